@@ -1,0 +1,26 @@
+"""Every exception fsxds raises on purpose."""
+
+from __future__ import annotations
+
+
+class FsxdsError(Exception):
+    """The base of all; its text is one or more lines for people: the place, the fact, the remedy."""
+
+
+class UsageError(FsxdsError):
+    """fsxds was started wrongly: a missing directory, a taken port, a bad setting. The process ends with status 2."""
+
+
+class ApiError(FsxdsError):
+    """The API descriptors could not be had from where they were asked for."""
+
+
+class ProtocolError(FsxdsError):
+    """A client said something that the protocol does not allow; only that client suffers.
+
+    `code` is the gRPC status code name (`INVALID_ARGUMENT`); each transport maps it to its own form.
+    """
+
+    def __init__(self, message: str, code: str = "INVALID_ARGUMENT") -> None:
+        super().__init__(message)
+        self.code = code

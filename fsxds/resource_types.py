@@ -1,0 +1,85 @@
+"""The table of xDS resource types; adding a type means adding one row."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import PurePosixPath
+
+from fsxds.values import TypeUrl
+
+PREFIX = "type.googleapis.com/"
+
+
+@dataclass(frozen=True, slots=True)
+class ResourceType:
+    """What is particular about one resource type.
+
+    Attributes:
+        short_name: what people call its discovery service, such as `cds`.
+        message_type: the full name of its message.
+        noun: what people call one of them in the plural, such as `clusters`; also a word that names its files.
+        rest_path: the last part of `/v3/discovery:…`, None where the type has no REST form.
+        name_field: the field that holds the resource's name, None where only a `Resource` wrapper has it.
+        full_state_in_sotw: a state-of-the-world answer holds all resources, and what is not in it is removed.
+        may_be_empty: Envoy takes an answer without resources as "there is none"; elsewhere it rejects it
+            (ENVOY.md B3).
+        file_words: more words that name its files.
+    """
+
+    short_name: str
+    message_type: str
+    noun: str
+    rest_path: str | None
+    name_field: str | None = "name"
+    full_state_in_sotw: bool = False
+    may_be_empty: bool = False
+    file_words: tuple[str, ...] = ()
+
+    @property
+    def type_url(self) -> TypeUrl:
+        """The type URL that requests and responses carry."""
+        return TypeUrl(PREFIX + self.message_type)
+
+    @property
+    def words(self) -> frozenset[str]:
+        """Every word that makes a file or folder name speak of this type."""
+        return frozenset((self.short_name, self.noun, *self.file_words))
+
+
+# In push order: what is used comes before what uses it. Source: xDS protocol, "Eventual consistency considerations".
+RESOURCE_TYPES: tuple[ResourceType, ...] = (
+    ResourceType("rtds", "envoy.service.runtime.v3.Runtime", "runtime", "runtime", file_words=("runtimes",)),
+    ResourceType("sds", "envoy.extensions.transport_sockets.tls.v3.Secret", "secrets", "secrets"),
+    ResourceType("cds", "envoy.config.cluster.v3.Cluster", "clusters", "clusters",
+                 full_state_in_sotw=True, may_be_empty=True),
+    ResourceType("eds", "envoy.config.endpoint.v3.ClusterLoadAssignment", "endpoints", "endpoints",
+                 name_field="cluster_name", may_be_empty=True),
+    ResourceType("ecds", "envoy.config.core.v3.TypedExtensionConfig", "extension-configs", "extension_configs",
+                 file_words=("extension_configs",)),
+    ResourceType("lds", "envoy.config.listener.v3.Listener", "listeners", "listeners",
+                 full_state_in_sotw=True, may_be_empty=True),
+    ResourceType("rds", "envoy.config.route.v3.RouteConfiguration", "routes", "routes", may_be_empty=True),
+    ResourceType("srds", "envoy.config.route.v3.ScopedRouteConfiguration", "scoped-routes", "scoped-routes",
+                 full_state_in_sotw=True, may_be_empty=True, file_words=("scoped_routes",)),
+    ResourceType("vhds", "envoy.config.route.v3.VirtualHost", "virtual-hosts", None,
+                 file_words=("virtual_hosts",)),
+)  # fmt: skip
+
+BY_TYPE_URL = {row.type_url: row for row in RESOURCE_TYPES}
+BY_MESSAGE_TYPE = {row.message_type: row for row in RESOURCE_TYPES}
+BY_SHORT_NAME = {row.short_name: row for row in RESOURCE_TYPES}
+BY_REST_PATH = {row.rest_path: row for row in RESOURCE_TYPES if row.rest_path}
+
+
+def type_from_path(path: PurePosixPath) -> ResourceType | None:
+    """Return the type that a file's name speaks of, else its nearest folder's, else None.
+
+    `cds.yaml`, `clusters.yaml`, `edge.clusters.yaml` and `clusters/edge.yaml` speak of clusters. Nothing is guessed beyond
+    the words of the table: a name is cut at its dots, and the last part before the suffix that is a word decides.
+    """
+    parts = path.name.split(".")[:-1]
+    for word in (*reversed(parts), *reversed(path.parts[:-1])):
+        for row in RESOURCE_TYPES:
+            if word.lower() in row.words:
+                return row
+    return None

@@ -1,0 +1,208 @@
+"""The values that flow from a file to a client; immutable, no I/O."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+from pathlib import PurePosixPath
+from types import MappingProxyType
+from typing import NewType, TypeAlias
+
+TypeUrl = NewType("TypeUrl", str)
+"""A full type URL, for example `type.googleapis.com/envoy.config.cluster.v3.Cluster`."""
+
+Version = NewType("Version", str)
+"""A digest of content: equal content has an equal version in every process and on every replica."""
+
+Nonce = NewType("Nonce", str)
+"""Identifies one response."""
+
+PlainValue: TypeAlias = "dict[str, PlainValue] | list[PlainValue] | str | int | float | bool | None"
+"""What YAML and JSON are made of."""
+
+FieldPath: TypeAlias = tuple[str | int, ...]
+"""Keys and indexes from the top of a document down to a value, as the author spelled them."""
+
+
+class Severity(Enum):
+    """How much a problem weighs: an ERROR holds its file back, the others do not."""
+
+    ERROR = "error"
+    WARNING = "warning"
+    NOTE = "note"
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """An author's mistake within one text, told before its file is known.
+
+    `line` and `column` count from 1; None where only `field_path` is known, and `formats.positions` can tell.
+    """
+
+    rule: str
+    message: str
+    remedy: str
+    field_path: FieldPath = ()
+    line: int | None = None
+    column: int | None = None
+    severity: Severity = Severity.ERROR
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Problem:
+    """An author's mistake, with its place, the fact and the remedy. Sorts by place.
+
+    `line` and `column` count from 1; 1:1 stands for a whole file. `pointer` is a field path as text
+    (`resources[2].name`), or empty. `rule` is the stable name of the rule that was broken.
+    """
+
+    path: PurePosixPath
+    line: int
+    column: int
+    pointer: str
+    rule: str
+    message: str
+    remedy: str
+    severity: Severity = field(default=Severity.ERROR, compare=False)
+
+    def __str__(self) -> str:
+        """`edge/routes.yaml:3:5: error: resources[2].name: the fact; the remedy`."""
+        place = f"{self.path}:{self.line}:{self.column}"
+        pointer = f"{self.pointer}: " if self.pointer else ""
+        remedy = f"; {self.remedy}" if self.remedy else ""
+        return f"{place}: {self.severity.value}: {pointer}{self.message}{remedy}"
+
+
+def pointer_of(field_path: FieldPath) -> str:
+    """Write a field path as people read it: `resources[2].virtual_hosts[0].name`."""
+    text = ""
+    for step in field_path:
+        text += f"[{step}]" if isinstance(step, int) else f".{step}" if text else step
+    return text
+
+
+@dataclass(frozen=True, slots=True)
+class SourceFile:
+    """One file as it was read: `path` is relative to the tree, `digest` is the SHA-256 of `content`."""
+
+    path: PurePosixPath
+    content: bytes = field(repr=False)
+    digest: str
+
+    @classmethod
+    def of(cls, path: PurePosixPath, content: bytes) -> SourceFile:
+        """Make the value and compute its digest."""
+        return cls(path, content, hashlib.sha256(content).hexdigest())
+
+
+@dataclass(frozen=True, slots=True)
+class SourceTree:
+    """All files of a tree at one settled moment, sorted by path.
+
+    `problems` name files that exist and could not be read (too large, no permission): what they last held stays.
+    `ignored` are the files whose suffix no format claims.
+    """
+
+    files: tuple[SourceFile, ...]
+    problems: tuple[Problem, ...] = ()
+    ignored: tuple[PurePosixPath, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """Where a resource was written: its file, and the line (from 1) on which it begins."""
+
+    path: PurePosixPath
+    line: int
+
+    def __str__(self) -> str:
+        """`edge/cds.yaml:12`."""
+        return f"{self.path}:{self.line}"
+
+
+@dataclass(frozen=True, slots=True)
+class Resource:
+    """One named xDS resource.
+
+    `body` is its deterministic binary serialization, `version` the digest of type and body. `ttl_s` is in seconds,
+    None for no expiry.
+    """
+
+    type_url: TypeUrl
+    name: str
+    body: bytes = field(repr=False)
+    version: Version
+    origin: Origin = field(compare=False)
+    aliases: tuple[str, ...] = ()
+    ttl_s: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Document:
+    """One document of a file: what it holds, and what it declares.
+
+    `declared` are the types it speaks of, which is more than the types of its resources when a list is empty on purpose.
+    `version_info` is what the author wrote, None where nothing was.
+    """
+
+    path: PurePosixPath
+    resources: tuple[Resource, ...]
+    declared: frozenset[TypeUrl]
+    version_info: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class TypeChange:
+    """How one type came to its present state: the names, and the places where what is new was written.
+
+    `generation` is the snapshot in which it happened; `removed` names have no place, only the files in `files`.
+    """
+
+    generation: int
+    added: tuple[str, ...] = ()
+    changed: tuple[str, ...] = ()
+    removed: tuple[str, ...] = ()
+    files: tuple[PurePosixPath, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """Everything that is served at one moment; shared by all clients, never changed.
+
+    `by_type` has a row for every known type; the names in a row are sorted. `versions` are the versions of the whole rows.
+    `generation` counts up in this process and is never sent. `authored` are the versions to send instead, where the
+    authors' own are wanted. `incomplete` are the types that a file which was never good may define, so that what is
+    missing from them may not be told as removed; `withheld` are those of them of which nothing at all was ever good.
+    `undeclared` are the types that no document ever spoke of.
+    """
+
+    generation: int
+    by_type: Mapping[TypeUrl, Mapping[str, Resource]]
+    versions: Mapping[TypeUrl, Version]
+    authored: Mapping[TypeUrl, str] = field(default_factory=lambda: MappingProxyType({}))
+    changes: Mapping[TypeUrl, TypeChange] = field(default_factory=lambda: MappingProxyType({}))
+    incomplete: frozenset[TypeUrl] = frozenset()
+    withheld: frozenset[TypeUrl] = frozenset()
+    undeclared: frozenset[TypeUrl] = frozenset()
+
+    def resources(self, type_url: TypeUrl) -> Mapping[str, Resource]:
+        """Return the resources of a type by name, none for a type that is not served."""
+        return self.by_type.get(type_url, MappingProxyType({}))
+
+
+def version_of_body(type_url: TypeUrl, body: bytes) -> Version:
+    """Return the version of one resource: 32 hex digits of SHA-256 over its type and its serialized body."""
+    return Version(hashlib.sha256(type_url.encode() + b"\0" + body).hexdigest()[:32])
+
+
+def version_of_set(type_url: TypeUrl, members: Iterable[tuple[str, str]]) -> Version:
+    """Return the version of a set of resources: 32 hex digits of SHA-256 over its type, its names and their versions.
+
+    Args:
+        type_url: the type of all of them.
+        members: name and version of each, sorted by name; an empty version stands for a name that does not exist.
+    """
+    text = "".join(f"{name}\0{version}\n" for name, version in members)
+    return Version(hashlib.sha256(f"{type_url}\n{text}".encode()).hexdigest()[:32])

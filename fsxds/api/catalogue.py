@@ -1,0 +1,88 @@
+"""A descriptor pool and its message classes, wherever they came from."""
+
+from __future__ import annotations
+
+import difflib
+
+from google.protobuf import descriptor_pool, message_factory
+from google.protobuf.descriptor import Descriptor, FieldDescriptor, FileDescriptor
+from google.protobuf.message import Message
+
+from fsxds.api.descriptor_sets import completed, parse_set
+from fsxds.errors import ApiError
+
+
+class Catalogue:
+    """All message types of one API, in a pool of their own.
+
+    Attributes:
+        description: where the API came from, for people: `Envoy 1.40.0 from /usr/bin/envoy, 557 files`.
+        serialized: the FileDescriptorSet it was made of; with the description it makes an equal catalogue elsewhere.
+        pool: the descriptors. Extensions of options (`validate.rules`, `udpa.annotations.sensitive`) are in it.
+    """
+
+    def __init__(self, pool: descriptor_pool.DescriptorPool, serialized: bytes, description: str) -> None:
+        self.pool = pool
+        self.serialized = serialized
+        self.description = description
+        self._field_options = self.message_class("google.protobuf.FieldOptions")
+        self._names: tuple[str, ...] = ()
+
+    @classmethod
+    def of(cls, serialized: bytes, description: str) -> Catalogue:
+        """Make a catalogue of a serialized FileDescriptorSet, its files in any order.
+
+        The well-known files of `google/protobuf/` that it lacks are added.
+
+        Raises:
+            ApiError: when the bytes are no such set, or its files do not fit together.
+        """
+        pool = descriptor_pool.DescriptorPool()
+        for file in completed(parse_set(serialized).file):
+            try:
+                pool.AddSerializedFile(file.SerializeToString())
+            except (TypeError, ValueError) as error:
+                raise ApiError(f"{file.name} does not fit the other proto files: {error}") from error
+        return cls(pool, serialized, description)
+
+    def knows(self, message_type: str) -> bool:
+        """Tell whether there is a message type of this full name."""
+        return self.descriptor(message_type) is not None
+
+    def descriptor(self, message_type: str) -> Descriptor | None:
+        """Return the descriptor of a message type, None for an unknown one."""
+        try:
+            return self.pool.FindMessageTypeByName(message_type)
+        except (KeyError, TypeError):  # TypeError: the name is no whole Unicode
+            return None
+
+    def message_class(self, message_type: str) -> type[Message]:
+        """Return the class of a message type; KeyError for an unknown one."""
+        return message_factory.GetMessageClass(self.pool.FindMessageTypeByName(message_type))
+
+    def field_options(self, field: FieldDescriptor) -> Message:
+        """Return a field's options as this pool's own FieldOptions, so that this pool's extensions can be read from them.
+
+        `field.GetOptions()` is a message of protobuf's default pool, which does not know these extensions.
+        """
+        return self._field_options.FromString(field.GetOptions().SerializeToString())
+
+    def similar(self, message_type: str) -> str | None:
+        """Return the known type that an unknown name probably means, None when nothing is near."""
+        names = self._names or self._list_names()
+        self._names = names
+        last_part = message_type.rpartition(".")[2]
+        namesakes = [name for name in names if name.rpartition(".")[2] == last_part]
+        near = difflib.get_close_matches(message_type, namesakes or names, n=1, cutoff=0.6)
+        return near[0] if near else None
+
+    def _list_names(self) -> tuple[str, ...]:
+        names: list[str] = []
+        for proto in parse_set(self.serialized).file:
+            file: FileDescriptor = self.pool.FindFileByName(proto.name)
+            waiting = list(file.message_types_by_name.values())
+            while waiting:
+                descriptor = waiting.pop()
+                names.append(descriptor.full_name)
+                waiting.extend(descriptor.nested_types)
+        return tuple(sorted(names))

@@ -1,0 +1,252 @@
+"""Messages to JSON by functions compiled once per message type."""
+
+from __future__ import annotations
+
+import base64
+import json
+import math
+import struct
+from collections.abc import Callable, Mapping
+from typing import Any, TypeAlias, cast
+
+from google.protobuf.descriptor import Descriptor, EnumDescriptor, FieldDescriptor
+from google.protobuf.duration_pb2 import Duration
+from google.protobuf.field_mask_pb2 import FieldMask
+from google.protobuf.message import DecodeError, Message
+from google.protobuf.timestamp_pb2 import Timestamp
+
+from fsxds.api.catalogue import Catalogue
+from fsxds.api.fields import (
+    ANY,
+    DURATION,
+    FIELD_MASK,
+    LIST_VALUE,
+    LONG_INTEGERS,
+    NULL_VALUE,
+    SPECIAL_JSON,
+    STRUCT,
+    TIMESTAMP,
+    VALUE,
+    WRAPPERS,
+    descriptor_of,
+    enum_of,
+    is_map,
+    map_parts,
+    type_of_url,
+)
+from fsxds.errors import ApiError
+from fsxds.values import PlainValue, TypeUrl
+
+
+def dump_plainly(plain: PlainValue) -> bytes:
+    """Write plain values as compact JSON, with the standard library alone."""
+    return json.dumps(plain, ensure_ascii=False, separators=(",", ":")).encode()
+
+
+_dump: Callable[[PlainValue], bytes]
+try:
+    import orjson
+
+    _dump = orjson.dumps
+except ImportError:  # the extra "fast" is not installed
+    _dump = dump_plainly
+
+# What a field holds, a scalar or a message: only the descriptor tells which.
+_Print: TypeAlias = Callable[[Any], PlainValue]
+
+
+class Printer:
+    """Writes messages of a catalogue as proto3 JSON with snake_case names.
+
+    The same as protobuf's `MessageToDict(…, preserving_proto_field_name=True)`, but that keys of maps are sorted, so that
+    equal messages are written alike, and that NaN and infinity within a Struct are written as text.
+    """
+
+    def __init__(self, catalogue: Catalogue) -> None:
+        self._catalogue = catalogue
+        self._printers: dict[str, _Print] = {
+            ANY: self._any,
+            DURATION: _special(Duration),
+            FIELD_MASK: _special(FieldMask),
+            LIST_VALUE: _list_value,
+            STRUCT: _struct,
+            TIMESTAMP: _special(Timestamp),
+            VALUE: _value,
+        }
+        self._packed: dict[str, tuple[type[Message], _Print, bool]] = {}  # by type URL
+
+    def to_plain(self, message: Message) -> dict[str, PlainValue]:
+        """Return a message as plain values.
+
+        Args:
+            message: any message whose JSON is an object; of the others, such as Duration, the object has the key "value".
+
+        Raises:
+            ApiError: when it holds an Any of an unknown type or of broken bytes, or a time out of bounds. No message that
+                came out of a Converter of the same catalogue does.
+        """
+        try:
+            plain = self._printer(descriptor_of(message))(message)
+        except (ValueError, DecodeError) as error:
+            raise ApiError(f"{message.DESCRIPTOR.full_name} cannot be written as JSON: {error}") from error
+        return plain if isinstance(plain, dict) else {"value": plain}
+
+    def any_json(self, type_url: TypeUrl, body: bytes) -> bytes:
+        """Return the compact JSON of an Any, `{"@type":…,…}`, in UTF-8. Raises ApiError as `to_plain` does."""
+        try:
+            plain = self._unpacked(type_url, body)
+        except (ValueError, DecodeError) as error:
+            raise ApiError(f"{type_url} cannot be written as JSON: {error}") from error
+        return _dump(plain)
+
+    def _printer(self, descriptor: Descriptor) -> _Print:
+        known = self._printers.get(descriptor.full_name)
+        if known is not None:
+            return known
+        if descriptor.full_name in WRAPPERS:
+            printer = _wrapper(_scalar(descriptor.fields_by_name["value"]))
+        else:
+            table: dict[FieldDescriptor, tuple[str, _Print | None]] = {}
+            printer = _object(table)
+            # Known before its fields are looked at: a message may hold messages of its own type.
+            self._printers[descriptor.full_name] = printer
+            table.update((field, (field.name, self._field(field))) for field in descriptor.fields)
+        self._printers[descriptor.full_name] = printer
+        return printer
+
+    def _field(self, field: FieldDescriptor) -> _Print | None:
+        if is_map(field):
+            key, value = map_parts(field)
+            return _map(_map_key(key), self._one(value))
+        one = self._one(field)
+        if field.is_repeated:
+            return list if one is None else _list(one)
+        return one
+
+    def _one(self, field: FieldDescriptor) -> _Print | None:
+        return _scalar(field) if field.message_type is None else self._printer(field.message_type)
+
+    def _any(self, packed: Any) -> PlainValue:
+        return self._unpacked(packed.type_url, packed.value) if packed.type_url or packed.value else {}
+
+    def _unpacked(self, type_url: str, body: bytes) -> dict[str, PlainValue]:
+        message_class, print_message, is_special = self._packed.get(type_url) or self._packing(type_url)
+        plain = print_message(message_class.FromString(body))
+        if is_special:
+            return {"@type": type_url, "value": plain}
+        return {"@type": type_url, **cast("dict[str, PlainValue]", plain)}
+
+    def _packing(self, type_url: str) -> tuple[type[Message], _Print, bool]:
+        message_type = type_of_url(type_url) or type_url
+        descriptor = self._catalogue.descriptor(message_type)
+        if descriptor is None:
+            raise ApiError(f'there is no message type "{message_type}" in {self._catalogue.description}')
+        message_class = self._catalogue.message_class(message_type)
+        packing = (message_class, self._printer(descriptor), message_type in SPECIAL_JSON)
+        self._packed[type_url] = packing
+        return packing
+
+
+def _object(table: Mapping[FieldDescriptor, tuple[str, _Print | None]]) -> _Print:
+    def print_message(message: Message) -> PlainValue:
+        plain: dict[str, PlainValue] = {}
+        for field, value in message.ListFields():
+            name, print_value = table[field]
+            plain[name] = value if print_value is None else print_value(value)
+        return plain
+
+    return print_message
+
+
+def _list(print_item: _Print) -> _Print:
+    return lambda items: [print_item(item) for item in items]
+
+
+def _map(print_key: Callable[[Any], str] | None, print_value: _Print | None) -> _Print:
+    def print_map(entries: Mapping[Any, Any]) -> PlainValue:
+        return {
+            key if print_key is None else print_key(key): entries[key]
+            if print_value is None
+            else print_value(entries[key])
+            for key in sorted(entries)
+        }
+
+    return print_map
+
+
+def _map_key(field: FieldDescriptor) -> Callable[[Any], str] | None:
+    if field.type == FieldDescriptor.TYPE_STRING:
+        return None
+    return (lambda key: str(key).lower()) if field.type == FieldDescriptor.TYPE_BOOL else str
+
+
+def _wrapper(print_value: _Print | None) -> _Print:
+    if print_value is None:
+        return lambda message: cast("PlainValue", message.value)
+    return lambda message: print_value(message.value)
+
+
+def _scalar(field: FieldDescriptor) -> _Print | None:
+    """Return what prints a scalar field, None where JSON has the value as it is."""
+    if field.type in LONG_INTEGERS:
+        return str
+    if field.type == FieldDescriptor.TYPE_BYTES:
+        return lambda value: base64.b64encode(value).decode()
+    if field.type == FieldDescriptor.TYPE_FLOAT:
+        return _float
+    if field.type == FieldDescriptor.TYPE_DOUBLE:
+        return _double
+    if field.type == FieldDescriptor.TYPE_ENUM:
+        return _enum(enum_of(field))
+    return None
+
+
+def _enum(enum: EnumDescriptor) -> _Print:
+    if enum.full_name == NULL_VALUE:
+        return lambda _: None
+    names = {number: value.name for number, value in enum.values_by_number.items()}
+    return lambda number: names.get(number, number)
+
+
+def _double(value: float) -> PlainValue:
+    if math.isfinite(value):
+        return value
+    return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
+
+
+def _float(value: float) -> PlainValue:
+    """Write the shortest decimal that is the same number of 32 bits."""
+    if not math.isfinite(value):
+        return _double(value)
+    for digits in range(6, 9):
+        rounded = float(f"{value:.{digits}g}")
+        if struct.unpack("<f", struct.pack("<f", rounded))[0] == value:
+            return rounded
+    return float(f"{value:.9g}")
+
+
+def _special(message_class: type[Duration | FieldMask | Timestamp]) -> _Print:
+    # The methods of protobuf's own classes; the pool's classes have them too, unknown to the type checker.
+    return cast("_Print", message_class.ToJsonString)
+
+
+def _struct(message: Any) -> PlainValue:
+    fields = message.fields
+    return {key: _value(fields[key]) for key in sorted(fields)}
+
+
+def _list_value(message: Any) -> PlainValue:
+    return [_value(item) for item in message.values]
+
+
+def _value(message: Any) -> PlainValue:
+    kind = message.WhichOneof("kind")
+    if kind == "string_value":
+        return cast("str", message.string_value)
+    if kind == "number_value":
+        return _double(message.number_value)
+    if kind == "bool_value":
+        return cast("bool", message.bool_value)
+    if kind == "struct_value":
+        return _struct(message.struct_value)
+    return _list_value(message.list_value) if kind == "list_value" else None

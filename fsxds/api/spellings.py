@@ -1,0 +1,59 @@
+"""The names of a message's fields, and what a wrong name probably means."""
+
+from __future__ import annotations
+
+import difflib
+
+from google.protobuf.descriptor import Descriptor, FieldDescriptor
+
+from fsxds.api.fields import exclusive_groups, fields_by_spelling
+
+_LONGEST_LIST_OF_FIELDS = 8
+_LONGEST_NAME = 60
+_LIKENESS = 0.55  # low enough to find "connect_timeout" for "conect"
+
+
+class Spellings:
+    """Looks fields up by snake_case and camelCase names; remembers the tables."""
+
+    def __init__(self) -> None:
+        self._fields: dict[str, dict[str, FieldDescriptor]] = {}
+        self._groups: dict[str, dict[str, int]] = {}
+
+    def find(self, descriptor: Descriptor, name: str) -> FieldDescriptor | None:
+        """Return the field of this name, None when there is none."""
+        return self._table(descriptor).get(name)
+
+    def groups(self, descriptor: Descriptor) -> dict[str, int]:
+        """Return, for the members of each oneof of two or more, the number of their oneof."""
+        known = self._groups.get(descriptor.full_name)
+        if known is None:
+            known = self._groups[descriptor.full_name] = exclusive_groups(descriptor)
+        return known
+
+    def advice(self, descriptor: Descriptor, name: str) -> str:
+        """Return what to do about a name that is none of the message's."""
+        wanted = name[:_LONGEST_NAME]
+        is_camel_case = "_" not in wanted and wanted.lower() != wanted
+        known = [field.json_name if is_camel_case else field.name for field in descriptor.fields]
+        near = difflib.get_close_matches(wanted, known, n=1, cutoff=_LIKENESS) or difflib.get_close_matches(
+            wanted.lower().replace("-", "_"), [field.name for field in descriptor.fields], n=1, cutoff=_LIKENESS
+        )
+        if near:
+            return f'did you mean "{near[0]}"?'
+        names = [field.name for field in descriptor.fields]
+        if names and len(names) <= _LONGEST_LIST_OF_FIELDS:
+            return f"remove it; the fields are {', '.join(names)}"
+        return "remove it" if names else f"remove it; {descriptor.full_name} has no fields"
+
+    def _table(self, descriptor: Descriptor) -> dict[str, FieldDescriptor]:
+        known = self._fields.get(descriptor.full_name)
+        if known is None:
+            known = self._fields[descriptor.full_name] = fields_by_spelling(descriptor)
+        return known
+
+
+def shortened(name: str) -> str:
+    """Return a name as a message may hold it: cut where it is too long, and without what cannot be encoded."""
+    short = name if len(name) <= _LONGEST_NAME else name[:_LONGEST_NAME] + "…"
+    return short.encode(errors="backslashreplace").decode()

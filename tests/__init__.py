@@ -1,0 +1,1 @@
+"""Tests of fsxds; the folders mirror the package, file by file."""

@@ -1,0 +1,89 @@
+"""What a catalogue knows, and what no catalogue can be made of."""
+
+import pytest
+from google.protobuf.descriptor_pb2 import FileDescriptorProto, FileDescriptorSet
+
+from fsxds.api.catalogue import Catalogue
+from fsxds.errors import ApiError
+from tests.api.samples import CLUSTER
+
+
+def _set(*files: FileDescriptorProto) -> bytes:
+    return FileDescriptorSet(file=files).SerializeToString()
+
+
+def test_knows_the_types_of_its_set(catalogue: Catalogue) -> None:
+    """A catalogue knows the types it was made of and the well-known ones."""
+    assert catalogue.knows(CLUSTER)
+    assert catalogue.knows("google.protobuf.Struct")
+    assert not catalogue.knows("envoy.api.v2.Cluster")
+    assert not catalogue.knows("\ud800")
+    with pytest.raises(KeyError):
+        catalogue.message_class("envoy.api.v2.Cluster")
+
+
+def test_is_apart_from_the_default_pool(catalogue: Catalogue) -> None:
+    """Its classes are its own: the process's other protobuf messages neither help nor hinder."""
+    message = catalogue.message_class(CLUSTER)(name="a")
+
+    assert message.DESCRIPTOR.file.pool is catalogue.pool
+
+
+def test_can_be_made_again(catalogue: Catalogue) -> None:
+    """The bytes and the description are all that another process needs."""
+    again = Catalogue.of(catalogue.serialized, catalogue.description)
+
+    assert again.description == catalogue.description
+    assert again.knows(CLUSTER)
+
+
+def test_reads_options_of_fields(catalogue: Catalogue) -> None:
+    """The extensions of options, such as field rules, can be read by this pool's own names."""
+    descriptor = catalogue.descriptor(CLUSTER)
+    assert descriptor is not None
+    options = catalogue.field_options(descriptor.fields_by_name["connect_timeout"])
+
+    by_name = {extension.full_name: str(value) for extension, value in options.ListFields()}
+
+    assert "duration" in by_name["validate.rules"]
+
+
+@pytest.mark.parametrize(
+    ("wrong", "near"),
+    [
+        ("envoy.api.v2.Cluster", CLUSTER),
+        ("envoy.config.cluster.v3.Clutser", CLUSTER),
+        ("envoy.config.cluster.v3.Cluster.DiscoveryTyp", None),
+        ("own.thing.Entirely", None),
+        ("", None),
+    ],
+)
+def test_similar(wrong: str, near: str | None, catalogue: Catalogue) -> None:
+    """A namesake in another package is the first guess, a similar full name the second."""
+    actual = catalogue.similar(wrong)
+
+    assert near in (actual, None)
+    assert actual is None or catalogue.knows(actual)
+
+
+def test_nested_types_are_similar_too(catalogue: Catalogue) -> None:
+    """Messages within messages are known by their full names."""
+    assert catalogue.similar("envoy.config.cluster.v3.Cluster.LbSubsetConfi") == f"{CLUSTER}.LbSubsetConfig"
+
+
+@pytest.mark.parametrize("content", [b"", b"\xff\xff", b"name: x", _set(FileDescriptorProto())])
+def test_bytes_that_are_no_set(content: bytes) -> None:
+    """Other bytes are an ApiError that tells how to make a set."""
+    with pytest.raises(ApiError, match="protoc --include_imports"):
+        Catalogue.of(content, "own.pb")
+
+
+def test_files_that_do_not_fit() -> None:
+    """A file that speaks of what is nowhere is an ApiError that names the file."""
+    file = FileDescriptorProto(name="a.proto", syntax="proto3")
+    file.message_type.add(name="M").field.add(
+        name="f", number=1, type="TYPE_MESSAGE", label="LABEL_OPTIONAL", type_name=".no.Such"
+    )
+
+    with pytest.raises(ApiError, match=r"^a\.proto does not fit"):
+        Catalogue.of(_set(file), "own.pb")

@@ -68,7 +68,7 @@ class CarefulReader:
         normal: dict[str, PlainValue] = {}
         spelled: dict[str, str] = {}
         taken: dict[int, str] = {}
-        for key, item in value.items():
+        for key, element in value.items():
             field = self._spellings.find(descriptor, key)
             if field is None:
                 fact = f'{descriptor.full_name} has no field "{shortened(key)}"'
@@ -80,10 +80,10 @@ class CarefulReader:
                 here.add("duplicate-field", fact, "remove one of them")
                 continue
             spelled[field.name] = key
-            if item is None and not takes_null(field):
+            if element is None and not takes_null(field):
                 continue
             self._check_oneof(taken, field, key, place)
-            read = self._field(item, field, here.within())
+            read = self._field(element, field, here.within())
             if read is not DROPPED:
                 normal[field.name] = read
         return normal
@@ -101,10 +101,10 @@ class CarefulReader:
             return self._one(value, field, place)
         if not isinstance(value, list):
             # Envoy takes one item for a list of one.
-            item = self._one(value, field, place)
-            return DROPPED if item is DROPPED else [item]
-        items = [self._item(item, field, place.at(index)) for index, item in enumerate(value)]
-        return [item for item in items if item is not DROPPED]
+            element = self._one(value, field, place)
+            return DROPPED if element is DROPPED else [element]
+        items = [self._item(element, field, place.at(index)) for index, element in enumerate(value)]
+        return [element for element in items if element is not DROPPED]
 
     def _item(self, value: PlainValue, field: FieldDescriptor, place: Place) -> Normal:
         if value is None and not (field.message_type is not None and field.message_type.full_name == VALUE):
@@ -118,12 +118,12 @@ class CarefulReader:
             return DROPPED
         key_field, value_field = map_parts(field)
         entries: dict[str, PlainValue] = {}
-        for key, item in value.items():
+        for key, element in value.items():
             here = place.at(key)
             name = here.attempt(lambda text: dialect.read_map_key(key_field, str(text)), key)
             if isinstance(name, str) and name in entries:
                 here.add("duplicate-field", f'the key "{shortened(name)}" stands here twice', "remove one of them")
-            read = self._one(_default(value_field) if item is None else item, value_field, here.within())
+            read = self._one(_default(value_field) if element is None else element, value_field, here.within())
             if isinstance(name, str) and read is not DROPPED:
                 entries[name] = read
         return entries
@@ -151,7 +151,7 @@ class CarefulReader:
         descriptor = self._packed_type(value, place)
         if descriptor is None or not isinstance(value, dict):
             return DROPPED
-        content = {key: item for key, item in value.items() if key != "@type"}
+        content = {key: element for key, element in value.items() if key != "@type"}
         if descriptor.full_name in SPECIAL_JSON:
             read = self._special_content(content, descriptor, place.within())
             return DROPPED if read is DROPPED else {"@type": value["@type"], "value": read}

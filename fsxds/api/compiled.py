@@ -147,12 +147,12 @@ def _object(table: Mapping[str, _Row], nulls: frozenset[str]) -> Convert:
         depth += 1
         taken = 0
         fields: dict[str, object] = {}
-        for key, item in value.items():
+        for key, element in value.items():
             name, as_is, convert_item, oneof = table[key]
-            if type(item) is as_is:
-                fields[name] = item
-            elif item is not None or name in nulls:
-                fields[name] = convert_item(item, depth)
+            if type(element) is as_is:
+                fields[name] = element
+            elif element is not None or name in nulls:
+                fields[name] = convert_item(element, depth)
             else:
                 continue
             if oneof:
@@ -177,7 +177,7 @@ def _list(as_is: type | None, convert_item: Convert) -> Convert:
     def convert(value: PlainValue, depth: int) -> object:
         if type(value) is not list:
             raise Odd
-        return [item if type(item) is as_is else convert_item(item, depth) for item in value]
+        return [element if type(element) is as_is else convert_item(element, depth) for element in value]
 
     return convert
 
@@ -188,8 +188,8 @@ def _map(key_of: exact.KeyOf, as_is: type | None, convert_item: Convert) -> Conv
             raise Odd
         depth += 1
         entries = {
-            key if key_of is None else key_of(key): item if type(item) is as_is else convert_item(item, depth)
-            for key, item in value.items()
+            key if key_of is None else key_of(key): element if type(element) is as_is else convert_item(element, depth)
+            for key, element in value.items()
         }
         if len(entries) != len(value):
             raise Odd

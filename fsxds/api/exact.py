@@ -84,16 +84,16 @@ def field_mask(value: PlainValue, _depth: int) -> dict[str, list[str]]:
 
 def value_fields(value: PlainValue, depth: int) -> dict[str, object]:
     """Any JSON value, as the fields of a google.protobuf.Value."""
-    kind = type(value)
-    if kind is str or kind is bool:
-        return {"string_value" if kind is str else "bool_value": value}
-    if kind is dict:
+    python_type = type(value)
+    if python_type is str or python_type is bool:
+        return {"string_value" if python_type is str else "bool_value": value}
+    if python_type is dict:
         return {"struct_value": struct_content(value, depth + 1)}
-    if kind is list:
+    if python_type is list:
         return {"list_value": list_fields(value, depth + 1)}
     if value is None:
         return {"null_value": 0}
-    if kind is SpelledFloat:
+    if python_type is SpelledFloat:
         return {"string_value": _spelling(value)}
     return {"number_value": _double(value, depth)}
 
@@ -102,14 +102,14 @@ def list_fields(value: PlainValue, depth: int) -> dict[str, object]:
     """A JSON list, as the fields of a google.protobuf.ListValue."""
     if type(value) is not list or depth > DEEPEST_MESSAGE:
         raise Odd
-    return {"values": [value_fields(item, depth + 1) for item in value]}
+    return {"values": [value_fields(element, depth + 1) for element in value]}
 
 
 def struct_fields(value: PlainValue, depth: int) -> dict[str, object]:
     """A JSON object, as the fields of a google.protobuf.Struct that stands in a list, in a map or at the top."""
     if type(value) is not dict or depth > DEEPEST_MESSAGE:
         raise Odd
-    return {"fields": {key: value_fields(item, depth + 2) for key, item in value.items()}}
+    return {"fields": {key: value_fields(element, depth + 2) for key, element in value.items()}}
 
 
 def struct_content(value: PlainValue, depth: int) -> dict[str, object]:
@@ -119,20 +119,20 @@ def struct_content(value: PlainValue, depth: int) -> dict[str, object]:
     """
     if type(value) is not dict or depth > DEEPEST_MESSAGE:
         raise Odd
-    return {key: item if type(item) is str else _content(item, depth) for key, item in value.items()}
+    return {key: element if type(element) is str else _content(element, depth) for key, element in value.items()}
 
 
 def _content(value: PlainValue, depth: int) -> object:
-    kind = type(value)
-    if kind is str or kind is bool or value is None:
+    python_type = type(value)
+    if python_type is str or python_type is bool or value is None:
         return value
-    if kind is dict:
+    if python_type is dict:
         return struct_content(value, depth + STRUCT_LEVELS)
-    if kind is list:
+    if python_type is list:
         if depth > DEEPEST_MESSAGE:
             raise Odd
-        return [_content(item, depth + LIST_LEVELS) for item in cast("list[PlainValue]", value)]
-    return _spelling(value) if kind is SpelledFloat else _double(value, depth)
+        return [_content(element, depth + LIST_LEVELS) for element in cast("list[PlainValue]", value)]
+    return _spelling(value) if python_type is SpelledFloat else _double(value, depth)
 
 
 def _spelling(value: PlainValue) -> str:

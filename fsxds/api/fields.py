@@ -17,8 +17,8 @@ VALUE = "google.protobuf.Value"
 NULL_VALUE = "google.protobuf.NullValue"
 
 WRAPPERS = frozenset(
-    f"google.protobuf.{kind}Value"
-    for kind in ("Double", "Float", "Int64", "UInt64", "Int32", "UInt32", "Bool", "String", "Bytes")
+    f"google.protobuf.{scalar}Value"
+    for scalar in ("Double", "Float", "Int64", "UInt64", "Int32", "UInt32", "Bool", "String", "Bytes")
 )
 
 # Messages whose JSON is not an object of their fields. Within an Any it stands under the key "value".
@@ -59,8 +59,8 @@ def is_map(field: FieldDescriptor) -> bool:
 
 def map_parts(field: FieldDescriptor) -> tuple[FieldDescriptor, FieldDescriptor]:
     """Return the key field and the value field of a map."""
-    entry = cast("Descriptor", field.message_type)
-    return entry.fields_by_name["key"], entry.fields_by_name["value"]
+    map_row = cast("Descriptor", field.message_type)
+    return map_row.fields_by_name["key"], map_row.fields_by_name["value"]
 
 
 def enum_of(field: FieldDescriptor) -> EnumDescriptor:

@@ -159,7 +159,7 @@ def _object(table: Mapping[FieldDescriptor, tuple[str, _Print | None]]) -> _Prin
 
 
 def _list(print_item: _Print) -> _Print:
-    return lambda items: [print_item(item) for item in items]
+    return lambda items: [print_item(element) for element in items]
 
 
 def _map(print_key: Callable[[Any], str] | None, print_value: _Print | None) -> _Print:
@@ -236,17 +236,17 @@ def _struct(message: Any) -> PlainValue:
 
 
 def _list_value(message: Any) -> PlainValue:
-    return [_value(item) for item in message.values]
+    return [_value(element) for element in message.values]
 
 
 def _value(message: Any) -> PlainValue:
-    kind = message.WhichOneof("kind")
-    if kind == "string_value":
+    chosen = message.WhichOneof("kind")
+    if chosen == "string_value":
         return cast("str", message.string_value)
-    if kind == "number_value":
+    if chosen == "number_value":
         return _double(message.number_value)
-    if kind == "bool_value":
+    if chosen == "bool_value":
         return cast("bool", message.bool_value)
-    if kind == "struct_value":
+    if chosen == "struct_value":
         return _struct(message.struct_value)
-    return _list_value(message.list_value) if kind == "list_value" else None
+    return _list_value(message.list_value) if chosen == "list_value" else None

@@ -60,9 +60,9 @@ def quoted(value: object, *, secret: bool) -> str:
         return "an object"
     if isinstance(value, list):
         return "a list"
-    kind = "text" if isinstance(value, str) else "true or false" if isinstance(value, bool) else "a number"
+    described = "text" if isinstance(value, str) else "true or false" if isinstance(value, bool) else "a number"
     if secret:
-        return kind
+        return described
     if isinstance(value, str):
         text = f'"{value}"'
     elif isinstance(value, bool):
@@ -72,4 +72,4 @@ def quoted(value: object, *, secret: bool) -> str:
     else:
         # Python refuses to spell integers of more than some thousand digits.
         text = "" if isinstance(value, int) and value.bit_length() > 4 * _LONGEST_QUOTE else repr(value)
-    return text if text and len(text) <= _LONGEST_QUOTE + 2 and text.isprintable() else kind
+    return text if text and len(text) <= _LONGEST_QUOTE + 2 and text.isprintable() else described

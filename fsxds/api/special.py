@@ -29,10 +29,10 @@ def read_struct(value: PlainValue, place: Place) -> Normal:
         place.add_wrong(value, "an object", "write key: value pairs")
         return DROPPED
     normal: dict[str, PlainValue] = {}
-    for key, item in value.items():
+    for key, element in value.items():
         here = place.at(key)
         name = here.attempt(dialect.read_text, key)
-        read = read_value(item, here.within(STRUCT_LEVELS))
+        read = read_value(element, here.within(STRUCT_LEVELS))
         if isinstance(name, str) and read is not DROPPED:
             normal[name] = read
     return normal
@@ -45,8 +45,8 @@ def read_list(value: PlainValue, place: Place) -> Normal:
     if not isinstance(value, list):
         place.add_wrong(value, "a list", "write a list")
         return DROPPED
-    items = [read_value(item, place.at(index).within(LIST_LEVELS)) for index, item in enumerate(value)]
-    return [item for item in items if item is not DROPPED]
+    items = [read_value(element, place.at(index).within(LIST_LEVELS)) for index, element in enumerate(value)]
+    return [element for element in items if element is not DROPPED]
 
 
 def read_value(value: PlainValue, place: Place) -> Normal:

@@ -44,8 +44,8 @@ class ApiCache:
 
     def load(self, key: str) -> StoredApi | None:
         """Return what was stored for a content, if anything sound."""
-        entry = self._read(_name_of(key, "descriptors")) or b""
-        checksum, _, checked = entry.partition(b"\n")
+        stored = self._read(_name_of(key, "descriptors")) or b""
+        checksum, _, checked = stored.partition(b"\n")
         if checksum != hashlib.sha256(checked).hexdigest().encode():
             return None
         header, _, serialized = checked.partition(b"\n")
@@ -81,5 +81,5 @@ class ApiCache:
                 raise
 
 
-def _name_of(key: str, kind: str) -> str:
-    return f"{_FORMAT}-{hashlib.sha256(key.encode('utf-8', 'surrogateescape')).hexdigest()[:40]}.{kind}"
+def _name_of(key: str, suffix: str) -> str:
+    return f"{_FORMAT}-{hashlib.sha256(key.encode('utf-8', 'surrogateescape')).hexdigest()[:40]}.{suffix}"

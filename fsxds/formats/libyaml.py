@@ -1,0 +1,78 @@
+"""The door to libyaml: its events, and its complaints as faults."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from yaml import YAMLError, __with_libyaml__
+from yaml.error import Mark, MarkedYAMLError
+from yaml.reader import ReaderError
+
+from fsxds.errors import UsageError
+from fsxds.formats.utf8 import place_after
+from fsxds.values import Fault
+
+if __with_libyaml__ or TYPE_CHECKING:
+    from yaml.cyaml import CParser  # type: ignore[attr-defined]  # the stubs do not know it
+
+NextEvent = Callable[[], Any]
+"""Returns the next event of a text. Any, because each reader asks for its exact class before it looks into it."""
+
+# (what libyaml says, what the author can do), the first that fits.
+_REMEDIES = (
+    ("mapping values are not allowed", "indent the line like its neighbours, or quote a value that holds ': '"),
+    ("could not find expected ':'", "add the colon, or indent the line as part of the value above"),
+    ("did not find expected key", "indent the line like its neighbours, and close what is open above"),
+    ("did not find expected '-' indicator", "indent the line like the other items of the list"),
+    ("did not find expected ',' or", "close the bracket, or separate what is in it with commas"),
+    ("unexpected end of stream", "close the quote that is open here"),
+    ("found unexpected document indicator", "close the quote that is open here"),
+    ("block sequence entries are not allowed", "begin the list on a line of its own"),
+    ("unknown escape character", "write \\\\ for a backslash, or use single quotes"),
+    ("incompatible YAML document", "remove the %YAML line, or write %YAML 1.1"),
+    ("undefined tag handle", "remove the tag"),
+    ("that cannot start any token", "quote the value: it begins with a character that YAML keeps for itself"),
+)
+
+
+def require_libyaml() -> None:
+    """Raise `UsageError`, with the remedy, where PyYAML was built without libyaml."""
+    if not __with_libyaml__:
+        raise UsageError(
+            "PyYAML was built without libyaml, which fsxds reads YAML with; "
+            "install a wheel of it: pip install --force-reinstall --only-binary :all: pyyaml"
+        )
+
+
+def read_events(text: str) -> NextEvent:
+    """Return the function that gives one libyaml event of a text at a time; it raises `YAMLError` at bad syntax."""
+    # PyYAML has no types for its binding; this is the only place that names it.
+    next_event: NextEvent = CParser(text).get_event
+    return next_event
+
+
+def syntax_fault(error: YAMLError, text: str) -> Fault:
+    """Return libyaml's complaint as a fault. libyaml's words are constants: they hold nothing of the file."""
+    if isinstance(error, MarkedYAMLError) and error.problem_mark is not None:
+        return _marked_fault(error, error.problem_mark, text)
+    if isinstance(error, ReaderError):
+        before = text.encode(errors="replace")[: error.position].decode(errors="replace")
+        line, column = place_after(before)
+        message = "YAML does not allow this control character"
+        return Fault(
+            "bad-syntax", message, 'write it as an escape in double quotes, such as "\\u0001"', (), line, column
+        )
+    return Fault("bad-syntax", "the text is not YAML", "check it with a YAML editor")
+
+
+def _marked_fault(error: MarkedYAMLError, mark: Mark, text: str) -> Fault:
+    problem = str(error.problem or "bad YAML")
+    line, column = mark.line + 1, mark.column + 1
+    context = f"{error.context}: " if error.context else ""
+    if error.context_mark is not None and error.context_mark.line != mark.line:
+        context = f"{error.context} that begins on line {error.context_mark.line + 1}: "
+    if text[mark.index : mark.index + 1] == "\t":
+        return Fault("bad-syntax", "a tab stands where YAML wants spaces", "indent with spaces", (), line, column)
+    remedy = next((remedy for words, remedy in _REMEDIES if words in problem), "correct the YAML here or just above")
+    return Fault("bad-syntax", context + problem, remedy, (), line, column)

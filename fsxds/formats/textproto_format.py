@@ -1,0 +1,129 @@
+"""Protobuf text format: the message is named by a header, by its fields, or by the file's name."""
+
+from __future__ import annotations
+
+import re
+from typing import Final, cast
+
+from google.protobuf import text_format
+from google.protobuf.descriptor_pool import DescriptorPool
+from google.protobuf.message import DecodeError, EncodeError, Message
+
+from fsxds.api.catalogue import Catalogue
+from fsxds.api.printing import Printer
+from fsxds.formats.any_order import repack_in_order
+from fsxds.formats.documents import (
+    LONGEST_TYPE,
+    Decoded,
+    MessageDocument,
+    PlainDocument,
+    UnreadableError,
+    shown,
+    too_deep,
+    unreadable,
+)
+from fsxds.formats.textproto_faults import explain
+from fsxds.formats.textproto_outline import Outline, outline_of
+from fsxds.formats.utf8 import read_text
+from fsxds.values import Fault
+
+RESPONSE: Final = "envoy.service.discovery.v3.DiscoveryResponse"
+WRAPPER: Final = "envoy.service.discovery.v3.Resource"
+
+_HEADER: Final = re.compile(r"^#\s*proto-message:\s*([\w.]+)\s*$", re.MULTILINE)
+_CONTENT: Final = re.compile(r"^[ \t]*+[^#\s]", re.MULTILINE)
+_RESPONSE_FIELDS: Final = frozenset(("resources", "version_info", "type_url"))
+# What is in a wrapper and in no resource under this name.
+_WRAPPER_FIELDS: Final = frozenset(("resource",))
+
+
+def decode(content: bytes, catalogue: Catalogue, message_type: str | None) -> Decoded:
+    """Read the one message of a text format file.
+
+    Args:
+        content: the bytes of the file.
+        catalogue: the message types that may be named.
+        message_type: what the file's name speaks of; asked last, after a `# proto-message:` header and the fields.
+    """
+    try:
+        text = read_text(content)
+        outline = outline_of(text)
+        if outline.too_deep_at is not None:
+            return unreadable(too_deep(*outline.too_deep_at))
+        if not _CONTENT.search(text):
+            return Decoded((PlainDocument(None, 1),))
+        name = _message_name(text, outline, catalogue, message_type)
+        message = _parse(text, name, catalogue)
+    except UnreadableError as error:
+        return unreadable(error.fault)
+    return Decoded((MessageDocument(message, outline.first_line, outline.lines_of("resources")),))
+
+
+def encode(message: Message, printer: Printer) -> bytes:  # noqa: ARG001 - one signature for all
+    """Write a message as text, the messages inside of Any too as far as the message's own pool knows them."""
+    # The stubs give a descriptor's pool a wider type than the functions that take one.
+    pool = cast("DescriptorPool", message.DESCRIPTOR.file.pool)
+    return text_format.MessageToString(message, as_utf8=True, descriptor_pool=pool).encode()
+
+
+def _message_name(text: str, outline: Outline, catalogue: Catalogue, hint: str | None) -> str:
+    header = _HEADER.search(text)
+    if header:
+        return _known(header[1], catalogue, text.count("\n", 0, header.start()) + 1)
+    names = outline.names
+    if names & _WRAPPER_FIELDS:
+        return WRAPPER
+    if hint is None or "resources" in names or (names & _RESPONSE_FIELDS and not _fits(names, hint, catalogue)):
+        if names & _RESPONSE_FIELDS:
+            return RESPONSE
+        fact = "nothing says which message this is"
+        remedy = (
+            'begin the file with "# proto-message: envoy.config.cluster.v3.Cluster", or name it such as clusters.txtpb'
+        )
+        raise UnreadableError(Fault("missing-type", fact, remedy, (), outline.first_line, 1))
+    return _known(hint, catalogue, outline.first_line)
+
+
+def _fits(names: frozenset[str], message_type: str, catalogue: Catalogue) -> bool:
+    if not catalogue.knows(message_type):
+        return False
+    return names <= set(catalogue.message_class(message_type).DESCRIPTOR.fields_by_name)
+
+
+def _known(message_type: str, catalogue: Catalogue, line: int) -> str:
+    if catalogue.knows(message_type):
+        return message_type
+    raise UnreadableError(_unknown_type(message_type, catalogue, line, 1))
+
+
+def _unknown_type(message_type: str, catalogue: Catalogue, line: int | None, column: int | None) -> Fault:
+    similar = catalogue.similar(message_type)
+    remedy = f"did you mean {similar}?" if similar else "use a type that this API has (--envoy, --descriptors)"
+    return Fault(
+        "unknown-type", f"there is no message type {shown(message_type, LONGEST_TYPE)}", remedy, (), line, column
+    )
+
+
+def _parse(text: str, message_type: str, catalogue: Catalogue) -> Message:
+    message = catalogue.message_class(message_type)()
+    try:
+        text_format.Parse(text, message, descriptor_pool=catalogue.pool)
+        repack_in_order(message, catalogue)
+    except text_format.ParseError as error:
+        explained = explain(error)
+        if explained.unknown_type is not None:
+            line = explained.fault.line or _line_of(explained.unknown_type, text)
+            raise UnreadableError(_unknown_type(explained.unknown_type, catalogue, line, 1)) from None
+        raise UnreadableError(explained.fault) from None
+    # Beside its own errors, text_format lets through what setting a field and packing an Any may raise; bytes that an Any
+    # holds as bytes may be no message.
+    except (ValueError, TypeError, KeyError, DecodeError, EncodeError, RecursionError) as error:
+        fact = f"the text does not make a {message_type.rpartition('.')[2]}"
+        fault = Fault("bad-syntax", fact, "check the file with protoc --encode", ())
+        raise UnreadableError(fault) from error
+    return message
+
+
+def _line_of(words: str, text: str) -> int | None:
+    index = text.find(words)
+    return None if index < 0 else text.count("\n", 0, index) + 1

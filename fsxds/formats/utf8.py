@@ -1,0 +1,56 @@
+"""Bytes to text: strict UTF-8, or the fault that stands in the way."""
+
+from __future__ import annotations
+
+import codecs
+
+from fsxds.formats.documents import UnreadableError
+from fsxds.values import Fault
+
+# UTF-32 first: its little-endian mark begins with that of UTF-16.
+_OTHER_ENCODINGS = (
+    (codecs.BOM_UTF32_LE, "UTF-32"),
+    (codecs.BOM_UTF32_BE, "UTF-32"),
+    (codecs.BOM_UTF16_LE, "UTF-16"),
+    (codecs.BOM_UTF16_BE, "UTF-16"),
+)
+
+
+def read_text(content: bytes, *, allow_mark: bool = True) -> str:
+    """Return the text of a file without its byte order mark.
+
+    Args:
+        content: the bytes of the file.
+        allow_mark: whether a byte order mark may stand at the start. Envoy takes one in YAML and refuses it in JSON.
+
+    Raises:
+        UnreadableError: for bytes that are no UTF-8, for NUL characters, and for a mark that may not be there.
+    """
+    for mark, encoding in _OTHER_ENCODINGS:
+        if content.startswith(mark):
+            raise UnreadableError(
+                Fault("bad-encoding", f"the file is {encoding}, not UTF-8", "save it as UTF-8", (), 1, 1)
+            )
+    if b"\0" in content:
+        before = content[: content.index(b"\0")]
+        raise UnreadableError(_fault_after(before, "the file holds a NUL character", "remove it; is this a text file?"))
+    if content.startswith(codecs.BOM_UTF8):
+        if not allow_mark:
+            fact = "the file begins with a byte order mark, which Envoy refuses in JSON"
+            raise UnreadableError(Fault("bad-encoding", fact, "save it without the mark, or name it .yaml", (), 1, 1))
+        content = content[len(codecs.BOM_UTF8) :]
+    try:
+        return content.decode()
+    except UnicodeDecodeError as error:
+        before = content[: error.start]
+        raise UnreadableError(_fault_after(before, "the bytes here are not UTF-8", "save the file as UTF-8")) from None
+
+
+def place_after(before: str) -> tuple[int, int]:
+    """Return line and column, from 1, of what follows this beginning of a text."""
+    return before.count("\n") + 1, len(before) - before.rfind("\n")
+
+
+def _fault_after(before: bytes, message: str, remedy: str) -> Fault:
+    line, column = place_after(before.decode(errors="replace"))
+    return Fault("bad-encoding", message, remedy, (), line, column)

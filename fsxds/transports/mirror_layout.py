@@ -1,0 +1,220 @@
+"""Which files a snapshot makes, and what stands in them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from functools import partial
+from pathlib import PurePosixPath
+
+from fsxds.protocol.subscription import Subscription, version_of
+from fsxds.resource_types import BY_TYPE_URL
+from fsxds.transports.mirror_config_sources import WITH_CONFIG_SOURCES, ConfigSources, Find, Rewritten
+from fsxds.transports.mirror_files import BUNDLES, SINGLES, Held, Layout, MirrorFile, Remark, path_of, united
+from fsxds.transports.mirror_sites import CDS, EDS, RDS, SRDS, Reference
+from fsxds.values import Origin, Resource, Snapshot, TypeUrl
+
+
+class LayoutMaker:
+    """Makes the layout of one snapshot after another.
+
+    Args:
+        suffix: of all files, such as `.pb`.
+        sources: reads the clusters, and rewrites config sources.
+        directory: the absolute path that rewritten config sources point into; None leaves them as they are.
+    """
+
+    def __init__(self, suffix: str, sources: ConfigSources, directory: PurePosixPath | None) -> None:
+        self._suffix = suffix
+        self._sources = sources
+        self._directory = directory
+        self._paths: Paths = {}
+
+    def lay_out(self, snapshot: Snapshot, held: Held) -> Layout:
+        """Return which files should be there for a snapshot, given what is there."""
+        places = _Places(self._suffix, self._directory, self._paths)
+        layout = _Drawing(snapshot, held, places, self._sources).finished()
+        self._paths = places.used
+        return layout
+
+
+Paths = dict[tuple[TypeUrl, str | None], PurePosixPath]
+
+
+class _Places:
+    """Paths of one layout. Making ten thousand costs more than all else about an unchanged snapshot, so they are kept."""
+
+    def __init__(self, suffix: str, directory: PurePosixPath | None, before: Paths) -> None:
+        self._suffix = suffix
+        self.directory = directory
+        self._before = before
+        self.used: Paths = {}
+
+    def path(self, type_url: TypeUrl, name: str | None) -> PurePosixPath:
+        """Return the path of a resource's file, or with None of a type's bundle."""
+        key = type_url, name
+        if (path := self.used.get(key)) is None:
+            path = self.used[key] = self._before.get(key) or path_of(type_url, name, self._suffix)
+        return path
+
+
+class _Drawing:
+    """One layout while it is made."""
+
+    def __init__(self, snapshot: Snapshot, held: Held, places: _Places, sources: ConfigSources) -> None:
+        self._snapshot = snapshot
+        self._held = held
+        self._path = places.path
+        self._directory = places.directory
+        self._sources = sources
+        self._files: dict[PurePosixPath, MirrorFile] = {}
+        self._kept: set[PurePosixPath] = set()
+        self._remarks: list[Remark] = []
+        self._left: list[Remark] = []
+        # What a missing file must not be told of: it may be defined where nobody could read it, or nobody ever said.
+        self._unsure = snapshot.incomplete | snapshot.withheld | snapshot.undeclared
+
+    def finished(self) -> Layout:
+        """Draw everything: which files there are comes before what stands in them."""
+        for type_url in SINGLES:
+            self._keep_missing_singles(type_url)
+        wanted = {type_url: self._served(type_url) for type_url in (*SINGLES, *BUNDLES)}
+        if self._directory is not None:
+            find = partial(self._find, self._directory)
+            for type_url in WITH_CONFIG_SOURCES:
+                wanted[type_url] = self._rewritten(wanted[type_url], find)
+        for type_url in SINGLES:
+            self._draw_singles(type_url, wanted[type_url])
+        for type_url in BUNDLES:
+            self._draw_bundle(type_url, wanted[type_url])
+        self._draw_stand_ins()
+        self._sources.keep_only(self._everything())
+        return Layout(self._files, frozenset(self._kept), tuple(sorted(self._remarks)), tuple(sorted(set(self._left))))
+
+    def _everything(self) -> Iterable[Resource]:
+        for type_url in WITH_CONFIG_SOURCES:
+            yield from self._snapshot.resources(type_url).values()
+        for file in self._files.values():
+            if file.type_url == CDS:
+                yield from file.resources
+
+    def _served(self, type_url: TypeUrl) -> tuple[Resource, ...]:
+        return () if type_url in self._snapshot.withheld else tuple(self._snapshot.resources(type_url).values())
+
+    # -- one file per resource
+
+    def _keep_missing_singles(self, type_url: TypeUrl) -> None:
+        if type_url not in self._unsure:
+            return
+        served = self._snapshot.resources(type_url).keys()
+        ours = {path: file for path, file in self._held.items() if file.type_url == type_url}
+        missing = [path for path, file in ours.items() if not served >= set(file.names)]
+        self._kept.update(missing)
+        reason = self._reason_to_keep(type_url)
+        self._remarks += [Remark(str(path), reason) for path in missing if not ours[path].is_stand_in]
+
+    def _reason_to_keep(self, type_url: TypeUrl) -> str:
+        noun = BY_TYPE_URL[type_url].noun
+        if type_url in self._snapshot.undeclared:
+            return f"kept: no document speaks of {noun}; write an empty list of them to remove what is left"
+        return f"kept: a file that may define {noun} was never good; repair it or remove it"
+
+    def _draw_singles(self, type_url: TypeUrl, resources: Iterable[Resource]) -> None:
+        for resource in resources:
+            self._add(type_url, resource.name, (resource,))
+
+    def _add(self, type_url: TypeUrl, name: str, resources: tuple[Resource, ...], *, is_stand_in: bool = False) -> None:
+        """Add the file of one resource, with the version of just that selection."""
+        version = version_of(self._snapshot, Subscription(type_url, frozenset({name}), wildcard=False))
+        path = self._path(type_url, name)
+        self._files[path] = MirrorFile(path, type_url, version, resources, is_stand_in)
+
+    # -- bundles
+
+    def _draw_bundle(self, type_url: TypeUrl, resources: tuple[Resource, ...]) -> None:
+        path = self._path(type_url, None)
+        # There may be one of another form, from before that was changed.
+        paths = [at for at in self._held if self._held[at].type_url == type_url]
+        before = self._held.get(path) or (self._held[paths[0]] if paths else None)
+        if before is None or type_url not in self._unsure:
+            if type_url not in self._snapshot.withheld:
+                self._files[path] = self._whole(type_url, resources)
+            return
+        names = {resource.name for resource in resources}
+        if missing := [name for name in before.names if name not in names]:
+            self._remarks.append(Remark(str(path), f"{_some(missing)} {self._reason_to_keep(type_url)}"))
+        if type_url in self._snapshot.withheld or (missing and before.content is None):
+            self._kept.update(paths)
+            return
+        self._files[path] = united(self._whole(type_url, resources), before.content)
+
+    def _whole(self, type_url: TypeUrl, resources: tuple[Resource, ...]) -> MirrorFile:
+        version = version_of(self._snapshot, Subscription(type_url))
+        return MirrorFile(self._path(type_url, None), type_url, version, resources)
+
+    # -- what clusters and config sources refer to
+
+    def _draw_stand_ins(self) -> None:
+        """Write an empty ClusterLoadAssignment where a cluster names a removed one: Envoy would keep its endpoints."""
+        bundle = self._files.get(self._path(CDS, None))
+        clusters = bundle.resources if bundle else self._held_clusters()
+        for name in sorted(self._sources.eds_names(clusters)):
+            path = self._path(EDS, name)
+            if path in self._held and path not in self._files and path not in self._kept:
+                self._stand_in(name)
+
+    def _held_clusters(self) -> tuple[Resource, ...]:
+        contents = [file.content for file in self._held.values() if file.type_url == CDS]
+        return tuple(resource for content in contents if content for resource in content.resources)
+
+    def _stand_in(self, name: str) -> None:
+        path = self._path(EDS, name)
+        self._add(EDS, name, (self._sources.empty_assignment(name, Origin(path, 1)),), is_stand_in=True)
+
+    def _rewritten(self, resources: Iterable[Resource], find: Find) -> tuple[Resource, ...]:
+        results = [self._sources.rewrite(resource, find) for resource in resources]
+        for result in results:
+            self._tell_left(result)
+            for reference in result.found:
+                if reference.type_url == EDS and reference.names and not self._will_be(EDS, reference.names[0]):
+                    self._stand_in(reference.names[0])
+        return tuple(result.resource for result in results)
+
+    def _tell_left(self, result: Rewritten) -> None:
+        resource = result.resource
+        subject = f"{BY_TYPE_URL[resource.type_url].short_name} {resource.name}"
+        for reference in result.left:
+            row = BY_TYPE_URL[reference.type_url]
+            asked = _some(reference.names) if reference.names else "those of its scopes"
+            reason = f"config source for {row.noun} left as written: there is no one file for {asked}"
+            self._left.append(Remark(subject, reason))
+
+    def _will_be(self, type_url: TypeUrl, name: str) -> bool:
+        """Tell whether there will be a file of this resource, other than as a stand-in."""
+        if type_url not in self._snapshot.withheld and name in self._snapshot.resources(type_url):
+            return True
+        return self._path(type_url, name) in self._kept
+
+    def _find(self, directory: PurePosixPath, reference: Reference) -> PurePosixPath | None:
+        """Return the file for a config source: Envoy refuses a path that does not exist, so it must come to be."""
+        type_url = reference.type_url
+        if type_url == SRDS:
+            path = self._path(SRDS, None)
+            is_there = SRDS not in self._snapshot.withheld or path in self._held
+            return directory / path if is_there else None
+        names = self._routes_of_scopes() if reference.names is None else reference.names
+        if len(names) != 1 or not (self._will_be(type_url, names[0]) or self._may_stand_in(type_url)):
+            return None
+        return directory / self._path(type_url, names[0])
+
+    def _may_stand_in(self, type_url: TypeUrl) -> bool:
+        return type_url == EDS and EDS not in self._snapshot.incomplete | self._snapshot.withheld
+
+    def _routes_of_scopes(self) -> tuple[str, ...]:
+        """Return the routes that scopes name: Envoy asks for all of them through one path, which can hold but one."""
+        return self._sources.routes_of_scopes(self._served(SRDS)) or tuple(self._snapshot.resources(RDS))
+
+
+def _some(names: Iterable[str]) -> str:
+    """Name a few of many."""
+    first, *rest = sorted(names)
+    return f"{first!r}" if not rest else f"{first!r} and {len(rest)} more"

@@ -66,9 +66,17 @@ def syntax_fault(error: YAMLError, text: str) -> Fault:
     return Fault("bad-syntax", "the text is not YAML", "check it with a YAML editor")
 
 
+def _within(text: str, mark: Mark) -> tuple[int, int]:
+    """Return line and column of a mark; libyaml puts the end of a text on a line of its own, which nobody can go to."""
+    lines = text.splitlines()
+    if 0 < len(lines) <= mark.line:
+        return len(lines), len(lines[-1]) + 1
+    return mark.line + 1, mark.column + 1
+
+
 def _marked_fault(error: MarkedYAMLError, mark: Mark, text: str) -> Fault:
     problem = str(error.problem or "bad YAML")
-    line, column = mark.line + 1, mark.column + 1
+    line, column = _within(text, mark)
     context = f"{error.context}: " if error.context else ""
     if error.context_mark is not None and error.context_mark.line != mark.line:
         context = f"{error.context} that begins on line {error.context_mark.line + 1}: "

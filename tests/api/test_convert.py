@@ -86,12 +86,12 @@ def _judged(value: Any, catalogue: Catalogue) -> Message | None:
     packed = catalogue.message_class(WELL_KNOWN.rpartition("/")[2] + "Any")()
     try:
         json_format.ParseDict(copy.deepcopy(value), packed, descriptor_pool=catalogue.pool)
-    except Exception:  # noqa: BLE001 - json_format lets through whatever its parts raise
+    except Exception:  # noqa: BLE001, whatever it raises is a refusal
         return None
-    type_url: str = getattr(packed, "type_url")  # noqa: B009 - the pool's class has no types
+    type_url: str = packed.type_url  # type: ignore[attr-defined]  # its class is made at run time
     if not type_url:
         return None
-    return catalogue.message_class(type_url.rpartition("/")[2]).FromString(getattr(packed, "value"))  # noqa: B009
+    return catalogue.message_class(type_url.rpartition("/")[2]).FromString(packed.value)  # type: ignore[attr-defined]  # as above
 
 
 def _same(one: Message | None, other: Message, printer: Printer) -> bool:

@@ -77,7 +77,7 @@ def test_refused(kind: str, written: PlainValue, expected: str, converter: Conve
 
 
 @pytest.mark.parametrize(("written", "is_taken"), [(None, True), ("NULL_VALUE", True), (0, True), ("null", False)])
-def test_null_value(written: PlainValue, catalogue: Catalogue, is_taken: bool) -> None:  # noqa: FBT001
+def test_null_value(written: PlainValue, catalogue: Catalogue, is_taken: bool) -> None:
     """The one value of the enum NullValue is null, or its name, or its number."""
     message_type = "google.api.expr.v1alpha1.Constant"
 

@@ -21,10 +21,10 @@ def complaint_of(text):
     [
         ("a: b: c", (1, 5), "mapping values are not allowed in this context", "quote a value that holds ': '"),
         ("a:\n\tb: 1", (2, 1), "a tab stands where YAML wants spaces", "indent with spaces"),
-        ("a: 1\nb\n", (3, 1), "that begins on line 2: could not find expected ':'", "add the colon"),
+        ("a: 1\nb\n", (2, 2), "that begins on line 2: could not find expected ':'", "add the colon"),
         ("a:\n  b: 1\n c: 2", (3, 2), "that begins on line 1: did not find expected key", "like its neighbours"),
         ("- a\nb: 1", (2, 1), "did not find expected '-' indicator", "like the other items"),
-        ("a: [1, 2", (2, 1), "did not find expected ',' or ']'", "close the bracket"),
+        ("a: [1, 2", (1, 9), "did not find expected ',' or ']'", "close the bracket"),
         ("a: 'b", (1, 6), "found unexpected end of stream", "close the quote"),
         ('a: "\\q"', (1, 5), "found unknown escape character", "use single quotes"),
         ("a: `b`", (1, 4), "found character that cannot start any token", "quote the value"),

@@ -157,7 +157,7 @@ def test_faults_after_which_reading_goes_on(text, fault):
     ("text", "fault"),
     [
         ("a: b: c", ("bad-syntax", 1, 5, ())),
-        ("a: [1", ("bad-syntax", 2, 1, ())),
+        ("a: [1", ("bad-syntax", 1, 6, ())),
         ("a: 1\n\tb: 2", ("bad-syntax", 2, 1, ())),
         ("a: 'x", ("bad-syntax", 1, 6, ())),
         ("a: @b", ("bad-syntax", 1, 4, ())),

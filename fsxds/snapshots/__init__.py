@@ -1,0 +1,1 @@
+"""From a tree of files to checked, versioned snapshots, or to problems."""

@@ -1,0 +1,173 @@
+"""Parse a large YAML list by its items, and only those items that were not in it before.
+
+Most of the cost of a large file is in items that did not change. A file is taken apart where a list stands at the left
+margin, bare or under `resources:`. Whether that was right is proved and not assumed: every piece must parse alone, to
+exactly one good resource. Anything else (an anchor used across items, an open quote, a second document, any fault at
+all) leaves the file to be parsed as a whole, which says the same of good files, and tells the faults of others.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from pathlib import PurePosixPath
+
+from fsxds.formats import PlainDocument, format_of
+from fsxds.resource_types import ResourceType
+from fsxds.snapshots.reader import DocumentReader, Tools
+from fsxds.values import Document, Origin, PlainValue, Resource, SourceFile
+
+# Below this size a file parses in less time than anybody notices.
+SMALLEST_BYTES = 100_000
+
+_ITEM = b"\n- "
+
+# What YAML counts as the end of a line beside the line feed that we count.
+_OTHER_BREAKS = (b"\r", "\x85".encode(), "\u2028".encode(), "\u2029".encode())
+
+# What stands before a list that is under `resources:`; a value or another key there is an error of the whole.
+_OPENS_LIST = re.compile(rb"resources:[ \t]*(#.*)?")
+
+# An item with this may mean what another item says.
+_ALIAS = re.compile(rb"[\s\[{,]\*[^\s\"',\]}]")
+
+
+@dataclass(frozen=True, slots=True)
+class _Pieces:
+    """A list taken apart: what is before it, and its items with the line on which each begins, from 1."""
+
+    head: bytes
+    is_envelope: bool
+    items: tuple[tuple[int, bytes], ...]
+
+
+class ChunkParser:
+    """Remembers the items of the large lists that it parsed last, by their content."""
+
+    def __init__(self, tools: Tools, smallest_bytes: int = SMALLEST_BYTES) -> None:
+        self._tools = tools
+        self._smallest_bytes = smallest_bytes
+        # Per file: what its items' bytes and context hash to, and the resource that came of them.
+        self._known: dict[PurePosixPath, dict[bytes, Resource]] = {}
+
+    def parse(self, file: SourceFile, hint: ResourceType | None) -> Document | None:
+        """Return the one document of a file, or None for one that has to be parsed as a whole."""
+        row = format_of(file.path)
+        if row is None or row.name != "yaml" or len(file.content) < self._smallest_bytes:
+            self._known.pop(file.path, None)
+            return None
+        pieces = _take_apart(file.content)
+        document = None if pieces is None else self._read(file.path, pieces, hint)
+        if document is None:
+            self._known.pop(file.path, None)
+        return document
+
+    def learn(self, file: SourceFile, hint: ResourceType | None, document: Document) -> None:
+        """Remember the items of a faultless document that was parsed as a whole, so that the next edit costs little."""
+        if len(file.content) < self._smallest_bytes:
+            return
+        pieces = _take_apart(file.content)
+        if pieces is None or (b"*" in file.content and _ALIAS.search(file.content)):
+            return
+        envelope = self._envelope(pieces)
+        lines = [line for line, _ in pieces.items]
+        # The items are where the pieces are: then each piece is the whole of its item.
+        if envelope is not None and lines == [resource.origin.line for resource in document.resources]:
+            context = _context(hint, envelope)
+            keys = (_key(context, piece) for _, piece in pieces.items)
+            self._known[file.path] = dict(zip(keys, document.resources, strict=True))
+
+    def _read(self, path: PurePosixPath, pieces: _Pieces, hint: ResourceType | None) -> Document | None:
+        envelope = self._envelope(pieces)
+        if envelope is None:
+            return None
+        before, now = self._known.get(path, {}), {}
+        context = _context(hint, envelope)
+        resources = []
+        for line, piece in pieces.items:
+            key = _key(context, piece)
+            known = before.get(key) or self._read_item(path, piece, envelope, hint)
+            if known is None:
+                return None
+            now[key] = known
+            resources.append(_at(known, path, line))
+        if len({(resource.type_url, resource.name) for resource in resources}) < len(resources):
+            return None
+        self._known[path] = now
+        version_info = envelope.get("version_info")
+        declared = frozenset(resource.type_url for resource in resources)
+        return Document(path, tuple(resources), declared, version_info if isinstance(version_info, str) else None)
+
+    def _envelope(self, pieces: _Pieces) -> dict[str, PlainValue] | None:
+        """Return the plain texts around the list, None where there is more than that."""
+        value = self._plain(pieces.head)
+        if value is None:
+            return {} if not pieces.is_envelope else None
+        if not pieces.is_envelope or not isinstance(value, dict) or "resources" not in value:
+            return None
+        texts: dict[str, PlainValue] = {key: text for key, text in value.items() if isinstance(text, str)}
+        is_plain = value["resources"] is None and texts.keys() == value.keys() - {"resources"}
+        return texts if is_plain and texts.keys() <= {"version_info", "type_url"} else None
+
+    def _read_item(
+        self, path: PurePosixPath, piece: bytes, envelope: dict[str, PlainValue], hint: ResourceType | None
+    ) -> Resource | None:
+        value = self._plain(piece)
+        if not isinstance(value, list) or len(value) != 1:
+            return None
+        document = PlainDocument({"type_url": envelope.get("type_url"), "resources": value}, 1)
+        draft = DocumentReader(self._tools, path, document, hint).read(0)
+        return draft.resources[0] if len(draft.resources) == 1 and not draft.faults else None
+
+    def _plain(self, content: bytes) -> PlainValue:
+        """Return the value of one faultless document, None for anything else."""
+        yaml = format_of(PurePosixPath("a.yaml"))
+        if yaml is None:
+            return None
+        decoded = yaml.decode(content, self._tools.catalogue, None)
+        if decoded.faults or len(decoded.documents) != 1:
+            return None
+        document = decoded.documents[0]
+        return document.value if isinstance(document, PlainDocument) else None
+
+
+def _context(hint: ResourceType | None, envelope: dict[str, PlainValue]) -> bytes:
+    """Return what an item's meaning depends on beside its own text."""
+    return f"{hint.short_name if hint else ''}\n{envelope.get('type_url')}\n".encode()
+
+
+def _key(context: bytes, piece: bytes) -> bytes:
+    return hashlib.sha256(context + piece).digest()
+
+
+def _take_apart(content: bytes) -> _Pieces | None:
+    """Cut a file before each `- ` at the left margin, None where that would cut more than a list."""
+    content = b"\n" + content
+    first = content.find(_ITEM)
+    if first < 0 or any(mark in content for mark in _OTHER_BREAKS):
+        return None
+    head, items = content[1 : first + 1], content[first:].split(_ITEM)[1:]
+    lines = [line for line in head.splitlines() if _is_content(line)]
+    if lines and not _OPENS_LIST.fullmatch(lines[-1]):
+        return None
+    return _Pieces(head, bool(lines), tuple(_numbered(head, items)))
+
+
+def _is_content(line: bytes) -> bool:
+    return not line.lstrip().startswith(b"#") and bool(line.strip())
+
+
+def _numbered(head: bytes, bodies: list[bytes]) -> Iterator[tuple[int, bytes]]:
+    line = head.count(b"\n") + 1
+    for body in bodies:
+        yield line, _ITEM[1:] + body
+        line += body.count(b"\n") + 1
+
+
+def _at(resource: Resource, path: PurePosixPath, line: int) -> Resource:
+    """Return the resource as it stands at a line of its file."""
+    if resource.origin.line == line:
+        return resource
+    return replace(resource, origin=Origin(path, line))

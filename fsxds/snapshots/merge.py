@@ -1,0 +1,108 @@
+"""Put the accepted files together: one immutable snapshot of all types, and what became different."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from pathlib import PurePosixPath
+from types import MappingProxyType
+
+from fsxds.resource_types import RESOURCE_TYPES, type_from_path
+from fsxds.snapshots.accept import Records
+from fsxds.snapshots.parsed import ParsedFile
+from fsxds.values import Resource, Snapshot, TypeChange, TypeUrl, Version, version_of_set
+
+Rows = Mapping[str, Resource]
+
+TYPE_URLS = tuple(row.type_url for row in RESOURCE_TYPES)
+
+
+def merge(records: Records, before: Snapshot | None, touched: frozenset[TypeUrl], *, authored: bool) -> Snapshot:
+    """Make the snapshot that `records` add up to.
+
+    Args:
+        records: all files, as they were accepted.
+        before: the snapshot before, whose rows are kept where nothing touched them; None for the first.
+        touched: the types that a file which changed speaks of, now or before.
+        authored: send the authors' versions.
+    """
+    generation = before.generation + 1 if before else 1
+    good = [record.good for record in records.values() if record.good is not None]
+    by_type, versions, changes = {}, {}, {}
+    for type_url in TYPE_URLS:
+        if before is not None and type_url not in touched:
+            by_type[type_url], versions[type_url] = before.by_type[type_url], before.versions[type_url]
+            changes[type_url] = before.changes[type_url]
+            continue
+        rows = _rows(type_url, good)
+        by_type[type_url] = rows
+        versions[type_url] = version_of_set(type_url, ((name, row.version) for name, row in rows.items()))
+        changes[type_url] = _change(type_url, before, rows, generation)
+    undeclared = _undeclared(good, before)
+    incomplete = _incomplete(records)
+    return Snapshot(
+        generation,
+        MappingProxyType(by_type),
+        MappingProxyType(versions),
+        MappingProxyType(_authored(good) if authored else {}),
+        MappingProxyType(changes),
+        incomplete,
+        # Of a tree in which nothing was ever good, nothing can be said at all.
+        undeclared & (incomplete if len(undeclared) < len(TYPE_URLS) else frozenset(TYPE_URLS)),
+        undeclared,
+    )
+
+
+def same_content(snapshot: Snapshot, other: Snapshot) -> bool:
+    """Whether two snapshots serve the same to everybody."""
+    return (
+        all(snapshot.by_type[type_url] is other.by_type[type_url] for type_url in TYPE_URLS)
+        or snapshot.versions == other.versions
+    ) and (snapshot.authored, snapshot.incomplete, snapshot.withheld, snapshot.undeclared) == (
+        other.authored,
+        other.incomplete,
+        other.withheld,
+        other.undeclared,
+    )
+
+
+def _rows(type_url: TypeUrl, good: Iterable[ParsedFile]) -> Rows:
+    found = {r.name: r for parsed in good for d in parsed.documents for r in d.resources if r.type_url == type_url}
+    return MappingProxyType(dict(sorted(found.items())))
+
+
+def _change(type_url: TypeUrl, before: Snapshot | None, rows: Rows, generation: int) -> TypeChange:
+    old: Rows = before.by_type[type_url] if before else {}
+    added = tuple(name for name in rows if name not in old)
+    removed = tuple(name for name in old if name not in rows)
+    changed = tuple(name for name, row in rows.items() if name in old and old[name].version != row.version)
+    if before is not None and not (added or removed or changed):
+        return before.changes[type_url]
+    files = {rows[name].origin.path for name in (*added, *changed)} | {old[name].origin.path for name in removed}
+    return TypeChange(generation, added, changed, removed, tuple(sorted(files)))
+
+
+def _undeclared(good: Iterable[ParsedFile], before: Snapshot | None) -> frozenset[TypeUrl]:
+    """Return the types that no document ever spoke of; a type whose last file went is declared still, and empty."""
+    declared = frozenset[TypeUrl]().union(*(parsed.declared for parsed in good))
+    return (before.undeclared if before else frozenset(TYPE_URLS)) - declared
+
+
+def _incomplete(records: Records) -> frozenset[TypeUrl]:
+    never_good = [path for path, record in records.items() if record.was_never_good]
+    return frozenset[TypeUrl]().union(*map(_may_define, never_good))
+
+
+def _may_define(path: PurePosixPath) -> frozenset[TypeUrl]:
+    """Return the types that a file may define which could not be read: its name tells, else it may be any."""
+    row = type_from_path(path)
+    return frozenset((row.type_url,)) if row else frozenset(TYPE_URLS)
+
+
+def _authored(good: Iterable[ParsedFile]) -> dict[TypeUrl, str]:
+    return {
+        type_url: Version(document.version_info)
+        for parsed in good
+        for document in parsed.documents
+        if document.version_info is not None
+        for type_url in document.declared
+    }

@@ -1,0 +1,250 @@
+"""Read one document: which resources it holds, under which names, as which bytes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from pathlib import PurePosixPath
+from typing import Protocol, cast
+
+from google.protobuf.message import DecodeError, Message
+
+from fsxds.api.catalogue import Catalogue
+from fsxds.api.convert import Converter
+from fsxds.formats import MessageDocument, PlainDocument
+from fsxds.resource_types import BY_MESSAGE_TYPE, ResourceType
+from fsxds.snapshots import shape_faults
+from fsxds.snapshots.shape import DISCOVERY_RESPONSE, RESOURCE_WRAPPER, Piece, TypeClaim, shape_of
+from fsxds.values import Fault, FieldPath, Origin, Resource, Severity, TypeUrl, version_of_body
+
+
+@dataclass(frozen=True, slots=True)
+class _Wrapping:
+    """What a `Resource` message says around its resource."""
+
+    name: str = ""
+    aliases: tuple[str, ...] = ()
+    ttl_s: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """Where a resource stands: its path in the document, its place in the list, and what is around it."""
+
+    field_path: FieldPath
+    index: int | None
+    wrapping: _Wrapping = _Wrapping()
+
+
+@dataclass(slots=True)
+class Draft:
+    """A document in the making."""
+
+    number: int
+    resources: list[Resource] = field(default_factory=list)
+    declared: set[TypeUrl] = field(default_factory=set)
+    faults: list[Fault] = field(default_factory=list)
+    version_info: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Tools:
+    """What reading needs: the message types that exist, the way to make them, and how much an unknown field weighs."""
+
+    catalogue: Catalogue
+    converter: Converter
+    unknown_fields: Severity = Severity.ERROR
+
+
+class DocumentReader:
+    """Reads the resources of one document into a draft."""
+
+    def __init__(
+        self,
+        tools: Tools,
+        path: PurePosixPath,
+        document: PlainDocument | MessageDocument,
+        hint: ResourceType | None,
+    ) -> None:
+        self._catalogue = tools.catalogue
+        self._converter = tools.converter
+        self._unknown_fields = tools.unknown_fields
+        self._path = path
+        self._document = document
+        self._hint = hint
+
+    def read(self, number: int) -> Draft:
+        """Read the document, which is the `number`th of its file, counted from 0."""
+        draft = Draft(number)
+        if isinstance(self._document, PlainDocument):
+            self._read_plain(self._document, draft)
+        else:
+            self._read_message(self._document.message, draft)
+            draft.faults = [replace(fault, line=self._line_of(_index_of(fault.field_path))) for fault in draft.faults]
+        return draft
+
+    def _read_plain(self, document: PlainDocument, draft: Draft) -> None:
+        """Read a document of plain values."""
+        shape = shape_of(document.value, self._unknown_fields)
+        draft.version_info = shape.version_info
+        draft.faults += shape.faults
+        for piece in shape.pieces:
+            self._read_piece(piece, draft)
+        if shape.is_empty_on_purpose:
+            self._declare_empty(shape.claim, draft)
+
+    def _read_message(self, message: Message, draft: Draft) -> None:
+        """Read a document that is a message already: a DiscoveryResponse, a `Resource`, or a resource."""
+        if message.DESCRIPTOR.full_name != DISCOVERY_RESPONSE:
+            self._read_item(message, (), 0, draft)
+            return
+        envelope = cast("_Envelope", message)  # its class is made at run time
+        draft.version_info = envelope.version_info or None
+        for index, packed in enumerate(envelope.resources):
+            self._read_item(packed, ("resources", index), index, draft)
+        if not envelope.resources:
+            self._declare_empty(TypeClaim(envelope.type_url, ("type_url",)) if envelope.type_url else None, draft)
+
+    def _read_piece(self, piece: Piece, draft: Draft) -> None:
+        wrapping = self._wrapping(piece, draft)
+        if wrapping is None:
+            return
+        if not isinstance(piece.value, dict):
+            draft.faults.append(shape_faults.not_an_object(piece.field_path))
+            return
+        if "@type" in piece.value:
+            converted = self._converter.convert_any(piece.value)
+        else:
+            row = self._row(piece.claim, piece.field_path, draft)
+            if row is None:
+                return
+            converted = self._converter.convert(piece.value, row.message_type)
+        if converted.faults:
+            draft.faults += (
+                replace(fault, field_path=piece.field_path + fault.field_path) for fault in converted.faults
+            )
+        if converted.message is not None:
+            self._add(converted.message, _Place(piece.field_path, piece.index, wrapping), draft)
+
+    def _declare_empty(self, claim: TypeClaim | None, draft: Draft) -> None:
+        """Note that a document holds nothing on purpose."""
+        row = self._row(claim, (), draft)
+        if row is not None:
+            draft.declared.add(row.type_url)
+
+    def _row(self, claim: TypeClaim | None, field_path: FieldPath, draft: Draft) -> ResourceType | None:
+        """Return the type of a resource that does not name its own: the envelope's, else the file's."""
+        if claim is None:
+            if self._hint is None:
+                draft.faults.append(shape_faults.no_type(field_path))
+            return self._hint
+        message_type = claim.type_url.rpartition("/")[2]
+        row = BY_MESSAGE_TYPE.get(message_type)
+        if row is None:
+            fault = self._no_resource_type(message_type, claim.field_path)
+            # Said once, however many resources the envelope has.
+            draft.faults += [fault] if fault not in draft.faults else []
+        return row
+
+    def _no_resource_type(self, message_type: str, field_path: FieldPath) -> Fault:
+        if self._catalogue.knows(message_type):
+            return shape_faults.not_served(message_type, field_path)
+        return shape_faults.unknown_type(message_type, self._catalogue.similar(message_type), field_path)
+
+    def _wrapping(self, piece: Piece, draft: Draft) -> _Wrapping | None:
+        """Read what is around a resource; None where nothing is inside."""
+        if piece.wrapper is None:
+            return _Wrapping()
+        if piece.value is None:
+            draft.faults.append(shape_faults.heartbeat(piece.wrapper_path))
+            return None
+        converted = self._converter.convert(piece.wrapper, RESOURCE_WRAPPER)
+        draft.faults += (replace(fault, field_path=piece.wrapper_path + fault.field_path) for fault in converted.faults)
+        return _wrapping_of(converted.message) if converted.message is not None else _Wrapping()
+
+    def _read_item(self, message: Message, field_path: FieldPath, index: int, draft: Draft) -> None:
+        """Unpack what stands in a message document: Any in `Resource` in Any, as deep as it goes."""
+        wrapping = _Wrapping()
+        while True:
+            name = message.DESCRIPTOR.full_name
+            if name == RESOURCE_WRAPPER:
+                wrapping = _wrapping_of(message)
+                if not message.HasField("resource"):
+                    draft.faults.append(shape_faults.heartbeat(field_path))
+                    return
+                message = cast("_Wrapper", message).resource
+            elif name == "google.protobuf.Any":
+                unpacked = self._unpack(message, field_path)
+                if isinstance(unpacked, Fault):
+                    draft.faults.append(unpacked)
+                    return
+                message = unpacked
+            else:
+                self._add(message, _Place(field_path, index, wrapping), draft)
+                return
+
+    def _unpack(self, packed: Message, field_path: FieldPath) -> Message | Fault:
+        any_message = cast("_Any", packed)  # its class is made at run time
+        message_type = any_message.type_url.rpartition("/")[2]
+        if not self._catalogue.knows(message_type):
+            return shape_faults.unknown_type(message_type, self._catalogue.similar(message_type), field_path)
+        try:
+            return self._catalogue.message_class(message_type).FromString(any_message.value)
+        except DecodeError:
+            return shape_faults.broken_message(message_type, field_path)
+
+    def _add(self, message: Message, place: _Place, draft: Draft) -> None:
+        row = BY_MESSAGE_TYPE.get(message.DESCRIPTOR.full_name)
+        if row is None:
+            draft.faults.append(shape_faults.not_served(message.DESCRIPTOR.full_name, place.field_path))
+            return
+        draft.declared.add(row.type_url)
+        wrapping = place.wrapping
+        own_name = str(getattr(message, row.name_field)) if row.name_field else ""
+        fault = shape_faults.naming_fault(row, own_name, wrapping.name, place.field_path)
+        if fault is not None:
+            draft.faults.append(fault)
+            return
+        name = wrapping.name or own_name
+        body = message.SerializeToString(deterministic=True)
+        version = version_of_body(row.type_url, body)
+        origin = Origin(self._path, self._line_of(place.index))
+        draft.resources.append(
+            Resource(row.type_url, name, body, version, origin, aliases=wrapping.aliases, ttl_s=wrapping.ttl_s)
+        )
+
+    def _line_of(self, index: int | None) -> int:
+        lines = self._document.item_lines
+        return lines[index] if index is not None and index < len(lines) else self._document.line
+
+
+class _Duration(Protocol):
+    seconds: int
+    nanos: int
+
+
+class _Any(Protocol):
+    type_url: str
+    value: bytes
+
+
+class _Envelope(Protocol):
+    version_info: str
+    type_url: str
+    resources: list[Message]
+
+
+class _Wrapper(Protocol):
+    name: str
+    aliases: list[str]
+    ttl: _Duration
+    resource: Message
+
+
+def _index_of(field_path: FieldPath) -> int | None:
+    return next((step for step in field_path if isinstance(step, int)), None)
+
+
+def _wrapping_of(message: Message) -> _Wrapping:
+    wrapper = cast("_Wrapper", message)
+    ttl_s = wrapper.ttl.seconds + wrapper.ttl.nanos / 1e9 if message.HasField("ttl") else None
+    return _Wrapping(wrapper.name, tuple(wrapper.aliases), ttl_s)

@@ -1,0 +1,1 @@
+"""Tests of the way from a tree of files to a snapshot."""

@@ -1,0 +1,141 @@
+from __future__ import annotations
+
+from pathlib import PurePosixPath
+
+import pytest
+from google.protobuf.message import Message
+
+from fsxds.api.catalogue import Catalogue
+from fsxds.api.convert import Converter
+from fsxds.formats import MessageDocument, PlainDocument
+from fsxds.resource_types import BY_SHORT_NAME
+from fsxds.snapshots.reader import DocumentReader, Draft, Tools
+from fsxds.values import PlainValue
+from tests.support.snapshots import type_url
+
+CLUSTER = "envoy.config.cluster.v3.Cluster"
+WRAPPER = "envoy.service.discovery.v3.Resource"
+PATH = PurePosixPath("a.yaml")
+
+
+@pytest.fixture(scope="module")
+def tools(catalogue: Catalogue) -> Tools:
+    """A reader's tools, strict about unknown fields."""
+    return Tools(catalogue, Converter(catalogue))
+
+
+def read(tools: Tools, document: PlainDocument | MessageDocument, hint: str | None = "cds") -> Draft:
+    return DocumentReader(tools, PATH, document, BY_SHORT_NAME[hint] if hint else None).read(0)
+
+
+def plain(value: PlainValue, *item_lines: int) -> PlainDocument:
+    return PlainDocument(value, 10, item_lines)
+
+
+def told(draft: Draft) -> list[tuple[str, tuple[str | int, ...]]]:
+    return [(fault.rule, fault.field_path) for fault in draft.faults]
+
+
+def test_single_resource_stands_on_its_documents_line(tools: Tools) -> None:
+    """A resource that is a document of its own begins where that begins."""
+    draft = read(tools, plain({"name": "a"}))
+
+    assert [10] == [resource.origin.line for resource in draft.resources]
+
+
+def test_resource_of_a_list_stands_on_its_own_line(tools: Tools) -> None:
+    """A resource in a list begins where its element begins; where that is not known, the document's line has to do."""
+    draft = read(tools, plain({"resources": [{"name": "a"}, {"name": "b"}, {"name": "c"}]}, 11, 14))
+
+    assert [11, 14, 10] == [resource.origin.line for resource in draft.resources]
+
+
+def test_faults_stand_below_their_resource(tools: Tools) -> None:
+    """The path of a fault leads from the top of the document, through wrapper and envelope."""
+    draft = read(
+        tools,
+        plain({"resources": [{"name": "a", "x": 1}, {"y": 1, "resource": {"name": "b", "type": "NONE"}}]}),
+    )
+
+    expected = [
+        ("unknown-field", ("resources", 0, "x")),
+        ("unknown-field", ("resources", 1, "y")),
+        ("unknown-enum-value", ("resources", 1, "resource", "type")),
+    ]
+    assert expected == told(draft)
+
+
+def test_wrapper_gives_aliases_and_ttl(tools: Tools) -> None:
+    """What a wrapper says is kept beside the resource; its name may be left out."""
+    draft = read(tools, plain({"aliases": ["x"], "ttl": "1.5s", "resource": {"name": "a"}}))
+
+    assert [("a", ("x",), 1.5)] == [(one.name, one.aliases, one.ttl_s) for one in draft.resources]
+
+
+def test_name_of_a_wrapper_is_that_of_its_resource(tools: Tools) -> None:
+    """Two names that differ are a fault, and an equal one is none."""
+    other = read(tools, plain({"name": "b", "resource": {"name": "a"}}))
+    equal = read(tools, plain({"name": "a", "resource": {"name": "a"}}))
+
+    assert told(other) == [("name-mismatch", ("resource",))]
+    assert told(equal) == []
+
+
+def test_name_of_a_wrapper_does_not_replace_a_missing_one(tools: Tools) -> None:
+    """A resource needs its own name: what Envoy makes of it has that name, and no other."""
+    assert told(read(tools, plain({"name": "a", "resource": {"type": "STATIC"}}))) == [("missing-name", ("resource",))]
+
+
+def test_virtual_host_is_named_by_its_wrapper(tools: Tools) -> None:
+    """A virtual host goes by the name of its wrapper; without one, by its own."""
+    wrapped = read(tools, plain({"name": "r/a", "resource": {"name": "all"}}), "vhds")
+    nameless = read(tools, plain({"name": "r/a", "resource": {"domains": ["*"]}}), "vhds")
+    bare = read(tools, plain({"name": "r/b"}), "vhds")
+
+    assert [resource.name for draft in (wrapped, nameless, bare) for resource in draft.resources] == [
+        "r/a",
+        "r/a",
+        "r/b",
+    ]
+
+
+def test_wrapper_in_a_wrapper_is_no_resource(tools: Tools) -> None:
+    """A wrapper holds a resource, not another wrapper."""
+    inner: PlainValue = {"@type": f"x/{WRAPPER}", "name": "a"}
+
+    assert told(read(tools, plain({"resource": inner}))) == [("not-a-resource", ("resource",))]
+
+
+def test_faulty_resource_declares_its_type(tools: Tools) -> None:
+    """A resource that is named wrongly speaks of its type all the same."""
+    assert {type_url("CDS")} == read(tools, plain({"type": "STATIC"})).declared
+
+
+@pytest.fixture(scope="module")
+def cluster(catalogue: Catalogue) -> type[Message]:
+    """The class of clusters."""
+    return catalogue.message_class(CLUSTER)
+
+
+def test_bare_message_is_a_resource(tools: Tools, cluster: type[Message]) -> None:
+    """A message document may be the resource itself."""
+    draft = read(tools, MessageDocument(cluster(name="a"), 3), None)
+
+    assert [("a", 3)] == [(one.name, one.origin.line) for one in draft.resources]
+
+
+def test_wrapper_message_holds_a_resource(tools: Tools, catalogue: Catalogue, cluster: type[Message]) -> None:
+    """A message document may be a wrapper."""
+    packed = catalogue.message_class("google.protobuf.Any")(
+        type_url=f"x/{CLUSTER}", value=cluster(name="a").SerializeToString()
+    )
+    wrapper = catalogue.message_class(WRAPPER)(name="a", resource=packed)
+
+    assert [one.name for one in read(tools, MessageDocument(wrapper, 3), None).resources] == ["a"]
+
+
+def test_fault_of_a_message_has_a_line(tools: Tools, cluster: type[Message]) -> None:
+    """Where no text tells the place of a field, the line of the document does."""
+    draft = read(tools, MessageDocument(cluster(), 3), None)
+
+    assert [("missing-name", 3)] == [(fault.rule, fault.line) for fault in draft.faults]

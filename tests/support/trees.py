@@ -1,0 +1,48 @@
+"""Trees of files made by hand, and what became of them as text."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path, PurePosixPath
+
+from fsxds.resource_types import RESOURCE_TYPES
+from fsxds.snapshots.load import Loaded
+from fsxds.values import Problem, Resource, SourceFile, SourceTree
+
+EXPECTED = "expected.txt"
+
+
+def tree_of(files: Mapping[str, str | bytes], problems: Iterable[Problem] = ()) -> SourceTree:
+    """Make a tree of files by their paths."""
+    return SourceTree(
+        tuple(
+            SourceFile.of(PurePosixPath(path), content.encode() if isinstance(content, str) else content)
+            for path, content in sorted(files.items())
+        ),
+        tuple(problems),
+    )
+
+
+def read_tree(folder: Path) -> SourceTree:
+    """Read a folder of golden files; what is expected of it is not one of them."""
+    paths = [path for path in folder.rglob("*") if path.is_file() and path.name != EXPECTED]
+    return tree_of({path.relative_to(folder).as_posix(): path.read_bytes() for path in paths})
+
+
+def written(loaded: Loaded) -> str:
+    """Write what is served, by type and name with its place, and the problems as they are printed."""
+    return "".join(f"{line}\n" for line in (*_served(loaded), *map(str, loaded.problems)))
+
+
+def _served(loaded: Loaded) -> Iterator[str]:
+    for row in RESOURCE_TYPES:
+        resources = loaded.snapshot.resources(row.type_url)
+        yield from (f"{row.short_name} {_described(resource)}" for resource in resources.values())
+        if not resources and row.type_url not in loaded.snapshot.undeclared:
+            yield f"{row.short_name} none, on purpose"
+
+
+def _described(resource: Resource) -> str:
+    aliases = f" aliases={','.join(resource.aliases)}" if resource.aliases else ""
+    ttl = f" ttl={resource.ttl_s:g}s" if resource.ttl_s is not None else ""
+    return f"{resource.name} {resource.origin}{aliases}{ttl}"

@@ -1,0 +1,1 @@
+"""xDS rules without I/O: values in, values out."""

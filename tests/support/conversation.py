@@ -1,0 +1,244 @@
+"""Play a written dialogue of files, clients and the server against the rules of polling, and tell where it differs.
+
+One statement a line; `#` begins a comment. What is put in:
+
+    files    EDS a=1 b=1             all resources of a type, with their content; none of its files is broken
+    better   EDS a=2 b=1             the same, and what is broken stays broken
+    gone     EDS                     the last file of a type is gone
+    broken   CDS                     a file that was never good may define this type
+    authored EDS 7                   the author's version of a type is served
+    nothing                          no tree was loaded yet
+    restart                          the server forgets what it told its clients
+    clock    1.5                     so many seconds pass; held polls are looked at again when they asked for it
+    poll     EDS R=a,b V=1           a client asks; R=* for everything, V=- for no version
+             node=n2 from=192.0.2.7  another client; node=- for one that does not name itself
+             envoy                   the request bears Envoy's own deadline
+             nonce=2 detail=text     what the client says of an answer
+    deadline                         every held poll ends with nothing new (304)
+
+What must come out, in this order, and nothing else:
+
+    verdict  V=2 accepted            what the poll tells of an answer before it: accepted, rejected, or
+    verdict  V=2 rejected detail=…   rejected in the client's own words
+    server   EDS R=a V=2             an answer: the names in it (R=- for none), its version
+    server   holds                   the poll stays open
+    server   unavailable             503
+
+Versions are symbols, bound when the server first says them; a version that the server never said (`V=old`) is foreign.
+Every line of the server stands for one poll; a line for a client that is not the unnamed `n1` ends with its `node=`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from fsxds.protocol.poll import Decision, Hold, Node, PollMemory, PollRequest, Send, Unavailable, Verdict, nonce_of
+from fsxds.protocol.subscription import Subscription
+from fsxds.resource_types import BY_TYPE_URL
+from fsxds.values import Nonce, Snapshot, Version
+from tests.support.snapshots import snapshot, type_url
+
+OUTPUTS = ("server", "verdict")
+
+
+@dataclass(slots=True)
+class _OpenPoll:
+    request: PollRequest
+    until_s: float | None
+
+
+@dataclass(slots=True)
+class _Files:
+    """What stands in the files, and what was said of them."""
+
+    contents: dict[str, dict[str, str]] = field(default_factory=dict)
+    gone: set[str] = field(default_factory=set)
+    broken: set[str] = field(default_factory=set)
+    authored: dict[str, str] = field(default_factory=dict)
+    generation: int = 0
+
+
+class Conversation:
+    """Both ends of a dialogue: makes of each statement what the server says to it."""
+
+    def __init__(self) -> None:
+        self._files = _Files()
+        self._snapshot: Snapshot | None = None
+        self._memory = PollMemory()
+        self._now_s = 1000.0
+        self._open: list[_OpenPoll] = []
+        self._versions: dict[str, Version] = {}
+        self._unbound = ""
+
+    def expect(self, lines: list[str]) -> None:
+        """Tell what is expected next, so that a new version gets the symbol that stands there."""
+        symbols = [word[2:] for line in lines for word in line.split() if word.startswith("V=")]
+        self._unbound = next((symbol for symbol in symbols if symbol not in self._versions), "?")
+
+    def say(self, line: str) -> list[str]:
+        """Play one statement; return what the server says and concludes."""
+        verb, *words = line.split()
+        match verb:
+            case "poll":
+                return self._poll(words)
+            case "clock":
+                self._now_s += float(words[0])
+                due = [poll for poll in self._open if poll.until_s is not None and poll.until_s <= self._now_s]
+                return self._look_again(due)
+            case "deadline":
+                for poll in self._open:
+                    self._memory.receive_deadline(poll.request, self._now_s)
+                self._open = []
+                return []
+            case "restart":
+                self._memory, self._open, self._files.gone = PollMemory(), [], set()
+                if self._snapshot is not None:
+                    self._publish()
+                return []
+            case "nothing":
+                self._snapshot = None
+                return self._look_again(self._open)
+            case _:
+                self._edit(verb, words)
+                self._publish()
+                return self._look_again(self._open)
+
+    def _edit(self, verb: str, words: list[str]) -> None:
+        files, (short_name, *rest) = self._files, words
+        match verb:
+            case "files" | "better":
+                files.contents[short_name] = dict(word.split("=", 1) for word in rest)
+                files.broken -= {short_name} if verb == "files" else set()
+            case "gone":
+                del files.contents[short_name]
+                files.gone.add(short_name)
+            case "broken":
+                files.broken.add(short_name)
+            case "authored":
+                files.authored[short_name] = rest[0]
+                self._versions[rest[0]] = Version(rest[0])
+            case _:
+                raise ValueError(f"no such statement: {verb}")
+
+    def _publish(self) -> None:
+        files = self._files
+        files.generation += 1
+        self._snapshot = snapshot(
+            files.contents,
+            generation=files.generation,
+            declared=files.gone,
+            incomplete=files.broken,
+            authored=files.authored,
+        )
+
+    def _poll(self, words: list[str]) -> list[str]:
+        request = self._request(words)
+        decision, verdict = self._memory.receive_request(request, self._snapshot, self._now_s)
+        said = [self._written_verdict(verdict, request)] if verdict else []
+        return [*said, *self._conclude(_OpenPoll(request, None), decision)]
+
+    def _request(self, words: list[str]) -> PollRequest:
+        options = {name: value for name, _, value in (word.partition("=") for word in words[1:])}
+        names = () if options["R"] == "*" else options["R"].split(",")
+        node = options.get("node", "n1")
+        version = options.get("V", "-")
+        return PollRequest(
+            Node("" if node == "-" else node, "cluster", options.get("from", "")),
+            Subscription.for_request(type_url(words[0]), names),
+            None if version == "-" else self._version(version),
+            response_nonce=nonce_of(self._version(options["nonce"])) if "nonce" in options else None,
+            error_detail=options.get("detail"),
+            from_envoy="envoy" in options,
+        )
+
+    def _version(self, symbol: str) -> Version:
+        return self._versions.setdefault(symbol, Version(f"foreign {symbol}"))
+
+    def _look_again(self, polls: list[_OpenPoll]) -> list[str]:
+        said = []
+        for poll in self._open.copy():
+            if any(poll is due for due in polls):
+                decision = self._memory.reconsider(poll.request, self._snapshot, self._now_s)
+                self._open.remove(poll)
+                said += self._conclude(poll, decision)
+            else:
+                said.append("server holds" + _who(poll.request))
+        return said
+
+    def _conclude(self, poll: _OpenPoll, decision: Decision) -> list[str]:
+        match decision:
+            case Send():
+                return [self._answer(poll.request, decision)]
+            case Hold(until_s):
+                poll.until_s = until_s
+                self._open.append(poll)
+                return ["server holds" + _who(poll.request)]
+            case Unavailable():
+                return ["server unavailable" + _who(poll.request)]
+
+    def _answer(self, request: PollRequest, send: Send) -> str:
+        selection = send.selection
+        short_name = BY_TYPE_URL[selection.type_url].short_name.upper()
+        for resource in selection.resources:
+            content = self._files.contents[short_name][resource.name]
+            if resource.body != f"{resource.name}={content}".encode():
+                return f"server says {resource.body!r}, and the files say {content}"
+        names = ",".join(resource.name for resource in selection.resources) or "-"
+        return f"server {short_name} R={names} V={self._symbol(selection.version)}{_who(request)}"
+
+    def _written_verdict(self, verdict: Verdict, request: PollRequest) -> str:
+        word = "accepted" if verdict.accepted else "rejected"
+        detail = f" detail={verdict.reason}" if verdict.reason is not None else ""
+        return f"verdict V={self._symbol(verdict.version)} {word}{detail}{_who(request)}"
+
+    def _symbol(self, version: Version | Nonce) -> str:
+        for symbol, bound in self._versions.items():
+            if bound == version:
+                return symbol
+        if self._unbound != "?":
+            self._versions[self._unbound] = Version(version)
+        return self._unbound
+
+
+def _who(request: PollRequest) -> str:
+    return "" if request.node.id == "n1" else f" node={request.node.id or '-'}"
+
+
+@dataclass(frozen=True, slots=True)
+class Played:
+    """A dialogue as it went: `text` marks each line that differs, `agrees` is true where none does."""
+
+    text: str
+    agrees: bool
+
+
+def play(script: str) -> Played:
+    """Play a script to its end, whatever differs on the way."""
+    conversation, agrees, text = Conversation(), True, []
+    for statement, expected in _turns(script):
+        conversation.expect(expected)
+        seen = conversation.say(statement)
+        text.append(f"    {statement}")
+        text += _compared(expected, seen)
+        agrees = agrees and expected == seen
+    return Played("\n".join(text), agrees)
+
+
+def _turns(script: str) -> list[tuple[str, list[str]]]:
+    """Cut a script into what is put in and what must come of it."""
+    turns: list[tuple[str, list[str]]] = []
+    for raw in script.splitlines():
+        line = " ".join(raw.partition("#")[0].split())
+        if not line:
+            continue
+        if line.split()[0] in OUTPUTS:
+            turns[-1][1].append(line)
+        else:
+            turns.append((line, []))
+    return turns
+
+
+def _compared(expected: list[str], seen: list[str]) -> list[str]:
+    if expected == seen:
+        return [f"    {line}" for line in seen]
+    return [f"  - {line}    (expected)" for line in expected] + [f"  + {line}    (seen)" for line in seen]

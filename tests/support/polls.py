@@ -1,0 +1,167 @@
+"""A REST server in this process, and polls to it: a store to publish to, an observer that remembers, a client."""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import json
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+import aiohttp
+from aiohttp import web
+
+from fsxds.api.catalogue import Catalogue
+from fsxds.api.envoy_binary import read_descriptors
+from fsxds.api.printing import Printer
+from fsxds.protocol.poll import Node, Verdict
+from fsxds.protocol.subscription import Subscription
+from fsxds.resource_types import BY_SHORT_NAME, RESOURCE_TYPES
+from fsxds.serving import Address, TcpAddress, listening
+from fsxds.store import SnapshotStore
+from fsxds.transports.rest_json import REST, RestJson, make_application
+from fsxds.values import Origin, Resource, Snapshot, TypeChange, TypeUrl, Version, version_of_body, version_of_set
+from tests.support.envoy import find_envoy
+
+REAL_REQUEST = Path(__file__).parents[1] / "data" / "rest-request-clusters.json"
+ORIGIN = Origin(PurePosixPath("edge.yaml"), 1)
+LOCALHOST = TcpAddress("127.0.0.1", 0)
+
+
+@functools.cache
+def envoy_catalogue() -> Catalogue:
+    """Return every type that the real Envoy knows."""
+    return Catalogue.of(read_descriptors(Path(find_envoy()).read_bytes()).SerializeToString(), "Envoy")
+
+
+def named(short_name: str, name: str, **fields: object) -> Resource:
+    """Make a resource of a type, such as `named("cds", "a", alt_stat_name="x")`; other fields tell versions apart."""
+    row = BY_SHORT_NAME[short_name]
+    message = envoy_catalogue().message_class(row.message_type)(**{row.name_field or "name": name, **fields})
+    body = message.SerializeToString(deterministic=True)
+    return Resource(row.type_url, name, body, version_of_body(row.type_url, body), ORIGIN)
+
+
+def snapshot_of(generation: int, *resources: Resource) -> Snapshot:
+    """Make a snapshot; every type counts as declared, and as changed by `edge.yaml`."""
+    by_type: dict[TypeUrl, dict[str, Resource]] = {row.type_url: {} for row in RESOURCE_TYPES}
+    for resource in sorted(resources, key=lambda each: each.name):
+        by_type[resource.type_url][resource.name] = resource
+    versions = {
+        type_url: version_of_set(type_url, ((name, each.version) for name, each in rows.items()))
+        for type_url, rows in by_type.items()
+    }
+    change = TypeChange(generation, files=(ORIGIN.path,))
+    return Snapshot(generation, by_type, versions, changes=dict.fromkeys(by_type, change))
+
+
+@dataclass
+class Heard:
+    """An observer that remembers what it was told."""
+
+    sent: list[tuple[Node, Subscription, Version]] = field(default_factory=list)
+    acks: list[tuple[Node, Subscription, Version]] = field(default_factory=list)
+    nacks: list[tuple[Verdict, tuple[PurePosixPath, ...]]] = field(default_factory=list)
+    refused: list[tuple[str, int, str]] = field(default_factory=list)
+
+    def response_sent(self, node: Node, subscription: Subscription, version: Version) -> None:
+        """Remember."""
+        self.sent.append((node, subscription, version))
+
+    def ack_received(self, node: Node, subscription: Subscription, version: Version) -> None:
+        """Remember."""
+        self.acks.append((node, subscription, version))
+
+    def nack_received(
+        self, node: Node, subscription: Subscription, verdict: Verdict, files: tuple[PurePosixPath, ...]
+    ) -> None:
+        """Remember."""
+        self.nacks.append((verdict, files))
+
+    def request_refused(self, peer: str, status: int, message: str) -> None:
+        """Remember."""
+        self.refused.append((peer, status, message))
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What a client got, and how long it took in seconds."""
+
+    status: int
+    headers: dict[str, str]
+    body: bytes
+    elapsed_s: float
+
+    @property
+    def content(self) -> dict[str, Any]:
+        """The body as JSON."""
+        content: dict[str, Any] = json.loads(self.body)
+        return content
+
+
+@dataclass(frozen=True)
+class Server:
+    """A running server and its client."""
+
+    store: SnapshotStore
+    heard: Heard
+    application: web.Application
+    address: Address
+    client: aiohttp.ClientSession
+
+    @property
+    def rest(self) -> RestJson:
+        """What answers."""
+        return self.application[REST]
+
+    def publish(self, *resources: Resource) -> Snapshot:
+        """Serve these from now on."""
+        before = self.store.current
+        snapshot = snapshot_of(1 if before is None else before.generation + 1, *resources)
+        self.store.publish(snapshot)
+        return snapshot
+
+    async def ask(self, method: str, path: str, **request: Any) -> Answer:
+        """Send any request."""
+        began = asyncio.get_running_loop().time()
+        async with self.client.request(method, path, **request) as response:
+            body = await response.read()
+        elapsed_s = asyncio.get_running_loop().time() - began
+        return Answer(response.status, dict(response.headers), body, elapsed_s)
+
+    async def poll(self, service: str = "clusters", timeout_ms: int | None = None, **fields: object) -> Answer:
+        """Send a poll with these fields; the node is `edge-1` unless they say otherwise."""
+        headers = {} if timeout_ms is None else {"x-envoy-expected-rq-timeout-ms": str(timeout_ms)}
+        fields = {"node": {"id": "edge-1"}, **fields}
+        return await self.ask("POST", f"/v3/discovery:{service}", json=fields, headers=headers)
+
+    async def until_held(self, count: int = 1) -> None:
+        """Wait until so many polls are held."""
+        await until(lambda: self.rest.held == count)
+
+
+async def until(predicate: Callable[[], bool]) -> None:
+    """Wait until `predicate` holds, for 10 seconds at most."""
+    async with asyncio.timeout(10):
+        # Nothing tells when a server has taken a poll in hand.
+        while not predicate():  # noqa: ASYNC110
+            await asyncio.sleep(0.002)
+
+
+@asynccontextmanager
+async def running(
+    *, max_hold_s: float = 60.0, address: Address = LOCALHOST, printer: Printer | None = None
+) -> AsyncIterator[Server]:
+    """Run a server; the connections of its client are not compressed unless asked for."""
+    store, heard = SnapshotStore(), Heard()
+    application = make_application(store, printer or Printer(envoy_catalogue()), heard, max_hold_s=max_hold_s)
+    async with listening(application, address, grace_s=1.0) as bound:
+        is_tcp = isinstance(bound, TcpAddress)
+        connector = aiohttp.TCPConnector(limit=0) if is_tcp else aiohttp.UnixConnector(str(bound)[len("unix:") :])
+        base = f"http://{bound}" if is_tcp else "http://fsxds"
+        headers = {"accept-encoding": "identity"}
+        async with aiohttp.ClientSession(base, connector=connector, headers=headers) as client:
+            yield Server(store, heard, application, bound, client)

@@ -1,0 +1,242 @@
+"""POST /v3/discovery:* with long polling, over aiohttp."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import PurePosixPath
+from typing import Never, Protocol
+
+from aiohttp import web
+
+from fsxds.api.printing import Printer
+from fsxds.errors import ProtocolError
+from fsxds.protocol.poll import Hold, Node, PollMemory, PollRequest, Send, Unavailable, Verdict
+from fsxds.protocol.subscription import Subscription, select
+from fsxds.resource_types import RESOURCE_TYPES, ResourceType
+from fsxds.store import SnapshotStore
+from fsxds.transports.json_bodies import ResponseBodies
+from fsxds.transports.rest_requests import TOO_LARGE, RequestReader, is_json, patience_of, read_body
+from fsxds.transports.rest_responses import Refusal, not_modified, refuse, send
+from fsxds.values import Snapshot, Version
+
+DEADLINE_HEADER = "x-envoy-expected-rq-timeout-ms"
+PREFIX = "/v3/discovery:"
+ROWS = {PREFIX + row.rest_path: row for row in RESOURCE_TYPES if row.rest_path}
+
+UNKNOWN_PATH = Refusal(
+    404,
+    5,
+    f"there is nothing at this path; POST to one of {', '.join(ROWS)}. VHDS and Delta have no REST form",
+)
+WRONG_METHOD = Refusal(405, 12, "this path takes POST alone, with a DiscoveryRequest as its body", {"Allow": "POST"})
+WRONG_CONTENT = Refusal(415, 3, "the body is not said to be JSON; send it with `content-type: application/json`")
+STOPPING = Refusal(503, 14, "the server stops; ask again", {"Retry-After": "1"})
+INTERNAL = Refusal(500, 13, "an internal error of fsxds; it is told in the server's log")
+
+
+class PollObserver(Protocol):
+    """Who wants to hear of polls. Called on the event loop, so it must be quick."""
+
+    def response_sent(self, node: Node, subscription: Subscription, version: Version) -> None:
+        """A version was handed over to a client."""
+
+    def ack_received(self, node: Node, subscription: Subscription, version: Version) -> None:
+        """A client took a version."""
+
+    def nack_received(
+        self, node: Node, subscription: Subscription, verdict: Verdict, files: tuple[PurePosixPath, ...]
+    ) -> None:
+        """A client refused a version, which came from `files` (none where that is not known any more)."""
+
+    def request_refused(self, peer: str, status: int, message: str) -> None:
+        """A request was answered with an error."""
+
+
+class Failures:
+    """Carries the first error of our own out of a handler, where aiohttp would only log it."""
+
+    def __init__(self) -> None:
+        self._happened = asyncio.Event()
+        self._first: Exception | None = None
+
+    def report(self, error: Exception) -> None:
+        """Take in an error."""
+        self._first = self._first or error
+        self._happened.set()
+
+    async def wait(self) -> Never:
+        """Wait for an error, and raise it: a task of the group that is to end with it."""
+        await self._happened.wait()
+        if self._first is None:
+            raise RuntimeError("the event is set with the error")
+        raise self._first
+
+
+def make_application(
+    store: SnapshotStore, printer: Printer, observer: PollObserver, *, max_hold_s: float
+) -> web.Application:
+    """Make the application that answers polls from `store`.
+
+    Run it with `serving.listening`: handlers must be cancelled when their client goes. On its shutdown all held polls are
+    answered at once. Errors of our own come out of `application[REST].failures.wait()`.
+
+    Args:
+        store: what is served.
+        printer: writes resources as JSON.
+        observer: hears of polls.
+        max_hold_s: the longest time that a poll is held.
+    """
+    rest = RestJson(store, printer, observer, max_hold_s)
+    application = web.Application()
+    application[REST] = rest
+    for path in ROWS:
+        application.router.add_route("*", path, rest.answer)
+    application.router.add_route("*", "/{path:.*}", rest.answer)
+
+    async def drain(_: web.Application) -> None:
+        rest.drain()
+
+    application.on_shutdown.append(drain)
+    return application
+
+
+class RestJson:
+    """Answers polls. What a poll is told, and when, is decided in `protocol.poll`."""
+
+    def __init__(self, store: SnapshotStore, printer: Printer, observer: PollObserver, max_hold_s: float) -> None:
+        self.failures = Failures()
+        self._store = store
+        self._observer = observer
+        self._max_hold_s = max_hold_s
+        self._memory = PollMemory()
+        self._requests = RequestReader()
+        self._bodies = ResponseBodies(printer)
+        # The time limits of the polls that are held.
+        self._held: set[asyncio.Timeout] = set()
+        self._is_draining = False
+
+    @property
+    def held(self) -> int:
+        """How many polls are held now."""
+        return len(self._held)
+
+    def drain(self) -> None:
+        """Answer all held polls now, and hold no more."""
+        self._is_draining = True
+        now_s = asyncio.get_running_loop().time()
+        for limit in self._held:
+            limit.reschedule(now_s)
+
+    async def answer(self, request: web.Request) -> web.StreamResponse:
+        """Answer one request of any kind."""
+        try:
+            row = ROWS.get(request.path)
+            if row is None:
+                return self._refuse(request, UNKNOWN_PATH)
+            return await self._answer_path(request, row)
+        # The edge of the room: aiohttp would log the error and go on as if it were the client's.
+        except Exception as error:  # noqa: BLE001
+            self.failures.report(error)
+            return refuse(INTERNAL)
+
+    async def _answer_path(self, request: web.Request, row: ResourceType) -> web.StreamResponse:
+        if request.method != "POST":
+            return self._refuse(request, WRONG_METHOD)
+        if not is_json(request.headers.get("Content-Type")):
+            return self._refuse(request, WRONG_CONTENT)
+        try:
+            poll, patience_s = await self._read(request, row)
+        except ProtocolError as error:
+            is_too_large = error.code == TOO_LARGE
+            refusal = Refusal(413, 8, str(error)) if is_too_large else Refusal(400, 3, str(error))
+            return self._refuse(request, refusal)
+        return await self._answer_poll(request, poll, patience_s)
+
+    async def _read(self, request: web.Request, row: ResourceType) -> tuple[PollRequest, float]:
+        """Return the poll, and for how many seconds it may be held. Raises ProtocolError.
+
+        The body is let go of here: a poll that is held must not hold its 77 kB.
+        """
+        deadline = request.headers.get(DEADLINE_HEADER)
+        timeout = request.query.get("timeout") if request.query_string else None
+        patience_s = patience_of(deadline, timeout, self._max_hold_s)
+        body = await read_body(request)
+        return self._requests.read(body, row, request.remote or "", from_envoy=deadline is not None), patience_s
+
+    async def _answer_poll(self, request: web.Request, poll: PollRequest, patience_s: float) -> web.StreamResponse:
+        decision, snapshot = await self._decide(poll, patience_s)
+        if isinstance(decision, Send) and snapshot is not None:
+            is_whole = poll.subscription.wildcard
+            payload = await self._bodies.payload_of(decision.selection, snapshot, is_whole=is_whole)
+            response = await send(request, payload)
+            self._observer.response_sent(poll.node, poll.subscription, decision.selection.version)
+            return response
+        if isinstance(decision, Unavailable):
+            return self._refuse(request, Refusal(503, 14, decision.reason, {"Retry-After": "1"}))
+        if not self._is_draining:
+            return not_modified()
+        last = refuse(STOPPING) if poll.version_info is None else not_modified()
+        last.force_close()
+        return last
+
+    async def _decide(self, poll: PollRequest, patience_s: float) -> tuple[Send | Hold | Unavailable, Snapshot | None]:
+        """Return what to say, after waiting for it; Hold when there was nothing until the deadline."""
+        now_s = asyncio.get_running_loop().time()
+        deadline_s = now_s + patience_s
+        snapshot = self._store.current
+        decision, verdict = self._memory.receive_request(poll, snapshot, now_s)
+        if verdict is not None:
+            self._tell(poll, verdict, snapshot)
+        while isinstance(decision, Hold):
+            if now_s >= deadline_s or self._is_draining:
+                self._memory.receive_deadline(poll, now_s)
+                break
+            look_at_s = deadline_s if decision.until_s is None else min(decision.until_s, deadline_s)
+            now_s = await self._wait(snapshot, look_at_s)
+            snapshot = self._store.current
+            decision = self._memory.reconsider(poll, snapshot, now_s)
+        return decision, snapshot
+
+    async def _wait(self, snapshot: Snapshot | None, until_s: float) -> float:
+        """Wait for a newer snapshot, `until_s` or the end of the server, and return what time it is then.
+
+        All that wait share one event; each has a timer.
+        """
+        try:
+            async with asyncio.timeout_at(until_s) as limit:
+                self._held.add(limit)
+                try:
+                    await self._store.newer_than(0 if snapshot is None else snapshot.generation)
+                finally:
+                    self._held.discard(limit)
+        except TimeoutError:
+            if not self._is_draining:
+                # Timers may fire a hair early; whoever asked for `until_s` is to find it reached.
+                return max(until_s, asyncio.get_running_loop().time())
+        return asyncio.get_running_loop().time()
+
+    def _tell(self, poll: PollRequest, verdict: Verdict, snapshot: Snapshot | None) -> None:
+        if verdict.accepted:
+            self._observer.ack_received(poll.node, poll.subscription, verdict.version)
+        else:
+            files = () if snapshot is None else _files_of(poll.subscription, verdict.version, snapshot)
+            self._observer.nack_received(poll.node, poll.subscription, verdict, files)
+
+    def _refuse(self, request: web.Request, refusal: Refusal) -> web.Response:
+        self._observer.request_refused(request.remote or "", refusal.status, refusal.message)
+        return refuse(refusal)
+
+
+REST = web.AppKey("rest", RestJson)
+
+
+def _files_of(subscription: Subscription, version: Version, snapshot: Snapshot) -> tuple[PurePosixPath, ...]:
+    """Return the files that a version came from; none when something newer is served already."""
+    selection = select(snapshot, subscription)
+    if selection.version != version:
+        return ()
+    change = snapshot.changes.get(subscription.type_url)
+    if subscription.wildcard and change is not None and change.files:
+        return change.files
+    # The last change of the type need not be one of the names that were asked for.
+    return tuple(sorted({resource.origin.path for resource in selection.resources}))

@@ -1,0 +1,86 @@
+"""What goes back over REST: bodies, refusals in JSON, and nothing new."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+
+from aiohttp import web
+
+from fsxds.transports.json_bodies import Payload
+
+# A reader that is slow holds a copy of what was handed to its socket, so a large body is handed over in slices
+# (PERFORMANCE.md 4.2). Below a megabyte the buffers of the socket take most of it, and one write is cheaper.
+LARGE_BODY_BYTES = 1_000_000
+SLICE_BYTES = 256 * 1024
+
+# In place of aiohttp's, which tells its own version and Python's.
+_SERVER = {"Server": "fsxds"}
+_JSON = {"Content-Type": "application/json", **_SERVER}
+_GZIPPED = {"Content-Encoding": "gzip", **_JSON}
+_NEVER = re.compile(r"q\s*=\s*0(\.0*)?")
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """A request that is answered with an error.
+
+    Attributes:
+        status: the HTTP status.
+        code: the gRPC status code that a gateway would give.
+        message: the fact and the remedy.
+        headers: more headers.
+    """
+
+    status: int
+    code: int
+    message: str
+    headers: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
+
+
+def refuse(refusal: Refusal) -> web.Response:
+    """Make the answer of a refusal, as gateways to gRPC write it."""
+    content = {"code": refusal.code, "message": refusal.message, "details": []}
+    return web.Response(status=refusal.status, body=json.dumps(content).encode(), headers={**_JSON, **refusal.headers})
+
+
+def not_modified() -> web.Response:
+    """Make the answer that there is nothing new; it has no body."""
+    return web.Response(status=304, headers=_SERVER)
+
+
+async def send(request: web.Request, payload: Payload) -> web.StreamResponse:
+    """Answer with a body, compressed where the request asks for it.
+
+    A large one is written before this returns, as fast as its reader takes it; a small one is written by aiohttp.
+    """
+    headers, body = _JSON, payload.body
+    accepted = request.headers.get("Accept-Encoding")
+    if accepted is not None and takes_gzip(accepted):
+        headers, body = _GZIPPED, await payload.gzipped()
+    if len(body) < LARGE_BODY_BYTES:
+        return web.Response(body=body, headers=headers)
+    response = web.StreamResponse(headers=headers)
+    response.content_length = len(body)
+    await response.prepare(request)
+    try:
+        view = memoryview(body)
+        for start in range(0, len(body), SLICE_BYTES):
+            await response.write(view[start : start + SLICE_BYTES])
+        await response.write_eof()
+    except ConnectionError:
+        # The reader went away; aiohttp finds the same when it ends the response, and closes the connection.
+        return response
+    return response
+
+
+def takes_gzip(accepted: str) -> bool:
+    """Tell whether an Accept-Encoding names gzip, and not with a weight of zero."""
+    for choice in accepted.lower().split(","):
+        coding, _, weight = choice.partition(";")
+        if coding.strip() in {"gzip", "x-gzip"}:
+            return _NEVER.fullmatch(weight.strip()) is None
+    return False

@@ -1,0 +1,224 @@
+"""The log: what the rooms tell, worded line by line, on stderr."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import PurePosixPath
+from typing import Never
+
+from rich.console import Console
+
+from fsxds.operations.change_reports import ChangeReports, count_of, some_of, type_name
+from fsxds.operations.log_lines import Level, LineSink, LogLine, Renderer, human_renderer, json_renderer, shortened
+from fsxds.operations.problem_ledger import ProblemLedger
+from fsxds.protocol.poll import Node, Verdict
+from fsxds.protocol.subscription import Subscription
+from fsxds.snapshots.load import Loaded
+from fsxds.values import PlainValue, Version
+
+REFUSAL_PAUSE_S = 10.0
+MOST_REFUSALS = 100
+
+LAST_FLUSH_S = 1.0
+
+
+def _now() -> datetime:
+    return datetime.now().astimezone()
+
+
+@dataclass(frozen=True, slots=True)
+class Clock:
+    """The two clocks of the log: one that only counts seconds, and the time of day."""
+
+    now_s: Callable[[], float] = time.monotonic
+    moment: Callable[[], datetime] = _now
+
+
+@dataclass(frozen=True, slots=True)
+class Paper:
+    """What the log is written on: how lines are worded, where they go, and from which level on."""
+
+    render: Renderer
+    write: Callable[[str], None]
+    level: Level = Level.INFO
+
+
+class RefusalLimit:
+    """Lets one refusal per peer and message through in ten seconds, and few altogether."""
+
+    def __init__(self) -> None:
+        self._seen: OrderedDict[tuple[str, str], float] = OrderedDict()  # when it was told last, oldest first
+        self._untold = 0
+
+    def admit(self, peer: str, message: str, now_s: float) -> int | None:
+        """Return how many refusals went untold before this one, or None when this one is not to be told either."""
+        while self._seen and next(iter(self._seen.values())) <= now_s - REFUSAL_PAUSE_S:
+            self._seen.popitem(last=False)
+        if (peer, message) in self._seen or len(self._seen) >= MOST_REFUSALS:
+            self._untold += 1
+            return None
+        self._seen[peer, message] = now_s
+        untold, self._untold = self._untold, 0
+        return untold
+
+
+class Log:
+    """Listens to all rooms; `app.py` passes it to each of them as its observer.
+
+    It has the methods of their `…Observer` protocols, under the same names; `MirrorLog` and `LocalEnvoyLog` have those of
+    the file mirror and of a local Envoy, and write through `write`. `report_changes` has to run as a task.
+    """
+
+    def __init__(self, paper: Paper, clock: Clock | None = None) -> None:
+        self._paper = paper
+        self._clock = clock or Clock()
+        self._reports = ChangeReports(self.write, self._clock.now_s)
+        self._ledger = ProblemLedger()
+        self._refusals = RefusalLimit()
+
+    def write(self, line: LogLine) -> None:
+        """Write one line, if it is weighty enough."""
+        if line.level >= self._paper.level:
+            self._paper.write(self._paper.render(line, self._clock.moment()))
+
+    def say(self, level: Level, event: str, text: str, **details: PlainValue) -> None:
+        """Make one line and write it."""
+        self.write(LogLine(level, event, text, details))
+
+    async def report_changes(self) -> Never:
+        """Report each published change, once its clients were answered."""
+        await self._reports.report()
+
+    # What app.py tells.
+
+    def api_found(self, description: str) -> None:
+        """Tell which API catalogue was chosen: `Envoy 1.40.0 from …, 557 files`."""
+        self.say(Level.INFO, "api_found", f"API: {description}", api=description)
+
+    def listening(self, name: str, address: str) -> None:
+        """Tell an address that was really bound, or a directory that is written to."""
+        self.say(Level.INFO, "listening", f"{name}: {address}", name=name, address=address)
+
+    def stopping(self, reason: str) -> None:
+        """Tell that the process ends, and why."""
+        self.say(Level.INFO, "stopping", f"stopping: {reason}", reason=reason)
+
+    # sources.watch.WatchObserver
+
+    def watching(self, mode: str, reason: str) -> None:
+        """Tell how changes are noticed."""
+        self.say(Level.INFO, "watching", f"watching by {mode}: {reason}", mode=mode, reason=reason)
+
+    def tree_lost(self, error: Exception) -> None:
+        """Tell that the tree is not there any more; what was served stays."""
+        text = f"{error}; what was served last stays until it is back"
+        self.say(Level.ERROR, "tree_lost", text, error=str(error))
+
+    def tree_found(self) -> None:
+        """Tell that the tree is back."""
+        self.say(Level.INFO, "tree_found", "the tree is back")
+
+    def file_ignored(self, path: PurePosixPath) -> None:
+        """Tell that no format claims the suffix of a file."""
+        text = f"{path}: ignored, no format has this suffix"
+        self.say(Level.INFO, "file_ignored", text, path=str(path))
+
+    def queue_overflowed(self) -> None:
+        """Tell that the kernel dropped events, which a rescan makes up for."""
+        self.say(Level.WARNING, "queue_overflowed", "too many file events at once: reading the whole tree again")
+
+    # reload.ReloadObserver
+
+    def snapshot_published(self, loaded: Loaded, noticed_s: float) -> None:
+        """Take in a snapshot that became current; `report_changes` tells it when its clients were answered.
+
+        Args:
+            loaded: what was loaded.
+            noticed_s: reading of `time.monotonic()` at the first sign of the change.
+        """
+        self._reports.publish(loaded.snapshot, noticed_s)
+
+    def problems_found(self, loaded: Loaded) -> None:
+        """Tell what is new about the problems of a tree: those that appeared, those that are gone, and what is held."""
+        for line in self._ledger.update(loaded.problems, loaded.held, self._clock.moment()):
+            self.write(line)
+
+    # transports.rest_json.PollObserver
+
+    def response_sent(self, node: Node, subscription: Subscription, version: Version) -> None:
+        """Count an answer as news of the change it belongs to."""
+        self._reports.answer(subscription.type_url, name_of(node))
+        self._tell_client(Level.DEBUG, "response_sent", "was sent", (node, subscription, version))
+
+    def ack_received(self, node: Node, subscription: Subscription, version: Version) -> None:
+        """Tell that a client took a version."""
+        self._tell_client(Level.DEBUG, "ack_received", "took", (node, subscription, version))
+
+    def nack_received(
+        self, node: Node, subscription: Subscription, verdict: Verdict, files: tuple[PurePosixPath, ...]
+    ) -> None:
+        """Tell that a client refused a version, why, and which files that version came from."""
+        names = [str(path) for path in files]
+        reason = verdict.reason or "it asked again with the version before"
+        text = (
+            f"NACK: {name_of(node)} refused {type_name(subscription.type_url)} {verdict.version[:12]}"
+            f"{f' from {some_of(names)}' if names else ''}: {shortened(reason)}"
+        )
+        self.say(
+            Level.WARNING,
+            "nack_received",
+            text,
+            **_client(node, subscription, verdict.version),
+            reason=shortened(reason),
+            is_inferred=verdict.reason is None,
+            files=[*names],
+        )
+
+    def request_refused(self, peer: str, status: int, message: str) -> None:
+        """Tell that a request was answered with an error; the same one at most every ten seconds."""
+        untold = self._refusals.admit(peer, message, self._clock.now_s())
+        if untold is None:
+            return
+        before = f" ({count_of(untold, 'refusal')} before it went untold)" if untold else ""
+        text = f"refused a request of {peer or 'a local client'} with {status}: {shortened(message)}{before}"
+        details: dict[str, PlainValue] = {"peer": peer, "status": status, "reason": shortened(message)}
+        self.say(Level.WARNING, "request_refused", text, **details, untold=untold)
+
+    def _tell_client(self, level: Level, event: str, verb: str, whom: tuple[Node, Subscription, Version]) -> None:
+        if level < self._paper.level:
+            return  # Thousands of polls may be answered at once; what nobody reads is not worded.
+        node, subscription, version = whom
+        text = f"{name_of(node)} {verb} {type_name(subscription.type_url)} {version[:12]}"
+        self.say(level, event, text, **_client(node, subscription, version))
+
+
+def _client(node: Node, subscription: Subscription, version: Version) -> dict[str, PlainValue]:
+    return {"node": node.id, "cluster": node.cluster, "type": type_name(subscription.type_url), "version": version}
+
+
+def name_of(node: Node) -> str:
+    """Return what a client is called in the log: its node id, else its address."""
+    return node.id or node.peer or "a client without an id"
+
+
+@contextmanager
+def open_log(log_format: str, log_level: str) -> Iterator[Log]:
+    """Open the log on stderr, and see to it that its last lines get out.
+
+    Args:
+        log_format: `human`, `json`, or `auto` for human on a terminal and JSON elsewhere.
+        log_level: `debug`, `info`, `warning` or `error`.
+    """
+    is_human = log_format == "human" or (log_format == "auto" and sys.stderr.isatty())
+    render = human_renderer(Console(stderr=True)) if is_human else json_renderer
+    sink = LineSink(sys.stderr.fileno())
+    try:
+        yield Log(Paper(render, sink.write, Level[log_level.upper()]))
+    finally:
+        sink.flush(patience_s=LAST_FLUSH_S)

@@ -1,0 +1,181 @@
+"""Watch an Envoy take or refuse each snapshot, and tell."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from typing import Protocol
+
+from fsxds.local_envoy.admin import AdminPage, Listening
+from fsxds.local_envoy.complaints import Complaint, read_complaint
+from fsxds.local_envoy.process import Ended, EnvoyLog
+from fsxds.local_envoy.scopes import Expected, Scope, Statistics
+from fsxds.local_envoy.verdict import Refusal, Refused, Took, Waiting, explain, judge
+from fsxds.resource_types import ResourceType
+from fsxds.store import SnapshotStore
+from fsxds.values import Snapshot
+
+# Asking more often slows Envoy itself down; of an Envoy with many statistics, an answer takes its time.
+LOOK_EVERY_S = 0.05
+SHARE_OF_TIME = 0.1
+# How often to look when there is no hurry any more: to see whether it heals.
+LOOK_SELDOM_S = 1.0
+# After this time without a verdict, say what is missing.
+LONG_S = 10.0
+# A refusal is told when it was seen so often: once more than once, so that the log has arrived too; and for half a
+# second after another refusal, whose update fsxds may have offered again just before.
+SIGHTINGS = 2
+SIGHTINGS_AFTER_REFUSAL = 10
+
+
+class EnvoyObserver(Protocol):
+    """What a local Envoy has to tell."""
+
+    def envoy_started(self, admin: str, listeners: tuple[Listening, ...]) -> None:
+        """Envoy runs: where its admin page is, and where it listens for traffic."""
+
+    def envoy_took(self, types: tuple[ResourceType, ...], elapsed_s: float) -> None:
+        """The current snapshot is in effect; `types` are those of which Envoy took something new."""
+
+    def envoy_refused(self, refusal: Refusal, elapsed_s: float) -> None:
+        """Envoy refused a part of the current snapshot."""
+
+    def envoy_waits(self, scopes: tuple[Scope, ...], warming: int, elapsed_s: float) -> None:
+        """The current snapshot is not in effect after a long time; told once."""
+
+    def envoy_listens(self, listeners: tuple[Listening, ...]) -> None:
+        """The addresses for traffic are others than before."""
+
+    def envoy_ended(self, ended: Ended) -> None:
+        """Envoy ended without being asked to."""
+
+
+class Follower:
+    """Follows one Envoy from snapshot to snapshot.
+
+    Args:
+        store: holds the snapshots that Envoy is served.
+        admin: its admin page.
+        log: its log.
+        observer: is told.
+    """
+
+    def __init__(self, store: SnapshotStore, admin: AdminPage, log: EnvoyLog, observer: EnvoyObserver) -> None:
+        self._store = store
+        self._admin = admin
+        self._log = log
+        self._observer = observer
+        self._expected: Expected | None = None
+        # As they were when the current snapshot was not there yet.
+        self._before: Statistics = {}
+        self._log_length = 0
+        self._listeners: tuple[Listening, ...] = ()
+        self._refused: frozenset[str] = frozenset()
+
+    async def announce(self, address: str) -> None:
+        """Wait until Envoy is live, and tell where it listens; `address` is its admin page's."""
+        while not await self._admin.is_live():  # noqa: ASYNC110, another process has no event to wait for
+            await asyncio.sleep(LOOK_EVERY_S)
+        self._listeners = await self._admin.listeners() or ()
+        self._observer.envoy_started(address, self._listeners)
+
+    async def follow(self, snapshot: Snapshot) -> None:
+        """Tell what becomes of a snapshot; return when Envoy has it in effect, or when there is a newer one."""
+        expected = Expected.of(snapshot, self._expected, self._refused)
+        trial = Trial(snapshot, expected, asyncio.get_running_loop().time)
+        self._expected = trial.expected
+        before, log_length = self._before, self._log_length
+        while self._store.current is snapshot:
+            length = self._log.length
+            asked_s = trial.elapsed_s
+            statistics = await self._admin.statistics()
+            # An answer that crossed with a newer snapshot may already hold what became of that one.
+            if statistics is not None and self._store.current is snapshot:
+                self._before, self._log_length = statistics, length
+                if await self._is_over(trial, before, log_length):
+                    return
+            await self._pause(trial, trial.elapsed_s - asked_s)
+
+    async def _is_over(self, trial: Trial, before: Statistics, log_length: int) -> bool:
+        """Judge by the last statistics, and tell what is new in the verdict."""
+        complaints = read_complaints(self._log, log_length)
+        verdict = judge(trial.expected, before, self._before, complaints)
+        if isinstance(verdict, Refused):
+            self._refused |= {scope.prefix for scope in verdict.scopes}
+        elif isinstance(verdict, Took):
+            self._refused = frozenset()
+        for refusal in trial.receive_verdict(verdict, complaints):
+            self._observer.envoy_refused(refusal, trial.elapsed_s)
+        if isinstance(verdict, Waiting) and trial.is_first_time_long():
+            self._observer.envoy_waits(verdict.scopes, verdict.warming, trial.elapsed_s)
+        if isinstance(verdict, Took) and verdict.types:
+            self._observer.envoy_took(verdict.types, trial.elapsed_s)
+        if not isinstance(verdict, Waiting):
+            await self._look_at_listeners()
+        return isinstance(verdict, Took)
+
+    async def _look_at_listeners(self) -> None:
+        listeners = await self._admin.listeners()
+        if listeners is not None and listeners != self._listeners:
+            self._listeners = listeners
+            self._observer.envoy_listens(listeners)
+
+    async def _pause(self, trial: Trial, answer_took_s: float) -> None:
+        """Wait until it is time to look again, or until there is a newer snapshot."""
+        pause_s = LOOK_SELDOM_S if trial.is_told else max(LOOK_EVERY_S, answer_took_s / SHARE_OF_TIME)
+        try:
+            async with asyncio.timeout(pause_s):
+                await self._store.newer_than(trial.snapshot.generation)
+        except TimeoutError:
+            return
+
+
+class Trial:
+    """One snapshot before Envoy: for how long, and what was told of it.
+
+    Args:
+        snapshot: the snapshot.
+        expected: the versions that Envoy should show.
+        clock: reads the time in seconds.
+    """
+
+    def __init__(self, snapshot: Snapshot, expected: Expected, clock: Callable[[], float]) -> None:
+        self.snapshot = snapshot
+        self.expected = expected
+        self.is_told = False
+        self._clock = clock
+        self._started_s = clock()
+        self._sightings_due = SIGHTINGS_AFTER_REFUSAL if expected.doubted else SIGHTINGS
+        self._told: set[Refusal] = set()
+
+    @property
+    def elapsed_s(self) -> float:
+        """Seconds since the snapshot was seen."""
+        return self._clock() - self._started_s
+
+    def receive_verdict(
+        self, verdict: Took | Refused | Waiting, complaints: Sequence[Complaint]
+    ) -> tuple[Refusal, ...]:
+        """Return the refusals that are to be told now."""
+        if not isinstance(verdict, Refused):
+            return ()
+        self._sightings_due -= 1
+        if self._sightings_due > 0:
+            return ()
+        refusals = explain(verdict, complaints, self.snapshot)
+        news = tuple(refusal for refusal in refusals if refusal not in self._told)
+        self._told.update(news)
+        self.is_told = True
+        return news
+
+    def is_first_time_long(self) -> bool:
+        """Say whether it takes long now; True at most once."""
+        if self.is_told or self.elapsed_s < LONG_S:
+            return False
+        self.is_told = True
+        return True
+
+
+def read_complaints(log: EnvoyLog, length: int) -> tuple[Complaint, ...]:
+    """Return the complaints in the log since it had `length` lines."""
+    return tuple(found for line in log.since(length) if (found := read_complaint(line.message)))

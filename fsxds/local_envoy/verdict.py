@@ -1,0 +1,134 @@
+"""What Envoy made of a snapshot, told from its statistics and its log (pure)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from fsxds.local_envoy.complaints import Complaint, origin_of
+from fsxds.local_envoy.scopes import VERSION_TEXT, WARMING, Expected, Scope, Statistics, scopes_in
+from fsxds.resource_types import ResourceType
+from fsxds.values import Origin, Snapshot
+
+
+@dataclass(frozen=True, slots=True)
+class Took:
+    """Everything that Envoy asks for is in effect; `types` are those of which it took something new."""
+
+    types: tuple[ResourceType, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """Envoy refused an update in each of `scopes`; others may have been taken."""
+
+    scopes: tuple[Scope, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Waiting:
+    """Envoy has not finished: `scopes` do not show their versions yet, or clusters and listeners are `warming`."""
+
+    scopes: tuple[Scope, ...]
+    warming: int
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """One reason why Envoy refused something.
+
+    Attributes:
+        resource_type: of the update.
+        resource_name: None where Envoy does not tell.
+        reason: in Envoy's words, None where its log does not tell.
+        origins: where that was written: the resource's place, else the files whose change brought the update.
+    """
+
+    resource_type: ResourceType
+    resource_name: str | None
+    reason: str | None
+    origins: tuple[Origin, ...]
+
+
+def judge(
+    expected: Expected, before: Statistics, now: Statistics, complaints: Sequence[Complaint]
+) -> Took | Refused | Waiting:
+    """Decide what became of a snapshot. Source: ENVOY.md G.
+
+    Args:
+        expected: the versions that it should show.
+        before: the statistics from before it was published; empty for a new Envoy.
+        now: the present statistics.
+        complaints: of the log since the snapshot was published.
+    """
+    scopes = scopes_in(now)
+    doubted = [one for one in scopes if one.prefix in expected.doubted]
+    unproven = [one for one in doubted if not _rose(f"{one.prefix}.update_success", before, now)]
+    behind = [one for one in scopes if one in unproven or not expected.is_settled(one, _version_text(one, now))]
+    # A file that Envoy cannot read counts as a failed update, but so does a poll that found nobody.
+    is_unreadable = any(one.is_failure for one in complaints)
+    counters = ("update_rejected", "update_failure") if is_unreadable else ("update_rejected",)
+    if refused := tuple(one for one in behind if any(_rose(f"{one.prefix}.{name}", before, now) for name in counters)):
+        return Refused(refused)
+    late = tuple(one for one in behind if one.resource_type.type_url not in expected.unsure)
+    warming = sum(int(now.get(gauge, 0)) for gauge in WARMING)
+    if late or warming:
+        return Waiting(late, warming)
+    moved = {
+        one.resource_type for one in scopes if one in doubted or _version_text(one, now) != _version_text(one, before)
+    }
+    return Took(tuple(sorted(moved, key=lambda row: row.short_name)))
+
+
+def _version_text(scope: Scope, statistics: Statistics) -> str:
+    return str(statistics.get(scope.prefix + VERSION_TEXT, ""))
+
+
+def _rose(name: str, before: Statistics, now: Statistics) -> bool:
+    return int(now.get(name, 0)) > int(before.get(name, 0))
+
+
+def explain(refused: Refused, complaints: Sequence[Complaint], snapshot: Snapshot) -> tuple[Refusal, ...]:
+    """Say why, and where what was refused was written; at least one refusal per type.
+
+    Args:
+        refused: by `judge`.
+        complaints: of the log since the snapshot was published.
+        snapshot: the one that was refused.
+    """
+    refusals: list[Refusal] = []
+    for resource_type in dict.fromkeys(scope.resource_type for scope in refused.scopes):
+        scopes = [scope for scope in refused.scopes if scope.resource_type is resource_type]
+        refusals += _explain_type(resource_type, scopes, complaints, snapshot)
+    return tuple(refusals)
+
+
+def _explain_type(
+    resource_type: ResourceType, scopes: Sequence[Scope], complaints: Sequence[Complaint], snapshot: Snapshot
+) -> list[Refusal]:
+    """Prefer what is said of a resource to what is said of its type, and that to what is said of no type."""
+    of_type = [one for one in complaints if one.type_url == resource_type.type_url]
+    chosen = [one for one in of_type if one.resource_name is not None] or of_type
+    chosen = chosen or [one for one in complaints if one.type_url is None]
+    told: list[tuple[str | None, str | None]] = [(one.resource_name, one.reason) for one in chosen] or [(None, None)]
+    names = [scope.name for scope in scopes]
+    only_name = names[0] if len(names) == 1 else None
+    return [
+        Refusal(
+            resource_type,
+            name or only_name,
+            reason,
+            _origins(resource_type, name or only_name, reason or "", snapshot),
+        )
+        for name, reason in dict.fromkeys(told)
+    ]
+
+
+def _origins(resource_type: ResourceType, name: str | None, reason: str, snapshot: Snapshot) -> tuple[Origin, ...]:
+    resources = snapshot.resources(resource_type.type_url)
+    if name is not None and name in resources:
+        return (resources[name].origin,)
+    if origin := origin_of(reason, resources.values()):
+        return (origin,)
+    change = snapshot.changes.get(resource_type.type_url)
+    return tuple(Origin(path, 1) for path in change.files) if change else ()

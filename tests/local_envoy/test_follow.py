@@ -1,0 +1,91 @@
+"""When a verdict is told: not before the log has arrived, not twice, and not never."""
+
+from __future__ import annotations
+
+from fsxds.local_envoy.complaints import Complaint
+from fsxds.local_envoy.follow import LONG_S, SIGHTINGS_AFTER_REFUSAL, Trial, read_complaints
+from fsxds.local_envoy.process import EnvoyLog
+from fsxds.local_envoy.scopes import Expected, Scope
+from fsxds.local_envoy.verdict import Refused, Took, Waiting
+from fsxds.resource_types import BY_SHORT_NAME
+from tests.local_envoy.snapshots import snapshot_of, type_url
+
+SNAPSHOT = snapshot_of({"cds": {"a": "1"}})
+SCOPE = Scope("cluster_manager.cds", BY_SHORT_NAME["cds"])
+REFUSED = Refused((SCOPE,))
+BAD = Complaint("bad address", type_url("cds"), "a")
+WORSE = Complaint("worse", type_url("cds"), "a")
+
+
+class Clock:
+    """A clock that a test moves."""
+
+    def __init__(self) -> None:
+        self.now_s = 100.0
+
+    def __call__(self) -> float:
+        """Return the time."""
+        return self.now_s
+
+
+def trial_of(clock: Clock | None = None, doubted: frozenset[str] = frozenset()) -> Trial:
+    return Trial(SNAPSHOT, Expected.of(SNAPSHOT, doubted=doubted), clock or Clock())
+
+
+def test_refusal_is_told_at_the_second_sight() -> None:
+    """The log comes another way than the statistics, and may be a moment later."""
+    trial = trial_of()
+
+    assert trial.receive_verdict(REFUSED, ()) == ()
+    assert [one.reason for one in trial.receive_verdict(REFUSED, [BAD])] == ["bad address"]
+
+
+def test_refusal_is_told_once() -> None:
+    """An update that is offered again and refused again is no news; another reason is."""
+    trial = trial_of()
+    trial.receive_verdict(REFUSED, [BAD])
+    trial.receive_verdict(REFUSED, [BAD])
+
+    assert trial.receive_verdict(REFUSED, [BAD, BAD]) == ()
+    assert [one.reason for one in trial.receive_verdict(REFUSED, [BAD, WORSE])] == ["worse"]
+
+
+def test_refusal_after_another_is_looked_at_longer() -> None:
+    """The update before may have been offered again, and refused again, a moment before this one was published."""
+    trial = trial_of(doubted=frozenset({SCOPE.prefix}))
+    told = [bool(trial.receive_verdict(REFUSED, [BAD])) for _ in range(SIGHTINGS_AFTER_REFUSAL)]
+
+    assert told == [False] * (SIGHTINGS_AFTER_REFUSAL - 1) + [True]
+
+
+def test_other_verdicts_are_no_refusals() -> None:
+    """Taking and waiting tell nothing here."""
+    trial = trial_of()
+
+    assert trial.receive_verdict(Took(()), ()) == ()
+    assert trial.receive_verdict(Waiting((SCOPE,), 0), ()) == ()
+
+
+def test_long_wait_is_told_once() -> None:
+    """After that time, and not again."""
+    clock = Clock()
+    trial = trial_of(clock)
+
+    assert not trial.is_first_time_long()
+
+    clock.now_s += LONG_S
+
+    assert trial.elapsed_s == LONG_S
+    assert trial.is_first_time_long()
+    assert not trial.is_first_time_long()
+
+
+def test_complaints_are_read_from_a_moment_on() -> None:
+    """What the log said before a snapshot does not speak against it."""
+    log = EnvoyLog()
+    log.append("warning upstream cds: cluster \\'a\\' config rejected: bad address")
+    length = log.length
+    log.append("info main all is well")
+    log.append("warning upstream cds: cluster \\'a\\' config rejected: worse")
+
+    assert read_complaints(log, length) == (WORSE,)

@@ -1,0 +1,233 @@
+"""Introduce the rooms to one another and run them in one task group."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+from collections.abc import AsyncIterator, Coroutine
+from contextlib import aclosing, asynccontextmanager
+from pathlib import Path, PurePosixPath
+from typing import Never, cast
+
+from fsxds.api.catalogue import Catalogue
+from fsxds.api.printing import Printer
+from fsxds.errors import UsageError
+from fsxds.formats import format_of, require_libyaml
+from fsxds.operations.log import Log
+from fsxds.operations.mirror_log import MirrorLog
+from fsxds.parsing import ParseRules, Parsing, parse_all
+from fsxds.reload import keep_current
+from fsxds.resource_types import BY_TYPE_URL
+from fsxds.serving import listening, parse_address, raise_open_files_limit
+from fsxds.settings import Settings
+from fsxds.snapshots.document import FileParser
+from fsxds.snapshots.load import Acceptance, Loaded, load
+from fsxds.sources.envoy_api import find_api
+from fsxds.sources.scan import Scanner
+from fsxds.sources.watch import WatchMode, WatchOptions, watch
+from fsxds.store import SnapshotStore
+from fsxds.transports.file_mirror import Mirror, MirrorObserver, MirrorOptions, MirrorReport, serve_mirror, write_once
+from fsxds.transports.rest_json import REST, make_application
+from fsxds.values import Severity, Snapshot
+
+# SIGTERM is followed by SIGKILL after ten seconds where containers run; a drain takes milliseconds.
+GRACE_S = 1.0
+
+
+def find_catalogue(settings: Settings) -> Catalogue:
+    """Find the message types of the Envoy in use; ApiError when they cannot be had."""
+    return find_api(envoy=settings.envoy, descriptors=settings.descriptors, cache_dir=settings.cache_dir)
+
+
+def load_once(directory: Path, settings: Settings) -> Loaded:
+    """Load a tree as serving would, once, and return what it holds and what is wrong with it."""
+    require_libyaml()
+    parser = FileParser(find_catalogue(settings), _unknown_fields(settings))
+    tree = _scanner(directory, settings).scan()
+    return load(tree, None, lambda files: parse_all(parser, files), _acceptance(settings))
+
+
+def mirror_once(directory: Path, out: Path, settings: Settings) -> tuple[Loaded, MirrorReport]:
+    """Load a tree and write it as mirrored files, once."""
+    refuse_loop(directory, out)
+    loaded = load_once(directory, settings)
+    return loaded, write_once(loaded.snapshot, Mirror(out, find_catalogue(settings), mirror_options(settings)))
+
+
+async def serve(directory: Path, settings: Settings, log: Log) -> None:
+    """Serve a tree until SIGTERM.
+
+    Raises:
+        UsageError: the address is taken, or the mirror belongs to another process; alone or in an exception group.
+    """
+    await until_sigterm(_serve(directory, settings, log), log)
+
+
+async def _serve(directory: Path, settings: Settings, log: Log) -> None:
+    if settings.mirror is not None:
+        refuse_loop(directory, settings.mirror)
+    if settings.ready_file is not None:
+        settings.ready_file.unlink(missing_ok=True)
+    async with rooms(directory, settings, log) as house, asyncio.TaskGroup() as tasks:
+        mirrored = asyncio.Event()
+        if settings.mirror is not None:
+            mirror = Mirror(settings.mirror, house.catalogue, mirror_options(settings))
+            tasks.create_task(keep_mirror(house.store, mirror, FirstWrite(MirrorLog(log.write), mirrored)))
+        else:
+            mirrored.set()
+        if settings.ready_file is not None:
+            tasks.create_task(_announce(settings.ready_file, house, settings.mirror, mirrored))
+        await house.run()
+
+
+class House:
+    """The rooms that every lasting command needs, once they are introduced to one another."""
+
+    def __init__(self, directory: Path, settings: Settings, log: Log) -> None:
+        self.store = SnapshotStore()
+        self.address = ""
+        self._directory = directory
+        self._settings = settings
+        self._log = log
+        require_libyaml()
+        self.catalogue = find_catalogue(settings)
+        log.api_found(self.catalogue.description)
+
+    async def run(self) -> None:
+        """Watch, load, and tell, until cancelled; REST is served beside it."""
+        settings, log = self._settings, self._log
+        rules = ParseRules(self.catalogue, _unknown_fields(settings))
+        scanner = _scanner(self._directory, settings)
+        with Parsing(rules, settings.parse_apart_above_bytes) as parsing:
+            async with aclosing(watch(scanner, _watch_options(settings), log)) as trees, asyncio.TaskGroup() as tasks:
+                tasks.create_task(log.report_changes())
+                tasks.create_task(keep_current(trees, self.store, parsing, _acceptance(settings), log))
+
+
+@asynccontextmanager
+async def rooms(directory: Path, settings: Settings, log: Log) -> AsyncIterator[House]:
+    """Build the house and serve REST as long as the context lasts."""
+    house = House(directory, settings, log)
+    rest = make_application(house.store, Printer(house.catalogue), log, max_hold_s=settings.max_hold_s)
+    raise_open_files_limit()
+    async with listening(rest, parse_address(settings.http), grace_s=GRACE_S) as bound, asyncio.TaskGroup() as tasks:
+        house.address = str(bound)
+        log.listening("REST", house.address)
+        failing = tasks.create_task(rest[REST].failures.wait())
+        yield house
+        failing.cancel()
+
+
+async def keep_mirror(store: SnapshotStore, mirror: Mirror, observer: MirrorObserver) -> Never:
+    """Keep mirrored files in step with the store, and give the directory back in the end."""
+    with mirror:
+        await serve_mirror(store, mirror, observer)
+
+
+class FirstWrite:
+    """Passes on what the mirror tells, and sets `done` with its first snapshot."""
+
+    def __init__(self, observer: MirrorObserver, done: asyncio.Event) -> None:
+        self._observer = observer
+        self._done = done
+
+    def files_written(self, report: MirrorReport) -> None:
+        """A snapshot is in the directory."""
+        self._done.set()
+        self._observer.files_written(report)
+
+    def mirror_failed(self, error: OSError, retry_s: float) -> None:
+        """The directory could not be written."""
+        self._observer.mirror_failed(error, retry_s)
+
+
+async def _announce(path: Path, house: House, mirror: Path | None, mirrored: asyncio.Event) -> None:
+    """Write the ready file when the first snapshot is served."""
+    snapshot = await house.store.newer_than(0)
+    await mirrored.wait()
+    await asyncio.to_thread(_write_ready_file, path, house.address, mirror, snapshot)
+
+
+def _write_ready_file(path: Path, address: str, mirror: Path | None, snapshot: Snapshot) -> None:
+    versions = {
+        BY_TYPE_URL[type_url].short_name: snapshot.authored.get(type_url, version)
+        for type_url, version in snapshot.versions.items()
+        if type_url not in snapshot.withheld
+    }
+    content = {
+        "http": address,
+        "mirror": None if mirror is None else str(mirror),
+        "versions": versions,
+        "pid": os.getpid(),
+    }
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = path.with_name(f".{path.name}.{os.getpid()}")
+    temporary.write_text(json.dumps(content) + "\n")
+    temporary.replace(path)
+
+
+async def until_sigterm(work: Coroutine[object, object, None], log: Log) -> None:
+    """Run `work` until it ends, or until SIGTERM, which ends it with grace and is no error."""
+    loop = asyncio.get_running_loop()
+    terminated = asyncio.Event()
+    loop.add_signal_handler(signal.SIGTERM, terminated.set)
+    try:
+        async with asyncio.TaskGroup() as tasks:
+            working = tasks.create_task(work)
+            waiting = tasks.create_task(terminated.wait())
+            waiting.add_done_callback(lambda _: working.cancel())
+            working.add_done_callback(lambda _: waiting.cancel())
+    finally:
+        loop.remove_signal_handler(signal.SIGTERM)
+    if terminated.is_set():
+        log.stopping("SIGTERM")
+
+
+def refuse_loop(directory: Path, out: Path) -> None:
+    """Refuse a mirror inside of the tree: fsxds would read what it writes.
+
+    Raises:
+        UsageError: it is.
+    """
+    tree, mirror = directory.resolve(), out.resolve()
+    if tree == mirror or tree in mirror.parents:
+        raise UsageError(f"{out}: the mirror is inside of the tree {directory}; choose a directory outside of it")
+
+
+def mirror_options(settings: Settings) -> MirrorOptions:
+    """Return how files are mirrored."""
+    return MirrorOptions(
+        form=settings.mirror_format,
+        rewrite_config_sources=settings.mirror_config_sources,
+        durable=settings.mirror_durable,
+        pause_s=settings.mirror_pause_s,
+    )
+
+
+def _scanner(directory: Path, settings: Settings) -> Scanner:
+    return Scanner(directory, is_read=_is_read, max_file_size_bytes=settings.max_file_size_bytes)
+
+
+def _is_read(name: str) -> bool:
+    return format_of(PurePosixPath(name)) is not None
+
+
+def _watch_options(settings: Settings) -> WatchOptions:
+    return WatchOptions(
+        mode=cast("WatchMode", settings.watch),  # its form has these words alone
+        settle_s=settings.settle_s,
+        settle_cap_s=settings.settle_cap_s,
+        writer_patience_s=settings.writer_patience_s,
+        rescan_s=settings.rescan_s,
+        poll_s=settings.poll_s,
+    )
+
+
+def _unknown_fields(settings: Settings) -> Severity:
+    return Severity.WARNING if settings.unknown_fields == "warn" else Severity.ERROR
+
+
+def _acceptance(settings: Settings) -> Acceptance:
+    return Acceptance(whole_trees=settings.accept == "tree", authored_versions=settings.versions == "authored")

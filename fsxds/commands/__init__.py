@@ -1,0 +1,1 @@
+"""One module per `fsxds` subcommand, each a thin caller of the rooms."""

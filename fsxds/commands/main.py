@@ -1,0 +1,64 @@
+"""The `fsxds` command: its subcommands, and what becomes of errors."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+
+import click
+
+from fsxds import __version__
+from fsxds.commands.check import check
+from fsxds.commands.dev import dev
+from fsxds.commands.mirror import mirror
+from fsxds.commands.serve import serve
+from fsxds.commands.show import show
+from fsxds.errors import FsxdsError
+from fsxds.operations.log_lines import escape
+from fsxds.operations.secrets import mask_text
+
+WRONG_USE = 2
+INTERRUPTED = 130  # 128 + SIGINT, as shells count
+
+
+class Commands(click.Group):
+    """The subcommands, in the order in which a user meets them."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """Return their names."""
+        return [command.name or "" for command in (dev, check, show, serve, mirror)]
+
+
+@click.group(
+    cls=Commands, epilog="Every flag has a setting and an environment variable; `fsxds serve --help` shows them."
+)
+@click.version_option(__version__, prog_name="fsxds", message="%(prog)s %(version)s")
+def fsxds() -> None:
+    """Keep Envoys in step with a directory of files, by REST long poll or by files that they watch."""
+
+
+for command in (dev, check, show, serve, mirror):
+    fsxds.add_command(command)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command line and return the exit status.
+
+    0: it did what it should; 1: `check` or `mirror` found problems; 2: wrong use, told in a line; 130: Ctrl-C.
+    """
+    try:
+        status = fsxds.main(arguments, prog_name="fsxds", standalone_mode=False)
+    except click.UsageError as error:
+        path = error.ctx.command_path if error.ctx else "fsxds"
+        return _refuse(f"{path}: {error.format_message()} (see {path} --help)")
+    except FsxdsError as error:
+        return _refuse("\n".join(f"fsxds: {line}" for line in str(error).splitlines()))
+    except click.Abort:
+        return INTERRUPTED
+    return status if isinstance(status, int) else 0
+
+
+def _refuse(text: str) -> int:
+    for line in text.splitlines():
+        print(escape(mask_text(line)), file=sys.stderr)
+    return WRONG_USE

@@ -1,0 +1,90 @@
+"""The table of options as flags of the commands, and help that shows them in groups."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from itertools import groupby
+from pathlib import Path
+from typing import Any
+
+import click
+
+from fsxds.errors import UsageError
+from fsxds.operations.log_lines import escape
+from fsxds.option_forms import SWITCH
+from fsxds.settings import OPTIONS, Option, read_settings
+
+
+def value_reader(row: Option) -> Callable[[str], object]:
+    """Return what reads the value of a flag, and ends with the row's complaint where it is none."""
+
+    def read(written: str) -> object:
+        try:
+            return row.form.read(written)
+        except ValueError as error:
+            raise click.BadParameter(row.complaint(written)) from error
+
+    return read
+
+
+def existing_directory(written: str) -> Path:
+    """Return the path; UsageError, which is told in one line, if there is no such directory."""
+    path = Path(written)
+    if path.is_dir():
+        return path
+    fact = "is not a directory" if path.exists() else "there is no such directory"
+    raise UsageError(f"{escape(written)}: {fact}; give the directory that holds the resource files")
+
+
+class TableOption(click.Option):
+    """A flag made from a row of the table."""
+
+    def __init__(self, row: Option) -> None:
+        facts = f"[{f'default {row.default}; ' if row.default else ''}{row.variable}]"
+        is_switch = row.form is SWITCH
+        flag = f"{row.flag}/{row.flag.replace('--', '--no-', 1)}" if is_switch else row.flag
+        super().__init__(
+            [flag, row.name],
+            type=None if is_switch else value_reader(row),
+            metavar=None if is_switch else row.form.metavar,
+            default=None,
+            help=f"{row.help} {facts}",
+        )
+        self.group = row.group
+
+
+class TableCommand(click.Command):
+    """A command whose help shows its options under the headings of the table."""
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write one section per group, in the order of the table."""
+        options = [row for row in self.get_params(ctx) if isinstance(row, click.Option)]
+        for group, rows in groupby(options, lambda row: getattr(row, "group", "Help")):
+            with formatter.section(group):
+                formatter.write_dl([record for row in rows if (record := row.get_help_record(ctx))])
+
+
+def table_command(name: str, examples: str) -> Callable[[Callable[..., None]], TableCommand]:
+    """Make a function with a `settings` parameter a command that has the flags of its rows of the table.
+
+    Args:
+        name: the command, as the rows name it.
+        examples: shown at the end of the help, as they stand.
+    """
+    rows = [row for row in OPTIONS if name in row.commands]
+
+    def decorate(function: Callable[..., None]) -> TableCommand:
+        @functools.wraps(function)
+        def call(**given: Any) -> None:
+            flags = {row.name: value for row in rows if (value := given.pop(row.name)) is not None}
+            function(settings=read_settings(flags), **given)
+
+        command = click.command(name, cls=TableCommand, epilog=f"\b\nExamples:\n{examples}")(call)
+        command.params += [TableOption(row) for row in rows]
+        return command
+
+    return decorate
+
+
+tree_argument = click.argument("directory", metavar="DIR", type=existing_directory)

@@ -1,0 +1,64 @@
+"""Run what a command asks for: a coroutine to its end, or a long computation with a sign of life."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable, Coroutine, Iterator
+from contextlib import contextmanager
+
+from rich.console import Console
+
+from fsxds.errors import FsxdsError
+
+new_event_loop: Callable[[], asyncio.AbstractEventLoop] | None
+try:
+    from uvloop import new_event_loop
+except ImportError:  # The extra `fast` is not installed; asyncio's own loop does the same, slower.
+    new_event_loop = None
+
+# Shorter work needs no sign of life.
+SPINNER_DELAY_S = 1.0
+
+
+def run(work: Coroutine[object, object, None]) -> None:
+    """Run a coroutine until it ends, on the fastest event loop there is.
+
+    Raises:
+        FsxdsError: with the text of all errors for people that its tasks ended with, where there are no others.
+    """
+    try:
+        with asyncio.Runner(loop_factory=new_event_loop) as runner:
+            runner.run(work)
+    except BaseExceptionGroup as group:
+        told, others = group.split(FsxdsError)
+        if told is None or others is not None:
+            raise
+        raise FsxdsError("\n".join(_texts(told))) from group
+
+
+def _texts(error: BaseException) -> Iterator[str]:
+    if isinstance(error, BaseExceptionGroup):
+        for member in error.exceptions:
+            yield from _texts(member)
+    else:
+        yield str(error)
+
+
+@contextmanager
+def spinner(text: str) -> Iterator[None]:
+    """Show on a terminal that work goes on, when it takes longer than a second; nothing elsewhere."""
+    console = Console(stderr=True)
+    if not console.is_terminal:
+        yield
+        return
+    status = console.status(text)
+    timer = threading.Timer(SPINNER_DELAY_S, status.start)
+    timer.daemon = True
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
+        timer.join()
+        status.stop()

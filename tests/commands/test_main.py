@@ -1,0 +1,73 @@
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import click
+import pytest
+
+from fsxds import __version__
+from fsxds.commands.main import fsxds, main
+from fsxds.settings import OPTIONS
+
+
+@pytest.mark.parametrize(
+    ("arguments", "line"),
+    [
+        (["check", "no/such"], "fsxds: no/such: there is no such directory; give the directory that holds"),
+        (["check", __file__], f"fsxds: {__file__}: is not a directory; give the directory that holds"),
+        (["check"], "fsxds check: Missing argument 'DIR'. (see fsxds check --help)"),
+        (["serve", ".", "--setle", "1s"], "fsxds serve: No such option"),
+        (["serve", ".", "--settle", "soon"], "fsxds serve: Invalid value for '--settle': 'soon' is not a duration"),
+        (["chek", "."], "fsxds: No such command 'chek'."),
+        (["show", ".", "--settings", "none.yaml"], "fsxds: none.yaml: cannot be read: No such file or directory;"),
+        (["check", "no\n\x1b[31msuch"], r"fsxds: no\n\x1b[31msuch: there is no such directory"),
+    ],
+)
+def test_wrong_use_is_one_line(arguments: list[str], line: str, capfd: pytest.CaptureFixture[str]) -> None:
+    """Wrong use ends with status 2 and one line on stderr, whatever it is about."""
+    status = main(arguments)
+    out, err = capfd.readouterr()
+
+    assert (2, "", 1) == (status, out, err.count("\n"))
+    assert err.startswith(line)
+
+
+def test_version(capfd: pytest.CaptureFixture[str]) -> None:
+    """`fsxds --version` names the version."""
+    assert main(["--version"]) == 0
+    assert f"fsxds {__version__}\n" == capfd.readouterr().out
+
+
+def test_python_m_fsxds() -> None:
+    """`python -m fsxds` is `fsxds`, and its exit status is the command's."""
+    arguments = [sys.executable, "-m", "fsxds", "check", "no/such"]
+    done = subprocess.run(arguments, capture_output=True, text=True, check=False)
+
+    assert done.returncode == 2
+    assert done.stderr.startswith("fsxds: no/such: ")
+
+
+@pytest.mark.parametrize("name", ["serve", "check", "mirror", "show", "dev"])
+def test_help_tells_all_of_an_option(name: str, capfd: pytest.CaptureFixture[str]) -> None:
+    """The help of a command has each of its options with its variable and default, and examples."""
+    assert main([name, "--help"]) == 0
+    words = " ".join(capfd.readouterr().out.split())
+
+    for row in OPTIONS:
+        assert (name in row.commands) == (f" {row.variable}]" in words or f"[{row.variable}]" in words)
+        if name in row.commands and row.default:
+            assert f"[default {row.default}; {row.variable}]" in words
+    assert f"Examples: fsxds {name} config/xds" in words
+
+
+def test_ctrl_c_is_quiet(capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ctrl-C ends a command with status 130 and without a traceback."""
+
+    def interrupted() -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setitem(fsxds.commands, "wait", click.Command("wait", callback=interrupted))
+
+    assert main(["wait"]) == 130
+    assert capfd.readouterr().err.strip() == ""

@@ -1,0 +1,29 @@
+"""The options as README lists them: `python -m tests.support.readme_options` prints what to paste after a change."""
+
+from __future__ import annotations
+
+from itertools import groupby
+
+from fsxds.settings import BY_NAME, OPTIONS, Option
+
+
+def options_section() -> str:
+    """Return one Markdown table per group of options, in the order of `--help`."""
+    return "\n\n".join(_table(group, list(rows)) for group, rows in groupby(OPTIONS, lambda row: row.group))
+
+
+def _table(group: str, rows: list[Option]) -> str:
+    head = "| flag | setting | variable | default | commands | meaning |\n| --- | --- | --- | --- | --- | --- |"
+    return "\n".join((f"### {group}", "", head, *map(_line, rows)))
+
+
+def _line(row: Option) -> str:
+    metavar = f" {row.form.metavar}" if row.form.metavar != "BOOLEAN" else ""
+    flag = f"`{row.flag}{metavar}`".replace("|", "\\|")
+    setting = f"`{row.name}`" if row.name in BY_NAME else ""
+    default = f"`{row.default}`" if row.default else ""
+    return f"| {flag} | {setting} | `{row.variable}` | {default} | {', '.join(row.commands)} | {row.help} |"
+
+
+if __name__ == "__main__":
+    print(options_section())  # printing is its purpose

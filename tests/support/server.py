@@ -1,0 +1,93 @@
+"""Run `fsxds serve` as users do: a process of its own, real files, real sockets."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Self
+
+PATIENCE_S = 20.0
+
+
+class Server:
+    """One `fsxds serve` process. Use as a context manager."""
+
+    def __init__(self, tree: Path, workdir: Path, *options: str, http: str = "127.0.0.1:0") -> None:
+        self.ready_file = workdir / "ready.json"
+        self.log_file = workdir / "fsxds.log"
+        self._arguments = ["serve", str(tree), "--http", http, "--ready-file", str(self.ready_file), *options]
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def __enter__(self) -> Self:
+        return self.start()
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+    def start(self, *, wait: bool = True) -> Self:
+        """Start the process, and wait until it serves its first snapshot."""
+        self.ready_file.unlink(missing_ok=True)
+        command = [sys.executable, "-m", "fsxds", *self._arguments]
+        with self.log_file.open("ab") as log:
+            self._process = subprocess.Popen(command, stdout=log, stderr=log, env=dict(os.environ))
+        if wait:
+            self.wait(self.ready_file.exists, "the ready file")
+        return self
+
+    def stop(self) -> int:
+        """End the process by SIGTERM and return its exit status."""
+        assert self._process is not None
+        if self._process.poll() is None:
+            self._process.send_signal(signal.SIGTERM)
+        try:
+            return self._process.wait(10)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            raise
+
+    @property
+    def pid(self) -> int:
+        """The process id."""
+        assert self._process is not None
+        return self._process.pid
+
+    @property
+    def ready(self) -> dict[str, Any]:
+        """The content of the ready file."""
+        content: dict[str, Any] = json.loads(self.ready_file.read_text())
+        return content
+
+    @property
+    def port(self) -> int:
+        """The port that is really bound."""
+        return int(self.ready["http"].rpartition(":")[2])
+
+    def log_events(self, event: str) -> list[dict[str, Any]]:
+        """Return the log lines of one event; where stderr is no terminal they are JSON."""
+        lines = (json.loads(line) for line in self.log_file.read_text().splitlines() if line.startswith("{"))
+        return [line for line in lines if line["event"] == event]
+
+    def wait(self, predicate: Callable[[], Any], what: str) -> Any:
+        """Wait until `predicate` holds, while the process lives."""
+        deadline = time.monotonic() + PATIENCE_S
+        while not (result := predicate()):
+            assert self._process is not None
+            if self._process.poll() is not None or time.monotonic() > deadline:
+                message = f"waited in vain for {what}\n{self.log_file.read_text()[-4000:]}"
+                raise AssertionError(message)
+            time.sleep(0.02)
+        return result
+
+
+def write_file(path: Path, text: str) -> None:
+    """Write a file as careful editors do: beside it, then moved over it."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = path.with_name(f".{path.name}.new")
+    temporary.write_text(text)
+    temporary.replace(path)

@@ -1,0 +1,187 @@
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Iterator
+from dataclasses import dataclass, field
+
+import pytest
+
+from fsxds.parsing import ParseRules, Parsing
+from fsxds.reload import keep_current
+from fsxds.snapshots.load import Acceptance, Loaded
+from fsxds.sources.envoy_api import find_api
+from fsxds.store import SnapshotStore
+from fsxds.values import SourceTree
+from tests.support.snapshots import type_url
+from tests.support.trees import tree_of
+
+
+@dataclass(frozen=True)
+class Settled:
+    """A tree that a test says is settled."""
+
+    tree: SourceTree
+    noticed_s: float
+
+
+@dataclass
+class Listener:
+    """Writes down what it is told, with what the store held at that moment."""
+
+    store: SnapshotStore
+    told: list[tuple[str, object]] = field(default_factory=list)
+
+    def problems_found(self, loaded: Loaded) -> None:
+        """Write down the problems."""
+        self.told.append(("problems", [problem.rule for problem in loaded.problems]))
+
+    def snapshot_published(self, loaded: Loaded, noticed_s: float) -> None:
+        """Write down the moment, and the names of the clusters."""
+        self.told.append(("published", (noticed_s, list(loaded.snapshot.resources(type_url("CDS"))))))
+
+
+@pytest.fixture(scope="module")
+def rules() -> ParseRules:
+    """What Envoy knows."""
+    return ParseRules(find_api(envoy=None, descriptors=None, cache_dir=None))
+
+
+@pytest.fixture
+def parsing(rules: ParseRules) -> Iterator[Parsing]:
+    """Real parsing, in this process for such small files."""
+    with Parsing(rules) as parsing:
+        yield parsing
+
+
+async def trees(*contents: dict[str, str]) -> AsyncIterator[Settled]:
+    """Yield trees as a source does, noticed at 1.0, 2.0, ..."""
+    for number, files in enumerate(contents, 1):
+        yield Settled(tree_of(files), float(number))
+
+
+async def run(parsing: Parsing, *contents: dict[str, str], acceptance: Acceptance | None = None) -> Listener:
+    """Keep a store current with these trees, to their end."""
+    store = SnapshotStore()
+    listener = Listener(store)
+    await keep_current(trees(*contents), store, parsing, acceptance or Acceptance(), listener)
+    return listener
+
+
+async def test_every_changed_tree_is_published(parsing: Parsing) -> None:
+    """The first tree, and each one that changes what is served, becomes current, with the time it was noticed."""
+    listener = await run(parsing, {"cds.yaml": "- name: a\n"}, {"cds.yaml": "- name: a\n- name: b\n"})
+
+    expected = [
+        ("problems", []),
+        ("published", (1.0, ["a"])),
+        ("problems", []),
+        ("published", (2.0, ["a", "b"])),
+    ]
+    assert expected == listener.told
+    assert listener.store.current is not None
+    assert listener.store.current.generation == 2
+
+
+async def test_tree_that_serves_the_same_is_not_published(parsing: Parsing) -> None:
+    """A comment, or a resource that moved to another file, is news to nobody."""
+    listener = await run(
+        parsing,
+        {"cds.yaml": "- name: a\n"},
+        {"cds.yaml": "# a comment\n- name: a\n"},
+        {"clusters.yaml": "- name: a\n"},
+    )
+
+    assert [event for event, _ in listener.told] == ["problems", "published", "problems", "problems"]
+    assert listener.store.current is not None
+    assert listener.store.current.generation == 1
+
+
+async def test_broken_file_keeps_what_it_held(parsing: Parsing) -> None:
+    """A file that breaks is told, and what it held is served on; what is mended later is published."""
+    listener = await run(parsing, {"cds.yaml": "- name: a\n"}, {"cds.yaml": "- name: ["}, {"cds.yaml": "- name: b\n"})
+
+    expected = [
+        ("problems", []),
+        ("published", (1.0, ["a"])),
+        ("problems", ["bad-syntax"]),
+        ("problems", []),
+        ("published", (3.0, ["b"])),
+    ]
+    assert expected == listener.told
+
+
+async def test_first_tree_is_published_though_nothing_in_it_is_good(parsing: Parsing) -> None:
+    """A snapshot that withholds everything is one too: who waits for a first answer learns that there is none."""
+    listener = await run(parsing, {"cds.yaml": "["})
+
+    assert [("problems", ["bad-syntax"]), ("published", (1.0, []))] == listener.told
+    assert listener.store.current is not None
+    assert type_url("CDS") in listener.store.current.withheld
+
+
+async def test_acceptance_is_that_of_the_options(parsing: Parsing) -> None:
+    """A tree that is accepted whole waits for its worst file."""
+    listener = await run(
+        parsing,
+        {"cds.yaml": "- name: a\n", "lds.yaml": "- name: l\n"},
+        {"cds.yaml": "- name: b\n", "lds.yaml": "["},
+        acceptance=Acceptance(whole_trees=True),
+    )
+
+    assert [("published", (1.0, ["a"]))] == [row for row in listener.told if row[0] == "published"]
+
+
+async def test_type_that_became_incomplete_is_published(parsing: Parsing) -> None:
+    """A broken new file changes no resource, but what may be told as missing."""
+    listener = await run(parsing, {"cds.yaml": "- name: a\n"}, {"cds.yaml": "- name: a\n", "more.clusters.yaml": "["})
+
+    assert ("published", (2.0, ["a"])) in listener.told
+
+
+async def test_waiters_are_woken(parsing: Parsing) -> None:
+    """Whoever waits for a snapshot gets it, and the listener was told before."""
+    store = SnapshotStore()
+    listener = Listener(store)
+    async with asyncio.TaskGroup() as tasks:
+        waiter = tasks.create_task(store.newer_than(0))
+        tasks.create_task(keep_current(trees({"cds.yaml": "- name: a\n"}), store, parsing, Acceptance(), listener))
+        snapshot = await waiter
+
+    assert list(snapshot.resources(type_url("CDS"))) == ["a"]
+    assert ("published", (1.0, ["a"])) in listener.told
+
+
+async def test_only_changed_files_are_parsed(parsing: Parsing) -> None:
+    """A file that did not change keeps its row: the very same resource is served."""
+    store = SnapshotStore()
+    seen = []
+
+    async def source() -> AsyncIterator[Settled]:
+        yield Settled(tree_of({"cds.yaml": "- name: a\n", "lds.yaml": "- name: l\n"}), 1.0)
+        seen.append(store.current)
+        yield Settled(tree_of({"cds.yaml": "- name: a\n", "lds.yaml": "- name: m\n"}), 2.0)
+        seen.append(store.current)
+
+    await keep_current(source(), store, parsing, Acceptance(), Listener(store))
+
+    before, after = seen
+    assert before is not None
+    assert after is not None
+    assert before.by_type[type_url("CDS")] is after.by_type[type_url("CDS")]
+
+
+async def test_cancellation_ends_it(parsing: Parsing) -> None:
+    """Keeping a store current ends by cancellation while it waits for a tree that does not come."""
+
+    async def never() -> AsyncIterator[Settled]:
+        yield Settled(tree_of({"cds.yaml": "- name: a\n"}), 1.0)
+        await asyncio.Event().wait()
+
+    store = SnapshotStore()
+    async with asyncio.TaskGroup() as tasks:
+        keeper = tasks.create_task(keep_current(never(), store, parsing, Acceptance(), Listener(store)))
+        await store.newer_than(0)
+        keeper.cancel()
+
+    assert keeper.cancelled()
+    assert store.current is not None

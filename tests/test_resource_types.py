@@ -1,0 +1,105 @@
+from __future__ import annotations
+
+from pathlib import PurePosixPath
+
+import pytest
+
+from fsxds.resource_types import (
+    BY_MESSAGE_TYPE,
+    BY_REST_PATH,
+    BY_SHORT_NAME,
+    BY_TYPE_URL,
+    RESOURCE_TYPES,
+    type_from_path,
+)
+from fsxds.sources.envoy_api import find_api
+
+
+def test_every_row_is_found_by_each_of_its_names() -> None:
+    """Short names, message types, type URLs and REST paths each name one row."""
+    assert len(RESOURCE_TYPES) == len(BY_SHORT_NAME) == len(BY_MESSAGE_TYPE) == len(BY_TYPE_URL)
+    assert {
+        "clusters",
+        "listeners",
+        "routes",
+        "endpoints",
+        "secrets",
+        "runtime",
+        "scoped-routes",
+        "extension_configs",
+    } == (BY_REST_PATH.keys())
+
+
+def test_words_of_types_are_their_own() -> None:
+    """No word speaks of two types."""
+    words = [word for row in RESOURCE_TYPES for word in row.words]
+
+    assert len(words) == len(set(words))
+    assert all(word == word.lower() for word in words)
+
+
+def test_rows_are_in_push_order() -> None:
+    """What is used comes before what uses it: clusters, endpoints, listeners, routes."""
+    order = [row.short_name for row in RESOURCE_TYPES if row.short_name in {"cds", "eds", "lds", "rds"}]
+
+    assert order == ["cds", "eds", "lds", "rds"]
+
+
+def test_full_state_is_that_of_three_types() -> None:
+    """In a state-of-the-world answer only CDS, LDS and SRDS remove what they leave out."""
+    assert {row.short_name for row in RESOURCE_TYPES if row.full_state_in_sotw} == {"cds", "lds", "srds"}
+
+
+def test_empty_answers_are_rejected_for_three_types() -> None:
+    """Envoy rejects an empty answer of SDS, RTDS and ECDS (ENVOY.md B3)."""
+    rejected = {row.short_name for row in RESOURCE_TYPES if row.rest_path and not row.may_be_empty}
+
+    assert rejected == {"sds", "rtds", "ecds"}
+
+
+def test_envoy_knows_every_message_and_its_name_field() -> None:
+    """Every row names a message of Envoy's API, and a text field of it."""
+    catalogue = find_api(envoy=None, descriptors=None, cache_dir=None)
+
+    for row in RESOURCE_TYPES:
+        descriptor = catalogue.message_class(row.message_type).DESCRIPTOR
+        assert row.name_field is not None
+        assert descriptor.fields_by_name[row.name_field].type == descriptor.fields_by_name[row.name_field].TYPE_STRING
+
+
+@pytest.mark.parametrize(
+    ("path", "short_name"),
+    [
+        ("cds.yaml", "cds"),
+        ("clusters.yaml", "cds"),
+        ("CDS.YAML", "cds"),
+        ("edge.clusters.yaml", "cds"),
+        ("clusters.edge.yaml", "cds"),
+        ("lds.clusters.yaml", "cds"),
+        ("clusters/edge.yaml", "cds"),
+        ("clusters/team/edge.yaml", "cds"),
+        ("listeners/clusters/edge.yaml", "cds"),
+        ("clusters/lds.yaml", "lds"),
+        ("listeners.json", "lds"),
+        ("routes.pb", "rds"),
+        ("scoped-routes.yaml", "srds"),
+        ("scoped_routes.yaml", "srds"),
+        ("endpoints.yaml", "eds"),
+        ("secrets.yaml", "sds"),
+        ("runtime.yaml", "rtds"),
+        ("extension-configs.yaml", "ecds"),
+        ("extension_configs.yaml", "ecds"),
+        ("virtual-hosts.yaml", "vhds"),
+        ("edge.yaml", None),
+        ("mycds.yaml", None),
+        ("edge-clusters.yaml", None),
+        ("cluster.yaml", None),
+        ("edge.cds", None),
+        ("cds", None),
+    ],
+)
+def test_type_of_a_file_by_its_name(path: str, short_name: str | None) -> None:
+    """The last word of a file's name decides, else the nearest folder; nothing is guessed beyond the table's words."""
+    row = type_from_path(PurePosixPath(path))
+
+    assert short_name == (row.short_name if row else None)

@@ -1,0 +1,29 @@
+"""Run all benchmarks and print what was reached, also where it falls short."""
+
+from __future__ import annotations
+
+import argparse
+
+from fsxds.app import find_catalogue
+from fsxds.settings import Settings
+from tests.bench import loading, serving
+from tests.bench.figures import Figure, print_figures
+
+
+def main() -> None:
+    """Measure, then print one table."""
+    parser = argparse.ArgumentParser(prog="python -m tests.bench", description=__doc__)
+    parser.add_argument("--clusters", type=int, default=10_000, help="clusters to load in (a) and (b)")
+    parser.add_argument("--polls", type=int, default=5000, help="polls to hold in (e)")
+    parser.add_argument("--only", choices=["loading", "serving"], help="measure one part")
+    arguments = parser.parse_args()
+    figures: list[Figure] = []
+    if arguments.only != "serving":
+        figures += loading.measure(find_catalogue(Settings()), arguments.clusters)
+    if arguments.only != "loading":
+        figures += serving.measure(arguments.polls)
+    print_figures(figures)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,71 @@
+"""(a) and (b): what loading costs against the usual way, and reloading against loading."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path, PurePosixPath
+
+import yaml
+from google.protobuf import any_pb2, json_format
+
+from fsxds.api.catalogue import Catalogue
+from fsxds.formats import format_of
+from fsxds.snapshots.document import FileParser
+from fsxds.snapshots.load import Acceptance, load
+from fsxds.sources.scan import Scanner
+from fsxds.values import SourceFile
+from tests.bench.data import clusters, replace_file, write_tree
+from tests.bench.figures import Figure, cpu_of
+
+
+def measure(catalogue: Catalogue, count: int) -> Iterator[Figure]:
+    """Load `count` clusters from one YAML file, then reload a tree of 100 files after one edit."""
+    yield _whole_load(catalogue, count)
+    yield _reload(catalogue, count)
+
+
+def _whole_load(catalogue: Catalogue, count: int) -> Figure:
+    text = clusters(0, count).encode()
+    parser = FileParser(catalogue)
+    # Compile the converter for these types first, as a running server has.
+    parser.parse(SourceFile.of(PurePosixPath("clusters.yaml"), clusters(0, 1).encode()))
+    ours, parsed = cpu_of(
+        lambda: parser.parse(SourceFile.of(PurePosixPath("clusters.yaml"), text)), collector=False
+    )  # fmt: skip
+    assert parsed.is_good
+    assert len(parsed.resources) == count
+
+    def usual_way() -> list[bytes]:
+        document = yaml.load(text, yaml.CSafeLoader)  # it is a safe loader
+        packed = [
+            json_format.ParseDict(item, any_pb2.Any(), descriptor_pool=catalogue.pool) for item in document["resources"]
+        ]
+        return [item.SerializeToString() for item in packed]
+
+    baseline, _ = cpu_of(usual_way)
+    detail = f"{count} clusters, {len(text) / 1e6:.0f} MB: {ours:.2f} s against {baseline:.2f} s CPU"
+    return Figure("(a) YAML load / CSafeLoader + ParseDict", ours / baseline, 0.25, "", detail)
+
+
+def _reload(catalogue: Catalogue, count: int) -> Figure:
+    parser = FileParser(catalogue)
+    with tempfile.TemporaryDirectory() as folder:
+        root = Path(folder)
+        edited = write_tree(root, count, 100)
+        scanner = Scanner(
+            root, max_file_size_bytes=2**26, is_read=lambda name: format_of(PurePosixPath(name)) is not None
+        )
+
+        def load_now(before: object) -> object:
+            return load(scanner.scan(), before, lambda files: [parser.parse(f) for f in files], Acceptance())  # type: ignore[arg-type]
+
+        cold, loaded = cpu_of(lambda: load_now(None), collector=False)
+        costs = []
+        for port in range(9000, 9005):
+            replace_file(edited, clusters(0, count // 100, port))
+            cost, loaded = cpu_of(lambda before=loaded: load_now(before), collector=False)
+            costs.append(cost)
+    warm = sorted(costs)[len(costs) // 2]
+    detail = f"one of 100 files of {count} clusters: {warm * 1000:.0f} ms against {cold:.2f} s CPU, cold"
+    return Figure("(b) reload / cold load", warm / cold, 0.03, "", detail)

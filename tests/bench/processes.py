@@ -1,0 +1,96 @@
+"""Servers under test, as processes of their own: fsxds, nginx, and a bare aiohttp server."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+TICKS_PER_S = os.sysconf("SC_CLK_TCK")
+
+
+@dataclass(frozen=True, slots=True)
+class Server:
+    """A running server."""
+
+    pid: int
+    port: int
+
+    def cpu_s(self) -> float:
+        """Return the CPU seconds it used so far, the kernel's included."""
+        fields = Path(f"/proc/{self.pid}/stat").read_text().rpartition(")")[2].split()
+        return (int(fields[11]) + int(fields[12])) / TICKS_PER_S
+
+    def memory_bytes(self) -> int:
+        """Return its resident memory."""
+        line = next(
+            line for line in Path(f"/proc/{self.pid}/status").read_text().splitlines() if line.startswith("VmRSS")
+        )
+        return int(line.split()[1]) * 1024
+
+
+@contextmanager
+def fsxds(tree: Path, *options: str) -> Iterator[Server]:
+    """Serve `tree` by REST on a free port."""
+    with tempfile.TemporaryDirectory() as folder:
+        ready = Path(folder, "ready.json")
+        arguments = ["serve", str(tree), "--http", "127.0.0.1:0", "--ready-file", str(ready), *options]
+        with _running([sys.executable, "-m", "fsxds", *arguments]) as pid:
+            _wait_for(ready)
+            yield Server(pid, int(json.loads(ready.read_text())["http"].rpartition(":")[2]))
+
+
+@contextmanager
+def bare_aiohttp(body: bytes) -> Iterator[Server]:
+    """Hold every POST until `POST /wake`, then answer it with `body`: what aiohttp itself costs."""
+    with tempfile.TemporaryDirectory() as folder:
+        ready, content = Path(folder, "ready"), Path(folder, "body")
+        content.write_bytes(body)
+        with _running([sys.executable, "-m", "tests.bench.bare_server", str(ready), str(content)]) as pid:
+            _wait_for(ready)
+            yield Server(pid, int(ready.read_text()))
+
+
+@contextmanager
+def nginx(body: bytes, port: int) -> Iterator[Server]:
+    """Serve `body` as a static file at `/body`. The caller checks that there is an nginx."""
+    with tempfile.TemporaryDirectory() as folder:
+        Path(folder, "body").write_bytes(body)
+        Path(folder, "nginx.conf").write_text(
+            f"daemon off; master_process off; pid {folder}/pid; error_log stderr crit;"
+            "events { worker_connections 1024; }"
+            f"http {{ access_log off; sendfile on; tcp_nopush on; keepalive_requests 1000000;"
+            f"  client_body_temp_path {folder}/t; proxy_temp_path {folder}/t; fastcgi_temp_path {folder}/t;"
+            f"  uwsgi_temp_path {folder}/t; scgi_temp_path {folder}/t;"
+            f"  server {{ listen 127.0.0.1:{port}; root {folder}; }} }}"
+        )
+        executable = shutil.which("nginx") or "/usr/sbin/nginx"
+        with _running([executable, "-c", f"{folder}/nginx.conf", "-p", folder]) as pid:
+            time.sleep(0.5)
+            yield Server(pid, port)
+
+
+@contextmanager
+def _running(arguments: list[str]) -> Iterator[int]:
+    with subprocess.Popen(arguments, stderr=subprocess.DEVNULL) as process:
+        try:
+            yield process.pid
+        finally:
+            process.terminate()
+
+
+def _wait_for(path: Path, patience_s: float = 120) -> None:
+    deadline = time.monotonic() + patience_s
+    while not path.exists():
+        if time.monotonic() > deadline:
+            message = f"{path} did not appear"
+            raise TimeoutError(message)
+        time.sleep(0.02)

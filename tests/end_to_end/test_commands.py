@@ -1,0 +1,211 @@
+"""The commands as users run them: processes, exit statuses, what is on the terminal."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from tests.support.envoy import free_port
+from tests.support.resources import direct_route, document, http_listener, static_cluster
+from tests.support.server import PATIENCE_S, Server, write_file
+
+SAMPLE = Path(__file__).parents[2] / "config" / "xds"
+
+
+def fsxds(*arguments: str) -> subprocess.CompletedProcess[str]:
+    """Run a command to its end."""
+    command = [sys.executable, "-m", "fsxds", *arguments]
+    return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+
+
+def test_check_of_the_sample_tree_is_clean() -> None:
+    """The tree that README starts with has no problem."""
+    done = fsxds("check", str(SAMPLE))
+
+    assert (0, "") == (done.returncode, done.stdout)
+
+
+def test_check_names_every_mistake_by_line(tmp_path: Path) -> None:
+    """All mistakes of a tree come in one go, as lines that editors open, and the exit status is 1."""
+    tree = tmp_path / "tree"
+    shutil.copytree(SAMPLE, tree)
+    clusters = (tree / "clusters.yaml").read_text()
+    (tree / "clusters.yaml").write_text(clusters.replace("connect_timeout", "conect_timeout"))
+    (tree / "routes.yaml").write_text("resources: [")
+    done = fsxds("check", str(tree))
+
+    line = 1 + clusters[: clusters.index("connect_timeout")].count("\n")
+    assert 1 == done.returncode
+    assert f"{tree}/clusters.yaml:{line}:3: error: resources[0].conect_timeout: " in done.stdout
+    assert 'did you mean "connect_timeout"?' in done.stdout
+    assert f"{tree}/routes.yaml:1:" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("check", "nowhere"), "there is no such directory"),
+        (("serve", str(SAMPLE), "--http", "127.0.0.1:99999"), "is no address"),
+        (("serve", str(SAMPLE), "--mirror", str(SAMPLE / "out")), "inside of the tree"),
+        (("mirror", str(SAMPLE), str(SAMPLE / "out")), "inside of the tree"),
+        (("serve", str(SAMPLE), "--envoy", "/bin/sh"), "/bin/sh"),
+        (("check", str(SAMPLE), "--watch", "never"), "--watch"),
+        (("serve", str(SAMPLE), "--settle", "soon"), "--settle"),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, tuple) else None,
+)
+def test_wrong_use_is_told_in_one_line(arguments: tuple[str, ...], said: str) -> None:
+    """The exit status is 2, and there is no traceback."""
+    done = fsxds(*arguments)
+    told = [line for line in done.stderr.splitlines() if not line.startswith("{")]
+
+    assert 2 == done.returncode
+    assert len(told) == 1, done.stderr
+    assert said in told[0]
+
+
+def test_a_taken_port_is_told_in_one_line(tmp_path: Path) -> None:
+    """The line names the address and the remedy."""
+    with Server(SAMPLE, tmp_path) as server:
+        done = fsxds("serve", str(SAMPLE), "--http", f"127.0.0.1:{server.port}")
+
+    assert 2 == done.returncode
+    assert f"127.0.0.1:{server.port} is taken" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_the_ready_file_tells_what_is_served(tmp_path: Path) -> None:
+    """It has the bound address, the mirror, the versions and the process id, and comes after the mirror's files."""
+    out = tmp_path / "out"
+    with Server(SAMPLE, tmp_path, "--mirror", str(out)) as server:
+        ready = server.ready
+        assert (out / "cds.pb").exists()
+        body = json.dumps({}).encode()
+        request = urllib.request.Request(
+            f"http://{ready['http']}/v3/discovery:clusters", body, {"content-type": "application/json"}
+        )
+        with urllib.request.urlopen(request, timeout=5) as response:
+            answer = json.loads(response.read())
+
+    assert {"http", "mirror", "versions", "pid"} == set(ready)
+    assert (str(out), server.pid) == (ready["mirror"], ready["pid"])
+    assert answer["version_info"] == ready["versions"]["cds"]
+    assert answer["nonce"]
+    assert "type.googleapis.com/envoy.config.cluster.v3.Cluster" == answer["type_url"]
+
+
+def test_before_anything_is_good_nothing_is_served(tmp_path: Path) -> None:
+    """A first poll of a type whose only file is broken is answered 503 with Retry-After, and no file is mirrored."""
+    tree, out = tmp_path / "tree", tmp_path / "out"
+    write_file(tree / "cds.yaml", "resources: [")
+    with Server(tree, tmp_path, "--mirror", str(out)) as server:
+        request = urllib.request.Request(
+            f"http://127.0.0.1:{server.port}/v3/discovery:clusters", b"{}", {"content-type": "application/json"}
+        )
+        with pytest.raises(urllib.error.HTTPError) as refused:
+            urllib.request.urlopen(request, timeout=5)
+
+        with refused.value as answer:
+            assert (503, "1") == (answer.code, answer.headers["retry-after"])
+        assert not (out / "cds.pb").exists()
+
+
+def test_mirror_writes_once_and_again_nothing(tmp_path: Path) -> None:
+    """A second run finds everything as it should be."""
+    out = tmp_path / "out"
+    first = fsxds("mirror", str(SAMPLE), str(out))
+    before = {path: path.stat().st_mtime_ns for path in out.rglob("*.pb")}
+    second = fsxds("mirror", str(SAMPLE), str(out))
+
+    assert (0, 0) == (first.returncode, second.returncode), first.stderr + second.stderr
+    assert before
+    assert before == {path: path.stat().st_mtime_ns for path in out.rglob("*.pb")}
+    assert 0o600 == (out / "sds" / "demo-certificate.pb").stat().st_mode & 0o777
+
+
+def test_show_hides_secrets() -> None:
+    """Every resource is shown with its place, and no part of a key is."""
+    key = (SAMPLE / "secrets.yaml").read_text().partition("BEGIN PRIVATE KEY-----\n")[2].split()[0]
+    for form in ("table", "json", "yaml"):
+        done = fsxds("show", str(SAMPLE), "--format", form)
+
+        assert 0 == done.returncode, done.stderr
+        assert "demo-certificate" in done.stdout
+        assert f"{SAMPLE}/routes.yaml:2" in done.stdout
+        assert key not in done.stdout
+
+
+class Dev:
+    """A running `fsxds dev`."""
+
+    def __init__(self, process: subprocess.Popen[bytes], log_file: Path) -> None:
+        self.process = process
+        self._log_file = log_file
+
+    def events(self, event: str) -> list[dict[str, object]]:
+        """Return the log lines of one event."""
+        lines = (json.loads(line) for line in self._log_file.read_text().splitlines() if line.startswith("{"))
+        return [line for line in lines if line["event"] == event]
+
+    def wait(self, predicate: Callable[[], object], what: str) -> None:
+        """Wait until `predicate` holds."""
+        deadline = time.monotonic() + PATIENCE_S
+        while not predicate():
+            if self.process.poll() is not None or time.monotonic() > deadline:
+                pytest.fail(f"waited in vain for {what}\n{self._log_file.read_text()}")
+            time.sleep(0.05)
+
+
+@contextmanager
+def dev(tree: Path, tmp_path: Path, transport: str) -> Iterator[Dev]:
+    """Run `fsxds dev` on a tree."""
+    log_file = tmp_path / "dev.log"
+    command = [sys.executable, "-m", "fsxds", "dev", str(tree), "--http", "127.0.0.1:0", "--transport", transport]
+    with log_file.open("wb") as log:
+        process = subprocess.Popen(command, stdout=log, stderr=log, start_new_session=True)
+    try:
+        yield Dev(process, log_file)
+    finally:
+        if process.poll() is None:
+            os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+
+
+@pytest.mark.parametrize("transport", ["rest", "mirror"])
+def test_dev_tells_envoys_verdict_on_each_edit(tmp_path: Path, transport: str) -> None:
+    """Envoy takes the tree, a good edit, and refuses a bad one with its file; Ctrl-C ends both."""
+    tree, port = tmp_path / "tree", free_port()
+    write_file(tree / "cds.yaml", document([static_cluster("web")]))
+    write_file(tree / "lds.yaml", document([http_listener("front", port, "r1")]))
+    write_file(tree / "rds.yaml", document([direct_route("r1", "one")]))
+    with dev(tree, tmp_path, transport) as running:
+        running.wait(lambda: running.events("envoy_took"), "the first verdict")
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}/", timeout=5) as response:
+            assert b"one" == response.read()
+        taken = len(running.events("envoy_took"))
+        write_file(tree / "rds.yaml", document([direct_route("r1", "two")]))
+        running.wait(lambda: len(running.events("envoy_took")) > taken, "the second verdict")
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}/", timeout=5) as response:
+            assert b"two" == response.read()
+        write_file(tree / "cds.yaml", document([static_cluster("web", address="nowhere")]))
+        running.wait(lambda: running.events("envoy_refused"), "the refusal")
+        assert "cds.yaml:2" in str(running.events("envoy_refused")[0]["places"])
+
+        os.killpg(running.process.pid, signal.SIGINT)
+
+        assert 130 == running.process.wait(10)
+        with pytest.raises(ConnectionRefusedError):
+            socket.create_connection(("127.0.0.1", port), timeout=5)

@@ -8,6 +8,7 @@ import os
 import signal
 from collections.abc import AsyncIterator, Coroutine
 from contextlib import aclosing, asynccontextmanager
+from dataclasses import replace
 from pathlib import Path, PurePosixPath
 from typing import Never, cast
 
@@ -30,7 +31,7 @@ from fsxds.sources.watch import WatchMode, WatchOptions, watch
 from fsxds.store import SnapshotStore
 from fsxds.transports.file_mirror import Mirror, MirrorObserver, MirrorOptions, MirrorReport, serve_mirror, write_once
 from fsxds.transports.rest_json import REST, make_application
-from fsxds.values import Severity, Snapshot
+from fsxds.values import Problem, Severity, Snapshot
 
 # SIGTERM is followed by SIGKILL after ten seconds where containers run; a drain takes milliseconds.
 GRACE_S = 1.0
@@ -46,7 +47,13 @@ def load_once(directory: Path, settings: Settings) -> Loaded:
     require_libyaml()
     parser = FileParser(find_catalogue(settings), _unknown_fields(settings))
     tree = _scanner(directory, settings).scan()
-    return load(tree, None, lambda files: parse_all(parser, files), _acceptance(settings))
+    loaded = load(tree, None, lambda files: parse_all(parser, files), _acceptance(settings))
+    return replace(loaded, problems=tuple(sorted((*loaded.problems, *map(_ignored, tree.ignored)))))
+
+
+def _ignored(path: PurePosixPath) -> Problem:
+    remedy = "rename it to .yaml, .json, .textproto or .pb if it holds resources"
+    return Problem(path, 1, 1, "", "ignored-file", "ignored: no format has this suffix", remedy, Severity.NOTE)
 
 
 def mirror_once(directory: Path, out: Path, settings: Settings) -> tuple[Loaded, MirrorReport]:

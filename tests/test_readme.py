@@ -1,0 +1,51 @@
+"""What README tells people to type works."""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+import urllib.request
+from pathlib import Path
+
+import pytest
+
+from fsxds.commands.main import fsxds
+from tests.support.server import Server
+
+TOP = Path(__file__).parent.parent
+README = (TOP / "README.md").read_text(encoding="utf-8")
+BLOCKS = re.findall(r"^```sh\n(.*?)^```", README, re.DOTALL | re.MULTILINE)
+LINES = [line for block in BLOCKS for line in block.splitlines()]
+COMMANDS = [command for line in LINES for command in re.findall(r"(?:^|/)fsxds ([a-z].*)$", line)]
+CURLS = re.findall(r"^curl -s localhost:18001(\S+) .* -d '(.*)'$", "\n".join(LINES), re.MULTILINE)
+
+
+@pytest.mark.parametrize("written", COMMANDS)
+def test_commands_are_understood(written: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every command line in README names a command, a directory that exists, and options that there are."""
+    monkeypatch.chdir(TOP)
+    name, *arguments = shlex.split(written)
+    command = fsxds.commands[name]
+
+    assert command.make_context(name, arguments).params
+
+
+def test_polls_are_answered(tmp_path: Path) -> None:
+    """The polls in README get resources from the sample tree."""
+    assert len(CURLS) == 2
+    with Server(TOP / "config" / "xds", tmp_path) as server:
+        for path, body in CURLS:
+            request = urllib.request.Request(
+                f"http://127.0.0.1:{server.port}{path}", body.encode(), {"content-type": "application/json"}
+            )
+            with urllib.request.urlopen(request, timeout=5) as response:
+                assert json.loads(response.read())["resources"]
+
+
+def test_files_that_are_named_exist() -> None:
+    """Links lead to files of the checkout."""
+    links = re.findall(r"\]\(([^)#:]+)\)", README)
+
+    assert links
+    assert [] == [link for link in links if not (TOP / link).exists()]

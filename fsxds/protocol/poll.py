@@ -15,6 +15,7 @@ Source: xDS protocol, "REST-JSON polling subscriptions"; ENVOY.md A.
 
 from __future__ import annotations
 
+import hashlib
 from collections import OrderedDict
 from dataclasses import dataclass
 
@@ -112,7 +113,8 @@ class _Sent:
     is_hearsay: bool = False
 
 
-_Key = tuple[Node, Subscription]
+_Key = bytes
+"""A digest of who polls for what; names may be long, and a hundred thousand clients are remembered."""
 
 
 def nonce_of(version: Version) -> Nonce:
@@ -173,9 +175,15 @@ class PollMemory:
 
     def receive_deadline(self, request: PollRequest, now_s: float) -> None:
         """Note that a held poll ends now with nothing new."""
-        sent = self._sent.get((request.node, request.subscription))
+        sent = self._sent.get(_key(request))
         if sent is not None:
             sent.answered_at_s = now_s
+
+    def receive_lost(self, request: PollRequest) -> None:
+        """Note that an answer did not get to its client: what it holds next says nothing of what it thinks of it."""
+        sent = self._sent.get(_key(request))
+        if sent is not None:
+            sent.rejections, sent.counted = 0, True
 
     def _hear(self, request: PollRequest, now_s: float) -> Verdict | None:
         """Learn from a poll what became of the version that was sent last."""
@@ -192,7 +200,7 @@ class PollMemory:
         return self._count_rejection(request, sent)
 
     def _recall(self, request: PollRequest, now_s: float) -> _Sent | None:
-        key = (request.node, request.subscription)
+        key = _key(request)
         sent = self._sent.get(key)
         if sent is not None:
             self._sent.move_to_end(key)
@@ -219,14 +227,14 @@ class PollMemory:
         if not selection.resources and not BY_TYPE_URL[selection.type_url].may_be_empty:
             # Envoy rejects an empty answer of these types (ENVOY.md B3).
             return Hold()
-        sent = self._sent.get((request.node, request.subscription))
+        sent = self._sent.get(_key(request))
         if sent is not None and not sent.is_hearsay:
             return _answer_again(request, selection, sent, now_s)
         return self._meet(request, selection, snapshot, now_s)
 
     def _meet(self, request: PollRequest, selection: Selection, snapshot: Snapshot, now_s: float) -> Decision:
         """Decide for a client that this process never answered: it may hold what another life of the server gave it."""
-        sent = self._sent.get((request.node, request.subscription))
+        sent = self._sent.get(_key(request))
         if sent is None and request.version_info == selection.version:
             self._keep(request, _Sent(selection.version, now_s, now_s, confirmed=True))
             return Hold()
@@ -238,18 +246,25 @@ class PollMemory:
         return Send(selection) if sent is None else _answer_again(request, selection, sent, now_s)
 
     def _remember_sent(self, request: PollRequest, version: Version, now_s: float) -> None:
-        before = self._sent.get((request.node, request.subscription))
+        before = self._sent.get(_key(request))
         rejections = before.rejections if before is not None and before.version == version else 0
         self._keep(request, _Sent(version, now_s, now_s, rejections=rejections))
 
     def _keep(self, request: PollRequest, sent: _Sent) -> None:
         if not request.node.id:
             return
-        key = (request.node, request.subscription)
+        key = _key(request)
         self._sent[key] = sent
         self._sent.move_to_end(key)
         if len(self._sent) > self._most_remembered:
             self._sent.popitem(last=False)
+
+
+def _key(request: PollRequest) -> _Key:
+    node, subscription = request.node, request.subscription
+    names = "\0".join(sorted(subscription.names))
+    parts = (node.id, node.cluster, node.peer, subscription.type_url, str(subscription.wildcard), names)
+    return hashlib.sha256("\0".join(parts).encode(errors="surrogatepass")).digest()
 
 
 def _without_content(request: PollRequest, reason: str) -> Decision:

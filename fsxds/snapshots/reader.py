@@ -10,6 +10,7 @@ from google.protobuf.message import DecodeError, Message
 
 from fsxds.api.catalogue import Catalogue
 from fsxds.api.convert import Converter
+from fsxds.api.nested import Unreadable, unreadable_parts
 from fsxds.formats import MessageDocument, PlainDocument
 from fsxds.resource_types import BY_MESSAGE_TYPE, ResourceType
 from fsxds.snapshots import shape_faults
@@ -179,18 +180,26 @@ class DocumentReader:
                     return
                 message = unpacked
             else:
-                self._add(message, _Place(field_path, index, wrapping), draft)
+                faults = [self._unreadable(part) for part in unreadable_parts(message, self._catalogue, field_path)]
+                draft.faults += faults
+                if not faults:
+                    self._add(message, _Place(field_path, index, wrapping), draft)
                 return
 
     def _unpack(self, packed: Message, field_path: FieldPath) -> Message | Fault:
         any_message = cast("_Any", packed)  # its class is made at run time
         message_type = any_message.type_url.rpartition("/")[2]
         if not self._catalogue.knows(message_type):
-            return shape_faults.unknown_type(message_type, self._catalogue.similar(message_type), field_path)
+            return self._unreadable(Unreadable(field_path, message_type, is_known=False))
         try:
             return self._catalogue.message_class(message_type).FromString(any_message.value)
         except DecodeError:
-            return shape_faults.broken_message(message_type, field_path)
+            return self._unreadable(Unreadable(field_path, message_type, is_known=True))
+
+    def _unreadable(self, part: Unreadable) -> Fault:
+        if part.is_known:
+            return shape_faults.broken_message(part.message_type, part.field_path)
+        return shape_faults.unknown_type(part.message_type, self._catalogue.similar(part.message_type), part.field_path)
 
     def _add(self, message: Message, place: _Place, draft: Draft) -> None:
         row = BY_MESSAGE_TYPE.get(message.DESCRIPTOR.full_name)

@@ -167,8 +167,15 @@ class RestJson:
         decision, snapshot = await self._decide(poll, patience_s)
         if isinstance(decision, Send) and snapshot is not None:
             is_whole = poll.subscription.wildcard
-            payload = await self._bodies.payload_of(decision.selection, snapshot, is_whole=is_whole)
-            response = await send(request, payload)
+            try:
+                payload = await self._bodies.payload_of(decision.selection, snapshot, is_whole=is_whole)
+                response = await send(request, payload)
+            except asyncio.CancelledError:
+                self._memory.receive_lost(poll)
+                raise
+            if request.transport is None or request.transport.is_closing():
+                self._memory.receive_lost(poll)
+                return response
             self._observer.response_sent(poll.node, poll.subscription, decision.selection.version)
             return response
         if isinstance(decision, Unavailable):

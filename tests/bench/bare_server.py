@@ -28,8 +28,15 @@ async def serve(ready: Path, body: bytes) -> None:
     runner = web.AppRunner(application, access_log=None)
     await runner.setup()
     await web.TCPSite(runner, "127.0.0.1", 0, backlog=8192).start()
-    await asyncio.to_thread(ready.write_text, str(runner.addresses[0][1]))
+    await asyncio.to_thread(announce, ready, runner.addresses[0][1])
     await asyncio.Event().wait()
+
+
+def announce(ready: Path, port: int) -> None:
+    """Write the port, in one step."""
+    temporary = ready.with_suffix(".new")
+    temporary.write_text(str(port))
+    temporary.replace(ready)
 
 
 if __name__ == "__main__":

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from pathlib import PurePosixPath
+from typing import Any
 
 import pytest
 from google.protobuf.message import Message
@@ -139,3 +140,13 @@ def test_fault_of_a_message_has_a_line(tools: Tools, cluster: type[Message]) -> 
     draft = read(tools, MessageDocument(cluster(), 3), None)
 
     assert [("missing-name", 3)] == [(fault.rule, fault.line) for fault in draft.faults]
+
+
+def test_what_nobody_can_print_is_no_resource(tools: Tools, cluster: type[Message]) -> None:
+    """An Any of an unknown type deep in a binary resource is refused with its place; REST could not write it."""
+    message: Any = cluster(name="a")
+    message.transport_socket.typed_config.type_url = "type.googleapis.com/no.Such"
+    draft = read(tools, MessageDocument(message, 1))
+
+    assert [] == draft.resources
+    assert [("unknown-type", ("transport_socket", "typed_config"))] == told(draft)

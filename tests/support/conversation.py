@@ -14,6 +14,7 @@ One statement a line; `#` begins a comment. What is put in:
              node=n2 from=192.0.2.7  another client; node=- for one that does not name itself
              envoy                   the request bears Envoy's own deadline
              nonce=2 detail=text     what the client says of an answer
+    lost     CDS R=*                 the answer to this poll did not arrive, and the server saw it
     deadline                         every held poll ends with nothing new (304)
 
 What must come out, in this order, and nothing else:
@@ -89,6 +90,9 @@ class Conversation:
                 for poll in self._open:
                     self._memory.receive_deadline(poll.request, self._now_s)
                 self._open = []
+                return []
+            case "lost":
+                self._memory.receive_lost(self._request(words))
                 return []
             case "restart":
                 self._memory, self._open, self._files.gone = PollMemory(), [], set()

@@ -86,19 +86,16 @@ class Conversation:
                 self._now_s += float(words[0])
                 due = [poll for poll in self._open if poll.until_s is not None and poll.until_s <= self._now_s]
                 return self._look_again(due)
+            case "lost":
+                self._memory.receive_lost(self._request(words))
             case "deadline":
                 for poll in self._open:
                     self._memory.receive_deadline(poll.request, self._now_s)
                 self._open = []
-                return []
-            case "lost":
-                self._memory.receive_lost(self._request(words))
-                return []
             case "restart":
                 self._memory, self._open, self._files.gone = PollMemory(), [], set()
                 if self._snapshot is not None:
                     self._publish()
-                return []
             case "nothing":
                 self._snapshot = None
                 return self._look_again(self._open)
@@ -106,6 +103,7 @@ class Conversation:
                 self._edit(verb, words)
                 self._publish()
                 return self._look_again(self._open)
+        return []
 
     def _edit(self, verb: str, words: list[str]) -> None:
         files, (short_name, *rest) = self._files, words

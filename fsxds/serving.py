@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import ctypes
 import errno
 import logging
 import os
@@ -27,6 +28,10 @@ BACKLOG = 4096
 KEEPALIVE_S = 3630.0
 # Whoever may read the socket may read the secrets; Envoy runs as the same user or in the same group.
 SOCKET_MODE = 0o660
+
+# Below the size of an Envoy's request, far above that of anything that is kept for a held poll.
+LARGE_BUFFER_BYTES = 64 * 1024
+_M_MMAP_THRESHOLD = -3  # malloc.h
 
 HOW_TO_CHOOSE = "use --http HOST:PORT, or port 0 for any free one"
 _TCP = re.compile(r"(?P<host>\[[^\]]*\]|[^:\[\]]*):(?P<port>[0-9]{1,5})", re.ASCII)
@@ -80,6 +85,18 @@ def raise_open_files_limit() -> int:
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
         return hard
     return soft
+
+
+def keep_large_buffers_apart() -> None:
+    """Make the C library map every large buffer by itself, so that it goes back whole when it is let go of.
+
+    asyncio reads Envoy's 77 kB requests into buffers between which the small objects of held polls settle; the heap
+    then never shrinks: 41 kB per held poll against 14 kB, for 0.08 ms more of CPU per request. uvloop reads into one
+    buffer and has no need. Only glibc knows how.
+    """
+    mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
+    if mallopt is not None:
+        mallopt(_M_MMAP_THRESHOLD, LARGE_BUFFER_BYTES)
 
 
 @asynccontextmanager

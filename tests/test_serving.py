@@ -4,6 +4,8 @@ import asyncio
 import resource
 import socket
 import stat
+import subprocess
+import sys
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -248,3 +250,11 @@ def test_the_limit_of_open_files_is_raised() -> None:
         assert resource.getrlimit(resource.RLIMIT_NOFILE) == (before[1], before[1])
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, before)
+
+
+def test_large_buffers_can_be_kept_apart() -> None:
+    """In a process of its own, because it cannot be undone: held polls on asyncio's loop then leave no holes."""
+    code = "from fsxds.serving import keep_large_buffers_apart as keep; keep(); print(len(bytes(10**6)))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+
+    assert "1000000\n" == done.stdout

@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from rich.console import Console
 
 from fsxds.errors import FsxdsError
+from fsxds.serving import keep_large_buffers_apart
 
 new_event_loop: Callable[[], asyncio.AbstractEventLoop] | None
 try:
@@ -27,6 +28,8 @@ def run(work: Coroutine[object, object, None]) -> None:
     Raises:
         FsxdsError: with the text of all errors for people that its tasks ended with, where there are no others.
     """
+    if new_event_loop is None:
+        keep_large_buffers_apart()
     try:
         with asyncio.Runner(loop_factory=new_event_loop) as runner:
             runner.run(work)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Iterator, Mapping
 from pathlib import PurePosixPath
 
 from fsxds.resource_types import BY_TYPE_URL
@@ -13,18 +14,23 @@ from fsxds.values import Problem, Resource, Snapshot, TypeUrl, Version
 
 
 def names_are_unique(proposals: tuple[Proposal, ...]) -> Conflicts:
-    """Find the names that stand in two files; the file that is trusted less is named."""
-    found: dict[PurePosixPath, tuple[Problem, ...]] = {}
+    """Find the names that stand in two files; the file that is trusted less is named, with all names that others have."""
     seen: dict[Key, Resource] = {}
+    held: list[Proposal] = []
     for proposal in proposals:
         own = {key_of(resource): resource for resource in proposal.parsed.resources}
-        doubles = tuple(duplicate_name(resource, seen[key]) for key, resource in own.items() if key in seen)
-        if doubles:
-            # What is held back takes no names from those that come after it.
-            found[proposal.path] = doubles
-        else:
+        # What is held back takes no names from those that come after it.
+        if seen.keys().isdisjoint(own):
             seen |= own
-    return found
+        else:
+            held.append(proposal)
+    return {proposal.path: tuple(_doubles(proposal, seen)) for proposal in held}
+
+
+def _doubles(proposal: Proposal, seen: Mapping[Key, Resource]) -> Iterator[Problem]:
+    for resource in proposal.parsed.resources:
+        if key_of(resource) in seen:
+            yield duplicate_name(resource, seen[key_of(resource)])
 
 
 class AuthoredVersions:

@@ -60,7 +60,7 @@ def test_what_is_said_to_be_good_is_not_looked_at() -> None:
 def test_rules_hear_of_trusted_files_first() -> None:
     """A rule is given what was served before by path, then what is news by path, then what is gone."""
     before = accepted(present(a="CDS a=1", c="CDS c=1", d="CDS d=1", e="CDS e=1"))
-    tree = present(a="CDS a=2", b="CDS b=1", d="CDS d=1", f="!")
+    tree = present(f="!", b="CDS b=1", d="CDS d=1", a="CDS a=2")
     tree[PurePosixPath("d.yaml")] = before[PurePosixPath("d.yaml")]
     heard: list[tuple[str, bool, bool]] = []
 
@@ -108,15 +108,17 @@ def test_later_rules_judge_what_the_first_left() -> None:
     assert [found.rule for found in records[B].problems] == ["no-b"]
 
 
-def test_rules_may_come_from_a_generator() -> None:
-    """Rules are asked again after each conflict, however they were handed in."""
+def test_rules_are_asked_again_after_each_conflict() -> None:
+    """What is left after a conflict is judged anew, however the rules were handed in."""
+    objections = iter(({B}, {A}))
 
-    def no_b(proposals: tuple[Proposal, ...]) -> Conflicts:
-        return {proposal.path: (problem(B, 1, "no-b"),) for proposal in proposals if proposal.path == B}
+    def first_b_then_a(_proposals: tuple[Proposal, ...]) -> Conflicts:
+        return {path: (problem(path, 1, "whim"),) for path in next(objections, set())}
 
-    records = accept(present(b="CDS b=1"), {}, (rule for rule in (no_b,)), whole_trees=False)
+    tree = present(a="CDS a=1", b="CDS b=1", c="CDS c=1")
+    records = accept(tree, {}, (rule for rule in (first_b_then_a,)), whole_trees=False)
 
-    assert records[B].good is None
+    assert [C] == [path for path, record in records.items() if record.good]
 
 
 def test_vanished_file_in_conflict_is_given_up() -> None:

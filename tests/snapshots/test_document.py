@@ -135,6 +135,11 @@ def test_file_without_a_document_is_a_problem(parser: FileParser, content: str) 
     assert parsed.documents == ()
 
 
+def test_missing_resources_are_the_only_problem(parser: FileParser) -> None:
+    """Where `resources` has no value, nobody asks for the type of nothing as well."""
+    assert rules(parse(parser, "a.yaml", "resources:\n")) == ["no-resources"]
+
+
 def test_syntax_fault_is_the_only_problem(parser: FileParser) -> None:
     """A file that cannot be read is not called empty as well."""
     assert rules(parse(parser, "cds.yaml", "resources: [")) == ["bad-syntax"]

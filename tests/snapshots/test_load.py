@@ -323,6 +323,15 @@ def test_held_file_takes_no_names_from_others() -> None:
     assert {B: False} == held(loaded)
 
 
+def test_warnings_of_a_held_file_are_told_too() -> None:
+    """A file that is held for a conflict keeps its own problems beside that; an error is what it is held for."""
+    story = Story()
+    loaded = story.step({A: "CDS a=1", B: "?\nCDS a=2"})
+
+    assert [f"{B}: odd", f"{B}: duplicate-name"] == tell(loaded)
+    assert [found.problem and found.problem.rule for found in loaded.held] == ["duplicate-name"]
+
+
 def test_all_names_in_conflict_are_told() -> None:
     """The problems of a held file name all that others have, also what stands in a file behind it."""
     loaded = Story().step({A: "CDS a=1", B: "CDS a=2 b=1", C: "CDS b=2"})

@@ -84,6 +84,16 @@ def test_change_tells_names_and_files() -> None:
     assert TypeChange(2, ("added",), ("new",), ("gone",), (A, B)) == after.changes[CDS]
 
 
+def test_change_tells_where_a_resource_was_rewritten() -> None:
+    """The file in which a resource became another is told, and no other."""
+    story = Story()
+    story.step({"a.yaml": "CDS a=1", "b.yaml": "CDS b=1"})
+
+    after = story.step({"b.yaml": "CDS b=2"}).snapshot
+
+    assert TypeChange(2, changed=("b",), files=(B,)) == after.changes[CDS]
+
+
 def test_first_change_adds_everything() -> None:
     """In a first snapshot all is new."""
     first = Story().step({"a.yaml": "CDS b=1 a=1"}).snapshot

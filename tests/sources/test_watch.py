@@ -14,7 +14,7 @@ import pytest
 
 from fsxds.sources.scan import Look, Scanner
 from fsxds.sources.watch import WatchOptions, watch
-from tests.sources.watching import Contents, Watched, contents_of, is_read, watched, write
+from tests.sources.watching import PATIENCE_S, Contents, Watched, contents_of, is_read, watched, write
 
 POLL = WatchOptions(mode="poll", poll_s=0.1)
 MODES = pytest.mark.parametrize("options", [WatchOptions(), POLL], ids=["inotify", "poll"])
@@ -133,9 +133,10 @@ async def test_a_burst_that_does_not_end_is_cut(tmp_path: Path) -> None:
     options = WatchOptions(settle_s=0.2, settle_cap_s=0.6)
     async with watched(tmp_path, options) as record:
         started_s = time.monotonic()
-        while len(record.settled) < 2:
-            write(tmp_path, {"a.yaml": str(time.monotonic())})
-            await asyncio.sleep(0.02)
+        async with asyncio.timeout(PATIENCE_S):
+            while len(record.settled) < 2:
+                write(tmp_path, {"a.yaml": str(time.monotonic())})
+                await asyncio.sleep(0.02)
         took_s = time.monotonic() - started_s
 
         assert 0.5 < took_s < 1.5
@@ -148,10 +149,11 @@ async def test_a_log_beside_the_files_keeps_nobody_waiting(tmp_path: Path) -> No
         async with watched(tmp_path, WatchOptions(settle_s=0.1)) as record:
             write(tmp_path, {"a.yaml": "2"})
             started_s = time.monotonic()
-            while len(record.settled) < 2:
-                log.write("GET /\n")
-                log.flush()
-                await asyncio.sleep(0.01)
+            async with asyncio.timeout(PATIENCE_S):
+                while len(record.settled) < 2:
+                    log.write("GET /\n")
+                    log.flush()
+                    await asyncio.sleep(0.01)
             took_s = time.monotonic() - started_s
 
             assert took_s < 1.0

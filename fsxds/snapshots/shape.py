@@ -142,10 +142,8 @@ def _text(shape: Shape, value: dict[str, PlainValue], name: str, field_path: Fie
     for key, content in value.items():
         if ENVELOPE_FIELDS.get(key) != name or content is None:
             continue
-        # A plain `1.0` keeps its spelling in Envoy, other numbers are refused.
-        text = content if isinstance(content, str) else getattr(content, "text", None)
-        if text is not None:
-            return str(text)
+        if isinstance(content, str):
+            return content
         shape.faults.append(Fault("wrong-value", f"{name} must be text", "quote it", (*field_path, key)))
     return None
 

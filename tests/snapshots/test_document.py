@@ -118,6 +118,28 @@ def test_problems_of_all_documents_are_told_in_one_go(parser: FileParser) -> Non
     ]
 
 
+def test_problems_of_a_file_are_sorted(parser: FileParser) -> None:
+    """Problems come in the order of their lines, whatever found them."""
+    parsed = parse(parser, "cds.yaml", "- name: a\n- name: a\n- name: b\n  x: 1\n")
+
+    assert [(2, "duplicate-name"), (4, "unknown-field")] == [
+        (problem.line, problem.rule) for problem in parsed.problems
+    ]
+
+
+def test_order_of_a_map_makes_no_other_bytes(parser: FileParser) -> None:
+    """A map is written in one order, so that its author's order changes no version."""
+    keys = [f"key{number}" for number in range(50)]
+    contents = [
+        "- name: a\n  metadata:\n    filter_metadata:\n" + "".join(f"      {key}: {{}}\n" for key in order)
+        for order in (keys, keys[::-1])
+    ]
+
+    versions = {parse(parser, "cds.yaml", content).resources[0].version for content in contents}
+
+    assert len(versions) == 1
+
+
 def test_many_problems_are_found_in_one_walk(parser: FileParser) -> None:
     """A file with a fault in each of a thousand places is read in a moment, each fault at its place."""
     count = 1000
@@ -166,6 +188,7 @@ def test_binary_any_in_any(parser: FileParser, catalogue: Catalogue) -> None:
     parsed = parse(parser, "edge.pb", response(catalogue, packed(catalogue, cluster)))
 
     assert [row.name for row in parsed.resources] == ["a"]
+    assert parsed.documents[0].version_info is None
 
 
 def test_binary_empty_response(parser: FileParser, catalogue: Catalogue) -> None:

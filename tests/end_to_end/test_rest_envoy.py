@@ -284,12 +284,13 @@ def test_a_half_written_file_is_never_served(tree: Path, tmp_path: Path) -> None
     with running(tree, tmp_path) as (_, envoy):
         removed = envoy.stat("cluster_manager.cluster_removed")
         for _ in range(3):
-            text = document([static_cluster(name, port=11) for name in "abcd"])
+            # The first half is a whole document by itself, of two clusters.
+            half, text = (document([static_cluster(name, port=11) for name in names]) for names in ("ab", "abcd"))
             with path.open("w") as file:
-                file.write(text[: len(text) // 2])
+                file.write(half)
                 file.flush()
                 time.sleep(0.3)
-                file.write(text[len(text) // 2 :])
+                file.write(text.removeprefix(half))
         wait_until(envoy, lambda: envoy.endpoints("d") == {"127.0.0.1:11"}, "the whole file")
 
         assert envoy.stat("cluster_manager.cluster_removed") == removed

@@ -6,6 +6,7 @@ import difflib
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
+from fsxds.api.spelled import SpelledFloat
 from fsxds.values import Fault, FieldPath, PlainValue, Severity
 
 DISCOVERY_RESPONSE = "envoy.service.discovery.v3.DiscoveryResponse"
@@ -144,6 +145,8 @@ def _text(shape: Shape, value: dict[str, PlainValue], name: str, field_path: Fie
             continue
         if isinstance(content, str):
             return content
+        if isinstance(content, SpelledFloat):
+            return content.text
         shape.faults.append(Fault("wrong-value", f"{name} must be text", "quote it", (*field_path, key)))
     return None
 

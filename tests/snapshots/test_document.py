@@ -69,6 +69,14 @@ def test_equal_meaning_is_equal_in_every_format(parser: FileParser, catalogue: C
     assert {cluster.SerializeToString()} == bodies
 
 
+def test_plain_decimal_is_a_version_as_it_is_spelled(parser: FileParser) -> None:
+    """Envoy takes a version without quotes that has a point as text."""
+    parsed = parse(parser, "cds.yaml", "version_info: 1.10\nresources:\n- name: a\n")
+
+    assert parsed.problems == ()
+    assert parsed.documents[0].version_info == "1.10"
+
+
 def test_documents_of_a_file_keep_their_versions(parser: FileParser) -> None:
     """Each document has its own version and types, also where it holds nothing."""
     parsed = parse(

@@ -63,6 +63,8 @@ def _clients() -> list[Client]:
     ]
 
 
+# What becomes of an answer; one that is cut off did not arrive, and the server knows.
+FATES = st.sampled_from(["accepted", "rejected", "lost", "cut off"])
 CLIENT_NUMBERS = st.integers(0, 7)
 
 
@@ -87,15 +89,15 @@ class Polling(RuleBasedStateMachine):
             self.contents[short_name][name] = content
         self.current = snapshot(self.contents, generation=self.current.generation + 1)
 
-    @rule(number=CLIENT_NUMBERS, fate=st.sampled_from(["accepted", "rejected", "lost"]))
+    @rule(number=CLIENT_NUMBERS, fate=FATES)
     def poll(self, number: int, fate: str) -> None:
-        """Let a client ask; when it is answered, the answer is accepted, rejected or lost."""
+        """Let a client ask; when it is answered, the answer may be accepted, rejected or lost."""
         client = self.clients[number]
         if not client.is_waiting:
             decision, _ = self.memory.receive_request(client.poll(), self.current, self.now_s)
             self.receive(client, decision, fate)
 
-    @rule(fates=st.lists(st.sampled_from(["accepted", "rejected", "lost"]), min_size=8, max_size=8))
+    @rule(fates=st.lists(FATES, min_size=8, max_size=8))
     def look_again(self, fates: list[str]) -> None:
         """Look at all open polls again, as a newer snapshot makes the server do."""
         for client, fate in zip(self.clients, fates, strict=True):
@@ -172,6 +174,9 @@ class Polling(RuleBasedStateMachine):
             client.held = {"in part": b""} if fate == "rejected" else client.held
             before, times, _ = client.refused
             client.refused = (offered.version, times + 1 if before == offered.version else 1, self.now_s)
+        if fate == "cut off":
+            self.memory.receive_lost(client.poll())
+            client.refused = (None, 0, 0.0)
 
     def check_back_off(self, client: Client, version: Version) -> None:
         """What a client did not accept is kept from it for 1, 2, 4 … and at most 60 seconds."""

@@ -132,3 +132,39 @@ def test_deadline_of_an_unknown_client_changes_nothing() -> None:
 
     assert isinstance(decision, Send)
     assert verdict is None
+
+
+def test_lost_answer_of_an_unknown_client_changes_nothing() -> None:
+    """An answer that is lost to a client that is not remembered leaves it unknown."""
+    memory = PollMemory()
+    memory.receive_lost(poll("n1", "old"))
+
+    assert not rejects(memory, "n1")
+
+
+EDS, RDS = type_url("EDS"), type_url("RDS")
+
+
+@pytest.mark.parametrize(
+    ("other", "subscription"),
+    [
+        (Node("n2", "c", "p"), Subscription.for_request(EDS, ["a"])),
+        (Node("n1", "d", "p"), Subscription.for_request(EDS, ["a"])),
+        (Node("n1", "c", "q"), Subscription.for_request(EDS, ["a"])),
+        (Node("n1", "c", "p"), Subscription.for_request(EDS, ["b"])),
+        (Node("n1", "c", "p"), Subscription.for_request(EDS, ["a", "b"])),
+        (Node("n1", "c", "p"), Subscription.for_request(EDS, [])),
+        (Node("n1", "c", "p"), Subscription.for_request(RDS, ["a"])),
+    ],
+)
+def test_clients_are_told_apart(other: Node, subscription: Subscription) -> None:
+    """A client is its node id, cluster and address, and what it asks for; another one's answer is not its own."""
+    memory = PollMemory()
+    current = snapshot({"EDS": {"a": "1"}, "RDS": {"a": "1"}})
+    first = PollRequest(Node("n1", "c", "p"), Subscription.for_request(EDS, ["a"]), Version("old"))
+    memory.receive_request(first, current, 0.0)
+
+    decision, verdict = memory.receive_request(PollRequest(other, subscription, Version("old")), current, 0.0)
+
+    assert isinstance(decision, Send)
+    assert verdict is None

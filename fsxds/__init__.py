@@ -20,6 +20,7 @@ The rules of xDS are in `protocol/`, file formats in `formats/`, wires in `trans
     settings
     operations | reload | sources | transports | local_envoy
     serving | parsing
+    parse_worker
     store
     snapshots | protocol
     formats

@@ -18,7 +18,8 @@ from fsxds.errors import UsageError
 from fsxds.formats import format_of, require_libyaml
 from fsxds.operations.log import Log
 from fsxds.operations.mirror_log import MirrorLog
-from fsxds.parsing import ParseRules, Parsing, parse_all
+from fsxds.parse_worker import parse_all
+from fsxds.parsing import ParseRules, Parsing
 from fsxds.reload import keep_current
 from fsxds.resource_types import BY_TYPE_URL
 from fsxds.serving import listening, parse_address, raise_open_files_limit

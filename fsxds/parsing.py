@@ -3,19 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import gc
-import multiprocessing
-import os
-import signal
-import threading
-from collections.abc import Iterable
-from concurrent.futures import ProcessPoolExecutor
-from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Self
 
 from fsxds.api.catalogue import Catalogue
+from fsxds.parse_worker import ParseWorker, WorkerDiedError, parse_all
 from fsxds.snapshots.document import FileParser
 from fsxds.snapshots.parsed import ParsedFile
 from fsxds.values import Problem, Severity, SourceFile
@@ -36,13 +29,17 @@ class ParseRules:
 
 
 class Parsing:
-    """Parses files without stalling the event loop. Use as a context manager; the worker starts when it is first needed."""
+    """Parses files without stalling the event loop, for one caller at a time.
+
+    Use as a context manager; the worker starts when it is first needed, and ends with the context.
+    """
 
     def __init__(self, rules: ParseRules, apart_above_bytes: int = PARSE_APART_ABOVE_BYTES) -> None:
         self._rules = rules
         self._apart_above_bytes = apart_above_bytes
         self._parser = FileParser(rules.catalogue, rules.unknown_fields)
-        self._worker: ProcessPoolExecutor | None = None
+        self._worker: ParseWorker | None = None
+        self._is_over = False
 
     def __enter__(self) -> Self:
         return self
@@ -50,6 +47,7 @@ class Parsing:
     def __exit__(
         self, error_type: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
+        self._is_over = True
         self._end_worker()
 
     async def parse(self, files: tuple[SourceFile, ...]) -> tuple[ParsedFile, ...]:
@@ -61,67 +59,32 @@ class Parsing:
     async def _parse_apart(self, files: tuple[SourceFile, ...]) -> tuple[ParsedFile, ...]:
         for _ in range(TRIES):
             try:
-                return await asyncio.get_running_loop().run_in_executor(self._running_worker(), _parse_in_worker, files)
-            except BrokenProcessPool:
+                return await asyncio.to_thread(self._ask_worker, files)
+            except WorkerDiedError:
                 self._end_worker()
+            except asyncio.CancelledError:
+                # The thread that waits for the answer is only free when there is nobody to answer.
+                self._end_worker()
+                raise
         if len(files) == 1:
             return (_killed_the_worker(files[0]),)
         # One of them is the culprit; the others shall not pay for it.
         apart = [await self._parse_apart((file,)) for file in files]
         return tuple(parsed for (parsed,) in apart)
 
-    def _running_worker(self) -> ProcessPoolExecutor:
-        if self._worker is None:
-            catalogue = self._rules.catalogue
-            self._worker = ProcessPoolExecutor(
-                max_workers=1,
-                # A forked copy of a process with threads may hang; a spawned one starts as fast as a fork server's first.
-                mp_context=multiprocessing.get_context("forkserver"),
-                initializer=_start_worker,
-                initargs=(catalogue.serialized, catalogue.description, self._rules.unknown_fields),
-            )
-        return self._worker
+    def _ask_worker(self, files: tuple[SourceFile, ...]) -> tuple[ParsedFile, ...]:
+        """Ask the worker, and start it before that where there is none; in a thread."""
+        worker = self._worker
+        if worker is None:
+            worker = self._worker = ParseWorker.start(self._rules.catalogue, self._rules.unknown_fields)
+        if self._is_over:
+            worker.end()
+        return worker.parse(files)
 
     def _end_worker(self) -> None:
-        if self._worker is not None:
-            # Nobody waits for a parse that nobody wants any more.
-            for process in (self._worker._processes or {}).values():  # noqa: SLF001  # public as kill_workers() from 3.14
-                process.kill()
-            self._worker.shutdown(wait=True, cancel_futures=True)
-            self._worker = None
-
-
-def parse_all(parser: FileParser, files: Iterable[SourceFile]) -> tuple[ParsedFile, ...]:
-    """Parse files one after another."""
-    return tuple(parser.parse(file) for file in files)
-
-
-class _Worker:
-    """What the worker process keeps between calls."""
-
-    parser: FileParser
-
-
-def _start_worker(serialized: bytes, description: str, unknown_fields: Severity) -> None:
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the server, which ends its worker
-    threading.Thread(target=_end_with_parent, daemon=True).start()
-    # Two thirds of the time of building large trees of plain values is the collector looking at them (and finding nothing).
-    gc.disable()
-    _Worker.parser = FileParser(Catalogue.of(serialized, description), unknown_fields)
-
-
-def _end_with_parent() -> None:
-    parent = multiprocessing.parent_process()
-    if parent is not None:
-        parent.join()
-        os._exit(1)
-
-
-def _parse_in_worker(files: tuple[SourceFile, ...]) -> tuple[ParsedFile, ...]:
-    try:
-        return parse_all(_Worker.parser, files)
-    finally:
-        gc.collect()
+        worker, self._worker = self._worker, None
+        if worker is not None:
+            worker.end()
 
 
 def _killed_the_worker(file: SourceFile) -> ParsedFile:

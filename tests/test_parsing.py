@@ -10,7 +10,8 @@ from contextlib import asynccontextmanager, suppress
 import pytest
 
 from fsxds.api.catalogue import Catalogue
-from fsxds.parsing import ParseRules, Parsing, parse_all
+from fsxds.parse_worker import parse_all
+from fsxds.parsing import ParseRules, Parsing
 from fsxds.snapshots.document import FileParser
 from fsxds.sources.envoy_api import find_api
 from fsxds.values import Severity, SourceFile
@@ -35,7 +36,7 @@ def large(count: int) -> tuple[SourceFile, ...]:
 
 def worker_pids(parsing: Parsing) -> list[int]:
     """Return the worker's process id, none where there is no worker; nothing public tells it."""
-    return list((parsing._worker and parsing._worker._processes) or {})
+    return [parsing._worker.pid] if parsing._worker else []
 
 
 def is_alive(pid: int) -> bool:

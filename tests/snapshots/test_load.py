@@ -542,6 +542,14 @@ def test_authored_version_must_change_with_the_content() -> None:
     assert {"CDS a=2"} == served(loaded.snapshot)
 
 
+def test_names_are_unique_under_authored_versions_too() -> None:
+    """Agreeing on a version does not allow a name twice."""
+    loaded = Story(authored_versions=True).step({A: "CDS@1 a=1", B: "CDS@1 a=2"})
+
+    assert [f"{B}: duplicate-name"] == tell(loaded)
+    assert {"CDS a=1"} == served(loaded.snapshot)
+
+
 def test_content_versions_do_not_look_at_authored_ones() -> None:
     """Where content decides, the authors' versions may say anything."""
     loaded = Story().step({A: "CDS@1 a=1", B: "CDS@2 b=1"})

@@ -53,12 +53,10 @@ class ChunkParser:
         self._known: dict[PurePosixPath, dict[bytes, Resource]] = {}
 
     def parse(self, file: SourceFile, hint: ResourceType | None) -> Document | None:
-        """Return the one document of a file, or None for one that has to be parsed as a whole."""
-        row = format_of(file.path)
-        if row is None or row.name != "yaml" or len(file.content) < self._smallest_bytes:
-            self._known.pop(file.path, None)
+        """Return the one document of a file, or None for one that has to be parsed as a whole, as all are at first."""
+        if file.path not in self._known:
             return None
-        pieces = _take_apart(file.content)
+        pieces = _take_apart(file.content) if self._is_large_list(file) else None
         document = None if pieces is None else self._read(file.path, pieces, hint)
         if document is None:
             self._known.pop(file.path, None)
@@ -66,7 +64,7 @@ class ChunkParser:
 
     def learn(self, file: SourceFile, hint: ResourceType | None, document: Document) -> None:
         """Remember the items of a faultless document that was parsed as a whole, so that the next edit costs little."""
-        if len(file.content) < self._smallest_bytes:
+        if not self._is_large_list(file):
             return
         pieces = _take_apart(file.content)
         if pieces is None or (b"*" in file.content and _ALIAS.search(file.content)):
@@ -78,6 +76,10 @@ class ChunkParser:
             context = _context(hint, envelope)
             keys = (_key(context, piece) for _, piece in pieces.items)
             self._known[file.path] = dict(zip(keys, document.resources, strict=True))
+
+    def _is_large_list(self, file: SourceFile) -> bool:
+        row = format_of(file.path)
+        return row is not None and row.name == "yaml" and len(file.content) >= self._smallest_bytes
 
     def _read(self, path: PurePosixPath, pieces: _Pieces, hint: ResourceType | None) -> Document | None:
         envelope = self._envelope(pieces)

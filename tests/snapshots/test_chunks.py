@@ -9,7 +9,6 @@ import pytest
 
 from fsxds.api.catalogue import Catalogue
 from fsxds.resource_types import type_from_path
-from fsxds.snapshots.chunks import ChunkParser
 from fsxds.snapshots.document import FileParser
 from fsxds.snapshots.parsed import ParsedFile
 from fsxds.values import SourceFile
@@ -50,7 +49,7 @@ def whole(catalogue: Catalogue, file: SourceFile) -> ParsedFile:
 
 def taken_apart(parser: FileParser, file: SourceFile) -> bool:
     """Tell whether a file is parsed by its items."""
-    return ChunkParser(parser._tools, 0).parse(file, type_from_path(file.path)) is not None
+    return parser._chunks.parse(file, type_from_path(file.path)) is not None
 
 
 def lines_of(parsed: ParsedFile) -> list[str]:

@@ -18,7 +18,7 @@ from fsxds.values import Resource, Snapshot, TypeUrl, Version
 RENDER_SLICE_S = 0.005
 # A resource of more bytes than this takes longer than a slice, and is written in a thread.
 LARGE_RESOURCE_BYTES = 128 * 1024
-# Level 1 takes 1.6 ms per MB, level 6 takes 4 (PERFORMANCE.md 4.1); smaller bodies are not worth a thread.
+# Level 1 takes 1.6 ms per MB, level 6 takes 4; smaller bodies are not worth a thread.
 GZIP_LEVEL = 1
 SMALL_BODY_BYTES = 64 * 1024
 

@@ -12,7 +12,7 @@ from aiohttp import web
 
 from fsxds.transports.json_bodies import Payload
 
-# A reader that is slow holds a copy of what was handed to its socket, so a large body is handed over in slices
+# A reader that is slow holds a copy of what was handed to its socket, so a large body is handed over in slices.
 # Below a megabyte the buffers of the socket take most of it, and one write is cheaper.
 LARGE_BODY_BYTES = 1_000_000
 SLICE_BYTES = 256 * 1024

@@ -43,10 +43,10 @@ def find_catalogue(settings: Settings) -> Catalogue:
     return find_api(envoy=settings.envoy, descriptors=settings.descriptors, cache_dir=settings.cache_dir)
 
 
-def load_once(directory: Path, settings: Settings) -> Loaded:
+def load_once(directory: Path, settings: Settings, catalogue: Catalogue) -> Loaded:
     """Load a tree as serving would, once, and return what it holds and what is wrong with it."""
     require_libyaml()
-    parser = FileParser(find_catalogue(settings), _unknown_fields(settings))
+    parser = FileParser(catalogue, _unknown_fields(settings))
     tree = _scanner(directory, settings).scan()
     loaded = load(tree, None, lambda files: parse_all(parser, files), _acceptance(settings))
     return replace(loaded, problems=tuple(sorted((*loaded.problems, *map(_ignored, tree.ignored)))))
@@ -60,8 +60,9 @@ def _ignored(path: PurePosixPath) -> Problem:
 def mirror_once(directory: Path, out: Path, settings: Settings) -> tuple[Loaded, MirrorReport]:
     """Load a tree and write it as mirrored files, once."""
     refuse_loop(directory, out)
-    loaded = load_once(directory, settings)
-    return loaded, write_once(loaded.snapshot, Mirror(out, find_catalogue(settings), mirror_options(settings)))
+    catalogue = find_catalogue(settings)
+    loaded = load_once(directory, settings, catalogue)
+    return loaded, write_once(loaded.snapshot, Mirror(out, catalogue, mirror_options(settings)))
 
 
 async def serve(directory: Path, settings: Settings, log: Log) -> None:

@@ -19,12 +19,17 @@ _SECRET_TYPES = frozenset(
     }
 )
 
-# Fields that may hold a secret although no option says so.
-_SECRET_NAMES = frozenset({
-    "access_key_id", "api_key", "auth_password", "auth_token", "client_secret", "credential", "credentials", "hmac_secret",
-    "inline_bytes", "inline_string", "password", "private_key", "secret", "secret_access_key", "session_token", "token",
-    "token_secret",
+# Fields that hold secrets, by their names: many bear no option that says so, and a listing does not know options.
+SECRET_FIELDS = frozenset({
+    "access_key_id", "api_key", "auth_password", "auth_passwords", "auth_token", "auth_username", "backend_token",
+    "client_secret", "credential", "credentials", "credentials_data_source", "downstream_auth_password",
+    "downstream_auth_passwords", "downstream_auth_username", "hmac_secret", "keys", "password", "pkcs12", "private_key",
+    "secret", "secret_access_key", "secret_data", "secrets", "session_ticket_keys", "session_token", "token",
+    "token_secret", "users", "web_identity_token_data_source",
 })  # fmt: skip
+
+# What a DataSource holds itself, instead of naming a place.
+INLINE_FIELDS = frozenset({"inline_bytes", "inline_string"})
 
 _SENSITIVE = "udpa.annotations.sensitive"
 _LONGEST_QUOTE = 40
@@ -42,7 +47,7 @@ class Secrecy:
         answer = self._answers.get(field.full_name)
         if answer is None:
             answer = self._answers[field.full_name] = (
-                field.name in _SECRET_NAMES
+                field.name in SECRET_FIELDS | INLINE_FIELDS
                 or owner_of(field).full_name in _SECRET_TYPES
                 or self._is_marked(self._catalogue.field_options(field))
             )

@@ -38,7 +38,7 @@ def check(directory: Path, settings: Settings) -> None:
     Exit status: 0 clean (there may be warnings), 1 problems, 2 wrong use.
     """
     with spinner(f"checking {directory}"):
-        loaded = app.load_once(directory, settings)
+        loaded = app.load_once(directory, settings, app.find_catalogue(settings))
     problems = [placed(problem, directory) for problem in loaded.problems]
     if settings.check_format == "json":
         print(as_json(problems, loaded.snapshot))

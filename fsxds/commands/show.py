@@ -59,12 +59,13 @@ def show(directory: Path, settings: Settings) -> None:
     resources themselves, with secrets hidden.
     """
     with spinner(f"loading {directory}"):
-        loaded = app.load_once(directory, settings)
+        catalogue = app.find_catalogue(settings)
+        loaded = app.load_once(directory, settings, catalogue)
     rows = [row for row in rows_of(loaded, directory) if settings.show_type in (None, row.type_name)]
     if settings.show_format == "table":
         print_table(rows)
     else:
-        listing = as_plain(rows, loaded, Printer(app.find_catalogue(settings)))
+        listing = as_plain(rows, loaded, Printer(catalogue))
         print(dumped(listing, settings.show_format))
     if loaded.problems:
         print(f"{count_of(len(loaded.problems), 'problem')}: fsxds check {directory} lists them", file=sys.stderr)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 
+from fsxds.api.secrecy import INLINE_FIELDS, SECRET_FIELDS
 from fsxds.values import PlainValue
 
 HIDDEN = "<hidden>"
@@ -21,13 +22,8 @@ INLINE_VALUE = re.compile(
 )
 
 WHOLLY_HIDDEN_MESSAGE = ".Secret"
-INLINE_FIELDS = frozenset(("inline_string", "inline_bytes", "inlineString", "inlineBytes"))
-
-# Fields outside of Secret messages below which an inline value is one: TLS material, passwords, tokens.
-SECRET_FIELDS = frozenset((
-    "private_key", "pkcs12", "password", "session_ticket_keys", "secret", "secrets", "token_secret", "hmac_secret",
-    "client_secret", "auth_password", "auth_passwords", "api_key", "credential", "credentials", "users", "keys",
-))  # fmt: skip
+# What may be seen below a secret field: where the secret comes from.
+PLACES = frozenset({"@type", "environment_variable", "filename", "name", "sds_config", "watched_directory"})
 
 
 def mask_text(text: str) -> str:
@@ -51,7 +47,17 @@ def mask_value(value: PlainValue, *, is_secret: bool = False) -> PlainValue:
 
 
 def _mask_field(name: str, value: PlainValue, *, is_secret: bool) -> PlainValue:
-    is_secret = is_secret or name in SECRET_FIELDS
-    if is_secret and (name in INLINE_FIELDS or (name in SECRET_FIELDS and isinstance(value, str))):
+    if name in SECRET_FIELDS:
+        return _hidden(value)
+    if is_secret and name in INLINE_FIELDS:
         return HIDDEN
     return mask_value(value, is_secret=is_secret)
+
+
+def _hidden(value: PlainValue) -> PlainValue:
+    """Hide every text in what a secret field holds, but for where it comes from."""
+    if isinstance(value, list):
+        return [_hidden(member) for member in value]
+    if isinstance(value, dict):
+        return {name: mask_value(part) if name in PLACES else _hidden(part) for name, part in value.items()}
+    return HIDDEN if isinstance(value, str) else value

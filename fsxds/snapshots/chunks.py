@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import hashlib
 import re
+from collections import OrderedDict
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import PurePosixPath
@@ -21,6 +22,9 @@ from fsxds.values import Document, Origin, PlainValue, Resource, SourceFile
 
 # Below this size a file parses in less time than anybody notices.
 SMALLEST_BYTES = 100_000
+
+# Items of all files that are remembered; what is served holds most of them anyway.
+MOST_REMEMBERED = 200_000
 
 _ITEM = b"\n- "
 
@@ -46,11 +50,14 @@ class _Pieces:
 class ChunkParser:
     """Remembers the items of the large lists that it parsed last, by their content."""
 
-    def __init__(self, tools: Tools, smallest_bytes: int = SMALLEST_BYTES) -> None:
+    def __init__(
+        self, tools: Tools, smallest_bytes: int = SMALLEST_BYTES, most_remembered: int = MOST_REMEMBERED
+    ) -> None:
         self._tools = tools
+        self._most_remembered = most_remembered
         self._smallest_bytes = smallest_bytes
-        # Per file: what its items' bytes and context hash to, and the resource that came of them.
-        self._known: dict[PurePosixPath, dict[bytes, Resource]] = {}
+        # Per file, the last parsed last: what its items' bytes and context hash to, and the resource that came of them.
+        self._known: OrderedDict[PurePosixPath, dict[bytes, Resource]] = OrderedDict()
 
     def parse(self, file: SourceFile, hint: ResourceType | None) -> Document | None:
         """Return the one document of a file, or None for one that has to be parsed as a whole, as all are at first."""
@@ -75,7 +82,14 @@ class ChunkParser:
         if envelope is not None and lines == [resource.origin.line for resource in document.resources]:
             context = _context(hint, envelope)
             keys = (_key(context, piece) for _, piece in pieces.items)
-            self._known[file.path] = dict(zip(keys, document.resources, strict=True))
+            self._remember(file.path, dict(zip(keys, document.resources, strict=True)))
+
+    def _remember(self, path: PurePosixPath, known: dict[bytes, Resource]) -> None:
+        """Keep the items of a file, and let go of those of files that were not parsed for long: they may be gone."""
+        self._known[path] = known
+        self._known.move_to_end(path)
+        while len(self._known) > 1 and sum(map(len, self._known.values())) > self._most_remembered:
+            self._known.popitem(last=False)
 
     def _is_large_list(self, file: SourceFile) -> bool:
         row = format_of(file.path)
@@ -97,7 +111,7 @@ class ChunkParser:
             resources.append(_at(known, path, line))
         if len({(resource.type_url, resource.name) for resource in resources}) < len(resources):
             return None
-        self._known[path] = now
+        self._remember(path, now)
         version_info = envelope.get("version_info")
         declared = frozenset(resource.type_url for resource in resources)
         return Document(path, tuple(resources), declared, version_info if isinstance(version_info, str) else None)

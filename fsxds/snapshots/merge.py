@@ -54,14 +54,16 @@ def merge(records: Records, before: Snapshot | None, touched: frozenset[TypeUrl]
 
 def same_content(snapshot: Snapshot, other: Snapshot) -> bool:
     """Whether two snapshots serve the same to everybody."""
+    return _served(snapshot) == _served(other)
+
+
+def _served(snapshot: Snapshot) -> tuple[object, ...]:
     return (
-        all(snapshot.by_type[type_url] is other.by_type[type_url] for type_url in TYPE_URLS)
-        or snapshot.versions == other.versions
-    ) and (snapshot.authored, snapshot.incomplete, snapshot.withheld, snapshot.undeclared) == (
-        other.authored,
-        other.incomplete,
-        other.withheld,
-        other.undeclared,
+        dict(snapshot.versions),
+        dict(snapshot.authored),
+        snapshot.incomplete,
+        snapshot.withheld,
+        snapshot.undeclared,
     )
 
 

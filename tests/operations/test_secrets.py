@@ -4,6 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from fsxds.api.secrecy import SECRET_FIELDS
 from fsxds.operations.secrets import mask_text, mask_value
 from fsxds.values import PlainValue
 
@@ -85,3 +86,18 @@ def test_secrets_within_other_messages() -> None:
         ],
         "weight": 3,
     }
+
+
+@pytest.mark.parametrize("name", sorted(SECRET_FIELDS))
+def test_no_text_below_a_secret_field_is_shown(name: str) -> None:
+    """Plain texts, inline values, lists and maps are hidden; where a secret comes from is not."""
+    for value in (
+        "c2VjcmV0",
+        {"inline_string": "c2VjcmV0"},
+        [{"key": "c2VjcmV0"}],
+        {"a": {"inline_bytes": "c2VjcmV0"}},
+    ):
+        assert "c2VjcmV0" not in str(mask_value({"outer": {name: value}}))
+
+    source: PlainValue = {name: {"filename": "/etc/key"}}
+    assert source == mask_value(source)

@@ -9,6 +9,7 @@ import pytest
 
 from fsxds.api.catalogue import Catalogue
 from fsxds.resource_types import type_from_path
+from fsxds.snapshots.chunks import ChunkParser
 from fsxds.snapshots.document import FileParser
 from fsxds.snapshots.parsed import ParsedFile
 from fsxds.values import SourceFile
@@ -175,3 +176,15 @@ def test_an_item_that_means_what_another_says_is_not_remembered(catalogue: Catal
     edited = file_of(text.replace("- &one\n", "- &one\n  connect_timeout: 9s\n"))
 
     assert whole(catalogue, edited) == parser.parse(edited)
+
+
+def test_files_that_were_not_parsed_for_long_are_forgotten(parser: FileParser) -> None:
+    """Names that change with every deployment do not pile up; the file that was parsed last is always remembered."""
+    chunks = ChunkParser(parser._tools, 0, most_remembered=7)
+    paths = [PurePosixPath(f"{number}.clusters.yaml") for number in range(3)]
+    for path in paths:
+        file = file_of(text_of(5), path)
+        chunks.learn(file, type_from_path(path), parser.parse(file).documents[0])
+
+    known = [chunks.parse(file_of(text_of(5), path), type_from_path(path)) is not None for path in paths]
+    assert known == [False, False, True]

@@ -91,12 +91,13 @@ def test_secrets_within_other_messages() -> None:
 @pytest.mark.parametrize("name", sorted(SECRET_FIELDS))
 def test_no_text_below_a_secret_field_is_shown(name: str) -> None:
     """Plain texts, inline values, lists and maps are hidden; where a secret comes from is not."""
-    for value in (
+    values: list[PlainValue] = [
         "c2VjcmV0",
         {"inline_string": "c2VjcmV0"},
         [{"key": "c2VjcmV0"}],
         {"a": {"inline_bytes": "c2VjcmV0"}},
-    ):
+    ]
+    for value in values:
         assert "c2VjcmV0" not in str(mask_value({"outer": {name: value}}))
 
     source: PlainValue = {name: {"filename": "/etc/key"}}

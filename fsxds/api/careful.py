@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from google.protobuf.descriptor import Descriptor, FieldDescriptor
 
 from fsxds.api import dialect, special
@@ -9,6 +11,7 @@ from fsxds.api.catalogue import Catalogue
 from fsxds.api.dialect import Read
 from fsxds.api.fields import (
     ANY,
+    LIST_VALUE,
     SPECIAL_JSON,
     VALUE,
     WRAPPERS,
@@ -72,7 +75,8 @@ class CarefulReader:
             field = self._spellings.find(descriptor, key)
             if field is None:
                 fact = f'{descriptor.full_name} has no field "{shortened(key)}"'
-                place.at(key).add_unknown("unknown-field", fact, self._spellings.advice(descriptor, key))
+                advice = self._spellings.advice(descriptor, key) if place.is_worth_advice() else "remove it"
+                place.at(key).add_unknown("unknown-field", fact, advice)
                 continue
             here = place.at(key, secret=self._secrecy.covers(field))
             if field.name in spelled:
@@ -103,14 +107,26 @@ class CarefulReader:
             # Envoy takes one item for a list of one.
             element = self._one(value, field, place)
             return DROPPED if element is DROPPED else [element]
-        items = [self._item(element, field, place.at(index)) for index, element in enumerate(value)]
+        items = [
+            normal for index, element in enumerate(value) for normal in self._items(element, field, place.at(index))
+        ]
         return [element for element in items if element is not DROPPED]
 
-    def _item(self, value: PlainValue, field: FieldDescriptor, place: Place) -> Normal:
-        if value is None and not (field.message_type is not None and field.message_type.full_name == VALUE):
-            place.add("wrong-value", "null is no item of this list", "remove it, or write the item")
-            return DROPPED
-        return self._one(value, field, place)
+    def _items(self, value: PlainValue, field: FieldDescriptor, place: Place) -> Iterator[Normal]:
+        """Read what one item of a list stands for: as in Envoy, null for an empty one, and a list for all in it."""
+        if field.message_type is not None and field.message_type.full_name in (VALUE, LIST_VALUE):
+            yield self._one(value, field, place)
+        elif value is None:
+            place.warn("null-item", "null stands for an empty item here", "remove it, or write the item")
+            yield self._one(_default(field), field, place)
+        elif isinstance(value, list):
+            place.warn(
+                "nested-list", "what is in this list counts as items of the list around it", "remove its brackets"
+            )
+            for index, element in enumerate(value):
+                yield from self._items(element, field, place.at(index).within())
+        else:
+            yield self._one(value, field, place)
 
     def _map(self, value: PlainValue, field: FieldDescriptor, place: Place) -> Normal:
         if not isinstance(value, dict):
@@ -195,11 +211,13 @@ class CarefulReader:
 
 
 def _default(field: FieldDescriptor) -> PlainValue:
-    """Return what null means as a map's value: the default, as in Envoy."""
+    """Return what null means as a map's value or a list's item: the default, as in Envoy."""
     if field.message_type is not None:
         return special.empty_value(field.message_type.full_name)
-    default: PlainValue | bytes = field.default_value
-    return "" if isinstance(default, bytes) else default
+    if field.type in (FieldDescriptor.TYPE_STRING, FieldDescriptor.TYPE_BYTES):
+        return ""
+    # The first value of an open enum is 0.
+    return False if field.type == FieldDescriptor.TYPE_BOOL else 0
 
 
 def _remedy_for_object(value: PlainValue) -> str:

@@ -24,6 +24,13 @@ _BOOL_WORDS = {
     **dict.fromkeys(("false", "f", "no", "n", "0"), False),
 }
 _NUMBER = re.compile(r"[-+]?(?:[0-9]{1,400}(?:\.[0-9]{0,400})?|\.[0-9]{1,400})(?:[eE][-+]?[0-9]{1,3})?")
+_HEXADECIMAL = re.compile(r"([-+]?)0[xX]([0-9A-Fa-f]{1,16})")
+# Text for a number of 64 bits is read with absl::SimpleAtod: blanks around it, C's hexadecimal floats, words in any case.
+_FLOAT_WORD = re.compile(r"([-+]?)(?:(inf(?:inity)?)|(nan))", re.IGNORECASE)
+_HEXADECIMAL_FLOAT = re.compile(
+    r"[-+]?0x(?:[0-9a-f]{1,40}(?:\.[0-9a-f]{0,40})?|\.[0-9a-f]{1,40})(?:p[-+]?[0-9]{1,4})?", re.IGNORECASE
+)
+_BLANKS = " \t\n\v\f\r"
 _BASE64 = re.compile(r"[A-Za-z0-9+/_-]*={0,2}")
 _LONGEST_LIST_OF_NAMES = 12
 _TOO_LARGE_FLOAT = (
@@ -76,9 +83,11 @@ def _range(field: FieldDescriptor) -> tuple[int, int]:
 
 
 def read_integer(value: PlainValue, lowest: int, highest: int) -> int:
-    """A whole number within the bounds, also as text or with a zero fraction; raises WrongValueError."""
+    """A whole number within the bounds, also as text, in hexadecimal or with a zero fraction; raises WrongValueError."""
     number = value
-    if isinstance(value, str) and _NUMBER.fullmatch(value):
+    if isinstance(value, str) and (hexadecimal := _HEXADECIMAL.fullmatch(value)):
+        number = int(hexadecimal[1] + hexadecimal[2], 16)
+    elif isinstance(value, str) and _NUMBER.fullmatch(value):
         number = int(value) if value.lstrip("+-").isdigit() else float(value)
     if isinstance(number, float) and number.is_integer():
         number = int(number)
@@ -92,11 +101,7 @@ def read_integer(value: PlainValue, lowest: int, highest: int) -> int:
 def read_number(value: PlainValue) -> float | str:
     """A finite number, or one of proto3's words for the others; raises WrongValueError."""
     if isinstance(value, str):
-        if value in ("NaN", "Infinity", "-Infinity"):
-            return str(value)
-        if not _NUMBER.fullmatch(value):
-            raise WrongValueError("a number", "give a number")
-        value = float(value)
+        return _number_of_text(value.strip(_BLANKS))
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         raise WrongValueError("a number", "give a number")
     try:
@@ -106,6 +111,21 @@ def read_number(value: PlainValue) -> float | str:
     if number - number != 0.0:
         raise _infinite()
     return number
+
+
+def _number_of_text(text: str) -> float | str:
+    if word := _FLOAT_WORD.fullmatch(text):
+        return "NaN" if word[3] else "-Infinity" if word[1] == "-" else "Infinity"
+    is_hexadecimal = _HEXADECIMAL_FLOAT.fullmatch(text)
+    if not is_hexadecimal and not _NUMBER.fullmatch(text):
+        raise WrongValueError("a number", "give a number")
+    try:
+        number = float.fromhex(text) if is_hexadecimal else float(text)
+    except OverflowError:
+        number = float("-inf" if text.startswith("-") else "inf")
+    if number - number == 0.0:
+        return number
+    return "Infinity" if number > 0 else "-Infinity"
 
 
 def _float(value: PlainValue) -> float | str:
@@ -162,6 +182,9 @@ def _enum_reader(enum: EnumDescriptor) -> Read:
             name = spellings.get(value) or spellings.get(value.lower())
             if name is not None:
                 return name
+        if isinstance(value, SpelledFloat):
+            # A decimal is text to Envoy, and no enum has such a name.
+            raise _unknown_name(enum, value.text)
         try:
             number = read_integer(value, -(1 << 31), (1 << 31) - 1)
         except WrongValueError:

@@ -19,6 +19,7 @@ class _Dropped(Enum):
 
 
 DROPPED: Final = _Dropped.DROPPED
+WELL_ADVISED: Final = 100
 Normal: TypeAlias = "PlainValue | _Dropped"
 """A value in the one form of proto3 JSON that the fast path takes, or none because of a fault."""
 
@@ -55,9 +56,17 @@ class Place:
         """Return this place, seen from that many more messages inside."""
         return Place(self.findings, self.path, self.depth + levels, self.secret)
 
+    def is_worth_advice(self) -> bool:
+        """Tell whether anybody will read so far: what a wrong name probably means takes long to find out."""
+        return len(self.findings.faults) < WELL_ADVISED
+
     def add(self, rule: str, message: str, remedy: str) -> None:
         """Note an error."""
         self.findings.faults.append(Fault(rule, message, remedy, self.path))
+
+    def warn(self, rule: str, message: str, remedy: str) -> None:
+        """Note what Envoy takes, and its author hardly means."""
+        self.findings.faults.append(Fault(rule, message, remedy, self.path, severity=Severity.WARNING))
 
     def add_unknown(self, rule: str, message: str, remedy: str) -> None:
         """Note a name that the API does not know; what it names is left out."""

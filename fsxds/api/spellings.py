@@ -10,6 +10,7 @@ from fsxds.api.fields import exclusive_groups, fields_by_spelling
 
 _LONGEST_LIST_OF_FIELDS = 8
 _LONGEST_NAME = 60
+_MOST_ADVICE = 1000
 _LIKENESS = 0.55  # low enough to find "connect_timeout" for "conect"
 
 
@@ -19,6 +20,7 @@ class Spellings:
     def __init__(self) -> None:
         self._fields: dict[str, dict[str, FieldDescriptor]] = {}
         self._groups: dict[str, dict[str, int]] = {}
+        self._advice: dict[tuple[str, str], str] = {}
 
     def find(self, descriptor: Descriptor, name: str) -> FieldDescriptor | None:
         """Return the field of this name, None when there is none."""
@@ -33,24 +35,33 @@ class Spellings:
 
     def advice(self, descriptor: Descriptor, name: str) -> str:
         """Return what to do about a name that is none of the message's."""
-        wanted = name[:_LONGEST_NAME]
-        is_camel_case = "_" not in wanted and wanted.lower() != wanted
-        known = [field.json_name if is_camel_case else field.name for field in descriptor.fields]
-        near = difflib.get_close_matches(wanted, known, n=1, cutoff=_LIKENESS) or difflib.get_close_matches(
-            wanted.lower().replace("-", "_"), [field.name for field in descriptor.fields], n=1, cutoff=_LIKENESS
-        )
-        if near:
-            return f'did you mean "{near[0]}"?'
-        names = [field.name for field in descriptor.fields]
-        if names and len(names) <= _LONGEST_LIST_OF_FIELDS:
-            return f"remove it; the fields are {', '.join(names)}"
-        return "remove it" if names else f"remove it; {descriptor.full_name} has no fields"
+        key = descriptor.full_name, name[:_LONGEST_NAME]
+        known = self._advice.get(key)
+        if known is None:
+            if len(self._advice) >= _MOST_ADVICE:
+                self._advice.clear()
+            known = self._advice[key] = _advice(descriptor, name[:_LONGEST_NAME])
+        return known
 
     def _table(self, descriptor: Descriptor) -> dict[str, FieldDescriptor]:
         known = self._fields.get(descriptor.full_name)
         if known is None:
             known = self._fields[descriptor.full_name] = fields_by_spelling(descriptor)
         return known
+
+
+def _advice(descriptor: Descriptor, wanted: str) -> str:
+    is_camel_case = "_" not in wanted and wanted.lower() != wanted
+    known = [field.json_name if is_camel_case else field.name for field in descriptor.fields]
+    near = difflib.get_close_matches(wanted, known, n=1, cutoff=_LIKENESS) or difflib.get_close_matches(
+        wanted.lower().replace("-", "_"), [field.name for field in descriptor.fields], n=1, cutoff=_LIKENESS
+    )
+    if near:
+        return f'did you mean "{near[0]}"?'
+    names = [field.name for field in descriptor.fields]
+    if names and len(names) <= _LONGEST_LIST_OF_FIELDS:
+        return f"remove it; the fields are {', '.join(names)}"
+    return "remove it" if names else f"remove it; {descriptor.full_name} has no fields"
 
 
 def shortened(name: str) -> str:

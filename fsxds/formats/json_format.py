@@ -13,7 +13,7 @@ from fsxds.formats.documents import Decoded, UnreadableError, unreadable
 from fsxds.formats.json_lenient import make_strict
 from fsxds.formats.json_reader import read_json
 from fsxds.formats.utf8 import place_after, read_text
-from fsxds.values import Fault
+from fsxds.values import Fault, PlainValue
 
 # (how json's own message begins, what the author can do)
 _REMEDIES: Final = (
@@ -39,7 +39,12 @@ def decode(content: bytes, catalogue: Catalogue, message_type: str | None) -> De
 
 def encode(message: Message, printer: Printer) -> bytes:
     """Write a message as indented JSON."""
-    return (json.dumps(printer.to_plain(message), indent=2, ensure_ascii=False) + "\n").encode()
+    return encode_plain(printer.to_plain(message))
+
+
+def encode_plain(value: PlainValue) -> bytes:
+    """Write a plain value as indented JSON."""
+    return (json.dumps(value, indent=2, ensure_ascii=False) + "\n").encode()
 
 
 def _read(text: str) -> Decoded:

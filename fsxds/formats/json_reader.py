@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from contextlib import suppress
 from math import isfinite
 from typing import Final, NoReturn
 
@@ -19,6 +20,7 @@ from fsxds.formats.documents import (
 from fsxds.formats.json_structure import find_level, structure_of
 from fsxds.formats.json_text import JsonWalk, skip_blanks
 from fsxds.formats.utf8 import place_after
+from fsxds.formats.visiting import EnoughError
 from fsxds.values import Fault, FieldPath, PlainValue
 
 _NUMBERS: Final = re.compile(r'"(?:[^"\\]|\\.)*+"|(-?Infinity|NaN|-?[0-9][0-9.eE+-]*+)', re.DOTALL)
@@ -143,9 +145,11 @@ class _Duplicates:
 
     def meet(self, path: FieldPath, line: int, column: int) -> None:
         """Note the first place of a path, and complain at the others."""
-        if path in self._lines and len(self.faults) < MAX_FAULTS and isinstance(path[-1], str):
+        if path in self._lines and isinstance(path[-1], str):
             message = f"the key {shown(path[-1])} is already set on line {self._lines[path]}"
             self.faults.append(Fault("duplicate-key", message, "keep one of them", path, line, column))
+            if len(self.faults) == MAX_FAULTS:
+                raise EnoughError
         self._lines.setdefault(path, line)
 
     def enter(self, path: FieldPath, opener: str) -> FieldPath:
@@ -155,7 +159,8 @@ class _Duplicates:
 
 def _duplicate_faults(text: str) -> tuple[Fault, ...]:
     duplicates = _Duplicates()
-    JsonWalk(text, duplicates).walk()
+    with suppress(EnoughError):
+        JsonWalk(text, duplicates).walk()
     return tuple(duplicates.faults)
 
 
@@ -181,7 +186,12 @@ def _number_fault(text: str) -> Fault:
 
 
 def _is_odd(number: str) -> bool:
-    return number[-1].isalpha() or len(number) > _MOST_DIGITS or not isfinite(float(number))
+    if number[-1].isalpha() or len(number) > _MOST_DIGITS:
+        return True
+    try:
+        return not isfinite(float(number))
+    except ValueError:
+        return False  # broken in another way, behind the odd one
 
 
 def _check_pairs(text: str, value: PlainValue) -> None:

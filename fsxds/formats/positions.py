@@ -1,9 +1,10 @@
-"""Where in a YAML or JSON text a field stands; asked only when something is wrong with it."""
+"""Where in a YAML, JSON or textproto text a field stands; asked only when something is wrong with it."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterable
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Mapping
 from contextlib import suppress
 
 from yaml import YAMLError
@@ -11,7 +12,9 @@ from yaml import YAMLError
 from fsxds.formats.documents import UnreadableError
 from fsxds.formats.json_lenient import make_strict
 from fsxds.formats.json_text import JsonWalk
+from fsxds.formats.textproto_walk import TextprotoWalk
 from fsxds.formats.utf8 import read_text
+from fsxds.formats.visiting import EnoughError
 from fsxds.formats.yaml_walk import YamlWalk
 from fsxds.values import FieldPath
 
@@ -31,36 +34,48 @@ def locate(content: bytes, document: int, field_path: FieldPath) -> tuple[int, i
 
 
 def locate_all(
-    content: bytes, wanted: Collection[tuple[int, FieldPath]]
+    content: bytes, wanted: Collection[tuple[int, FieldPath]], *, is_textproto: bool = False
 ) -> dict[tuple[int, FieldPath], tuple[int, int]]:
     """Return the places of many paths, each with its document, in one walk a document; as `locate` does for one."""
     try:
         text = read_text(content)
     except UnreadableError:
         return dict.fromkeys(wanted, (1, 1))
-    places: dict[tuple[int, FieldPath], tuple[int, int]] = {}
-    for document in {document for document, _ in wanted}:
-        paths = [path for number, path in wanted if number == document]
-        locator = _walk(text, document, paths)
-        places.update({(document, path): locator.place_of(path) for path in paths})
-    return places
+    paths: defaultdict[int, list[FieldPath]] = defaultdict(list)
+    for document, path in wanted:
+        paths[document].append(path)
+    locators = _walk_textproto(text, paths[0]) if is_textproto else _walk(text, paths)
+    return {(document, path): locators[document].place_of(path) for document, path in wanted}
 
 
-def _walk(text: str, document: int, paths: Iterable[FieldPath]) -> _Locator:
-    if document == 0 and text.lstrip(" \t\r\n")[:1] in ("{", "["):
-        for json_text in (text, make_strict(text).text):
-            locator = _Locator(paths)
+def _walk(text: str, paths: Mapping[int, Iterable[FieldPath]]) -> Mapping[int, _Locator]:
+    if paths.keys() == {0} and text.lstrip(" \t\r\n")[:1] in ("{", "["):
+        for strict in (str, _strict):  # the second is slow, and rarely needed
+            locator = _Locator(paths[0])
             try:
-                JsonWalk(json_text, locator).walk()
+                JsonWalk(strict(text), locator).walk()
+            except EnoughError:
+                return {0: locator}
             except (json.JSONDecodeError, RecursionError, ValueError):
                 continue
             else:
-                return locator
-    locator = _Locator(paths)
+                return {0: locator}
+    locators = {document: _Locator(wanted) for document, wanted in paths.items()}
     # What stands before a bad place was found, and what stands behind it has an ancestor there.
     with suppress(YAMLError, UnreadableError):
-        YamlWalk(text, locator).walk(document)
-    return locator
+        YamlWalk(text, locators).walk()
+    return locators
+
+
+def _strict(text: str) -> str:
+    return make_strict(text).text
+
+
+def _walk_textproto(text: str, paths: Iterable[FieldPath]) -> Mapping[int, _Locator]:
+    locator = _Locator(paths)
+    with suppress(EnoughError):
+        TextprotoWalk(text, locator).walk()
+    return {0: locator}
 
 
 class _Locator:
@@ -75,6 +90,8 @@ class _Locator:
         """Note the place of a path that is wanted."""
         if path in self._wanted:
             self._places.setdefault(path, (line, column))
+            if len(self._places) == len(self._wanted):
+                raise EnoughError
 
     def enter(self, path: FieldPath, opener: str) -> FieldPath | None:
         """Enter only what leads to a wanted path; an object may stand where the path has a list of one."""

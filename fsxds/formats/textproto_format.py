@@ -6,25 +6,25 @@ import re
 from typing import Final, cast
 
 from google.protobuf import text_format
+from google.protobuf.descriptor import Descriptor
 from google.protobuf.descriptor_pool import DescriptorPool
-from google.protobuf.message import DecodeError, EncodeError, Message
+from google.protobuf.message import Message
 
 from fsxds.api.catalogue import Catalogue
 from fsxds.api.printing import Printer
-from fsxds.formats.any_order import repack_in_order
 from fsxds.formats.documents import (
     LONGEST_TYPE,
     Decoded,
-    MessageDocument,
     PlainDocument,
     UnreadableError,
     shown,
     too_deep,
     unreadable,
 )
-from fsxds.formats.textproto_faults import explain
 from fsxds.formats.textproto_outline import Outline, outline_of
+from fsxds.formats.textproto_reader import TextprotoReader
 from fsxds.formats.utf8 import read_text
+from fsxds.resource_types import PREFIX
 from fsxds.values import Fault
 
 RESPONSE: Final = "envoy.service.discovery.v3.DiscoveryResponse"
@@ -52,11 +52,10 @@ def decode(content: bytes, catalogue: Catalogue, message_type: str | None) -> De
             return unreadable(too_deep(*outline.too_deep_at))
         if not _CONTENT.search(text):
             return Decoded((PlainDocument(None, 1),))
-        name = _message_name(text, outline, catalogue, message_type)
-        message = _parse(text, name, catalogue)
+        descriptor = _descriptor(text, outline, catalogue, message_type)
     except UnreadableError as error:
         return unreadable(error.fault)
-    return Decoded((MessageDocument(message, outline.first_line, outline.lines_of("resources")),))
+    return _document(text, outline, descriptor, catalogue)
 
 
 def encode(message: Message, printer: Printer) -> bytes:  # noqa: ARG001 - one signature for all
@@ -66,16 +65,16 @@ def encode(message: Message, printer: Printer) -> bytes:  # noqa: ARG001 - one s
     return text_format.MessageToString(message, as_utf8=True, descriptor_pool=pool).encode()
 
 
-def _message_name(text: str, outline: Outline, catalogue: Catalogue, hint: str | None) -> str:
+def _descriptor(text: str, outline: Outline, catalogue: Catalogue, hint: str | None) -> Descriptor:
     header = _HEADER.search(text)
     if header:
         return _known(header[1], catalogue, text.count("\n", 0, header.start()) + 1)
     names = outline.names
     if names & _WRAPPER_FIELDS:
-        return WRAPPER
+        return _known(WRAPPER, catalogue, outline.first_line)
     if hint is None or "resources" in names or (names & _RESPONSE_FIELDS and not _fits(names, hint, catalogue)):
         if names & _RESPONSE_FIELDS:
-            return RESPONSE
+            return _known(RESPONSE, catalogue, outline.first_line)
         fact = "nothing says which message this is"
         remedy = (
             'begin the file with "# proto-message: envoy.config.cluster.v3.Cluster", or name it such as clusters.txtpb'
@@ -90,40 +89,24 @@ def _fits(names: frozenset[str], message_type: str, catalogue: Catalogue) -> boo
     return names <= set(catalogue.message_class(message_type).DESCRIPTOR.fields_by_name)
 
 
-def _known(message_type: str, catalogue: Catalogue, line: int) -> str:
-    if catalogue.knows(message_type):
-        return message_type
-    raise UnreadableError(_unknown_type(message_type, catalogue, line, 1))
-
-
-def _unknown_type(message_type: str, catalogue: Catalogue, line: int | None, column: int | None) -> Fault:
+def _known(message_type: str, catalogue: Catalogue, line: int) -> Descriptor:
+    descriptor = catalogue.descriptor(message_type)
+    if descriptor is not None:
+        return descriptor
     similar = catalogue.similar(message_type)
     remedy = f"did you mean {similar}?" if similar else "use a type that this API has (--envoy, --descriptors)"
-    return Fault(
-        "unknown-type", f"there is no message type {shown(message_type, LONGEST_TYPE)}", remedy, (), line, column
-    )
+    fact = f"there is no message type {shown(message_type, LONGEST_TYPE)}"
+    raise UnreadableError(Fault("unknown-type", fact, remedy, (), line, 1))
 
 
-def _parse(text: str, message_type: str, catalogue: Catalogue) -> Message:
-    message = catalogue.message_class(message_type)()
-    try:
-        text_format.Parse(text, message, descriptor_pool=catalogue.pool)
-        repack_in_order(message, catalogue)
-    except text_format.ParseError as error:
-        explained = explain(error)
-        if explained.unknown_type is not None:
-            line = explained.fault.line or _line_of(explained.unknown_type, text)
-            raise UnreadableError(_unknown_type(explained.unknown_type, catalogue, line, 1)) from None
-        raise UnreadableError(explained.fault) from None
-    # Beside its own errors, text_format lets through what setting a field and packing an Any may raise; bytes that an Any
-    # holds as bytes may be no message.
-    except (ValueError, TypeError, KeyError, DecodeError, EncodeError, RecursionError) as error:
-        fact = f"the text does not make a {message_type.rpartition('.')[2]}"
-        fault = Fault("bad-syntax", fact, "check the file with protoc --encode", ())
-        raise UnreadableError(fault) from error
-    return message
-
-
-def _line_of(words: str, text: str) -> int | None:
-    index = text.find(words)
-    return None if index < 0 else text.count("\n", 0, index) + 1
+def _document(text: str, outline: Outline, descriptor: Descriptor, catalogue: Catalogue) -> Decoded:
+    reader = TextprotoReader(text, catalogue)
+    value = reader.read(descriptor)
+    if value is None or reader.faults:
+        return Decoded((), reader.faults)
+    if descriptor.full_name == RESPONSE:
+        # Here an author cannot say "none" but by saying nothing.
+        value.setdefault("resources", [])
+    elif descriptor.full_name != WRAPPER:
+        value = {"@type": PREFIX + descriptor.full_name, **value}
+    return Decoded((PlainDocument(value, outline.first_line, outline.lines_of("resources")),))

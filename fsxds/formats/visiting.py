@@ -7,11 +7,19 @@ from typing import Protocol
 from fsxds.values import FieldPath
 
 
+class EnoughError(Exception):
+    """A visitor has seen what it came for: the rest of the text need not be walked."""
+
+
 class Visitor(Protocol):
     """Is shown the places of a text in their order."""
 
     def meet(self, path: FieldPath, line: int, column: int) -> None:
-        """Hear where the key or the list item of a path stands, from 1; the empty path is the top."""
+        """Hear where the key or the list item of a path stands, from 1; the empty path is the top.
+
+        Raises:
+            EnoughError: to end the walk; who began it has to catch it.
+        """
 
     def enter(self, path: FieldPath, opener: str) -> FieldPath | None:
         """Return the path to tell of what is inside the container at `path`, None to have it skipped.

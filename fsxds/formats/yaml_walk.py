@@ -1,10 +1,13 @@
-"""Walk through one document of a YAML text, showing a visitor where things stand; no values are made."""
+"""Walk through the documents of a YAML text, showing a visitor where things stand; no values are made."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from contextlib import suppress
 from typing import Any
 
 from yaml.events import (
+    DocumentEndEvent,
     MappingEndEvent,
     MappingStartEvent,
     ScalarEvent,
@@ -15,7 +18,7 @@ from yaml.events import (
 
 from fsxds.formats.documents import MAX_DEPTH, UnreadableError, too_deep
 from fsxds.formats.libyaml import read_events
-from fsxds.formats.visiting import Visitor
+from fsxds.formats.visiting import EnoughError, Visitor
 from fsxds.values import FieldPath
 
 _STARTS = (MappingStartEvent, SequenceStartEvent)
@@ -25,27 +28,32 @@ _ENDS = (MappingEndEvent, SequenceEndEvent)
 class YamlWalk:
     """One walk. What an alias or a merge key brings in is not walked: it stands elsewhere."""
 
-    def __init__(self, text: str, visitor: Visitor) -> None:
+    def __init__(self, text: str, visitors: Mapping[int, Visitor]) -> None:
+        """Show each visitor the document of its number, counted from 0."""
         self._next_event = read_events(text)
-        self._visitor = visitor
+        self._visitors = visitors
 
-    def walk(self, document: int) -> None:
-        """Walk through a document, counted from 0; through none where there are fewer.
+    def walk(self) -> None:
+        """Walk as far as anybody wants to see something, and there is something.
 
         Raises:
             yaml.YAMLError: where the text stops being YAML, after what stands before was shown.
             UnreadableError: where it nests too deep.
         """
         self._next_event()  # the stream's start
-        while type(self._next_event()) is not StreamEndEvent:
-            root = self._next_event()
-            if document == 0:
-                self._meet((), root)
-                self._value(root, ())
+        for document in range(max(self._visitors, default=-1) + 1):
+            if type(self._next_event()) is StreamEndEvent:
                 return
-            self._skip(root)
-            self._next_event()  # the document's end
-            document -= 1
+            root = self._next_event()
+            if document in self._visitors:
+                self._visitor = self._visitors[document]
+                with suppress(EnoughError):
+                    self._meet((), root)
+                    self._value(root, ())
+            else:
+                self._skip(root)
+            while type(self._next_event()) is not DocumentEndEvent:
+                pass  # what nobody wants to see
 
     def _value(self, event: Any, path: FieldPath) -> None:
         if type(event) not in _STARTS:

@@ -92,7 +92,7 @@ REFUSED: tuple[tuple[Any, list[tuple[str, FieldPath, str]]], ...] = (
     ({"type": "EDS", "cluster_type": {}},
      [("oneof-conflict", ("cluster_type",), 'only one of "type" and "cluster_type" may be given')]),
     ({"health_checks": [None, {"timeout": True}, 5]},
-     [("wrong-value", ("health_checks", 0), "null is no item"),
+     [("null-item", ("health_checks", 0), "null stands for an empty item"),
       ("wrong-value", ("health_checks", 1, "timeout"), "found true"),
       ("wrong-value", ("health_checks", 2), "envoy.config.core.v3.HealthCheck, found 5")]),
     ({"upstream_bind_config": [{}]}, [("wrong-value", ("upstream_bind_config",), "write its fields, not a list")]),
@@ -131,6 +131,25 @@ def test_accepts_what_envoy_accepts(
     assert converted.faults == ()
     assert converted.message is not None
     assert printer.to_plain(converted.message) == meant
+
+
+@pytest.mark.parametrize(
+    ("written", "rule", "meant"),
+    [
+        ([["a"], "b"], "nested-list", ["a", "b"]),
+        ([[["a", "b"]]], "nested-list", ["a", "b"]),
+        (["a", None], "null-item", ["a", ""]),
+    ],
+)
+def test_lists_that_authors_hardly_mean(
+    written: PlainValue, rule: str, meant: PlainValue, converter: Converter, printer: Printer
+) -> None:
+    """A list within a list stands for its items and null for an empty one, as in Envoy; both are told."""
+    converted = converter.convert({"lb_subset_config": {"subset_selectors": {"keys": written}}}, CLUSTER)
+
+    assert {rule} == {fault.rule for fault in converted.faults}
+    assert converted.message is not None
+    assert {"lb_subset_config": {"subset_selectors": [{"keys": meant}]}} == printer.to_plain(converted.message)
 
 
 @pytest.mark.parametrize(("written", "expected"), REFUSED)

@@ -48,7 +48,9 @@ KEYS = ("nope", "name", "value", "seconds", "prefix", "path", "@type", "\ud800")
 
 # What protobuf for Python takes and Envoy's JSON reader refuses: two spellings of a field, nulls and empty lists where
 # an object is due, digits that are none, bytes that are no base64, an infinite number, too many digits.
-STRICTER_THAN_PROTOBUF = frozenset(("duplicate-field", "wrong-value", "unknown-enum-value", "unknown-field"))
+STRICTER_THAN_PROTOBUF = frozenset(
+    ("duplicate-field", "wrong-value", "unknown-enum-value", "unknown-field", "nested-list")
+)
 
 
 def _places(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
@@ -124,7 +126,9 @@ def test_mutated_resources_against_json_format(seed: int, catalogue: Catalogue, 
 
         assert fast is None or expected is not None, value
         assert (careful.message is None) == any(fault.severity is Severity.ERROR for fault in careful.faults)
-        if expected is not None and careful.message is not None:
+        # Envoy takes a list within a list for its items; json_format does not.
+        is_flat = all(fault.rule != "nested-list" for fault in careful.faults)
+        if expected is not None and careful.message is not None and is_flat:
             assert _same(careful.message, expected, printer), value
         elif expected is not None:
             assert {fault.rule for fault in careful.faults} <= STRICTER_THAN_PROTOBUF, value

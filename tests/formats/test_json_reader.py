@@ -138,3 +138,8 @@ def test_duplicates_in_the_envelope_and_in_disguise():
 def test_faults_are_counted():
     """A file of duplicates tells of the first thousand."""
     assert len(read_json("{" + '"a":1,' * 3000 + '"a":1}').faults) == MAX_FAULTS
+
+
+def test_a_number_that_breaks_off() -> None:
+    """A number that is too large and goes on as no number can is one fault, and no exception."""
+    assert "bad-number" == fault_of("1e999.")[0]

@@ -15,6 +15,7 @@ from multiprocessing.connection import Connection
 from typing import Self
 
 from fsxds.api.catalogue import Catalogue
+from fsxds.rules.levels import RuleLevels
 from fsxds.snapshots.document import FileParser
 from fsxds.snapshots.parsed import ParsedFile
 from fsxds.values import Severity, SourceFile
@@ -33,8 +34,8 @@ class ParseWorker:
         self._connection = connection
 
     @classmethod
-    def start(cls, catalogue: Catalogue, unknown_fields: Severity) -> Self:
-        """Start a process that parses by this API."""
+    def start(cls, catalogue: Catalogue, unknown_fields: Severity, levels: RuleLevels) -> Self:
+        """Start a process that parses by this API, with these weights."""
         # A forked copy of a process with threads may hang.
         context = multiprocessing.get_context("forkserver")
         ours, theirs = context.Pipe()
@@ -42,7 +43,7 @@ class ParseWorker:
         process.start()
         theirs.close()
         worker = cls(process.pid or 0, process, ours)
-        worker._send((catalogue.serialized, catalogue.description, unknown_fields))
+        worker._send((catalogue.serialized, catalogue.description, unknown_fields, levels))
         return worker
 
     def parse(self, files: tuple[SourceFile, ...]) -> tuple[ParsedFile, ...]:
@@ -84,8 +85,8 @@ def _work(connection: Connection) -> None:
     # Two thirds of the time of building large trees of plain values is the collector looking at them (and finding nothing).
     gc.disable()
     try:
-        serialized, description, unknown_fields = connection.recv()
-        parser = FileParser(Catalogue.of(serialized, description), unknown_fields)
+        serialized, description, unknown_fields, levels = connection.recv()
+        parser = FileParser(Catalogue.of(serialized, description), unknown_fields, levels)
         while True:
             connection.send(_outcome(parser, connection.recv()))
             gc.collect()

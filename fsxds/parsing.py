@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Self
 
 from fsxds.api.catalogue import Catalogue
 from fsxds.parse_worker import ParseWorker, WorkerDiedError, parse_all
+from fsxds.rules.levels import RuleLevels
 from fsxds.snapshots.document import FileParser
 from fsxds.snapshots.parsed import ParsedFile
 from fsxds.values import Problem, Severity, SourceFile
@@ -22,10 +23,11 @@ TRIES = 2
 
 @dataclass(frozen=True, slots=True)
 class ParseRules:
-    """What a parser must know: the API, and how much an unknown field weighs."""
+    """What a parser must know: the API, and how much an unknown field and the breaches of other rules weigh."""
 
     catalogue: Catalogue
     unknown_fields: Severity = Severity.ERROR
+    levels: RuleLevels = field(default_factory=RuleLevels)
 
 
 class Parsing:
@@ -37,7 +39,7 @@ class Parsing:
     def __init__(self, rules: ParseRules, apart_above_bytes: int = PARSE_APART_ABOVE_BYTES) -> None:
         self._rules = rules
         self._apart_above_bytes = apart_above_bytes
-        self._parser = FileParser(rules.catalogue, rules.unknown_fields)
+        self._parser = FileParser(rules.catalogue, rules.unknown_fields, rules.levels)
         self._worker: ParseWorker | None = None
         self._is_over = False
 
@@ -76,7 +78,8 @@ class Parsing:
         """Ask the worker, and start it before that where there is none; in a thread."""
         worker = self._worker
         if worker is None:
-            worker = self._worker = ParseWorker.start(self._rules.catalogue, self._rules.unknown_fields)
+            rules = self._rules
+            worker = self._worker = ParseWorker.start(rules.catalogue, rules.unknown_fields, rules.levels)
         if self._is_over:
             worker.end()
         return worker.parse(files)

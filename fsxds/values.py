@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from pathlib import PurePosixPath
 from types import MappingProxyType
-from typing import NewType, TypeAlias
+from typing import NamedTuple, NewType, TypeAlias
 
 TypeUrl = NewType("TypeUrl", str)
 """A full type URL, for example `type.googleapis.com/envoy.config.cluster.v3.Cluster`."""
@@ -112,14 +112,34 @@ class SourceTree:
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """Where a resource was written: its file, and the line (from 1) on which it begins."""
+    """Where a resource was written: its file, and the line (from 1) on which it begins.
+
+    `document` counts the documents of the file from 0; `field_path` leads from the top of the document to the resource.
+    """
 
     path: PurePosixPath
     line: int
+    document: int = field(default=0, compare=False)
+    field_path: FieldPath = field(default=(), compare=False)
 
     def __str__(self) -> str:
         """`edge/cds.yaml:12`."""
         return f"{self.path}:{self.line}"
+
+
+class Reference(NamedTuple):
+    """One resource's mention of another by its name.
+
+    `field_path` leads from the top of the resource to the mention, in the API's own spelling. `severity` is how much it
+    weighs that nothing has this name: an ERROR where Envoy would reject the resource or wait in vain.
+    `is_static`: it has to be one of the bootstrap's static resources; none of the tree will do.
+    """
+
+    type_url: TypeUrl
+    name: str
+    field_path: FieldPath
+    severity: Severity
+    is_static: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,7 +147,7 @@ class Resource:
     """One named xDS resource.
 
     `body` is its deterministic binary serialization, `version` the digest of type and body. `ttl_s` is in seconds,
-    None for no expiry.
+    None for no expiry. `references` are its mentions of other resources, in the order of its fields.
     """
 
     type_url: TypeUrl
@@ -137,6 +157,7 @@ class Resource:
     origin: Origin = field(compare=False)
     aliases: tuple[str, ...] = ()
     ttl_s: float | None = None
+    references: tuple[Reference, ...] = field(default=(), compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True)

@@ -123,8 +123,8 @@ async def test_acceptance_is_that_of_the_options(parsing: Parsing) -> None:
     """A tree that is accepted whole waits for its worst file."""
     listener = await run(
         parsing,
-        {"cds.yaml": "- name: a\n", "lds.yaml": "- name: l\n"},
-        {"cds.yaml": "- name: b\n", "lds.yaml": "["},
+        {"cds.yaml": "- name: a\n", "rds.yaml": "- name: r\n"},
+        {"cds.yaml": "- name: b\n", "rds.yaml": "["},
         acceptance=Acceptance(whole_trees=True),
     )
 
@@ -157,7 +157,7 @@ async def test_only_changed_files_are_parsed(parsing: Parsing) -> None:
     seen = []
 
     async def source() -> AsyncIterator[Settled]:
-        yield Settled(tree_of({"cds.yaml": "- name: a\n", "lds.yaml": "- name: l\n"}), 1.0)
+        yield Settled(tree_of({"cds.yaml": "- name: a\n", "rds.yaml": "- name: r\n"}), 1.0)
         seen.append(store.current)
         yield Settled(tree_of({"cds.yaml": "- name: a\n", "lds.yaml": "- name: m\n"}), 2.0)
         seen.append(store.current)

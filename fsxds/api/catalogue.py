@@ -3,9 +3,16 @@
 from __future__ import annotations
 
 import difflib
+from collections.abc import Iterator
 
 from google.protobuf import descriptor_pool, message_factory
-from google.protobuf.descriptor import Descriptor, FieldDescriptor, FileDescriptor
+from google.protobuf.descriptor import (
+    Descriptor,
+    EnumValueDescriptor,
+    FieldDescriptor,
+    FileDescriptor,
+    OneofDescriptor,
+)
 from google.protobuf.message import Message
 
 from fsxds.api.descriptor_sets import completed, parse_set
@@ -26,6 +33,9 @@ class Catalogue:
         self.serialized = serialized
         self.description = description
         self._field_options = self.message_class("google.protobuf.FieldOptions")
+        self._message_options = self.message_class("google.protobuf.MessageOptions")
+        self._oneof_options = self.message_class("google.protobuf.OneofOptions")
+        self._enum_value_options = self.message_class("google.protobuf.EnumValueOptions")
         self._names: tuple[str, ...] = ()
 
     @classmethod
@@ -67,22 +77,42 @@ class Catalogue:
         """
         return self._field_options.FromString(field.GetOptions().SerializeToString())
 
-    def similar(self, message_type: str) -> str | None:
-        """Return the known type that an unknown name probably means, None when nothing is near."""
-        names = self._names or self._list_names()
-        self._names = names
-        last_part = message_type.rpartition(".")[2]
-        namesakes = [name for name in names if name.rpartition(".")[2] == last_part]
-        near = difflib.get_close_matches(message_type, namesakes or names, n=1, cutoff=0.6)
-        return near[0] if near else None
+    def message_options(self, descriptor: Descriptor) -> Message:
+        """Return the options of a message type as this pool's own, as `field_options` does for fields."""
+        return self._message_options.FromString(descriptor.GetOptions().SerializeToString())
 
-    def _list_names(self) -> tuple[str, ...]:
-        names: list[str] = []
+    def oneof_options(self, oneof: OneofDescriptor) -> Message:
+        """Return the options of a oneof as this pool's own."""
+        return self._oneof_options.FromString(oneof.GetOptions().SerializeToString())
+
+    def enum_value_options(self, value: EnumValueDescriptor) -> Message:
+        """Return the options of a value of an enum as this pool's own."""
+        return self._enum_value_options.FromString(value.GetOptions().SerializeToString())
+
+    def extension(self, name: str) -> FieldDescriptor | None:
+        """Return an extension of options by its full name, None where the API lacks it."""
+        try:
+            return self.pool.FindExtensionByName(name)
+        except KeyError:
+            return None
+
+    def descriptors(self) -> Iterator[Descriptor]:
+        """Yield all message types, those of maps' entries too."""
         for proto in parse_set(self.serialized).file:
             file: FileDescriptor = self.pool.FindFileByName(proto.name)
             waiting = list(file.message_types_by_name.values())
             while waiting:
                 descriptor = waiting.pop()
-                names.append(descriptor.full_name)
+                yield descriptor
                 waiting.extend(descriptor.nested_types)
-        return tuple(sorted(names))
+
+    def similar(self, message_type: str) -> str | None:
+        """Return the known type that an unknown name probably means, None when nothing is near."""
+        names = self._names or tuple(sorted(descriptor.full_name for descriptor in self.descriptors()))
+        self._names = names
+        package, _, last_part = message_type.rpartition(".")
+        namesakes = [name for name in names if name.endswith(f".{last_part}")]
+        # To compare a name with all others takes 10 ms, and a broken file may have thousands of them.
+        candidates = namesakes or [name for name in names if name.startswith(f"{package}.")]
+        near = difflib.get_close_matches(message_type, candidates, n=1, cutoff=0.6)
+        return near[0] if near else None

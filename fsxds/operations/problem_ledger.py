@@ -12,7 +12,7 @@ from fsxds.operations.log_lines import Level, LogLine
 from fsxds.snapshots.load import HeldFile
 from fsxds.values import PlainValue, Problem, Severity
 
-LEVELS = {Severity.ERROR: Level.ERROR, Severity.WARNING: Level.WARNING, Severity.NOTE: Level.INFO}
+LEVELS = {Severity.ERROR: Level.ERROR, Severity.WARNING: Level.WARNING, Severity.NOTE: Level.DEBUG}
 
 # More lines at once would bury the rest of the log; `fsxds check` lists them all.
 MOST_LINES = 20

@@ -15,6 +15,9 @@ from fsxds.values import Problem, Resource, Snapshot, TypeUrl, Version
 
 def names_are_unique(proposals: tuple[Proposal, ...]) -> Conflicts:
     """Find the names that stand in two files; the file that is trusted less is named, with all names that others have."""
+    keys = [(r.type_url, r.name) for p in proposals for document in p.parsed.documents for r in document.resources]
+    if len(set(keys)) == len(keys):
+        return {}
     seen: dict[Key, Resource] = {}
     held: list[Proposal] = []
     for proposal in proposals:

@@ -18,7 +18,7 @@ from pathlib import PurePosixPath
 from fsxds.formats import PlainDocument, format_of
 from fsxds.resource_types import ResourceType
 from fsxds.snapshots.reader import DocumentReader, Tools
-from fsxds.values import Document, Origin, PlainValue, Resource, SourceFile
+from fsxds.values import Document, FieldPath, Origin, PlainValue, Resource, SourceFile
 
 # Below this size a file parses in less time than anybody notices.
 SMALLEST_BYTES = 100_000
@@ -102,13 +102,15 @@ class ChunkParser:
         before, now = self._known.get(path, {}), {}
         context = _context(hint, envelope)
         resources = []
-        for line, piece in pieces.items:
+        for index, (line, piece) in enumerate(pieces.items):
             key = _key(context, piece)
             known = before.get(key) or self._read_item(path, piece, envelope, hint)
             if known is None:
                 return None
             now[key] = known
-            resources.append(_at(known, path, line))
+            resources.append(
+                _at(known, Origin(path, line, 0, ("resources", index) if pieces.is_envelope else (index,)))
+            )
         if len({(resource.type_url, resource.name) for resource in resources}) < len(resources):
             return None
         self._remember(path, now)
@@ -182,8 +184,16 @@ def _numbered(head: bytes, bodies: list[bytes]) -> Iterator[tuple[int, bytes]]:
         line += body.count(b"\n") + 1
 
 
-def _at(resource: Resource, path: PurePosixPath, line: int) -> Resource:
-    """Return the resource as it stands at a line of its file."""
-    if resource.origin.line == line:
+def _at(resource: Resource, place: Origin) -> Resource:
+    """Return the resource as it stands at another place of its file."""
+    origin = resource.origin
+    depth = len(place.field_path)
+    if origin.line == place.line and origin.field_path[:depth] == place.field_path:
         return resource
-    return replace(resource, origin=Origin(path, line))
+    within_item = origin.field_path[_index_of(origin.field_path) + 1 :]
+    return replace(resource, origin=Origin(place.path, place.line, place.document, place.field_path + within_item))
+
+
+def _index_of(field_path: FieldPath) -> int:
+    """Return which step of a path is the place in the list."""
+    return next(number for number, step in enumerate(field_path) if isinstance(step, int))

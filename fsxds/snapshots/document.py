@@ -4,33 +4,43 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
+from itertools import islice
 from pathlib import PurePosixPath
 
 from fsxds.api.catalogue import Catalogue
 from fsxds.api.convert import Converter
 from fsxds.formats import Format, MessageDocument, PlainDocument, format_of
+from fsxds.formats.documents import MAX_FAULTS
 from fsxds.formats.positions import locate_all
 from fsxds.resource_types import BY_TYPE_URL, ResourceType, type_from_path
+from fsxds.rules.all_rules import make_field_rules
+from fsxds.rules.levels import RuleLevels
 from fsxds.snapshots.chunks import SMALLEST_BYTES, ChunkParser
 from fsxds.snapshots.parsed import Key, ParsedFile, key_of
 from fsxds.snapshots.reader import DocumentReader, Draft, Tools
 from fsxds.values import Document, Fault, Problem, Resource, Severity, SourceFile, pointer_of
 
+_WEIGHTS = tuple(Severity)
+
 
 class FileParser:
     """Turns files into documents, or into problems; one catalogue, any number of files.
 
-    Lists of `chunked_from_bytes` and more are parsed by their items when they come again.
+    Lists of `chunked_from_bytes` and more are parsed by their items when they come again. `levels` are the rules that
+    weigh more, less or nothing here.
     """
 
     def __init__(
         self,
         catalogue: Catalogue,
         unknown_fields: Severity = Severity.ERROR,
+        levels: RuleLevels | None = None,
         *,
         chunked_from_bytes: int = SMALLEST_BYTES,
     ) -> None:
-        self._tools = Tools(catalogue, Converter(catalogue, unknown_fields=unknown_fields), unknown_fields)
+        converter = Converter(catalogue, unknown_fields=unknown_fields)
+        self._tools = Tools(catalogue, converter, make_field_rules(catalogue), unknown_fields)
+        self._levels = levels or RuleLevels()
         self._chunks = ChunkParser(self._tools, chunked_from_bytes)
 
     def parse(self, file: SourceFile) -> ParsedFile:
@@ -57,11 +67,13 @@ class FileParser:
         ]
         faults = [(0, fault) for fault in decoded.faults]
         faults += ((draft.number, fault) for draft in drafts for fault in draft.faults)
-        problems = list(_problems(file, faults))
+        weighed = [(number, fault) for number, found in faults if (fault := self._levels.weigh(found)) is not None]
+        problems = list(_problems(file, _bounded(weighed)))
         if not drafts and not problems:
             problems.append(_void_file(file.path))
         documents = tuple(_finished(file.path, draft) for draft in drafts)
-        problems += _same_names(documents)
+        repeated = map(self._levels.weigh, islice(_same_names(documents), MAX_FAULTS))
+        problems += (problem for problem in repeated if problem is not None)
         return ParsedFile(file.path, file.digest, documents, tuple(sorted(problems)))
 
     def _draft(
@@ -79,9 +91,23 @@ def _finished(path: PurePosixPath, draft: Draft) -> Document:
     return Document(path, tuple(draft.resources), frozenset(draft.declared), draft.version_info)
 
 
+def _bounded(faults: list[tuple[int, Fault]]) -> list[tuple[int, Fault]]:
+    """Return no more faults than anybody reads, with errors before all others."""
+    if len(faults) <= MAX_FAULTS:
+        return faults
+    kept = sorted(faults, key=lambda numbered: _WEIGHTS.index(numbered[1].severity))[:MAX_FAULTS]
+    number, last = kept[-1]
+    fact = f"this file has more problems than the {MAX_FAULTS} that are told"
+    return [*kept, (number, replace(last, rule="too-many-problems", message=fact, remedy="mend those first"))]
+
+
 def _problems(file: SourceFile, faults: list[tuple[int, Fault]]) -> Iterator[Problem]:
     """Put faults, each with the number of its document, to their places; a text is searched once for all of them."""
-    places = locate_all(file.content, {(number, fault.field_path) for number, fault in faults if fault.line is None})
+    row = format_of(file.path)
+    wanted = {(number, fault.field_path) for number, fault in faults if fault.line is None}
+    places = (
+        locate_all(file.content, wanted, is_textproto=row is not None and row.name == "textproto") if wanted else {}
+    )
     for number, fault in faults:
         line, column = (fault.line, fault.column) if fault.line else places[number, fault.field_path]
         pointer = pointer_of(fault.field_path)

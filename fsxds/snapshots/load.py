@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import PurePosixPath
 from types import MappingProxyType
 
+from fsxds.rules.levels import RuleLevels
 from fsxds.snapshots.accept import FileRecord, Records, Rule, accept
 from fsxds.snapshots.checks import AuthoredVersions, names_are_unique
 from fsxds.snapshots.merge import merge
 from fsxds.snapshots.parsed import ParsedFile
+from fsxds.snapshots.places import Places
+from fsxds.snapshots.references import ReferenceMemory, References
+from fsxds.snapshots.static_names import StaticNames
 from fsxds.values import Problem, Severity, Snapshot, SourceFile, SourceTree, TypeUrl
 
 Parse = Callable[[tuple[SourceFile, ...]], Iterable[ParsedFile]]
@@ -18,10 +22,22 @@ Parse = Callable[[tuple[SourceFile, ...]], Iterable[ParsedFile]]
 
 @dataclass(frozen=True, slots=True)
 class Acceptance:
-    """How a tree is accepted: file by file or whole, and whose versions are served."""
+    """How a tree is accepted.
+
+    Attributes:
+        whole_trees: file by file, or whole.
+        authored_versions: whose versions are served.
+        levels: the rules that weigh more, less or nothing here; what is no error holds nothing back.
+        static: what the bootstrap defines, which resources may refer to.
+        locate_up_to_bytes: in files up to this size, references are told with their own line and column, in larger ones
+            with those of their resource; None for no limit.
+    """
 
     whole_trees: bool = False
     authored_versions: bool = False
+    levels: RuleLevels = field(default_factory=RuleLevels)
+    static: StaticNames = field(default_factory=StaticNames)
+    locate_up_to_bytes: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,12 +54,16 @@ class HeldFile:
 
 @dataclass(frozen=True, slots=True)
 class Loaded:
-    """A tree as it was loaded: what is served, and all that is wrong with it now, sorted by place."""
+    """A tree as it was loaded: what is served, and all that is wrong with it now, sorted by place.
+
+    `memory` is for loading the next tree on top of it.
+    """
 
     snapshot: Snapshot
     problems: tuple[Problem, ...]
     held: tuple[HeldFile, ...]
     records: Mapping[PurePosixPath, FileRecord]
+    memory: ReferenceMemory = field(default_factory=ReferenceMemory, compare=False, repr=False)
 
 
 def changed_files(tree: SourceTree, before: Loaded | None) -> tuple[SourceFile, ...]:
@@ -65,22 +85,33 @@ def load(tree: SourceTree, before: Loaded | None, parse: Parse, acceptance: Acce
     old_records: Records = before.records if before else {}
     served = before.snapshot if before else None
     present = _present(tree, old_records, fresh)
-    rules: tuple[Rule, ...] = (names_are_unique,)
+    places = Places(tree, acceptance.locate_up_to_bytes)
+    references = References(
+        before.memory if before else ReferenceMemory(), places, acceptance.levels, acceptance.static
+    )
+    rules: tuple[Rule, ...] = (names_are_unique, references.hold_addresses, references.hold)
     if acceptance.authored_versions:
         rules = (*rules, AuthoredVersions(served))
-    records = accept(present, old_records, rules, whole_trees=acceptance.whole_trees)
+    accepted = accept(present, old_records, rules, whole_trees=acceptance.whole_trees, tell=references.tell)
+    records = _in_order(accepted)
     touched = _touched(records, old_records)
     snapshot = merge(records, served, touched, authored=acceptance.authored_versions)
     problems = {problem for record in records.values() for problem in record.problems} | set(tree.problems)
     return Loaded(
-        snapshot, tuple(sorted(problems)), tuple(_held(records)), MappingProxyType(dict(sorted(records.items())))
+        snapshot,
+        tuple(sorted(problems, key=_place)),
+        tuple(_held(records)),
+        MappingProxyType(records),
+        references.memory,
     )
 
 
 def _known_parse(file: SourceFile, record: FileRecord | None) -> ParsedFile | None:
     if record is None:
         return None
-    return next((known for known in (record.parsed, record.good) if known and known.digest == file.digest), None)
+    if record.parsed is not None and record.parsed.digest == file.digest:
+        return record.parsed
+    return record.good if record.good is not None and record.good.digest == file.digest else None
 
 
 def _present(
@@ -99,16 +130,32 @@ def _present(
 def _touched(records: Records, before: Records) -> frozenset[TypeUrl]:
     """Return the types spoken of by any file of which something else is served than before."""
     touched: set[TypeUrl] = set()
-    for path in records.keys() | before.keys():
-        now = records[path].good if path in records else None
+    for path, record in records.items():
         was = before[path].good if path in before else None
-        if now is not was:
-            touched |= (now.declared if now else frozenset()) | (was.declared if was else frozenset())
+        if record.good is not was:
+            touched |= _declared(record.good) | _declared(was)
+    for path in before.keys() - records.keys():
+        touched |= _declared(before[path].good)
     return frozenset(touched)
 
 
+def _declared(parsed: ParsedFile | None) -> frozenset[TypeUrl]:
+    return parsed.declared if parsed else frozenset()
+
+
+def _place(problem: Problem) -> tuple[object, ...]:
+    """Return what problems are sorted by, as they would be by themselves, only faster."""
+    found = problem
+    return found.path.parts, found.line, found.column, found.pointer, found.rule, found.message, found.remedy
+
+
+def _in_order(records: Records) -> dict[PurePosixPath, FileRecord]:
+    # Comparing the parts is what comparing the paths does, and takes a tenth of the time.
+    return {path: records[path] for path in sorted(records, key=lambda path: path.parts)}
+
+
 def _held(records: Records) -> Iterator[HeldFile]:
-    for path, record in sorted(records.items()):
+    for path, record in records.items():
         if record.is_held or record.was_never_good:
             first = next((p for p in record.problems if p.severity is Severity.ERROR), None)
             yield HeldFile(path, first, record.good is not None)

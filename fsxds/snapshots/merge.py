@@ -85,16 +85,16 @@ def _change(type_url: TypeUrl, before: Snapshot | None, rows: Rows, generation: 
 
 def _undeclared(good: Iterable[ParsedFile], before: Snapshot | None) -> frozenset[TypeUrl]:
     """Return the types that no document ever spoke of; a type whose last file went is declared still, and empty."""
-    declared = frozenset[TypeUrl]().union(*(parsed.declared for parsed in good))
+    declared = frozenset[TypeUrl]().union(*{document.declared for parsed in good for document in parsed.documents})
     return (before.undeclared if before else frozenset(TYPE_URLS)) - declared
 
 
 def _incomplete(records: Records) -> frozenset[TypeUrl]:
     never_good = [path for path, record in records.items() if record.was_never_good]
-    return frozenset[TypeUrl]().union(*map(_may_define, never_good))
+    return frozenset[TypeUrl]().union(*map(may_define, never_good))
 
 
-def _may_define(path: PurePosixPath) -> frozenset[TypeUrl]:
+def may_define(path: PurePosixPath) -> frozenset[TypeUrl]:
     """Return the types that a file may define which could not be read: its name tells, else it may be any."""
     row = type_from_path(path)
     return frozenset((row.type_url,)) if row else frozenset(TYPE_URLS)

@@ -10,12 +10,15 @@ from google.protobuf.message import DecodeError, Message
 
 from fsxds.api.catalogue import Catalogue
 from fsxds.api.convert import Converter
+from fsxds.api.field_rules import FieldRules
 from fsxds.api.nested import Unreadable, unreadable_parts
 from fsxds.formats import MessageDocument, PlainDocument
+from fsxds.formats.documents import MAX_FAULTS
 from fsxds.resource_types import BY_MESSAGE_TYPE, ResourceType
 from fsxds.snapshots import shape_faults
+from fsxds.snapshots.authored_paths import authored_path
 from fsxds.snapshots.shape import DISCOVERY_RESPONSE, RESOURCE_WRAPPER, Piece, TypeClaim, shape_of
-from fsxds.values import Fault, FieldPath, Origin, Resource, Severity, TypeUrl, version_of_body
+from fsxds.values import Fault, FieldPath, Origin, PlainValue, Reference, Resource, Severity, TypeUrl, version_of_body
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,11 +32,15 @@ class _Wrapping:
 
 @dataclass(frozen=True, slots=True)
 class _Place:
-    """Where a resource stands: its path in the document, its place in the list, and what is around it."""
+    """Where a resource stands: its path in the document, its place in the list, what is around it, and what is written.
+
+    `written` is None where the author wrote no plain values.
+    """
 
     field_path: FieldPath
     index: int | None
     wrapping: _Wrapping = _Wrapping()
+    written: PlainValue = None
 
 
 @dataclass(slots=True)
@@ -45,14 +52,24 @@ class Draft:
     declared: set[TypeUrl] = field(default_factory=set)
     faults: list[Fault] = field(default_factory=list)
     version_info: str | None = None
+    broken: int = 0
+    """How many of its resources have errors."""
 
 
 @dataclass(frozen=True, slots=True)
 class Tools:
-    """What reading needs: the message types that exist, the way to make them, and how much an unknown field weighs."""
+    """What reading needs.
+
+    Attributes:
+        catalogue: the message types that exist.
+        converter: the way to make them.
+        field_rules: what is asked of them.
+        unknown_fields: how much a field weighs that no message type has.
+    """
 
     catalogue: Catalogue
     converter: Converter
+    field_rules: FieldRules
     unknown_fields: Severity = Severity.ERROR
 
 
@@ -68,6 +85,7 @@ class DocumentReader:
     ) -> None:
         self._catalogue = tools.catalogue
         self._converter = tools.converter
+        self._field_rules = tools.field_rules
         self._unknown_fields = tools.unknown_fields
         self._path = path
         self._document = document
@@ -90,6 +108,8 @@ class DocumentReader:
         draft.faults += shape.faults
         for piece in shape.pieces:
             self._read_piece(piece, draft)
+            if draft.broken > MAX_FAULTS:
+                break  # nobody reads on, and what is broken is not served
         if shape.is_empty_on_purpose:
             self._declare_empty(shape.claim, draft)
 
@@ -111,6 +131,7 @@ class DocumentReader:
             return
         if not isinstance(piece.value, dict):
             draft.faults.append(shape_faults.not_an_object(piece.field_path))
+            draft.broken += 1
             return
         if "@type" in piece.value:
             converted = self._converter.convert_any(piece.value)
@@ -123,8 +144,9 @@ class DocumentReader:
             draft.faults += (
                 replace(fault, field_path=piece.field_path + fault.field_path) for fault in converted.faults
             )
+        draft.broken += converted.message is None
         if converted.message is not None:
-            self._add(converted.message, _Place(piece.field_path, piece.index, wrapping), draft)
+            self._add(converted.message, _Place(piece.field_path, piece.index, wrapping, piece.value), draft)
 
     def _declare_empty(self, claim: TypeClaim | None, draft: Draft) -> None:
         """Note that a document holds nothing on purpose."""
@@ -212,14 +234,27 @@ class DocumentReader:
         fault = shape_faults.naming_fault(row, own_name, wrapping.name, place.field_path)
         if fault is not None:
             draft.faults.append(fault)
+            draft.broken += 1
             return
+        ttl_fault = shape_faults.ttl_fault(row, place.field_path) if wrapping.ttl_s is not None else None
+        draft.faults += [ttl_fault] if ttl_fault else []
         name = wrapping.name or own_name
         body = message.SerializeToString(deterministic=True)
         version = version_of_body(row.type_url, body)
-        origin = Origin(self._path, self._line_of(place.index))
+        origin = Origin(self._path, self._line_of(place.index), draft.number, place.field_path)
+        references = self._check(message, place, draft)
         draft.resources.append(
-            Resource(row.type_url, name, body, version, origin, aliases=wrapping.aliases, ttl_s=wrapping.ttl_s)
+            Resource(row.type_url, name, body, version, origin, wrapping.aliases, wrapping.ttl_s, references)
         )
+
+    def _check(self, message: Message, place: _Place, draft: Draft) -> tuple[Reference, ...]:
+        """Note what the rules find in a resource, and return what it refers to, all by the author's own paths."""
+        walk = self._field_rules.check(message)
+        draft.broken += any(fault.severity is Severity.ERROR for fault in walk.faults)
+        for fault in walk.faults:
+            path = place.field_path + authored_path(place.written, fault.field_path)
+            draft.faults.append(replace(fault, field_path=path))
+        return tuple(_as_authored(reference, place.written) for reference in walk.references)
 
     def _line_of(self, index: int | None) -> int:
         lines = self._document.item_lines
@@ -247,6 +282,11 @@ class _Wrapper(Protocol):
     aliases: list[str]
     ttl: _Duration
     resource: Message
+
+
+def _as_authored(reference: Reference, written: PlainValue) -> Reference:
+    path = authored_path(written, reference.field_path)
+    return reference if path == reference.field_path else reference._replace(field_path=path)
 
 
 def _index_of(field_path: FieldPath) -> int | None:

@@ -84,13 +84,14 @@ def shape_of(value: PlainValue, unknown_fields: Severity = Severity.ERROR) -> Sh
 
 
 def _take(shape: Shape, value: PlainValue, field_path: FieldPath, index: int | None) -> None:
-    if isinstance(value, dict) and _is_envelope(value):
+    if isinstance(value, dict) and is_envelope(value):
         _take_envelope(shape, value, field_path, index)
     else:
         shape.pieces.append(_piece(value, field_path, None, index))
 
 
-def _is_envelope(value: dict[str, PlainValue]) -> bool:
+def is_envelope(value: dict[str, PlainValue]) -> bool:
+    """Tell whether an object is a DiscoveryResponse."""
     named = _message_type(value)
     if named is not None:
         return named == DISCOVERY_RESPONSE
@@ -122,14 +123,15 @@ def _take_envelope(shape: Shape, value: dict[str, PlainValue], field_path: Field
 
 
 def _piece(value: PlainValue, field_path: FieldPath, claim: TypeClaim | None, index: int | None) -> Piece:
-    if not isinstance(value, dict) or not _is_wrapper(value):
+    if not isinstance(value, dict) or not is_wrapper(value):
         return Piece(value, field_path, claim=claim, index=index)
     wrapper = {key: content for key, content in value.items() if key not in ("resource", "@type")}
     inner_path = (*field_path, "resource") if "resource" in value else field_path
     return Piece(value.get("resource"), inner_path, wrapper, field_path, claim, index)
 
 
-def _is_wrapper(value: dict[str, PlainValue]) -> bool:
+def is_wrapper(value: dict[str, PlainValue]) -> bool:
+    """Tell whether an object is a `Resource` around a resource."""
     named = _message_type(value)
     return named == RESOURCE_WRAPPER if named is not None else "resource" in value
 

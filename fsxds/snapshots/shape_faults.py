@@ -53,6 +53,19 @@ def broken_message(message_type: str, field_path: FieldPath) -> Fault:
     return Fault("broken-message", f"the bytes are no {message_type}", "write the file again", field_path)
 
 
+def ttl_fault(row: ResourceType, field_path: FieldPath) -> Fault | None:
+    """A resource has a time to live, and Envoy does not survive its end. Source: ENVOY.md D4."""
+    if row.short_name not in {"eds", "rds", "sds"}:
+        return None
+    wrapper_path = field_path[:-1] if field_path[-1:] == ("resource",) else field_path
+    return Fault(
+        "ttl-crashes-envoy",
+        f"when the ttl of one of its {row.noun} runs out, Envoy crashes",
+        "remove the ttl",
+        (*wrapper_path, "ttl"),
+    )
+
+
 def naming_fault(row: ResourceType, own_name: str, wrapper_name: str, field_path: FieldPath) -> Fault | None:
     """A resource has no name, or two. Source: ENVOY.md A5, I."""
     # Virtual hosts are the one type whose wrapper has a name of its own: `<route configuration>/<host>`.

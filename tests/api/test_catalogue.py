@@ -1,5 +1,7 @@
 """What a catalogue knows, and what no catalogue can be made of."""
 
+from typing import Any
+
 import pytest
 from google.protobuf.descriptor_pb2 import FileDescriptorProto, FileDescriptorSet
 
@@ -87,3 +89,31 @@ def test_files_that_do_not_fit() -> None:
 
     with pytest.raises(ApiError, match=r"^a\.proto does not fit"):
         Catalogue.of(_set(file), "own.pb")
+
+
+def test_all_message_types_are_listed(catalogue: Catalogue) -> None:
+    """Those within others are listed too, and the entries of maps."""
+    names = [descriptor.full_name for descriptor in catalogue.descriptors()]
+
+    assert {
+        "envoy.config.cluster.v3.Cluster",
+        "envoy.config.cluster.v3.Cluster.EdsClusterConfig",
+        "envoy.config.core.v3.Metadata.FilterMetadataEntry",
+    } <= set(names)
+    assert len(names) == len(set(names))
+
+
+def test_options_are_those_of_the_own_pool(catalogue: Catalogue) -> None:
+    """The options of messages, oneofs and values of enums can be asked for this pool's extensions."""
+    required: Any = catalogue.extension("validate.required")
+    disallowed: Any = catalogue.extension("envoy.annotations.disallowed_by_default_enum")
+    health_check: Any = catalogue.descriptor("envoy.config.core.v3.HealthCheck")
+    source: Any = catalogue.descriptor("envoy.config.core.v3.ApiConfigSource")
+    legacy = source.enum_types_by_name["ApiType"].values_by_number[0]
+    entry: Any = catalogue.descriptor("envoy.config.core.v3.Metadata.FilterMetadataEntry")
+    entry_options: Any = catalogue.message_options(entry)
+
+    assert catalogue.oneof_options(health_check.oneofs_by_name["health_checker"]).Extensions[required]
+    assert catalogue.enum_value_options(legacy).Extensions[disallowed]
+    assert entry_options.map_entry
+    assert catalogue.extension("no.such") is None

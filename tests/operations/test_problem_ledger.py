@@ -33,12 +33,12 @@ def test_a_problem_is_told_once() -> None:
 
 
 def test_levels_follow_severities() -> None:
-    """An error is told as an error, a warning as a warning, a note as information."""
+    """An error is told as an error, a warning as a warning, a note for those who look closely."""
     problems = [replace(TYPO, message=severity.value, severity=severity) for severity in Severity]
 
     levels = {line.text.split(": ")[1]: line.level for line in ProblemLedger().update(problems, (), NOON)}
 
-    assert levels == {"error": Level.ERROR, "warning": Level.WARNING, "note": Level.INFO}
+    assert levels == {"error": Level.ERROR, "warning": Level.WARNING, "note": Level.DEBUG}
 
 
 def test_the_state_is_told_when_it_changes() -> None:

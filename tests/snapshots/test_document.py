@@ -297,3 +297,14 @@ def test_equal_content_twice_is_harmless_by_name(parser: FileParser) -> None:
     assert [Severity.WARNING] == [problem.severity for problem in endpoints.problems]
     assert [Severity.ERROR] == [problem.severity for problem in other.problems]
     assert [Severity.ERROR] == [problem.severity for problem in clusters.problems]
+
+
+def test_problems_are_bounded(catalogue: Catalogue) -> None:
+    """Of a file of nothing but mistakes, the first thousand are told, and that there are more; it is not read to its end."""
+    text = "".join(f"- {{name: a{number}, connect_timeout: -1s}}\n" for number in range(20_000))
+
+    parsed = parse(FileParser(catalogue), "cds.yaml", text)
+
+    assert 1001 == len(parsed.problems)
+    assert {"wrong-duration", "out-of-range", "too-many-problems"} >= {problem.rule for problem in parsed.problems}
+    assert 1 == sum(problem.rule == "too-many-problems" for problem in parsed.problems)

@@ -16,9 +16,9 @@ A, B, C = "a.cds.yaml", "b.cds.yaml", "c.cds.yaml"
 
 def test_files_are_merged() -> None:
     """What many files hold is served together, with nothing to complain of."""
-    loaded = Story().step({A: "CDS a=1\nLDS l=1", B: "CDS b=1"})
+    loaded = Story().step({A: "CDS a=1\nRTDS l=1", B: "CDS b=1"})
 
-    assert {"CDS a=1", "CDS b=1", "LDS l=1"} == served(loaded.snapshot)
+    assert {"CDS a=1", "CDS b=1", "RTDS l=1"} == served(loaded.snapshot)
     assert loaded.problems == ()
     assert loaded.held == ()
 

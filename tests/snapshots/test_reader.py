@@ -10,6 +10,7 @@ from fsxds.api.catalogue import Catalogue
 from fsxds.api.convert import Converter
 from fsxds.formats import MessageDocument, PlainDocument
 from fsxds.resource_types import BY_SHORT_NAME
+from fsxds.rules.all_rules import make_field_rules
 from fsxds.snapshots.reader import DocumentReader, Draft, Tools
 from fsxds.values import PlainValue
 from tests.support.snapshots import type_url
@@ -22,7 +23,7 @@ PATH = PurePosixPath("a.yaml")
 @pytest.fixture(scope="module")
 def tools(catalogue: Catalogue) -> Tools:
     """A reader's tools, strict about unknown fields."""
-    return Tools(catalogue, Converter(catalogue))
+    return Tools(catalogue, Converter(catalogue), make_field_rules(catalogue))
 
 
 def read(tools: Tools, document: PlainDocument | MessageDocument, hint: str | None = "cds") -> Draft:

@@ -1,0 +1,295 @@
+"""The rules of the API over the fields of messages (`validate.rules`), compiled once per type of message."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from types import MappingProxyType
+from typing import Any, NamedTuple, TypeAlias
+
+from google.protobuf.descriptor import Descriptor, FieldDescriptor
+from google.protobuf.message import DecodeError, Message
+
+from fsxds.api.catalogue import Catalogue
+from fsxds.api.fields import ANY, descriptor_of, is_map, map_parts
+from fsxds.api.nested import MAX_DEPTH
+from fsxds.api.rule_checks import Check
+from fsxds.api.rule_exceptions import UNOPENED, UNVALIDATED
+from fsxds.api.rule_fields import (
+    Demand,
+    beyond_presence,
+    choice_demand,
+    default_demand,
+    disallowed_checks,
+    element_checks,
+    is_unvisited,
+    presence_demand,
+    whole_checks,
+)
+from fsxds.api.rule_options import RuleGroups
+from fsxds.api.rule_steps import (
+    Step,
+    both,
+    judge_of,
+    judge_unique,
+    step_for_list,
+    step_for_map,
+    step_for_one,
+    step_with_hooks,
+)
+from fsxds.api.rule_survey import RuleSurvey
+from fsxds.api.secrecy import Secrecy
+from fsxds.api.walk import EnoughError, Hook, Path, Visit, Walk
+
+_NO_HOOKS: Mapping[str, tuple[Hook, ...]] = MappingProxyType({})
+
+# Per field: how many demands its presence meets, and what is done with its value.
+_Rows: TypeAlias = "dict[FieldDescriptor, tuple[int, Step | None]]"
+
+_Packed: TypeAlias = "tuple[type[Message], Visit | None]"
+
+
+class _Mode(NamedTuple):
+    """How a message is looked at.
+
+    Attributes:
+        is_ruled: its `validate.rules` count. Those in an Any count again, for Envoy validates that by itself.
+        is_opened: Envoy reads it; if not, nothing of it can break a rule, nor what is in an Any in it.
+        is_secret: its values must not be told.
+    """
+
+    is_ruled: bool = True
+    is_opened: bool = True
+    is_secret: bool = False
+
+
+class _Walk(Walk):
+    """A walk that knows through how many Anys it has come."""
+
+    __slots__ = ("any_depth",)
+
+    def __init__(self, visit: Visit) -> None:
+        super().__init__(visit)
+        self.any_depth = 0
+
+
+class FieldRules:
+    """Checks messages of a catalogue as Envoy does, and leads hooks and all that is in an Any through the same walk.
+
+    The rules are those of PGV as its C++ code has them, and the ban on fields and values that are disallowed by default.
+    """
+
+    def __init__(self, catalogue: Catalogue, hooks: Mapping[str, tuple[Hook, ...]] = _NO_HOOKS) -> None:
+        """Take the rules of a catalogue, and hooks by the full name of the message or the field that they look at.
+
+        A hook of a field is called with its value, and only where it is set; what it returns is of no use.
+
+        Raises:
+            ApiError: the catalogue states a rule that is not known here.
+        """
+        self._catalogue = catalogue
+        self._hooks = hooks
+        self._survey = RuleSurvey(catalogue, hooks.keys())
+        self._secrecy = Secrecy(catalogue)
+        self._visits: dict[tuple[str, _Mode], Visit] = {}
+
+    def check(self, message: Message) -> Walk:
+        """Return what there is to say of a message and all within it. It never raises."""
+        walk = _Walk(self._visit)
+        with suppress(EnoughError):
+            self._visit(message, None, walk)
+        return walk
+
+    def _visit(self, message: Message, path: Path, walk: Walk) -> None:
+        visit = self._visit_of(descriptor_of(message), _Mode())
+        if visit is not None:
+            visit(message, path, walk)
+
+    def _visit_of(self, descriptor: Descriptor, mode: _Mode) -> Visit | None:
+        if not self._survey.is_worthwhile(descriptor):
+            return None
+        if self._survey.options.is_unruled(descriptor):
+            mode = mode._replace(is_ruled=False)
+        key = descriptor.full_name, mode
+        visit = self._visits.get(key)
+        if visit is None:
+            # Known before its fields are looked at: a message may hold messages of its own type.
+            rows: _Rows = {}
+            visit, demand = _walk(rows)
+            if descriptor.full_name == ANY:
+                visit = self._enter_any(mode._replace(is_ruled=mode.is_opened))
+            hooks = self._hooks.get(descriptor.full_name)
+            if hooks:
+                visit = _with_hooks(visit if self._survey.has_fields_to_visit(descriptor) else None, hooks)
+            self._visits[key] = visit
+            demand(self._fill(rows, descriptor, mode))
+        return visit
+
+    def _fill(self, rows: _Rows, descriptor: Descriptor, mode: _Mode) -> list[Demand]:
+        """Find out what is done with each field, and return what must be there."""
+        demands: list[Demand] = []
+        if mode.is_ruled:
+            demands += [choice_demand(oneof) for oneof in descriptor.oneofs if self._survey.options.is_required(oneof)]
+        steps: dict[FieldDescriptor, Step | None] = {}
+        for field in descriptor.fields:
+            step, demand = self._compile(field, mode)
+            steps[field] = step_with_hooks(field.name, self._hooks.get(field.full_name, ()), step)
+            if demand is not None:
+                demands.append(demand)
+        for field, step in steps.items():
+            met = sum(field.name in demand.fields for demand in demands)
+            if met or step is not None:
+                rows[field] = met, step
+        return demands
+
+    def _compile(self, field: FieldDescriptor, mode: _Mode) -> tuple[Step | None, Demand | None]:
+        rules = self._survey.rules_of(field) if mode.is_ruled else {}
+        mode = self._mode_within(field, rules, mode)
+        banned = disallowed_checks(field, self._survey) if mode.is_opened else []
+        if is_map(field):
+            return self._compile_map(field, rules, mode, banned)
+        judge_item = judge_of(element_checks(field, _part(rules, "repeated", "items")), secret=mode.is_secret)
+        visit = None if field.message_type is None else self._visit_of(field.message_type, mode)
+        if field.is_repeated:
+            checks = [*banned, *whole_checks(field, rules)]
+            judge = judge_of(beyond_presence(field, checks), secret=mode.is_secret)
+            if rules.get("repeated", {}).get("unique"):
+                judge = both(judge, judge_unique(secret=mode.is_secret))
+            return step_for_list(field.name, (judge, judge_item), visit), default_demand(field, checks)
+        checks = [*banned, *element_checks(field, rules)]
+        demand = presence_demand(field, rules) or default_demand(field, checks)
+        judge = judge_of(beyond_presence(field, checks), secret=mode.is_secret)
+        return step_for_one(field.name, judge, visit), demand
+
+    def _mode_within(self, field: FieldDescriptor, rules: RuleGroups, mode: _Mode) -> _Mode:
+        if field.full_name in UNOPENED:
+            mode = mode._replace(is_ruled=False, is_opened=False)
+        is_ruled = mode.is_ruled and not is_unvisited(rules)
+        return mode._replace(is_ruled=is_ruled, is_secret=mode.is_secret or self._secrecy.covers(field))
+
+    def _compile_map(
+        self, field: FieldDescriptor, rules: RuleGroups, mode: _Mode, banned: list[Check]
+    ) -> tuple[Step | None, Demand | None]:
+        key, value = map_parts(field)
+        checks = [*banned, *whole_checks(field, rules)]
+        judges = (
+            judge_of(beyond_presence(field, checks), secret=mode.is_secret),
+            judge_of(element_checks(key, _part(rules, "map", "keys")), secret=mode.is_secret, prefix="its key "),
+            judge_of(element_checks(value, _part(rules, "map", "values")), secret=mode.is_secret),
+        )
+        visit = None if value.message_type is None else self._visit_of(value.message_type, mode)
+        return step_for_map(field.name, judges, visit), default_demand(field, checks)
+
+    def _enter_any(self, mode: _Mode) -> Visit:
+        packed: dict[str, _Packed] = {}
+
+        def enter(message: Any, path: Path, walk: Any) -> None:
+            found = packed.get(message.type_url)
+            if found is None:
+                found = self._resolve(message.type_url, mode)
+                if found is None:
+                    return  # told elsewhere
+                packed[message.type_url] = found
+            message_class, visit = found
+            if visit is None:
+                return
+            try:
+                content = message_class.FromString(message.value)
+            except DecodeError:
+                return  # told elsewhere
+            walk.any_depth += 1
+            if walk.any_depth < _ANYS_WITHOUT_A_CARE or _is_within_depth(path, walk.any_depth):
+                visit(content, path, walk)
+            walk.any_depth -= 1
+
+        return enter
+
+    def _resolve(self, type_url: str, mode: _Mode) -> _Packed | None:
+        descriptor = self._catalogue.descriptor(type_url.rpartition("/")[2])
+        if descriptor is None:
+            return None
+        if descriptor.full_name in UNVALIDATED:
+            mode = mode._replace(is_ruled=False)
+        return self._catalogue.message_class(descriptor.full_name), self._visit_of(descriptor, mode)
+
+
+# A message of bytes has at most 100 levels; real ones are no deeper than a listener, its filter and that one's filter.
+_ANYS_WITHOUT_A_CARE = 3
+
+
+def _is_within_depth(path: Path, any_depth: int) -> bool:
+    """Tell whether the stack will hold what comes: each Any may be as deep again.
+
+    What is deeper than `MAX_DEPTH` messages is told elsewhere; here lists count twice, so that nothing less is left out.
+    """
+    depth = 2 * any_depth
+    while path is not None:
+        path = path[0]
+        depth += 1
+    return depth <= 2 * MAX_DEPTH
+
+
+def _part(rules: RuleGroups, group: str, part: str) -> RuleGroups:
+    found: RuleGroups = rules.get(group, {}).get(part, {})
+    return found
+
+
+def _walk(rows: _Rows) -> tuple[Visit, Callable[[Sequence[Demand]], None]]:
+    """Return what visits a message, and what tells it the demands on that message, which may come later."""
+    row_of = rows.get
+    demands: Sequence[Demand] = ()
+    demand_count = 0
+
+    def visit(message: Message, path: Path, walk: Walk) -> None:
+        met = 0
+        for field, value in message.ListFields():
+            row = row_of(field)
+            if row is not None:
+                meets, step = row
+                met += meets
+                if step is not None:
+                    step(value, path, walk)
+        if met != demand_count:
+            tell_missing(message, path, walk)
+
+    def tell_missing(message: Message, path: Path, walk: Walk) -> None:
+        present = {field.name for field, _ in message.ListFields()}
+        for one in demands:
+            if one.fields.isdisjoint(present):
+                place = path if one.step is None else (path, one.step)
+                walk.tell(place, one.rule, one.message, one.remedy)
+
+    def demand(found: Sequence[Demand]) -> None:
+        nonlocal demands, demand_count
+        demands = found
+        demand_count = len(found)
+
+    return visit, demand
+
+
+def _with_hooks(visit: Visit | None, hooks: tuple[Hook, ...]) -> Visit:
+    """Return what calls hooks before and after the fields are visited, if there is anything in them to visit."""
+    if len(hooks) > 1:
+        return _with_many_hooks(visit, hooks)
+    (hook,) = hooks
+
+    def visit_with_hook(message: Message, path: Path, walk: Walk) -> None:
+        leave = hook(message, path, walk)
+        if visit is not None:
+            visit(message, path, walk)
+        if leave is not None:
+            leave()
+
+    return visit_with_hook
+
+
+def _with_many_hooks(visit: Visit | None, hooks: tuple[Hook, ...]) -> Visit:
+    def visit_with_hooks(message: Message, path: Path, walk: Walk) -> None:
+        leaving = [hook(message, path, walk) for hook in hooks]
+        if visit is not None:
+            visit(message, path, walk)
+        for leave in leaving:
+            if leave is not None:
+                leave()
+
+    return visit_with_hooks

@@ -1,0 +1,80 @@
+"""One walk over a message and all that is packed in it: what rules see, and what they tell."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final, TypeAlias
+
+from google.protobuf.message import Message
+
+from fsxds.values import Fault, FieldPath, Reference, Severity, TypeUrl
+
+Path: TypeAlias = "tuple[Path, str | int] | None"
+"""A place within the walked message, innermost step last: `(((None, "endpoints"), 3), "priority")`; None is its top.
+
+Steps are field names in snake_case, indexes and keys of maps; the content of an Any stands where the Any stands.
+It is cheap to make; only a finding turns it into a `FieldPath`.
+"""
+
+Visit: TypeAlias = "Callable[[Message, Path, Walk], None]"
+"""Looks at a message with all that is in it."""
+
+Leave: TypeAlias = Callable[[], None]
+
+Hook: TypeAlias = "Callable[[Any, Path, Walk], Leave | None]"
+"""A rule over one type of message, called before its fields are walked; what it returns is called after them.
+
+A rule over one field is called with the field's value and path, where the field is set, and returns nothing.
+"""
+
+
+def field_path_of(path: Path) -> FieldPath:
+    """Return a path from its outermost step on."""
+    steps: list[str | int] = []
+    while path is not None:
+        path, step = path
+        steps.append(step)
+    return tuple(reversed(steps))
+
+
+# More than a file ever shows of them.
+MOST_ERRORS: Final = 2000
+
+
+class EnoughError(Exception):
+    """So much is wrong with a message that nobody wants to hear of the rest."""
+
+
+class Walk:
+    """What one walk found: the faults of the message, and its references to others, in the order of the fields."""
+
+    __slots__ = ("_errors", "_visit", "faults", "references")
+
+    def __init__(self, visit: Visit) -> None:
+        self._visit = visit
+        self._errors = 0
+        self.faults: list[Fault] = []
+        self.references: list[Reference] = []
+
+    def tell(self, path: Path, rule: str, message: str, remedy: str) -> None:
+        """Note what Envoy refuses, at a place; with the last of too many, the walk ends."""
+        self.faults.append(Fault(rule, message, remedy, field_path_of(path)))
+        self._errors += 1
+        if self._errors > MOST_ERRORS:
+            raise EnoughError
+
+    def warn(self, path: Path, rule: str, message: str, remedy: str) -> None:
+        """Note what Envoy takes, and its author hardly means."""
+        self.faults.append(Fault(rule, message, remedy, field_path_of(path), severity=Severity.WARNING))
+
+    def refer(self, path: Path, type_url: TypeUrl, name: str, severity: Severity) -> None:
+        """Note the mention of another resource, and how much it weighs when there is none of that name."""
+        self.references.append(Reference(type_url, name, field_path_of(path), severity))
+
+    def refer_to_static(self, path: Path, type_url: TypeUrl, name: str, severity: Severity) -> None:
+        """Note the mention of a resource that has to be in the bootstrap."""
+        self.references.append(Reference(type_url, name, field_path_of(path), severity, is_static=True))
+
+    def enter(self, message: Message, path: Path) -> None:
+        """Walk a message that stands at this place in another form, such as the content of a TypedStruct."""
+        self._visit(message, path, self)

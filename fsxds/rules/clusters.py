@@ -1,0 +1,219 @@
+"""What the parts of a cluster must be to one another."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from fsxds.api.catalogue import Catalogue
+from fsxds.api.walk import Hook, Path, Walk
+from fsxds.rules.ip_addresses import ip_version
+
+# Of envoy.config.cluster.v3.Cluster.DiscoveryType and LbPolicy.
+_STATIC, _STRICT_DNS, _LOGICAL_DNS, _EDS, _ORIGINAL_DST = range(5)
+_WITHOUT_BALANCER = frozenset({_STATIC, _STRICT_DNS, _LOGICAL_DNS, _EDS})
+_RING_HASH, _MAGLEV, _CLUSTER_PROVIDED, _POLICY_CONFIG = 2, 5, 6, 7
+
+HTTP_OPTIONS = "envoy.extensions.upstreams.http.v3.HttpProtocolOptions"
+_DEFAULT_MINIMUM_RING, _DEFAULT_MAXIMUM_RING = 1024, 8_388_608
+_RULE = "wrong-cluster"
+
+
+def hooks(_: Catalogue) -> dict[str, tuple[Hook, ...]]:
+    """Return the rules over clusters."""
+    return {
+        "envoy.config.cluster.v3.Cluster": (_check_type, _check_policy, _check_old_rings),
+        "envoy.config.cluster.v3.Cluster.LbSubsetConfig.LbSubsetSelector": (_check_fallback_keys,),
+        "envoy.extensions.load_balancing_policies.subset.v3.Subset.LbSubsetSelector": (_check_fallback_keys,),
+        "envoy.extensions.load_balancing_policies.ring_hash.v3.RingHash": (_check_ring,),
+        "envoy.extensions.load_balancing_policies.maglev.v3.Maglev": (_check_table,),
+        "envoy.config.cluster.v3.OutlierDetection": (_check_ejection,),
+        "envoy.config.cluster.v3.LoadBalancingPolicy": (_check_policies,),
+        "envoy.config.cluster.v3.CircuitBreakers": (_check_per_host,),
+        "envoy.config.core.v3.BindConfig": (_check_sources,),
+        "envoy.config.core.v3.Http2ProtocolOptions": (_check_settings,),
+        "envoy.config.endpoint.v3.ClusterLoadAssignment": (_check_drops,),
+    }
+
+
+def _check_type(cluster: Any, path: Path, walk: Walk) -> None:
+    if cluster.HasField("cluster_type"):
+        return
+    of_type = cluster.type
+    _check_discovery(cluster, path, walk)
+    if of_type == _LOGICAL_DNS:
+        _check_logical(cluster, path, walk)
+    elif of_type == _ORIGINAL_DST:
+        _check_original(cluster, path, walk)
+    if of_type in _WITHOUT_BALANCER and cluster.lb_policy == _CLUSTER_PROVIDED:
+        message = "a cluster of this type provides no load balancer of its own"
+        walk.tell((path, "lb_policy"), "cluster-type", message, "choose another lb_policy, such as ROUND_ROBIN")
+
+
+def _check_discovery(cluster: Any, path: Path, walk: Walk) -> None:
+    if cluster.type == _EDS:
+        if not cluster.HasField("eds_cluster_config"):
+            remedy = "add eds_cluster_config, with eds_config saying where the endpoints come from"
+            walk.tell((path, "type"), "cluster-type", "a cluster of type EDS needs an eds_cluster_config", remedy)
+        if cluster.HasField("load_assignment"):
+            message = "Envoy ignores the load_assignment of a cluster of type EDS"
+            remedy = "serve the endpoints as a ClusterLoadAssignment, or choose type STATIC"
+            walk.warn((path, "load_assignment"), "cluster-type", message, remedy)
+    elif cluster.HasField("eds_cluster_config"):
+        message = "eds_cluster_config stands in a cluster whose type is not EDS"
+        walk.tell((path, "eds_cluster_config"), "cluster-type", message, "write type: EDS, or remove it")
+
+
+def _check_original(cluster: Any, path: Path, walk: Walk) -> None:
+    if cluster.HasField("load_assignment"):
+        message = "a cluster of type ORIGINAL_DST has no endpoints of its own"
+        walk.tell((path, "load_assignment"), "cluster-type", message, "remove it: connections say where they go")
+    if cluster.lb_policy != _CLUSTER_PROVIDED:
+        message = "a cluster of type ORIGINAL_DST takes no lb_policy but CLUSTER_PROVIDED"
+        walk.tell((path, "lb_policy"), "cluster-type", message, "write lb_policy: CLUSTER_PROVIDED")
+
+
+def _check_logical(cluster: Any, path: Path, walk: Walk) -> None:
+    groups = cluster.load_assignment.endpoints
+    count = sum(len(group.lb_endpoints) for group in groups)
+    if len(groups) != 1 or count != 1:
+        message = f"a cluster of type LOGICAL_DNS needs exactly one endpoint, has {count}"
+        if count == 1:
+            message = f"a cluster of type LOGICAL_DNS needs exactly one locality, has {len(groups)}"
+        walk.tell((path, "load_assignment"), "cluster-type", message, "choose type STRICT_DNS for several endpoints")
+
+
+def _check_policy(cluster: Any, path: Path, walk: Walk) -> None:
+    subset = cluster.HasField("lb_subset_config")
+    if cluster.HasField("load_balancing_policy"):
+        if subset:
+            message = "lb_subset_config cannot stand beside load_balancing_policy"
+            walk.tell((path, "lb_subset_config"), _RULE, message, "use the subset policy of load_balancing_policy")
+        common = cluster.common_lb_config
+        for field in ("zone_aware_lb_config", "locality_weighted_lb_config", "consistent_hashing_lb_config"):
+            if common.HasField(field):
+                message = f"{field} cannot stand beside load_balancing_policy"
+                remedy = "say it within the load balancing policy"
+                walk.tell(((path, "common_lb_config"), field), _RULE, message, remedy)
+    elif cluster.lb_policy == _POLICY_CONFIG:
+        message = "LOAD_BALANCING_POLICY_CONFIG needs a load_balancing_policy"
+        walk.tell((path, "lb_policy"), _RULE, message, "add load_balancing_policy")
+    elif cluster.lb_subset_config.subset_selectors and cluster.lb_policy == _CLUSTER_PROVIDED:
+        message = "CLUSTER_PROVIDED cannot stand beside lb_subset_config"
+        walk.tell((path, "lb_policy"), _RULE, message, "choose another lb_policy")
+
+
+def _check_old_rings(cluster: Any, path: Path, walk: Walk) -> None:
+    if cluster.HasField("load_balancing_policy"):
+        return
+    if cluster.lb_policy == _RING_HASH and cluster.HasField("ring_hash_lb_config"):
+        _check_ring(cluster.ring_hash_lb_config, (path, "ring_hash_lb_config"), walk)
+    elif cluster.lb_policy == _MAGLEV and cluster.HasField("maglev_lb_config"):
+        _check_table(cluster.maglev_lb_config, (path, "maglev_lb_config"), walk)
+
+
+def _check_ring(config: Any, path: Path, walk: Walk) -> None:
+    smallest = config.minimum_ring_size.value if config.HasField("minimum_ring_size") else _DEFAULT_MINIMUM_RING
+    largest = config.maximum_ring_size.value if config.HasField("maximum_ring_size") else _DEFAULT_MAXIMUM_RING
+    if smallest > largest:
+        field = "maximum_ring_size" if config.HasField("maximum_ring_size") else "minimum_ring_size"
+        message = f"minimum_ring_size ({smallest}) is above maximum_ring_size ({largest})"
+        walk.tell((path, field), _RULE, message, f"the minimum is {_DEFAULT_MINIMUM_RING} where none is written")
+
+
+def _check_table(config: Any, path: Path, walk: Walk) -> None:
+    size = config.table_size.value
+    if config.HasField("table_size") and 1 < size <= 5_000_011 and not _is_prime(size):
+        walk.tell((path, "table_size"), _RULE, f"must be a prime number, is {size}", "write a prime such as 65537")
+
+
+def _is_prime(number: int) -> bool:
+    return all(number % divisor for divisor in range(2, int(number**0.5) + 1))
+
+
+def _check_fallback_keys(selector: Any, path: Path, walk: Walk) -> None:
+    fallback = list(selector.fallback_keys_subset)
+    keys = set(selector.keys)
+    place = (path, "fallback_keys_subset")
+    uses_keys = selector.DESCRIPTOR.fields_by_name["fallback_policy"].enum_type.values_by_name["KEYS_SUBSET"].number
+    if selector.fallback_policy != uses_keys:
+        if fallback:
+            message = "has a meaning only with fallback_policy: KEYS_SUBSET"
+            walk.tell(place, _RULE, message, "write that policy, or remove the keys")
+    elif not fallback:
+        walk.tell(place, _RULE, "must not be empty with fallback_policy: KEYS_SUBSET", "name some of the keys")
+    elif not set(fallback) < keys:
+        walk.tell(place, _RULE, "must be some, and not all, of the keys", "leave out at least one of the keys")
+
+
+def _check_ejection(detection: Any, path: Path, walk: Walk) -> None:
+    if detection.HasField("max_ejection_time") and detection.HasField("base_ejection_time"):
+        longest, base = detection.max_ejection_time, detection.base_ejection_time
+        if (longest.seconds, longest.nanos) < (base.seconds, base.nanos):
+            message = "max_ejection_time is shorter than base_ejection_time"
+            walk.tell((path, "max_ejection_time"), _RULE, message, "make it longer, or leave it out")
+
+
+def _check_policies(policy: Any, path: Path, walk: Walk) -> None:
+    if not any(one.HasField("typed_extension_config") for one in policy.policies):
+        message = "names no load balancing policy"
+        walk.tell((path, "policies"), _RULE, message, "give it a typed_extension_config")
+
+
+def _check_per_host(breakers: Any, path: Path, walk: Walk) -> None:
+    for index, threshold in enumerate(breakers.per_host_thresholds):
+        for field in ("max_pending_requests", "max_requests", "max_retries", "retry_budget", "max_connection_pools"):
+            if threshold.HasField(field):
+                place = (((path, "per_host_thresholds"), index), field)
+                walk.tell(place, _RULE, f"{field} cannot be limited per host", "write it under thresholds")
+
+
+def _check_sources(bind: Any, path: Path, walk: Walk) -> None:
+    more = [*bind.extra_source_addresses, *bind.additional_source_addresses]
+    name = "extra_source_addresses" if bind.extra_source_addresses else "additional_source_addresses"
+    if bind.extra_source_addresses and bind.additional_source_addresses:
+        message = "cannot stand beside extra_source_addresses"
+        walk.tell((path, "additional_source_addresses"), _RULE, message, "keep extra_source_addresses alone")
+    elif len(more) > 1:
+        walk.tell((path, name), _RULE, f"must be at most one, are {len(more)}", "keep one, of the other IP version")
+    elif more and bind.HasField("source_address"):
+        other = more[0].address if bind.extra_source_addresses else more[0]
+        version = ip_version(bind.source_address.address)
+        if version is not None and version == ip_version(other.address):
+            message = f"is an IPv{version} address, as source_address is"
+            walk.tell(((path, name), 0), _RULE, message, "write one of the other IP version")
+
+
+_NAMED_SETTINGS = frozenset({8})  # SETTINGS_ENABLE_CONNECT_PROTOCOL
+_PUSH = 2
+
+
+def _check_settings(options: Any, path: Path, walk: Walk) -> None:
+    seen: dict[int, int] = {}
+    for index, setting in enumerate(options.custom_settings_parameters):
+        place: Path = ((path, "custom_settings_parameters"), index)
+        identifier, value = setting.identifier.value, setting.value.value
+        if identifier == _PUSH and value == 1:
+            walk.tell(place, _RULE, "Envoy has no server push", "remove it")
+        elif identifier in _NAMED_SETTINGS:
+            walk.tell(place, _RULE, f"setting {identifier} has a field of its own", "write allow_connect")
+        elif seen.setdefault(identifier, value) != value:
+            walk.tell(place, _RULE, f"setting {identifier} has two values", "keep one")
+
+
+# Of envoy.type.v3.FractionalPercent.DenominatorType.
+DENOMINATORS = (100, 10_000, 1_000_000)
+
+
+def _check_drops(assignment: Any, path: Path, walk: Walk) -> None:
+    if not assignment.HasField("policy"):
+        return
+    drops = assignment.policy.drop_overloads
+    place: Path = ((path, "policy"), "drop_overloads")
+    if len(drops) > 1:
+        walk.tell(place, _RULE, f"Envoy takes one category of drops, here are {len(drops)}", "keep one")
+    elif drops and drops[0].HasField("drop_percentage"):
+        share = drops[0].drop_percentage
+        whole = DENOMINATORS[share.denominator] if share.denominator < len(DENOMINATORS) else None
+        if whole is not None and share.numerator > whole:
+            at: Path = (((place, 0), "drop_percentage"), "numerator")
+            walk.tell(at, _RULE, f"must be at most {whole}, is {share.numerator}", "drop at most all")

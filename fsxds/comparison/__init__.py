@@ -1,0 +1,1 @@
+"""Two states of what is served, and the difference between them."""

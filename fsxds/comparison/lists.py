@@ -1,0 +1,219 @@
+"""Which items of two lists are the same: those of one name or address, else those that are equal or alike."""
+
+from __future__ import annotations
+
+import json
+from bisect import bisect_left
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import TypeAlias
+
+from fsxds.values import PlainValue
+
+Pair: TypeAlias = tuple[int, int]
+"""The place of an item before and after."""
+
+# In a gap of more unmatched items than this, items are paired by their order alone.
+_LARGEST_GAP = 200
+
+
+@dataclass(frozen=True, slots=True)
+class Matching:
+    """What became of the items of a list.
+
+    Attributes:
+        pairs: items that are on both sides, by their places; they may differ in content. Sorted by the place after.
+        removed: the places before of the others.
+        added: the places after of the others.
+        labels: names of items by their places after, or before for those that are removed; empty where items have none.
+        is_reordered: items on both sides stand in another order.
+    """
+
+    pairs: tuple[Pair, ...]
+    removed: tuple[int, ...]
+    added: tuple[int, ...]
+    labels_before: Sequence[str] = ()
+    labels_after: Sequence[str] = ()
+    is_reordered: bool = False
+
+
+def match_items(before: Sequence[PlainValue], after: Sequence[PlainValue]) -> Matching:
+    """Match the items of two lists."""
+    for read_key, is_label in _KEYS:
+        keys_before, keys_after = _unique_keys(before, read_key), _unique_keys(after, read_key)
+        if keys_before is not None and keys_after is not None:
+            matching = _by_key(keys_before, keys_after)
+            return matching if is_label else _without_labels(matching)
+    return _by_content(before, after)
+
+
+def canonical(value: PlainValue) -> str:
+    """Write a value so that equal values, and no others, are written alike."""
+    return json.dumps(value, sort_keys=True)
+
+
+def _name(member: Mapping[str, PlainValue]) -> str | None:
+    name = member.get("name")
+    return name if isinstance(name, str) else None
+
+
+def _key(member: Mapping[str, PlainValue]) -> str | None:
+    holder = member.get("header", member)
+    key = holder.get("key") if isinstance(holder, dict) else None
+    return key if isinstance(key, str) else None
+
+
+def _address(member: Mapping[str, PlainValue]) -> str | None:
+    """Return the address of an endpoint, or of what has one: `10.0.0.1:80`, or a path."""
+    holder: PlainValue = {**member}
+    for step in ("endpoint", "address"):
+        if isinstance(holder, dict):
+            holder = holder.get(step, holder)
+    if not isinstance(holder, dict):
+        return None
+    match holder:
+        case {"socket_address": {"address": str(host), "port_value": int(port)}}:
+            return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+        case {"socket_address": {"address": str(host), "named_port": str(port)}}:
+            return f"{host}:{port}"
+        case {"pipe": {"path": str(path)}}:
+            return path
+        case {"envoy_internal_address": {"server_listener_name": str(name)}}:
+            return name
+    return None
+
+
+def _locality(member: Mapping[str, PlainValue]) -> str | None:
+    if "lb_endpoints" not in member and "locality" not in member:
+        return None
+    return canonical([member.get("locality", {}), member.get("priority", 0)])
+
+
+def _match(member: Mapping[str, PlainValue]) -> str | None:
+    return canonical(member["match"]) if isinstance(member.get("match"), dict) else None
+
+
+_ReadKey: TypeAlias = Callable[[Mapping[str, PlainValue]], "str | None"]
+
+# How items are told apart, and whether people know them by it; the first that all items of both lists have is taken.
+_KEYS: tuple[tuple[_ReadKey, bool], ...] = (
+    (_name, True),
+    (_key, True),
+    (_address, True),
+    (_match, False),
+    (_locality, False),
+)
+
+
+def _unique_keys(members: Sequence[PlainValue], read_key: _ReadKey) -> dict[str, int] | None:
+    """Return the items' places by their keys; None where an item has none, or two have the same."""
+    keys: dict[str, int] = {}
+    for place, member in enumerate(members):
+        key = read_key(member) if isinstance(member, dict) else None
+        if not key or key in keys:
+            return None
+        keys[key] = place
+    return keys
+
+
+def _by_key(before: dict[str, int], after: dict[str, int]) -> Matching:
+    pairs = tuple((before[key], place) for key, place in after.items() if key in before)
+    return Matching(
+        pairs,
+        removed=tuple(place for key, place in before.items() if key not in after),
+        added=tuple(place for key, place in after.items() if key not in before),
+        labels_before=tuple(before),
+        labels_after=tuple(after),
+        is_reordered=any(first[0] > second[0] for first, second in pairwise(pairs)),
+    )
+
+
+def _without_labels(matching: Matching) -> Matching:
+    return Matching(matching.pairs, matching.removed, matching.added, is_reordered=matching.is_reordered)
+
+
+def _by_content(before: Sequence[PlainValue], after: Sequence[PlainValue]) -> Matching:
+    """Match equal items, then those between the same neighbours that are alike."""
+    equals = _by_key(_numbered(before), _numbered(after))
+    in_order = _longest_rise(equals.pairs)
+    gaps_before, gaps_after = (
+        _gaps(equals.removed, [a for a, _ in in_order]),
+        _gaps(equals.added, [b for _, b in in_order]),
+    )
+    alike = [pair for gap in gaps_after for pair in _alike(gaps_before[gap], gaps_after[gap], before, after)]
+    paired_before, paired_after = {pair[0] for pair in alike}, {pair[1] for pair in alike}
+    return Matching(
+        tuple(sorted((*equals.pairs, *alike), key=lambda pair: pair[1])),
+        tuple(place for place in equals.removed if place not in paired_before),
+        tuple(place for place in equals.added if place not in paired_after),
+        is_reordered=equals.is_reordered,
+    )
+
+
+def _numbered(members: Iterable[PlainValue]) -> dict[str, int]:
+    """Return the items' places by their content; the second of equals is another one than the first."""
+    seen: Counter[str] = Counter()
+    places: dict[str, int] = {}
+    for place, member in enumerate(members):
+        text = canonical(member)
+        seen[text] += 1
+        places[f"{seen[text]} {text}"] = place
+    return places
+
+
+def _longest_rise(pairs: Sequence[Pair]) -> list[Pair]:
+    """Return the most pairs that stand in one order on both sides; `pairs` are sorted by their second place."""
+    ends: list[int] = []
+    chain: list[tuple[Pair, int]] = []  # each pair, and the index in `chain` of the one before it
+    last: list[int] = []
+    for number, pair in enumerate(pairs):
+        length = bisect_left(ends, pair[0])
+        chain.append((pair, last[length - 1] if length else -1))
+        ends[length : length + 1] = [pair[0]]
+        last[length : length + 1] = [number]
+    rise: list[Pair] = []
+    number = last[-1] if last else -1
+    while number >= 0:
+        pair, number = chain[number]
+        rise.append(pair)
+    return rise[::-1]
+
+
+def _gaps(places: Iterable[int], fixed: list[int]) -> defaultdict[int, list[int]]:
+    """Gather places by how many of the fixed ones are before them."""
+    gaps: defaultdict[int, list[int]] = defaultdict(list)
+    for place in places:
+        gaps[bisect_left(fixed, place)].append(place)
+    return gaps
+
+
+def _alike(
+    places_before: list[int], places_after: list[int], before: Sequence[PlainValue], after: Sequence[PlainValue]
+) -> Iterable[Pair]:
+    """Pair the items of one gap in their order, each with the next that is like it."""
+    if max(len(places_before), len(places_after)) > _LARGEST_GAP:
+        return [
+            pair
+            for pair in zip(places_before, places_after, strict=False)
+            if are_alike(before[pair[0]], after[pair[1]])
+        ]
+    pairs: list[Pair] = []
+    waiting = list(places_before)
+    for place in places_after:
+        found = next((index for index, other in enumerate(waiting) if are_alike(before[other], after[place])), None)
+        if found is not None:
+            pairs.append((waiting[found], place))
+            del waiting[: found + 1]
+    return pairs
+
+
+def are_alike(before: PlainValue, after: PlainValue) -> bool:
+    """Tell whether one value may have become the other: scalars, and objects that share a field, or have but one each."""
+    if isinstance(before, dict) and isinstance(after, dict):
+        shared = before.keys() & after.keys()
+        if "@type" in shared and before["@type"] != after["@type"]:
+            return False
+        return any(before[key] == after[key] for key in shared) or (len(shared) == 1 == len(before) == len(after))
+    return type(before) is type(after)

@@ -1,0 +1,77 @@
+"""Compare what two snapshots serve: resources by type and name, by their versions first."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+
+from fsxds.api.catalogue import Catalogue
+from fsxds.api.printing import Printer
+from fsxds.comparison.changes import Act, Difference, FieldChange, ResourceChange, TypeDifference
+from fsxds.comparison.fields import FieldComparer
+from fsxds.resource_types import RESOURCE_TYPES
+from fsxds.values import PlainValue, Resource, Snapshot, TypeUrl
+
+
+class Comparer:
+    """Compares snapshots whose resources are messages of one catalogue."""
+
+    def __init__(self, catalogue: Catalogue, *, over_rest: bool = False) -> None:
+        """Compare by this catalogue.
+
+        Args:
+            catalogue: the messages that the resources are.
+            over_rest: compare what REST tells alone: no types without a REST form, no TTL, no aliases.
+        """
+        self._printer = Printer(catalogue)
+        self._fields = FieldComparer(catalogue)
+        self._over_rest = over_rest
+        self._rows = tuple(row for row in RESOURCE_TYPES if row.rest_path or not over_rest)
+
+    def compare(self, before: Snapshot, after: Snapshot) -> Difference:
+        """Return what became of the resources of one snapshot in the other."""
+        found = (self._compare_type(row.type_url, before, after) for row in self._rows)
+        return Difference(tuple(row for row in found if row.added or row.removed or row.changed))
+
+    def _compare_type(self, type_url: TypeUrl, earlier: Snapshot, later: Snapshot) -> TypeDifference:
+        before, after = earlier.resources(type_url), later.resources(type_url)
+        return TypeDifference(
+            type_url,
+            tuple(resource for name, resource in sorted(after.items()) if name not in before),
+            tuple(resource for name, resource in sorted(before.items()) if name not in after),
+            tuple(
+                self._change(before[name], resource)
+                for name, resource in sorted(after.items())
+                if name in before and not self._are_equal(before[name], resource)
+            ),
+        )
+
+    def _are_equal(self, before: Resource, after: Resource) -> bool:
+        if before.version != after.version:
+            return False
+        return self._over_rest or (before.ttl_s == after.ttl_s and before.aliases == after.aliases)
+
+    def _change(self, before: Resource, after: Resource) -> ResourceChange:
+        fields = self._fields.compare(self._plain(before), self._plain(after)) if before.body != after.body else ()
+        around = () if self._over_rest else _around(before, after)
+        return ResourceChange(before, after, (*around, *fields))
+
+    def _plain(self, resource: Resource) -> dict[str, PlainValue]:
+        plain: dict[str, PlainValue] = json.loads(self._printer.any_json(resource.type_url, resource.body))
+        return plain
+
+
+def _around(before: Resource, after: Resource) -> tuple[FieldChange, ...]:
+    """Compare what stands in the `Resource` around a resource."""
+    ttl = _around_field("ttl", _ttl(before), _ttl(after))
+    return (*ttl, *_around_field("aliases", [*before.aliases] or None, [*after.aliases] or None))
+
+
+def _around_field(name: str, before: PlainValue, after: PlainValue) -> Iterator[FieldChange]:
+    if before != after:
+        act = Act.ADDED if before is None else Act.REMOVED if after is None else Act.CHANGED
+        yield FieldChange(f"(Resource).{name}", act, before, after)
+
+
+def _ttl(resource: Resource) -> PlainValue:
+    return None if resource.ttl_s is None else f"{resource.ttl_s:g}s"

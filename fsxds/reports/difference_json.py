@@ -1,0 +1,57 @@
+"""A difference for programs."""
+
+from __future__ import annotations
+
+import json
+
+from fsxds.comparison.changes import FieldChange, ResourceChange, TypeDifference
+from fsxds.operations.secrets import mask_value
+from fsxds.reports.difference_words import Compared, Side
+from fsxds.resource_types import BY_TYPE_URL
+from fsxds.values import PlainValue, Resource
+
+
+def json_text(compared: Compared) -> str:
+    """Write a difference as one JSON object; equal differences are written alike."""
+    types: dict[str, PlainValue] = {
+        BY_TYPE_URL[row.type_url].short_name: _type(row, compared) for row in compared.difference.types
+    }
+    content = {
+        "same": compared.are_same,
+        "before": compared.before.label,
+        "after": compared.after.label,
+        "types": types,
+    }
+    return json.dumps(content, indent=2)
+
+
+def _type(difference: TypeDifference, compared: Compared) -> PlainValue:
+    return {
+        "added": [_resource(resource, compared.after) for resource in difference.added],
+        "removed": [_resource(resource, compared.before) for resource in difference.removed],
+        "changed": [_change(change, compared) for change in difference.changed],
+    }
+
+
+def _resource(resource: Resource, side: Side) -> PlainValue:
+    return {"name": resource.name, "version": resource.version, "from": side.place(resource) or None}
+
+
+def _change(change: ResourceChange, compared: Compared) -> PlainValue:
+    return {
+        "name": change.after.name,
+        "before": {"version": change.before.version, "from": compared.before.place(change.before) or None},
+        "after": {"version": change.after.version, "from": compared.after.place(change.after) or None},
+        "fields": [_field(field) for field in change.fields],
+    }
+
+
+def _field(field: FieldChange) -> PlainValue:
+    if field.is_hidden:
+        return {"path": field.path, "act": field.act.value, "hidden": True}
+    return {
+        "path": field.path,
+        "act": field.act.value,
+        "before": mask_value(field.before),
+        "after": mask_value(field.after),
+    }

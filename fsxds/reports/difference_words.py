@@ -1,0 +1,115 @@
+"""A difference in words: names of sides, counts, values cut to what people read."""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import dataclass
+
+from fsxds.comparison.changes import Act, Difference, FieldChange, TypeDifference
+from fsxds.operations.log_lines import escape
+from fsxds.operations.secrets import mask_value
+from fsxds.resource_types import BY_TYPE_URL
+from fsxds.values import PlainValue, Resource
+
+_PLAIN_WORD = re.compile(r"[\w.:/@*%+-]+")
+_LONGEST_VALUE = 100
+_MOST_PARTS = 6
+
+SIGNS = {Act.ADDED: "+", Act.REMOVED: "-", Act.CHANGED: "~", Act.REORDERED: "~"}
+
+
+@dataclass(frozen=True, slots=True)
+class Side:
+    """One of the two that are compared.
+
+    Attributes:
+        label: what the user calls it.
+        prefix: stands before the paths of its files, so that they can be opened; None where it has no files.
+    """
+
+    label: str
+    prefix: str | None = ""
+
+    def place(self, resource: Resource) -> str:
+        """Return where a resource of this side is written, empty where that is nowhere."""
+        return "" if self.prefix is None else escape(f"{self.prefix}{resource.origin}")
+
+
+@dataclass(frozen=True, slots=True)
+class Compared:
+    """A difference, and the two sides that it is between."""
+
+    before: Side
+    after: Side
+    difference: Difference
+
+    @property
+    def are_same(self) -> bool:
+        """Whether both sides serve the same."""
+        return not self.difference.types
+
+
+def noun_of(difference: TypeDifference) -> str:
+    """Return what resources of a type are called: `clusters`."""
+    return BY_TYPE_URL[difference.type_url].noun
+
+
+def counts_of(difference: Difference) -> tuple[int, int, int]:
+    """Return how many resources of all types were added, changed and removed."""
+    rows = difference.types
+    return (
+        sum(len(row.added) for row in rows),
+        sum(len(row.changed) for row in rows),
+        sum(len(row.removed) for row in rows),
+    )
+
+
+def worded_counts(added: int, changed: int, removed: int) -> str:
+    """Return counts in words, without those that are zero: `1 added, 2 changed`."""
+    parts = ((added, "added"), (changed, "changed"), (removed, "removed"))
+    return ", ".join(f"{number} {word}" for number, word in parts if number)
+
+
+def summary(compared: Compared) -> str:
+    """Return the result in one line."""
+    names = f"{compared.before.label} → {compared.after.label}"
+    return escape(f"{names}: {worded_counts(*counts_of(compared.difference)) or 'no difference'}")
+
+
+def value_of(change: FieldChange, value: PlainValue) -> str:
+    """Return one of the values of a change as people write it, cut where it is long."""
+    if change.is_hidden:
+        return "<hidden>"
+    return escape(_written(mask_value(value)))
+
+
+def note_of(change: FieldChange) -> str:
+    """Return what there is to say beside, or instead of, the values of a change; empty where there is nothing."""
+    if change.is_hidden:
+        return f"a secret, {change.act.value}"
+    if change.act is Act.REORDERED:
+        return "another order"
+    return ""
+
+
+def _written(value: PlainValue) -> str:
+    if isinstance(value, str) and _PLAIN_WORD.fullmatch(value):
+        return _cut(value)
+    if isinstance(value, float) and value.is_integer():
+        value = int(value)
+    text = json.dumps(value, ensure_ascii=False)
+    if len(text) <= _LONGEST_VALUE:
+        return text
+    if isinstance(value, dict):
+        return f"{{…}} with {_some(list(value))}"
+    return f"[…] with {len(value)} items" if isinstance(value, list) else _cut(text)
+
+
+def _some(names: list[str]) -> str:
+    shown = _cut(", ".join(names[:_MOST_PARTS]))
+    return f"{shown} and {len(names) - _MOST_PARTS} more" if len(names) > _MOST_PARTS else shown
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= _LONGEST_VALUE else f"{text[: _LONGEST_VALUE - 1]}…"

@@ -1,4 +1,4 @@
-"""Bootstraps for an Envoy that gets everything from fsxds, by REST or from mirrored files (pure)."""
+"""Bootstraps for an Envoy that gets everything from fsxds: by REST, by gRPC, or from mirrored files (pure)."""
 
 from __future__ import annotations
 
@@ -6,22 +6,16 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import PurePath
 
+from fsxds.local_envoy.xds_cluster import XDS_CLUSTER, Section, grpc_cluster, rest_cluster, socket_address
 from fsxds.resource_types import BY_SHORT_NAME
 from fsxds.values import PlainValue, Snapshot
 
-Section = dict[str, PlainValue]
-
-# The name by which the resources of a tree point at fsxds: `cluster_names: [xds]`.
-XDS_CLUSTER = "xds"
+__all__ = ["Identity", "Section", "Wanted", "ads_bootstrap", "files_of", "mirror_bootstrap", "rest_bootstrap"]
 
 # The pause between two polls, up to twice as long by Envoy's jitter. Below one millisecond Envoy 1.40 dies of SIGFPE.
 REFRESH_DELAY = "0.05s"
 # How long one poll may be held. Envoy's own default of one second means sixty polls of 77 kB where one does.
 REQUEST_TIMEOUT = "30s"
-# How long the start waits for the first answer; an answer that cannot come yet should not keep a person waiting.
-INITIAL_FETCH_TIMEOUT = "5s"
-# Each subscription holds a poll and each poll a connection: Envoy's default limit of 1024 makes large starts slow.
-NO_LIMIT = 1_000_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,11 +53,20 @@ class Wanted:
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """What an Envoy calls itself, and where its admin page listens on 127.0.0.1 (port 0: the kernel chooses)."""
+    """What an Envoy calls itself, and how it behaves by itself.
+
+    Attributes:
+        node_id: its name, of which fsxds knows it.
+        node_cluster: the name of the fleet that it belongs to.
+        admin_port: where its admin page listens on 127.0.0.1; port 0: the kernel chooses.
+        initial_fetch_timeout: how long its start waits for the first answer of each type. In `fsxds dev`, an answer that
+            cannot come yet should not keep a person waiting.
+    """
 
     node_id: str = "fsxds-dev"
     node_cluster: str = "fsxds-dev"
     admin_port: int = 0
+    initial_fetch_timeout: str = "5s"
 
 
 def rest_bootstrap(xds: str, wanted: Wanted, identity: Identity | None = None) -> Section:
@@ -75,9 +78,35 @@ def rest_bootstrap(xds: str, wanted: Wanted, identity: Identity | None = None) -
         wanted: what to ask for.
         identity: of this Envoy.
     """
-    bootstrap = _bootstrap(wanted, lambda *_: _rest_source(), identity or Identity())
-    bootstrap["static_resources"] = {"clusters": [_xds_cluster(xds)]}
-    return bootstrap
+    identity = identity or Identity()
+    source = _rest_source(identity.initial_fetch_timeout)
+    dynamic, runtime = _subscriptions(wanted, lambda *_: source)
+    return _bootstrap(identity, [rest_cluster(xds)], dynamic, runtime)
+
+
+def ads_bootstrap(xds: str, wanted: Wanted, identity: Identity | None = None, *, delta: bool = False) -> Section:
+    """Return the bootstrap of an Envoy that keeps one gRPC stream for everything.
+
+    Args:
+        xds: see `rest_bootstrap`.
+        wanted: what to ask for.
+        identity: of this Envoy.
+        delta: it asks for what changed, instead of for the state of the world.
+    """
+    identity = identity or Identity()
+    source: Section = {
+        "resource_api_version": "V3",
+        "initial_fetch_timeout": identity.initial_fetch_timeout,
+        "ads": {},
+    }
+    dynamic, runtime = _subscriptions(wanted, lambda *_: source)
+    stream: Section = {
+        "api_type": "DELTA_GRPC" if delta else "GRPC",
+        "transport_api_version": "V3",
+        "set_node_on_first_message_only": True,
+        "grpc_services": [{"envoy_grpc": {"cluster_name": XDS_CLUSTER}}],
+    }
+    return _bootstrap(identity, [grpc_cluster(xds)], {"ads_config": stream, **dynamic}, runtime)
 
 
 def mirror_bootstrap(
@@ -87,6 +116,8 @@ def mirror_bootstrap(
     xds: str | None = None,
 ) -> Section:
     """Return the bootstrap of an Envoy that reads mirrored files; those it names must exist before it starts.
+
+    No source has a `watched_directory`: each file is moved over the one before, which Envoy notices by itself.
 
     Args:
         path_of: the file of a type (`cds`, `lds`: name None) or of one resource (`rtds` and its name). Its suffix tells
@@ -99,10 +130,9 @@ def mirror_bootstrap(
     def file_source(short_name: str, name: str | None) -> Section:
         return {"resource_api_version": "V3", "path_config_source": {"path": str(path_of(short_name, name))}}
 
-    bootstrap = _bootstrap(wanted, file_source, identity or Identity())
-    if xds is not None:
-        bootstrap["static_resources"] = {"clusters": [_xds_cluster(xds)]}
-    return bootstrap
+    dynamic, runtime = _subscriptions(wanted, file_source)
+    clusters: list[PlainValue] = [] if xds is None else [rest_cluster(xds)]
+    return _bootstrap(identity or Identity(), clusters, dynamic, runtime)
 
 
 def files_of(bootstrap: PlainValue) -> tuple[PurePath, ...]:
@@ -116,7 +146,8 @@ def files_of(bootstrap: PlainValue) -> tuple[PurePath, ...]:
     return own + tuple(path for value in bootstrap.values() for path in files_of(value))
 
 
-def _bootstrap(wanted: Wanted, source_of: Callable[[str, str | None], Section], identity: Identity) -> Section:
+def _subscriptions(wanted: Wanted, source_of: Callable[[str, str | None], Section]) -> tuple[Section, Section]:
+    """Return the sections `dynamic_resources` and `layered_runtime`."""
     dynamic: Section = {}
     if wanted.clusters:
         dynamic["cds_config"] = source_of("cds", None)
@@ -128,18 +159,23 @@ def _bootstrap(wanted: Wanted, source_of: Callable[[str, str | None], Section], 
     ]
     # As soon as one layer is given, Envoy no longer adds the one that its admin page writes to.
     layers.append({"name": "admin", "admin_layer": {}})
+    return dynamic, {"layers": layers}
+
+
+def _bootstrap(identity: Identity, clusters: list[PlainValue], dynamic: Section, runtime: Section) -> Section:
     return {
         "node": {"id": identity.node_id, "cluster": identity.node_cluster},
-        "admin": {"address": _socket_address("127.0.0.1", identity.admin_port)},
+        "admin": {"address": socket_address("127.0.0.1", identity.admin_port)},
+        **({"static_resources": {"clusters": clusters}} if clusters else {}),
         "dynamic_resources": dynamic,
-        "layered_runtime": {"layers": layers},
+        "layered_runtime": runtime,
     }
 
 
-def _rest_source() -> Section:
+def _rest_source(initial_fetch_timeout: str) -> Section:
     return {
         "resource_api_version": "V3",
-        "initial_fetch_timeout": INITIAL_FETCH_TIMEOUT,
+        "initial_fetch_timeout": initial_fetch_timeout,
         "api_config_source": {
             "api_type": "REST",
             "transport_api_version": "V3",
@@ -148,31 +184,3 @@ def _rest_source() -> Section:
             "request_timeout": REQUEST_TIMEOUT,
         },
     }
-
-
-def _xds_cluster(xds: str) -> Section:
-    limits: Section = {"max_connections": NO_LIMIT, "max_pending_requests": NO_LIMIT, "max_requests": NO_LIMIT}
-    return {
-        "name": XDS_CLUSTER,
-        # Not STRICT_DNS: that would try ::1 first for `localhost`, where fsxds does not listen.
-        "type": "STATIC",
-        "connect_timeout": "1s",
-        "circuit_breakers": {"thresholds": [limits]},
-        "load_assignment": {
-            "cluster_name": XDS_CLUSTER,
-            "endpoints": [{"lb_endpoints": [{"endpoint": {"address": _address(xds)}}]}],
-        },
-    }
-
-
-def _address(bound: str) -> Section:
-    if bound.startswith("unix:"):
-        return {"pipe": {"path": bound.removeprefix("unix:")}}
-    host, _, port = bound.rpartition(":")
-    host = host.removeprefix("[").removesuffix("]")
-    loopback = {"": "127.0.0.1", "0.0.0.0": "127.0.0.1", "::": "::1", "localhost": "127.0.0.1"}  # noqa: S104, not bound
-    return _socket_address(loopback.get(host, host), int(port))
-
-
-def _socket_address(host: str, port: int) -> Section:
-    return {"socket_address": {"address": host, "port_value": port}}

@@ -73,7 +73,7 @@ def validate(
         config.write_text(json.dumps(bootstrap))
         argv = [binary or find_envoy(), "--mode", "validate", "-c", str(config), "-l", "error"]
         argv += ["--use-dynamic-base-id", "--log-format", "%v", *extra_args]
-        done = subprocess.run(argv, capture_output=True, text=True, timeout=timeout, check=False)
+        done = subprocess.run(argv, capture_output=True, text=True, timeout=timeout, check=False, cwd=folder)
     return done.returncode == 0, (done.stdout + done.stderr).strip()
 
 
@@ -89,6 +89,7 @@ class Envoy(EnvoyAdmin):
         wait: until the server is live, until only the admin port answers, or not at all.
         start_timeout: seconds to wait for that.
         extra_args: more arguments for the command line.
+        cwd: where it runs, and makes the files that its configuration names without a folder.
     """
 
     def __init__(
@@ -102,8 +103,10 @@ class Envoy(EnvoyAdmin):
         wait: Literal["live", "admin", "none"] = "live",
         start_timeout: float = 30.0,
         extra_args: Iterable[str] = (),
+        cwd: str | Path | None = None,
     ) -> None:
         super().__init__()
+        self._cwd = cwd
         self._bootstrap = json.loads(json.dumps(bootstrap))
         self._bootstrap.setdefault("node", {"id": "test-node", "cluster": "test-cluster"})
         self._bootstrap["admin"] = {"address": {"socket_address": {"address": "127.0.0.1", "port_value": 0}}}
@@ -151,7 +154,7 @@ class Envoy(EnvoyAdmin):
         argv += ["--admin-address-path", str(address_file), "--drain-time-s", "1", "--parent-shutdown-time-s", "2"]
         with self.log_path.open("wb") as log:
             self._process = subprocess.Popen(
-                argv + self._extra_args, stdout=log, stderr=subprocess.STDOUT, start_new_session=True
+                argv + self._extra_args, stdout=log, stderr=subprocess.STDOUT, start_new_session=True, cwd=self._cwd
             )
         try:
             if self._wait != "none":

@@ -31,6 +31,18 @@ def static_cluster(name: str, port: int = 9, address: str = "127.0.0.1") -> str:
 """
 
 
+def refused_cluster(name: str) -> str:
+    """Return a cluster that only Envoy can refuse, because it alone looks for the file of the certificate."""
+    return f"""\
+{static_cluster(name)}\
+  transport_socket:
+    name: envoy.transport_sockets.tls
+    typed_config:
+      "@type": type.googleapis.com/envoy.extensions.transport_sockets.tls.v3.UpstreamTlsContext
+      common_tls_context: {{validation_context: {{trusted_ca: {{filename: /nowhere/ca.pem}}}}}}
+"""
+
+
 def eds_cluster(name: str, timeout: str = "1s") -> str:
     """Return a cluster that gets its endpoints by REST, as a list item."""
     return f"""\

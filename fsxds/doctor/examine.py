@@ -1,0 +1,125 @@
+"""The whole examination: every message of the bootstrap and of the tree, then the two together."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from fsxds.api.catalogue import Catalogue
+from fsxds.doctor.bootstraps import TreeFacts, bootstrap_faults
+from fsxds.doctor.chart import Chart
+from fsxds.doctor.config_sources import check_config_source
+from fsxds.doctor.files import LookAt
+from fsxds.doctor.messages import messages_in
+from fsxds.doctor.resources import ScopedRoutes, check_data_source, check_route_table
+from fsxds.doctor.subscriptions import Subscription, subscriptions_of
+from fsxds.doctor.xds_clusters import xds_cluster_faults
+from fsxds.resource_types import BY_SHORT_NAME
+from fsxds.values import Fault, Resource, Severity, Snapshot
+
+Check = Callable[[Any, Any, Chart], Iterator[Fault]]
+
+_SCOPED_ROUTES = "envoy.extensions.filters.network.http_connection_manager.v3.ScopedRoutes"
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """What is examined.
+
+    Attributes:
+        bootstrap: its message; None where only the tree is examined.
+        snapshot: the tree.
+        is_rewritten: the tree is mirrored as files, with its sources replaced by paths into the mirror.
+    """
+
+    bootstrap: Any
+    snapshot: Snapshot
+    is_rewritten: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Findings:
+    """What was found: faults of the bootstrap, and of resources, with paths from the top of each."""
+
+    bootstrap: tuple[Fault, ...]
+    resources: tuple[tuple[Resource, Fault], ...]
+
+
+def examine(case: Case, catalogue: Catalogue, look_at: LookAt) -> Findings:
+    """Examine a bootstrap and a tree.
+
+    Args:
+        case: the two.
+        catalogue: the message types that exist.
+        look_at: tells what stands at the paths of files.
+    """
+    bootstrap, snapshot = case.bootstrap, case.snapshot
+    chart = Chart.of(bootstrap, catalogue, look_at)
+    checks = _checks(snapshot, catalogue)
+    subscriptions: set[Subscription] = set()
+    of_resources: list[tuple[Resource, Fault]] = []
+    own_clusters = frozenset(snapshot.resources(BY_SHORT_NAME["cds"].type_url))
+    chart_of_tree = replace(chart, is_rewritten=case.is_rewritten, clusters_of_tree=own_clusters)
+    for resource in _resources(snapshot):
+        faults = _examine_message(_message_of(resource, catalogue), chart_of_tree, checks, subscriptions)
+        of_resources += ((resource, fault) for fault in (*faults, *_expiry_faults(resource, bootstrap)))
+    if bootstrap is None:
+        return Findings((), tuple(of_resources))
+    if case.is_rewritten:
+        subscriptions.clear()
+    of_bootstrap = list(_examine_message(bootstrap, chart, checks, subscriptions))
+    of_bootstrap += bootstrap_faults(bootstrap, chart, _tree_facts(snapshot))
+    of_bootstrap += xds_cluster_faults(chart, subscriptions, _stream_clusters(bootstrap))
+    return Findings(tuple(of_bootstrap), tuple(of_resources))
+
+
+def _checks(snapshot: Snapshot, catalogue: Catalogue) -> Mapping[str, Check]:
+    scopes = snapshot.resources(BY_SHORT_NAME["srds"].type_url).values()
+    names = frozenset(_message_of(scope, catalogue).route_configuration_name for scope in scopes)
+    return {
+        "envoy.config.core.v3.ConfigSource": check_config_source,
+        "envoy.config.core.v3.DataSource": check_data_source,
+        "envoy.config.route.v3.RouteConfiguration": check_route_table,
+        _SCOPED_ROUTES: ScopedRoutes(names).check,
+    }
+
+
+def _examine_message(
+    top: Any, chart: Chart, checks: Mapping[str, Check], subscriptions: set[Subscription]
+) -> Iterator[Fault]:
+    for field_path, message in messages_in(top, chart.catalogue):
+        subscriptions.update(subscriptions_of(message, field_path))
+        check = checks.get(message.DESCRIPTOR.full_name)
+        if check is not None:
+            yield from check(message, field_path, chart)
+
+
+def _expiry_faults(resource: Resource, bootstrap: Any) -> Iterator[Fault]:
+    """A TTL is honoured by gRPC alone (ENVOY.md A6, B6)."""
+    if resource.ttl_s is not None and bootstrap is not None and not bootstrap.dynamic_resources.HasField("ads_config"):
+        yield Fault(
+            "ttl-without-effect",
+            "a ttl has no effect by REST or from files",
+            "remove it, or serve by gRPC",
+            (),
+            severity=Severity.NOTE,
+        )
+
+
+def _resources(snapshot: Snapshot) -> Iterable[Resource]:
+    return (resource for resources in snapshot.by_type.values() for resource in resources.values())
+
+
+def _message_of(resource: Resource, catalogue: Catalogue) -> Any:
+    return catalogue.message_class(resource.type_url.rpartition("/")[2]).FromString(resource.body)
+
+
+def _tree_facts(snapshot: Snapshot) -> TreeFacts:
+    clusters, listeners, runtime = (snapshot.resources(BY_SHORT_NAME[name].type_url) for name in ("cds", "lds", "rtds"))
+    return TreeFacts(len(clusters), len(listeners), tuple(runtime))
+
+
+def _stream_clusters(bootstrap: Any) -> frozenset[str]:
+    services = bootstrap.dynamic_resources.ads_config.grpc_services
+    return frozenset(service.envoy_grpc.cluster_name for service in services if service.HasField("envoy_grpc"))

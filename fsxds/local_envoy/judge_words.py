@@ -1,0 +1,114 @@
+"""A validating Envoy's words, made fit for the author of a resource (pure)."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+from fsxds.api.secrecy import INLINE_FIELDS, SECRET_FIELDS
+from fsxds.local_envoy.stub_files import STAND_IN
+from fsxds.values import PlainValue
+
+HIDDEN = "<hidden>"
+LONGEST_REASON = 500
+# Shorter pieces of a secret are words that may stand anywhere.
+SHORTEST_SECRET = 4
+
+_CONSTRAINT = re.compile(r"Proto constraint validation failed \((?P<chain>.*)\)", re.DOTALL)
+_CAUSE = " | caused by "
+# Said of static listeners only; the problem is at the listener anyway.
+_LISTENER = re.compile(r"^error adding listener(?: named)?(?: '[^']*')?: ")
+# What an Envoy says of EDS that gets from a server what another says of a static cluster.
+_LEDS = re.compile(r"LEDS is only supported when EDS is used\..*", re.DOTALL)
+_LEDS_BESIDE_LIST = "a ClusterLoadAssignment cannot include both LEDS and a list of endpoints"
+_LINK = re.compile(r"(\w+)ValidationError\.([^:]+): ")
+_STATIC_NAME = re.compile(rf"{STAND_IN}/")
+
+# What helps, by what Envoy says; the first that is found counts.
+_REMEDIES = tuple(
+    (re.compile(pattern), remedy)
+    for pattern, remedy in (
+        ("malformed IP address", "write an IP address; a host name needs a cluster of type STRICT_DNS or LOGICAL_DNS"),
+        ("invalid ip address|Unable to parse", "write an IP address and prefix length that Envoy can parse"),
+        ("[Dd]uplicate address|duplicate address", "give one of the listeners another address or port"),
+        ("Only unique values for domains|Only a single wildcard domain", "write each domain in one virtual host only"),
+        ("scope key conflict", "give each scope another key"),
+        ("has duplicate|Duplicate|[Mm]ore than one|already exists", "write it once"),
+        ("no such field|has unknown fields", "remove the field, or correct its name"),
+        (
+            "[Ii]nvalid regex|no argument for repetition|missing \\)|missing \\]|bad repetition",
+            "mend the regular expression",
+        ),
+        (
+            "Didn't find a registered implementation",
+            "correct the name and type; this Envoy may be built without the extension",
+        ),
+        ("must be the terminal|terminal filter", "put the filter that answers requests, such as the router, last"),
+        ("refresh_delay is required", "add refresh_delay, of at least 0.01s"),
+        ("without an EDS config", "add eds_cluster_config, or choose another type"),
+        ("is not valid for Cluster type", "set the lb_policy that Envoy names"),
+        ("no filter chains specified", "add filter_chains"),
+        ("address is necessary", "add the address to listen on"),
+        ("Not supported field in StreamInfo|Incorrect header configuration", "write a command that Envoy knows"),
+        ("ticket key length", "write keys of exactly 80 bytes"),
+        ("has the same matching rules", "give each filter chain another filter_chain_match"),
+        ("reason: is required", "set one of the fields of the choice"),
+        ("value must|value length must", "write a value that fulfils this"),
+        ("unknown cluster", "define the cluster, or correct the name"),
+        ("Failed to load certificate chain", "write the certificates as PEM, the server's own first"),
+        ("Failed to load (?:incomplete )?private key", "write the key that belongs to the certificate, as PEM"),
+        ("KEY_VALUES_MISMATCH|key.*mismatch", "use the key that belongs to the certificate"),
+        ("Failed to load trusted CA", "write the certificates of the authorities as PEM"),
+        ("Envoy crashes|Envoy hangs", "leave it out, and tell Envoy's developers"),
+        ("[Dd]uration", "write a duration from 0s to some years"),
+        ("value is required", "add the field"),
+        ("[Uu]nable to open|No such file|Invalid path|not found", "create it on the machine of the Envoy"),
+    )
+)
+_DEFAULT_REMEDY = "change what Envoy names; its API reference says what it may be"
+
+
+def remedy_for(reason: str) -> str:
+    """Return what to do about a reason."""
+    return next((remedy for pattern, remedy in _REMEDIES if pattern.search(reason)), _DEFAULT_REMEDY)
+
+
+def plain_reason(reason: str, secrets: Iterable[str] = ()) -> str:
+    """Return a reason in one line, without what we made for the question, the chain to the field, and secrets."""
+    short = _STATIC_NAME.sub("", as_if_served(reason))
+    short = _CONSTRAINT.sub(lambda match: _LINK.sub("", match["chain"].rpartition(_CAUSE)[2]), short)
+    for secret in sorted(secrets, key=len, reverse=True):
+        short = short.replace(secret, HIDDEN)
+    # Behind the first line some versions of Envoy print what they refuse.
+    short = " ".join(short.strip().partition("\n")[0].split())
+    return short if len(short) <= LONGEST_REASON else short[: LONGEST_REASON - 1] + "…"
+
+
+def as_if_served(reason: str) -> str:
+    """Return a reason without the listener that it begins with, as it would be said of what is served."""
+    return _LEDS.sub(_LEDS_BESIDE_LIST, _LISTENER.sub("", reason))
+
+
+def constraint_chain(reason: str) -> tuple[tuple[str, str], ...]:
+    """Return the way to a field that breaks its rule, `(("Cluster", "HealthChecks[0]"), …)`; empty for other reasons."""
+    match = _CONSTRAINT.search(reason)
+    causes = match["chain"].split(_CAUSE) if match else []
+    links = map(_LINK.match, causes)
+    return tuple((link[1], link[2]) for link in links if link)
+
+
+def secrets_in(value: PlainValue, *, is_secret: bool = False) -> frozenset[str]:
+    """Return every text in a resource that nobody may see, whole and by its lines."""
+    if isinstance(value, list):
+        return frozenset[str]().union(*(secrets_in(member, is_secret=is_secret) for member in value))
+    if isinstance(value, dict):
+        return frozenset[str]().union(
+            *(
+                secrets_in(member, is_secret=is_secret or name in SECRET_FIELDS or name in INLINE_FIELDS)
+                for name, member in value.items()
+                if name != "@type"
+            )
+        )
+    if not is_secret or not isinstance(value, str):
+        return frozenset()
+    return frozenset(piece for piece in (value, *value.splitlines()) if len(piece.strip()) >= SHORTEST_SECRET)

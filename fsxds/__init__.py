@@ -12,10 +12,12 @@ Files come in on the left, clients are served on the right, and the two meet in 
 3. `protocol/poll.py` and, beside it, `tests/conversations/`: what happens when a client asks.
 4. `app.py`: how the rooms are introduced to one another.
 
-The rules of xDS are in `protocol/`, file formats in `formats/`, wires in `transports/`. Everything in `api/`,
-`formats/`, `snapshots/` and `protocol/` is pure: no I/O, no clock. Imports point downwards only::
+The rules of xDS are in `protocol/`, those of Envoy for what stands in a file in `rules/`, file formats in `formats/`, wires
+in `transports/`. Everything in `api/`, `formats/`, `rules/`, `snapshots/` and `protocol/` is pure: no I/O, no clock. Imports point downwards only::
 
-    commands
+    pytest_plugin
+    commands | testing
+    reports | dev
     app
     settings
     operations | reload | sources | transports | local_envoy
@@ -23,10 +25,65 @@ The rules of xDS are in `protocol/`, file formats in `formats/`, wires in `trans
     parse_worker
     store
     snapshots | protocol
+    comparison | rules
     formats
     api
     resource_types
     values | errors
+
+In a program of your own, `fsxds.load` does what `fsxds check` does, and `fsxds.testing` has a server for tests. Importing
+`fsxds` imports nothing else: every room is loaded when it is first asked for.
 """
 
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from os import PathLike
+
+    from fsxds.settings import Settings
+    from fsxds.snapshots.load import Loaded
+
+__all__ = ["Loaded", "Settings", "__version__", "load"]
+
 __version__ = "0.1.0"
+
+
+def load(path: str | PathLike[str], settings: Settings | None = None) -> Loaded:
+    """Load a tree as `fsxds serve` would, once, and return what would be served and all that is wrong with it.
+
+    A tree with mistakes is no error: they are in `problems`, and the files that are good are in `snapshot`.
+
+        >>> import fsxds
+        >>> loaded = fsxds.load("config/xds")
+        >>> [str(problem) for problem in loaded.problems if problem.severity is problem.severity.ERROR]
+        []
+        >>> from fsxds.resource_types import BY_SHORT_NAME
+        >>> clusters = loaded.snapshot.resources(BY_SHORT_NAME["cds"].type_url)
+        >>> list(clusters)
+        ['backend', 'secure-web']
+        >>> str(clusters["backend"].origin)
+        'clusters.yaml:8'
+
+    Args:
+        path: the directory.
+        settings: how to load it, such as `fsxds.Settings(unknown_fields="warn")`; None for what `fsxds check` would take,
+            the `FSXDS_…` variables of the environment included.
+
+    Raises:
+        FsxdsError: there is no such directory, or no API of an Envoy can be had.
+    """
+    loading = import_module("fsxds.loading")
+    chosen = settings or import_module("fsxds.settings").read_settings({})
+    loaded: Loaded = loading.load_once(import_module("pathlib").Path(path), chosen, loading.find_catalogue(chosen))
+    return loaded
+
+
+def __getattr__(name: str) -> object:
+    """Import what is asked for by its name, such as `fsxds.Settings`."""
+    homes = {"Loaded": "fsxds.snapshots.load", "Settings": "fsxds.settings"}
+    if name not in homes:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(homes[name]), name)

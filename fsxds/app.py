@@ -8,53 +8,29 @@ import os
 import signal
 from collections.abc import AsyncIterator, Coroutine
 from contextlib import aclosing, asynccontextmanager
-from dataclasses import replace
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from typing import Never, cast
 
-from fsxds.api.catalogue import Catalogue
 from fsxds.api.printing import Printer
 from fsxds.errors import UsageError
-from fsxds.formats import format_of, require_libyaml
+from fsxds.formats import require_libyaml
+from fsxds.loading import acceptance, find_catalogue, load_once, parse_rules, scanner_of
 from fsxds.operations.log import Log
 from fsxds.operations.mirror_log import MirrorLog
-from fsxds.parse_worker import parse_all
-from fsxds.parsing import ParseRules, Parsing
+from fsxds.parsing import Parsing
 from fsxds.reload import keep_current
 from fsxds.resource_types import BY_TYPE_URL
 from fsxds.serving import listening, parse_address, raise_open_files_limit
 from fsxds.settings import Settings
-from fsxds.snapshots.document import FileParser
-from fsxds.snapshots.load import Acceptance, Loaded, load
-from fsxds.sources.envoy_api import find_api
-from fsxds.sources.scan import Scanner
+from fsxds.snapshots.load import Loaded
 from fsxds.sources.watch import WatchMode, WatchOptions, watch
 from fsxds.store import SnapshotStore
 from fsxds.transports.file_mirror import Mirror, MirrorObserver, MirrorOptions, MirrorReport, serve_mirror, write_once
 from fsxds.transports.rest_json import REST, make_application
-from fsxds.values import Problem, Severity, Snapshot
+from fsxds.values import Snapshot
 
 # SIGTERM is followed by SIGKILL after ten seconds where containers run; a drain takes milliseconds.
 GRACE_S = 1.0
-
-
-def find_catalogue(settings: Settings) -> Catalogue:
-    """Find the message types of the Envoy in use; ApiError when they cannot be had."""
-    return find_api(envoy=settings.envoy, descriptors=settings.descriptors, cache_dir=settings.cache_dir)
-
-
-def load_once(directory: Path, settings: Settings, catalogue: Catalogue) -> Loaded:
-    """Load a tree as serving would, once, and return what it holds and what is wrong with it."""
-    require_libyaml()
-    parser = FileParser(catalogue, _unknown_fields(settings))
-    tree = _scanner(directory, settings).scan()
-    loaded = load(tree, None, lambda files: parse_all(parser, files), _acceptance(settings))
-    return replace(loaded, problems=tuple(sorted((*loaded.problems, *map(_ignored, tree.ignored)))))
-
-
-def _ignored(path: PurePosixPath) -> Problem:
-    remedy = "rename it to .yaml, .json, .textproto or .pb if it holds resources"
-    return Problem(path, 1, 1, "", "ignored-file", "ignored: no format has this suffix", remedy, Severity.NOTE)
 
 
 def mirror_once(directory: Path, out: Path, settings: Settings) -> tuple[Loaded, MirrorReport]:
@@ -107,12 +83,12 @@ class House:
     async def run(self) -> None:
         """Watch, load, and tell, until cancelled; REST is served beside it."""
         settings, log = self._settings, self._log
-        rules = ParseRules(self.catalogue, _unknown_fields(settings))
-        scanner = _scanner(self._directory, settings)
+        rules = parse_rules(settings, self.catalogue)
+        scanner = scanner_of(self._directory, settings)
         with Parsing(rules, settings.parse_apart_above_bytes) as parsing:
             async with aclosing(watch(scanner, _watch_options(settings), log)) as trees, asyncio.TaskGroup() as tasks:
                 tasks.create_task(log.report_changes())
-                tasks.create_task(keep_current(trees, self.store, parsing, _acceptance(settings), log))
+                tasks.create_task(keep_current(trees, self.store, parsing, acceptance(settings), log))
 
 
 @asynccontextmanager
@@ -215,14 +191,6 @@ def mirror_options(settings: Settings) -> MirrorOptions:
     )
 
 
-def _scanner(directory: Path, settings: Settings) -> Scanner:
-    return Scanner(directory, is_read=_is_read, max_file_size_bytes=settings.max_file_size_bytes)
-
-
-def _is_read(name: str) -> bool:
-    return format_of(PurePosixPath(name)) is not None
-
-
 def _watch_options(settings: Settings) -> WatchOptions:
     return WatchOptions(
         mode=cast("WatchMode", settings.watch),  # its form has these words alone
@@ -232,11 +200,3 @@ def _watch_options(settings: Settings) -> WatchOptions:
         rescan_s=settings.rescan_s,
         poll_s=settings.poll_s,
     )
-
-
-def _unknown_fields(settings: Settings) -> Severity:
-    return Severity.WARNING if settings.unknown_fields == "warn" else Severity.ERROR
-
-
-def _acceptance(settings: Settings) -> Acceptance:
-    return Acceptance(whole_trees=settings.accept == "tree", authored_versions=settings.versions == "authored")

@@ -30,6 +30,7 @@ class Form(Generic[Value]):
         read: turns what was written into the value, or raises ValueError.
         schema: the JSON Schema of what may be written in the settings file.
         choices: all values, where they can be listed.
+        bare: what stands for the value where a flag is given without one; None where it needs one.
     """
 
     metavar: str
@@ -37,6 +38,7 @@ class Form(Generic[Value]):
     read: Callable[[object], Value]
     schema: Schema
     choices: tuple[str, ...] = ()
+    bare: str | None = None
 
 
 def _number(written: object, text: str, units: Mapping[str, float]) -> float:
@@ -84,6 +86,18 @@ def _read_path(written: object) -> Path:
     return Path(_read_text(written)).expanduser()
 
 
+def _read_names(written: object) -> tuple[str, ...]:
+    names = written if isinstance(written, list) else _read_text(written).split(",")
+    return tuple(_read_text(name.strip() if isinstance(name, str) else name) for name in names)
+
+
+def _read_executable(written: object) -> Path | None:
+    word = str(written).lower()
+    if word in TRUE or word in FALSE:
+        return Path() if word in TRUE else None
+    return _read_path(written)
+
+
 def _number_schema(text: str) -> Schema:
     return {"anyOf": [{"type": "number", "minimum": 0}, {"type": "string", "pattern": text}]}
 
@@ -111,3 +125,16 @@ ADDRESS = Form(
     {"type": "string", "minLength": 1},
 )
 PATH = Form("PATH", "a path", _read_path, {"type": "string", "minLength": 1})
+NAMES = Form(
+    "NAMES",
+    "a list of names (write a,b)",
+    _read_names,
+    {"anyOf": [{"type": "array", "items": {"type": "string", "minLength": 1}}, {"type": "string", "minLength": 1}]},
+)
+EXECUTABLE = Form(
+    "[PATH]",
+    "a path, true or false",
+    _read_executable,
+    {"anyOf": [{"type": "boolean"}, {"type": "string", "minLength": 1}]},
+    bare="true",
+)

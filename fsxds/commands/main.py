@@ -8,9 +8,15 @@ from collections.abc import Sequence
 import click
 
 from fsxds import __version__
+from fsxds.commands.bootstrap import bootstrap
 from fsxds.commands.check import check
+from fsxds.commands.convert import convert
 from fsxds.commands.dev import dev
+from fsxds.commands.diff import diff
+from fsxds.commands.doctor import doctor
+from fsxds.commands.explain import explain
 from fsxds.commands.mirror import mirror
+from fsxds.commands.schema import schema
 from fsxds.commands.serve import serve
 from fsxds.commands.show import show
 from fsxds.errors import FsxdsError
@@ -21,30 +27,37 @@ WRONG_USE = 2
 INTERRUPTED = 130  # 128 + SIGINT, as shells count
 
 
+# In the order in which a user meets them.
+COMMANDS: tuple[click.Command, ...] = (
+    *(dev, check, explain, diff, convert, show),
+    *(serve, mirror, bootstrap, doctor, schema),
+)
+
+
 class Commands(click.Group):
-    """The subcommands, in the order in which a user meets them."""
+    """The subcommands, in our order and not in that of the alphabet."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         """Return their names."""
-        return [command.name or "" for command in (dev, check, show, serve, mirror)]
+        return [command.name or "" for command in COMMANDS]
 
 
 @click.group(
-    cls=Commands, epilog="Every flag has a setting and an environment variable; `fsxds serve --help` shows them."
+    cls=Commands, epilog="Most flags have a setting and an environment variable too; `fsxds serve --help` shows them."
 )
 @click.version_option(__version__, prog_name="fsxds", message="%(prog)s %(version)s")
 def fsxds() -> None:
     """Keep Envoys in step with a directory of files, by REST long poll or by files that they watch."""
 
 
-for command in (dev, check, show, serve, mirror):
+for command in COMMANDS:
     fsxds.add_command(command)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line and return the exit status.
 
-    0: it did what it should; 1: `check` or `mirror` found problems; 2: wrong use, told in a line; 130: Ctrl-C.
+    0: it did what it should; 1: it found problems, or a difference; 2: wrong use, told in a line; 130: Ctrl-C.
     """
     try:
         status = fsxds.main(arguments, prog_name="fsxds", standalone_mode=False)

@@ -43,6 +43,7 @@ class TableOption(click.Option):
     def __init__(self, row: Option) -> None:
         facts = f"[{f'default {row.default}; ' if row.default else ''}{row.variable}]"
         is_switch = row.form is SWITCH
+        bare: dict[str, Any] = {"is_flag": False, "flag_value": row.form.bare} if row.form.bare else {}
         flag = f"{row.flag}/{row.flag.replace('--', '--no-', 1)}" if is_switch else row.flag
         super().__init__(
             [flag, row.name],
@@ -50,6 +51,7 @@ class TableOption(click.Option):
             metavar=None if is_switch else row.form.metavar,
             default=None,
             help=f"{row.help} {facts}",
+            **bare,
         )
         self.group = row.group
 

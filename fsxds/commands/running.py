@@ -5,10 +5,12 @@ from __future__ import annotations
 import asyncio
 import gc
 import threading
+import time
 from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager
 
 from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
 from fsxds.errors import FsxdsError
 from fsxds.serving import keep_large_buffers_apart
@@ -71,3 +73,27 @@ def spinner(text: str) -> Iterator[None]:
         timer.cancel()
         timer.join()
         status.stop()
+
+
+@contextmanager
+def progress_bar(text: str) -> Iterator[Callable[[int, int], None]]:
+    """Show on a terminal how much is done, when it takes longer than a second; nothing elsewhere.
+
+    Yields:
+        What is to be told how much is done, and of how much as far as is known.
+    """
+    console = Console(stderr=True)
+    if not console.is_terminal:
+        yield lambda _done, _total: None
+        return
+    started_s = time.monotonic()
+    with Progress(
+        TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), console=console, transient=True
+    ) as progress:
+        task = progress.add_task(text, total=None, visible=False)
+
+        def tell(done: int, total: int) -> None:
+            is_long = time.monotonic() - started_s > SPINNER_DELAY_S
+            progress.update(task, completed=done, total=total, visible=is_long)
+
+        yield tell

@@ -14,7 +14,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from fsxds import app
+from fsxds import loading
 from fsxds.api.printing import Printer
 from fsxds.commands.options import table_command, tree_argument
 from fsxds.commands.running import spinner
@@ -59,8 +59,8 @@ def show(directory: Path, settings: Settings) -> None:
     resources themselves, with secrets hidden.
     """
     with spinner(f"loading {directory}"):
-        catalogue = app.find_catalogue(settings)
-        loaded = app.load_once(directory, settings, catalogue)
+        catalogue = loading.find_catalogue(settings)
+        loaded = loading.load_once(directory, settings, catalogue)
     rows = [row for row in rows_of(loaded, directory) if settings.show_type in (None, row.type_name)]
     if settings.show_format == "table":
         print_table(rows)

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import xml.etree.ElementTree as ET
 from pathlib import Path
 
 import pytest
@@ -8,47 +9,210 @@ import pytest
 from fsxds.commands.main import main
 from tests.commands.trees import CLUSTERS, SECRETS, TYPO, write_tree
 
+LISTENER_WITH_BAD_LUA = """\
+- name: web
+  address: {socket_address: {address: 127.0.0.1, port_value: 10000}}
+  filter_chains:
+  - filters:
+    - name: envoy.filters.network.http_connection_manager
+      typed_config:
+        "@type": type.googleapis.com/envoy.extensions.filters.network.http_connection_manager.v3.HttpConnectionManager
+        stat_prefix: web
+        route_config: {name: web}
+        http_filters:
+        - name: envoy.filters.http.lua
+          typed_config:
+            "@type": type.googleapis.com/envoy.extensions.filters.http.lua.v3.Lua
+            default_source_code: {inline_string: "this is not Lua"}
+        - name: envoy.filters.http.router
+          typed_config: {"@type": type.googleapis.com/envoy.extensions.filters.http.router.v3.Router}
+"""
+
+RUNTIME = "- name: features\n  layer: {}\n"
+
 
 def test_a_clean_tree(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     """A tree without problems ends with status 0, nothing on stdout, and what is there on stderr."""
-    tree = write_tree(tmp_path, cds=CLUSTERS, sds=SECRETS)
+    tree = write_tree(tmp_path, cds=CLUSTERS, rtds=RUNTIME)
 
-    assert main(["check", str(tree)]) == 0
+    assert 0 == main(["check", str(tree)])
     out, err = capfd.readouterr()
-    assert ("", f"{tree}: clean: 1 secrets, 1 clusters\n") == (out, err)
+    assert ("", f"{tree}: clean, 2 files: 1 runtime layer, 1 cluster\n") == (out, err)
 
 
 def test_problems(tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    """Problems end with status 1; each is a line whose path can be opened from the current directory."""
+    """Problems end with status 1; each begins with a path that can be opened from the current directory."""
     write_tree(tmp_path, cds=TYPO, eds="a: [")
     monkeypatch.chdir(tmp_path)
 
-    assert main(["check", "xds"]) == 1
+    assert 1 == main(["check", "xds"])
     out, err = capfd.readouterr()
-    lines = out.splitlines()
-    assert lines[0].startswith(
-        "xds/cds.yaml:3:3: error: resources[0].conect_timeout: envoy.config.cluster.v3.Cluster has"
-    )
-    assert lines[1].startswith("xds/eds.yaml:")
-    assert (2, "xds: 2 errors\n") == (len(lines), err)
+    assert (
+        "xds/cds.yaml:3:3: error[unknown-field]: resources[0].conect_timeout: "
+        'envoy.config.cluster.v3.Cluster has no field "conect_timeout"\n'
+        "3 |   conect_timeout: …\n"
+        "  |   ^^^^^^^^^^^^^^\n"
+        '  = help: did you mean "connect_timeout"?\n'
+        "\n"
+        "xds/eds.yaml:1:5: error[bad-syntax]: "
+    ) in out
+    assert "xds: 2 errors in 2 files: no resources\n" == err
+
+
+def test_paths_are_relative_where_they_can_be(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A directory below the current one is named from there, however it was given; pipelines need it so."""
+    tree = write_tree(tmp_path, cds=TYPO)
+    monkeypatch.chdir(tmp_path)
+    main(["check", str(tree), "--format", "json"])
+    from_above = json.loads(capfd.readouterr().out)[0]["file"]
+    monkeypatch.chdir(tree)
+    main(["check", ".", "--format", "json"])
+
+    assert ("xds/cds.yaml", "cds.yaml") == (from_above, json.loads(capfd.readouterr().out)[0]["file"])
 
 
 def test_warnings_are_clean(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     """Warnings are printed, and do not change the status."""
     tree = write_tree(tmp_path, cds=TYPO)
 
-    assert main(["check", str(tree), "--unknown-fields", "warn"]) == 0
+    assert 0 == main(["check", str(tree), "--unknown-fields", "warn"])
     out, err = capfd.readouterr()
-    assert f"{tree}/cds.yaml:3:3: warning: " in out
-    assert err == f"{tree}: 1 warning, clean: 1 clusters\n"
+    assert f"{tree}/cds.yaml:3:3: warning[unknown-field]: " in out
+    assert f"{tree}: clean, with 1 warning, in 1 file: 1 cluster\n" == err
+
+
+@pytest.mark.parametrize(("severity", "expected"), [("error", 0), ("warning", 1), ("note", 1)])
+def test_the_threshold_sets_the_status(tmp_path: Path, severity: str, expected: int) -> None:
+    """`--severity` says from which weight on a problem makes the status 1."""
+    (tmp_path / "clean").mkdir()
+    tree, clean = write_tree(tmp_path, cds=TYPO), write_tree(tmp_path / "clean", cds=CLUSTERS)
+    arguments = ["--unknown-fields", "warn", "--severity", severity]
+
+    assert expected == main(["check", str(tree), *arguments])
+    assert 0 == main(["check", str(clean), *arguments])
+
+
+def test_notes(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    """A note is told in a line, and only `--severity note` makes the status 1."""
+    tree = write_tree(tmp_path, cds=CLUSTERS)
+    (tree / "README.md").write_text("Ask me.\n")
+
+    assert 0 == main(["check", str(tree)])
+    assert (
+        f"{tree}/README.md:1:1: note[ignored-file]: ignored: no format has this suffix; rename"
+        in capfd.readouterr().out
+    )
+    assert 1 == main(["check", str(tree), "--severity", "note"])
+
+
+def test_rules_are_lowered_and_silenced(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    """`--rules` changes what a rule weighs, and turns it off; a setting of the same name does the same."""
+    tree = write_tree(tmp_path, cds=CLUSTERS)
+    (tree / "README.md").write_text("Ask me.\n")
+    settings = tmp_path / "fsxds.yaml"
+    settings.write_text("rules: {ignored-file: error}\n")
+
+    assert 0 == main(["check", str(tree), "--rules", "ignored-file=off"])
+    assert "" == capfd.readouterr().out
+    assert 1 == main(["check", str(tree), "--settings", str(settings)])
+    assert "README.md:1:1: error[ignored-file]" in capfd.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("written", "expected"),
+    [
+        ("ignored-files=off", "there is no rule ignored-files; did you mean ignored-file?"),
+        ("bad-syntax=off", "bad-syntax"),
+        ("ignored-file=loud", "'loud' is not one of error, warning, note, off"),
+    ],
+)
+def test_rules_that_cannot_be_changed(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str], written: str, expected: str
+) -> None:
+    """An unknown rule, one whose weight is fixed, and an unknown level are wrong use."""
+    tree = write_tree(tmp_path, cds=CLUSTERS)
+
+    assert 2 == main(["check", str(tree), "--rules", written])
+    assert expected in capfd.readouterr().err
+
+
+def test_a_real_envoy_is_asked(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    """With `--with-envoy`, what only Envoy can know is told as any problem is."""
+    tree, clean = write_tree(tmp_path, lds=LISTENER_WITH_BAD_LUA), tmp_path / "clean"
+    clean.mkdir()
+
+    assert 0 == main(["check", str(tree)])
+    assert 1 == main(["check", str(tree), "--with-envoy"])
+    assert f"{tree}/lds.yaml:" in (out := capfd.readouterr().out)
+    assert "error[envoy-rejects]: " in out
+    assert 0 == main(["check", str(write_tree(clean, cds=CLUSTERS)), "--with-envoy"])
+
+
+def test_what_is_no_envoy_is_not_asked(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    """A path that is not Envoy's is wrong use."""
+    tree = write_tree(tmp_path, cds=CLUSTERS)
+
+    assert 2 == main(["check", str(tree), "--with-envoy", "/bin/true"])
+    assert "/bin/true" in capfd.readouterr().err
 
 
 def test_json(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    """`--format json` prints one object with every part of every problem."""
+    """`--format json` prints a list with every part of every problem."""
     tree = write_tree(tmp_path, cds=CLUSTERS, eds="a: [", more_clusters="", other=TYPO)
 
-    assert main(["check", str(tree), "--format", "json"]) == 1
-    result = json.loads(capfd.readouterr().out)
-    assert not result["clean"]
-    assert {"clusters": 1} == result["resources"]
-    assert {"path", "line", "column", "severity", "rule", "pointer", "message", "remedy"} == set(result["problems"][0])
+    assert 1 == main(["check", str(tree), "--format", "json"])
+    problems = json.loads(capfd.readouterr().out)
+    assert {"file", "line", "column", "pointer", "rule", "severity", "message", "remedy"} == set(problems[0])
+    assert {"bad-syntax", "empty-file", "missing-type"} <= {problem["rule"] for problem in problems}
+
+
+def test_formats_of_pipelines(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    """The other formats are printed on stdout alone, so that they can be kept in a file."""
+    tree = write_tree(tmp_path, cds=TYPO)
+    written = {}
+    for name in ("github", "sarif", "junit"):
+        assert 1 == main(["check", str(tree), "--format", name])
+        written[name], err = capfd.readouterr()
+        assert f"{tree}: 1 error in 1 file: no resources\n" == err
+
+    assert written["github"].startswith(f"::error file={tree}/cds.yaml,line=3,col=3,title=unknown-field::")
+    assert "2.1.0" == json.loads(written["sarif"])["version"]
+    assert "testsuites" == ET.fromstring(written["junit"]).tag
+
+
+@pytest.mark.parametrize("name", ["text", "json", "github", "sarif", "junit"])
+def test_secrets_are_in_no_format(tmp_path: Path, capfd: pytest.CaptureFixture[str], name: str) -> None:
+    """Whatever is wrong with a secret, nothing of it is printed."""
+    broken = SECRETS.replace("private_key", "privat_key").replace("UzNDUjNU", "S3CR3T!")
+    in_place = (
+        "- name: web\n  transport_socket:\n    name: tls\n    typed_config:\n"
+        '      "@type": type.googleapis.com/envoy.extensions.transport_sockets.tls.v3.UpstreamTlsContext\n'
+        '      common_tls_context: {tls_certificates: [{privat_key: {inline_string: "S3CR3T"}, odd: 1}]}\n'
+        "      sni: [5]\n"
+    )
+    tree = write_tree(tmp_path, sds=broken, cds=in_place, edge=f"{SECRETS}a: [\n")
+
+    assert 1 == main(["check", str(tree), "--format", name])
+    out, err = capfd.readouterr()
+    assert "privat_key" in out
+    assert "S3CR3T" not in out + err
+
+
+def test_colours_are_for_terminals(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A terminal gets colours, unless NO_COLOR is set; a pipe gets none."""
+    tree = write_tree(tmp_path, cds=TYPO)
+    main(["check", str(tree)])
+    piped = capfd.readouterr().out
+    monkeypatch.setenv("TTY_COMPATIBLE", "1")
+    monkeypatch.setenv("TERM", "xterm-256color")
+    main(["check", str(tree)])
+    coloured = capfd.readouterr().out
+    monkeypatch.setenv("NO_COLOR", "1")
+    main(["check", str(tree)])
+    uncoloured = capfd.readouterr().out
+
+    assert ("\x1b[" in piped, "\x1b[1;31m" in coloured, "\x1b[1;31m" in uncoloured) == (False, True, False)

@@ -19,7 +19,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.envoy import free_port
-from tests.support.resources import direct_route, document, http_listener, static_cluster
+from tests.support.resources import direct_route, document, http_listener, refused_cluster, static_cluster
 from tests.support.server import PATIENCE_S, Server, write_file
 
 SAMPLE = Path(__file__).parents[2] / "config" / "xds"
@@ -39,7 +39,7 @@ def test_check_of_the_sample_tree_is_clean() -> None:
 
 
 def test_check_names_every_mistake_by_line(tmp_path: Path) -> None:
-    """All mistakes of a tree come in one go, as lines that editors open, and the exit status is 1."""
+    """All mistakes of a tree come in one go, at places that editors open, and the exit status is 1."""
     tree = tmp_path / "tree"
     shutil.copytree(SAMPLE, tree)
     clusters = (tree / "clusters.yaml").read_text()
@@ -49,7 +49,7 @@ def test_check_names_every_mistake_by_line(tmp_path: Path) -> None:
 
     line = 1 + clusters[: clusters.index("connect_timeout")].count("\n")
     assert 1 == done.returncode
-    assert f"{tree}/clusters.yaml:{line}:3: error: resources[0].conect_timeout: " in done.stdout
+    assert f"{tree}/clusters.yaml:{line}:3: error[unknown-field]: resources[0].conect_timeout: " in done.stdout
     assert 'did you mean "connect_timeout"?' in done.stdout
     assert f"{tree}/routes.yaml:1:" in done.stdout
 
@@ -200,7 +200,7 @@ def test_dev_tells_envoys_verdict_on_each_edit(tmp_path: Path, transport: str) -
         running.wait(lambda: len(running.events("envoy_took")) > taken, "the second verdict")
         with urllib.request.urlopen(f"http://127.0.0.1:{port}/", timeout=5) as response:
             assert b"two" == response.read()
-        write_file(tree / "cds.yaml", document([static_cluster("web", address="nowhere")]))
+        write_file(tree / "cds.yaml", document([refused_cluster("web")]))
         running.wait(lambda: running.events("envoy_refused"), "the refusal")
         assert "cds.yaml:2" in str(running.events("envoy_refused")[0]["places"])
 

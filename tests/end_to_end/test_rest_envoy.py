@@ -20,6 +20,7 @@ from tests.support.resources import (
     eds_cluster,
     endpoints,
     http_listener,
+    refused_cluster,
     static_cluster,
 )
 from tests.support.server import Server, write_file
@@ -187,7 +188,7 @@ def test_a_rejected_version_does_not_loop_and_heals(tree: Path, tmp_path: Path) 
     """What Envoy refuses is offered again with back-off only, is told with its file, and ends with the next version."""
     write_file(tree / "cds.yaml", document([static_cluster("a")]))
     with running(tree, tmp_path) as (server, envoy):
-        write_file(tree / "cds.yaml", document([static_cluster("new"), static_cluster("bad", address="not-an-ip")]))
+        write_file(tree / "cds.yaml", document([static_cluster("new"), refused_cluster("bad")]))
         envoy.wait_stat(f"{CDS}.update_rejected", 1)
         time.sleep(2.5)
 
@@ -204,7 +205,7 @@ def test_a_rejected_version_does_not_loop_and_heals(tree: Path, tmp_path: Path) 
 
 def test_a_first_config_that_is_rejected_does_not_loop(tree: Path, tmp_path: Path) -> None:
     """An Envoy that accepted nothing yet has no version to ask with; its rejections are backed off all the same."""
-    write_file(tree / "cds.yaml", document([static_cluster("bad", address="not-an-ip")]))
+    write_file(tree / "cds.yaml", document([refused_cluster("bad")]))
     with running(tree, tmp_path) as (_, envoy):
         envoy.wait_stat(f"{CDS}.update_rejected", 1)
         time.sleep(3)

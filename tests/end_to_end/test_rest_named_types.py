@@ -109,7 +109,7 @@ def test_scoped_routes_follow(tmp_path: Path) -> None:
 
 
 def test_secrets_spring_up_and_nothing_of_them_is_logged(tmp_path: Path) -> None:
-    """A TLS listener waits for its certificate, serves once it is there, and the log holds no part of the key."""
+    """A TLS listener is held until its certificate is there, serves then, and the log holds no part of the key."""
     tree = tmp_path / "tree"
     write_file(tree / "lds.yaml", tls_listener("demo-certificate"))
     write_file(tree / "rds.yaml", document([direct_route("r1", "safe")]))
@@ -118,8 +118,11 @@ def test_secrets_spring_up_and_nothing_of_them_is_logged(tmp_path: Path) -> None
     trusting.check_hostname = False
     trusting.verify_mode = ssl.CERT_NONE
     with running(tree, tmp_path) as (server, envoy):
-        port = envoy.listener_ports()["front"]
+        server.wait(lambda: "no-secret" in server.log_file.read_text(), "the missing secret")
+        assert {} == envoy.listener_ports()
         write_file(tree / "sds.yaml", SAMPLE_SECRETS.read_text())
+        wait_until(envoy, lambda: "front" in envoy.listener_ports(), "the listener")
+        port = envoy.listener_ports()["front"]
 
         def answer() -> bytes:
             with urllib.request.urlopen(f"https://127.0.0.1:{port}/", timeout=5, context=trusting) as response:

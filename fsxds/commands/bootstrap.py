@@ -1,0 +1,157 @@
+"""`fsxds bootstrap`: a bootstrap for Envoy that works with fsxds, with safe values."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from dataclasses import dataclass
+from pathlib import Path
+
+import click
+
+from fsxds import loading
+from fsxds.commands.options import existing_directory, table_command
+from fsxds.commands.running import spinner
+from fsxds.errors import UsageError
+from fsxds.local_envoy.bootstrap import (
+    Identity,
+    Section,
+    Wanted,
+    ads_bootstrap,
+    mirror_bootstrap,
+    rest_bootstrap,
+)
+from fsxds.local_envoy.bootstrap_text import bootstrap_text
+from fsxds.operations.log_lines import escape
+from fsxds.resource_types import BY_SHORT_NAME
+from fsxds.serving import TcpAddress, parse_address
+from fsxds.settings import Settings
+from fsxds.transports.mirror_files import path_of
+
+GRPC_ADDRESS = "127.0.0.1:18000"
+# As long as Envoy itself waits. The start of a server is not a moment to give up early.
+INITIAL_FETCH_TIMEOUT = "15s"
+
+ALL_TYPES = Wanted(clusters=True, listeners=True)
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """What was asked for: how Envoy gets its resources, from where, and what it is called."""
+
+    transport: str
+    address: str | None
+    mirror: Path | None
+    identity: Identity
+
+    def bootstrap(self, wanted: Wanted, settings: Settings) -> Section:
+        """Return the bootstrap of an Envoy that asks for what is wanted."""
+        if self.transport == "files":
+            mirror, suffix = self.mirror_of(settings), f".{settings.mirror_format}"
+
+            def file_of(short_name: str, name: str | None) -> Path:
+                return mirror / path_of(BY_SHORT_NAME[short_name].type_url, name, suffix)
+
+            return mirror_bootstrap(file_of, wanted, self.identity, xds=self.address)
+        if self.transport == "rest":
+            return rest_bootstrap(self.address or settings.http, wanted, self.identity)
+        return ads_bootstrap(self.address or GRPC_ADDRESS, wanted, self.identity, delta=self.transport == "delta")
+
+    def mirror_of(self, settings: Settings) -> Path:
+        """Return the directory of the mirrored files; UsageError when nothing says which it is."""
+        mirror = self.mirror or settings.mirror
+        if mirror is None:
+            raise UsageError("no directory is given for the files; add --mirror DIR, the same as for `fsxds serve`")
+        return mirror
+
+    def usage(self, directory: Path | None, settings: Settings) -> tuple[str, ...]:
+        """Return the commands that serve such an Envoy and start it."""
+        envoy = "envoy -c bootstrap.yaml"
+        serve = ["fsxds", "serve", str(directory or "DIR")]
+        if self.transport == "files":
+            serve += ["--mirror", str(self.mirror_of(settings)), *([] if self.address else ["--mirror-config-sources"])]
+        elif self.transport == "rest" and self.address is not None:
+            serve += ["--http", self.address]
+        return (escape(shlex.join(serve)), envoy) if self.transport in {"files", "rest"} else (envoy,)
+
+
+class Choosing(click.Option):
+    """A flag of this command alone; what it says belongs to one Envoy, and to no settings file."""
+
+    group = "The Envoy"
+
+
+def read_address(written: str) -> str:
+    """Return an address to connect to; UsageError if it is none."""
+    address = parse_address(written)
+    if isinstance(address, TcpAddress) and address.port == 0:
+        raise UsageError(f"{escape(written)}: port 0 is none to connect to; give the one that fsxds listens at")
+    return str(address)
+
+
+@table_command(
+    "bootstrap",
+    """\
+  fsxds bootstrap config/xds > envoy.yaml
+  fsxds bootstrap --transport files --mirror /run/envoy --node edge-1 --cluster edge
+  fsxds bootstrap --transport delta --address xds.example.com:18000 --format json""",
+)
+@click.argument("directory", metavar="[DIR]", required=False, type=existing_directory)
+@click.option(
+    "--transport",
+    cls=Choosing,
+    type=click.Choice(("rest", "files", "ads", "delta")),
+    default="rest",
+    help="By REST long poll, from mirrored files, by one gRPC stream (ads), or by one that tells changes alone (delta).",
+)
+@click.option(
+    "--address",
+    cls=Choosing,
+    metavar="HOST:PORT",
+    help="Where fsxds listens, or unix:/path; a name is looked up by DNS.",
+)
+@click.option(
+    "--mirror", cls=Choosing, metavar="PATH", type=click.Path(path_type=Path), help="Where the mirrored files are."
+)
+@click.option("--node", cls=Choosing, metavar="ID", default="envoy", help="The id of the Envoy; each has its own.")
+@click.option("--cluster", cls=Choosing, metavar="NAME", default="envoy", help="The fleet that it belongs to.")
+@click.option(
+    "--admin-port", cls=Choosing, metavar="PORT", type=click.IntRange(0, 65535), default=9901, help="Of its admin page."
+)
+@click.option(
+    "--format",
+    "output_format",
+    cls=Choosing,
+    type=click.Choice(("yaml", "json")),
+    default="yaml",
+    help="yaml has comments.",
+)
+def bootstrap(directory: Path | None, settings: Settings, output_format: str, **given: str | int | Path | None) -> None:
+    """Print a bootstrap for an Envoy that gets everything from fsxds.
+
+    Its values are those that real Envoys were seen to live well with; the comments say why. With DIR, it asks for the
+    types and runtime layers that are there; without, for clusters and listeners.
+    """
+    choice = _choice(**given)
+    wanted = ALL_TYPES if directory is None else _wanted(directory, settings)
+    section = choice.bootstrap(wanted, settings)
+    if output_format == "json":
+        print(json.dumps(section, indent=2, ensure_ascii=False))
+    else:
+        print(bootstrap_text(section, choice.transport, choice.usage(directory, settings)), end="")
+
+
+def _choice(**given: str | int | Path | None) -> Choice:
+    address, mirror = given["address"], given["mirror"]
+    identity = Identity(str(given["node"]), str(given["cluster"]), int(str(given["admin_port"])), INITIAL_FETCH_TIMEOUT)
+    return Choice(
+        str(given["transport"]),
+        None if address is None else read_address(str(address)),
+        None if mirror is None else Path(str(mirror)),
+        identity,
+    )
+
+
+def _wanted(directory: Path, settings: Settings) -> Wanted:
+    with spinner(f"loading {directory}"):
+        return Wanted.by(loading.load_once(directory, settings, loading.find_catalogue(settings)).snapshot)

@@ -1,0 +1,150 @@
+"""`fsxds diff A B`: which resources and fields are different between two trees, servers or revisions."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path, PurePosixPath
+
+import click
+from rich.console import Console
+
+from fsxds import loading
+from fsxds.commands.check import line_of
+from fsxds.commands.options import existing_directory, table_command
+from fsxds.commands.running import spinner
+from fsxds.comparison.resources import Comparer
+from fsxds.errors import UsageError
+from fsxds.operations.log_lines import escape
+from fsxds.reports.difference_json import json_text
+from fsxds.reports.difference_markdown import markdown
+from fsxds.reports.difference_text import text_lines
+from fsxds.reports.difference_words import Compared, Side, summary
+from fsxds.resource_types import RESOURCE_TYPES
+from fsxds.settings import Settings
+from fsxds.snapshots.load import Loaded
+from fsxds.sources.git import Repository
+from fsxds.sources.running import fetch_served, is_running_address
+from fsxds.values import Problem, Severity, SourceTree
+
+DIFFERENT = 1
+
+_NOT_OVER_REST = tuple(row for row in RESOURCE_TYPES if row.rest_path is None)
+
+
+class _Option(click.Option):
+    """A flag of this command alone, shown under its own heading."""
+
+    group = "Comparing"
+
+
+@dataclass(frozen=True, slots=True)
+class _Read:
+    """One side as it was read."""
+
+    side: Side
+    tree: SourceTree
+    is_running: bool = False
+
+
+@table_command(
+    "diff",
+    """\
+  fsxds diff config/xds other/xds
+  fsxds diff http://127.0.0.1:18001 config/xds
+  fsxds diff --git main..HEAD config/xds --format markdown""",
+)
+@click.argument("sides", metavar="[A] [B]", nargs=-1)
+@click.option(
+    "--git",
+    "revisions",
+    cls=_Option,
+    metavar="A..B",
+    help="Compare two revisions of DIR, or one with what is there now.",
+)
+def diff(sides: tuple[str, ...], revisions: str | None, settings: Settings) -> None:
+    """Tell which resources and fields are different between A and B.
+
+    A and B are directories, or addresses of a running fsxds: http://HOST:PORT, or unix:PATH. With --git A..B there is
+    one directory, by default the current one, and its revisions are compared; A...B begins where the two parted, and
+    A alone is compared with the files that are there now. Secrets are hidden.
+    Exit status: 0 no difference, 1 differences, 2 wrong use.
+    """
+    with spinner("loading both sides"):
+        before, after = _read_git(revisions, sides, settings) if revisions is not None else _read_both(sides, settings)
+        catalogue = loading.find_catalogue(settings)
+        loaded = loading.load_trees((before.tree, after.tree), settings, catalogue)
+        for read, result in zip((before, after), loaded, strict=True):
+            _tell_problems(read, result)
+        over_rest = before.is_running or after.is_running
+        comparer = Comparer(catalogue, over_rest=over_rest)
+        difference = comparer.compare(*(result.snapshot for result in loaded))
+    if over_rest and any(result.snapshot.resources(row.type_url) for result in loaded for row in _NOT_OVER_REST):
+        print("virtual-hosts are not compared: they have no REST form", file=sys.stderr)
+    compared = Compared(before.side, after.side, difference)
+    _print(compared, settings.diff_format)
+    if not compared.are_same:
+        raise click.exceptions.Exit(DIFFERENT)
+
+
+def _read_both(sides: tuple[str, ...], settings: Settings) -> Iterator[_Read]:
+    if len(sides) != 2:
+        raise click.UsageError("give two of them: directories, or addresses of a running fsxds; or --git A..B")
+    return (_read_side(text, settings) for text in sides)
+
+
+def _read_side(text: str, settings: Settings) -> _Read:
+    if is_running_address(text):
+        served = asyncio.run(fetch_served(text))
+        for noun in served.unavailable:
+            print(f"{escape(text)}: nothing good of {noun} was loaded there yet", file=sys.stderr)
+        return _Read(Side(text, None), served.tree, is_running=True)
+    directory = existing_directory(text)
+    return _Read(_side_of(directory), loading.scan_once(directory, settings))
+
+
+def _read_git(revisions: str, sides: tuple[str, ...], settings: Settings) -> Iterator[_Read]:
+    if len(sides) > 1:
+        raise click.UsageError("with --git there is one directory at most")
+    directory = existing_directory(*sides or ".")
+    repository = Repository(directory)
+    between = repository.range_of(revisions)
+    for revision in (between.before, between.after):
+        if revision is None:
+            yield _Read(_side_of(directory), loading.scan_once(directory, settings))
+        else:
+            tree = repository.tree_at(revision, loading.is_read, settings.max_file_size_bytes)
+            yield _Read(Side(revision, f"{revision}:{repository.prefix}"), tree)
+
+
+def _side_of(directory: Path) -> Side:
+    return Side(str(directory), "" if directory == Path() else f"{PurePosixPath(directory)}/")
+
+
+def _tell_problems(read: _Read, loaded: Loaded) -> None:
+    """Tell what is wrong with a side, and refuse a server whose resources cannot be read here."""
+    for problem in loaded.problems:
+        if read.is_running and problem.severity is Severity.ERROR:
+            fact = f"{read.side.label}: what it serves cannot be read: {problem.pointer}: {problem.message}"
+            raise UsageError(f"{fact}; give its Envoy by --envoy, or its types by --descriptors")
+        if problem.severity is not Severity.NOTE:
+            print(line_of(_placed(problem, read.side)), file=sys.stderr)
+
+
+def _placed(problem: Problem, side: Side) -> Problem:
+    prefix = f"{side.label}/" if side.prefix is None else side.prefix
+    return replace(problem, path=PurePosixPath(f"{prefix}{problem.path}"))
+
+
+def _print(compared: Compared, output_format: str) -> None:
+    if output_format == "json":
+        print(json_text(compared))
+    elif output_format == "markdown":
+        print(markdown(compared), end="")
+    else:
+        console = Console(highlight=False)
+        for line in text_lines(compared):
+            console.print(line, soft_wrap=True)
+        print(summary(compared), file=sys.stderr)

@@ -1,0 +1,115 @@
+"""`fsxds doctor DIR`: what will hurt when an Envoy with this bootstrap meets this tree."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+
+import click
+
+from fsxds import loading
+from fsxds.api.catalogue import Catalogue
+from fsxds.commands.check import FOUND_PROBLEMS, path_from_here, print_report
+from fsxds.commands.options import table_command, tree_argument
+from fsxds.commands.running import spinner
+from fsxds.doctor.bootstrap_file import BootstrapFile, read_bootstrap
+from fsxds.doctor.examine import Case, examine
+from fsxds.doctor.placing import resource_problems
+from fsxds.errors import UsageError
+from fsxds.operations.change_reports import count_of
+from fsxds.operations.log_lines import escape
+from fsxds.reports.problem_formats import BY_NAME
+from fsxds.reports.report import Report, findings_of, resource_counts
+from fsxds.rules.all_rules import make_field_rules
+from fsxds.rules.book_bootstrap import RULES
+from fsxds.rules.levels import RuleLevels
+from fsxds.settings import Settings
+from fsxds.snapshots.load import Loaded
+from fsxds.sources.file_facts import look_at
+from fsxds.values import Problem, Severity, SourceTree
+
+# What makes Envoy refuse a source, or crashes it, is found when the tree is loaded, which then holds the resource back.
+_RULES_OF_LOADING = frozenset({"wrong-config-source", *(rule.name for rule in RULES)})
+
+
+@table_command(
+    "doctor",
+    """\
+  fsxds doctor config/xds --bootstrap config/envoy-rest.yaml
+  fsxds doctor config/xds --bootstrap config/envoy-mirror.yaml --mirror-config-sources
+  fsxds doctor config/xds --bootstrap envoy.yaml --severity warning --format github""",
+)
+@tree_argument
+def doctor(directory: Path, settings: Settings) -> None:
+    """Tell what will hurt when an Envoy starts on DIR.
+
+    Reads the bootstrap that --bootstrap names, and the tree: time limits, pauses, paths, circuit breakers and streams
+    that do not go together, or that Envoy refuses. Without a bootstrap, the config sources of the tree alone are looked
+    at. Mistakes within the tree are told by `fsxds check`. Exit status: 0 healthy (there may be problems that are milder
+    than --severity), 1 problems, 2 wrong use.
+    """
+    with spinner(f"examining {directory}"):
+        catalogue = loading.find_catalogue(settings)
+        tree = loading.scan_once(directory, settings)
+        (loaded,) = loading.load_trees((tree,), settings, catalogue)
+        patient = Patient(loaded, tree, None if settings.bootstrap is None else _read(settings.bootstrap, catalogue))
+        report = report_of(patient, path_from_here(directory), settings, catalogue)
+    print_report(report, settings.check_format)
+    if loaded.problems:
+        known = count_of(len(loaded.problems), "problem")
+        print(f"the tree itself has {known}: fsxds check {escape(str(directory))} lists them", file=sys.stderr)
+    if report.has_failed:
+        raise click.exceptions.Exit(FOUND_PROBLEMS)
+
+
+@dataclass(frozen=True, slots=True)
+class Patient:
+    """What is examined: a tree, as it was loaded and as it was read, and a bootstrap, None where there is none."""
+
+    loaded: Loaded
+    tree: SourceTree
+    bootstrap: BootstrapFile | None
+
+
+def report_of(patient: Patient, root: PurePosixPath, settings: Settings, catalogue: Catalogue) -> Report:
+    """Return what is told of a bootstrap and a tree; `root` leads to the tree from here."""
+    bootstrap = patient.bootstrap
+    case = Case(
+        bootstrap.message if bootstrap else None, patient.loaded.snapshot, is_rewritten=settings.mirror_config_sources
+    )
+    found = examine(case, catalogue, look_at)
+    sources = {file.path: file.content for file in patient.tree.files}
+    shown = sources if BY_NAME[settings.check_format].shows_source else {}
+    told = [problem for problem in patient.loaded.problems if problem.rule in _RULES_OF_LOADING]
+    of_tree = _weighed(resource_problems(found.resources, catalogue, sources), settings.rules)
+    findings = findings_of((*told, *of_tree), root, shown)
+    files = [str(root / path) for path in sources]
+    if bootstrap is not None:
+        path = bootstrap.written.path
+        of_bootstrap = _weighed((*bootstrap.problems, *bootstrap.problems_of(found.bootstrap)), settings.rules)
+        findings += findings_of(of_bootstrap, PurePosixPath(), {path: bootstrap.written.content} if shown else {})
+        files.append(str(path))
+    return Report(
+        str(root),
+        tuple(sorted(findings, key=lambda finding: finding.problem)),
+        tuple(sorted(files)),
+        resource_counts(patient.loaded.snapshot),
+        Severity(settings.check_severity),
+    )
+
+
+def _read(path: Path, catalogue: Catalogue) -> BootstrapFile:
+    try:
+        content = path.read_bytes()
+    except OSError as error:
+        raise UsageError(f"{escape(str(path))}: cannot be read: {error.strerror}; give a bootstrap of Envoy") from error
+    return read_bootstrap(path_from_here(path), content, catalogue, make_field_rules(catalogue))
+
+
+def _weighed(problems: Iterable[Problem], levels: RuleLevels | None) -> Iterator[Problem]:
+    for problem in problems:
+        weighed = problem if levels is None else levels.weigh(problem)
+        if weighed is not None:
+            yield weighed

@@ -1,0 +1,47 @@
+"""`fsxds explain RULE`: what a rule demands, what Envoy does where it is broken, and how to mend it."""
+
+from __future__ import annotations
+
+from difflib import get_close_matches
+
+import click
+from rich.console import Console
+
+from fsxds.commands.options import table_command
+from fsxds.errors import UsageError
+from fsxds.operations.log_lines import escape
+from fsxds.reports.rule_pages import WIDEST_PAGE, list_as_json, list_of, page_as_json, page_of
+from fsxds.rules.book import BY_NAME, CHAPTERS
+from fsxds.rules.rule import Rule
+from fsxds.settings import Settings
+
+
+@table_command(
+    "explain",
+    """\
+  fsxds explain
+  fsxds explain unknown-field""",
+)
+@click.argument("rule", metavar="[RULE]", required=False)
+def explain(rule: str | None, settings: Settings) -> None:
+    """Explain RULE, or list all rules.
+
+    Every problem names the rule that it breaks. Exit status: 0, or 2 where there is no such rule.
+    """
+    row = None if rule is None else rule_of(rule)
+    if settings.explain_format == "json":
+        print(list_as_json(CHAPTERS) if row is None else page_as_json(row, CHAPTERS))
+        return
+    console = Console(highlight=False)
+    width = min(console.width, WIDEST_PAGE) if console.is_terminal else WIDEST_PAGE
+    text = list_of(CHAPTERS, width) if row is None else page_of(row, width)
+    console.print(text, soft_wrap=True, end="")
+
+
+def rule_of(name: str) -> Rule:
+    """Return a rule by its name; UsageError, with the nearest name, where there is none."""
+    if name in BY_NAME:
+        return BY_NAME[name]
+    near = get_close_matches(name.lower(), BY_NAME, 1)
+    hint = f"did you mean {near[0]}?" if near else "`fsxds explain` lists them"
+    raise UsageError(f"{escape(name)}: there is no such rule; {hint}")

@@ -1,0 +1,251 @@
+"""A server for tests: its addresses, what it serves, and its files, changed without a race."""
+
+from __future__ import annotations
+
+import asyncio
+import tempfile
+import time
+from collections.abc import Callable, Mapping
+from contextlib import ExitStack
+from dataclasses import replace
+from functools import partial
+from os import PathLike
+from pathlib import Path, PurePosixPath
+from types import TracebackType
+from typing import Self, TypeAlias
+
+from fsxds.errors import UsageError
+from fsxds.loading import scan_once
+from fsxds.resource_types import BY_SHORT_NAME, BY_TYPE_URL
+from fsxds.settings import Settings, read_settings
+from fsxds.snapshots.load import Loaded
+from fsxds.testing.background import Background
+from fsxds.values import Problem, Snapshot, SourceTree
+
+Tree: TypeAlias = str | PathLike[str] | Mapping[str, str | bytes]
+"""A directory, or the contents of files by their paths within one."""
+
+PATIENCE_S = 10.0
+
+# A test writes whole files and waits for each: there is no burst to sit out.
+SETTLE_S = 0.005
+# When what is loaded is not yet what is on the disk, the disk is looked at again: it may have changed meanwhile.
+_LOOK_AGAIN_S = 0.5
+
+
+def serve(tree: Tree, *, settings: Settings | None = None, http: str = "127.0.0.1:0") -> Server:
+    """Make a server of a tree; it runs as long as its context lasts, after `with` or `async with`.
+
+        >>> from fsxds.testing import serve
+        >>> with serve("config/xds") as server:
+        ...     server.names("cds")
+        ('backend', 'secure-web')
+
+    Args:
+        tree: a directory, or the contents of files by their paths, which are written to a directory of their own.
+        settings: as `fsxds serve` takes them; None for its defaults, the `FSXDS_…` variables of the environment included,
+            with a shorter pause after a change.
+        http: where to listen, in place of the settings' own: any free port, or `unix:PATH`.
+    """
+    chosen = settings or replace(read_settings({}), settle_s=SETTLE_S)
+    return Server(tree, replace(chosen, http=http))
+
+
+class Server:
+    """A running fsxds, in a thread with an event loop of its own. Made by `serve`; use it as a context manager.
+
+    Its methods wait without an event loop, so from a coroutine they are called by `asyncio.to_thread`:
+
+        >>> import asyncio
+        >>> from fsxds.testing import serve
+        >>> async def test() -> tuple[str, ...]:
+        ...     async with serve({"cds.yaml": "resources: []"}) as server:
+        ...         await asyncio.to_thread(server.write, "cds.yaml", "[{name: web, connect_timeout: 1s}]")
+        ...         return server.names("cds")
+        >>> asyncio.run(test())
+        ('web',)
+
+    Attributes:
+        directory: the tree that is served.
+        address: where it listens: `127.0.0.1:41234`, or `unix:` and a path.
+    """
+
+    def __init__(self, tree: Tree, settings: Settings) -> None:
+        """Remember what to serve; nothing runs yet."""
+        self.directory = Path()
+        self.address = ""
+        self._tree = tree
+        self._settings = settings
+        self._is_ours = isinstance(tree, Mapping)
+        self._ending = ExitStack()
+        self._background: Background | None = None
+
+    def __enter__(self) -> Self:
+        with ExitStack() as starting:
+            self.directory = self._directory(starting)
+            background = Background(self.directory, self._settings)
+            self.address = background.start()
+            self._background = background
+            starting.callback(background.stop)
+            self._ending = starting.pop_all()
+        return self
+
+    def __exit__(
+        self, error_type: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self._ending.close()
+
+    async def __aenter__(self) -> Self:
+        return await asyncio.to_thread(self.__enter__)
+
+    async def __aexit__(
+        self, error_type: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        await asyncio.to_thread(self._ending.close)
+
+    @property
+    def http(self) -> str:
+        """The base URL of REST, such as `http://127.0.0.1:41234`; for a unix socket its address."""
+        return self.address if self.address.startswith("unix:") else f"http://{self.address}"
+
+    @property
+    def port(self) -> int:
+        """The port that is really bound."""
+        return int(self.address.rpartition(":")[2])
+
+    @property
+    def loaded(self) -> Loaded:
+        """The tree as it was loaded last: what is served, and what is wrong with it."""
+        background = self._running()
+        with background.changed:
+            if background.loaded is None:
+                raise RuntimeError("the first tree is loaded before the server is handed out")
+            return background.loaded
+
+    @property
+    def snapshot(self) -> Snapshot:
+        """What is served now."""
+        return self.loaded.snapshot
+
+    @property
+    def problems(self) -> tuple[Problem, ...]:
+        """What is wrong with the tree now."""
+        return self.loaded.problems
+
+    @property
+    def log(self) -> tuple[str, ...]:
+        """The lines that `fsxds serve` would have written to its log, without their times."""
+        background = self._running()
+        with background.changed:
+            return tuple(background.log)
+
+    @property
+    def versions(self) -> dict[str, str]:
+        """The versions that clients are told, by the short names of the types: `cds`.
+
+        Types that no file ever spoke of, or of which nothing was ever good, have none.
+        """
+        snapshot = self.snapshot
+        return {
+            BY_TYPE_URL[type_url].short_name: snapshot.authored.get(type_url, version)
+            for type_url, version in snapshot.versions.items()
+            if type_url not in snapshot.withheld | snapshot.undeclared
+        }
+
+    def names(self, short_name: str) -> tuple[str, ...]:
+        """Return the names of the resources of a type, sorted; KeyError when there is no such type.
+
+        Args:
+            short_name: `cds`, `eds`, `lds`, `rds`, `sds`, …
+        """
+        return tuple(self.snapshot.resources(BY_SHORT_NAME[short_name].type_url))
+
+    def write(self, path: str, content: str | bytes) -> None:
+        """Write a file of the tree as careful editors do, and wait until the server has taken it in, good or bad.
+
+        Only of a tree that was given as contents: a directory that was given is yours to change, with `settle` after it.
+
+        Raises:
+            UsageError: the tree is a directory, or the path leads out of it.
+            TimeoutError: the server did not take it in.
+        """
+        self._put(path, content)
+        self.settle()
+
+    def remove(self, path: str) -> None:
+        """Remove a file of the tree, and wait until the server has noticed.
+
+        When it was the last file, what was served stays: a tree that is lost takes nothing away. Raises as `write` does.
+        """
+        self._own_path(path).unlink()
+        self.settle()
+
+    def settle(self, patience_s: float = PATIENCE_S) -> Loaded:
+        """Wait until the server has taken in all files as they are on the disk, and return what it made of them.
+
+        Raises:
+            TimeoutError: it did not within `patience_s` seconds.
+        """
+        deadline_s = time.monotonic() + patience_s
+        while time.monotonic() < deadline_s:
+            tree = scan_once(self.directory, self._settings)
+            rest_s = min(_LOOK_AGAIN_S, max(0.0, deadline_s - time.monotonic()))
+            if self._wait(partial(self._has_taken_in, tree), rest_s):
+                return self.loaded
+        raise TimeoutError(f"the server did not take in {self.directory} within {patience_s:g} s")
+
+    def wait_log(self, words: str, patience_s: float = PATIENCE_S) -> str:
+        """Wait for a line of the log that holds these words, such as `NACK`, and return the first of them.
+
+        Raises:
+            TimeoutError: there was none within `patience_s` seconds.
+        """
+        if not self._wait(lambda: any(words in line for line in self.log), patience_s):
+            raise TimeoutError(f"the log had no line with {words!r} within {patience_s:g} s")
+        return next(line for line in self.log if words in line)
+
+    def _wait(self, holds: Callable[[], bool], patience_s: float) -> bool:
+        background = self._running()
+        with background.changed:
+            background.changed.wait_for(lambda: background.error is not None or holds(), patience_s)
+            if background.error is not None:
+                raise RuntimeError("the server ended") from background.error
+            return holds()
+
+    def _has_taken_in(self, tree: SourceTree) -> bool:
+        if not tree.files and self._running().is_lost:
+            return True
+        found = {record.parsed.path: record.parsed.digest for record in self.loaded.records.values() if record.parsed}
+        return found == {file.path: file.digest for file in tree.files}
+
+    def _running(self) -> Background:
+        if self._background is None:
+            raise RuntimeError("the server does not run yet; write `with serve(…) as server`")
+        return self._background
+
+    def _directory(self, stack: ExitStack) -> Path:
+        if not isinstance(self._tree, Mapping):
+            directory = Path(self._tree)
+            if not directory.is_dir():
+                raise UsageError(f"{directory}: there is no such directory; give one, or the contents of files")
+            return directory
+        self.directory = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="fsxds-testing-")))
+        for path, content in self._tree.items():
+            self._put(path, content)
+        return self.directory
+
+    def _put(self, path: str, content: str | bytes) -> None:
+        target = self._own_path(path)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        # A name that is never read, so that no half of a file is.
+        temporary = target.with_name(f".{target.name}.new")
+        temporary.write_bytes(content.encode() if isinstance(content, str) else content)
+        temporary.replace(target)
+
+    def _own_path(self, path: str) -> Path:
+        if not self._is_ours:
+            raise UsageError(f"{self.directory}: the directory is yours; change the file yourself, then call settle()")
+        inside = PurePosixPath(path)
+        if inside.is_absolute() or ".." in inside.parts or not inside.parts:
+            raise UsageError(f"{path!r}: is no path within the tree")
+        return self.directory / inside

@@ -1,0 +1,50 @@
+"""Measure how far fsxds and the real Envoy agree, and print where they do not."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+
+from fsxds.loading import find_catalogue
+from fsxds.settings import Settings
+from tests.agreement.cases import make_cases
+from tests.agreement.comparing import compare
+from tests.agreement.report import alarm_cause, disagreements, miss_cause, table
+from tests.agreement.with_envoy import refused
+
+
+def main() -> int:
+    """Compare, print, and return 1 when fsxds refuses anything that Envoy takes."""
+    parser = argparse.ArgumentParser(prog="python -m tests.agreement", description=__doc__)
+    parser.add_argument("--cases", type=int, default=2400)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--cache", type=Path, help="a file that remembers Envoy's verdicts")
+    parser.add_argument("--out", type=Path, help="a directory for misses.txt and false_alarms.txt")
+    parser.add_argument("--with-envoy", action="store_true", help="ask `check --with-envoy` about what is missed")
+    arguments = parser.parse_args()
+    catalogue = find_catalogue(Settings())
+    opinions = compare(make_cases(catalogue, arguments.cases, arguments.seed), catalogue, arguments.cache)
+    alarms = [*disagreements((one for one in opinions if one.is_false_alarm), alarm_cause)]
+    misses = [*disagreements((one for one in opinions if one.is_missed), miss_cause)]
+    lines = [
+        *table(opinions, lambda one: one.case.mutation),
+        "",
+        *table(opinions, lambda one: one.case.seed.type_name),
+    ]
+    sys.stdout.write("\n".join([*lines, ""]))
+    if arguments.with_envoy:
+        missed = [one for one in opinions if one.is_missed]
+        found = len(refused(missed, catalogue))
+        sys.stdout.write(f"\n{found} of {len(missed)} missed are found by check --with-envoy\n")
+    if arguments.out:
+        arguments.out.mkdir(parents=True, exist_ok=True)
+        (arguments.out / "false_alarms.txt").write_text("\n".join([*lines, *alarms, ""]))
+        (arguments.out / "misses.txt").write_text("\n".join([*lines, *misses, ""]))
+    else:
+        sys.stdout.write("\n".join(["", "# False alarms", *alarms, "", "# Missed", *misses, ""]))
+    return 1 if alarms else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

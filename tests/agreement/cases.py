@@ -1,0 +1,138 @@
+"""Seeded cases: valid resources with one thing changed each."""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import yaml
+
+from fsxds.api.catalogue import Catalogue
+from fsxds.resource_types import BY_SHORT_NAME
+from tests.agreement.edits import edited, shown
+from tests.agreement.mutations import MUTATIONS, Mutation, Pool, Scene, holds_place
+from tests.agreement.places import Place, places
+from tests.agreement.seeds import Seed, seeds
+
+# How often a type is drawn: where there is more to say, there is more to do wrong.
+WEIGHTS = {"cds": 5, "lds": 6, "rds": 4, "ecds": 4, "eds": 2, "vhds": 1, "sds": 1, "rtds": 0.5, "srds": 0.5}
+NAMED = {"eds": "cluster_name", "rds": "name", "sds": "name", "rtds": "name", "ecds": "name"}
+SECRETS = {"tls_certificate", "validation_context", "session_ticket_keys", "generic_secret"}
+# What Envoy looks at when a secret or a scope has come, which here none ever does.
+LATE = ("combined_validation_context", "rds_config_source")
+TRIES = 30
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """A resource, how it came about, and the suffix of the file in which it is written."""
+
+    seed: Seed
+    mutation: str
+    place: str
+    change: str
+    resource: Any
+    suffix: str
+
+    @property
+    def name(self) -> str:
+        """What reports call it."""
+        return f"{self.seed.type_name}/{self.seed.name}/{self.mutation}/{self.place}"
+
+    @property
+    def key(self) -> str:
+        """What tells it from all others."""
+        return f"{self.seed.type_name}{self.seed.name}{self.suffix}{json.dumps(self.resource, sort_keys=False)}"
+
+
+def text_of(document: Any, suffix: str) -> str:
+    """Write a document in the format of a suffix; who reads it sees the same text."""
+    if suffix == ".json":
+        return json.dumps(document)
+    return yaml.dump(document, Dumper=yaml.CSafeDumper, sort_keys=False, allow_unicode=True, width=1000)
+
+
+def make_cases(catalogue: Catalogue, count: int, seed: int) -> list[Case]:
+    """Return so many different cases; the same seed gives the same ones."""
+    return list(_Drawing(catalogue, seed).draw(count))
+
+
+class _Drawing:
+    def __init__(self, catalogue: Catalogue, number: int) -> None:
+        self._rng = random.Random(number)
+        self._places: dict[tuple[str, str], list[tuple[Seed, Place]]] = {}
+        self._pool = Pool()
+        self._seen: set[str] = set()
+        self._http_types = {one.resource["typed_config"]["@type"] for one in seeds() if one.type_name == "ecds"}
+        for one in seeds():
+            for place in places(catalogue, one.resource, BY_SHORT_NAME[one.type_name].message_type):
+                holds_place(self._pool, place)
+                for mutation in MUTATIONS:
+                    if mutation.fits(place):
+                        self._places.setdefault((one.type_name, mutation.name), []).append((one, place))
+
+    def draw(self, count: int) -> Iterator[Case]:
+        classes = {name: [m for m in MUTATIONS if (name, m.name) in self._places] for name in WEIGHTS}
+        total = sum(WEIGHTS[name] * len(classes[name]) for name in WEIGHTS)
+        made = 0
+        for type_name, mutations in classes.items():
+            for mutation in mutations:
+                share = max(2, round(count * WEIGHTS[type_name] / total))
+                for _ in range(share):
+                    case = self._case(type_name, mutation)
+                    if case is not None:
+                        made += 1
+                        yield case
+        while made < count:
+            type_name = self._rng.choice(("cds", "lds", "rds", "ecds"))
+            case = self._case(type_name, self._rng.choice(classes[type_name]))
+            if case is not None:
+                made += 1
+                yield case
+
+    def _case(self, type_name: str, mutation: Mutation) -> Case | None:
+        for _ in range(TRIES):
+            seed, place = self._rng.choice(self._places[type_name, mutation.name])
+            edit = mutation.change(Scene(self._rng, place, self._pool))
+            if edit is None:
+                continue
+            resource = edited(seed.resource, place.path, edit)
+            suffix = ".yaml" if self._rng.random() < 0.5 else ".json"
+            case = Case(seed, mutation.name, ".".join(map(str, place.path)), shown(edit), resource, suffix)
+            if resource != seed.resource and case.key not in self._seen and self._can_be_asked(case):
+                self._seen.add(case.key)
+                return case
+        return None
+
+    def _can_be_asked(self, case: Case) -> bool:
+        """Tell whether the subscription of the seed would ask for it still, and Envoy would look at all of it."""
+        if not isinstance(case.resource, dict) or any(name in case.place for name in LATE):
+            return False
+        return _keeps_its_name(case) and _keeps_its_sort(case) and self._keeps_its_extension(case)
+
+    def _keeps_its_extension(self, case: Case) -> bool:
+        packed = case.resource.get("typed_config")
+        if case.seed.type_name != "ecds" or not isinstance(packed, dict) or case.mutation == "unknown-type":
+            return True
+        return packed.get("@type") in self._http_types
+
+
+def _keeps_its_name(case: Case) -> bool:
+    name_field = NAMED.get(case.seed.type_name)
+    if name_field is None:
+        # Envoy makes up a name for a listener without one; fsxds has to tell resources by theirs.
+        return case.seed.type_name != "lds" or bool(case.resource.get("name"))
+    name = case.resource.get(name_field)
+    if isinstance(name, float) and case.suffix == ".yaml":
+        return False  # Envoy takes it for a text, and so for another name.
+    return not isinstance(name, str) or name in {"", case.seed.name}
+
+
+def _keeps_its_sort(case: Case) -> bool:
+    if case.seed.type_name != "sds":
+        return True
+    now, before = case.resource.keys() & SECRETS, case.seed.resource.keys() & SECRETS
+    return not now or now >= before

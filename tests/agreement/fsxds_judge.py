@@ -1,0 +1,67 @@
+"""Ask fsxds what it thinks of a file, down the path on which it loads a tree."""
+
+from __future__ import annotations
+
+from pathlib import PurePosixPath
+
+from fsxds.api.catalogue import Catalogue
+from fsxds.resource_types import BY_TYPE_URL
+from fsxds.rules.mentions import ANY, CLUSTER
+from fsxds.snapshots.document import FileParser
+from fsxds.snapshots.load import Acceptance, load
+from fsxds.snapshots.parsed import ParsedFile
+from fsxds.snapshots.static_names import StaticNames
+from fsxds.values import (
+    Document,
+    Origin,
+    Problem,
+    Resource,
+    Severity,
+    SourceFile,
+    SourceTree,
+    TypeUrl,
+    version_of_body,
+)
+from tests.agreement.envoy_bootstrap import CLUSTERS
+
+COMPANIONS = PurePosixPath("companions.json")
+
+
+class FsxdsJudge:
+    """Loads one file after the other; unknown fields are errors, as for an Envoy that rejects them.
+
+    Beside each file the tree has all that it refers to, except clusters: those are the static ones that Envoy has.
+    """
+
+    def __init__(self, catalogue: Catalogue) -> None:
+        self._parser = FileParser(catalogue, Severity.ERROR)
+        self._acceptance = Acceptance(static=StaticNames(frozenset(CLUSTERS)))
+
+    def parse(self, name: str, text: str) -> ParsedFile:
+        """Return what becomes of a file by itself."""
+        return self._parser.parse(SourceFile.of(PurePosixPath(name), text.encode()))
+
+    def judge(self, name: str, text: str) -> tuple[Problem, ...]:
+        """Return the errors of a file of this name, in a tree of its own."""
+        parsed = self.parse(name, text)
+        files = (SourceFile(parsed.path, b"", parsed.digest), SourceFile(COMPANIONS, b"", ""))
+        loaded = load(SourceTree(files), None, lambda _: (parsed, _companions(parsed)), self._acceptance)
+        return tuple(problem for problem in loaded.problems if problem.severity is Severity.ERROR)
+
+
+def _companions(parsed: ParsedFile) -> ParsedFile:
+    """Define what the resources of a file refer to."""
+    own = {(one.type_url, one.name) for one in parsed.resources}
+    named = {
+        (mention.type_url, mention.name)
+        for one in parsed.resources
+        for mention in one.references
+        if mention.type_url in BY_TYPE_URL and mention.type_url != CLUSTER and mention.name != ANY
+    }
+    resources = tuple(_nothing_but_a_name(type_url, name) for type_url, name in sorted(named - own))
+    document = Document(COMPANIONS, resources, frozenset(one.type_url for one in resources))
+    return ParsedFile(COMPANIONS, "", (document,))
+
+
+def _nothing_but_a_name(type_url: TypeUrl, name: str) -> Resource:
+    return Resource(type_url, name, b"", version_of_body(type_url, b""), Origin(COMPANIONS, 1))

@@ -27,6 +27,7 @@ UNVALIDATED = frozenset(
         f"{_BALANCERS}random.v3.Random",
         f"{_BALANCERS}ring_hash.v3.RingHash",
         f"{_BALANCERS}round_robin.v3.RoundRobin",
+        f"{_BALANCERS}wrr_locality.v3.WrrLocality",
     }
 )
 """Messages that Envoy takes from an Any as they are."""

@@ -198,13 +198,15 @@ def _check_trust(context: Any, path: Path, walk: Walk) -> None:
     if context.HasField("trusted_ca") or context.HasField("custom_validator_config"):
         return
     remedy = "add trusted_ca"
+    # A secret may be combined with a context that has one.
+    tell = walk.warn if path == (None, "validation_context") else walk.tell
     for field in ("match_typed_subject_alt_names", "match_subject_alt_names"):
         if getattr(context, field) and not context.HasField("ca_certificate_provider_instance"):
-            walk.tell((path, field), _RULE, "names are not verified without a trusted CA", remedy)
+            tell((path, field), _RULE, "names are not verified without a trusted CA", remedy)
     if context.HasField("crl"):
-        walk.tell((path, "crl"), _RULE, "a revocation list needs a trusted CA", remedy)
+        tell((path, "crl"), _RULE, "a revocation list needs a trusted CA", remedy)
     if context.allow_expired_certificate:
-        walk.tell((path, "allow_expired_certificate"), _RULE, "has no meaning without a trusted CA", remedy)
+        tell((path, "allow_expired_certificate"), _RULE, "has no meaning without a trusted CA", remedy)
 
 
 def _is_hex(text: str) -> bool:

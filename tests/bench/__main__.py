@@ -22,6 +22,7 @@ def main() -> None:
         figures += loading.measure(find_catalogue(Settings()), arguments.clusters)
     if arguments.only in {None, "checking"}:
         figures += checking.measure(find_catalogue(Settings()), arguments.clusters)
+        figures += checking.measure_trees(find_catalogue(Settings()))
     if arguments.only in {None, "serving"}:
         figures += serving.measure(arguments.polls)
     print_figures(figures)

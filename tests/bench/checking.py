@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import PurePosixPath
 from typing import Any
 
 from fsxds.api.catalogue import Catalogue
 from fsxds.api.convert import Converter
+from fsxds.formats.yaml_format import decode
 from fsxds.formats.yaml_reader import read_yaml
 from fsxds.rules.all_rules import make_field_rules
+from fsxds.snapshots.document import FileParser
+from fsxds.snapshots.load import Acceptance, Loaded, load
+from fsxds.values import SourceFile, SourceTree
 from tests.bench.data import cluster
 from tests.bench.figures import Figure, cpu_of
 
@@ -125,3 +130,36 @@ def _route(name: str) -> Any:
         },
         "request_headers_to_add": [{"header": {"key": "x-route", "value": name}}],
     }
+
+
+def measure_trees(catalogue: Catalogue) -> Iterator[Figure]:
+    """Check 2000 small files beside parsing them, and one changed file of 10 000 beside all of them."""
+    small = _tree(2000)
+    converter = Converter(catalogue)
+    baseline, _ = cpu_of(lambda: [_parsed(converter, file, catalogue) for file in small.files])
+    ours, _ = cpu_of(lambda: _load(small, FileParser(catalogue), None))
+    detail = f"cold, one cluster each: {ours:.2f} s against {baseline:.2f} s CPU"
+    yield Figure("(g) checking 2000 files / parsing them", ours / baseline, 3, "", detail)
+    large, parser = _tree(10_000), FileParser(catalogue)
+    cold, loaded = cpu_of(lambda: _load(large, parser, None))
+    edited = [*large.files]
+    content = edited[5000].content.replace(b"connect_timeout: ", b"connect_timeout: 1")
+    edited[5000] = SourceFile.of(edited[5000].path, content)
+    assert content != large.files[5000].content
+    ours, _ = cpu_of(lambda: _load(SourceTree(tuple(edited)), parser, loaded))
+    detail = f"{ours * 1000:.0f} ms against {cold:.1f} s CPU"
+    yield Figure("(g) checking one edit of 10 000 files / all", ours / cold, 0.03, "", detail)
+
+
+def _tree(count: int) -> SourceTree:
+    paths = (PurePosixPath(f"clusters/{number:05}.yaml") for number in range(count))
+    return SourceTree(tuple(SourceFile.of(path, cluster(number).encode()) for number, path in enumerate(paths)))
+
+
+def _parsed(converter: Converter, file: SourceFile, catalogue: Catalogue) -> Any:
+    (document,) = decode(file.content, catalogue, None).documents
+    return [converter.convert_any(value) for value in document.value]
+
+
+def _load(tree: SourceTree, parser: FileParser, before: Loaded | None) -> Loaded:
+    return load(tree, before, lambda files: map(parser.parse, files), Acceptance())

@@ -107,3 +107,14 @@ def test_a_secret_has_a_content(catalogue: Catalogue) -> None:
     faults = make_field_rules(catalogue).check(message).faults
 
     assert [("empty-secret", Severity.WARNING)] == [(fault.rule, fault.severity) for fault in faults]
+
+
+def test_a_secret_may_be_combined_with_a_trusted_authority(catalogue: Catalogue) -> None:
+    """Names without an authority are refused in a context, and worth a warning in a secret, which may be a part of one."""
+    secret: Any = {"name": "s", "validation_context": NAMES}
+    message = Converter(catalogue).convert(secret, TLS + "Secret").message
+    assert message is not None
+
+    faults = make_field_rules(catalogue).check(message).faults
+
+    assert [("wrong-tls", Severity.WARNING)] == [(fault.rule, fault.severity) for fault in faults]

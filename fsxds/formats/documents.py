@@ -23,7 +23,7 @@ LONGEST_KEY, LONGEST_TYPE = 40, 120
 
 @dataclass(frozen=True, slots=True)
 class PlainDocument:
-    """One document of plain values, from YAML or JSON.
+    """One document of plain values, from YAML, JSON or text format.
 
     `line` is where it begins, from 1. `item_lines` are the lines of the items of the top-level list or of the list under
     `resources`; empty where there is no such list in place (none at all, or an alias to one).
@@ -36,7 +36,7 @@ class PlainDocument:
 
 @dataclass(frozen=True, slots=True)
 class MessageDocument:
-    """One document that is a message already, from text format or binary.
+    """One document that is a message already, from binary.
 
     `message` is a DiscoveryResponse, an envoy.service.discovery.v3.Resource, or the bare resource. `item_lines` are the
     lines of its `resources` blocks as far as they are known.

@@ -11,7 +11,6 @@ from google.protobuf.descriptor import Descriptor
 
 from fsxds.api.catalogue import Catalogue
 from fsxds.api.fields import (
-    ANY,
     DURATION,
     FIELD_MASK,
     LIST_VALUE,
@@ -89,5 +88,3 @@ _FORMS: Mapping[str, Callable[[Fields], PlainValue]] = MappingProxyType(
         VALUE: _value,
     }
 )
-
-PACKED = ANY

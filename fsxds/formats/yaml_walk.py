@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from contextlib import suppress
 from typing import Any
@@ -22,6 +23,7 @@ from fsxds.formats.visiting import EnoughError, Visitor
 from fsxds.values import FieldPath
 
 _STARTS = (MappingStartEvent, SequenceStartEvent)
+_BREAK = re.compile("\r\n|[\n\r\x85\u2028\u2029]")
 _ENDS = (MappingEndEvent, SequenceEndEvent)
 
 
@@ -32,6 +34,8 @@ class YamlWalk:
         """Show each visitor the document of its number, counted from 0."""
         self._next_event = read_events(text)
         self._visitors = visitors
+        # Of an empty document at the end, libyaml says that it stands behind the text.
+        self._last_line = len(_BREAK.findall(text)) + 1
 
     def walk(self) -> None:
         """Walk as far as anybody wants to see something, and there is something.
@@ -95,4 +99,4 @@ class YamlWalk:
                 raise UnreadableError(too_deep())
 
     def _meet(self, path: FieldPath, event: Any) -> None:
-        self._visitor.meet(path, event.start_mark.line + 1, event.start_mark.column + 1)
+        self._visitor.meet(path, min(event.start_mark.line + 1, self._last_line), event.start_mark.column + 1)

@@ -100,3 +100,17 @@ def test_bootstrap_that_is_not_there(tmp_path: Path, capfd: pytest.CaptureFixtur
     _, err = diagnosis(capfd, str(write_tree(tmp_path, cds=CLUSTERS)), "--bootstrap", f"{tmp_path}/no.yaml", status=2)
 
     assert "no.yaml: cannot be read: No such file or directory" in err
+
+
+def test_a_bootstrap_for_mirrored_files_lacks_no_cluster(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """The sample tree is examined whole beside a bootstrap without the cluster that its sources name, and is clean itself."""
+    top = Path(__file__).parents[2]
+    monkeypatch.chdir(tmp_path)
+    arguments = ("--bootstrap", str(top / "config/envoy-mirror.yaml"), "--mirror-config-sources")
+
+    _, err = diagnosis(capfd, str(top / "config/xds"), *arguments, status=1)
+
+    assert "2 clusters, 1 endpoint, 3 listeners" in err
+    assert "the tree itself" not in err

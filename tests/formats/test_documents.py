@@ -4,7 +4,7 @@ import json
 import time
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from fsxds.formats import FORMATS
@@ -131,6 +131,7 @@ def test_broken_files_are_faults(catalogue, row, message_type, content):
 
 
 @QUICK
+@example(b"%YAML 1.1\n---", 0, [])
 @given(mutations(), st.integers(0, 2), st.lists(st.sampled_from(["resources", "name", "a", 0, 1]), max_size=6))
 def test_places_are_found_in_anything(content, document, path):
     """No bytes make the search for a place raise, and a place is always within the text."""

@@ -24,6 +24,9 @@ class ResourceType:
         may_be_empty: Envoy takes an answer without resources as "there is none"; elsewhere it rejects it
             (ENVOY.md B3).
         file_words: more words that name its files.
+        grpc: the package of its gRPC service below `envoy.service`, the service, and the noun of its methods; empty
+            where ADS alone serves it.
+        has_sotw: its service has the state-of-the-world method and the unary one beside the Delta one.
     """
 
     short_name: str
@@ -34,6 +37,8 @@ class ResourceType:
     full_state_in_sotw: bool = False
     may_be_empty: bool = False
     file_words: tuple[str, ...] = ()
+    grpc: str = ""
+    has_sotw: bool = True
 
     @property
     def type_url(self) -> TypeUrl:
@@ -48,21 +53,28 @@ class ResourceType:
 
 # In push order: what is used comes before what uses it. Source: xDS protocol, "Eventual consistency considerations".
 RESOURCE_TYPES: tuple[ResourceType, ...] = (
-    ResourceType("rtds", "envoy.service.runtime.v3.Runtime", "runtime", "runtime", file_words=("runtimes",)),
-    ResourceType("sds", "envoy.extensions.transport_sockets.tls.v3.Secret", "secrets", "secrets"),
+    ResourceType("rtds", "envoy.service.runtime.v3.Runtime", "runtime", "runtime", file_words=("runtimes",),
+                 grpc="runtime.v3.RuntimeDiscoveryService Runtime"),
+    ResourceType("sds", "envoy.extensions.transport_sockets.tls.v3.Secret", "secrets", "secrets",
+                 grpc="secret.v3.SecretDiscoveryService Secrets"),
     ResourceType("cds", "envoy.config.cluster.v3.Cluster", "clusters", "clusters",
-                 full_state_in_sotw=True, may_be_empty=True),
+                 full_state_in_sotw=True, may_be_empty=True, grpc="cluster.v3.ClusterDiscoveryService Clusters"),
     ResourceType("eds", "envoy.config.endpoint.v3.ClusterLoadAssignment", "endpoints", "endpoints",
-                 name_field="cluster_name", may_be_empty=True),
+                 name_field="cluster_name", may_be_empty=True,
+                 grpc="endpoint.v3.EndpointDiscoveryService Endpoints"),
     ResourceType("ecds", "envoy.config.core.v3.TypedExtensionConfig", "extension-configs", "extension_configs",
-                 file_words=("extension_configs",)),
+                 file_words=("extension_configs",),
+                 grpc="extension.v3.ExtensionConfigDiscoveryService ExtensionConfigs"),
     ResourceType("lds", "envoy.config.listener.v3.Listener", "listeners", "listeners",
-                 full_state_in_sotw=True, may_be_empty=True),
-    ResourceType("rds", "envoy.config.route.v3.RouteConfiguration", "routes", "routes", may_be_empty=True),
+                 full_state_in_sotw=True, may_be_empty=True, grpc="listener.v3.ListenerDiscoveryService Listeners"),
+    ResourceType("rds", "envoy.config.route.v3.RouteConfiguration", "routes", "routes", may_be_empty=True,
+                 grpc="route.v3.RouteDiscoveryService Routes"),
     ResourceType("srds", "envoy.config.route.v3.ScopedRouteConfiguration", "scoped-routes", "scoped-routes",
-                 full_state_in_sotw=True, may_be_empty=True, file_words=("scoped_routes",)),
+                 full_state_in_sotw=True, may_be_empty=True, file_words=("scoped_routes",),
+                 grpc="route.v3.ScopedRoutesDiscoveryService ScopedRoutes"),
     ResourceType("vhds", "envoy.config.route.v3.VirtualHost", "virtual-hosts", None,
-                 file_words=("virtual_hosts",)),
+                 file_words=("virtual_hosts",), has_sotw=False,
+                 grpc="route.v3.VirtualHostDiscoveryService VirtualHosts"),
 )  # fmt: skip
 
 BY_TYPE_URL = {row.type_url: row for row in RESOURCE_TYPES}

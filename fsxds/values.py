@@ -159,6 +159,12 @@ class Resource:
     ttl_s: float | None = None
     references: tuple[Reference, ...] = field(default=(), compare=False, repr=False)
 
+    def says_the_same_as(self, other: Resource) -> bool:
+        """Whether a client that was told `other` was told this: its content, time to live and aliases."""
+        return self is other or (
+            self.version == other.version and self.ttl_s == other.ttl_s and self.aliases == other.aliases
+        )
+
 
 @dataclass(frozen=True, slots=True)
 class Document:
@@ -178,7 +184,9 @@ class Document:
 class TypeChange:
     """How one type came to its present state: the names, and the places where what is new was written.
 
-    `generation` is the snapshot in which it happened; `removed` names have no place, only the files in `files`.
+    `generation` is the snapshot in which it happened, `follows` that of the type's change before it (0 for none).
+    `removed` names have no place, only the files in `files`. A resource of which only the time to live or the aliases are
+    others is `changed` too.
     """
 
     generation: int
@@ -186,6 +194,7 @@ class TypeChange:
     changed: tuple[str, ...] = ()
     removed: tuple[str, ...] = ()
     files: tuple[PurePosixPath, ...] = ()
+    follows: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,7 +17,8 @@ from rich.console import Console
 from fsxds.operations.change_reports import ChangeReports, count_of, some_of, type_name
 from fsxds.operations.log_lines import Level, LineSink, LogLine, Renderer, human_renderer, json_renderer, shortened
 from fsxds.operations.problem_ledger import ProblemLedger
-from fsxds.protocol.poll import Node, Verdict
+from fsxds.protocol.node import Node
+from fsxds.protocol.streams import Verdict
 from fsxds.protocol.subscription import Subscription
 from fsxds.snapshots.load import Loaded
 from fsxds.values import PlainValue, Version

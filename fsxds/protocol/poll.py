@@ -20,6 +20,8 @@ from collections import OrderedDict
 from dataclasses import dataclass
 
 from fsxds.protocol.back_off import back_off_s
+from fsxds.protocol.node import Node
+from fsxds.protocol.streams import Verdict
 from fsxds.protocol.subscription import Selection, Subscription, select
 from fsxds.resource_types import BY_TYPE_URL
 from fsxds.values import Nonce, Snapshot, Version
@@ -32,15 +34,6 @@ PROMPT_S = 1.0
 
 # So many prompt returns without a version are answered at once: each cluster update opens a new subscription that has none.
 PROMPT_RETURNS_ALLOWED = 5
-
-
-@dataclass(frozen=True, slots=True)
-class Node:
-    """Who polls: `node.id` and `node.cluster` of the request, and the IP address it came from ("" on a unix socket)."""
-
-    id: str
-    cluster: str = ""
-    peer: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,15 +74,6 @@ class Unavailable:
 
 
 Decision = Send | Hold | Unavailable
-
-
-@dataclass(frozen=True, slots=True)
-class Verdict:
-    """What a client made of a version: told once. `reason` is None for a rejection that was inferred."""
-
-    version: Version
-    accepted: bool
-    reason: str | None = None
 
 
 @dataclass(slots=True)

@@ -60,6 +60,8 @@ def same_content(snapshot: Snapshot, other: Snapshot) -> bool:
 def _served(snapshot: Snapshot) -> tuple[object, ...]:
     return (
         dict(snapshot.versions),
+        # Versions are those of contents; a time to live may change without them.
+        {type_url: change.generation for type_url, change in snapshot.changes.items()},
         dict(snapshot.authored),
         snapshot.incomplete,
         snapshot.withheld,
@@ -76,11 +78,12 @@ def _change(type_url: TypeUrl, before: Snapshot | None, rows: Rows, generation: 
     old: Rows = before.by_type[type_url] if before else {}
     added = tuple(name for name in rows if name not in old)
     removed = tuple(name for name in old if name not in rows)
-    changed = tuple(name for name, row in rows.items() if name in old and old[name].version != row.version)
+    changed = tuple(name for name, row in rows.items() if name in old and not row.says_the_same_as(old[name]))
     if before is not None and not (added or removed or changed):
         return before.changes[type_url]
     files = {rows[name].origin.path for name in (*added, *changed)} | {old[name].origin.path for name in removed}
-    return TypeChange(generation, added, changed, removed, tuple(sorted(files)))
+    follows = before.changes[type_url].generation if before else 0
+    return TypeChange(generation, added, changed, removed, tuple(sorted(files)), follows)
 
 
 def _undeclared(good: Iterable[ParsedFile], before: Snapshot | None) -> frozenset[TypeUrl]:

@@ -10,7 +10,9 @@ from aiohttp import web
 
 from fsxds.api.printing import Printer
 from fsxds.errors import ProtocolError
-from fsxds.protocol.poll import Hold, Node, PollMemory, PollRequest, Send, Unavailable, Verdict
+from fsxds.protocol.node import Node
+from fsxds.protocol.poll import Hold, PollMemory, PollRequest, Send, Unavailable
+from fsxds.protocol.streams import Verdict
 from fsxds.protocol.subscription import Subscription, select
 from fsxds.resource_types import RESOURCE_TYPES, ResourceType
 from fsxds.store import SnapshotStore

@@ -12,8 +12,9 @@ from typing import Any, NamedTuple, NoReturn
 from aiohttp import web
 
 from fsxds.errors import ProtocolError
+from fsxds.protocol.node import Node
 from fsxds.protocol.patience import patience_s
-from fsxds.protocol.poll import Node, PollRequest
+from fsxds.protocol.poll import PollRequest
 from fsxds.protocol.subscription import Subscription
 from fsxds.resource_types import ResourceType
 from fsxds.values import Nonce, Version

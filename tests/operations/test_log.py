@@ -11,7 +11,8 @@ import pytest
 
 from fsxds.operations.log import MOST_REFUSALS, Clock, Log, Paper, RefusalLimit
 from fsxds.operations.log_lines import Level, LogLine
-from fsxds.protocol.poll import Node, Verdict
+from fsxds.protocol.node import Node
+from fsxds.protocol.streams import Verdict
 from fsxds.protocol.subscription import Subscription
 from fsxds.resource_types import BY_SHORT_NAME
 from fsxds.snapshots.load import HeldFile, Loaded

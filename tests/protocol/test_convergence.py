@@ -8,7 +8,8 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from fsxds.protocol.poll import Decision, Hold, Node, PollMemory, PollRequest, Send
+from fsxds.protocol.node import Node
+from fsxds.protocol.poll import Decision, Hold, PollMemory, PollRequest, Send
 from fsxds.protocol.subscription import Selection, Subscription, select
 from fsxds.values import Snapshot, Version
 from tests.support.snapshots import snapshot, type_url

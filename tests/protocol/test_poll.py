@@ -2,7 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from fsxds.protocol.poll import Hold, Node, PollMemory, PollRequest, Send, Unavailable, nonce_of
+from fsxds.protocol.node import Node
+from fsxds.protocol.poll import Hold, PollMemory, PollRequest, Send, Unavailable, nonce_of
 from fsxds.protocol.subscription import Subscription
 from fsxds.values import Version
 from tests.support.snapshots import snapshot, type_url

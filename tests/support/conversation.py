@@ -33,7 +33,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from fsxds.protocol.poll import Decision, Hold, Node, PollMemory, PollRequest, Send, Unavailable, Verdict, nonce_of
+from fsxds.protocol.node import Node
+from fsxds.protocol.poll import Decision, Hold, PollMemory, PollRequest, Send, Unavailable, nonce_of
+from fsxds.protocol.streams import Verdict
 from fsxds.protocol.subscription import Subscription
 from fsxds.resource_types import BY_TYPE_URL
 from fsxds.values import Nonce, Snapshot, Version

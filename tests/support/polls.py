@@ -17,7 +17,8 @@ from aiohttp import web
 from fsxds.api.catalogue import Catalogue
 from fsxds.api.envoy_binary import read_descriptors
 from fsxds.api.printing import Printer
-from fsxds.protocol.poll import Node, Verdict
+from fsxds.protocol.node import Node
+from fsxds.protocol.streams import Verdict
 from fsxds.protocol.subscription import Subscription
 from fsxds.resource_types import BY_SHORT_NAME, RESOURCE_TYPES
 from fsxds.serving import Address, TcpAddress, listening

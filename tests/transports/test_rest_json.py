@@ -15,7 +15,8 @@ import aiohttp
 import pytest
 
 from fsxds.api.printing import Printer
-from fsxds.protocol.poll import PollMemory, PollRequest, Verdict
+from fsxds.protocol.poll import PollMemory, PollRequest
+from fsxds.protocol.streams import Verdict
 from fsxds.resource_types import RESOURCE_TYPES, ResourceType
 from fsxds.serving import TcpAddress
 from fsxds.transports.rest_json import ROWS

@@ -6,7 +6,8 @@ from typing import Any
 import pytest
 
 from fsxds.errors import ProtocolError
-from fsxds.protocol.poll import Node, PollRequest
+from fsxds.protocol.node import Node
+from fsxds.protocol.poll import PollRequest
 from fsxds.protocol.subscription import Subscription
 from fsxds.resource_types import BY_SHORT_NAME
 from fsxds.transports import rest_requests

@@ -27,6 +27,8 @@ class ResourceType:
         grpc: the package of its gRPC service below `envoy.service`, the service, and the noun of its methods; empty
             where ADS alone serves it.
         has_sotw: its service has the state-of-the-world method and the unary one beside the Delta one.
+        absence_hangs_envoy: told by Delta that there is none of a name which it waits for, Envoy 1.40 waits for good, and
+            its start with it; told nothing, it goes on after `initial_fetch_timeout`.
     """
 
     short_name: str
@@ -39,6 +41,7 @@ class ResourceType:
     file_words: tuple[str, ...] = ()
     grpc: str = ""
     has_sotw: bool = True
+    absence_hangs_envoy: bool = False
 
     @property
     def type_url(self) -> TypeUrl:
@@ -62,13 +65,16 @@ RESOURCE_TYPES: tuple[ResourceType, ...] = (
     ResourceType("eds", "envoy.config.endpoint.v3.ClusterLoadAssignment", "endpoints", "endpoints",
                  name_field="cluster_name", may_be_empty=True,
                  grpc="endpoint.v3.EndpointDiscoveryService Endpoints"),
+    ResourceType("leds", "envoy.config.endpoint.v3.LbEndpoint", "lb-endpoints", None, name_field=None,
+                 file_words=("lb_endpoints",), has_sotw=False,
+                 grpc="endpoint.v3.LocalityEndpointDiscoveryService LocalityEndpoints"),
     ResourceType("ecds", "envoy.config.core.v3.TypedExtensionConfig", "extension-configs", "extension_configs",
-                 file_words=("extension_configs",),
+                 file_words=("extension_configs",), absence_hangs_envoy=True,
                  grpc="extension.v3.ExtensionConfigDiscoveryService ExtensionConfigs"),
     ResourceType("lds", "envoy.config.listener.v3.Listener", "listeners", "listeners",
                  full_state_in_sotw=True, may_be_empty=True, grpc="listener.v3.ListenerDiscoveryService Listeners"),
     ResourceType("rds", "envoy.config.route.v3.RouteConfiguration", "routes", "routes", may_be_empty=True,
-                 grpc="route.v3.RouteDiscoveryService Routes"),
+                 absence_hangs_envoy=True, grpc="route.v3.RouteDiscoveryService Routes"),
     ResourceType("srds", "envoy.config.route.v3.ScopedRouteConfiguration", "scoped-routes", "scoped-routes",
                  full_state_in_sotw=True, may_be_empty=True, file_words=("scoped_routes",),
                  grpc="route.v3.ScopedRoutesDiscoveryService ScopedRoutes"),

@@ -39,10 +39,18 @@ def test_words_of_types_are_their_own() -> None:
 
 
 def test_rows_are_in_push_order() -> None:
-    """What is used comes before what uses it: clusters, endpoints, listeners, routes."""
-    order = [row.short_name for row in RESOURCE_TYPES if row.short_name in {"cds", "eds", "lds", "rds"}]
+    """What is used comes before what uses it: clusters, endpoints, listeners, routes, scopes, virtual hosts."""
+    ordered = {"cds", "eds", "leds", "lds", "rds", "srds", "vhds"}
 
-    assert order == ["cds", "eds", "lds", "rds"]
+    assert [row.short_name for row in RESOURCE_TYPES if row.short_name in ordered] == [
+        "cds",
+        "eds",
+        "leds",
+        "lds",
+        "rds",
+        "srds",
+        "vhds",
+    ]
 
 
 def test_full_state_is_that_of_three_types() -> None:
@@ -58,13 +66,28 @@ def test_empty_answers_are_rejected_for_three_types() -> None:
 
 
 def test_envoy_knows_every_message_and_its_name_field() -> None:
-    """Every row names a message of Envoy's API, and a text field of it."""
+    """Every row names a message of Envoy's API, and a text field of it; the message of LEDS alone has no name."""
     catalogue = find_api(envoy=None, descriptors=None, cache_dir=None)
 
+    assert ["leds"] == [row.short_name for row in RESOURCE_TYPES if row.name_field is None]
     for row in RESOURCE_TYPES:
-        descriptor = catalogue.message_class(row.message_type).DESCRIPTOR
-        assert row.name_field is not None
-        assert descriptor.fields_by_name[row.name_field].type == descriptor.fields_by_name[row.name_field].TYPE_STRING
+        fields = catalogue.message_class(row.message_type).DESCRIPTOR.fields_by_name
+        if row.name_field is None:
+            assert "name" not in fields
+        else:
+            assert fields[row.name_field].type == fields[row.name_field].TYPE_STRING
+
+
+def test_virtual_hosts_and_collections_are_for_delta_alone() -> None:
+    """Two services have no state-of-the-world method, and no form over REST; every type has a service."""
+    assert {row.short_name for row in RESOURCE_TYPES if not row.has_sotw} == {"vhds", "leds"}
+    assert {row.short_name for row in RESOURCE_TYPES if row.rest_path is None} == {"vhds", "leds"}
+    assert all(row.grpc for row in RESOURCE_TYPES)
+
+
+def test_absence_hangs_envoy_for_two_types() -> None:
+    """Envoy waits for good for routes and extensions that it was told, by Delta, not to exist."""
+    assert {row.short_name for row in RESOURCE_TYPES if row.absence_hangs_envoy} == {"rds", "ecds"}
 
 
 @pytest.mark.parametrize(
@@ -85,6 +108,9 @@ def test_envoy_knows_every_message_and_its_name_field() -> None:
         ("scoped-routes.yaml", "srds"),
         ("scoped_routes.yaml", "srds"),
         ("endpoints.yaml", "eds"),
+        ("leds.yaml", "leds"),
+        ("lb-endpoints.yaml", "leds"),
+        ("lb_endpoints/web.yaml", "leds"),
         ("secrets.yaml", "sds"),
         ("runtime.yaml", "rtds"),
         ("extension-configs.yaml", "ecds"),

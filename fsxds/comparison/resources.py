@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from typing import Any
 
 from fsxds.api.catalogue import Catalogue
+from fsxds.api.host_names import name_of_domain, route_configuration_of
 from fsxds.api.printing import Printer
 from fsxds.comparison.changes import Act, Difference, FieldChange, ResourceChange, TypeDifference
 from fsxds.comparison.fields import FieldComparer
-from fsxds.resource_types import RESOURCE_TYPES
+from fsxds.resource_types import BY_SHORT_NAME, RESOURCE_TYPES
 from fsxds.values import PlainValue, Resource, Snapshot, TypeUrl
+
+_VIRTUAL_HOST = BY_SHORT_NAME["vhds"].type_url
 
 
 class Comparer:
@@ -23,6 +27,7 @@ class Comparer:
             catalogue: the messages that the resources are.
             over_rest: compare what REST tells alone: no types without a REST form, no TTL, no aliases.
         """
+        self._catalogue = catalogue
         self._printer = Printer(catalogue)
         self._fields = FieldComparer(catalogue)
         self._over_rest = over_rest
@@ -53,18 +58,28 @@ class Comparer:
 
     def _change(self, before: Resource, after: Resource) -> ResourceChange:
         fields = self._fields.compare(self._plain(before), self._plain(after)) if before.body != after.body else ()
-        around = () if self._over_rest else _around(before, after)
+        around = () if self._over_rest else self._around(before, after)
         return ResourceChange(before, after, (*around, *fields))
+
+    def _around(self, before: Resource, after: Resource) -> tuple[FieldChange, ...]:
+        """Compare what stands in the `Resource` around a resource."""
+        ttl = _around_field("ttl", _ttl(before), _ttl(after))
+        if before.aliases == after.aliases:
+            return tuple(ttl)
+        return (*ttl, *_around_field("aliases", self._aliases(before), self._aliases(after)))
+
+    def _aliases(self, resource: Resource) -> PlainValue:
+        """Return the aliases that an author gave: those of a virtual host that are its domains are compared as such."""
+        if resource.type_url != _VIRTUAL_HOST:
+            return [*resource.aliases] or None
+        message: Any = self._catalogue.message_class(resource.type_url.rpartition("/")[2]).FromString(resource.body)
+        table = route_configuration_of(resource.name)
+        of_domains = {name_of_domain(table, domain) for domain in message.domains}
+        return [alias for alias in resource.aliases if alias not in of_domains] or None
 
     def _plain(self, resource: Resource) -> dict[str, PlainValue]:
         plain: dict[str, PlainValue] = json.loads(self._printer.any_json(resource.type_url, resource.body))
         return plain
-
-
-def _around(before: Resource, after: Resource) -> tuple[FieldChange, ...]:
-    """Compare what stands in the `Resource` around a resource."""
-    ttl = _around_field("ttl", _ttl(before), _ttl(after))
-    return (*ttl, *_around_field("aliases", [*before.aliases] or None, [*after.aliases] or None))
 
 
 def _around_field(name: str, before: PlainValue, after: PlainValue) -> Iterator[FieldChange]:

@@ -14,9 +14,10 @@ from fsxds.doctor.files import LookAt
 from fsxds.doctor.messages import messages_in
 from fsxds.doctor.resources import ScopedRoutes, check_data_source, check_route_table
 from fsxds.doctor.subscriptions import Subscription, subscriptions_of
+from fsxds.doctor.times_to_live import expiry_faults
 from fsxds.doctor.xds_clusters import xds_cluster_faults
 from fsxds.resource_types import BY_SHORT_NAME
-from fsxds.values import Fault, Resource, Severity, Snapshot
+from fsxds.values import Fault, Resource, Snapshot
 
 Check = Callable[[Any, Any, Chart], Iterator[Fault]]
 
@@ -63,7 +64,7 @@ def examine(case: Case, catalogue: Catalogue, look_at: LookAt) -> Findings:
     chart_of_tree = replace(chart, is_rewritten=case.is_rewritten, clusters_of_tree=own_clusters)
     for resource in _resources(snapshot):
         faults = _examine_message(_message_of(resource, catalogue), chart_of_tree, checks, subscriptions)
-        of_resources += ((resource, fault) for fault in (*faults, *_expiry_faults(resource, bootstrap)))
+        of_resources += ((resource, fault) for fault in (*faults, *expiry_faults(resource, bootstrap)))
     if bootstrap is None:
         return Findings((), tuple(of_resources))
     if case.is_rewritten:
@@ -93,18 +94,6 @@ def _examine_message(
         check = checks.get(message.DESCRIPTOR.full_name)
         if check is not None:
             yield from check(message, field_path, chart)
-
-
-def _expiry_faults(resource: Resource, bootstrap: Any) -> Iterator[Fault]:
-    """A TTL is honoured by gRPC alone (ENVOY.md A6, B6)."""
-    if resource.ttl_s is not None and bootstrap is not None and not bootstrap.dynamic_resources.HasField("ads_config"):
-        yield Fault(
-            "ttl-without-effect",
-            "a ttl has no effect by REST or from files",
-            "remove it, or serve by gRPC",
-            (),
-            severity=Severity.NOTE,
-        )
 
 
 def _resources(snapshot: Snapshot) -> Iterable[Resource]:

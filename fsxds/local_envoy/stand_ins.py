@@ -71,6 +71,12 @@ class StandIns:
                 locality.ClearField("leds_cluster_locality_config")
         return cluster
 
+    def of_lb_endpoint(self, name: str, body: bytes) -> Any:
+        """Return a cluster with one endpoint."""
+        cluster = self.cluster(name)
+        cluster.load_assignment.endpoints.add().lb_endpoints.add().ParseFromString(body)
+        return cluster
+
     def of_secret(self, name: str, secret: Any) -> Any:
         """Return a cluster or a listener that uses a static secret, None for forms that nothing has to look into."""
         form, used = secret.WhichOneof("type"), {"name": secret.name}

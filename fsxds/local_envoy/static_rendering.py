@@ -145,6 +145,8 @@ class Renderer:
                 rendering.add_listener(listener, member)
         elif short_name == "eds":
             rendering.add_cluster(self._stand_ins.of_endpoints(name, prepared.body), member)
+        elif short_name == "leds":
+            rendering.add_cluster(self._stand_ins.of_lb_endpoint(name, prepared.body), member)
         elif short_name == "rds":
             rendering.add_listener(self._stand_ins.of_route(name, prepared.body), member)
         elif short_name == "srds":

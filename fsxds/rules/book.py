@@ -4,7 +4,16 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from fsxds.rules import book_bootstrap, book_envoy, book_fields, book_files, book_references, book_shapes, book_values
+from fsxds.rules import (
+    book_bootstrap,
+    book_envoy,
+    book_fields,
+    book_files,
+    book_references,
+    book_shapes,
+    book_streams,
+    book_values,
+)
 from fsxds.rules.rule import Rule
 
 
@@ -22,6 +31,7 @@ CHAPTERS: tuple[Chapter, ...] = (
     Chapter("Constraints of fields", book_fields.RULES),
     Chapter("Values that Envoy looks at when it creates something", book_values.RULES),
     Chapter("References between resources", book_references.RULES),
+    Chapter("Virtual hosts on demand, endpoint collections, times to live", book_streams.RULES),
     # The examples of this chapter are parts of bootstraps, not files of a tree.
     Chapter("Bootstraps and config sources", tuple(replace(rule, file="") for rule in book_bootstrap.RULES)),
     Chapter("What a real Envoy says", book_envoy.RULES),

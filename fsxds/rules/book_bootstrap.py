@@ -267,9 +267,11 @@ RULES: tuple[Rule, ...] = (
     Rule(
         "ttl-without-effect",
         Severity.NOTE,
-        "A resource has a ttl where it comes by gRPC.",
-        "By REST and from files Envoy ignores it.",
-        "Remove the ttl, or serve by gRPC.",
+        "A resource has a ttl where it comes by gRPC, to an Envoy whose bootstrap has xds.config.supports-resource-ttl in "
+        "node.client_features (and xds.config.supports-resource-in-sotw, where it is not Delta).",
+        "By REST and from files Envoy ignores a ttl; elsewhere it is told one only if it says that it understands it, which "
+        "no Envoy does by itself.",
+        "Remove the ttl, or serve by gRPC and announce the features.",
         "name: web\nttl: 5s\nresource: {...}\n",
         "name: web\nresource: {...}\n",
         file="",

@@ -145,7 +145,7 @@ RULES: tuple[Rule, ...] = (
     Rule(
         "missing-name",
         Severity.ERROR,
-        "Every resource has a name; for endpoints it is cluster_name.",
+        "Every resource has a name; for endpoints it is cluster_name. A LbEndpoint has it in the `Resource` around it.",
         "Envoy refuses clusters and endpoints without a name, and nothing can refer to others.",
         "Name the resource.",
         "- type: STATIC\n",
@@ -165,23 +165,13 @@ RULES: tuple[Rule, ...] = (
         is_fixed=True,
     ),
     Rule(
-        "ttl-crashes-envoy",
-        Severity.ERROR,
-        "A `Resource` of endpoints, of a route configuration or of a secret has no ttl.",
-        "Where it is sent as state of the world, Envoy 1.40 dies with a segmentation fault when the time is over.",
-        "Remove the ttl.",
-        '- "@type": type.googleapis.com/envoy.service.discovery.v3.Resource\n  name: web\n  ttl: 60s\n'
-        '  resource: {"@type": type.googleapis.com/envoy.config.endpoint.v3.ClusterLoadAssignment, cluster_name: web}\n',
-        '- "@type": type.googleapis.com/envoy.service.discovery.v3.Resource\n  name: web\n'
-        '  resource: {"@type": type.googleapis.com/envoy.config.endpoint.v3.ClusterLoadAssignment, cluster_name: web}\n',
-        file="eds.yaml",
-    ),
-    Rule(
         "duplicate-name",
         Severity.ERROR,
         "A name stands once in a type, over all files. Equal copies within one file are a warning where Envoy asks for "
-        "resources one by one.",
-        "Envoy refuses clusters or listeners in which a name stands twice, after it applied the others.",
+        "resources one by one. Of virtual hosts that are served on their own, `VirtualHost.name` stands once in a route "
+        "configuration as well.",
+        "Envoy refuses clusters or listeners in which a name stands twice, after it applied the others. Of two virtual hosts "
+        "it keeps the one that came last; requests for the other hang.",
         "Rename or remove one of the two.",
         "- name: web\n  type: STATIC\n  connect_timeout: 1s\n- name: web\n  type: STATIC\n  connect_timeout: 5s\n",
         "- name: web\n  type: STATIC\n  connect_timeout: 1s\n- name: api\n  type: STATIC\n  connect_timeout: 5s\n",

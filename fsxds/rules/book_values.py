@@ -60,7 +60,8 @@ RULES: tuple[Rule, ...] = (
     Rule(
         "wrong-duration",
         Severity.ERROR,
-        "A duration is not negative, and at most 292 years. The longest pause of a back-off is not below its first.",
+        "A duration is not negative, and at most 292 years. The longest pause of a back-off is not below its first. A ttl is "
+        "more than 0s.",
         _REFUSES,
         "Write a duration of at least 0s.",
         _ROUTE.format(match="{prefix: /}", action="route: {cluster: web, timeout: -1s}"),
@@ -106,7 +107,8 @@ RULES: tuple[Rule, ...] = (
     Rule(
         "duplicate-domain",
         Severity.ERROR,
-        "A domain belongs to one virtual host of a route configuration; letter case does not count.",
+        "A domain belongs to one virtual host of a route configuration, its own ones and those that it discovers taken "
+        "together; letter case does not count. No other of those that are discovered has it in its name either.",
         _REFUSES,
         "Let one virtual host have the domain.",
         "- name: web\n  virtual_hosts:\n  - {name: one, domains: [example.com]}\n  - {name: two, domains: [Example.com]}\n",
@@ -192,7 +194,8 @@ RULES: tuple[Rule, ...] = (
         "wrong-config-source",
         Severity.ERROR,
         "A config source says in one way where resources come from: REST names one cluster and a refresh_delay of at "
-        "least 1 ms, gRPC has one grpc_services.",
+        "least 1 ms, gRPC has one grpc_services. A collection of endpoints is named "
+        "xdstp://authority/envoy.config.endpoint.v3.LbEndpoint/name/*.",
         "Envoy refuses the resource; of a refresh_delay below 1 ms, or a secret's source without a cluster, it dies.",
         "Follow the message.",
         "- name: web\n  type: EDS\n  eds_cluster_config:\n    eds_config:\n      api_config_source: {api_type: REST, "

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 from fsxds.api.catalogue import Catalogue
@@ -19,6 +20,8 @@ _VERSIONED = (
     "envoy.extensions.access_loggers.grpc.v3.CommonGrpcAccessLogConfig",
 )
 _SHORTEST_DELAY_NS = 1_000_000
+_LB_ENDPOINTS = "envoy.config.endpoint.v3.LbEndpoint"
+_COLLECTION = re.compile(rf"xdstp://[^/]*/{re.escape(_LB_ENDPOINTS)}/[^#]*")
 
 
 def hooks(_: Catalogue) -> dict[str, tuple[Hook, ...]]:
@@ -27,6 +30,7 @@ def hooks(_: Catalogue) -> dict[str, tuple[Hook, ...]]:
         "envoy.config.core.v3.ConfigSource": (_check_choice,),
         "envoy.config.core.v3.ApiConfigSource": (_check_source, _check_version),
         "envoy.config.cluster.v3.Cluster.EdsClusterConfig": (_check_presence("eds_config"),),
+        "envoy.config.endpoint.v3.LedsClusterLocalityConfig": (_check_collection,),
     }
 
 
@@ -36,6 +40,13 @@ def _check_presence(field: str) -> Hook:
             walk.tell((path, field), _RULE, "is missing", "say where the resources come from, such as ads: {}")
 
     return check_presence
+
+
+def _check_collection(locality: Any, path: Path, walk: Walk) -> None:
+    """Check the name of a collection of endpoints: Envoy refuses others when they come by EDS, where alone it looks."""
+    if not _COLLECTION.fullmatch(locality.leds_collection_name):
+        message = "Envoy asks for endpoints of a locality by names of another form"
+        walk.tell((path, "leds_collection_name"), _RULE, message, f"write xdstp://<authority>/{_LB_ENDPOINTS}/<name>/*")
 
 
 def _check_choice(source: Any, path: Path, walk: Walk) -> None:

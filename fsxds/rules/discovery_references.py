@@ -9,7 +9,18 @@ from typing import Any, TypeAlias
 
 from fsxds.api.catalogue import Catalogue
 from fsxds.api.walk import Hook, Path, Walk
-from fsxds.rules.mentions import ANY, CLUSTER, ENDPOINTS, EXTENSION_CONFIG, IN_FILE, ROUTES, SCOPED_ROUTE, SECRET
+from fsxds.rules.mentions import (
+    ANY,
+    CLUSTER,
+    ENDPOINTS,
+    EXTENSION_CONFIG,
+    IN_FILE,
+    LB_ENDPOINT,
+    ROUTES,
+    SCOPED_ROUTE,
+    SECRET,
+    VIRTUAL_HOST,
+)
 from fsxds.values import Severity, TypeUrl
 
 Hooks: TypeAlias = dict[str, tuple[Hook, ...]]
@@ -37,7 +48,9 @@ def hooks(catalogue: Catalogue) -> Hooks:
     extensible = {name: (_refer_extension,) for name in _EXTENSIBLE if _is_extensible(catalogue, name)}
     return {
         "envoy.config.cluster.v3.Cluster": (_refer_endpoints,),
+        "envoy.config.endpoint.v3.LedsClusterLocalityConfig": (_refer_lb_endpoints,),
         f"{_HCM}Rds": (_refer_routes,),
+        "envoy.config.route.v3.RouteConfiguration": (_refer_virtual_hosts,),
         f"{_HCM}ScopedRoutes": (_refer_scopes,),
         "envoy.config.route.v3.ScopedRouteConfiguration": (_refer_routes_of_scope,),
         "envoy.extensions.transport_sockets.tls.v3.SdsSecretConfig": (_refer_secret,),
@@ -59,6 +72,19 @@ def _refer_endpoints(cluster: Any, path: Path, walk: Walk) -> None:
     name = eds.service_name or cluster.name
     source_path: Path = ((path, "eds_cluster_config"), "eds_config")
     _refer(walk, place, (ENDPOINTS, name, Severity.WARNING), eds.eds_config, source_path)
+
+
+def _refer_lb_endpoints(leds: Any, path: Path, walk: Walk) -> None:
+    if leds.leds_collection_name:
+        walk.refer((path, "leds_collection_name"), LB_ENDPOINT, leds.leds_collection_name, Severity.NOTE)
+
+
+def _refer_virtual_hosts(config: Any, path: Path, walk: Walk) -> None:
+    # Within a listener, Envoy does not look at `vhds`.
+    if path is None and config.HasField("vhds"):
+        walk.refer((path, "vhds"), VIRTUAL_HOST, f"{config.name}/{ANY}", Severity.NOTE)
+        # The one source, beside those of secrets, whose cluster may come by CDS.
+        _refer_source(walk, config.vhds.config_source, ((path, "vhds"), "config_source"), is_static=False)
 
 
 def _refer_routes(rds: Any, path: Path, walk: Walk) -> None:
@@ -149,7 +175,7 @@ def _refer(walk: Walk, place: Path, target: _Target, source: Any, source_path: P
 def _refer_source(walk: Walk, source: Any, path: Path, *, is_static: bool) -> None:
     """Note the clusters through which a source is asked.
 
-    They have to be in the bootstrap; not so for secrets alone, whose cluster may come by CDS as well.
+    They have to be in the bootstrap; not so for secrets and virtual hosts, whose cluster may come by CDS as well.
     """
     if source.WhichOneof("config_source_specifier") != "api_config_source":
         return

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from fsxds.api.catalogue import Catalogue
+from fsxds.api.host_names import lowered
 from fsxds.api.walk import Hook, Path, Walk
 
 _REMEDY = "let one virtual host have the domain"
@@ -23,12 +24,12 @@ def _check_domains(config: Any, path: Path, walk: Walk) -> None:
     owners: dict[str, str] = {}
     for number, host in enumerate(config.virtual_hosts):
         for index, domain in enumerate(host.domains):
-            lowered = domain.lower() if domain.isascii() else domain
-            if lowered in owners:
+            asked = lowered(domain)
+            if asked in owners:
                 place = ((((path, "virtual_hosts"), number), "domains"), index)
-                _tell_duplicate(domain, owners[lowered], place, walk)
+                _tell_duplicate(domain, owners[asked], place, walk)
             else:
-                owners[lowered] = host.name
+                owners[asked] = host.name
 
 
 def _check_own_domains(host: Any, path: Path, walk: Walk) -> None:
@@ -36,9 +37,9 @@ def _check_own_domains(host: Any, path: Path, walk: Walk) -> None:
     if path is None and len(host.domains) > 1:
         seen: set[str] = set()
         for index, domain in enumerate(host.domains):
-            if domain.lower() in seen:
+            if lowered(domain) in seen:
                 _tell_duplicate(domain, host.name, ((path, "domains"), index), walk)
-            seen.add(domain.lower())
+            seen.add(lowered(domain))
 
 
 def _tell_duplicate(domain: str, owner: str, path: Path, walk: Walk) -> None:

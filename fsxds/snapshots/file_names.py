@@ -5,9 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from fsxds.rules.mentions import ADDRESS, IN_FILE
+from fsxds.api.host_names import route_configuration_of
+from fsxds.rules.mentions import ANY, CLAIMED, IN_FILE, LB_ENDPOINT, VIRTUAL_HOST
 from fsxds.snapshots.parsed import Key, ParsedFile, key_of
-from fsxds.values import Reference, Resource, Severity, TypeUrl
+from fsxds.values import FieldPath, Reference, Resource, Severity, TypeUrl
+
+_IN_COLLECTIONS = frozenset({LB_ENDPOINT, VIRTUAL_HOST})
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -15,7 +18,9 @@ class FileNames:
     """The names in one file.
 
     `mentioned` are all that its resources may use, `demanded` those of them that have to be there, `static` those that
-    the bootstrap has to define. `claims` are addresses, and `in_files` what is looked for in files, each with its resource.
+    the bootstrap has to define. `claims` are what no two resources may have, and `in_files` what is looked for in files,
+    each with its resource. `collections` are those that its resources ask for, with the place of the first mention, and
+    `members` the first resource in each collection.
     """
 
     parsed: ParsedFile
@@ -26,6 +31,8 @@ class FileNames:
     static: frozenset[Key]
     claims: tuple[tuple[Resource, Reference], ...]
     in_files: tuple[tuple[Resource, Reference], ...]
+    collections: Mapping[Key, tuple[Resource, FieldPath]]
+    members: Mapping[Key, Resource]
 
     @classmethod
     def of(cls, parsed: ParsedFile) -> FileNames:
@@ -33,15 +40,22 @@ class FileNames:
         resources = parsed.resources
         mentioned, demanded, static = set(), set(), set()
         claims, in_files = [], []
+        collections: dict[Key, tuple[Resource, FieldPath]] = {}
+        members: dict[Key, Resource] = {}
         for resource in resources:
+            if resource.type_url in _IN_COLLECTIONS:
+                members.setdefault((resource.type_url, collection_of(resource.type_url, resource.name)), resource)
             for reference in resource.references:
                 key = (reference.type_url, reference.name)
                 if reference.is_static:
                     static.add(key)
-                elif reference.type_url == ADDRESS:
+                elif reference.type_url in CLAIMED:
                     claims.append((resource, reference))
                 elif reference.type_url.startswith(IN_FILE):
                     in_files.append((resource, reference))
+                elif reference.type_url in _IN_COLLECTIONS:
+                    asked = collection_of(reference.type_url, reference.name)
+                    collections.setdefault((reference.type_url, asked), (resource, reference.field_path))
                 else:
                     mentioned.add(key)
                     if reference.severity is not Severity.NOTE:
@@ -55,7 +69,22 @@ class FileNames:
             frozenset(static),
             tuple(claims),
             tuple(in_files),
+            collections,
+            members,
         )
+
+
+def collection_of(type_url: TypeUrl, name: str) -> str:
+    """Return the collection that a resource is in by its name, or that is asked for by this one: both give the same.
+
+    That of virtual hosts is `<route configuration>/*`. Of `xdstp://authority/type/directory/name?key=value`, directory and
+    parameters make the collection, in any order of these.
+    """
+    if type_url == VIRTUAL_HOST:
+        return f"{route_configuration_of(name)}/{ANY}"
+    path, mark, parameters = name.partition("?")
+    directory = path.rpartition("/")[0]
+    return f"{directory}/{ANY}{mark}{'&'.join(sorted(parameters.split('&')))}"
 
 
 Pages = Mapping[int, FileNames]

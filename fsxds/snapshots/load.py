@@ -89,7 +89,7 @@ def load(tree: SourceTree, before: Loaded | None, parse: Parse, acceptance: Acce
     references = References(
         before.memory if before else ReferenceMemory(), places, acceptance.levels, acceptance.static
     )
-    rules: tuple[Rule, ...] = (names_are_unique, references.hold_addresses, references.hold)
+    rules: tuple[Rule, ...] = (names_are_unique, references.hold_claims, references.hold)
     if acceptance.authored_versions:
         rules = (*rules, AuthoredVersions(served))
     accepted = accept(present, old_records, rules, whole_trees=acceptance.whole_trees, tell=references.tell)

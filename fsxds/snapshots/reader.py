@@ -15,9 +15,10 @@ from fsxds.api.nested import Unreadable, unreadable_parts
 from fsxds.formats import MessageDocument, PlainDocument
 from fsxds.formats.documents import MAX_FAULTS
 from fsxds.resource_types import BY_MESSAGE_TYPE, ResourceType
-from fsxds.snapshots import shape_faults
+from fsxds.snapshots import shape_faults, virtual_host_names
 from fsxds.snapshots.authored_paths import authored_path
 from fsxds.snapshots.shape import DISCOVERY_RESPONSE, RESOURCE_WRAPPER, Piece, TypeClaim, shape_of
+from fsxds.snapshots.virtual_host_names import VIRTUAL_HOST
 from fsxds.values import Fault, FieldPath, Origin, PlainValue, Reference, Resource, Severity, TypeUrl, version_of_body
 
 
@@ -54,6 +55,8 @@ class Draft:
     version_info: str | None = None
     broken: int = 0
     """How many of its resources have errors."""
+    with_ttl: set[TypeUrl] = field(default_factory=set)
+    """The types of its resources that have a time to live."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -236,16 +239,29 @@ class DocumentReader:
             draft.faults.append(fault)
             draft.broken += 1
             return
-        ttl_fault = shape_faults.ttl_fault(row, place.field_path) if wrapping.ttl_s is not None else None
-        draft.faults += [ttl_fault] if ttl_fault else []
-        name = wrapping.name or own_name
+        if wrapping.ttl_s is not None:
+            self._check_ttl(row, wrapping.ttl_s, place, draft)
+        name, aliases = wrapping.name or own_name, wrapping.aliases
         body = message.SerializeToString(deterministic=True)
         version = version_of_body(row.type_url, body)
         origin = Origin(self._path, self._line_of(place.index), draft.number, place.field_path)
         references = self._check(message, place, draft)
-        draft.resources.append(
-            Resource(row.type_url, name, body, version, origin, wrapping.aliases, wrapping.ttl_s, references)
-        )
+        if row is VIRTUAL_HOST:
+            fault = virtual_host_names.lasting_fault(name, own_name, place.field_path)
+            draft.faults += [fault] if fault else []
+            references += tuple(virtual_host_names.claims_of(name, message, aliases))
+            aliases = virtual_host_names.aliases_of(name, message, aliases)
+        draft.resources.append(Resource(row.type_url, name, body, version, origin, aliases, wrapping.ttl_s, references))
+
+    def _check_ttl(self, row: ResourceType, ttl_s: float, place: _Place, draft: Draft) -> None:
+        """Note what is wrong with a time to live; that those of a type are not told is said once in a document."""
+        fault = shape_faults.wrong_ttl(ttl_s, place.field_path)
+        if fault is None and row.type_url not in draft.with_ttl:
+            draft.with_ttl.add(row.type_url)
+            fault = shape_faults.dropped_ttl(row, place.field_path)
+        if fault is not None:
+            draft.faults.append(fault)
+            draft.broken += fault.severity is Severity.ERROR
 
     def _check(self, message: Message, place: _Place, draft: Draft) -> tuple[Reference, ...]:
         """Note what the rules find in a resource, and return what it refers to, all by the author's own paths."""

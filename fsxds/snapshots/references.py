@@ -16,16 +16,17 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import PurePosixPath
 from types import MappingProxyType
+from typing import TypeAlias
 
 from fsxds.rules.levels import RuleLevels
-from fsxds.rules.mentions import ANY, CLUSTER, ROUTES
+from fsxds.rules.mentions import ANY, CLUSTER, ROUTES, VIRTUAL_HOST
 from fsxds.snapshots.accept import Conflicts, Proposal, Records
-from fsxds.snapshots.address_conflicts import RULE as ADDRESS_RULE
-from fsxds.snapshots.address_conflicts import address_conflicts
+from fsxds.snapshots.claims import conflicts, weights_of_claims
 from fsxds.snapshots.file_names import FileNames, NameBook, Pages, union
 from fsxds.snapshots.file_sources import RULE as SOURCE_RULE
 from fsxds.snapshots.file_sources import source_findings
 from fsxds.snapshots.findings import Finding, World
+from fsxds.snapshots.memberships import Memberships, are_errors
 from fsxds.snapshots.merge import may_define
 from fsxds.snapshots.parsed import Key, ParsedFile
 from fsxds.snapshots.places import Places
@@ -33,6 +34,8 @@ from fsxds.snapshots.reference_words import REFERENTS
 from fsxds.snapshots.similar_names import similar_names
 from fsxds.snapshots.static_names import StaticNames
 from fsxds.values import Problem, Severity, TypeUrl, pointer_of
+
+_Found: TypeAlias = Mapping[PurePosixPath, tuple[Finding, ...]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +65,7 @@ class References:
         self._places = places
         self._levels = levels
         self._static = static
+        self._claim_weights = weights_of_claims(levels)
 
     def hold(self, proposals: tuple[Proposal, ...]) -> Conflicts:
         """Find the new files that Envoy would refuse, or wait for in vain; `tell` says why."""
@@ -69,22 +73,23 @@ class References:
         if not new:
             return {}
         files = self._book.all_of(proposal.parsed for proposal in proposals)
-        world, sources = self._world(files), self._sources(files)
-        found = {p.path: (*world.findings(self._book.of(p.parsed)), *sources.get(p.path, ())) for p in new}
+        world, others = self._world(files), self._others(files, self._memberships_to_hold_by(files))
+        found = {p.path: (*world.findings(self._book.of(p.parsed)), *others.get(p.path, ())) for p in new}
         return {
             path: ()
             for path, findings in found.items()
             if any(finding.severity is Severity.ERROR for finding in findings)
         }
 
-    def hold_addresses(self, proposals: tuple[Proposal, ...]) -> Conflicts:
-        """Find the files whose listeners take the addresses of others."""
+    def hold_claims(self, proposals: tuple[Proposal, ...]) -> Conflicts:
+        """Find the files whose listeners take the addresses of others, or their virtual hosts the domains of others."""
         is_new = any(not p.is_last_good and self._book.of(p.parsed).claims for p in proposals)
-        if not is_new or self._address_weight is not Severity.ERROR:
+        weights = {sort: weight for sort, weight in self._claim_weights.items() if weight is Severity.ERROR}
+        if not is_new or not weights:
             return {}
-        conflicts = address_conflicts(self._book.all_of(p.parsed for p in proposals), Severity.ERROR)
-        parsed = {proposal.path: proposal.parsed for proposal in proposals if proposal.path in conflicts}
-        return {path: tuple(self._placed(parsed[path], findings)) for path, findings in conflicts.items()}
+        found = conflicts(self._book.all_of(p.parsed for p in proposals), weights)
+        parsed = {proposal.path: proposal.parsed for proposal in proposals if proposal.path in found}
+        return {path: tuple(self._placed(parsed[path], findings)) for path, findings in found.items()}
 
     def tell(self, records: Records) -> Mapping[PurePosixPath, tuple[Problem, ...]]:
         """Say what is wrong with the references of all files as they stand there, served or not."""
@@ -94,32 +99,38 @@ class References:
         unknown = _types_of((path, parsed) for path, parsed in broken if parsed is None or not _names_are_known(parsed))
         world = replace(self._world(present + served), unknown=unknown)
         missing = union(filter(None, map(world.missing_from, present)))
+        memberships = Memberships(present + served, self._levels, unknown)
         world = replace(
             world,
             hints=similar_names(missing, world.defined, self.memory.hints),
             quiet=world.of_elsewhere(missing),
-            unused=_unused(world, present + served, missing, _types_of(broken)),
+            unused=_unused(world, present + served, _types_of(broken) | _elsewhere(missing, memberships)),
         )
-        conflicts, sources = self._harmless_conflicts(present), self._sources(present)
+        harmless, others = self._harmless_conflicts(present), self._others(present, memberships)
         told = {}
         for names in present:
             findings = world.findings(names)
-            if conflicts or sources:
-                findings += (*conflicts.get(names.parsed.path, ()), *sources.get(names.parsed.path, ()))
+            if harmless or others:
+                findings += (*harmless.get(names.parsed.path, ()), *others.get(names.parsed.path, ()))
             if findings:
                 told[names.parsed.path] = self._told(names.parsed, findings)
         self.memory = ReferenceMemory(self._book.pages, told, world.hints)
         return {path: said.problems for path, said in told.items()}
 
-    @property
-    def _address_weight(self) -> Severity | None:
-        return self._levels.changed.get(ADDRESS_RULE, Severity.ERROR)
+    def _harmless_conflicts(self, files: Iterable[FileNames]) -> _Found:
+        weights = self._claim_weights.items()
+        told = {sort: weight for sort, weight in weights if weight is not None and weight is not Severity.ERROR}
+        return conflicts(files, told) if told else {}
 
-    def _harmless_conflicts(self, files: Iterable[FileNames]) -> Mapping[PurePosixPath, tuple[Finding, ...]]:
-        weight = self._address_weight
-        return {} if weight is None or weight is Severity.ERROR else address_conflicts(files, weight)
+    def _memberships_to_hold_by(self, files: list[FileNames]) -> Memberships | None:
+        return Memberships(files, self._levels, frozenset()) if are_errors(self._levels) else None
 
-    def _sources(self, files: list[FileNames]) -> Mapping[PurePosixPath, tuple[Finding, ...]]:
+    def _others(self, files: list[FileNames], memberships: Memberships | None) -> _Found:
+        """Return what is wrong with files beside references to names; None where nobody asks for memberships."""
+        sources, lonely = self._sources(files), memberships.findings(files) if memberships else {}
+        return {path: (*sources.get(path, ()), *lonely.get(path, ())) for path in sources.keys() | lonely.keys()}
+
+    def _sources(self, files: list[FileNames]) -> _Found:
         found = source_findings(files)
         if SOURCE_RULE not in self._levels.changed:
             return found
@@ -149,20 +160,21 @@ class References:
             yield Problem(parsed.path, line, column, pointer, rule, message, remedy, finding.severity)
 
 
-def _unused(
-    world: World, files: Iterable[FileNames], missing: frozenset[Key], half_read: frozenset[TypeUrl]
-) -> frozenset[Key]:
-    """Return what nobody mentions, of the types whose users are all known."""
+def _unused(world: World, files: Iterable[FileNames], half_read: frozenset[TypeUrl]) -> frozenset[Key]:
+    """Return what nobody mentions, of the types whose users are all known, which those in `half_read` are not."""
     mentioned = union(names.mentioned for names in files)
     types = {
         type_url
         for type_url, referent in REFERENTS.items()
         if referent.users & world.declared and not referent.users & half_read and (type_url, ANY) not in mentioned
     }
-    # Routes of elsewhere may lead to any cluster.
-    if any(type_url == ROUTES for type_url, _ in missing):
-        types.discard(CLUSTER)
     return frozenset(key for key in world.defined - mentioned if key[0] in types and key[1] != ANY)
+
+
+def _elsewhere(missing: frozenset[Key], memberships: Memberships) -> frozenset[TypeUrl]:
+    """Return the types of which more is in use than the tree has: routes of elsewhere may lead to any cluster."""
+    routes = {type_url for type_url, _ in missing if type_url == ROUTES}
+    return frozenset(routes | ({VIRTUAL_HOST} if memberships.has_hosts_elsewhere else set()))
 
 
 def _broken(records: Records) -> Iterator[tuple[PurePosixPath, ParsedFile | None]]:

@@ -3,7 +3,15 @@
 from __future__ import annotations
 
 from fsxds.resource_types import PREFIX, RESOURCE_TYPES, ResourceType
-from fsxds.values import Fault, FieldPath
+from fsxds.rules.durations import LONGEST_S
+from fsxds.snapshots.virtual_host_names import VIRTUAL_HOST, table_fault
+from fsxds.values import Fault, FieldPath, Severity
+
+# It is renewed when half of it is over; whatever delays that by the other half takes the resource away.
+SHORTEST_TTL_S = 0.5
+
+# Where Envoy 1.40 survives the end of a time to live (ENVOY.md D4).
+_WITH_TTL = frozenset({"cds", "lds", "rtds"})
 
 
 def no_type(field_path: FieldPath) -> Fault:
@@ -53,29 +61,64 @@ def broken_message(message_type: str, field_path: FieldPath) -> Fault:
     return Fault("broken-message", f"the bytes are no {message_type}", "write the file again", field_path)
 
 
-def ttl_fault(row: ResourceType, field_path: FieldPath) -> Fault | None:
-    """A resource has a time to live, and Envoy does not survive its end. Source: ENVOY.md D4."""
-    if row.short_name not in {"eds", "rds", "sds"}:
+def wrong_ttl(ttl_s: float, field_path: FieldPath) -> Fault | None:
+    """A time to live is none, or shorter than anybody can renew it in time."""
+    place = (*_wrapper_path(field_path), "ttl")
+    if 0 < ttl_s < SHORTEST_TTL_S:
+        fact = f"must be renewed every {ttl_s / 2:g}s, or Envoy drops the resource"
+        return Fault("short-ttl", fact, f"write {SHORTEST_TTL_S:g}s or more", place, severity=Severity.WARNING)
+    if 0 < ttl_s <= LONGEST_S:
         return None
-    wrapper_path = field_path[:-1] if field_path[-1:] == ("resource",) else field_path
-    return Fault(
-        "ttl-crashes-envoy",
-        f"when the ttl of one of its {row.noun} runs out, Envoy crashes",
-        "remove the ttl",
-        (*wrapper_path, "ttl"),
-    )
+    bound = "more than 0s, or the resource is gone at once" if ttl_s <= 0 else f"at most {LONGEST_S}s (292 years)"
+    return Fault("wrong-duration", f"must be {bound}", "write another ttl, or leave it out for none", place)
+
+
+def dropped_ttl(row: ResourceType, field_path: FieldPath) -> Fault | None:
+    """A time to live is not told, because Envoy does not survive its end, or does not heed it. Source: ENVOY.md D4."""
+    if row.short_name in _WITH_TTL:
+        return None
+    fact = f"the ttl of {row.noun} is not told to clients: Envoy does well with those of clusters, listeners and runtime alone"
+    remedy = "remove it; or serve with `--ttl spec`, to other clients than Envoy"
+    return Fault("ttl-dropped", fact, remedy, (*_wrapper_path(field_path), "ttl"), severity=Severity.NOTE)
+
+
+def _wrapper_path(field_path: FieldPath) -> FieldPath:
+    """Return where the `Resource` stands around a resource, or the resource itself where there is none."""
+    return field_path[:-1] if field_path[-1:] == ("resource",) else field_path
 
 
 def naming_fault(row: ResourceType, own_name: str, wrapper_name: str, field_path: FieldPath) -> Fault | None:
-    """A resource has no name, or two. Source: ENVOY.md A5, I."""
-    # Virtual hosts are the one type whose wrapper has a name of its own: `<route configuration>/<host>`.
-    if wrapper_name and own_name and wrapper_name != own_name and row.short_name != "vhds":
+    """Say what is wrong with the name of a resource, None where nothing is. Source: ENVOY.md A5, D5, I.
+
+    Args:
+        row: the type of the resource.
+        own_name: what the resource calls itself, empty where it does not.
+        wrapper_name: what the `Resource` around it calls it, empty where nothing does.
+        field_path: where the resource stands in its document.
+    """
+    if row.name_field is None:
+        return None if wrapper_name else _unwrapped(row, field_path)
+    if row is VIRTUAL_HOST:
+        if not (wrapper_name or own_name):
+            return _nameless(row, field_path)
+        around = _wrapper_path(field_path) if wrapper_name else field_path
+        return table_fault(wrapper_name or own_name, (*around, "name"))
+    if wrapper_name and own_name and wrapper_name != own_name:
         return Fault(
             "name-mismatch",
             f'the Resource is named "{wrapper_name}", what it holds "{own_name}"; Envoy would add it and delete it again',
             "make the two names equal, or leave the Resource's name out",
             field_path,
         )
-    if own_name or (wrapper_name and row.short_name == "vhds"):
-        return None
+    return None if own_name else _nameless(row, field_path)
+
+
+def _nameless(row: ResourceType, field_path: FieldPath) -> Fault:
     return Fault("missing-name", f"`{row.name_field}` is missing or empty", "name the resource", field_path)
+
+
+def _unwrapped(row: ResourceType, field_path: FieldPath) -> Fault:
+    message = row.message_type.rpartition(".")[2]
+    fact = f"{message} has no name of its own, and there is none around it"
+    remedy = "write `name: …` and `resource: {…}`, with what stands here as the resource"
+    return Fault("missing-name", fact, remedy, field_path)

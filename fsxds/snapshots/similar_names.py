@@ -28,11 +28,12 @@ def similar_names(missing: AbstractSet[Key], defined: AbstractSet[Key], before: 
     hints = {key: name for key, name in before.items() if key in missing and (not name or (key[0], name) in defined)}
     new = sorted(key for key in missing if key not in hints and key[1] != ANY)
     for key in new[: max(0, MOST_LOOKED_UP - len(hints))]:
-        hints[key] = _nearest(key, defined)
+        hints[key] = nearest(key, defined)
     return MappingProxyType(hints)
 
 
-def _nearest(key: Key, defined: AbstractSet[Key]) -> str:
+def nearest(key: Key, defined: AbstractSet[Key]) -> str:
+    """Return the defined name of this type that is most like the one in `key`, empty where none is."""
     type_url, name = key
     names = [
         other

@@ -12,7 +12,7 @@ from fsxds.values import Resource, TypeUrl, Version, version_of_body, version_of
 
 BUNDLES = tuple(row.type_url for row in RESOURCE_TYPES if row.rest_path and row.full_state_in_sotw)
 SINGLES = tuple(row.type_url for row in RESOURCE_TYPES if row.rest_path and not row.full_state_in_sotw)
-"""The types of one file each, and those of one file per resource (ENVOY.md B3). VHDS has no form as files."""
+"""The types of one file each, and those of one file per resource (ENVOY.md B3). VHDS and LEDS have no form as files."""
 
 FORMS = ("pb", "json", "yaml", "pb_text")
 """What the names of files can end with for Envoy (ENVOY.md B1): it takes any other suffix for JSON."""

@@ -19,7 +19,7 @@ from tests.agreement.seeds import Seed, seeds
 
 # How often a type is drawn: where there is more to say, there is more to do wrong.
 WEIGHTS = {"cds": 5, "lds": 6, "rds": 4, "ecds": 4, "eds": 2, "vhds": 1, "sds": 1, "rtds": 0.5, "srds": 0.5}
-NAMED = {"eds": "cluster_name", "rds": "name", "sds": "name", "rtds": "name", "ecds": "name"}
+NAMED = {"eds": "cluster_name", "rds": "name", "sds": "name", "rtds": "name", "ecds": "name", "vhds": "name"}
 SECRETS = {"tls_certificate", "validation_context", "session_ticket_keys", "generic_secret"}
 # What Envoy looks at when a secret or a scope has come, which here none ever does.
 LATE = ("combined_validation_context", "rds_config_source")

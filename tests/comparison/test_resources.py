@@ -67,6 +67,28 @@ def test_what_stands_around(catalogue: Catalogue) -> None:
     assert () == Comparer(catalogue, over_rest=True).compare(before, after).types
 
 
+def test_aliases_that_are_domains(catalogue: Catalogue) -> None:
+    """Of a virtual host, an author's aliases are compared; those that come of its domains are told as these."""
+
+    def host(domains: list[str], *aliases: str) -> Snapshot:
+        made = catalogue.message_class("envoy.config.route.v3.VirtualHost")(name="r/h", domains=domains)
+        body = made.SerializeToString()
+        origin = Origin(PurePosixPath("a.yaml"), 1)
+        names = (*(f"r/{domain.lower()}" for domain in domains), *aliases)
+        return snapshot(Resource(VHDS, "r/h", body, version_of_body(VHDS, body), origin, names))
+
+    def fields(before: Snapshot, after: Snapshot) -> list[tuple[str, Act]]:
+        (found,) = Comparer(catalogue).compare(before, after).types
+        return [(field.path, field.act) for field in found.changed[0].fields]
+
+    assert fields(host(["A.com"]), host(["b.com"])) == [("domains[0]", Act.CHANGED)]
+    assert fields(host(["a.com"]), host(["a.com"], "r/x")) == [("(Resource).aliases", Act.ADDED)]
+    assert fields(host(["a.com"], "r/x"), host(["b.com"], "r/y")) == [
+        ("(Resource).aliases", Act.CHANGED),
+        ("domains[0]", Act.CHANGED),
+    ]
+
+
 def test_virtual_hosts_are_not_told_over_rest(catalogue: Catalogue) -> None:
     """A type without a REST form is not compared with what REST tells."""
     host = snapshot(resource(catalogue, "a", type_url=VHDS))

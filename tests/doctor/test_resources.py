@@ -84,10 +84,3 @@ def test_files_of_data_sources(surgery: Surgery) -> None:
 
     assert ("missing-data-file", Severity.WARNING) == (fault.rule, fault.severity)
     assert [] == surgery.rules(None, {"sds.yaml": secret})
-
-
-def test_expiry_by_rest(surgery: Surgery) -> None:
-    """ENVOY.md A6: a ttl has no effect there."""
-    tree = {"cds.yaml": "{resource: {name: c, connect_timeout: 1s, type: STATIC}, ttl: 5s}"}
-
-    assert ["ttl-without-effect "] == surgery.rules(None, tree)

@@ -3,6 +3,10 @@ import pytest
 from fsxds.api.catalogue import Catalogue
 from tests.rules.envoy_verdicts import Case, assert_refused, assert_taken, cluster, http_filter, manager, told
 
+LEDS = (
+    "{load_assignment: {cluster_name: c, endpoints: [{leds_cluster_locality_config: {leds_collection_name: 'NAME'}}]}}"
+)
+
 SERVICE = "{envoy_grpc: {cluster_name: xds}}"
 
 
@@ -63,3 +67,22 @@ def test_sources_that_are_not_read_are_not_judged(catalogue: Catalogue) -> None:
     )
 
     assert set() == told(catalogue, case)
+
+
+@pytest.mark.parametrize(
+    ("name", "is_right"),
+    [
+        ("xdstp://a/envoy.config.endpoint.v3.LbEndpoint/web/*", True),
+        ("xdstp:///envoy.config.endpoint.v3.LbEndpoint/web?region=a", True),
+        ("web/*", False),
+        ("http://a/envoy.config.endpoint.v3.LbEndpoint/web/*", False),
+        ("xdstp://a/envoy.config.endpoint.v3.Endpoint/web/*", False),
+        ("xdstp://a/envoy.config.endpoint.v3.LbEndpoint/web/*#part", False),
+        ("", False),
+    ],
+)
+def test_names_of_collections(catalogue: Catalogue, name: str, *, is_right: bool) -> None:
+    """Of endpoints by collection, Envoy takes xdstp names of their type; it looks at them when they come by EDS."""
+    case = cluster(LEDS.replace("NAME", name))
+
+    assert ("wrong-config-source" not in told(catalogue, case)) is is_right

@@ -323,3 +323,51 @@ def test_addresses(find: Finder) -> None:
     assert 1 == len(claims("{pipe: {path: /run/x}}"))
     assert 1 == len(claims(socket % ("::1", 80), f", additional_addresses: [{{address: {socket % ('::1', 80)}}}]"))
     assert 2 == len(claims(socket % ("::1", 80), f", additional_addresses: [{{address: {socket % ('::1', 81)}}}]"))
+
+
+def test_virtual_hosts_that_are_discovered(find: Finder) -> None:
+    """A route configuration that discovers virtual hosts asks for those named after it, and keeps its own domains."""
+    text = "{name: a/r, virtual_hosts: [{name: v, domains: [X.com, '*']}], VHDS}"
+
+    assert [] == find("rds", text.replace(", VHDS", ""))
+    assert ["host 'a/r/x.com' error", "host 'a/r/*' error", "VHDS 'a/r/*' note"] == sorted(
+        find("rds", text.replace("VHDS", "vhds: {config_source: {ads: {}}}")), reverse=True
+    )
+    assert [
+        ("virtual_hosts[0].domains[0]", "a/r/x.com"),
+        ("virtual_hosts[0].domains[1]", "a/r/*"),
+        ("vhds", "a/r/*"),
+    ] == [
+        (pointer_of(reference.field_path), reference.name)
+        for reference in find.walk("rds", text.replace("VHDS", "vhds: {config_source: {ads: {}}}"))
+    ]
+
+
+def test_virtual_hosts_within_a_listener_are_not_discovered(find: Finder) -> None:
+    """Envoy does not look at `vhds` of a route configuration that stands in a listener."""
+    assert [] == find.hcm(
+        "route_config: {name: r, vhds: {config_source: {ads: {}}}, virtual_hosts: [{name: v, domains: [a]}]}"
+    )
+
+
+def test_cluster_through_which_virtual_hosts_come(find: Finder) -> None:
+    """The cluster that virtual hosts are discovered through may come by CDS."""
+    source = GRPC.replace("api_type: GRPC", "api_type: DELTA_GRPC")
+
+    assert ["VHDS 'r/*' note", "CDS 'x' note"] == find("rds", f"{{name: r, vhds: {{config_source: {source}}}}}")
+
+
+def test_routes_of_a_virtual_host_alone(find: Finder) -> None:
+    """What the routes of a virtual host name is looked for when a request needs it, as by RDS."""
+    policy = "request_mirror_policies: [{cluster: m}]"
+    text = f"{{name: r/v, domains: ['*'], {policy}, routes: [{{match: {{prefix: /}}, route: {{cluster: c}}}}]}}"
+
+    assert ["CDS 'c' warning", "CDS 'm' warning"] == sorted(find("vhds", text))
+
+
+def test_endpoints_by_collection(find: Finder) -> None:
+    """A locality may ask for its endpoints by a collection."""
+    collection = "xdstp://a/envoy.config.endpoint.v3.LbEndpoint/web/*"
+    locality = f"leds_cluster_locality_config: {{leds_collection_name: '{collection}', leds_config: {{ads: {{}}}}}}"
+
+    assert [f"LEDS '{collection}' note"] == find("eds", f"{{cluster_name: c, endpoints: [{{{locality}}}]}}")

@@ -19,12 +19,20 @@ def test_domains_that_envoy_takes(catalogue: Catalogue) -> None:
         catalogue,
         hosts("[a]", '["a:80"]', '["a."]', '["*.a"]', '["a.*"]', '["*"]'),
         hosts('["a.*.b"]', '["**"]', '[""]'),
+        hosts("[ä]", "[Ä]"),
         virtual_host("{virtual_clusters: [{name: x, headers: [{name: ':path', present_match: true}]}]}"),
     )
 
 
 @pytest.mark.parametrize(
-    "case", [hosts("[a]", "[a]"), hosts("[a, A]"), hosts('["*"]', '["*"]'), hosts('["*.a"]', '["*.A"]')]
+    "case",
+    [
+        hosts("[a]", "[a]"),
+        hosts("[a, A]"),
+        hosts('["*"]', '["*"]'),
+        hosts('["*.a"]', '["*.A"]'),
+        hosts("[ä.A]", "[ä.a]"),
+    ],
 )
 def test_domains_that_envoy_refuses(catalogue: Catalogue, case: Case) -> None:
     """A domain has one owner, whatever the case of its letters."""

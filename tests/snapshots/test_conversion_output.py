@@ -45,11 +45,14 @@ def sent_around(catalogue: Catalogue, writer: ConversionWriter, message: Message
     return type(message).FromString(packed.value)
 
 
-def made(catalogue: Catalogue, row: ResourceType, seed: int, *, fractions: bool) -> Message:
-    """Return a resource with a name, and all else by chance."""
-    message = Generator(catalogue, seed, fractions=fractions).message(row.message_type)
+def made(catalogue: Catalogue, row: ResourceType, seed: int, *, fractions: bool) -> Any:
+    """Return a resource that is not empty: with a name where it has one, and all else by chance."""
+    message: Any = Generator(catalogue, seed, fractions=fractions).message(row.message_type)
     if row.name_field:
         setattr(message, row.name_field, "n")
+    else:
+        # An empty file is no message.
+        message.load_balancing_weight.value = 1
     return message
 
 

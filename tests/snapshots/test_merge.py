@@ -94,6 +94,32 @@ def test_change_tells_where_a_resource_was_rewritten() -> None:
     assert TypeChange(2, changed=("b",), files=(B,), follows=1) == after.changes[CDS]
 
 
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [("a=1+60s", "a=1+5s"), ("a=1+60s", "a=1"), ("a=1", "a=1+60s"), ("a=1+x", "a=1+y"), ("a=1", "a=1+x")],
+)
+def test_change_of_what_is_around_a_resource(before: str, after: str) -> None:
+    """Another time to live or other aliases are a change, of which versions know nothing: those are of contents."""
+    story = Story()
+    first = story.step({"a.yaml": f"CDS {before} b=1+60s"}).snapshot
+
+    second = story.step({"a.yaml": f"CDS {after} b=1+60s"}).snapshot
+
+    assert TypeChange(2, changed=("a",), files=(A,), follows=1) == second.changes[CDS]
+    assert first.versions == second.versions
+    assert not same_content(first, second)
+
+
+def test_snapshot_has_what_is_around_a_resource_now() -> None:
+    """The rows are new ones when a time to live changes."""
+    story = Story()
+    story.step({"a.yaml": "CDS a=1+60s"})
+
+    assert [(5.0, ("x",))] == [
+        (row.ttl_s, row.aliases) for row in story.step({"a.yaml": "CDS a=1+5s+x"}).snapshot.resources(CDS).values()
+    ]
+
+
 def test_first_change_adds_everything() -> None:
     """In a first snapshot all is new."""
     first = Story().step({"a.yaml": "CDS b=1 a=1"}).snapshot

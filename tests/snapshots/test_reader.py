@@ -9,10 +9,10 @@ from google.protobuf.message import Message
 from fsxds.api.catalogue import Catalogue
 from fsxds.api.convert import Converter
 from fsxds.formats import MessageDocument, PlainDocument
-from fsxds.resource_types import BY_SHORT_NAME
+from fsxds.resource_types import BY_SHORT_NAME, RESOURCE_TYPES, ResourceType
 from fsxds.rules.all_rules import make_field_rules
 from fsxds.snapshots.reader import DocumentReader, Draft, Tools
-from fsxds.values import PlainValue
+from fsxds.values import FieldPath, PlainValue, Severity
 from tests.support.snapshots import type_url
 
 CLUSTER = "envoy.config.cluster.v3.Cluster"
@@ -99,6 +99,65 @@ def test_virtual_host_is_named_by_its_wrapper(tools: Tools) -> None:
         "r/a",
         "r/b",
     ]
+
+
+def test_virtual_host_is_found_by_its_domains(tools: Tools) -> None:
+    """The aliases of a virtual host are its domains, in its route configuration, and those around it."""
+    host: PlainValue = {"name": "r/a", "domains": ["A.com", "*"]}
+    draft = read(tools, plain({"aliases": ["r/x"], "resource": host}), "vhds")
+
+    assert [("r/a.com", "r/*", "r/x")] == [one.aliases for one in draft.resources]
+    assert [] == told(draft)
+
+
+@pytest.mark.parametrize(
+    ("value", "place"),
+    [
+        ({"name": "a"}, ("name",)),
+        ({"name": "a", "resource": {"name": "r/a"}}, ("name",)),
+        ({"resources": [{"resource": {"name": "a"}}]}, ("resources", 0, "resource", "name")),
+    ],
+)
+def test_virtual_host_without_a_table(tools: Tools, value: PlainValue, place: FieldPath) -> None:
+    """A virtual host whose name does not say of which table it is is told where that name stands."""
+    draft = read(tools, plain(value), "vhds")
+
+    assert [("virtual-host-name", place)] == told(draft)
+    assert draft.broken == 1
+    assert [] == draft.resources
+
+
+def test_endpoint_of_a_collection_is_named_by_its_wrapper(tools: Tools) -> None:
+    """A LbEndpoint has no name of its own, so that it needs one around it."""
+    endpoint: PlainValue = {"endpoint_name": "x"}
+
+    assert ["a"] == [one.name for one in read(tools, plain({"name": "a", "resource": endpoint}), "leds").resources]
+    assert [("missing-name", ())] == told(read(tools, plain(endpoint), "leds"))
+    assert [("missing-name", ("resource",))] == told(read(tools, plain({"ttl": "60s", "resource": endpoint}), "leds"))
+
+
+@pytest.mark.parametrize(
+    ("ttl", "rule"),
+    [("60s", None), ("0.5s", None), ("0.49s", "short-ttl"), ("0s", "wrong-duration"), ("-1s", "wrong-duration"),
+     ("9223372035s", None), ("9223372036s", "wrong-duration")],
+)  # fmt: skip
+def test_times_to_live(tools: Tools, ttl: str, rule: str | None) -> None:
+    """A time to live is more than nothing, and long enough to be renewed; what is wrong stands where it does."""
+    draft = read(tools, plain({"ttl": ttl, "resource": {"name": "a"}}))
+
+    assert ([(rule, ("ttl",))] if rule else []) == told(draft)
+    assert draft.broken == (rule == "wrong-duration")
+
+
+@pytest.mark.parametrize("row", RESOURCE_TYPES, ids=lambda row: row.short_name)
+def test_time_to_live_that_is_not_told(tools: Tools, row: ResourceType) -> None:
+    """That a time to live is kept from Envoy is a note, once for a type in a document; the resource has it all the same."""
+    value: PlainValue = {"ttl": "60s", "name": "r/a", "resource": {row.name_field: "r/a"} if row.name_field else {}}
+    draft = read(tools, plain([value, value]), row.short_name)
+
+    notes = [(fault.rule, fault.field_path) for fault in draft.faults if fault.severity is Severity.NOTE]
+    assert notes == ([] if row.short_name in {"cds", "lds", "rtds"} else [("ttl-dropped", (0, "ttl"))])
+    assert [60.0, 60.0] == [one.ttl_s for one in draft.resources]
 
 
 def test_wrapper_in_a_wrapper_is_no_resource(tools: Tools) -> None:

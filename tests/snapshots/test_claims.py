@@ -58,3 +58,46 @@ def test_lowered_address_rule_is_told() -> None:
     assert {"a", "b"} == served(loaded)
     assert ["a: listener-address warning"] == tell(loaded)
     assert [] == tell(load_mentions(files, lowered("listener-address", None)))
+
+
+def test_one_domain_of_two_virtual_hosts() -> None:
+    """A domain of a route configuration is that of one virtual host; the file that came later is held."""
+    story = MentionStory()
+    story.step({"b": "VHDS r/b #r/web.com"})
+
+    loaded = story.step({"a": "VHDS r/a #r/api.com #r/web.com", "c": "VHDS s/c #s/web.com"})
+
+    assert {"r/b", "s/c"} == served(loaded)
+    assert ["a: duplicate-domain error"] == tell(loaded)
+    assert '"r/web.com" already stands for virtual host "r/b" at b:1' in loaded.problems[0].message
+
+
+def test_domain_of_the_route_configuration_itself() -> None:
+    """A domain that stands in the route configuration is nobody else's."""
+    loaded = load_mentions({"a": "RDS r #r/web.com VHDS:r/*~", "b": "VHDS r/b #r/web.com"})
+
+    assert ["b: duplicate-domain error"] == tell(loaded)
+    assert 'route configuration "r" at a:1' in loaded.problems[0].message
+
+
+def test_one_name_of_two_virtual_hosts() -> None:
+    """Of two virtual hosts that have one name in Envoy, the second is told by that name."""
+    loaded = load_mentions({"a": "RDS r VHDS:r/*~", "b": "VHDS r/a &all\nVHDS r/b &all"})
+
+    assert ["b: duplicate-name error"] == tell(loaded)
+    assert 'a VirtualHost named "all" is already in virtual host "r/a" at b:1' in loaded.problems[0].message
+
+
+def test_sorts_of_claims_are_apart() -> None:
+    """An address, a domain and a name that read alike are no conflict."""
+    assert [] == tell(load_mentions({"a": "LDS a @x CDS:c\nVHDS r/a #x\nVHDS r/b &x", "c": "CDS c"}))
+
+
+def test_lowered_domain_rule_leaves_addresses_alone() -> None:
+    """What one sort of claims weighs says nothing of the others."""
+    files = {"a": "VHDS r/a #x\nVHDS r/b #x", "b": "LDS a @x\nLDS b @x"}
+
+    assert ["a: duplicate-domain note", "b: listener-address error"] == tell(
+        load_mentions(files, lowered("duplicate-domain", Severity.NOTE))
+    )
+    assert ["a: duplicate-domain error"] == tell(load_mentions(files, lowered("listener-address", None)))

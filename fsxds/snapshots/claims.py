@@ -1,0 +1,103 @@
+"""What only one resource of a whole tree may have: the addresses of listeners, the domains and names of virtual hosts.
+
+Envoy 1.40 compares of listeners protocol, IP address and port, or the path of a socket. It does not matter whether a
+listener binds its port, and how; port 0, internal listeners and other network namespaces are free.
+
+Of virtual hosts that are discovered one by one it refuses all in a response when a domain stands twice in their route
+configuration, also among its own. Of two whose `VirtualHost.name` is the same it keeps the one that came last, without a
+word: requests to the other hang. Their resource names and domains are asked for alike, so that they too must differ.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import PurePosixPath
+
+from fsxds.resource_types import BY_SHORT_NAME, BY_TYPE_URL
+from fsxds.rules.levels import RuleLevels
+from fsxds.rules.mentions import ADDRESS, HOST, HOST_NAME
+from fsxds.snapshots.file_names import FileNames
+from fsxds.snapshots.findings import Finding
+from fsxds.values import Reference, Resource, Severity, TypeUrl
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """One sort of claims: the rule that two equal ones break, what is said of the second one, and how it is mended."""
+
+    rule: str
+    fact: str
+    remedy: str
+
+
+CLAIMS: Mapping[TypeUrl, Claim] = {
+    ADDRESS: Claim(
+        "listener-address", "{claimed} is already the address of {other}", "give one of the two another address or port"
+    ),
+    HOST: Claim(
+        "duplicate-domain",
+        '"{claimed}" already stands for {other}; letter case does not count',
+        "let one virtual host have the domain, and none of the others its name",
+    ),
+    HOST_NAME: Claim(
+        "duplicate-name",
+        'a VirtualHost named "{claimed}" is already in {other}; Envoy keeps one of the two',
+        "name each VirtualHost as its Resource",
+    ),
+}
+
+_NOUNS = {
+    BY_SHORT_NAME["lds"].type_url: "listener",
+    BY_SHORT_NAME["rds"].type_url: "route configuration",
+    BY_SHORT_NAME["vhds"].type_url: "virtual host",
+}
+
+
+def weights_of_claims(levels: RuleLevels) -> Mapping[TypeUrl, Severity | None]:
+    """Return how much it weighs that two claims of a sort are equal; None where nobody wants to know."""
+    return {sort: levels.changed.get(claim.rule, Severity.ERROR) for sort, claim in CLAIMS.items()}
+
+
+def conflicts(
+    files: Iterable[FileNames], weights: Mapping[TypeUrl, Severity]
+) -> Mapping[PurePosixPath, tuple[Finding, ...]]:
+    """Find the resources that claim what is another's already; files that come first are in the right.
+
+    Args:
+        files: all that may be in conflict.
+        weights: the sorts of claims that are looked at, and how much a conflict weighs.
+    """
+    taken: dict[tuple[TypeUrl, str], Resource] = {}
+    found = {}
+    for names in files:
+        if not names.claims:
+            continue
+        own: dict[tuple[TypeUrl, str], Resource] = {}
+        findings = []
+        for resource, claim in names.claims:
+            weight = weights.get(claim.type_url)
+            if weight is None:
+                continue
+            key = (claim.type_url, claim.name)
+            other = taken.get(key) or own.setdefault(key, resource)
+            if other is not resource:
+                findings.append(_finding(resource, claim, other, weight))
+        if findings:
+            found[names.parsed.path] = tuple(findings)
+        else:
+            # What is held back takes nothing from those that come after it.
+            taken |= own
+    return found
+
+
+def _finding(resource: Resource, claim: Reference, other: Resource, severity: Severity) -> Finding:
+    sort = CLAIMS[claim.type_url]
+    noun = _NOUNS.get(other.type_url, BY_TYPE_URL[other.type_url].noun)
+    fact = sort.fact.format(claimed=_shown(claim), other=f'{noun} "{other.name}" at {other.origin}')
+    return Finding(resource, claim.field_path, sort.rule, fact, sort.remedy, severity)
+
+
+def _shown(claim: Reference) -> str:
+    """Return what is claimed as its author wrote it: `VirtualHost.name` without the table before it."""
+    return claim.name.rpartition("\n")[2] if claim.type_url == HOST_NAME else claim.name

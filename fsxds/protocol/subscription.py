@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
+from pathlib import PurePosixPath
 
 from fsxds.values import Resource, Snapshot, TypeUrl, Version, version_of_set
 
@@ -72,3 +73,15 @@ def version_of(snapshot: Snapshot, subscription: Subscription) -> Version:
         type_url,
         ((name, rows[name].version if name in rows else "") for name in sorted(subscription.names)),
     )
+
+
+def files_of(subscription: Subscription, version: Version, snapshot: Snapshot) -> tuple[PurePosixPath, ...]:
+    """Return the files that a version of a selection came from; none when something newer is served already."""
+    selection = select(snapshot, subscription)
+    if selection.version != version:
+        return ()
+    change = snapshot.changes.get(subscription.type_url)
+    if subscription.wildcard and change is not None and change.files:
+        return change.files
+    # The last change of the type need not be one of the names that were asked for.
+    return tuple(sorted({resource.origin.path for resource in selection.resources}))

@@ -31,7 +31,7 @@ Every line of the server stands for one poll; a line for a client that is not th
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from fsxds.protocol.node import Node
 from fsxds.protocol.poll import Decision, Hold, PollMemory, PollRequest, Send, Unavailable, nonce_of
@@ -39,9 +39,10 @@ from fsxds.protocol.streams import Verdict
 from fsxds.protocol.subscription import Subscription
 from fsxds.resource_types import BY_TYPE_URL
 from fsxds.values import Nonce, Snapshot, Version
-from tests.support.snapshots import snapshot, type_url
-
-OUTPUTS = ("server", "verdict")
+from tests.support import dialogue
+from tests.support.dialogue import Played
+from tests.support.snapshots import type_url
+from tests.support.written_files import WrittenFiles
 
 
 @dataclass(slots=True)
@@ -50,22 +51,11 @@ class _OpenPoll:
     until_s: float | None
 
 
-@dataclass(slots=True)
-class _Files:
-    """What stands in the files, and what was said of them."""
-
-    contents: dict[str, dict[str, str]] = field(default_factory=dict)
-    gone: set[str] = field(default_factory=set)
-    broken: set[str] = field(default_factory=set)
-    authored: dict[str, str] = field(default_factory=dict)
-    generation: int = 0
-
-
 class Conversation:
     """Both ends of a dialogue: makes of each statement what the server says to it."""
 
     def __init__(self) -> None:
-        self._files = _Files()
+        self._files = WrittenFiles()
         self._snapshot: Snapshot | None = None
         self._memory = PollMemory()
         self._now_s = 1000.0
@@ -95,7 +85,8 @@ class Conversation:
                     self._memory.receive_deadline(poll.request, self._now_s)
                 self._open = []
             case "restart":
-                self._memory, self._open, self._files.gone = PollMemory(), [], set()
+                self._memory, self._open = PollMemory(), []
+                self._files.start_again()
                 if self._snapshot is not None:
                     self._publish()
             case "nothing":
@@ -108,32 +99,13 @@ class Conversation:
         return []
 
     def _edit(self, verb: str, words: list[str]) -> None:
-        files, (short_name, *rest) = self._files, words
-        match verb:
-            case "files" | "better":
-                files.contents[short_name] = dict(word.split("=", 1) for word in rest)
-                files.broken -= {short_name} if verb == "files" else set()
-            case "gone":
-                del files.contents[short_name]
-                files.gone.add(short_name)
-            case "broken":
-                files.broken.add(short_name)
-            case "authored":
-                files.authored[short_name] = rest[0]
-                self._versions[rest[0]] = Version(rest[0])
-            case _:
-                raise ValueError(f"no such statement: {verb}")
+        short_name, *rest = words
+        self._files.say(verb, short_name, rest)
+        if verb == "authored":
+            self._versions[rest[0]] = Version(rest[0])
 
     def _publish(self) -> None:
-        files = self._files
-        files.generation += 1
-        self._snapshot = snapshot(
-            files.contents,
-            generation=files.generation,
-            declared=files.gone,
-            incomplete=files.broken,
-            authored=files.authored,
-        )
+        self._snapshot = self._files.snapshot()
 
     def _poll(self, words: list[str]) -> list[str]:
         request = self._request(words)
@@ -208,41 +180,6 @@ def _who(request: PollRequest) -> str:
     return "" if request.node.id == "n1" else f" node={request.node.id or '-'}"
 
 
-@dataclass(frozen=True, slots=True)
-class Played:
-    """A dialogue as it went: `text` marks each line that differs, `agrees` is true where none does."""
-
-    text: str
-    agrees: bool
-
-
 def play(script: str) -> Played:
     """Play a script to its end, whatever differs on the way."""
-    conversation, agrees, text = Conversation(), True, []
-    for statement, expected in _turns(script):
-        conversation.expect(expected)
-        seen = conversation.say(statement)
-        text.append(f"    {statement}")
-        text += _compared(expected, seen)
-        agrees = agrees and expected == seen
-    return Played("\n".join(text), agrees)
-
-
-def _turns(script: str) -> list[tuple[str, list[str]]]:
-    """Cut a script into what is put in and what must come of it."""
-    turns: list[tuple[str, list[str]]] = []
-    for raw in script.splitlines():
-        line = " ".join(raw.partition("#")[0].split())
-        if not line:
-            continue
-        if line.split()[0] in OUTPUTS:
-            turns[-1][1].append(line)
-        else:
-            turns.append((line, []))
-    return turns
-
-
-def _compared(expected: list[str], seen: list[str]) -> list[str]:
-    if expected == seen:
-        return [f"    {line}" for line in seen]
-    return [f"  - {line}    (expected)" for line in expected] + [f"  + {line}    (seen)" for line in seen]
+    return dialogue.play(script, Conversation())

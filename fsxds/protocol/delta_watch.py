@@ -1,0 +1,383 @@
+"""One type on one Delta stream: what its client was told, and what it made of it.
+
+Source: xDS protocol, "Incremental xDS"; ENVOY.md D3, D5.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+
+from fsxds.protocol.delta_absence import Absence
+from fsxds.protocol.delta_names import NOTHING, DeltaNames
+from fsxds.protocol.delta_news import Draft, News
+from fsxds.protocol.lookup import Lookup
+from fsxds.protocol.rejections import Rejections
+from fsxds.protocol.streams import DeltaRequest, DeltaResponse, Verdict, WatchStatus
+from fsxds.protocol.subscription import WILDCARD, Subscription, version_of
+from fsxds.protocol.time_to_live import TtlUse, heartbeat_s
+from fsxds.protocol.views import Step, Views
+from fsxds.protocol.virtual_hosts import VIRTUAL_HOSTS, aliases_to_tell, is_wake_up, route_of
+from fsxds.protocol.xdstp_names import collection_of
+from fsxds.resource_types import ResourceType
+from fsxds.values import Nonce, Resource, Snapshot, TypeUrl, Version
+
+# A client that never answers is taken to accept what is older than this many responses.
+MOST_UNANSWERED = 64
+
+# Of so large a part of all resources, those that are wanted are found faster by walking over all of them.
+LARGE_SHARE = 0.25
+
+NOTHING_HELD: Mapping[str, Version] = MappingProxyType({})
+NO_ALIASES: Mapping[str, tuple[str, ...]] = MappingProxyType({})
+
+
+@dataclass(frozen=True, slots=True)
+class _Sent:
+    """A response that awaits its verdict."""
+
+    version: Version
+    names: frozenset[str]
+
+
+class DeltaWatch:
+    """Remembers one subscription; decides what it is told, and leaves the order between types to its stream.
+
+    What the client holds is not kept by name: it is what `_base` has of the subscription, except for what it rejected.
+    """
+
+    __slots__ = (
+        *("_absence", "_accepted", "_asked", "_base", "_claims", "_has_sent", "_reason", "_refused", "_rejections"),
+        *("_row", "_sent", "_ttl", "_unanswered", "_unasked", "_views"),
+        *("heartbeat_at_s", "names"),
+    )
+
+    def __init__(self, row: ResourceType, views: Views, ttl: TtlUse, *, hides_absence: bool) -> None:
+        self.names = DeltaNames(is_on_demand=row.type_url == VIRTUAL_HOSTS)
+        self.heartbeat_at_s: float | None = None
+        self._row, self._views, self._ttl = row, views, ttl
+        self._absence = Absence(row.type_url, is_hidden=hides_absence)
+        # The snapshot that the client was last told of; None before it was told anything on this stream.
+        self._base: Snapshot | None = None
+        # What is to be answered as soon as something can be said.
+        self._asked = NOTHING
+        # What the client says that it brings from another stream, until it is known what became of that.
+        self._claims: Mapping[str, Version] = NOTHING_HELD
+        # What was sent last without being asked for.
+        self._unasked = NOTHING
+        self._has_sent = False
+        self._sent: Version | None = None
+        self._accepted: Version | None = None
+        self._refused: Version | None = None
+        self._reason: str | None = None
+        self._unanswered: dict[Nonce, _Sent] = {}
+        self._rejections = Rejections()
+
+    @property
+    def type_url(self) -> TypeUrl:
+        """The type that is watched."""
+        return self._row.type_url
+
+    @property
+    def is_on_demand(self) -> bool:
+        """Whether its resources are virtual hosts."""
+        return self._row.type_url == VIRTUAL_HOSTS
+
+    @property
+    def is_greeted(self) -> bool:
+        """Whether it is known what the client holds."""
+        return self._base is not None
+
+    @property
+    def is_woken(self) -> bool:
+        """Whether the client asked for virtual hosts without saying which."""
+        return self.is_on_demand and WILDCARD in self._asked
+
+    @property
+    def look_again_at_s(self) -> float | None:
+        """When time alone gives this watch something to say."""
+        times = (self._rejections.retry_at_s, self.heartbeat_at_s)
+        return min((time_s for time_s in times if time_s is not None), default=None)
+
+    @property
+    def subscription(self) -> Subscription:
+        """What the client wants."""
+        return Subscription(self._row.type_url, self.names.names, self.names.selects_all)
+
+    def hear(self, request: DeltaRequest, now_s: float) -> Verdict | None:
+        """Take what a request says of the responses before it, and of what the client holds.
+
+        The nonce tells which response is meant and nothing else: names count whatever it is.
+        """
+        if self._base is None and request.held:
+            self._claims = {**self._claims, **request.held}
+        verdict = None
+        if request.nonce is not None and request.nonce in self._unanswered:
+            verdict = self._judge(request.nonce, request.error_detail, now_s)
+        self._asked = (self._asked - frozenset(request.unsubscribe)) | self.names.take(request)
+        if self._rejections.names and request.unsubscribe and self._base is not None:
+            self._forget_unwanted(self._views.lookup(self.type_url, self._base))
+        return verdict
+
+    def _judge(self, nonce: Nonce, error_detail: str | None, now_s: float) -> Verdict:
+        while (oldest := next(iter(self._unanswered))) != nonce:
+            self._rejections.accept(self._unanswered.pop(oldest).names)
+        sent = self._unanswered.pop(nonce)
+        if error_detail is None:
+            self._rejections.accept(sent.names)
+            self._accepted = sent.version
+            if not self._rejections.names:
+                self._refused = self._reason = None
+            return Verdict(sent.version, accepted=True)
+        # What a later response says again has its verdict still to come.
+        later = NOTHING.union(*(response.names for response in self._unanswered.values()))
+        unasked = later | (self._unasked - self.names.names)
+        if names := sent.names - unasked if unasked else sent.names:
+            self._rejections.reject(names, now_s)
+        self._refused, self._reason = sent.version, error_detail
+        return Verdict(sent.version, accepted=False, reason=error_detail or None)
+
+    def _forget_unwanted(self, lookup: Lookup) -> None:
+        self._rejections.forget({name for name in self._rejections.names if not self.names.wants(name, lookup)})
+
+    def news(self, snapshot: Snapshot, again: frozenset[str], now_s: float, *, is_pushed: bool = False) -> News | None:
+        """Return what the client is to be told, of the names in `again` also what it was told before; None for nothing.
+
+        With `is_pushed`, what exists of `again` is sent also where the client did not subscribe to it.
+
+        Every answer but None has to be told: the client counts as told of `snapshot` from now on.
+        """
+        if self.type_url in snapshot.withheld or (self._base is None and not self._asked):
+            return None
+        base, self._base = self._base, snapshot
+        asked, self._asked = self._asked, NOTHING
+        draft, after = Draft(), self._views.lookup(self.type_url, snapshot)
+        claims, self._claims = self._claims, NOTHING_HELD
+        if base is None:
+            self._meet(draft, claims, after)
+        elif base is not snapshot or self.names.has_left:
+            self._advance(draft, base, snapshot)
+        is_other = not self._rejections.names.isdisjoint(draft.fresh | draft.gone) if self._rejections.names else False
+        if asked:
+            self._answer(draft, asked, claims, after)
+        self._repeat(draft, again, after, is_greeting=base is None)
+        if is_pushed:
+            self._push(draft, again, after)
+        self._absence.reconsider(draft, self.names.names, after)
+        self.names.settle(asked, after)
+        self._bury(draft, snapshot, is_greeting=base is None)
+        is_due = is_other or self._rejections.is_due(now_s)
+        if is_due:
+            self._add_owed(draft, after)
+            self._rejections.offered(is_other=is_other)
+        self._absence.withhold(draft, snapshot)
+        requested = asked if base is snapshot and not is_due else self.names.names
+        return self._finish(draft, requested, snapshot)
+
+    def _meet(self, draft: Draft, claims: Mapping[str, Version], after: Lookup) -> None:
+        """Begin with a client that may hold what another stream gave it, of this process or of another."""
+        gone = frozenset(claims) - after.rows.keys()
+        self._absence.bring(gone)
+        if claims and self.is_on_demand:
+            self.names.bring(frozenset(claims) - gone)
+            draft.fresh.update(name for name in claims if name not in gone and after.rows[name].version != claims[name])
+        if gone and not (self.names.selects_all or self.is_on_demand):
+            # What is not named itself may be held by an alias that stands for nothing any more.
+            has_missing = any(name not in after.rows for name in self.names.names)
+            gone = gone if has_missing else NOTHING
+        draft.gone |= gone
+        if claims and self._ttl is not TtlUse.NONE:
+            # Nobody knows how long ago its time to live was renewed.
+            self.heartbeat_at_s = 0.0
+
+    def _advance(self, draft: Draft, base: Snapshot, snapshot: Snapshot) -> None:
+        step = self._views.step(self.type_url, base, snapshot)
+        before, after = (self._views.lookup(self.type_url, each) for each in (base, snapshot))
+        updated = step.fresh | self._renewed(step, before) if step.renewed else step.fresh
+        fresh, gone = self.names.change(updated, step.removed, before, after)
+        draft.fresh |= fresh
+        draft.gone |= gone
+
+    def _bury(self, draft: Draft, snapshot: Snapshot, *, is_greeting: bool) -> None:
+        """Tell who comes anew of what is gone of its collections: it does not say which members it holds."""
+        if globs := self.names.globs():
+            buried = self._views.buried(self.type_url, snapshot)
+            if is_greeting:
+                draft.gone |= {name for name in buried if collection_of(name) in globs}
+
+    def _renewed(self, step: Step, before: Lookup) -> frozenset[str]:
+        """Return those of which a client hears another time to live, or other aliases."""
+        if self._ttl is not TtlUse.NONE:
+            return step.renewed
+        return frozenset(name for name in step.renewed if step.updated[name].aliases != before.rows[name].aliases)
+
+    def _answer(self, draft: Draft, asked: frozenset[str], claims: Mapping[str, Version], after: Lookup) -> None:
+        if WILDCARD in asked:
+            draft.is_due = not claims
+            if self.names.selects_all:
+                self._select_all(draft, claims, after)
+        # There may be ten thousand names, and most of them are resources' own.
+        own = NOTHING if self.is_on_demand else asked & after.rows.keys()
+        draft.fresh |= {name for name in own if claims.get(name) != after.rows[name].version} if claims else own
+        for name in asked - own - {WILDCARD}:
+            found = after.find(name)
+            draft.fresh.update(each.name for each in found if claims.get(each.name) != each.version)
+            if not found and name not in draft.gone:
+                (draft.unpopulated if self.is_on_demand else draft.absent).add(name)
+
+    def _select_all(self, draft: Draft, claims: Mapping[str, Version], after: Lookup) -> None:
+        if claims:
+            draft.fresh.update(name for name, row in after.rows.items() if claims.get(name) != row.version)
+        else:
+            draft.is_all = True
+
+    def _repeat(self, draft: Draft, again: frozenset[str], after: Lookup, *, is_greeting: bool) -> None:
+        """Say again what other types of the stream call for, except what the client rejected."""
+        owed = self._rejections.names
+        for name in again:
+            if self.is_on_demand and is_wake_up(name):
+                draft.woken.add(name)
+                draft.fresh |= NOTHING if is_greeting else self._hosts_of(route_of(name), after)
+            elif self.names.selects_all or name in self.names.names:
+                found = [each.name for each in after.find(name) if each.name not in owed]
+                draft.fresh.update(found)
+                if not found and name not in owed and name not in self._absence.unsaid:
+                    draft.absent.add(name)
+
+    def _push(self, draft: Draft, again: frozenset[str], after: Lookup) -> None:
+        wanted = self.names.names
+        self._unasked = frozenset(name for name in again if name not in wanted and name in after.rows)
+        draft.fresh |= self._unasked
+
+    def _hosts_of(self, route: str, after: Lookup) -> frozenset[str]:
+        """Return the virtual hosts of a route configuration that the client asked for, and did not reject."""
+        names = (name for name in self.names.names if route_of(name) == route)
+        return after.names(names) - self._rejections.names
+
+    def _add_owed(self, draft: Draft, after: Lookup) -> None:
+        for name in self._rejections.names:
+            if name in after.rows:
+                draft.fresh.add(name)
+            elif not self.is_on_demand or name not in self.names.names:
+                draft.gone.add(name)
+            elif found := after.find(name):
+                draft.fresh.update(each.name for each in found)
+            else:
+                draft.unpopulated.add(name)
+
+    def _finish(self, draft: Draft, requested: frozenset[str], snapshot: Snapshot) -> News | None:
+        draft.gone -= draft.absent | draft.fresh
+        resources = self._picked(draft, snapshot.resources(self.type_url))
+        version = version_of(snapshot, Subscription(self.type_url))
+        if not (resources or draft.absent or draft.unpopulated or draft.gone or draft.woken or draft.is_due):
+            if not self._has_sent:
+                self._sent = self._accepted = version
+            return None
+        absence = (draft.absent, draft.unpopulated, draft.gone, draft.woken)
+        return News(version, resources, requested, *(frozenset(names) if names else NOTHING for names in absence))
+
+    def _picked(self, draft: Draft, rows: Mapping[str, Resource]) -> tuple[Resource, ...]:
+        if draft.is_all:
+            return self._views.whole(rows)
+        if len(draft.fresh) > len(rows) * LARGE_SHARE:
+            # They are sorted already.
+            return self._views.same([resource for name, resource in rows.items() if name in draft.fresh])
+        return self._views.same([rows[name] for name in sorted(draft.fresh)])
+
+    def tell(self, news: News, nonce: Nonce, now_s: float) -> DeltaResponse:
+        """Make news a response, and remember it until its verdict."""
+        self._has_sent = True
+        absence = news.absent | news.gone
+        names = self._views.names(news.resources)
+        if absence or news.unpopulated:
+            names = names.union(absence, news.unpopulated)
+        self._await_verdict(nonce, _Sent(news.version, names))
+        if self._ttl is not TtlUse.NONE:
+            self._plan_heartbeat(now_s)
+        return DeltaResponse(
+            self.type_url,
+            news.version,
+            nonce,
+            news.resources,
+            tuple(sorted(absence | news.woken)),
+            with_ttl=self._ttl is not TtlUse.NONE,
+            aliases=self._aliases(news),
+            unpopulated=tuple(sorted(news.unpopulated)),
+        )
+
+    def _aliases(self, news: News) -> Mapping[str, tuple[str, ...]]:
+        if not self.is_on_demand or self._base is None or not news.resources:
+            return NO_ALIASES
+        lookup = self._views.lookup(self.type_url, self._base)
+        requested: dict[str, list[str]] = {}
+        for name in news.requested:
+            for resource in lookup.find(name):
+                requested.setdefault(resource.name, []).append(name)
+        return {each.name: aliases_to_tell(each, requested.get(each.name, ())) for each in news.resources}
+
+    def _await_verdict(self, nonce: Nonce, sent: _Sent) -> None:
+        self._sent = sent.version
+        self._unanswered[nonce] = sent
+        if len(self._unanswered) > MOST_UNANSWERED:
+            self._rejections.accept(self._unanswered.pop(next(iter(self._unanswered))).names)
+
+    def _timed(self, snapshot: Snapshot) -> Iterator[Resource]:
+        """Yield what the client holds, was told the time to live of, and did not reject."""
+        timed = self._views.timed(snapshot.resources(self.type_url))
+        names: Iterable[str] = timed
+        if not self.names.selects_all:
+            names = timed.keys() & self.names.held(self._views.lookup(self.type_url, snapshot)) if timed else ()
+        return (timed[name] for name in sorted(names) if name not in self._rejections.names)
+
+    def _plan_heartbeat(self, now_s: float) -> None:
+        """Plan for what has a time to live now; what is planned already is never put off."""
+        timed = self._views.timed(self._base.resources(self.type_url)) if self._base else {}
+        periods_s = [heartbeat_s(resource.ttl_s) for resource in timed.values() if resource.ttl_s]
+        times_s = [now_s + min(periods_s)] if periods_s else []
+        if periods_s and self.heartbeat_at_s is not None:
+            times_s.append(self.heartbeat_at_s)
+        self.heartbeat_at_s = min(times_s, default=None)
+
+    def heartbeat(self, next_nonce: Callable[[], Nonce], now_s: float) -> DeltaResponse | None:
+        """Return what renews the time to live of what the client holds, where that is due."""
+        if self.heartbeat_at_s is None or now_s < self.heartbeat_at_s or self._base is None or self._sent is None:
+            return None
+        timed = self._views.same(tuple(self._timed(self._base)))
+        self.heartbeat_at_s = None
+        self._plan_heartbeat(now_s)
+        if not timed:
+            return None
+        nonce = next_nonce()
+        self._await_verdict(nonce, _Sent(self._sent, self._views.names(timed)))
+        is_full = self._ttl is TtlUse.FULL
+        resources, heartbeats = (timed, ()) if is_full else ((), timed)
+        return DeltaResponse(self.type_url, self._sent, nonce, resources, (), True, heartbeats)
+
+    def resources(self) -> Collection[Resource]:
+        """Return what the client should hold, rejected or not."""
+        if self._base is None:
+            return ()
+        rows = self._base.resources(self.type_url)
+        if self.names.selects_all:
+            return self._views.whole(rows)
+        held = self.names.held(self._views.lookup(self.type_url, self._base))
+        return tuple(rows[name] for name in sorted(held))
+
+    def status(self) -> WatchStatus:
+        """Tell where this watch stands."""
+        missing: tuple[str, ...] = ()
+        if self._base is not None:
+            lookup = self._views.lookup(self.type_url, self._base)
+            missing = tuple(name for name in sorted(self.names.names) if not lookup.find(name))
+        return WatchStatus(
+            self.type_url,
+            None if self.names.selects_all else self.names.names,
+            sent=self._sent,
+            accepted=self._accepted,
+            refused=self._refused,
+            reason=self._reason,
+            resources=self.resources(),
+            missing=missing,
+            rejected=self._rejections.names,
+        )

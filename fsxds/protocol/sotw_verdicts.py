@@ -1,0 +1,121 @@
+"""What a client made of the responses for one type on one state-of-the-world stream."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from fsxds.protocol.rejections import Rejections
+from fsxds.protocol.streams import SotwRequest, Verdict
+from fsxds.protocol.subscription import WILDCARD
+from fsxds.values import Nonce, Version
+
+# A client that never answers is taken to accept what is older than this many responses.
+MOST_UNANSWERED = 64
+
+NOTHING: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class Sent:
+    """A response that awaits its verdict: its names, and those of them that the client may not have held as they were."""
+
+    version: Version
+    names: frozenset[str]
+    fresh: frozenset[str]
+
+
+@dataclass(frozen=True, slots=True)
+class Heard:
+    """What a request said: `verdict` of an earlier response, whether it is void, and whether it repeats an answer."""
+
+    verdict: Verdict | None = None
+    is_stale: bool = False
+    is_repeat: bool = False
+
+
+class SotwVerdicts:
+    """Matches requests with responses by their nonces, and keeps what was rejected until it is mended.
+
+    `is_full`: a response has everything, so that the last one alone counts.
+    """
+
+    __slots__ = (
+        "_is_full",
+        "_judged",
+        "_unanswered",
+        "accepted",
+        "last_nonce",
+        "reason",
+        "refused",
+        "rejections",
+        "sent",
+        "suspects",
+    )
+
+    def __init__(self, *, is_full: bool) -> None:
+        self.last_nonce: Nonce | None = None
+        # Versions: what was sent, accepted and rejected last, and the client's words for that.
+        self.sent: Version | None = None
+        self.accepted: Version | None = None
+        self.refused: Version | None = None
+        self.reason: str | None = None
+        self.rejections = Rejections()
+        # The names that were news in a full state that was rejected: they are again when it is offered again.
+        self.suspects = NOTHING
+        self._is_full = is_full
+        self._unanswered: dict[Nonce, Sent] = {}
+        self._judged: Nonce | None = None
+
+    @property
+    def unseen(self) -> frozenset[str]:
+        """The names that are on their way to the client, as far as it told."""
+        return NOTHING.union(*(sent.names for sent in self._unanswered.values()))
+
+    def expect(self, nonce: Nonce, sent: Sent) -> None:
+        """Take note of a response."""
+        self.last_nonce, self.sent = nonce, sent.version
+        self._unanswered[nonce] = sent
+        if len(self._unanswered) > MOST_UNANSWERED:
+            self._accept(self._unanswered.pop(next(iter(self._unanswered))))
+
+    def hear(self, request: SotwRequest, now_s: float) -> Heard:
+        """Take what a request says of the responses before it.
+
+        A request that bears another nonce than that of the last response was written before the client saw that one. One
+        without a nonce was written before it saw any.
+        """
+        if request.nonce is None or self.last_nonce is None:
+            return Heard()
+        is_stale = request.nonce != self.last_nonce
+        if request.nonce not in self._unanswered:
+            is_repeat = request.nonce in (self.last_nonce, self._judged) and request.error_detail is None
+            return Heard(None, is_stale, is_repeat)
+        return Heard(self._judge(request.nonce, request.error_detail, now_s), is_stale)
+
+    def _judge(self, nonce: Nonce, error_detail: str | None, now_s: float) -> Verdict:
+        while (oldest := next(iter(self._unanswered))) != nonce:
+            self._accept(self._unanswered.pop(oldest))
+        sent, self._judged = self._unanswered.pop(nonce), nonce
+        if error_detail is None:
+            self._accept(sent)
+            self.accepted = sent.version
+            if nonce == self.last_nonce:
+                self.refused = self.reason = None
+            return Verdict(sent.version, accepted=True)
+        self._reject(sent, now_s)
+        self.refused, self.reason = sent.version, error_detail
+        return Verdict(sent.version, accepted=False, reason=error_detail or None)
+
+    def _accept(self, sent: Sent) -> None:
+        self.rejections.accept(self.rejections.names if self._is_full else sent.names)
+        self.suspects = NOTHING
+
+    def _reject(self, sent: Sent, now_s: float) -> None:
+        if not self._is_full:
+            # What a later response says again is judged with that one.
+            if names := sent.names - self.unseen:
+                self.rejections.reject(names, now_s)
+        elif not self._unanswered:
+            self.suspects |= sent.fresh
+            # Also a list without names can be rejected.
+            self.rejections.reject(sent.names or (WILDCARD,), now_s)

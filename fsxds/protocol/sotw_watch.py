@@ -1,0 +1,312 @@
+"""One type on one state-of-the-world stream: what its client wants, what it was told, and what it made of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+
+from fsxds.protocol.sotw_verdicts import NOTHING, Heard, Sent, SotwVerdicts
+from fsxds.protocol.streams import SotwRequest, SotwResponse, WatchStatus
+from fsxds.protocol.subscription import WILDCARD, Subscription
+from fsxds.protocol.time_to_live import TtlUse, heartbeat_s
+from fsxds.protocol.views import Rows, Views
+from fsxds.resource_types import ResourceType
+from fsxds.values import Nonce, Resource, Snapshot, TypeUrl, Version, version_of_set
+
+
+@dataclass(frozen=True, slots=True)
+class News:
+    """What a client is to be told now.
+
+    `resources` go out. Of them, `fresh` are the names that the client may not hold as they are. `removed` are those that a
+    full state takes away. `is_other` is false where all that is said was said before.
+    """
+
+    version: Version
+    resources: tuple[Resource, ...]
+    fresh: frozenset[str]
+    removed: tuple[Resource, ...] = ()
+    is_other: bool = True
+
+
+class SotwWatch:
+    """Remembers one subscription; decides what it is told, and leaves the order between types to its stream.
+
+    What the client holds is not kept by name: it is what `_base` has of the subscription, except for what it rejected.
+    """
+
+    __slots__ = (
+        "_asked",
+        "_base",
+        "_claimed",
+        "_has_named",
+        "_row",
+        "_ttl",
+        "_verdicts",
+        "_views",
+        "heartbeat_at_s",
+        "subscription",
+    )
+
+    def __init__(self, row: ResourceType, views: Views, ttl: TtlUse) -> None:
+        self.subscription = Subscription(row.type_url, wildcard=False)
+        self.heartbeat_at_s: float | None = None
+        self._row, self._views, self._ttl = row, views, ttl
+        self._has_named = False
+        self._asked = NOTHING
+        # The snapshot that the client was last told of; None before it was told anything on this stream.
+        self._base: Snapshot | None = None
+        self._claimed: Version | None = None
+        self._verdicts = SotwVerdicts(is_full=row.full_state_in_sotw)
+
+    @property
+    def type_url(self) -> TypeUrl:
+        """The type that is watched."""
+        return self._row.type_url
+
+    @property
+    def everything(self) -> frozenset[str]:
+        """All names that were asked for, `*` for everything."""
+        return frozenset((WILDCARD,)) if self.subscription.wildcard else self.subscription.names
+
+    @property
+    def is_greeted(self) -> bool:
+        """Whether it is known what the client holds."""
+        return self._base is not None
+
+    @property
+    def has_sent(self) -> bool:
+        """Whether there was a response on this stream."""
+        return self._verdicts.last_nonce is not None
+
+    @property
+    def owed(self) -> frozenset[str]:
+        """What the client rejected, and is not mended yet."""
+        return self._verdicts.rejections.names
+
+    @property
+    def look_again_at_s(self) -> float | None:
+        """When time alone gives this watch something to say."""
+        times = (self._verdicts.rejections.retry_at_s, self.heartbeat_at_s)
+        return min((time_s for time_s in times if time_s is not None), default=None)
+
+    def hear(self, request: SotwRequest, now_s: float) -> Heard:
+        """Take what a request says of the responses before it."""
+        if self._base is None:
+            self._claimed = request.version_info
+        return self._verdicts.hear(request, now_s)
+
+    def subscribe(self, requested: Iterable[str]) -> frozenset[str]:
+        """Take the names of a request; return those that were not asked for before, `*` among them for everything.
+
+        No names mean everything until a name was given once on this stream.
+        """
+        names = frozenset(requested)
+        self._has_named = self._has_named or bool(names)
+        before = self.subscription
+        wildcard = WILDCARD in names or not self._has_named
+        names -= {WILDCARD}
+        if names != before.names or wildcard != before.wildcard:
+            self.subscription = self._views.shared(Subscription(before.type_url, names, wildcard))
+        if not (wildcard or (names and self._row.full_state_in_sotw)):
+            self._verdicts.rejections.forget(self.owed - names)
+        added = names - before.names
+        return added | {WILDCARD} if wildcard and not before.wildcard else added
+
+    def keep_asked(self, requested: Iterable[str]) -> None:
+        """Remember names that were asked for again by a client that had not seen the latest response."""
+        if self.subscription.names == frozenset(requested):
+            self._asked = self.subscription.names - self._verdicts.unseen
+
+    def repeated(self, *, is_asked: bool) -> frozenset[str]:
+        """Return the names to send again: all where the client asks again for what it has, and what it asked for before.
+
+        An Envoy does so when it changed a cluster, and waits for its endpoints (ENVOY.md D2).
+        """
+        asked, self._asked = self._asked, NOTHING
+        if self._row.full_state_in_sotw or self.subscription.wildcard:
+            return NOTHING
+        return self.repeatable(self.subscription.names if is_asked else asked)
+
+    def repeatable(self, names: Iterable[str]) -> frozenset[str]:
+        """Return those of these names that the client asked for, and that it did not reject."""
+        subscription = self.subscription
+        wanted = frozenset(names) if subscription.wildcard else subscription.names.intersection(names)
+        return wanted - self.owed
+
+    def news(self, snapshot: Snapshot, again: frozenset[str], now_s: float) -> News | None:
+        """Return what the client is to be told, of the names in `again` also what it was told before; None for nothing.
+
+        Every answer but None has to be told: the client counts as told of `snapshot` from now on.
+        """
+        if self.subscription.type_url in snapshot.withheld:
+            return None
+        if self._base is None:
+            return self._greeting(snapshot, again, now_s)
+        base, self._base = self._base, snapshot
+        if self._selects_nothing:
+            return None
+        fresh, removed = self._difference(base, snapshot)
+        if self._row.full_state_in_sotw:
+            gone = tuple(base.resources(self.type_url)[name] for name in sorted(removed))
+            return self._full_news(snapshot, fresh | again, gone, now_s)
+        return self._partial_news(snapshot, fresh, again, now_s)
+
+    @property
+    def _selects_nothing(self) -> bool:
+        return not (self.subscription.wildcard or self.subscription.names)
+
+    def _greeting(self, snapshot: Snapshot, again: frozenset[str], now_s: float) -> News | None:
+        """Return what a client is told first: it may hold what another stream gave it, of this process or of another."""
+        if self._selects_nothing or (not self._holds_selection(snapshot) and self._may_lose_something(snapshot)):
+            return None
+        self._base = snapshot
+        full, version = self._row.full_state_in_sotw, self._views.version_of(snapshot, self.subscription)
+        if self._holds_selection(snapshot):
+            self._verdicts.sent = self._verdicts.accepted = version
+            self._views.say(version)
+            # Nobody knows how long ago its time to live was renewed.
+            self.heartbeat_at_s = now_s if self._timed() else None
+            return None if full else self._partial_news(snapshot, NOTHING, again, now_s)
+        resources = self._selection(snapshot)
+        return News(version, resources, self._views.names(resources)) if resources or full else None
+
+    def _holds_selection(self, snapshot: Snapshot) -> bool:
+        subscription = self.subscription
+        if subscription.type_url in snapshot.authored and not subscription.wildcard:
+            # An author's version does not tell for which names the client got it.
+            return False
+        return self._claimed is not None and self._claimed == self._views.version_of(snapshot, subscription)
+
+    def _may_lose_something(self, snapshot: Snapshot) -> bool:
+        """Whether a full state might take away what the client got before this process began."""
+        type_url = self.type_url
+        if self._claimed is None or not self._row.full_state_in_sotw:
+            return False
+        if self._views.has_said(self._claimed) and type_url not in snapshot.authored:
+            return False
+        if type_url not in snapshot.incomplete and type_url not in snapshot.undeclared:
+            return False
+        return self.subscription.wildcard or not self.subscription.names <= snapshot.resources(type_url).keys()
+
+    def _difference(self, base: Snapshot, snapshot: Snapshot) -> tuple[frozenset[str], frozenset[str]]:
+        """Return the names that are news since `base`, and those that are gone."""
+        step = self._views.step(self.type_url, base, snapshot)
+        fresh = step.fresh | step.renewed if step.renewed and self._ttl is not TtlUse.NONE else step.fresh
+        if self.subscription.wildcard:
+            return fresh, step.removed
+        return fresh & self.subscription.names, step.removed & self.subscription.names
+
+    def _full_news(
+        self, snapshot: Snapshot, fresh: frozenset[str], removed: tuple[Resource, ...], now_s: float
+    ) -> News | None:
+        is_other = bool(fresh or removed)
+        if not is_other and not self._verdicts.rejections.is_due(now_s):
+            return None
+        resources = self._selection(snapshot)
+        if WILDCARD in fresh:
+            fresh = self._views.names(resources)
+        version = self._views.version_of(snapshot, self.subscription)
+        return News(version, resources, fresh | self._verdicts.suspects, removed, is_other)
+
+    def _partial_news(
+        self, snapshot: Snapshot, fresh: frozenset[str], again: frozenset[str], now_s: float
+    ) -> News | None:
+        rows, rejections = snapshot.resources(self.type_url), self._verdicts.rejections
+        # What is gone cannot be told; when it comes back it is news.
+        rejections.forget(rejections.names - rows.keys())
+        names = fresh | again
+        is_other = bool(rejections.names & fresh)
+        if is_other or rejections.is_due(now_s):
+            names |= rejections.names
+        resources = self._picked(rows, names)
+        if not resources:
+            return None
+        return News(self._version(snapshot, rejections.names - names), resources, names, is_other=is_other)
+
+    def _version(self, snapshot: Snapshot, owed: frozenset[str]) -> Version:
+        """Return the version of what was asked for; without what the client is not known to hold, so that it never says so."""
+        type_url = self.type_url
+        if not owed or WILDCARD in owed or type_url in snapshot.authored:
+            return self._views.version_of(snapshot, self.subscription)
+        rows = snapshot.resources(type_url)
+        names = rows if self.subscription.wildcard else sorted(self.subscription.names)
+        members = ((name, rows[name].version if name in rows and name not in owed else "") for name in names)
+        return version_of_set(type_url, members)
+
+    def _selection(self, snapshot: Snapshot) -> tuple[Resource, ...]:
+        return self._picked(snapshot.resources(self.type_url), self.everything)
+
+    def _picked(self, rows: Rows, names: frozenset[str]) -> tuple[Resource, ...]:
+        if WILDCARD in names:
+            return self._views.whole(rows)
+        return self._views.same(tuple(rows[name] for name in sorted(names) if name in rows))
+
+    def tell(self, news: News, nonce: Nonce, now_s: float) -> SotwResponse:
+        """Make news a response, and remember it until its verdict."""
+        names = self._views.names(news.resources)
+        if self.owed and (self._row.full_state_in_sotw or self.owed <= names):
+            self._verdicts.rejections.offered(is_other=news.is_other)
+        self._expect_verdict(nonce, Sent(news.version, names, news.fresh))
+        self._plan_heartbeat(now_s, is_all=self._row.full_state_in_sotw)
+        with_ttl = self._ttl is not TtlUse.NONE
+        return SotwResponse(self.type_url, news.version, nonce, news.resources, with_ttl)
+
+    def _expect_verdict(self, nonce: Nonce, sent: Sent) -> None:
+        self._verdicts.expect(nonce, sent)
+        self._views.say(sent.version)
+
+    def _timed(self) -> list[Resource]:
+        """Return what was asked for, and the client was told the time to live of."""
+        if self._ttl is TtlUse.NONE or self._base is None:
+            return []
+        timed = self._views.timed(self._base.resources(self.type_url))
+        wanted = timed if self.subscription.wildcard else timed.keys() & self.subscription.names
+        return [timed[name] for name in sorted(wanted)]
+
+    def _plan_heartbeat(self, now_s: float, *, is_all: bool) -> None:
+        """Plan the next heartbeat; `is_all`: everything was renewed now, else what is due stays due."""
+        periods_s = [heartbeat_s(resource.ttl_s) for resource in self._timed() if resource.ttl_s]
+        next_at_s = now_s + min(periods_s) if periods_s else None
+        if is_all or next_at_s is None or self.heartbeat_at_s is None:
+            self.heartbeat_at_s = next_at_s
+        else:
+            self.heartbeat_at_s = min(self.heartbeat_at_s, next_at_s)
+
+    def heartbeat(self, next_nonce: Callable[[], Nonce], now_s: float) -> SotwResponse | None:
+        """Return what renews the time to live of what the client holds, where that is due."""
+        version = self._verdicts.sent
+        if version is None or self.heartbeat_at_s is None or now_s < self.heartbeat_at_s:
+            return None
+        self._plan_heartbeat(now_s, is_all=True)
+        timed = {resource.name: resource for resource in self._timed() if resource.name not in self.owed}
+        if not timed:
+            return None
+        nonce = next_nonce()
+        self._expect_verdict(nonce, Sent(version, frozenset(timed), NOTHING))
+        is_light = self._ttl is TtlUse.HEARTBEAT
+        whole = self._heard_whole(timed, is_light=is_light)
+        return SotwResponse(self.type_url, version, nonce, whole, True, tuple(timed.values()) if is_light else ())
+
+    def _heard_whole(self, timed: Mapping[str, Resource], *, is_light: bool) -> tuple[Resource, ...]:
+        """Return what a heartbeat bears with its content: of a full state also what has no time to live."""
+        named = self._selection(self._base) if self._row.full_state_in_sotw and self._base else timed.values()
+        return self._views.same(tuple(row for row in named if not (is_light and row.name in timed)))
+
+    def status(self) -> WatchStatus:
+        """Tell where this watch stands."""
+        subscription = self.subscription
+        held = self._selection(self._base) if self._base else ()
+        names = None if subscription.wildcard else subscription.names
+        missing = tuple(sorted((names or NOTHING) - {resource.name for resource in held})) if self._base else ()
+        return WatchStatus(
+            subscription.type_url,
+            names,
+            sent=self._verdicts.sent,
+            accepted=self._verdicts.accepted,
+            refused=self._verdicts.refused,
+            reason=self._verdicts.reason,
+            resources=held,
+            missing=missing,
+            rejected=self.owed,
+        )

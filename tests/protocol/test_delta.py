@@ -1,0 +1,165 @@
+"""What Delta streams cost, and what can be told of them. The rules are in `tests/conversations/delta`."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any, Never
+
+from fsxds.protocol.delta import DeltaStream
+from fsxds.protocol.node import Node
+from fsxds.protocol.streams import DeltaRequest
+from fsxds.protocol.subscription import Subscription
+from fsxds.protocol.time_to_live import TtlMode
+from fsxds.protocol.views import Views
+from fsxds.values import Nonce, Resource, Snapshot, TypeChange, TypeUrl, Version
+from tests.support.snapshots import resource, snapshot, type_url
+
+CDS, EDS = type_url("CDS"), type_url("EDS")
+
+
+class _Unwalked(dict[str, Resource]):
+    """Rows that may be asked for by name, and not be walked over."""
+
+    def _walk(self) -> Never:
+        raise AssertionError("the cost of a push follows what changed")
+
+    __iter__ = values = items = _walk
+
+
+def _stream(views: Views | None = None) -> DeltaStream:
+    return DeltaStream(views or Views(), TtlMode.ENVOY, is_aggregated=True)
+
+
+def _ask(stream: DeltaStream, current: Snapshot, *names: str, **fields: Any) -> Any:
+    return stream.receive_request(DeltaRequest(CDS, names, node=Node("n"), **fields), current, 0.0)
+
+
+def _next(before: Snapshot, name: str, content: str) -> Snapshot:
+    """Return the snapshot that follows, with one changed cluster."""
+    rows = _Unwalked({**before.by_type[CDS], name: resource("CDS", name, content)})
+    change = TypeChange(before.generation + 1, changed=(name,), follows=before.changes[CDS].generation)
+    return replace(
+        before,
+        generation=change.generation,
+        by_type={**before.by_type, CDS: rows},
+        versions={**before.versions, CDS: Version(f"of {content}")},
+        changes={CDS: change},
+    )
+
+
+def test_a_push_costs_what_changed() -> None:
+    """One changed cluster of many is told without looking at the others."""
+    first = snapshot({"CDS": {f"c{number}": "1" for number in range(100)}})
+    first = replace(first, changes={CDS: TypeChange(1)})
+    stream = _stream()
+    _ask(stream, first)
+
+    (response,) = stream.receive_snapshot(_next(first, "c7", "2"), 0.0)
+
+    assert ["c7"] == [each.name for each in response.resources]
+
+
+def test_equal_streams_share_what_they_are_told() -> None:
+    """Two streams that are told the same get the same object, so that its bytes are made once."""
+    first = snapshot({"CDS": {"a": "1", "b": "1"}})
+    second = snapshot({"CDS": {"a": "2", "b": "2"}}, generation=2)
+    views = Views()
+    streams = [_stream(views), _stream(views)]
+
+    for names in ((), ("+",)):
+        told = [_ask(stream, first, *names).responses[0].resources for stream in streams]
+        assert told[0] is told[1]
+    told = [stream.receive_snapshot(second, 0.0)[0].resources for stream in streams]
+    assert told[0] is told[1]
+
+
+def test_what_a_stream_is_said_to_hold() -> None:
+    """The status of a watch has what was sent, accepted and rejected, and what is missing."""
+    stream = _stream()
+    current = snapshot({"CDS": {"a": "1", "b": "1"}})
+    stream.receive_request(DeltaRequest(EDS, ("e",), node=Node("n")), current, 0.0)
+    first = _ask(stream, current, "a", "x").responses[0]
+    _ask(stream, current, nonce=first.nonce)
+    changed = snapshot({"CDS": {"a": "2", "b": "1"}}, generation=2)
+    (second,) = stream.receive_snapshot(changed, 0.0)
+    verdict = _ask(stream, changed, nonce=second.nonce, error_detail="bad").verdict
+
+    clusters, endpoints = stream.statistics()
+
+    assert verdict is not None
+    assert (CDS, frozenset({"a", "x"})) == (clusters.type_url, clusters.names)
+    assert (second.version, first.version, second.version) == (clusters.sent, clusters.accepted, clusters.refused)
+    assert ("bad", frozenset({"a"}), ("x",)) == (clusters.reason, clusters.rejected, clusters.missing)
+    assert ["a"] == [each.name for each in clusters.resources]
+    assert EDS == endpoints.type_url
+    assert 1.0 == stream.look_again_at_s
+
+
+def test_a_wildcard_has_no_names() -> None:
+    """The status of a watch for everything has no names, and all resources."""
+    stream = _stream()
+    _ask(stream, snapshot({"CDS": {"a": "1", "b": "1"}}))
+
+    (watch,) = stream.statistics()
+
+    assert (None, ["a", "b"], ()) == (watch.names, [each.name for each in watch.resources], watch.missing)
+
+
+def test_a_watch_that_was_told_nothing_yet() -> None:
+    """Before anything was loaded, a watch has its names and nothing else."""
+    stream = _stream()
+    stream.receive_request(DeltaRequest(CDS, ("a",), node=Node("n")), None, 0.0)
+
+    (watch,) = stream.statistics()
+
+    assert (frozenset({"a"}), None, ()) == (watch.names, watch.sent, watch.resources)
+
+
+def test_what_a_stream_subscribes_to() -> None:
+    """The subscription of a type is what its requests add up to, and nothing for one that was never asked for."""
+    stream = _stream()
+    current = snapshot({"CDS": {"a": "1"}})
+    _ask(stream, current, "a", "b")
+
+    assert Subscription(CDS, frozenset({"a", "b"}), wildcard=False) == stream.subscription_of(CDS)
+    assert Subscription(EDS, wildcard=False) == stream.subscription_of(EDS)
+
+
+def test_the_node_is_told_once() -> None:
+    """The first node that a stream tells is the one that counts."""
+    stream = _stream()
+    stream.receive_request(DeltaRequest(CDS), None, 0.0)
+    stream.receive_request(DeltaRequest(CDS, node=Node("first")), None, 0.0)
+    stream.receive_request(DeltaRequest(CDS, node=Node("second")), None, 0.0)
+
+    assert Node("first") == stream.node
+
+
+def test_unknown_types_are_ignored() -> None:
+    """A request for a type that is not served is not answered, and leaves nothing behind."""
+    stream = _stream()
+    reaction = stream.receive_request(DeltaRequest(TypeUrl("type.googleapis.com/none")), snapshot({}), 0.0)
+
+    assert ((), None, ()) == (reaction.responses, reaction.verdict, stream.statistics())
+
+
+def test_a_client_that_never_answers() -> None:
+    """So many responses are remembered for their verdicts; what is older counts as accepted."""
+    stream = _stream()
+    current = snapshot({"CDS": {"a": "1"}})
+    for _ in range(100):
+        _ask(stream, current, "a")
+
+    assert _ask(stream, current, nonce=Nonce("1"), error_detail="late").verdict is None
+    assert _ask(stream, current, nonce=Nonce("100"), error_detail="bad").verdict is not None
+    assert 1.0 == stream.look_again_at_s
+
+
+def test_members_that_are_gone_are_remembered_in_bounds() -> None:
+    """The memory of what is gone from collections does not grow without end."""
+    views = Views()
+    for generation in range(1, 4):
+        names = {f"xdstp://x/t/d/{generation}-{number}": "1" for number in range(6000)}
+        buried = views.buried(EDS, snapshot({"EDS": names}, generation=generation))
+
+    assert 10_000 == len(buried)

@@ -1,0 +1,385 @@
+"""Whatever happens on a Delta stream, and in whatever order: a client that accepts ends up with what it should hold."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import ClassVar
+
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
+
+from fsxds.protocol.delta import DeltaStream
+from fsxds.protocol.node import Node
+from fsxds.protocol.streams import DeltaRequest, DeltaResponse
+from fsxds.protocol.time_to_live import TtlMode
+from fsxds.protocol.views import Views
+from fsxds.resource_types import BY_TYPE_URL
+from fsxds.values import Nonce, Version
+from tests.support.snapshots import type_url
+from tests.support.written_files import WrittenFiles, body_of
+
+NAMES = ("a", "b", "c")
+# By name, what may be written of a virtual host: its domains.
+HOSTS = {"r/1": ("@r/x.com", "@r/x.com,r/y.com"), "r/2": ("@r/*.com",), "r/3": ("@r/*", "@r/y.com")}
+ASKED_HOSTS = ("r/x.com", "r/y.com", "r/z.org", "r/3")
+MOST_TURNS = 60
+SHORTEST_BACK_OFF_S = 1.0
+
+
+@dataclass(slots=True)
+class Known:
+    """What a client knows of one type.
+
+    `held` is what it has in use: after a rejection, some of what it rejected. `accepted` is what it says of it when it
+    connects again. `doubtful` are names of which it rejected something, `hidden` those of them of which it said something
+    else than it holds when it connected again. `refused` are the contents
+    that the server knows to be rejected, None for a removal, and when it heard of it.
+    """
+
+    names: set[str] = field(default_factory=set)
+    is_wild: bool = False
+    was_asked: bool = False
+    held: dict[str, bytes] = field(default_factory=dict)
+    accepted: dict[str, Version] = field(default_factory=dict)
+    doubtful: set[str] = field(default_factory=set)
+    hidden: set[str] = field(default_factory=set)
+    refused: dict[str, tuple[bytes | None, float]] = field(default_factory=dict)
+    answered: set[str] = field(default_factory=set)
+    edits_at_refusal: int = 0
+
+
+class DeltaStreams(RuleBasedStateMachine):
+    """A server, its files, and one client on an aggregated stream; messages are under way for as long as they like."""
+
+    types: ClassVar[tuple[str, ...]] = ("CDS", "EDS", "VHDS")
+    is_aggregated: ClassVar[bool] = True
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.now_s = 100.0
+        self.files = WrittenFiles()
+        for short_name in self.types:
+            self.files.say("files", short_name, [])
+        # The edits, and how many of them the stream had heard of when it spoke last.
+        self.edits = self.edits_heard = 0
+        self.views = Views()
+        self.current = self.files.snapshot()
+        self.known = {short_name: Known() for short_name in self.types}
+        self.to_server: deque[DeltaRequest] = deque()
+        self.to_client: deque[DeltaResponse] = deque()
+        self.warming: set[str] = set()
+        self.open_stream()
+
+    def open_stream(self) -> None:
+        """Begin a stream; what was under way on the one before is lost."""
+        self.stream = DeltaStream(self.views, TtlMode.ENVOY, is_aggregated=self.is_aggregated)
+        self.to_server.clear()
+        self.to_client.clear()
+        self.warming.clear()
+        self.said: dict[Nonce, DeltaResponse] = {}
+
+    @initialize()
+    def begin(self) -> None:
+        """Begin with something to serve."""
+        for short_name in self.types:
+            name, content = ("r/1", "1@r/x.com") if short_name == "VHDS" else ("a", "1>a")
+            self.files.say("files", short_name, [f"{name}={content}"])
+        self.current = self.files.snapshot()
+
+    @rule(number=st.integers(0, 2), index=st.integers(0, 2), content=st.sampled_from("-123"))
+    def edit(self, number: int, index: int, content: str) -> None:
+        """Write a resource, or remove it; the stream hears of it when it looks."""
+        short_name = self.types[number % len(self.types)]
+        written = dict(self.files.contents[short_name])
+        if short_name == "VHDS":
+            name = list(HOSTS)[index]
+            value = f"{content}{HOSTS[name][int(content) % len(HOSTS[name]) if content != '-' else 0]}"
+        else:
+            name, value = NAMES[index], f"{content}>{NAMES[index]}"
+        written.pop(name, None)
+        if content != "-":
+            written[name] = value
+        self.files.say("files", short_name, [f"{key}={value}" for key, value in sorted(written.items())])
+        self.current = self.files.snapshot()
+        self.edits += 1
+
+    @rule()
+    def hear(self) -> None:
+        """Let the server tell its stream what is current."""
+        self.take_responses(self.stream.receive_snapshot(self.current, self.now_s))
+
+    @rule(seconds=st.sampled_from([0.3, 1.0, 3.0, 70.0]))
+    def pass_time(self, seconds: float) -> None:
+        """Let time pass; the server looks at its stream when it asked for it."""
+        self.now_s += seconds
+        at_s = self.stream.look_again_at_s
+        if at_s is not None and at_s <= self.now_s:
+            self.take_responses(self.stream.receive_time(self.now_s))
+
+    @rule(number=st.integers(0, 2), index=st.integers(0, 4), is_more=st.booleans())
+    def want(self, number: int, index: int, *, is_more: bool) -> None:
+        """Subscribe to a name or give one up; `*` is one of them, and the first request may have none."""
+        short_name = self.types[number % len(self.types)]
+        known = self.known[short_name]
+        choices = ("*", *(ASKED_HOSTS if short_name == "VHDS" else NAMES), "")
+        name = choices[index % len(choices)]
+        if not known.was_asked:
+            self.ask_first(short_name, name)
+        elif name and is_more:
+            self.subscribe(short_name, name)
+        elif name:
+            self.give_up(short_name, name)
+
+    def ask_first(self, short_name: str, name: str) -> None:
+        """Send the first request of a type on a stream."""
+        known = self.known[short_name]
+        known.was_asked = True
+        if name in {"", "*"}:
+            known.is_wild = True
+        else:
+            known.names.add(name)
+        self.send(short_name, subscribe=(name,) if name else (), held=dict(known.accepted))
+
+    def subscribe(self, short_name: str, name: str) -> None:
+        """Subscribe to a name, perhaps again."""
+        known = self.known[short_name]
+        known.is_wild = known.is_wild or name == "*"
+        if name != "*":
+            known.names.add(name)
+        known.answered.discard(name)
+        self.send(short_name, subscribe=(name,))
+
+    def give_up(self, short_name: str, name: str) -> None:
+        """Give a name up, perhaps one that was never asked for; what nothing selects any more is dropped."""
+        known = self.known[short_name]
+        if name == "*":
+            known.is_wild = False
+        known.names.discard(name)
+        if short_name != "VHDS" and not known.is_wild:
+            for gone in known.held.keys() - known.names:
+                known.held.pop(gone)
+                known.accepted.pop(gone, None)
+        self.send(short_name, unsubscribe=(name,))
+
+    def send(self, short_name: str, **fields: object) -> None:
+        """Put a request on its way."""
+        self.to_server.append(DeltaRequest(type_url(short_name), node=Node("n1", agent="envoy"), **fields))  # type: ignore[arg-type]
+
+    @precondition(lambda self: self.to_server)
+    @rule()
+    def reach_server(self) -> None:
+        """Let the server get the next request."""
+        request = self.to_server.popleft()
+        reaction = self.stream.receive_request(request, self.current, self.now_s)
+        self.check_brought(request, reaction.responses)
+        known = self.known[BY_TYPE_URL[request.type_url].short_name.upper()]
+        if request.subscribe or request.unsubscribe:
+            known.refused.clear()
+        if request.nonce in self.said:
+            offered = _offered(self.said.pop(request.nonce))
+            for name, body in offered.items():
+                known.refused.pop(name, None)
+                if request.error_detail is not None:
+                    known.refused[name] = (body, self.now_s)
+                    known.edits_at_refusal = self.edits_heard
+        self.take_responses(reaction.responses)
+
+    def take_responses(self, responses: Iterable[DeltaResponse]) -> None:
+        """Put responses on their way, and hold them against what a server may do."""
+        self.edits_heard = self.edits
+        for response in responses:
+            known = self.known[BY_TYPE_URL[response.type_url].short_name.upper()]
+            self.check_back_off(known, response)
+            self.said[response.nonce] = response
+            self.to_client.append(response)
+
+    @precondition(lambda self: self.to_client)
+    @rule(is_taken=st.booleans(), applied=st.integers(0, 7))
+    def reach_client(self, applied: int, *, is_taken: bool) -> None:
+        """Let the client get the next response, and accept or reject it; then it may have applied some of it."""
+        response = self.to_client.popleft()
+        short_name = BY_TYPE_URL[response.type_url].short_name.upper()
+        names = [resource.name for resource in response.resources]
+        everything = [*names, *response.removed, *response.unpopulated]
+        assert len(everything) == len(set(everything)), "no name stands twice in a response"
+        if is_taken:
+            self.accept(short_name, response)
+            self.send(short_name, nonce=response.nonce)
+        else:
+            self.reject(short_name, response, applied)
+            self.send(short_name, nonce=response.nonce, error_detail="no")
+
+    def accept(self, short_name: str, response: DeltaResponse) -> None:
+        """Apply a response."""
+        known = self.known[short_name]
+        for resource in response.resources:
+            if short_name == "CDS" and known.held.get(resource.name) != resource.body:
+                self.warming.add(resource.name)
+            if self.is_wanted(short_name, resource.name):
+                known.held[resource.name] = resource.body
+                known.accepted[resource.name] = resource.version
+        for name in response.removed:
+            known.held.pop(name, None)
+            known.accepted.pop(name, None)
+        known.answered |= {*response.unpopulated, *(alias for others in response.aliases.values() for alias in others)}
+        known.answered |= {resource.name for resource in response.resources}
+        for name in (*(resource.name for resource in response.resources), *response.removed):
+            known.doubtful.discard(name)
+            known.hidden.discard(name)
+            if short_name == "EDS":
+                self.warming.discard(name)
+
+    def is_wanted(self, short_name: str, name: str) -> bool:
+        """Whether a client keeps what it is sent: nothing that it gave up meanwhile."""
+        known = self.known[short_name]
+        return short_name == "VHDS" or known.is_wild or name in known.names
+
+    def reject(self, short_name: str, response: DeltaResponse, applied: int) -> None:
+        """Reject a response, but apply those parts of it whose bit is set."""
+        known = self.known[short_name]
+        for index, resource in enumerate(response.resources):
+            known.doubtful.add(resource.name)
+            if applied >> index & 1 and self.is_wanted(short_name, resource.name):
+                known.held[resource.name] = resource.body
+        for index, name in enumerate(response.removed):
+            known.doubtful.add(name)
+            if applied >> index & 1:
+                known.held.pop(name, None)
+
+    def check_back_off(self, known: Known, response: DeltaResponse) -> None:
+        """What was rejected is not sent again at once, unless something changed or was asked for."""
+        if self.is_aggregated and response.type_url != type_url("CDS"):
+            # What follows its cluster may bring with it what was rejected of another name.
+            return
+        under_way = {
+            name for said in self.said.values() if said.type_url == response.type_url for name in _offered(said)
+        }
+        for name, body in _offered(response).items():
+            refused, at_s = known.refused.get(name, (b"other", 0.0))
+            if refused == body and known.edits_at_refusal == self.edits and name not in under_way:
+                assert self.now_s >= at_s + SHORTEST_BACK_OFF_S, f"{name} again"
+
+    def check_brought(self, request: DeltaRequest, responses: tuple[DeltaResponse, ...]) -> None:
+        """What a client brings from another stream is not sent again, but for endpoints that their clusters need."""
+        for response in responses:
+            if request.held and response.type_url == request.type_url and not self.is_aggregated:
+                again = [each.name for each in response.resources if request.held.get(each.name) == each.version]
+                assert not again
+
+    @rule(is_server_new=st.booleans())
+    def connect_again(self, *, is_server_new: bool) -> None:
+        """Break the stream, perhaps because the server starts again; the client says all names and versions that it has."""
+        self.views = Views() if is_server_new else self.views
+        self.open_stream()
+        for short_name in self.types:
+            known = self.known[short_name]
+            known.refused.clear()
+            known.hidden |= known.doubtful
+            known.answered |= known.names
+            if known.was_asked:
+                # Nobody can know what a rejection left behind: only a change makes it known again.
+                self.send(
+                    short_name, subscribe=(*known.names, *(("*",) if known.is_wild else ())), held=dict(known.accepted)
+                )
+
+    def teardown(self) -> None:
+        """End with the fact that counts."""
+        self.converge()
+        for short_name in self.types:
+            if self.known[short_name].was_asked:
+                self.check_held(short_name)
+
+    def converge(self) -> None:
+        """Let everything arrive and be accepted, until nobody has anything more to say."""
+        self.hear()
+        for _ in range(MOST_TURNS):
+            while self.to_server or self.to_client:
+                if self.to_server:
+                    self.reach_server()
+                else:
+                    self.reach_client(0, is_taken=True)
+            at_s = self.stream.look_again_at_s
+            if at_s is None:
+                return
+            self.now_s = max(self.now_s, at_s)
+            self.take_responses(self.stream.receive_time(self.now_s))
+        raise AssertionError("the server never falls silent")
+
+    def check_held(self, short_name: str) -> None:
+        """Compare with the files."""
+        known = self.known[short_name]
+        files = self.files.contents[short_name]
+        bodies = {name: f"{name}={body_of(content)}".encode() for name, content in files.items()}
+        if short_name == "VHDS":
+            wanted = self.hosts_wanted(known)
+            assert known.names <= known.answered, "a request for a host hangs"
+            held = {name: body for name, body in known.held.items() if name in wanted or name not in bodies}
+        else:
+            wanted = {name for name in bodies if known.is_wild or name in known.names}
+            held = known.held
+        expected = {name: bodies[name] for name in wanted}
+        sure = {name: body for name, body in held.items() if name not in known.hidden}
+        assert sure == {name: body for name, body in expected.items() if name not in known.hidden}
+        if short_name == "EDS" and self.is_aggregated:
+            assert not self.warming & known.names, "a cluster waits for its endpoints"
+
+    def hosts_wanted(self, known: Known) -> set[str]:
+        """Return the virtual hosts that serve what was asked for, and those that have its name."""
+        files = self.files.contents["VHDS"]
+        served = {_serving(name, files) for name in known.names} - {None}
+        return {name for name in served if name} | (known.names & files.keys())
+
+
+def _offered(response: DeltaResponse) -> dict[str, bytes | None]:
+    return {resource.name: resource.body for resource in response.resources} | dict.fromkeys(response.removed)
+
+
+def _serving(requested: str, files: dict[str, str]) -> str | None:
+    """Return the virtual host that serves a host, found the slow way."""
+    best: tuple[int, int, str] | None = None
+    host = requested.removeprefix("r/")
+    for name, content in files.items():
+        for alias in content.partition("@")[2].split(","):
+            rank = _rank(host, alias.removeprefix("r/"))
+            if rank is not None and (best is None or rank > best[:2]):
+                best = (*rank, name)
+    return best[2] if best else None
+
+
+def _rank(host: str, domain: str) -> tuple[int, int] | None:
+    if domain == host:
+        return 3, 0
+    if domain == "*":
+        return 0, 0
+    if domain.startswith("*") and host.endswith(domain[1:]):
+        return 2, len(domain)
+    if domain.endswith("*") and host.startswith(domain[:-1]):
+        return 1, len(domain)
+    return None
+
+
+class DeltaStreamOfClusters(DeltaStreams):
+    """The same with one type on its stream."""
+
+    types = ("CDS",)
+    is_aggregated = False
+
+
+class DeltaStreamOfVirtualHosts(DeltaStreams):
+    """The same with virtual hosts alone."""
+
+    types = ("VHDS",)
+    is_aggregated = False
+
+
+_SETTINGS = settings(max_examples=100, stateful_step_count=40, deadline=None)
+
+TestDeltaStreams = DeltaStreams.TestCase
+TestDeltaStreams.settings = _SETTINGS
+TestDeltaStreamOfClusters = DeltaStreamOfClusters.TestCase
+TestDeltaStreamOfClusters.settings = _SETTINGS
+TestDeltaStreamOfVirtualHosts = DeltaStreamOfVirtualHosts.TestCase
+TestDeltaStreamOfVirtualHosts.settings = _SETTINGS

@@ -1,0 +1,62 @@
+"""What names stand for."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from fsxds.protocol.lookup import Lookup
+from fsxds.values import Resource
+from tests.support.snapshots import resource
+
+
+def _rows(*resources: Resource) -> dict[str, Resource]:
+    return {each.name: each for each in resources}
+
+
+def test_own_names_come_before_aliases() -> None:
+    """A name that one resource has and another has as an alias stands for the first."""
+    own, other = resource("SDS", "web"), replace(resource("SDS", "other"), aliases=("web", "api"))
+    lookup = Lookup(_rows(other, own), is_on_demand=False)
+
+    assert (own,) == lookup.find("web")
+    assert (other,) == lookup.find("api")
+    assert () == lookup.find("none")
+
+
+def test_an_alias_of_two_resources_stands_for_the_first() -> None:
+    """Where two resources have an alias, the first by name gets it, in every process the same."""
+    first, second = (replace(resource("SDS", name), aliases=("x",)) for name in ("a", "b"))
+
+    assert (first,) == Lookup(_rows(first, second), is_on_demand=False).find("x")
+
+
+def test_a_collection_has_the_members_of_its_directory() -> None:
+    """A glob stands for what is in its directory and nothing deeper, with its parameters in any order."""
+    names = [
+        "xdstp://x/t/d/a?p=1&q=2",
+        "xdstp://x/t/d/b?q=2&p=1",
+        "xdstp://x/t/d/c",
+        "xdstp://x/t/d/e/f?p=1&q=2",
+        "d/x",
+    ]
+    lookup = Lookup(_rows(*(resource("LEDS", name) for name in names)), is_on_demand=False)
+
+    assert {*names[:2]} == lookup.names(["xdstp://x/t/d/*?q=2&p=1"])
+    assert {names[2]} == lookup.names(["xdstp://x/t/d/*"])
+    assert () == lookup.find("xdstp://x/t/none/*")
+    assert () == lookup.find("d/*")
+
+
+def test_a_resource_may_be_named_like_a_collection() -> None:
+    """A resource whose own name ends like that of a collection is found by it."""
+    odd = resource("LEDS", "xdstp://x/t/d/*")
+
+    assert (odd,) == Lookup(_rows(odd, resource("LEDS", "xdstp://x/t/d/a")), is_on_demand=False).find(odd.name)
+
+
+def test_hosts_are_found_on_demand() -> None:
+    """Of virtual hosts, names are those of hosts."""
+    host = replace(resource("VHDS", "r/web"), aliases=("r/*.com",))
+
+    assert (host,) == Lookup(_rows(host), is_on_demand=True).find("r/a.com")
+    assert () == Lookup(_rows(host), is_on_demand=False).find("r/a.com")

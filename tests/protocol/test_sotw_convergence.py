@@ -1,0 +1,358 @@
+"""Whatever happens, and in whatever order: a client of a stream ends up with what it should hold."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, precondition, rule
+
+from fsxds.protocol.back_off import back_off_s
+from fsxds.protocol.sotw import SotwStream
+from fsxds.protocol.streams import SotwRequest, SotwResponse
+from fsxds.protocol.subscription import Subscription, select
+from fsxds.protocol.time_to_live import TtlMode
+from fsxds.protocol.views import Views
+from fsxds.resource_types import BY_TYPE_URL, RESOURCE_TYPES
+from fsxds.values import Nonce, Reference, Severity, Snapshot, TypeUrl
+from tests.support.snapshots import snapshot, type_url
+from tests.support.sotw_client import TypeClient
+
+NAMES = ("a", "b")
+SHORT_NAMES = ("CDS", "EDS", "LDS", "SDS")
+MOST_TURNS = 200
+
+TYPES = st.sampled_from(SHORT_NAMES)
+NAME_SETS = st.frozensets(st.sampled_from(NAMES))
+FATES = st.sampled_from(["accepted", "accepted", "rejected"])
+
+
+@dataclass(slots=True)
+class Wire:
+    """A stream, and what is under way on it."""
+
+    stream: SotwStream
+    to_server: list[SotwRequest] = field(default_factory=list)
+    to_client: list[SotwResponse] = field(default_factory=list)
+    asked: set[TypeUrl] = field(default_factory=set)
+    sent: dict[TypeUrl, Nonce] = field(default_factory=dict)
+    clusters: frozenset[str] = frozenset()
+
+
+@dataclass(slots=True)
+class Refusal:
+    """Content that a client rejected, as its server knows it."""
+
+    bodies: dict[str, bytes]
+    at_s: float
+    in_a_row: int
+
+
+class Streaming(RuleBasedStateMachine):
+    """A server, its files, and a client of it with four types on one stream."""
+
+    is_aggregated = True
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.now_s = 0.0
+        self.views = Views()
+        self.contents: dict[str, dict[str, str]] = {name: {"a": "1"} for name in SHORT_NAMES}
+        self.generation = 0
+        self.current = self.read_files()
+        self.heard = self.current
+        self.refusals: dict[TypeUrl, Refusal] = {}
+        wants = {"CDS": None, "LDS": None, "EDS": frozenset(NAMES), "SDS": frozenset("a")}
+        self.clients = {name: TypeClient(name, wants[name]) for name in SHORT_NAMES}
+        self.wires: dict[str, Wire] = {}
+        self.connect()
+        for short_name in SHORT_NAMES:
+            self.ask(short_name)
+
+    @rule(short_name=TYPES, name=st.sampled_from(NAMES), content=st.sampled_from("-12"))
+    def edit(self, short_name: str, name: str, content: str) -> None:
+        """Write a resource, or remove it; the streams have not heard of it yet."""
+        self.contents[short_name].pop(name, None)
+        if content != "-":
+            self.contents[short_name][name] = content
+        self.current = self.read_files()
+
+    @rule()
+    def publish(self) -> None:
+        """Tell the streams of the files, whether anything changed or not."""
+        for wire in self.distinct_wires():
+            self.hear()
+            self.send(wire, wire.stream.receive_snapshot(self.current, self.now_s))
+
+    @rule(short_name=TYPES)
+    def ask(self, short_name: str) -> None:
+        """Let the client begin with a type."""
+        client = self.clients[short_name]
+        if not client.has_asked and client.wants != frozenset():
+            self.request(client)
+
+    @rule(short_name=TYPES, names=NAME_SETS)
+    def ask_for_others(self, short_name: str, names: frozenset[str]) -> None:
+        """Let the client ask for other names, also for a type of which it had everything."""
+        client = self.clients[short_name]
+        client.want(names)
+        if client.has_asked:
+            self.request(client)
+
+    @rule()
+    def deliver_request(self) -> None:
+        """Let the oldest request of each stream arrive."""
+        for wire in self.distinct_wires():
+            if wire.to_server:
+                self.arrive(wire, wire.to_server.pop(0))
+
+    @rule(fate=FATES)
+    def deliver_response(self, fate: str) -> None:
+        """Let the oldest response of each stream arrive."""
+        for wire in self.distinct_wires():
+            if wire.to_client:
+                self.receive(wire.to_client.pop(0), fate)
+
+    @rule(fate=FATES)
+    def deliver_all(self, fate: str) -> None:
+        """Let everything arrive in turn that is under way now."""
+        for _ in range(2 * len(SHORT_NAMES)):
+            self.deliver_request()
+            self.deliver_response(fate)
+
+    @rule(short_name=st.sampled_from(["CDS", "EDS"]), content=st.sampled_from("12"))
+    def edit_at_rest(self, short_name: str, content: str) -> None:
+        """Write what clusters and their endpoints share the name of, and let the client have it."""
+        self.edit(short_name, "a", content)
+        self.publish()
+        self.deliver_all("accepted")
+
+    @rule(old=st.sampled_from(NAMES), content=st.sampled_from("12"))
+    def move(self, old: str, content: str) -> None:
+        """Replace a cluster by the other one, and let the listener follow, all at once."""
+        (new,) = set(NAMES) - {old}
+        self.edit("CDS", old, "-")
+        self.edit("CDS", new, content)
+        self.edit("LDS", "a", content)
+        self.publish()
+
+    @rule(content=st.sampled_from("12"))
+    def reconnect(self, content: str) -> None:
+        """Break all streams; what was under way is lost, and a cluster may have changed meanwhile."""
+        self.edit("CDS", "a", content)
+        self.connect()
+
+    @rule()
+    def restart_server(self) -> None:
+        """Replace the server by a new process on the same files."""
+        self.views = Views()
+        self.connect()
+
+    @rule(seconds=st.sampled_from([0.5, 1.0, 3.0, 70.0]))
+    def pass_time(self, seconds: float) -> None:
+        """Let time pass, in steps as small as the streams ask for."""
+        self.advance(self.now_s + seconds)
+
+    @precondition(lambda self: any(client.refused for client in self.clients.values()))
+    @rule()
+    def settle(self) -> None:
+        """Let everything arrive and be accepted, until nothing is under way and nothing is left to wait for."""
+        for short_name in SHORT_NAMES:
+            self.ask(short_name)
+        self.publish()
+        for _ in range(MOST_TURNS):
+            wires = self.distinct_wires()
+            if any(wire.to_server or wire.to_client for wire in wires):
+                self.deliver_request()
+                self.deliver_response("accepted")
+                continue
+            times = [at_s for wire in wires if (at_s := wire.stream.look_again_at_s) is not None]
+            if not times:
+                break
+            self.advance(max(min(times), self.now_s))
+        else:
+            raise AssertionError("the server and a client that accepts never come to rest")
+        self.check_rest()
+
+    def teardown(self) -> None:
+        """End with the facts that count."""
+        self.settle()
+
+    def check_rest(self) -> None:
+        """Compare what the client holds with the files."""
+        for short_name, client in self.clients.items():
+            wanted = {
+                name: f"{name}={content}".encode()
+                for name, content in self.contents[short_name].items()
+                if client.wants is None or name in client.wants
+            }
+            held = client.held if client.is_full else {name: client.held.get(name) for name in wanted}
+            unsure = client.tainted
+            assert {n: b for n, b in wanted.items() if n not in unsure} == {
+                n: b for n, b in held.items() if n not in unsure
+            }, short_name
+            assert not client.awaited & wanted.keys() - unsure, "a cluster waits for endpoints that are there"
+        self.publish()
+        assert not any(wire.to_client for wire in self.distinct_wires()), "nothing changed, and something was sent"
+
+    def connect(self) -> None:
+        """Open new streams, and ask on them for what was asked for before."""
+        asked = [client for client in self.clients.values() if client.has_asked]
+        shared = Wire(self.open())
+        self.wires = {name: shared if self.is_aggregated else Wire(self.open()) for name in SHORT_NAMES}
+        self.refusals = {}
+        for client in self.clients.values():
+            client.start_stream()
+        for client in asked:
+            if client.wants != frozenset():
+                self.request(client)
+
+    def open(self) -> SotwStream:
+        """Open a stream."""
+        return SotwStream(self.views, TtlMode.ENVOY, is_aggregated=self.is_aggregated)
+
+    def distinct_wires(self) -> list[Wire]:
+        """Return each stream once."""
+        return list({id(wire): wire for wire in self.wires.values()}.values())
+
+    def request(self, client: TypeClient, error_detail: str | None = None) -> None:
+        """Send what the client has to say."""
+        self.wires[client.short_name].to_server.append(client.request(error_detail))
+
+    def arrive(self, wire: Wire, request: SotwRequest) -> None:
+        """Let the server take a request."""
+        url = request.type_url
+        is_first = url not in wire.asked
+        wire.asked.add(url)
+        selection = select(self.current, Subscription.for_request(url, request.names))
+        self.hear()
+        reaction = wire.stream.receive_request(request, self.current, self.now_s)
+        answered = {response.type_url for response in reaction.responses}
+        is_stale = request.nonce is not None and request.nonce != wire.sent.get(url, request.nonce)
+        assert not (is_stale and answered), "a stale request is answered"
+        if is_first and request.version_info == selection.version:
+            # Behind clusters that are sent on this stream their endpoints are, too.
+            is_due = url == type_url("EDS") and type_url("CDS") in {*wire.sent, *answered}
+            assert is_due or url not in answered, "it is sent what it holds"
+        if reaction.verdict is not None and not reaction.verdict.accepted and request.nonce == wire.sent[url]:
+            self.refuse(url)
+        elif reaction.verdict is not None or is_first:
+            self.refusals.pop(url, None)
+        # What a request asks for is no offer of what was rejected before.
+        known = self.refusals.get(url)
+        if known is not None and not is_first and frozenset(request.names) != known.bodies.keys():
+            self.refusals.pop(url)
+        self.send(wire, reaction.responses)
+
+    def refuse(self, url: TypeUrl) -> None:
+        """Remember what the server knows to be rejected, unless there is something else to be said by now."""
+        short_name = BY_TYPE_URL[url].short_name.upper()
+        before = self.refusals.get(url)
+        bodies = {resource.name: resource.body for resource in self.current.resources(url).values()}
+        bodies = {name: body for name, body in bodies.items() if name in self.clients[short_name].refused}
+        in_a_row = before.in_a_row + 1 if before and before.bodies == bodies else 1
+        self.refusals[url] = Refusal(bodies, self.now_s, in_a_row)
+
+    def hear(self) -> None:
+        """Note that the server sees the current files; what is other content may be offered again."""
+        for url in list(self.refusals):
+            if self.heard.resources(url) != self.current.resources(url):
+                del self.refusals[url]
+        self.heard = self.current
+
+    def send(self, wire: Wire, responses: tuple[SotwResponse, ...]) -> None:
+        """Put responses on their way, and hold them against what a server may do."""
+        self.check_order(wire, responses)
+        for response in responses:
+            row = BY_TYPE_URL[response.type_url]
+            assert response.resources or row.full_state_in_sotw, "an empty list of what cannot be removed"
+            names = [resource.name for resource in response.resources]
+            assert names == sorted(set(names))
+            self.check_back_off(response)
+            wire.sent[response.type_url] = response.nonce
+            if response.type_url == type_url("CDS"):
+                wire.clusters = frozenset(names)
+            wire.to_client.append(response)
+
+    def check_order(self, wire: Wire, responses: tuple[SotwResponse, ...]) -> None:
+        """What is used comes before what uses it; what is gone goes when nothing of the batch uses it any more."""
+        order = [row.type_url for row in RESOURCE_TYPES]
+        told = [response.type_url for response in responses]
+        last = len(told) - 1
+        places = [order.index(url) for at, url in enumerate(told) if at != last or told.count(url) == 1]
+        only_go = told[-1:] == [type_url("CDS")] and len(told) > 1
+        assert only_go or places == sorted(places)
+        for at, response in enumerate(responses):
+            if response.type_url == type_url("CDS") and type_url("LDS") in told[at:]:
+                names = {resource.name for resource in response.resources}
+                is_refused = type_url("CDS") in self.refusals or bool(self.clients["CDS"].refused)
+                assert is_refused or names >= wire.clusters & self.selected("CDS"), "a cluster goes before its listener"
+
+    def selected(self, short_name: str) -> frozenset[str]:
+        """Return the names that the client asks for now, of all there are."""
+        wants = self.clients[short_name].wants
+        return frozenset(NAMES) if wants is None else wants
+
+    def check_back_off(self, response: SotwResponse) -> None:
+        """What a client rejected is kept from it for 1, 2, 4 … and at most 60 seconds."""
+        refusal = self.refusals.get(response.type_url)
+        if refusal is None or not refusal.bodies:
+            return
+        offered = {resource.name: resource.body for resource in response.resources}
+        if refusal.bodies.items() <= offered.items():
+            assert self.now_s >= refusal.at_s + back_off_s(refusal.in_a_row), "offered again too soon"
+            # Until its verdict comes nothing may offer it once more.
+            refusal.at_s = float("inf")
+
+    def receive(self, response: SotwResponse, fate: str) -> None:
+        """Let the client take a response, and answer it."""
+        client = self.clients[BY_TYPE_URL[response.type_url].short_name.upper()]
+        changed = client.accept(response) if fate == "accepted" else client.reject(response)
+        if client.short_name == "CDS" and self.is_aggregated:
+            endpoints = self.clients["EDS"]
+            endpoints.awaited |= changed & (endpoints.wants or frozenset())
+        self.request(client, None if fate == "accepted" else "bad")
+
+    def advance(self, until_s: float) -> None:
+        """Let the clock go on, and the streams do what they planned at its time."""
+        while True:
+            due = [(at_s, wire) for wire in self.distinct_wires() if (at_s := wire.stream.look_again_at_s) is not None]
+            at_s, wire = min(due, key=lambda plan: plan[0], default=(until_s + 1, None))
+            if wire is None or at_s > until_s:
+                break
+            self.now_s = max(self.now_s, at_s)
+            self.send(wire, wire.stream.receive_time(self.now_s))
+            assert wire.stream.look_again_at_s != at_s, "a stream that wakes has something to do"
+        self.now_s = max(self.now_s, until_s)
+
+    def read_files(self) -> Snapshot:
+        """Make a snapshot in which each cluster refers to the endpoints of its name."""
+        self.generation += 1
+        made = snapshot(self.contents, generation=self.generation)
+        clusters = {
+            name: replace(row, references=(Reference(type_url("EDS"), name, (), Severity.ERROR),))
+            for name, row in made.resources(type_url("CDS")).items()
+        }
+        return replace(made, by_type={**made.by_type, type_url("CDS"): clusters})
+
+
+class StreamingApart(Streaming):
+    """The same with a stream for each type."""
+
+    is_aggregated = False
+
+    @rule(short_name=st.sampled_from(["EDS", "SDS"]))
+    def forget(self, short_name: str) -> None:
+        """Let the client forget what it accepted, and ask for it again, as an Envoy does that changed a cluster."""
+        client, wire = self.clients[short_name], self.wires[short_name]
+        if client.nonce and not (wire.to_server or wire.to_client or client.refused or client.tainted):
+            client.given_up |= set(client.held)
+            client.held = {}
+            self.request(client)
+
+
+TestStreaming = Streaming.TestCase
+TestStreaming.settings = settings(max_examples=150, stateful_step_count=40, deadline=None)
+TestStreamingApart = StreamingApart.TestCase
+TestStreamingApart.settings = settings(max_examples=100, stateful_step_count=40, deadline=None)

@@ -1,0 +1,113 @@
+"""Which virtual host serves a host, and what is said of virtual hosts."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from itertools import islice
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fsxds.protocol.virtual_hosts import (
+    VIRTUAL_HOSTS,
+    aliases_to_tell,
+    domain_matches,
+    find_virtual_hosts,
+    is_wake_up,
+    route_of,
+    wake_ups,
+    wake_ups_of_hosts,
+)
+from fsxds.values import Reference, Resource, Severity
+from tests.support.snapshots import resource
+
+LABELS = st.sampled_from(["a", "b", "ab", "x"])
+HOSTS = st.lists(LABELS, min_size=1, max_size=3).map(".".join)
+DOMAINS = st.one_of(
+    HOSTS,
+    st.just("*"),
+    HOSTS.map("*.{}".format),
+    HOSTS.map("*{}".format),
+    HOSTS.map("{}.*".format),
+    HOSTS.map("{}*".format),
+)
+
+
+def _rank_as_envoy(host: str, domain: str) -> tuple[int, int] | None:
+    """Return how well a domain serves a host, as Envoy's documentation of `VirtualHost.domains` has it."""
+    if domain == host:
+        return 3, 0
+    if domain == "*":
+        return 0, 0
+    if domain.startswith("*") and len(host) >= len(domain) and host.endswith(domain[1:]):
+        return 2, len(domain)
+    if domain.endswith("*") and len(host) >= len(domain) and host.startswith(domain[:-1]):
+        return 1, len(domain)
+    return None
+
+
+def _host(name: str, *domains: str) -> Resource:
+    return replace(resource("VHDS", name), aliases=domains)
+
+
+@given(HOSTS, st.sets(DOMAINS, max_size=12))
+def test_best_domain_serves_a_host(host: str, domains: set[str]) -> None:
+    """Whatever the domains are: the one that Envoy would take is found, and none where it finds none."""
+    by_alias = {f"r/{domain}": _host(f"r/of {domain}", f"r/{domain}") for domain in domains}
+    ranks = {rank: domain for domain in domains if (rank := _rank_as_envoy(host, domain)) is not None}
+    expected = (f"r/of {ranks[max(ranks)]}",) if ranks else ()
+
+    found = tuple(each.name for each in find_virtual_hosts(f"r/{host}", {}, by_alias))
+
+    assert expected == found
+
+
+def test_a_wildcard_stands_for_something() -> None:
+    """`*.com` does not serve `.com`, nor `*` an empty host: a wildcard stands for at least one character."""
+    assert "r/*.com" not in domain_matches("r/.com")
+    assert ["r/"] == list(domain_matches("r/"))
+
+
+def test_a_long_host_is_looked_for_as_it_is() -> None:
+    """A name that is longer than any host is not taken apart: anybody may ask for it."""
+    assert ["r/" + "x" * 10_000] == list(islice(domain_matches("r/" + "x" * 10_000), 10))
+
+
+def test_a_name_without_a_route_configuration() -> None:
+    """A name without a slash is nobody's host."""
+    assert ["host"] == list(domain_matches("host"))
+
+
+def test_one_virtual_host_by_its_name_and_its_domain() -> None:
+    """What is named as the host that it serves is found once."""
+    host = _host("r/a.com", "r/a.com")
+
+    assert (host,) == find_virtual_hosts("r/a.com", {"r/a.com": host}, {"r/a.com": host})
+
+
+@pytest.mark.parametrize(
+    ("domains", "requested", "told"),
+    [
+        (("r/a", "r/*.b", "r/c.*", "r/*"), (), ("r/a",)),
+        (("r/a",), ("r/a", "r/x"), ("r/a", "r/x")),
+        (("r/web", "r/a"), ("r/web",), ("r/a",)),
+        (("*/a",), (), ("*/a",)),
+    ],
+)
+def test_aliases_that_are_told(domains: tuple[str, ...], requested: tuple[str, ...], told: tuple[str, ...]) -> None:
+    """Told are the domains without wildcards and what was requested, but not the own name."""
+    assert told == aliases_to_tell(_host("r/web", *domains), requested)
+
+
+def test_wake_ups() -> None:
+    """The wait for virtual hosts ends by a name for each route configuration that has some on demand."""
+    vhds = Reference(VIRTUAL_HOSTS, "dir/r/*", ("vhds",), Severity.NOTE)
+    other = Reference(resource("CDS", "c").type_url, "c", ("cluster",), Severity.ERROR)
+    routes = (replace(resource("RDS", "dir/r"), references=(other, vhds)), resource("RDS", "plain"))
+
+    assert ["dir/r/*"] == list(wake_ups(routes))
+    assert ["dir/r/*", "s/*"] == list(wake_ups_of_hosts((_host("dir/r/a"), _host("s/a"))))
+    assert is_wake_up("dir/r/*")
+    assert not is_wake_up("dir/r/*.com")
+    assert "dir/r" == route_of("dir/r/a")

@@ -7,25 +7,35 @@ import json
 import os
 import signal
 from collections.abc import AsyncIterator, Coroutine
-from contextlib import aclosing, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, aclosing, asynccontextmanager
 from pathlib import Path
 from typing import Never, cast
 
+from fsxds.addresses import Address, parse_address
 from fsxds.api.printing import Printer
+from fsxds.clients import FORGOTTEN_AFTER_S, Clients
 from fsxds.errors import UsageError
 from fsxds.formats import require_libyaml
+from fsxds.grpc_serving import listening_grpc
 from fsxds.loading import acceptance, find_catalogue, load_once, parse_rules, scanner_of
 from fsxds.operations.log import Log
 from fsxds.operations.mirror_log import MirrorLog
+from fsxds.option_forms import OFF
 from fsxds.parsing import Parsing
+from fsxds.protocol.time_to_live import TtlMode
 from fsxds.reload import keep_current
 from fsxds.resource_types import BY_TYPE_URL
-from fsxds.serving import listening, parse_address, raise_open_files_limit
+from fsxds.serving import listening, raise_open_files_limit
 from fsxds.settings import Settings
 from fsxds.snapshots.load import Loaded
 from fsxds.sources.watch import WatchMode, WatchOptions, watch
 from fsxds.store import SnapshotStore
+from fsxds.transports.ads_config_sources import AdsConfigSources, keep_rewritten
+from fsxds.transports.client_status import ClientReports
+from fsxds.transports.client_status_grpc import client_status_handlers
+from fsxds.transports.failures import Failures
 from fsxds.transports.file_mirror import Mirror, MirrorObserver, MirrorOptions, MirrorReport, serve_mirror, write_once
+from fsxds.transports.grpc_streams import make_services
 from fsxds.transports.rest_json import REST, make_application
 from fsxds.values import Snapshot
 
@@ -68,11 +78,22 @@ async def _serve(directory: Path, settings: Settings, log: Log) -> None:
 
 
 class House:
-    """The rooms that every lasting command needs, once they are introduced to one another."""
+    """The rooms that every lasting command needs, once they are introduced to one another.
+
+    Attributes:
+        store: what is served.
+        streams: what is served on streams: the same, or with its config sources made ADS.
+        clients: who is connected, and what each holds.
+        address: where REST listens.
+        grpc_address: where gRPC listens, empty where it is off.
+    """
 
     def __init__(self, directory: Path, settings: Settings, log: Log) -> None:
         self.store = SnapshotStore()
+        self.streams = SnapshotStore() if settings.ads_config_sources else self.store
+        self.clients = Clients(FORGOTTEN_AFTER_S + settings.max_hold_s)
         self.address = ""
+        self.grpc_address = ""
         self._directory = directory
         self._settings = settings
         self._log = log
@@ -81,7 +102,7 @@ class House:
         log.api_found(self.catalogue.description)
 
     async def run(self) -> None:
-        """Watch, load, and tell, until cancelled; REST is served beside it."""
+        """Watch, load, and tell, until cancelled; REST and gRPC are served beside it."""
         settings, log = self._settings, self._log
         rules = parse_rules(settings, self.catalogue)
         scanner = scanner_of(self._directory, settings)
@@ -89,20 +110,42 @@ class House:
             async with aclosing(watch(scanner, _watch_options(settings), log)) as trees, asyncio.TaskGroup() as tasks:
                 tasks.create_task(log.report_changes())
                 tasks.create_task(keep_current(trees, self.store, parsing, acceptance(settings), log))
+                if self.streams is not self.store:
+                    sources = AdsConfigSources(self.catalogue)
+                    tasks.create_task(keep_rewritten(self.store, self.streams, sources))
+
+    @asynccontextmanager
+    async def listen(self) -> AsyncIterator[None]:
+        """Serve REST and gRPC as long as the context lasts."""
+        settings, log = self._settings, self._log
+        reports = ClientReports(self.clients, self.catalogue)
+        rest = make_application(self.store, Printer(self.catalogue), log, reports, max_hold_s=settings.max_hold_s)
+        failures = rest[REST].failures
+        async with AsyncExitStack() as servers:
+            bound = await servers.enter_async_context(listening(rest, parse_address(settings.http), grace_s=GRACE_S))
+            self.address = str(bound)
+            log.listening("REST", self.address)
+            if settings.grpc != OFF:
+                self.grpc_address = str(await servers.enter_async_context(self._grpc(reports, failures)))
+                log.listening("gRPC", self.grpc_address)
+            async with asyncio.TaskGroup() as tasks:
+                failing = tasks.create_task(failures.wait())
+                yield
+                failing.cancel()
+
+    def _grpc(self, reports: ClientReports, failures: Failures) -> AbstractAsyncContextManager[Address]:
+        status = client_status_handlers(reports, failures)
+        services = make_services(self.streams, self._log, self.clients, TtlMode(self._settings.ttl), extra=status)
+        return listening_grpc(services, parse_address(self._settings.grpc), grace_s=GRACE_S)
 
 
 @asynccontextmanager
 async def rooms(directory: Path, settings: Settings, log: Log) -> AsyncIterator[House]:
-    """Build the house and serve REST as long as the context lasts."""
+    """Build the house, and serve REST and gRPC as long as the context lasts."""
     house = House(directory, settings, log)
-    rest = make_application(house.store, Printer(house.catalogue), log, max_hold_s=settings.max_hold_s)
     raise_open_files_limit()
-    async with listening(rest, parse_address(settings.http), grace_s=GRACE_S) as bound, asyncio.TaskGroup() as tasks:
-        house.address = str(bound)
-        log.listening("REST", house.address)
-        failing = tasks.create_task(rest[REST].failures.wait())
+    async with house.listen():
         yield house
-        failing.cancel()
 
 
 async def keep_mirror(store: SnapshotStore, mirror: Mirror, observer: MirrorObserver) -> Never:
@@ -132,17 +175,18 @@ async def _announce(path: Path, house: House, mirror: Path | None, mirrored: asy
     """Write the ready file when the first snapshot is served."""
     snapshot = await house.store.newer_than(0)
     await mirrored.wait()
-    await asyncio.to_thread(_write_ready_file, path, house.address, mirror, snapshot)
+    await asyncio.to_thread(_write_ready_file, path, house, mirror, snapshot)
 
 
-def _write_ready_file(path: Path, address: str, mirror: Path | None, snapshot: Snapshot) -> None:
+def _write_ready_file(path: Path, house: House, mirror: Path | None, snapshot: Snapshot) -> None:
     versions = {
         BY_TYPE_URL[type_url].short_name: snapshot.authored.get(type_url, version)
         for type_url, version in snapshot.versions.items()
         if type_url not in snapshot.withheld
     }
     content = {
-        "http": address,
+        "http": house.address,
+        "grpc": house.grpc_address or None,
         "mirror": None if mirror is None else str(mirror),
         "versions": versions,
         "pid": os.getpid(),

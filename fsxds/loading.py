@@ -13,6 +13,7 @@ from fsxds.formats.documents import UnreadableError, unreadable
 from fsxds.formats.utf8 import read_text
 from fsxds.formats.yaml_reader import read_yaml
 from fsxds.parsing import ParseRules
+from fsxds.protocol.time_to_live import TtlMode
 from fsxds.rules.levels import RuleLevels
 from fsxds.settings import Settings
 from fsxds.snapshots.document import FileParser
@@ -25,6 +26,9 @@ from fsxds.values import PlainValue, Problem, Severity, SourceFile, SourceTree
 
 # Finding the line of a field costs a walk over its file: 0.2 s for a megabyte, at every edit as long as the problem lasts.
 LOCATE_UP_TO_BYTES = 1_000_000
+
+# The rule that tells of what `--ttl spec` does not leave out.
+TTL_DROPPED = "ttl-dropped"
 
 
 def find_catalogue(settings: Settings) -> Catalogue:
@@ -57,7 +61,7 @@ def _parser(settings: Settings, catalogue: Catalogue) -> FileParser:
 
 def _load_tree(tree: SourceTree, parser: ParsedOnce, settings: Settings) -> Loaded:
     loaded = load(tree, None, parser.parse_all, acceptance(settings, locate_up_to_bytes=None))
-    levels = settings.rules or RuleLevels()
+    levels = levels_of(settings)
     ignored = (weighed for path in tree.ignored if (weighed := levels.weigh(_ignored(path))))
     return replace(loaded, problems=tuple(sorted((*loaded.problems, *ignored))))
 
@@ -92,9 +96,17 @@ def is_read(name: str) -> bool:
     return format_of(PurePosixPath(name)) is not None
 
 
+def levels_of(settings: Settings) -> RuleLevels:
+    """Return how much breaches of rules weigh: as the settings say, and less where they make a rule pointless."""
+    levels = settings.rules or RuleLevels()
+    if settings.ttl != TtlMode.SPECIFICATION.value:
+        return levels
+    return RuleLevels({TTL_DROPPED: None, **levels.changed})
+
+
 def parse_rules(settings: Settings, catalogue: Catalogue) -> ParseRules:
     """Return what files are parsed by."""
-    return ParseRules(catalogue, _unknown_fields(settings), settings.rules or RuleLevels())
+    return ParseRules(catalogue, _unknown_fields(settings), levels_of(settings))
 
 
 def _unknown_fields(settings: Settings) -> Severity:
@@ -106,7 +118,7 @@ def acceptance(settings: Settings, *, locate_up_to_bytes: int | None = LOCATE_UP
     return Acceptance(
         whole_trees=settings.accept == "tree",
         authored_versions=settings.versions == "authored",
-        levels=settings.rules or RuleLevels(),
+        levels=levels_of(settings),
         static=_static(settings),
         locate_up_to_bytes=locate_up_to_bytes,
     )

@@ -17,6 +17,8 @@ BYTES = {"b": 1, "kb": 10**3, "mb": 10**6, "gb": 10**9, "kib": 2**10, "mib": 2**
 DURATION_TEXT = "^([0-9]+(?:[.][0-9]+)?) ?(ms|s|m|h|)$"
 SIZE_TEXT = "^([0-9]+(?:[.][0-9]+)?) ?([kKmMgG]i?[bB]|[bB]|)$"
 TRUE = ("true", "yes", "on", "1")
+# In place of an address: nobody listens.
+OFF = "off"
 FALSE = ("false", "no", "off", "0")
 
 
@@ -82,6 +84,11 @@ def _read_text(written: object) -> str:
     raise ValueError(written)
 
 
+def _read_address_or_off(written: object) -> str:
+    # YAML reads `off` as false.
+    return OFF if written is False or str(written).lower() == OFF else _read_text(written)
+
+
 def _read_path(written: object) -> Path:
     return Path(_read_text(written)).expanduser()
 
@@ -123,6 +130,12 @@ ADDRESS = Form(
     "an address (write 127.0.0.1:18001, [::1]:18001, :18001 or unix:/run/fsxds.sock)",
     _read_text,
     {"type": "string", "minLength": 1},
+)
+ADDRESS_OR_OFF = Form(
+    "ADDRESS",
+    "an address or off (write 127.0.0.1:18000, [::1]:18000, :18000, unix:/run/fsxds.sock or off)",
+    _read_address_or_off,
+    {"anyOf": [{"type": "string", "minLength": 1}, {"const": False}]},
 )
 PATH = Form("PATH", "a path", _read_path, {"type": "string", "minLength": 1})
 NAMES = Form(

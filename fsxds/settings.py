@@ -11,17 +11,14 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields, replace
-from difflib import get_close_matches
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any, TypeVar
-
-import yaml
-from jsonschema import Draft202012Validator
 
 from fsxds.errors import UsageError
 from fsxds.option_forms import (
     ADDRESS,
+    ADDRESS_OR_OFF,
     DURATION,
     EXECUTABLE,
     INTERVAL,
@@ -29,82 +26,28 @@ from fsxds.option_forms import (
     PATH,
     SIZE,
     SWITCH,
-    TRUE,
-    Form,
     Schema,
     one_of,
 )
+from fsxds.option_rows import Option, option, optional
 from fsxds.resource_types import RESOURCE_TYPES
 from fsxds.rule_forms import RULE_LEVELS
 from fsxds.rules.levels import RuleLevels
+from fsxds.settings_file import read_settings_file, schema_of_file
 from fsxds.values import Severity
 
 Value = TypeVar("Value")
 
 
-@dataclass(frozen=True, slots=True)
-class Option:
-    """One row of the table.
-
-    Attributes:
-        field: the attribute of `Settings`; carries the unit.
-        form: how its value is written.
-        default: as a user would write it, None for "not set".
-        group: the heading under which `--help` shows it.
-        commands: the commands that have it as a flag.
-        help: one sentence.
-    """
-
-    field: str
-    form: Form[Any]
-    default: str | None
-    group: str
-    commands: tuple[str, ...]
-    help: str
-
-    @property
-    def name(self) -> str:
-        """The key in the settings file: the field without its unit."""
-        return self.field.removesuffix("_s").removesuffix("_bytes")
-
-    @property
-    def flag(self) -> str:
-        """`--settle`; the name of its first command is dropped: `check_format` is `--format`."""
-        name = self.name.removeprefix(f"{self.commands[0]}_")
-        return "--" + name.replace("_", "-")
-
-    @property
-    def variable(self) -> str:
-        """The environment variable, such as `FSXDS_SETTLE`."""
-        return f"FSXDS_{self.name.upper()}"
-
-    def complaint(self, written: object) -> str:
-        """Say that `written` is no value of this option, and what would be."""
-        near = get_close_matches(str(written), self.form.choices, 1)
-        hint = f"; did you mean {near[0]}?" if near else ""
-        return f"{written!r} is not {self.form.demand}{hint}"
-
-
-def option(form: Form[Value], default: str, group: str, commands: tuple[str, ...], help_: str) -> Value:
-    """Make a row of the table; `default` is written as a user would write it."""
-    value: Value = field(default=form.read(default), metadata={"row": (form, default, group, commands, help_)})
-    return value
-
-
-def optional(form: Form[Value], group: str, commands: tuple[str, ...], help_: str) -> Value | None:
-    """Make a row of the table that is not set by default."""
-    value: Value | None = field(default=None, metadata={"row": (form, None, group, commands, help_)})
-    return value
-
-
 ALL = ("serve", "check", "mirror", "show", "dev", "diff", "doctor")
 SETTINGS_READERS = (*ALL, "convert", "bootstrap")
-API_USERS = (*SETTINGS_READERS, "schema")
+API_USERS = (*SETTINGS_READERS, "schema", "watch")
 LASTING = ("serve", "dev")
 WRITING = ("serve", "mirror", "dev")
 HOLDING = ("serve", "mirror", "show", "dev")
 
-READING, WATCHING, REST, CHECKS = "Reading the tree", "Watching for changes", "REST", "Checks"
+READING, WATCHING, CHECKS = "Reading the tree", "Watching for changes", "Checks"
+REST, GRPC = "REST", "gRPC"
 MIRROR, API, OUTPUT = "Mirrored files", "Envoy's API", "Output"
 
 
@@ -117,6 +60,25 @@ class Settings:
     )
     max_hold_s: float = option(
         DURATION, "60s", REST, LASTING, "The longest time that a poll is held when nothing is new."
+    )
+
+    grpc: str = option(
+        ADDRESS_OR_OFF, "127.0.0.1:18000", GRPC, LASTING, "Where Envoy opens its streams; off for nowhere."
+    )
+    ttl: str = option(
+        one_of("envoy", "spec"),
+        "envoy",
+        GRPC,
+        (*LASTING, "check"),
+        "Which resources keep their ttl on streams: those for which Envoy survives it, or all.",
+    )
+
+    ads_config_sources: bool = option(
+        SWITCH,
+        "false",
+        GRPC,
+        (*LASTING, "doctor"),
+        "Make the resources on streams subscribe by ADS instead of REST or other streams.",
     )
 
     mirror: Path | None = optional(
@@ -212,11 +174,11 @@ class Settings:
     )
 
     dev_transport: str = option(
-        one_of("rest", "mirror"),
+        one_of("rest", "ads", "delta", "mirror"),
         "rest",
         OUTPUT,
         ("dev",),
-        "How Envoy gets its resources: by REST, or by mirrored files.",
+        "How Envoy gets its resources: by REST, by one stream (delta: of changes alone), or by mirrored files.",
     )
     check_format: str = option(
         one_of("text", "json", "github", "sarif", "junit"),
@@ -265,25 +227,7 @@ BY_NAME = {row.name: row for row in OPTIONS if row.name != "settings"}
 
 def settings_schema() -> Schema:
     """Return the JSON Schema (draft 2020-12) of the settings file."""
-    return {
-        "$schema": "https://json-schema.org/draft/2020-12/schema",
-        "title": "The settings of fsxds",
-        "type": "object",
-        "additionalProperties": False,
-        "properties": {
-            name: {**_schema_of(row), "description": row.help, "default": _json_default(row)}
-            for name, row in BY_NAME.items()
-        },
-    }
-
-
-def _schema_of(row: Option) -> Schema:
-    """Return the schema of one value; an option that may be unset may be null."""
-    return {"anyOf": [row.form.schema, {"type": "null"}]} if row.default is None else row.form.schema
-
-
-def _json_default(row: Option) -> object:
-    return row.default in TRUE if row.form is SWITCH else row.default
+    return schema_of_file(BY_NAME)
 
 
 def read_settings(flags: Mapping[str, object], environment: Mapping[str, str] = os.environ) -> Settings:
@@ -300,7 +244,7 @@ def read_settings(flags: Mapping[str, object], environment: Mapping[str, str] = 
     values: dict[str, Any] = {}
     path = flags.get("settings") or environment.get("FSXDS_SETTINGS")
     if path:
-        values |= _read_file(Path(str(path)))
+        values |= read_settings_file(Path(str(path)), BY_NAME)
     for row in OPTIONS:
         if row.name in flags:
             values[row.field] = flags[row.name]
@@ -323,55 +267,3 @@ def _user_cache_dir(environment: Mapping[str, str]) -> Path | None:
         return Path(cache) / "fsxds"
     home = environment.get("HOME")
     return Path(home) / ".cache" / "fsxds" if home else None
-
-
-def _read_file(path: Path) -> dict[str, object]:
-    """Return the values of a settings file by field; UsageError tells all of its mistakes."""
-    written, places = _parse(path)
-    faults: list[str] = []
-    values: dict[str, object] = {}
-    wrong = {str(error.path[0]) for error in Draft202012Validator(settings_schema()).iter_errors(written) if error.path}
-    seen: set[str] = set()
-    for key, place in places:
-        row = BY_NAME.get(key)
-        if row is None:
-            near = get_close_matches(key, BY_NAME, 1)
-            hint = f"did you mean {near[0]}?" if near else f"the settings are {', '.join(BY_NAME)}"
-            faults.append(f"{place}: {key}: there is no such setting; {hint}")
-        elif key in seen:
-            faults.append(f"{place}: {key}: is set twice; keep one of them")
-        elif written.get(key) is not None or key in wrong:
-            try:
-                values[row.field] = _value_in_file(row, written.get(key), path, is_wrong=key in wrong)
-            except ValueError:
-                faults.append(f"{place}: {key}: {row.complaint(written.get(key))}")
-        seen.add(key)
-    if faults:
-        raise UsageError("\n".join(faults))
-    return values
-
-
-def _value_in_file(row: Option, written: object, path: Path, *, is_wrong: bool) -> object:
-    """Return one value, its path seen from the file's own directory; ValueError if it is none."""
-    if is_wrong:
-        raise ValueError(written)
-    value = row.form.read(written)
-    return path.parent / value if isinstance(value, Path) else value
-
-
-def _parse(path: Path) -> tuple[dict[str, object], list[tuple[str, str]]]:
-    """Return what a settings file says, and each key with its place (`fsxds.yaml:3:1`), in order."""
-    try:
-        loader = yaml.SafeLoader(path.read_bytes())
-        node = loader.get_single_node()
-        written = {} if node is None else loader.construct_document(node)
-    except OSError as error:
-        raise UsageError(f"{path}: cannot be read: {error.strerror}; --settings names a YAML file") from error
-    except yaml.YAMLError as error:
-        mark = getattr(error, "problem_mark", None)
-        place = f"{mark.line + 1}:{mark.column + 1}" if mark else "1:1"
-        raise UsageError(f"{path}:{place}: {getattr(error, 'problem', None) or 'is not YAML'}") from error
-    if not isinstance(written, dict):
-        raise UsageError(f"{path}:1:1: is not a mapping; write one option per line, such as settle: 50ms")
-    marks = [(key.value, key.start_mark) for key, _ in node.value] if node else []
-    return written, [(str(key), f"{path}:{mark.line + 1}:{mark.column + 1}") for key, mark in marks]

@@ -77,7 +77,7 @@ def test_commands_of_the_image_install_and_serve(tmp_path: Path) -> None:
     ready_file = tmp_path / "fsxds.ready"
     # Other places and a free port, because this is not a container.
     command = json.loads(argument(1, "ENTRYPOINT")) + json.loads(argument(1, "CMD"))
-    places = {"/config": str(ROOT / "config/xds"), "0.0.0.0:18001": "127.0.0.1:0"}
+    places = {"/config": str(ROOT / "config/xds"), "0.0.0.0:18001": "127.0.0.1:0", "0.0.0.0:18000": "127.0.0.1:0"}
     path = f"{tmp_path}/opt/fsxds/bin:/usr/bin:/bin"
     environment = {"PATH": path, "FSXDS_READY_FILE": str(ready_file), "XDG_CACHE_HOME": str(tmp_path)}
     executable, *arguments = [places.get(word, word) for word in command]
@@ -117,7 +117,7 @@ def compose() -> dict[str, Any]:
     return content
 
 
-@pytest.mark.parametrize("profile", ["rest", "mirror"])
+@pytest.mark.parametrize("profile", ["rest", "delta", "mirror"])
 def test_profile_has_a_server_and_an_envoy_that_waits_for_it(profile: str) -> None:
     """Each profile starts fsxds, and Envoy once that is healthy."""
     services = {name: one for name, one in compose()["services"].items() if one["profiles"] == [profile]}
@@ -151,9 +151,10 @@ def test_envoy_may_read_the_secrets_that_fsxds_mirrors() -> None:
     assert {one["user"] for one in services if "user" in one} == {argument(1, "USER")}
 
 
-def test_rest_bootstrap_is_valid_and_names_the_service() -> None:
+@pytest.mark.parametrize("file", ["envoy-rest.yaml", "envoy-delta.yaml"])
+def test_bootstrap_is_valid_and_names_the_service(file: str) -> None:
     """The real Envoy accepts it; the address in it is the service's, by IPv4."""
-    bootstrap = load_bootstrap(DOCKER / "envoy-rest.yaml")
+    bootstrap = load_bootstrap(DOCKER / file)
     (xds,) = [one for one in bootstrap["static_resources"]["clusters"] if one["name"] == "xds"]
     address = xds["load_assignment"]["endpoints"][0]["lb_endpoints"][0]["endpoint"]["address"]["socket_address"]
     is_accepted, text = validate(bootstrap)

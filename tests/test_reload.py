@@ -7,13 +7,18 @@ from dataclasses import dataclass, field
 import pytest
 
 from fsxds.parsing import ParseRules, Parsing
+from fsxds.protocol.node import Node
+from fsxds.protocol.poll import Hold, PollMemory, PollRequest
+from fsxds.protocol.subscription import Subscription, version_of
 from fsxds.reload import keep_current
 from fsxds.snapshots.load import Acceptance, Loaded
 from fsxds.sources.envoy_api import find_api
 from fsxds.store import SnapshotStore
-from fsxds.values import SourceTree
+from fsxds.values import Snapshot, SourceTree
 from tests.support.snapshots import type_url
 from tests.support.trees import tree_of
+
+CDS = type_url("CDS")
 
 
 @dataclass(frozen=True)
@@ -30,6 +35,7 @@ class Listener:
 
     store: SnapshotStore
     told: list[tuple[str, object]] = field(default_factory=list)
+    snapshots: list[Snapshot] = field(default_factory=list)
 
     def problems_found(self, loaded: Loaded) -> None:
         """Write down the problems."""
@@ -37,7 +43,8 @@ class Listener:
 
     def snapshot_published(self, loaded: Loaded, noticed_s: float) -> None:
         """Write down the moment, and the names of the clusters."""
-        self.told.append(("published", (noticed_s, list(loaded.snapshot.resources(type_url("CDS"))))))
+        self.told.append(("published", (noticed_s, list(loaded.snapshot.resources(CDS)))))
+        self.snapshots.append(loaded.snapshot)
 
 
 @pytest.fixture(scope="module")
@@ -94,6 +101,28 @@ async def test_tree_that_serves_the_same_is_not_published(parsing: Parsing) -> N
     assert [event for event, _ in listener.told] == ["problems", "published", "problems", "problems"]
     assert listener.store.current is not None
     assert listener.store.current.generation == 1
+
+
+@pytest.mark.parametrize("around", ["ttl: 5s", "aliases: [b]", "ttl: 60s, aliases: [a]"])
+async def test_what_is_around_a_resource_is_published(parsing: Parsing, around: str) -> None:
+    """Another time to live, or other aliases, are news to streams; to who asks for contents alone nothing changed."""
+    first = "- {ttl: 60s, resource: {name: a}}\n"
+    second = f"- {{{around}, resource: {{name: a}}}}\n"
+    listener = await run(parsing, {"cds.yaml": first}, {"cds.yaml": second})
+
+    assert [event for event, _ in listener.told] == ["problems", "published"] * 2
+    before, after = [published.resources(CDS)["a"] for published in listener.snapshots]
+    assert before.version == after.version
+    assert not before.says_the_same_as(after)
+
+
+async def test_polls_are_not_woken_by_a_time_to_live(parsing: Parsing) -> None:
+    """A poll that holds the content is held on when only its time to live changes."""
+    files = ({"cds.yaml": f"- {{ttl: {ttl}s, resource: {{name: a}}}}\n"} for ttl in (60, 5))
+    before, after = (await run(parsing, *files)).snapshots
+    request = PollRequest(Node("n"), Subscription(CDS), version_of(before, Subscription(CDS)))
+
+    assert isinstance(PollMemory().receive_request(request, after, 0.0)[0], Hold)
 
 
 async def test_broken_file_keeps_what_it_held(parsing: Parsing) -> None:

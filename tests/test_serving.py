@@ -15,16 +15,9 @@ import pytest
 import uvloop
 from aiohttp import web
 
+from fsxds.addresses import SOCKET_MODE, Address, TcpAddress, UnixAddress
 from fsxds.errors import UsageError
-from fsxds.serving import (
-    SOCKET_MODE,
-    Address,
-    TcpAddress,
-    UnixAddress,
-    listening,
-    parse_address,
-    raise_open_files_limit,
-)
+from fsxds.serving import listening, raise_open_files_limit
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 LOCALHOST = TcpAddress("127.0.0.1", 0)
@@ -52,32 +45,6 @@ async def get(address: Address) -> str:
         base, connector = f"http://{address}", aiohttp.TCPConnector()
     async with aiohttp.ClientSession(base, connector=connector) as client, client.get("/") as response:
         return await response.text()
-
-
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [
-        ("127.0.0.1:18001", TcpAddress("127.0.0.1", 18001)),
-        ("[::1]:0", TcpAddress("::1", 0)),
-        (":18001", TcpAddress("", 18001)),
-        ("localhost:65535", TcpAddress("localhost", 65535)),
-        ("unix:/run/x.sock", UnixAddress(Path("/run/x.sock"))),
-        ("unix:x.sock", UnixAddress(Path("x.sock"))),
-    ],
-)
-def test_addresses(text: str, expected: Address) -> None:
-    """They are written as they are read."""
-    assert parse_address(text) == expected
-    assert str(expected) == text
-
-
-@pytest.mark.parametrize(
-    "text", ["", "18001", "127.0.0.1", "127.0.0.1:", "::1:18001", "x:65536", "x:-1", "unix:", "a:b:1"]
-)
-def test_no_address(text: str) -> None:
-    """The message shows how addresses are written."""
-    with pytest.raises(UsageError, match=r"is no address; write 127\.0\.0\.1:18001"):
-        parse_address(text)
 
 
 async def test_port_zero_is_a_free_port() -> None:

@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from fsxds.protocol.reasons import without_message
 from fsxds.resource_types import BY_REST_PATH, BY_SHORT_NAME
 from fsxds.values import Origin, Resource, TypeUrl
 
@@ -19,10 +20,6 @@ _OF_RESOURCE = re.compile(
 _OF_POLL = re.compile(r"REST config for /v3/discovery:(?P<path>[a-z_-]+) rejected: (?P<reason>.*)", re.DOTALL)
 _OF_FILE = re.compile(r"Filesystem config update (?:rejected: |failure: in (?P<file>.*?), )(?P<reason>.*)", re.DOTALL)
 
-# Envoy prints the whole message that it refuses, secrets included, before or after the reason; until 1.36 without the
-# mark in front of it.
-_MESSAGE_BEFORE = re.compile(r"^(?:goo\.gle/debug|[^\n]*\n).*: (?=Proto constraint validation failed)", re.DOTALL)
-_MESSAGE_AFTER = re.compile(r"(: goo\.gle/debug|\): \{).*$", re.DOTALL)
 _ESCAPE = re.compile(rb"\\([0-7]{3}|.)", re.DOTALL)
 _CONTROL = {b"n": b"\n", b"t": b"\t", b"r": b"\r"}
 
@@ -73,19 +70,13 @@ def _unescape(text: str) -> str:
 def read_complaint(message: str) -> Complaint | None:
     """Read the message of a log line, None if it is no complaint about an update."""
     if match := _OF_RESOURCE.match(message):
-        return Complaint(shorten(match["reason"]), BY_SHORT_NAME[match["type"]].type_url, match["name"])
+        return Complaint(without_message(match["reason"]), BY_SHORT_NAME[match["type"]].type_url, match["name"])
     if match := _OF_POLL.match(message):
         row = BY_REST_PATH.get(match["path"])
-        return Complaint(shorten(match["reason"]), row.type_url if row else None)
+        return Complaint(without_message(match["reason"]), row.type_url if row else None)
     if match := _OF_FILE.match(message):
-        return Complaint(shorten(match["reason"]), is_failure=match["file"] is not None)
+        return Complaint(without_message(match["reason"]), is_failure=match["file"] is not None)
     return None
-
-
-def shorten(reason: str) -> str:
-    """Return a reason without the message that Envoy prints beside it."""
-    short = _MESSAGE_AFTER.sub(lambda match: ")" if match[1] == "): {" else "", _MESSAGE_BEFORE.sub("", reason))
-    return short.strip()
 
 
 def origin_of(reason: str, resources: Iterable[Resource]) -> Origin | None:

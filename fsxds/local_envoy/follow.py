@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Protocol
 
 from fsxds.local_envoy.admin import AdminPage, Listening
 from fsxds.local_envoy.complaints import Complaint, read_complaint
 from fsxds.local_envoy.process import Ended, EnvoyLog
-from fsxds.local_envoy.scopes import Expected, Scope, Statistics
-from fsxds.local_envoy.verdict import Refusal, Refused, Took, Waiting, explain, judge
+from fsxds.local_envoy.scopes import Scope, Statistics
+from fsxds.local_envoy.verdict import Refusal, Refused, Took, Waiting, explain
+from fsxds.local_envoy.witness import Witness
 from fsxds.resource_types import ResourceType
 from fsxds.store import SnapshotStore
 from fsxds.values import Snapshot
@@ -50,27 +52,34 @@ class EnvoyObserver(Protocol):
         """Envoy ended without being asked to."""
 
 
+@dataclass(frozen=True, slots=True)
+class Insight:
+    """What can be seen of one Envoy: its admin page, its log, and what knows whether it took a snapshot."""
+
+    admin: AdminPage
+    log: EnvoyLog
+    witness: Witness
+
+
 class Follower:
     """Follows one Envoy from snapshot to snapshot.
 
     Args:
         store: holds the snapshots that Envoy is served.
-        admin: its admin page.
-        log: its log.
+        insight: what can be seen of it.
         observer: is told.
     """
 
-    def __init__(self, store: SnapshotStore, admin: AdminPage, log: EnvoyLog, observer: EnvoyObserver) -> None:
+    def __init__(self, store: SnapshotStore, insight: Insight, observer: EnvoyObserver) -> None:
         self._store = store
-        self._admin = admin
-        self._log = log
+        self._admin = insight.admin
+        self._log = insight.log
+        self._witness = insight.witness
         self._observer = observer
-        self._expected: Expected | None = None
         # As they were when the current snapshot was not there yet.
         self._before: Statistics = {}
         self._log_length = 0
         self._listeners: tuple[Listening, ...] = ()
-        self._refused: frozenset[str] = frozenset()
 
     async def announce(self, address: str) -> None:
         """Wait until Envoy is live, and tell where it listens; `address` is its admin page's."""
@@ -81,9 +90,8 @@ class Follower:
 
     async def follow(self, snapshot: Snapshot) -> None:
         """Tell what becomes of a snapshot; return when Envoy has it in effect, or when there is a newer one."""
-        expected = Expected.of(snapshot, self._expected, self._refused)
-        trial = Trial(snapshot, expected, asyncio.get_running_loop().time)
-        self._expected = trial.expected
+        was_refused = self._witness.begin(snapshot)
+        trial = Trial(snapshot, asyncio.get_running_loop().time, was_refused=was_refused)
         before, log_length = self._before, self._log_length
         while self._store.current is snapshot:
             length = self._log.length
@@ -98,12 +106,8 @@ class Follower:
 
     async def _is_over(self, trial: Trial, before: Statistics, log_length: int) -> bool:
         """Judge by the last statistics, and tell what is new in the verdict."""
-        complaints = read_complaints(self._log, log_length)
-        verdict = judge(trial.expected, before, self._before, complaints)
-        if isinstance(verdict, Refused):
-            self._refused |= {scope.prefix for scope in verdict.scopes}
-        elif isinstance(verdict, Took):
-            self._refused = frozenset()
+        logged = read_complaints(self._log, log_length)
+        verdict, complaints = self._witness.judge(before, self._before, logged)
         for refusal in trial.receive_verdict(verdict, complaints):
             self._observer.envoy_refused(refusal, trial.elapsed_s)
         if isinstance(verdict, Waiting) and trial.is_first_time_long():
@@ -135,17 +139,16 @@ class Trial:
 
     Args:
         snapshot: the snapshot.
-        expected: the versions that Envoy should show.
         clock: reads the time in seconds.
+        was_refused: something of the snapshot before was.
     """
 
-    def __init__(self, snapshot: Snapshot, expected: Expected, clock: Callable[[], float]) -> None:
+    def __init__(self, snapshot: Snapshot, clock: Callable[[], float], *, was_refused: bool = False) -> None:
         self.snapshot = snapshot
-        self.expected = expected
         self.is_told = False
         self._clock = clock
         self._started_s = clock()
-        self._sightings_due = SIGHTINGS_AFTER_REFUSAL if expected.doubted else SIGHTINGS
+        self._sightings_due = SIGHTINGS_AFTER_REFUSAL if was_refused else SIGHTINGS
         self._told: set[Refusal] = set()
 
     @property

@@ -6,8 +6,9 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from fsxds.local_envoy.complaints import LogLine, shorten
+from fsxds.local_envoy.complaints import LogLine
 from fsxds.local_envoy.static_rendering import Member, Rendering
+from fsxds.protocol.reasons import without_message
 
 _REASON = re.compile(r"error initializing configuration '.*?': (?P<reason>.*)", re.DOTALL)
 _PLACE = re.compile(r"StaticResourcesValidationError\.(?P<list>Clusters|Listeners|Secrets)\[(?P<index>\d+)\]")
@@ -49,7 +50,7 @@ def read_refusal(lines: Iterable[LogLine], rendering: Rendering) -> Refused:
             reason = line.message
     place = _PLACE.search(reason)
     suspect = progress.member_at(place["list"], int(place["index"])) if place else progress.suspect()
-    return Refused(shorten(reason), suspect, frozenset(progress.proven - {suspect}))
+    return Refused(without_message(reason), suspect, frozenset(progress.proven - {suspect}))
 
 
 class _Progress:

@@ -13,8 +13,9 @@ import aiohttp
 from fsxds.local_envoy.admin import AdminPage
 from fsxds.local_envoy.bootstrap import Section, Wanted, files_of
 from fsxds.local_envoy.complaints import LogLine
-from fsxds.local_envoy.follow import EnvoyObserver, Follower
+from fsxds.local_envoy.follow import EnvoyObserver, Follower, Insight
 from fsxds.local_envoy.process import Ended, LocalEnvoy, running_envoy
+from fsxds.local_envoy.witness import StatisticsWitness, Witness
 from fsxds.store import SnapshotStore
 from fsxds.values import Snapshot
 
@@ -31,11 +32,13 @@ class EnvoyPlan:
         executable: the binary itself.
         bootstrap_for: makes the bootstrap for what the tree calls for.
         observe_log: is told every line of Envoy's log; None for nobody.
+        witness_of: makes what knows whether a new Envoy takes a snapshot.
     """
 
     executable: Path
     bootstrap_for: Callable[[Wanted], Section]
     observe_log: Callable[[LogLine], None] | None = None
+    witness_of: Callable[[], Witness] = StatisticsWitness
 
 
 async def run_envoy(store: SnapshotStore, plan: EnvoyPlan, observer: EnvoyObserver) -> Never:
@@ -56,7 +59,7 @@ async def run_envoy(store: SnapshotStore, plan: EnvoyPlan, observer: EnvoyObserv
         # The log is read until the very end: an Envoy whose pipe is full does not end.
         async with asyncio.TaskGroup() as tasks, running_envoy(plan.executable, bootstrap, plan.observe_log) as envoy:
             tasks.create_task(envoy.read_log())
-            following = tasks.create_task(_follow_until_outgrown(store, envoy, wanted, observer))
+            following = tasks.create_task(_follow_until_outgrown(store, envoy, wanted, plan.witness_of(), observer))
             status = await envoy.ended()
             following.cancel()
         if not envoy.was_stopped:
@@ -75,14 +78,14 @@ def _exist(files: tuple[PurePath, ...]) -> bool:
 
 
 async def _follow_until_outgrown(
-    store: SnapshotStore, envoy: LocalEnvoy, wanted: Wanted, observer: EnvoyObserver
+    store: SnapshotStore, envoy: LocalEnvoy, wanted: Wanted, witness: Witness, observer: EnvoyObserver
 ) -> None:
     """Follow an Envoy until a snapshot calls for more than it asks for, and stop it then."""
     address = await envoy.admin_address()
     if address is None:
         return
     async with aiohttp.ClientSession(timeout=ADMIN_TIMEOUT) as session:
-        follower = Follower(store, AdminPage(session, address), envoy.log, observer)
+        follower = Follower(store, Insight(AdminPage(session, address), envoy.log, witness), observer)
         await follower.announce(address)
         snapshot: Snapshot = await store.newer_than(0)
         while wanted.covers(Wanted.by(snapshot)):

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from fsxds.local_envoy.complaints import Complaint, origin_of
 from fsxds.local_envoy.scopes import VERSION_TEXT, WARMING, Expected, Scope, Statistics, scopes_in
-from fsxds.resource_types import ResourceType
-from fsxds.values import Origin, Snapshot
+from fsxds.protocol.streams import WatchStatus
+from fsxds.resource_types import BY_TYPE_URL, ResourceType
+from fsxds.values import Origin, Snapshot, TypeUrl, Version
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +79,46 @@ def judge(
         one.resource_type for one in scopes if one in doubted or _version_text(one, now) != _version_text(one, before)
     }
     return Took(tuple(sorted(moved, key=lambda row: row.short_name)))
+
+
+def judge_streams(
+    snapshot: Snapshot,
+    watches: Sequence[WatchStatus],
+    accepted_before: Mapping[TypeUrl, Version | None],
+    statistics: Statistics,
+) -> Took | Refused | Waiting:
+    """Decide what became of a snapshot by what Envoy said on its streams.
+
+    Args:
+        snapshot: as streams are told it.
+        watches: where each type stands on each stream; none before Envoy opened one.
+        accepted_before: what it had accepted of each type when it had taken all of the snapshot before.
+        statistics: the present ones.
+    """
+    if refused := tuple(_scope_of(watch) for watch in watches if watch.rejected):
+        return Refused(refused)
+    behind = tuple(_scope_of(watch) for watch in watches if not _is_told(watch, snapshot))
+    warming = sum(int(statistics.get(gauge, 0)) for gauge in WARMING)
+    if behind or warming or not watches:
+        return Waiting(behind, warming)
+    moved = {watch.type_url for watch in watches if watch.accepted != accepted_before.get(watch.type_url)}
+    return Took(tuple(sorted((BY_TYPE_URL[type_url] for type_url in moved), key=lambda row: row.short_name)))
+
+
+def _is_told(watch: WatchStatus, snapshot: Snapshot) -> bool:
+    """Whether a client has what it should have, and said so."""
+    if watch.sent != watch.accepted or watch.type_url in snapshot.withheld:
+        return watch.sent == watch.accepted
+    rows = snapshot.resources(watch.type_url)
+    held = {resource.name: resource for resource in watch.resources}
+    wanted = rows if watch.names is None else {name: rows[name] for name in watch.names if name in rows}
+    return all(name in held and held[name].says_the_same_as(row) for name, row in wanted.items())
+
+
+def _scope_of(watch: WatchStatus) -> Scope:
+    row = BY_TYPE_URL[watch.type_url]
+    (name,) = watch.rejected if len(watch.rejected) == 1 else (None,)
+    return Scope(row.noun, row, name)
 
 
 def _version_text(scope: Scope, statistics: Statistics) -> str:

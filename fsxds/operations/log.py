@@ -181,7 +181,7 @@ class Log:
             files=[*names],
         )
 
-    def request_refused(self, peer: str, status: int, message: str) -> None:
+    def request_refused(self, peer: str, status: int | str, message: str) -> None:
         """Tell that a request was answered with an error; the same one at most every ten seconds."""
         untold = self._refusals.admit(peer, message, self._clock.now_s())
         if untold is None:
@@ -190,6 +190,22 @@ class Log:
         text = f"refused a request of {peer or 'a local client'} with {status}: {shortened(message)}{before}"
         details: dict[str, PlainValue] = {"peer": peer, "status": status, "reason": shortened(message)}
         self.say(Level.WARNING, "request_refused", text, **details, untold=untold)
+
+    # transports.grpc_streams.StreamObserver, which has the methods of PollObserver too.
+
+    def stream_opened(self, node: Node, service: str, peer: str) -> None:
+        """Tell that a client began a stream; `service` is the method that it called."""
+        self._tell_stream("stream_opened", "opened", (node, service, peer))
+
+    def stream_closed(self, node: Node, service: str, peer: str) -> None:
+        """Tell that a stream is over, whoever ended it."""
+        self._tell_stream("stream_closed", "left", (node, service, peer))
+
+    def _tell_stream(self, event: str, verb: str, whom: tuple[Node, str, str]) -> None:
+        node, service, peer = whom
+        if self._paper.level <= Level.DEBUG:
+            text = f"{name_of(node)} {verb} {service}"
+            self.say(Level.DEBUG, event, text, node=node.id, cluster=node.cluster, service=service, peer=peer)
 
     def _tell_client(self, level: Level, event: str, verb: str, whom: tuple[Node, Subscription, Version]) -> None:
         if level < self._paper.level:

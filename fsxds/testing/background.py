@@ -40,20 +40,20 @@ class Background:
         self.error: BaseException | None = None
         self._directory = directory
         self._settings = settings
-        self._address: Future[str] = Future()
+        self._addresses: Future[tuple[str, str]] = Future()
         self._end: Callable[[], object] = lambda: None
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="fsxds server")
 
-    def start(self) -> str:
-        """Return the address when the first snapshot is served; raises what kept it from being served."""
+    def start(self) -> tuple[str, str]:
+        """Return the addresses of REST and gRPC when the first snapshot is served; raises what kept it from being served."""
         work = self._thread.submit(lambda: asyncio.run(self._serve()))
         work.add_done_callback(self._ended)
-        futures.wait({self._address}, START_PATIENCE_S)
-        if not self._address.done():
+        futures.wait({self._addresses}, START_PATIENCE_S)
+        if not self._addresses.done():
             raise TimeoutError(f"the server did not start within {START_PATIENCE_S:g} s")
         # Where it did not start, its thread is at its end.
-        self._thread.shutdown(wait=self._address.exception() is not None)
-        return self._address.result()
+        self._thread.shutdown(wait=self._addresses.exception() is not None)
+        return self._addresses.result()
 
     def stop(self) -> None:
         """End the server, and wait until it is gone; raises what ended it before, where that was not asked for."""
@@ -66,8 +66,8 @@ class Background:
 
     def _ended(self, work: Future[None]) -> None:
         error = work.exception()
-        if error is not None and not self._address.done():
-            self._address.set_exception(error)
+        if error is not None and not self._addresses.done():
+            self._addresses.set_exception(error)
             return
         with self.changed:
             self.error = error
@@ -80,7 +80,7 @@ class Background:
             running = tasks.create_task(house.run())
             await house.store.newer_than(0)
             self._end = lambda: loop.call_soon_threadsafe(ending.set)
-            self._address.set_result(house.address)
+            self._addresses.set_result((house.address, house.grpc_address))
             await ending.wait()
             running.cancel()
 

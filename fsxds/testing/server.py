@@ -33,7 +33,9 @@ SETTLE_S = 0.005
 _LOOK_AGAIN_S = 0.5
 
 
-def serve(tree: Tree, *, settings: Settings | None = None, http: str = "127.0.0.1:0") -> Server:
+def serve(
+    tree: Tree, *, settings: Settings | None = None, http: str = "127.0.0.1:0", grpc: str = "127.0.0.1:0"
+) -> Server:
     """Make a server of a tree; it runs as long as its context lasts, after `with` or `async with`.
 
         >>> from fsxds.testing import serve
@@ -45,10 +47,11 @@ def serve(tree: Tree, *, settings: Settings | None = None, http: str = "127.0.0.
         tree: a directory, or the contents of files by their paths, which are written to a directory of their own.
         settings: as `fsxds serve` takes them; None for its defaults, the `FSXDS_…` variables of the environment included,
             with a shorter pause after a change.
-        http: where to listen, in place of the settings' own: any free port, or `unix:PATH`.
+        http: where REST listens, in place of the settings' own: any free port, or `unix:PATH`.
+        grpc: the same for gRPC, or `off`.
     """
     chosen = settings or replace(read_settings({}), settle_s=SETTLE_S)
-    return Server(tree, replace(chosen, http=http))
+    return Server(tree, replace(chosen, http=http, grpc=grpc))
 
 
 class Server:
@@ -67,13 +70,15 @@ class Server:
 
     Attributes:
         directory: the tree that is served.
-        address: where it listens: `127.0.0.1:41234`, or `unix:` and a path.
+        address: where REST listens: `127.0.0.1:41234`, or `unix:` and a path.
+        grpc: where gRPC listens, likewise; empty where it is off.
     """
 
     def __init__(self, tree: Tree, settings: Settings) -> None:
         """Remember what to serve; nothing runs yet."""
         self.directory = Path()
         self.address = ""
+        self.grpc = ""
         self._tree = tree
         self._settings = settings
         self._is_ours = isinstance(tree, Mapping)
@@ -84,7 +89,7 @@ class Server:
         with ExitStack() as starting:
             self.directory = self._directory(starting)
             background = Background(self.directory, self._settings)
-            self.address = background.start()
+            self.address, self.grpc = background.start()
             self._background = background
             starting.callback(background.stop)
             self._ending = starting.pop_all()
@@ -110,7 +115,7 @@ class Server:
 
     @property
     def port(self) -> int:
-        """The port that is really bound."""
+        """The port of REST that is really bound."""
         return int(self.address.rpartition(":")[2])
 
     @property

@@ -3,19 +3,24 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import dataclass
 from pathlib import PurePosixPath
-from typing import Never, Protocol
+from typing import Protocol
 
 from aiohttp import web
 
 from fsxds.api.printing import Printer
+from fsxds.clients import ReportedPolls
 from fsxds.errors import ProtocolError
 from fsxds.protocol.node import Node
 from fsxds.protocol.poll import Hold, PollMemory, PollRequest, Send, Unavailable
 from fsxds.protocol.streams import Verdict
-from fsxds.protocol.subscription import Subscription, select
+from fsxds.protocol.subscription import Subscription, files_of
 from fsxds.resource_types import RESOURCE_TYPES, ResourceType
 from fsxds.store import SnapshotStore
+from fsxds.transports.client_status import ClientReports
+from fsxds.transports.client_status_rest import CLIENT_STATUS_PATH, answer_client_status
+from fsxds.transports.failures import Failures
 from fsxds.transports.json_bodies import ResponseBodies
 from fsxds.transports.rest_requests import TOO_LARGE, RequestReader, is_json, patience_of, read_body
 from fsxds.transports.rest_responses import Refusal, not_modified, refuse, send
@@ -28,9 +33,9 @@ ROWS = {PREFIX + row.rest_path: row for row in RESOURCE_TYPES if row.rest_path}
 UNKNOWN_PATH = Refusal(
     404,
     5,
-    f"there is nothing at this path; POST to one of {', '.join(ROWS)}. VHDS and Delta have no REST form",
+    f"there is nothing at this path; POST to one of {', '.join((*ROWS, CLIENT_STATUS_PATH))}. VHDS and Delta have no REST form",
 )
-WRONG_METHOD = Refusal(405, 12, "this path takes POST alone, with a DiscoveryRequest as its body", {"Allow": "POST"})
+WRONG_METHOD = Refusal(405, 12, "this path takes POST alone, with a request in JSON as its body", {"Allow": "POST"})
 WRONG_CONTENT = Refusal(415, 3, "the body is not said to be JSON; send it with `content-type: application/json`")
 STOPPING = Refusal(503, 14, "the server stops; ask again", {"Retry-After": "1"})
 INTERNAL = Refusal(500, 13, "an internal error of fsxds; it is told in the server's log")
@@ -54,28 +59,26 @@ class PollObserver(Protocol):
         """A request was answered with an error."""
 
 
-class Failures:
-    """Carries the first error of our own out of a handler, where aiohttp would only log it."""
+@dataclass(frozen=True, slots=True)
+class Audience:
+    """Who hears of polls: `observer` as they happen, and who asks later, from `reports`."""
 
-    def __init__(self) -> None:
-        self._happened = asyncio.Event()
-        self._first: Exception | None = None
+    observer: PollObserver
+    reports: ClientReports
 
-    def report(self, error: Exception) -> None:
-        """Take in an error."""
-        self._first = self._first or error
-        self._happened.set()
-
-    async def wait(self) -> Never:
-        """Wait for an error, and raise it: a task of the group that is to end with it."""
-        await self._happened.wait()
-        if self._first is None:
-            raise RuntimeError("the event is set with the error")
-        raise self._first
+    @property
+    def polls(self) -> ReportedPolls:
+        """What remembers polls for those who ask."""
+        return self.reports.clients.polls
 
 
 def make_application(
-    store: SnapshotStore, printer: Printer, observer: PollObserver, *, max_hold_s: float
+    store: SnapshotStore,
+    printer: Printer,
+    observer: PollObserver,
+    reports: ClientReports,
+    *,
+    max_hold_s: float,
 ) -> web.Application:
     """Make the application that answers polls from `store`.
 
@@ -86,12 +89,13 @@ def make_application(
         store: what is served.
         printer: writes resources as JSON.
         observer: hears of polls.
+        reports: remembers polls, and answers those who ask for the status of clients.
         max_hold_s: the longest time that a poll is held.
     """
-    rest = RestJson(store, printer, observer, max_hold_s)
+    rest = RestJson(store, printer, Audience(observer, reports), max_hold_s)
     application = web.Application()
     application[REST] = rest
-    for path in ROWS:
+    for path in (*ROWS, CLIENT_STATUS_PATH):
         application.router.add_route("*", path, rest.answer)
     application.router.add_route("*", "/{path:.*}", rest.answer)
 
@@ -105,10 +109,12 @@ def make_application(
 class RestJson:
     """Answers polls. What a poll is told, and when, is decided in `protocol.poll`."""
 
-    def __init__(self, store: SnapshotStore, printer: Printer, observer: PollObserver, max_hold_s: float) -> None:
+    def __init__(self, store: SnapshotStore, printer: Printer, audience: Audience, max_hold_s: float) -> None:
         self.failures = Failures()
         self._store = store
-        self._observer = observer
+        self._observer = audience.observer
+        self._reports = audience.reports
+        self._polls = audience.polls
         self._max_hold_s = max_hold_s
         self._memory = PollMemory()
         self._requests = RequestReader()
@@ -133,7 +139,7 @@ class RestJson:
         """Answer one request of any kind."""
         try:
             row = ROWS.get(request.path)
-            if row is None:
+            if row is None and request.path != CLIENT_STATUS_PATH:
                 return self._refuse(request, UNKNOWN_PATH)
             return await self._answer_path(request, row)
         # The edge of the room: aiohttp would log the error and go on as if it were the client's.
@@ -141,12 +147,15 @@ class RestJson:
             self.failures.report(error)
             return refuse(INTERNAL)
 
-    async def _answer_path(self, request: web.Request, row: ResourceType) -> web.StreamResponse:
+    async def _answer_path(self, request: web.Request, row: ResourceType | None) -> web.StreamResponse:
+        """Answer a request for resources of a type, or for the status of clients where there is none."""
         if request.method != "POST":
             return self._refuse(request, WRONG_METHOD)
         if not is_json(request.headers.get("Content-Type")):
             return self._refuse(request, WRONG_CONTENT)
         try:
+            if row is None:
+                return await answer_client_status(request, self._reports)
             poll, patience_s = await self._read(request, row)
         except ProtocolError as error:
             is_too_large = error.code == TOO_LARGE
@@ -179,6 +188,7 @@ class RestJson:
                 self._memory.receive_lost(poll)
                 return response
             self._observer.response_sent(poll.node, poll.subscription, decision.selection.version)
+            self._polls.response_sent(poll, decision.selection, asyncio.get_running_loop().time())
             return response
         if isinstance(decision, Unavailable):
             return self._refuse(request, Refusal(503, 14, decision.reason, {"Retry-After": "1"}))
@@ -194,11 +204,14 @@ class RestJson:
         deadline_s = now_s + patience_s
         snapshot = self._store.current
         decision, verdict = self._memory.receive_request(poll, snapshot, now_s)
+        self._polls.poll_received(poll, snapshot, now_s)
         if verdict is not None:
+            self._polls.verdict_received(poll, verdict, now_s)
             self._tell(poll, verdict, snapshot)
         while isinstance(decision, Hold):
             if now_s >= deadline_s or self._is_draining:
                 self._memory.receive_deadline(poll, now_s)
+                self._polls.nothing_new(poll, now_s)
                 break
             look_at_s = deadline_s if decision.until_s is None else min(decision.until_s, deadline_s)
             now_s = await self._wait(snapshot, look_at_s)
@@ -228,7 +241,7 @@ class RestJson:
         if verdict.accepted:
             self._observer.ack_received(poll.node, poll.subscription, verdict.version)
         else:
-            files = () if snapshot is None else _files_of(poll.subscription, verdict.version, snapshot)
+            files = () if snapshot is None else files_of(poll.subscription, verdict.version, snapshot)
             self._observer.nack_received(poll.node, poll.subscription, verdict, files)
 
     def _refuse(self, request: web.Request, refusal: Refusal) -> web.Response:
@@ -237,15 +250,3 @@ class RestJson:
 
 
 REST = web.AppKey("rest", RestJson)
-
-
-def _files_of(subscription: Subscription, version: Version, snapshot: Snapshot) -> tuple[PurePosixPath, ...]:
-    """Return the files that a version came from; none when something newer is served already."""
-    selection = select(snapshot, subscription)
-    if selection.version != version:
-        return ()
-    change = snapshot.changes.get(subscription.type_url)
-    if subscription.wildcard and change is not None and change.files:
-        return change.files
-    # The last change of the type need not be one of the names that were asked for.
-    return tuple(sorted({resource.origin.path for resource in selection.resources}))

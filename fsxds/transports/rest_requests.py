@@ -15,8 +15,10 @@ from fsxds.errors import ProtocolError
 from fsxds.protocol.node import Node
 from fsxds.protocol.patience import patience_s
 from fsxds.protocol.poll import PollRequest
+from fsxds.protocol.reasons import without_message
 from fsxds.protocol.subscription import Subscription
 from fsxds.resource_types import ResourceType
+from fsxds.transports.client_status_nodes import told_in_json
 from fsxds.values import Nonce, Version
 
 _NUMBER = re.compile(r"([0-9]{1,15}(?:\.[0-9]{1,9})?)(ms|s)?", re.ASCII)
@@ -24,7 +26,7 @@ _NUMBER = re.compile(r"([0-9]{1,15}(?:\.[0-9]{1,9})?)(ms|s)?", re.ASCII)
 # A request is remembered while fewer than this many others came after it.
 MOST_REMEMBERED = 8192
 # What is kept of one request: Envoy asks for one name. Who asks for thousands is parsed each time, so that the
-# requests that are remembered never hold more than some 100 MB.
+# requests that are remembered never hold more than some 100 MB, and as much again of what nodes say of themselves.
 MOST_KEPT_CHARACTERS = 4096
 
 # Envoy's own request takes 77 kB, nearly all of it the list of its extensions (ENVOY.md A1).
@@ -132,13 +134,19 @@ def parse_request(body: bytes, row: ResourceType, peer: str, *, from_envoy: bool
     _check_type_url(_text("type_url", _field(fields, "type_url")), row)
     detail = _field(fields, "error_detail")
     return PollRequest(
-        node=Node(_text("node.id", node.get("id")), _text("node.cluster", node.get("cluster")), peer),
+        node=_node(node, peer),
         subscription=Subscription.for_request(row.type_url, _names(_field(fields, "resource_names"))),
         version_info=Version(_text("version_info", _field(fields, "version_info"))) or None,
         response_nonce=Nonce(_text("response_nonce", _field(fields, "response_nonce"))) or None,
         error_detail=None if detail is None else _reason(detail),
         from_envoy=from_envoy,
     )
+
+
+def _node(node: Mapping[str, object], peer: str) -> Node:
+    # Its features and its agent matter to streams alone.
+    texts = _text("node.id", node.get("id")), _text("node.cluster", node.get("cluster"))
+    return Node(*texts, peer, told=told_in_json(node))
 
 
 def _field(message: Mapping[str, object], name: str) -> object:
@@ -176,7 +184,7 @@ def _names(value: object) -> Iterator[str]:
 
 
 def _reason(detail: object) -> str:
-    return _text("error_detail.message", _object("error_detail", detail).get("message"))
+    return without_message(_text("error_detail.message", _object("error_detail", detail).get("message")))
 
 
 def _well_formed(name: str, text: str) -> str:

@@ -27,7 +27,7 @@ def resources_of(short_name: str, text: str, catalogue: Catalogue) -> tuple[Reso
         converted = converter.convert({"@type": row.type_url, **value}, "google.protobuf.Any")
         message: Any = converted.message
         assert message is not None, converted.faults
-        name = value.get(row.name_field) or value.get("clusterName")
+        name = value.get(row.name_field) or value.get("clusterName") or short_name
         origin = Origin(PurePosixPath(f"{short_name}.yaml"), line, 0, ("resources", index))
         made.append(Resource(row.type_url, name, message.value, version_of_body(row.type_url, message.value), origin))
     return tuple(made)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from fsxds.local_envoy.complaints import Complaint, LogLine, origin_of, read_complaint, read_log_line, shorten
+from fsxds.local_envoy.complaints import Complaint, LogLine, origin_of, read_complaint, read_log_line
 from fsxds.values import Resource
 from tests.local_envoy.snapshots import snapshot_of, type_url
 
@@ -110,11 +110,3 @@ def test_origin_is_that_of_the_longest_name_in_the_reason(reason: str, place: st
     origin = origin_of(reason, clusters("web", "web-tls"))
 
     assert place == (str(origin) if origin else None)
-
-
-def test_message_of_an_older_envoy_is_left_out() -> None:
-    """Until 1.36 Envoy put the message that it refused before the reason without any mark."""
-    reason = "Proto constraint validation failed (ClusterValidationError.ConnectTimeout: value must be greater than 0s)"
-
-    assert reason == shorten(f'name: "a"\ntransport_socket {{\n  secret: "s"\n}}\n: {reason}')
-    assert f"Error adding: {reason}" == shorten(f"Error adding: {reason}")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from fsxds.local_envoy.complaints import Complaint
 from fsxds.local_envoy.follow import LONG_S, SIGHTINGS_AFTER_REFUSAL, Trial, read_complaints
 from fsxds.local_envoy.process import EnvoyLog
-from fsxds.local_envoy.scopes import Expected, Scope
+from fsxds.local_envoy.scopes import Scope
 from fsxds.local_envoy.verdict import Refused, Took, Waiting
 from fsxds.resource_types import BY_SHORT_NAME
 from tests.local_envoy.snapshots import snapshot_of, type_url
@@ -28,8 +28,8 @@ class Clock:
         return self.now_s
 
 
-def trial_of(clock: Clock | None = None, doubted: frozenset[str] = frozenset()) -> Trial:
-    return Trial(SNAPSHOT, Expected.of(SNAPSHOT, doubted=doubted), clock or Clock())
+def trial_of(clock: Clock | None = None, *, was_refused: bool = False) -> Trial:
+    return Trial(SNAPSHOT, clock or Clock(), was_refused=was_refused)
 
 
 def test_refusal_is_told_at_the_second_sight() -> None:
@@ -52,7 +52,7 @@ def test_refusal_is_told_once() -> None:
 
 def test_refusal_after_another_is_looked_at_longer() -> None:
     """The update before may have been offered again, and refused again, a moment before this one was published."""
-    trial = trial_of(doubted=frozenset({SCOPE.prefix}))
+    trial = trial_of(was_refused=True)
     told = [bool(trial.receive_verdict(REFUSED, [BAD])) for _ in range(SIGHTINGS_AFTER_REFUSAL)]
 
     assert told == [False] * (SIGHTINGS_AFTER_REFUSAL - 1) + [True]

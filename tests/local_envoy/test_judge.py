@@ -190,6 +190,10 @@ def test_files_of_another_machine_do_not_matter(catalogue: Catalogue, tmp_path: 
             "eds.yaml:4:5: resources[0].endpoints[0].priority: value must be less than or equal to 128",
         ),
         (
+            {"leds": "resources:\n- endpoint: {address: {socket_address: {address: foo.bar, port_value: 1}}}\n"},
+            "leds.yaml:2:41: resources[0].endpoint.address.socket_address.address: malformed IP address: foo.bar",
+        ),
+        (
             {"rds": "resources:\n- name: r\n  virtual_hosts:\n  - {name: a, domains: [x.y]}\n  - {name: b, domains: [x.y]}"},
             ("rds.yaml:5:25: resources[0].virtual_hosts[1].domains[0]: Only unique values for domains are permitted. "
             "Duplicate entry of domain x.y in route r"),

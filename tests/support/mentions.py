@@ -1,8 +1,9 @@
 """Trees whose resources name one another, in a toy format of one resource a line.
 
 `LDS edge CDS:web! RDS:r` is a listener that names a cluster, which is an error where there is none, and a route
-configuration, which is a warning. `CDS:*~` may use any cluster, `=SDS:ca!` needs a secret of the bootstrap, and
-`@tcp 1.2.3.4:80` takes an address. `LDS` alone declares that there are none, and a line `!` does not parse.
+configuration, which is a warning. `CDS:*~` may use any cluster, `=SDS:ca!` needs a secret of the bootstrap. `@1.2.3.4:80`
+takes an address, `#r/web.com` a domain, and `&web` the name of a virtual host. `LDS` alone declares that there are none,
+and a line `!` does not parse.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from pathlib import PurePosixPath
 
-from fsxds.rules.mentions import ADDRESS
+from fsxds.rules.mentions import ADDRESS, HOST, HOST_NAME
 from fsxds.snapshots.load import Acceptance, Loaded, load
 from fsxds.snapshots.parsed import ParsedFile
 from fsxds.values import Document, Origin, Problem, Reference, Resource, Severity, SourceFile, TypeUrl
@@ -19,6 +20,7 @@ from tests.support.snapshots import resource, type_url
 from tests.support.trees import tree_of
 
 WEIGHTS = {"!": Severity.ERROR, "~": Severity.NOTE}
+CLAIMS = {"@": (ADDRESS, "address"), "#": (HOST, "domains"), "&": (HOST_NAME, "name")}
 
 
 def parse_file(file: SourceFile) -> ParsedFile:
@@ -47,8 +49,9 @@ def _resource(path: PurePosixPath, number: int, short_name: str, words: list[str
 def _reference(word: str) -> Reference:
     severity = WEIGHTS.get(word[-1], Severity.WARNING)
     word = word.rstrip("!~")
-    if word.startswith("@"):
-        return Reference(ADDRESS, word[1:], ("address",), Severity.ERROR)
+    if word[0] in CLAIMS:
+        sort, field = CLAIMS[word[0]]
+        return Reference(sort, word[1:], (field,), Severity.ERROR)
     short_name, _, name = word.removeprefix("=").partition(":")
     return Reference(TypeUrl(type_url(short_name)), name, (name,), severity, is_static=word.startswith("="))
 

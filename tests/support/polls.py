@@ -14,15 +14,18 @@ from typing import Any
 import aiohttp
 from aiohttp import web
 
+from fsxds.addresses import Address, TcpAddress
 from fsxds.api.catalogue import Catalogue
 from fsxds.api.envoy_binary import read_descriptors
 from fsxds.api.printing import Printer
+from fsxds.clients import Clients
 from fsxds.protocol.node import Node
 from fsxds.protocol.streams import Verdict
 from fsxds.protocol.subscription import Subscription
 from fsxds.resource_types import BY_SHORT_NAME, RESOURCE_TYPES
-from fsxds.serving import Address, TcpAddress, listening
+from fsxds.serving import listening
 from fsxds.store import SnapshotStore
+from fsxds.transports.client_status import ClientReports
 from fsxds.transports.rest_json import REST, RestJson, make_application
 from fsxds.values import Origin, Resource, Snapshot, TypeChange, TypeUrl, Version, version_of_body, version_of_set
 from tests.support.envoy import find_envoy
@@ -158,7 +161,9 @@ async def running(
 ) -> AsyncIterator[Server]:
     """Run a server; the connections of its client are not compressed unless asked for."""
     store, heard = SnapshotStore(), Heard()
-    application = make_application(store, printer or Printer(envoy_catalogue()), heard, max_hold_s=max_hold_s)
+    reports = ClientReports(Clients(), envoy_catalogue())
+    printer = printer or Printer(envoy_catalogue())
+    application = make_application(store, printer, heard, reports, max_hold_s=max_hold_s)
     async with listening(application, address, grace_s=1.0) as bound:
         is_tcp = isinstance(bound, TcpAddress)
         connector = aiohttp.TCPConnector(limit=0) if is_tcp else aiohttp.UnixConnector(str(bound)[len("unix:") :])

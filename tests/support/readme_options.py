@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from itertools import groupby
 
-from fsxds.settings import BY_NAME, OPTIONS, Option
+from fsxds.option_rows import Option
+from fsxds.settings import BY_NAME, OPTIONS
 
 
 def options_section() -> str:

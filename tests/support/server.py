@@ -18,10 +18,13 @@ PATIENCE_S = 20.0
 class Server:
     """One `fsxds serve` process. Use as a context manager."""
 
-    def __init__(self, tree: Path, workdir: Path, *options: str, http: str = "127.0.0.1:0") -> None:
+    def __init__(
+        self, tree: Path, workdir: Path, *options: str, http: str = "127.0.0.1:0", grpc: str = "127.0.0.1:0"
+    ) -> None:
         self.ready_file = workdir / "ready.json"
         self.log_file = workdir / "fsxds.log"
-        self._arguments = ["serve", str(tree), "--http", http, "--ready-file", str(self.ready_file), *options]
+        addresses = ["--http", http, "--grpc", grpc]
+        self._arguments = ["serve", str(tree), *addresses, "--ready-file", str(self.ready_file), *options]
         self._process: subprocess.Popen[bytes] | None = None
 
     def __enter__(self) -> Self:
@@ -65,8 +68,13 @@ class Server:
 
     @property
     def port(self) -> int:
-        """The port that is really bound."""
+        """The port of REST that is really bound."""
         return int(self.ready["http"].rpartition(":")[2])
+
+    @property
+    def grpc_port(self) -> int:
+        """The port of gRPC that is really bound."""
+        return int(self.ready["grpc"].rpartition(":")[2])
 
     def log_events(self, event: str) -> list[dict[str, Any]]:
         """Return the log lines of one event; where stderr is no terminal they are JSON."""

@@ -1,18 +1,20 @@
 """Trees that change step by step, in a toy format that says no more than a test needs.
 
-A file's lines are its documents: `CDS a=1 b=2`, `CDS@7 a=1` with an author's version, `CDS` for none on purpose. A file
-with a line `!` does not parse, one with a line `?` has a warning.
+A file's lines are its documents: `CDS a=1 b=2`, `CDS@7 a=1` with an author's version, `CDS` for none on purpose. A
+resource `a=1+60s+x` has a time to live and an alias. A file with a line `!` does not parse, one with a line `?` has a
+warning.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from pathlib import PurePosixPath
 
 from fsxds.resource_types import BY_TYPE_URL
 from fsxds.snapshots.load import Acceptance, Loaded, load
 from fsxds.snapshots.parsed import ParsedFile
-from fsxds.values import Document, Problem, Severity, Snapshot, SourceFile
+from fsxds.values import Document, Problem, Resource, Severity, Snapshot, SourceFile
 from tests.support.snapshots import resource, type_url
 from tests.support.trees import tree_of
 
@@ -35,9 +37,16 @@ def parse_file(file: SourceFile) -> ParsedFile:
 def _document(path: PurePosixPath, number: int, line: str) -> Document:
     head, *words = line.split()
     short_name, _, version = head.partition("@")
-    pairs = [word.partition("=") for word in words]
-    resources = tuple(resource(short_name, name, content, str(path), number) for name, _, content in pairs)
+    resources = tuple(_resource(short_name, word, path, number) for word in words)
     return Document(path, resources, frozenset({type_url(short_name)}), version or None)
+
+
+def _resource(short_name: str, word: str, path: PurePosixPath, number: int) -> Resource:
+    name, _, text = word.partition("=")
+    content, *around = text.split("+")
+    ttl_s = next((float(one[:-1]) for one in around if one[0].isdigit()), None)
+    aliases = tuple(one for one in around if not one[0].isdigit())
+    return replace(resource(short_name, name, content, str(path), number), ttl_s=ttl_s, aliases=aliases)
 
 
 def problem(path: PurePosixPath, line: int, rule: str, severity: Severity = Severity.ERROR) -> Problem:

@@ -8,7 +8,10 @@ from pathlib import Path
 from urllib.request import Request, urlopen
 
 import aiohttp
+import grpc
 import pytest
+from envoy.config.cluster.v3 import cluster_pb2
+from envoy.service.discovery.v3 import discovery_pb2
 
 import fsxds.testing
 from fsxds.errors import UsageError
@@ -39,6 +42,24 @@ def test_a_running_server() -> None:
     with pytest.raises(OSError, match="refused"):
         names_polled(running.http)
     assert not [thread for thread in threading.enumerate() if thread.name.startswith("fsxds server")]
+
+
+def clusters_streamed(address: str) -> list[str]:
+    """Return the names that a gRPC client gets."""
+    request = discovery_pb2.DiscoveryRequest(type_url=BY_SHORT_NAME["cds"].type_url)
+    with grpc.insecure_channel(address) as channel:
+        call = channel.stream_stream("/envoy.service.cluster.v3.ClusterDiscoveryService/StreamClusters")
+        body = next(call(iter([request.SerializeToString()]), timeout=5))
+    resources = discovery_pb2.DiscoveryResponse.FromString(body).resources
+    return [cluster_pb2.Cluster.FromString(resource.value).name for resource in resources]
+
+
+def test_grpc_clients_find_the_same() -> None:
+    """Streams are served beside REST, at an address of their own; `off` switches them off."""
+    with serve({"cds.yaml": CLUSTER}) as running:
+        assert ["web"] == clusters_streamed(running.grpc)
+    with serve({"cds.yaml": CLUSTER}, grpc="off") as running:
+        assert (["web"], "") == (names_polled(running.http), running.grpc)
 
 
 def test_a_write_is_served_when_it_returns() -> None:

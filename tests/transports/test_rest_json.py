@@ -14,11 +14,11 @@ from pathlib import PurePosixPath
 import aiohttp
 import pytest
 
+from fsxds.addresses import TcpAddress
 from fsxds.api.printing import Printer
 from fsxds.protocol.poll import PollMemory, PollRequest
 from fsxds.protocol.streams import Verdict
 from fsxds.resource_types import RESOURCE_TYPES, ResourceType
-from fsxds.serving import TcpAddress
 from fsxds.transports.rest_json import ROWS
 from fsxds.transports.rest_requests import MAX_REQUEST_BYTES
 from fsxds.transports.rest_responses import LARGE_BODY_BYTES

@@ -1,0 +1,235 @@
+"""Who is connected, on any transport, and what each client was sent and made of it."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable, Collection, Iterator
+from dataclasses import dataclass, field
+
+from fsxds.protocol.node import Node
+from fsxds.protocol.poll import PollRequest
+from fsxds.protocol.streams import Verdict, WatchStatus
+from fsxds.protocol.subscription import Selection, Subscription, select
+from fsxds.values import Resource, Snapshot, Version
+
+# What a polling client is said to use; streams name the method that they called.
+POLLING = "REST"
+
+# A polling client has no connection that could end: it is forgotten when it did not poll for so long.
+FORGOTTEN_AFTER_S = 600.0
+MOST_POLLING_CLIENTS = 10_000
+# An Envoy polls for each cluster's endpoints apart. As many are remembered as `protocol.poll` does.
+MOST_POLLED_SUBSCRIPTIONS = 100_000
+
+
+@dataclass(frozen=True, slots=True)
+class ClientStatus:
+    """Where one client stands: one stream, or all polls of one node.
+
+    `node` has an empty id where the client did not name itself yet. `service` is the method of the stream, such as
+    `StreamAggregatedResources`, or `REST`. `watches` may hold several of one type: polls for other names are others.
+    """
+
+    node: Node
+    service: str
+    watches: tuple[WatchStatus, ...] = ()
+
+
+class Clients:
+    """Knows all clients: streams tell when they open and close, polls go to `polls`. Touched from the event loop only.
+
+    Args:
+        forgotten_after_s: after so long without a poll, a polling client is gone; above the longest time a poll is held.
+    """
+
+    def __init__(self, forgotten_after_s: float = FORGOTTEN_AFTER_S) -> None:
+        self.polls = ReportedPolls(forgotten_after_s)
+        self._streams: dict[object, Callable[[], ClientStatus]] = {}
+
+    def opened(self, status: Callable[[], ClientStatus]) -> object:
+        """Note a stream, and return what `closed` is to be told. `status` is called when somebody asks, and is to be quick."""
+        token = object()
+        self._streams[token] = status
+        return token
+
+    def closed(self, token: object) -> None:
+        """Forget a stream; one that is forgotten already stays so."""
+        self._streams.pop(token, None)
+
+    def statuses(self, now_s: float) -> Iterator[ClientStatus]:
+        """Tell of every client, the streams first, in the order of their arrival.
+
+        A stream that ends while the iterator is used is told of or not.
+
+        Args:
+            now_s: what the clock says that `polls` is told the time of.
+        """
+        for token in tuple(self._streams):
+            status = self._streams.get(token)
+            if status is not None:
+                yield status()
+        yield from self.polls.statuses(now_s)
+
+
+@dataclass(slots=True)
+class _PolledWatch:
+    """What is known of the polls of one client for one subscription."""
+
+    seen_at_s: float
+    sent: Version | None = None
+    accepted: Version | None = None
+    refused: Version | None = None
+    reason: str | None = None
+    resources: Collection[Resource] = ()
+    missing: tuple[str, ...] = ()
+
+
+@dataclass(slots=True)
+class _PollingClient:
+    """A client that polls, and its subscriptions: the one that it polled for last is the last."""
+
+    node: Node
+    watches: OrderedDict[Subscription, _PolledWatch] = field(default_factory=OrderedDict)
+
+    @property
+    def newest(self) -> _PolledWatch:
+        """What it polled for last."""
+        return next(reversed(self.watches.values()))
+
+    @property
+    def oldest(self) -> _PolledWatch:
+        """What it did not poll for longest."""
+        return next(iter(self.watches.values()))
+
+
+_Key = tuple[str, str, str]
+
+
+class ReportedPolls:
+    """Remembers polls for those who ask; nothing that a client is told depends on it.
+
+    `now_s` is a reading of one clock that only goes forward, in seconds.
+    """
+
+    def __init__(
+        self,
+        forgotten_after_s: float = FORGOTTEN_AFTER_S,
+        most_clients: int = MOST_POLLING_CLIENTS,
+        most_watches: int = MOST_POLLED_SUBSCRIPTIONS,
+    ) -> None:
+        # The client that polled last is the last.
+        self._clients: OrderedDict[_Key, _PollingClient] = OrderedDict()
+        self._watches = 0
+        self._forgotten_after_s = forgotten_after_s
+        self._most_clients = most_clients
+        self._most_watches = most_watches
+
+    def poll_received(self, poll: PollRequest, snapshot: Snapshot | None, now_s: float) -> None:
+        """A client asks. What it holds already, perhaps from another life of the server, is known by its version."""
+        watch = self._watch_of(poll, now_s)
+        if watch.sent is None and snapshot is not None and poll.subscription.type_url not in snapshot.withheld:
+            is_incomplete = poll.subscription.type_url in snapshot.incomplete
+            _meet(watch, select(snapshot, poll.subscription), poll.version_info, is_incomplete=is_incomplete)
+        if poll.version_info is not None and poll.version_info == watch.sent and poll.error_detail is None:
+            watch.accepted, watch.refused, watch.reason = watch.sent, None, None
+
+    def response_sent(self, poll: PollRequest, selection: Selection, now_s: float) -> None:
+        """A client was answered."""
+        _note_sent(self._watch_of(poll, now_s), selection)
+
+    def nothing_new(self, poll: PollRequest, now_s: float) -> None:
+        """A poll that was held ended without an answer: its client is still there."""
+        self._watch_of(poll, now_s)
+
+    def verdict_received(self, poll: PollRequest, verdict: Verdict, now_s: float) -> None:
+        """A client took a version, or refused it."""
+        watch = self._watch_of(poll, now_s)
+        if verdict.accepted:
+            watch.accepted, watch.refused, watch.reason = verdict.version, None, None
+        else:
+            watch.refused, watch.reason = verdict.version, verdict.reason
+
+    def statuses(self, now_s: float) -> Iterator[ClientStatus]:
+        """Tell of the clients that polled lately, the longest silent first."""
+        self._forget(now_s)
+        for client in tuple(self._clients.values()):
+            watches = tuple(
+                _status(subscription, watch)
+                for subscription, watch in client.watches.items()
+                if not self._is_old(watch, now_s)
+            )
+            # There are none where the client was forgotten while others were told of.
+            if watches:
+                yield ClientStatus(client.node, POLLING, watches)
+
+    def _watch_of(self, poll: PollRequest, now_s: float) -> _PolledWatch:
+        key = _key(poll.node)
+        client = self._clients.get(key)
+        if client is None:
+            client = self._clients[key] = _PollingClient(poll.node)
+        client.node = poll.node
+        watch = client.watches.get(poll.subscription)
+        if watch is None:
+            watch = client.watches[poll.subscription] = _PolledWatch(now_s)
+            self._watches += 1
+        watch.seen_at_s = now_s
+        client.watches.move_to_end(poll.subscription)
+        self._clients.move_to_end(key)
+        while self._is_old(client.oldest, now_s):
+            # Its client is there, but asks for it no more.
+            self._forget_oldest(client)
+        self._forget(now_s)
+        return watch
+
+    def _forget(self, now_s: float) -> None:
+        """Forget who is silent for long, and of the longest silent as many subscriptions as are too many."""
+        while self._clients:
+            client = next(iter(self._clients.values()))
+            is_too_many = len(self._clients) > self._most_clients or self._watches > self._most_watches
+            if not is_too_many and not self._is_old(client.newest, now_s):
+                return
+            self._forget_oldest(client)
+
+    def _is_old(self, watch: _PolledWatch, now_s: float) -> bool:
+        return watch.seen_at_s < now_s - self._forgotten_after_s
+
+    def _forget_oldest(self, client: _PollingClient) -> None:
+        client.watches.popitem(last=False)
+        self._watches -= 1
+        if not client.watches:
+            del self._clients[_key(client.node)]
+
+
+def _key(node: Node) -> _Key:
+    return node.id, node.cluster, node.peer
+
+
+def _meet(watch: _PolledWatch, selection: Selection, version: Version | None, *, is_incomplete: bool) -> None:
+    """Note what is known of a client that nothing was sent to: it may hold what it should, or ask for what is not there.
+
+    With `is_incomplete`, what is not there may be in a file that was never good.
+    """
+    if version == selection.version:
+        _note_sent(watch, selection)
+    else:
+        watch.missing = () if is_incomplete else selection.missing
+
+
+def _note_sent(watch: _PolledWatch, selection: Selection) -> None:
+    watch.sent, watch.resources, watch.missing = selection.version, selection.resources, selection.missing
+
+
+def _status(subscription: Subscription, watch: _PolledWatch) -> WatchStatus:
+    # After a rejection nothing tells which of the resources the client took: all of the answer count as rejected.
+    is_rejected = watch.refused is not None and watch.refused == watch.sent
+    return WatchStatus(
+        subscription.type_url,
+        None if subscription.wildcard else subscription.names,
+        sent=watch.sent,
+        accepted=watch.accepted,
+        refused=watch.refused,
+        reason=watch.reason,
+        resources=watch.resources,
+        missing=watch.missing,
+        rejected=frozenset(resource.name for resource in watch.resources) if is_rejected else frozenset(),
+    )

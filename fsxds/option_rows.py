@@ -1,0 +1,66 @@
+"""What a row of the table of options says of its option."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from difflib import get_close_matches
+from typing import Any, TypeVar
+
+from fsxds.option_forms import Form
+
+Value = TypeVar("Value")
+
+
+@dataclass(frozen=True, slots=True)
+class Option:
+    """One row of the table.
+
+    Attributes:
+        field: the attribute of `Settings`; carries the unit.
+        form: how its value is written.
+        default: as a user would write it, None for "not set".
+        group: the heading under which `--help` shows it.
+        commands: the commands that have it as a flag.
+        help: one sentence.
+    """
+
+    field: str
+    form: Form[Any]
+    default: str | None
+    group: str
+    commands: tuple[str, ...]
+    help: str
+
+    @property
+    def name(self) -> str:
+        """The key in the settings file: the field without its unit."""
+        return self.field.removesuffix("_s").removesuffix("_bytes")
+
+    @property
+    def flag(self) -> str:
+        """`--settle`; the name of its first command is dropped: `check_format` is `--format`."""
+        name = self.name.removeprefix(f"{self.commands[0]}_")
+        return "--" + name.replace("_", "-")
+
+    @property
+    def variable(self) -> str:
+        """The environment variable, such as `FSXDS_SETTLE`."""
+        return f"FSXDS_{self.name.upper()}"
+
+    def complaint(self, written: object) -> str:
+        """Say that `written` is no value of this option, and what would be."""
+        near = get_close_matches(str(written), self.form.choices, 1)
+        hint = f"; did you mean {near[0]}?" if near else ""
+        return f"{written!r} is not {self.form.demand}{hint}"
+
+
+def option(form: Form[Value], default: str, group: str, commands: tuple[str, ...], help_: str) -> Value:
+    """Make a row of the table; `default` is written as a user would write it."""
+    value: Value = field(default=form.read(default), metadata={"row": (form, default, group, commands, help_)})
+    return value
+
+
+def optional(form: Form[Value], group: str, commands: tuple[str, ...], help_: str) -> Value | None:
+    """Make a row of the table that is not set by default."""
+    value: Value | None = field(default=None, metadata={"row": (form, None, group, commands, help_)})
+    return value

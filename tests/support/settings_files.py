@@ -1,0 +1,24 @@
+"""Settings files, and what is said of them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from fsxds.errors import UsageError
+from fsxds.settings import Settings, read_settings
+
+
+def read_file(tmp_path: Path, text: str) -> Settings:
+    """Read a settings file of this text, with nothing else set."""
+    path = tmp_path / "fsxds.yaml"
+    path.write_text(text)
+    return read_settings({"settings": path}, {})
+
+
+def complaints_of(tmp_path: Path, text: str) -> list[str]:
+    """Return what is said of a settings file, without its directory."""
+    with pytest.raises(UsageError) as caught:
+        read_file(tmp_path, text)
+    return str(caught.value).replace(f"{tmp_path}/", "").splitlines()

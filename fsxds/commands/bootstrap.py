@@ -10,6 +10,7 @@ from pathlib import Path
 import click
 
 from fsxds import loading
+from fsxds.addresses import TcpAddress, parse_address
 from fsxds.commands.options import existing_directory, table_command
 from fsxds.commands.running import spinner
 from fsxds.errors import UsageError
@@ -23,12 +24,11 @@ from fsxds.local_envoy.bootstrap import (
 )
 from fsxds.local_envoy.bootstrap_text import bootstrap_text
 from fsxds.operations.log_lines import escape
+from fsxds.option_forms import OFF
 from fsxds.resource_types import BY_SHORT_NAME
-from fsxds.serving import TcpAddress, parse_address
 from fsxds.settings import Settings
 from fsxds.transports.mirror_files import path_of
 
-GRPC_ADDRESS = "127.0.0.1:18000"
 # As long as Envoy itself waits. The start of a server is not a moment to give up early.
 INITIAL_FETCH_TIMEOUT = "15s"
 
@@ -55,7 +55,9 @@ class Choice:
             return mirror_bootstrap(file_of, wanted, self.identity, xds=self.address)
         if self.transport == "rest":
             return rest_bootstrap(self.address or settings.http, wanted, self.identity)
-        return ads_bootstrap(self.address or GRPC_ADDRESS, wanted, self.identity, delta=self.transport == "delta")
+        return ads_bootstrap(
+            self.address or grpc_address(settings), wanted, self.identity, delta=self.transport == "delta"
+        )
 
     def mirror_of(self, settings: Settings) -> Path:
         """Return the directory of the mirrored files; UsageError when nothing says which it is."""
@@ -70,9 +72,18 @@ class Choice:
         serve = ["fsxds", "serve", str(directory or "DIR")]
         if self.transport == "files":
             serve += ["--mirror", str(self.mirror_of(settings)), *([] if self.address else ["--mirror-config-sources"])]
-        elif self.transport == "rest" and self.address is not None:
-            serve += ["--http", self.address]
-        return (escape(shlex.join(serve)), envoy) if self.transport in {"files", "rest"} else (envoy,)
+        elif self.address is not None:
+            serve += ["--http" if self.transport == "rest" else "--grpc", self.address]
+        if self.transport in {"ads", "delta"}:
+            serve.append("--ads-config-sources")
+        return escape(shlex.join(serve)), envoy
+
+
+def grpc_address(settings: Settings) -> str:
+    """Return where streams are opened; UsageError where the settings say nowhere."""
+    if settings.grpc == OFF:
+        raise UsageError("the settings switch gRPC off; add --address HOST:PORT, where fsxds listens")
+    return settings.grpc
 
 
 class Choosing(click.Option):

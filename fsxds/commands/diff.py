@@ -81,8 +81,9 @@ def diff(sides: tuple[str, ...], revisions: str | None, settings: Settings) -> N
         over_rest = before.is_running or after.is_running
         comparer = Comparer(catalogue, over_rest=over_rest)
         difference = comparer.compare(*(result.snapshot for result in loaded))
-    if over_rest and any(result.snapshot.resources(row.type_url) for result in loaded for row in _NOT_OVER_REST):
-        print("virtual-hosts are not compared: they have no REST form", file=sys.stderr)
+    left = [row.noun for row in _NOT_OVER_REST if any(one.snapshot.resources(row.type_url) for one in loaded)]
+    if over_rest and left:
+        print(f"{' and '.join(left)} are not compared: they have no REST form", file=sys.stderr)
     compared = Compared(before.side, after.side, difference)
     _print(compared, settings.diff_format)
     if not compared.are_same:

@@ -78,9 +78,8 @@ class Patient:
 def report_of(patient: Patient, root: PurePosixPath, settings: Settings, catalogue: Catalogue) -> Report:
     """Return what is told of a bootstrap and a tree; `root` leads to the tree from here."""
     bootstrap = patient.bootstrap
-    case = Case(
-        bootstrap.message if bootstrap else None, patient.loaded.snapshot, is_rewritten=settings.mirror_config_sources
-    )
+    is_rewritten = settings.mirror_config_sources or settings.ads_config_sources
+    case = Case(bootstrap.message if bootstrap else None, patient.loaded.snapshot, is_rewritten=is_rewritten)
     found = examine(case, catalogue, look_at)
     sources = {file.path: file.content for file in patient.tree.files}
     shown = sources if BY_NAME[settings.check_format].shows_source else {}

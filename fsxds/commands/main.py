@@ -19,6 +19,7 @@ from fsxds.commands.mirror import mirror
 from fsxds.commands.schema import schema
 from fsxds.commands.serve import serve
 from fsxds.commands.show import show
+from fsxds.commands.watch import watch
 from fsxds.errors import FsxdsError
 from fsxds.operations.log_lines import escape
 from fsxds.operations.secrets import mask_text
@@ -30,7 +31,7 @@ INTERRUPTED = 130  # 128 + SIGINT, as shells count
 # In the order in which a user meets them.
 COMMANDS: tuple[click.Command, ...] = (
     *(dev, check, explain, diff, convert, show),
-    *(serve, mirror, bootstrap, doctor, schema),
+    *(serve, mirror, watch, bootstrap, doctor, schema),
 )
 
 
@@ -47,7 +48,7 @@ class Commands(click.Group):
 )
 @click.version_option(__version__, prog_name="fsxds", message="%(prog)s %(version)s")
 def fsxds() -> None:
-    """Keep Envoys in step with a directory of files, by REST long poll or by files that they watch."""
+    """Keep Envoys in step with a directory of files: by gRPC streams, by REST long poll, or by files that they watch."""
 
 
 for command in COMMANDS:

@@ -13,7 +13,8 @@ import click
 from fsxds.errors import UsageError
 from fsxds.operations.log_lines import escape
 from fsxds.option_forms import SWITCH
-from fsxds.settings import OPTIONS, Option, read_settings
+from fsxds.option_rows import Option
+from fsxds.settings import OPTIONS, read_settings
 
 
 def value_reader(row: Option) -> Callable[[str], object]:

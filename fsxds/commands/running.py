@@ -29,17 +29,23 @@ COLLECT_AFTER = 50_000
 SPINNER_DELAY_S = 1.0
 
 
-def run(work: Coroutine[object, object, None]) -> None:
+def run(work: Coroutine[object, object, None], *, starts_processes: bool = False) -> None:
     """Run a coroutine until it ends, on the fastest event loop there is.
+
+    Args:
+        work: the coroutine.
+        starts_processes: it does, beside gRPC; then on asyncio's own loop, because uvloop forks where that one does not,
+            and of a fork gRPC writes a line of its own to stderr.
 
     Raises:
         FsxdsError: with the text of all errors for people that its tasks ended with, where there are no others.
     """
     gc.set_threshold(COLLECT_AFTER)
-    if new_event_loop is None:
+    loop_factory = None if starts_processes else new_event_loop
+    if loop_factory is None:
         keep_large_buffers_apart()
     try:
-        with asyncio.Runner(loop_factory=new_event_loop) as runner:
+        with asyncio.Runner(loop_factory=loop_factory) as runner:
             runner.run(work)
     except BaseExceptionGroup as group:
         told, others = group.split(FsxdsError)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
@@ -94,17 +94,22 @@ def print_table(rows: list[Row]) -> None:
     """Print one line per resource on stdout, folded to the width of a terminal, never cut."""
     console = Console(width=None if sys.stdout.isatty() else PIPE_WIDTH, highlight=False)
     table = Table(box=box.SIMPLE_HEAD if console.is_terminal else None, pad_edge=False)
-    for heading in ("TYPE", "NAME", "VERSION", "FROM", "VERSION_INFO"):
+    columns: list[tuple[str, Callable[[Row], str]]] = [
+        ("TYPE", lambda row: row.type_name),
+        ("NAME", lambda row: row.resource.name),
+        ("VERSION", lambda row: row.resource.version[:SHORT_DIGITS]),
+        ("FROM", lambda row: row.place),
+        ("VERSION_INFO", lambda row: row.version_info or ""),
+    ]
+    # Few trees have these.
+    if any(row.resource.ttl_s is not None for row in rows):
+        columns.append(("TTL", lambda row: "" if row.resource.ttl_s is None else f"{row.resource.ttl_s:g}s"))
+    if any(row.resource.aliases for row in rows):
+        columns.append(("ALIASES", lambda row: " ".join(row.resource.aliases)))
+    for heading, _ in columns:
         table.add_column(heading, overflow="fold")
     for row in rows:
-        cells = (
-            row.type_name,
-            row.resource.name,
-            row.resource.version[:SHORT_DIGITS],
-            row.place,
-            row.version_info or "",
-        )
-        table.add_row(*(Text(escape(cell)) for cell in cells))
+        table.add_row(*(Text(escape(cell(row))) for _, cell in columns))
     console.print(table)
 
 

@@ -42,11 +42,12 @@ def _change(change: ResourceChange, compared: Compared) -> PlainValue:
         "name": change.after.name,
         "before": {"version": change.before.version, "from": compared.before.place(change.before) or None},
         "after": {"version": change.after.version, "from": compared.after.place(change.after) or None},
-        "fields": [_field(field) for field in change.fields],
+        "fields": [field_content(field) for field in change.fields],
     }
 
 
-def _field(field: FieldChange) -> PlainValue:
+def field_content(field: FieldChange) -> PlainValue:
+    """Return what became of one field, secrets hidden."""
     if field.is_hidden:
         return {"path": field.path, "act": field.act.value, "hidden": True}
     return {

@@ -38,6 +38,8 @@ def refusal(capfd: pytest.CaptureFixture[str], *arguments: str) -> str:
     [
         ("envoy-rest.yaml", ("--transport", "rest")),
         ("envoy-mirror.yaml", ("--transport", "files", "--mirror", "build/mirror")),
+        ("envoy-ads.yaml", ("--transport", "ads")),
+        ("envoy-delta.yaml", ("--transport", "delta")),
     ],
 )
 def test_sample_bootstraps_are_what_the_command_prints(

@@ -107,6 +107,16 @@ def test_notes(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     assert 1 == main(["check", str(tree), "--severity", "note"])
 
 
+def test_ttl_that_is_dropped_is_told_where_it_is(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    """A ttl that Envoy would not survive is left out, which a note says; with `--ttl spec` it is told to clients."""
+    tree = write_tree(tmp_path, eds="- name: web\n  ttl: 5s\n  resource: {cluster_name: web}\n", cds=CLUSTERS)
+
+    assert 0 == main(["check", str(tree)])
+    assert "eds.yaml:2:3: note[ttl-dropped]: " in capfd.readouterr().out
+    assert 0 == main(["check", str(tree), "--ttl", "spec"])
+    assert "ttl-dropped" not in capfd.readouterr().out
+
+
 def test_rules_are_lowered_and_silenced(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     """`--rules` changes what a rule weighs, and turns it off; a setting of the same name does the same."""
     tree = write_tree(tmp_path, cds=CLUSTERS)

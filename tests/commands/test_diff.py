@@ -126,7 +126,7 @@ def test_a_revision_and_the_work_tree(
 
 def test_a_running_server(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     """A running fsxds is compared with a tree, over TCP and over a unix socket."""
-    tree = write_tree(tmp_path, cds=CLUSTERS, sds=SECRETS, vhds="- {name: x, domains: ['*']}")
+    tree = write_tree(tmp_path, cds=CLUSTERS, sds=SECRETS, vhds="- {name: r/x, domains: ['*']}")
     other = tmp_path / "other"
     other.mkdir()
     (other / "cds.yaml").write_text(CHANGED)

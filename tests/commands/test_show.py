@@ -29,6 +29,25 @@ def test_the_table(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     assert len(cluster[2]) == 12
 
 
+def test_columns_that_few_trees_need(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    """Times to live and aliases have columns where there are any; the other formats have them with each resource."""
+    tree = write_tree(
+        tmp_path,
+        cds="- {name: a}\n- {ttl: 1.5s, resource: {name: b}}\n",
+        vhds="- {name: r/h, domains: [Web.example, '*']}\n",
+    )
+
+    heading, first, second, host = (line.split() for line in shown(capfd, str(tree)).splitlines())
+    listing = json.loads(shown(capfd, str(tree), "--format", "json"))
+
+    assert heading[4:] == ["VERSION_INFO", "TTL", "ALIASES"]
+    assert [first[4:], second[4:], host[4:]] == [[], ["1.5s"], ["r/web.example", "r/*"]]
+    assert [(None, None), (1.5, None)] == [
+        (one.get("ttl_s"), one.get("aliases")) for one in listing["cds"]["resources"]
+    ]
+    assert ["r/web.example", "r/*"] == listing["vhds"]["resources"][0]["aliases"]
+
+
 def test_secrets_are_hidden(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     """Neither format prints the inline values of a Secret."""
     tree = write_tree(tmp_path, sds=SECRETS)

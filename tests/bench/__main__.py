@@ -6,7 +6,7 @@ import argparse
 
 from fsxds.loading import find_catalogue
 from fsxds.settings import Settings
-from tests.bench import checking, hostile, loading, serving
+from tests.bench import checking, hostile, loading, serving, streaming
 from tests.bench.figures import Figure, print_figures
 
 
@@ -15,7 +15,10 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m tests.bench", description=__doc__)
     parser.add_argument("--clusters", type=int, default=10_000, help="clusters to load in (a) and (b)")
     parser.add_argument("--polls", type=int, default=5000, help="polls to hold in (e)")
-    parser.add_argument("--only", choices=["loading", "checking", "hostile", "serving"], help="measure one part")
+    parser.add_argument("--streams", type=int, default=2000, help="streams to open in (i)")
+    parser.add_argument(
+        "--only", choices=["loading", "checking", "hostile", "serving", "streaming"], help="measure one part"
+    )
     arguments = parser.parse_args()
     figures: list[Figure] = []
     if arguments.only in {None, "loading"}:
@@ -27,6 +30,8 @@ def main() -> None:
         figures += hostile.measure()
     if arguments.only in {None, "serving"}:
         figures += serving.measure(arguments.polls)
+    if arguments.only in {None, "streaming"}:
+        figures += streaming.measure(arguments.streams)
     print_figures(figures)
 
 

@@ -42,7 +42,17 @@ def fsxds(tree: Path, *options: str) -> Iterator[Server]:
     """Serve `tree` by REST on a free port."""
     with tempfile.TemporaryDirectory() as folder:
         ready = Path(folder, "ready.json")
-        arguments = ["serve", str(tree), "--http", "127.0.0.1:0", "--ready-file", str(ready), *options]
+        arguments = [
+            "serve",
+            str(tree),
+            "--http",
+            "127.0.0.1:0",
+            "--grpc",
+            "127.0.0.1:0",
+            "--ready-file",
+            str(ready),
+            *options,
+        ]
         with _running([sys.executable, "-m", "fsxds", *arguments]) as pid:
             _wait_for(ready)
             yield Server(pid, int(json.loads(ready.read_text())["http"].rpartition(":")[2]))
@@ -57,6 +67,35 @@ def bare_aiohttp(body: bytes) -> Iterator[Server]:
         with _running([sys.executable, "-m", "tests.bench.bare_server", str(ready), str(content)]) as pid:
             _wait_for(ready)
             yield Server(pid, int(ready.read_text()))
+
+
+@dataclass(frozen=True, slots=True)
+class StreamServer(Server):
+    """A server of `tests.bench.stream_server`."""
+
+    process: subprocess.Popen[str]
+
+    def publish(self) -> float:
+        """Publish the next snapshot, and return when that was: a reading of the monotonic clock in seconds."""
+        if self.process.stdin is None or self.process.stdout is None:
+            raise RuntimeError("the process is started with both")
+        self.process.stdin.write("\n")
+        self.process.stdin.flush()
+        return float(self.process.stdout.readline())
+
+
+@contextmanager
+def stream_server(name: str, count: int) -> Iterator[StreamServer]:
+    """Serve `count` clusters, made in memory, by gRPC: `fsxds`, or `bare` for grpc.aio alone."""
+    with tempfile.TemporaryDirectory() as folder:
+        ready = Path(folder, "ready")
+        arguments = [sys.executable, "-m", "tests.bench.stream_server", name, str(count), str(ready)]
+        with subprocess.Popen(arguments, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+            try:
+                _wait_for(ready)
+                yield StreamServer(process.pid, int(ready.read_text()), process)
+            finally:
+                process.terminate()
 
 
 @contextmanager

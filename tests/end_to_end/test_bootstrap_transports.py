@@ -2,27 +2,18 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import subprocess
 import sys
+import urllib.request
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from fsxds.api.catalogue import Catalogue
-from fsxds.sources.envoy_api import find_api
 from tests.end_to_end.test_sample_tree import PORTS, Running, copy_with_ports, free_ports
-from tests.support.ads_server import ads_server
 from tests.support.envoy import Envoy
 from tests.support.server import Server
-
-
-@pytest.fixture(scope="module")
-def catalogue() -> Catalogue:
-    """The types of the real Envoy."""
-    return find_api(envoy=None, descriptors=None, cache_dir=None)
 
 
 def printed(*arguments: str) -> dict[str, Any]:
@@ -58,20 +49,31 @@ def test_files_converge(tmp_path: Path) -> None:
         assert Running(tree, ports, envoy).get("/new") == "the new page\n"
 
 
-@pytest.mark.parametrize("socket", ["127.0.0.1:0", "unix"])
-@pytest.mark.parametrize(("transport", "word"), [("ads", ""), ("delta", "Delta")])
-async def test_streams_come_up(transport: str, word: str, socket: str, catalogue: Catalogue, tmp_path: Path) -> None:
-    """Envoy opens one stream, tells its node once, asks for each type, and is live."""
-    tree = copy_with_ports(tmp_path, dict(zip(PORTS, PORTS, strict=True)))
-    wanted = f"unix:{tmp_path}/ads.sock" if socket == "unix" else socket
-    async with ads_server(catalogue, wanted) as (ads, address):
-        bootstrap = await asyncio.to_thread(printed, str(tree), "--transport", transport, "--address", address)
-        envoy = Envoy(bootstrap)
-        try:
-            await asyncio.to_thread(envoy.start)  # waits until it is live
-        finally:
-            await asyncio.to_thread(envoy.stop)
+@pytest.mark.parametrize("socket", ["tcp", "unix"])
+@pytest.mark.parametrize("transport", ["ads", "delta"])
+def test_streams_converge(transport: str, socket: str, tmp_path: Path) -> None:
+    """Envoy opens one stream, gets the sample tree, whose sources are REST as written, by it alone, and answers."""
+    ports = dict(zip(PORTS, free_ports(len(PORTS)), strict=True))
+    tree = copy_with_ports(tmp_path, ports)
+    grpc = f"unix:{tmp_path}/ads.sock" if socket == "unix" else "127.0.0.1:0"
+    with Server(tree, tmp_path, "--ads-config-sources", grpc=grpc) as server:
+        address = server.ready["grpc"]
+        with Envoy(printed(str(tree), "--transport", transport, "--address", address)) as envoy:
+            assert Running(tree, ports, envoy).get("/") == "hello from fsxds\n"
+            assert Running(tree, ports, envoy).get("/new") == "the new page\n"
+            clients = client_status(server)
 
-    assert ads.nodes == ["n-7"]
-    assert {(word, name) for name in ("Cluster", "Listener", "Runtime")} == ads.asked
-    assert ads.messages > ads.nodes_told
+    (client,) = clients["config"]
+    word = "Delta" if transport == "delta" else "Stream"
+    assert (client["node"]["id"], client["client_scope"]) == ("n-7", f"{word}AggregatedResources")
+    assert {one["client_status"] for one in client["generic_xds_configs"]} == {"ACKED"}
+
+
+def client_status(server: Server) -> dict[str, Any]:
+    """Return what fsxds tells of its clients, by REST."""
+    request = urllib.request.Request(
+        f"http://127.0.0.1:{server.port}/v3/discovery:client_status", b"{}", {"content-type": "application/json"}
+    )
+    with urllib.request.urlopen(request, timeout=5) as response:
+        content: dict[str, Any] = json.load(response)
+    return content

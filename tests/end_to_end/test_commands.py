@@ -80,7 +80,7 @@ def test_wrong_use_is_told_in_one_line(arguments: tuple[str, ...], said: str) ->
 def test_a_taken_port_is_told_in_one_line(tmp_path: Path) -> None:
     """The line names the address and the remedy."""
     with Server(SAMPLE, tmp_path) as server:
-        done = fsxds("serve", str(SAMPLE), "--http", f"127.0.0.1:{server.port}")
+        done = fsxds("serve", str(SAMPLE), "--http", f"127.0.0.1:{server.port}", "--grpc", "off")
 
     assert 2 == done.returncode
     assert f"127.0.0.1:{server.port} is taken" in done.stderr
@@ -173,7 +173,8 @@ class Dev:
 def dev(tree: Path, tmp_path: Path, transport: str) -> Iterator[Dev]:
     """Run `fsxds dev` on a tree."""
     log_file = tmp_path / "dev.log"
-    command = [sys.executable, "-m", "fsxds", "dev", str(tree), "--http", "127.0.0.1:0", "--transport", transport]
+    command = [sys.executable, "-m", "fsxds", "dev", str(tree), "--http", "127.0.0.1:0", "--grpc", "127.0.0.1:0"]
+    command += ["--transport", transport]
     with log_file.open("wb") as log:
         process = subprocess.Popen(command, stdout=log, stderr=log, start_new_session=True)
     try:
@@ -184,7 +185,7 @@ def dev(tree: Path, tmp_path: Path, transport: str) -> Iterator[Dev]:
             process.wait()
 
 
-@pytest.mark.parametrize("transport", ["rest", "mirror"])
+@pytest.mark.parametrize("transport", ["rest", "mirror", "ads", "delta"])
 def test_dev_tells_envoys_verdict_on_each_edit(tmp_path: Path, transport: str) -> None:
     """Envoy takes the tree, a good edit, and refuses a bad one with its file; Ctrl-C ends both."""
     tree, port = tmp_path / "tree", free_port()

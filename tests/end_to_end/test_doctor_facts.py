@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import copy
 import json
 from collections.abc import Callable, Iterator
@@ -24,7 +23,6 @@ from tests.doctor.patients import (
     rest_source,
     xds_of,
 )
-from tests.support.ads_server import ads_server
 from tests.support.envoy import Envoy, EnvoyError
 from tests.support.server import Server
 
@@ -218,24 +216,18 @@ def test_rest_over_http2(server: Server) -> None:
         assert envoy.stat("cluster_manager.cds.update_success") == 0
 
 
-async def test_grpc_without_http2(surgery: Surgery) -> None:
+@pytest.mark.parametrize(("protocol", "arrives"), [({}, False), ({"typed_extension_protocol_options": HTTP2}, True)])
+def test_grpc_without_http2(protocol: dict[str, Any], *, arrives: bool, server: Server) -> None:
     """No stream comes up; with HTTP/2 one does."""
-    async with ads_server(surgery.catalogue, "127.0.0.1:0") as (ads, address):
 
-        def edit(value: Any) -> None:
-            endpoint = xds_of(value)["load_assignment"]["endpoints"][0]["lb_endpoints"][0]["endpoint"]
-            endpoint["address"]["socket_address"]["port_value"] = int(address.rpartition(":")[2])
-            value["dynamic_resources"] = {
-                "ads_config": grpc_source()["api_config_source"],
-                "cds_config": {**ADS, "initial_fetch_timeout": "0.5s"},
-            }
+    def edit(value: Any) -> None:
+        endpoint = xds_of(value)["load_assignment"]["endpoints"][0]["lb_endpoints"][0]["endpoint"]
+        endpoint["address"]["socket_address"]["port_value"] = server.grpc_port
+        xds_of(value).update(copy.deepcopy(protocol))
+        value["dynamic_resources"] = {
+            "ads_config": grpc_source()["api_config_source"],
+            "cds_config": {**ADS, "initial_fetch_timeout": "0.5s"},
+        }
 
-        for protocol, arrives in (({}, False), ({"typed_extension_protocol_options": copy.deepcopy(HTTP2)}, True)):
-            value = bootstrap(edit)
-            xds_of(value).update(protocol)
-            envoy = Envoy(value)
-            try:
-                await asyncio.to_thread(envoy.start)
-                assert arrives == bool(ads.nodes)
-            finally:
-                await asyncio.to_thread(envoy.stop)
+    with Envoy(bootstrap(edit)) as envoy:
+        assert arrives == bool(envoy.stat("cluster_manager.cds.update_success"))

@@ -7,8 +7,9 @@ from pathlib import Path
 import pytest
 from aiohttp import web
 
+from fsxds.addresses import TcpAddress, UnixAddress
 from fsxds.errors import UsageError
-from fsxds.serving import TcpAddress, UnixAddress, listening
+from fsxds.serving import listening
 from fsxds.sources import running
 from fsxds.sources.running import fetch_served, is_running_address
 

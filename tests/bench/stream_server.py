@@ -1,0 +1,164 @@
+"""A gRPC server whose snapshots are made in memory: fsxds, or a bare grpc.aio handler of the same bytes.
+
+Arguments: `fsxds` or `bare`, how many clusters, and the file to write the port to. A line on its input publishes the next
+snapshot, in which one cluster is another; the moment of it comes out, a reading of the monotonic clock.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import sys
+import time
+from collections.abc import AsyncIterator
+from pathlib import Path, PurePosixPath
+from types import MappingProxyType
+from typing import Any
+
+import grpc.aio
+from envoy.service.discovery.v3 import discovery_pb2
+
+from fsxds.addresses import TcpAddress
+from fsxds.clients import Clients
+from fsxds.grpc_serving import listening_grpc
+from fsxds.protocol.time_to_live import TtlMode
+from fsxds.resource_types import BY_SHORT_NAME, RESOURCE_TYPES
+from fsxds.store import SnapshotStore
+from fsxds.transports.grpc_streams import make_services
+from fsxds.values import Origin, Resource, Snapshot, TypeChange, TypeUrl, version_of_body, version_of_set
+from tests.bench.bare_server import announce
+
+CDS = BY_SHORT_NAME["cds"].type_url
+BODY_BYTES = 900  # of a cluster with TLS, health checks and breakers
+ORIGIN = Origin(PurePosixPath("clusters.yaml"), 1)
+
+
+def cluster(name: str, number: int) -> Resource:
+    """Make a cluster whose bytes nobody opens here."""
+    body = f"{name} {number} ".encode().ljust(BODY_BYTES, b"x")
+    return Resource(CDS, name, body, version_of_body(CDS, body), ORIGIN)
+
+
+class Tree:
+    """Snapshots of `count` clusters; in each the next cluster is another than before."""
+
+    def __init__(self, count: int) -> None:
+        self._rows = {f"cluster-{number:05}": cluster(f"cluster-{number:05}", 0) for number in range(count)}
+        self._generation = 0
+
+    def next(self) -> Snapshot:
+        """Return the next snapshot."""
+        self._generation += 1
+        name = f"cluster-{self._generation % len(self._rows):05}"
+        self._rows = {**self._rows, name: cluster(name, self._generation)}
+        rows: dict[TypeUrl, Any] = {row.type_url: MappingProxyType({}) for row in RESOURCE_TYPES}
+        rows[CDS] = MappingProxyType(self._rows)
+        version = version_of_set(CDS, ((name, row.version) for name, row in self._rows.items()))
+        change = TypeChange(self._generation, changed=(name,), follows=self._generation - 1)
+        changes = {type_url: change if type_url == CDS else TypeChange(1) for type_url in rows}
+        return Snapshot(self._generation, rows, {**{t: version_of_set(t, ()) for t in rows}, CDS: version}, {}, changes)
+
+
+class Bare:
+    """Sends bytes that exist to every stream, as soon as there are others: what grpc.aio itself costs."""
+
+    def __init__(self, body: bytes) -> None:
+        self._body = body
+        self._news = asyncio.Event()
+
+    def publish(self) -> None:
+        """Send the bytes to everybody."""
+        news, self._news = self._news, asyncio.Event()
+        news.set()
+
+    async def talk(self, _: AsyncIterator[bytes], context: grpc.aio.ServicerContext) -> None:
+        """Answer the first request, and then each publication."""
+        await context.read()
+        while True:
+            news = self._news
+            await context.write(self._body)
+            await news.wait()
+
+    def handler(self) -> grpc.GenericRpcHandler:
+        """Return what a server registers."""
+        methods = {
+            name: grpc.stream_stream_rpc_method_handler(self.talk) for name in ("StreamClusters", "DeltaClusters")
+        }
+        return grpc.method_handlers_generic_handler("envoy.service.cluster.v3.ClusterDiscoveryService", methods)
+
+
+async def obey(publish: Any) -> None:
+    """Publish at each line of the input."""
+    reader = asyncio.StreamReader()
+    await asyncio.get_running_loop().connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), sys.stdin)
+    while await reader.readline():
+        began = publish()
+        sys.stdout.write(f"{began}\n")
+        sys.stdout.flush()
+
+
+async def serve_bare(body: bytes, ready: Path) -> None:
+    """Serve bytes."""
+    server = grpc.aio.server(options=[("grpc.max_send_message_length", -1)])
+    bare = Bare(body)
+    server.add_generic_rpc_handlers((bare.handler(),))
+    port = server.add_insecure_port("127.0.0.1:0")
+    await server.start()
+    announce(ready, port)
+
+    def publish() -> float:
+        began = time.monotonic()
+        bare.publish()
+        return began
+
+    await obey(publish)
+    await server.stop(0)
+
+
+class Quiet:
+    """Hears of streams, and tells nobody."""
+
+    def __getattr__(self, _: str) -> Any:
+        """Return what does nothing."""
+        return lambda *_: None
+
+
+async def serve_fsxds(tree: Tree, ready: Path) -> None:
+    """Serve snapshots as `fsxds serve` does."""
+    store = SnapshotStore()
+    services = make_services(store, Quiet(), Clients(), TtlMode.ENVOY)
+
+    def publish(snapshot: Snapshot) -> float:
+        began = time.monotonic()
+        store.publish(snapshot)
+        return began
+
+    async with listening_grpc(services, TcpAddress("127.0.0.1", 0), grace_s=1) as bound:
+        publish(tree.next())
+        announce(ready, bound.port)  # type: ignore[union-attr]
+        await obey(lambda: publish(tree.next()))
+
+
+def main() -> None:
+    """Serve until the input ends."""
+    name, count, ready = sys.argv[1], int(sys.argv[2]), Path(sys.argv[3])
+    # As `fsxds serve` does: a collection of everything, which lives long, would count as a push.
+    gc.set_threshold(50_000, 20, 20)
+    tree = Tree(count)
+    if name == "fsxds":
+        asyncio.run(serve_fsxds(tree, ready))
+    else:
+        asyncio.run(serve_bare(whole_response(tree.next()), ready))
+
+
+def whole_response(snapshot: Snapshot) -> bytes:
+    """Return the bytes of a response with all clusters."""
+    response = discovery_pb2.DiscoveryResponse(version_info="1" * 32, type_url=CDS, nonce="1")
+    for resource in snapshot.resources(CDS).values():
+        response.resources.add(type_url=CDS, value=resource.body)
+    body: bytes = response.SerializeToString()
+    return body
+
+
+if __name__ == "__main__":
+    main()

@@ -3,13 +3,13 @@
 Files come in on the left, clients are served on the right, and the two meet in `store.py`::
 
     sources ──► reload ──► snapshots ──► store ──► protocol ──► transports ──► bytes
-    (watchdog,     │       (parse, accept,     (what to say,   (REST long poll,
+    (watchdog,     │       (parse, accept,     (what to say,   (gRPC, REST,
      rescan)       │        version: pure)      to whom: pure)  mirrored files)
                    └──► problems ──► operations ◄── who was sent, took or refused what
 
 1. `values.py`: what flows.
 2. `reload.py`: what happens when a file changes.
-3. `protocol/poll.py` and, beside it, `tests/conversations/`: what happens when a client asks.
+3. `protocol/poll.py`, `sotw.py`, `delta.py` and, beside them, `tests/conversations/`: what happens when a client asks.
 4. `app.py`: how the rooms are introduced to one another.
 
 The rules of xDS are in `protocol/`, those of Envoy for what stands in a file in `rules/`, file formats in `formats/`, wires
@@ -20,10 +20,10 @@ in `transports/`. Everything in `api/`, `formats/`, `rules/`, `snapshots/` and `
     reports | dev
     app
     settings
-    operations | reload | sources | transports | local_envoy
-    serving | parsing
+    operations | reload | sources | transports | local_envoy | watching
+    serving | grpc_serving | parsing
     parse_worker
-    store
+    clients | store
     snapshots | protocol
     comparison | rules
     formats

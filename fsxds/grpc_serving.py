@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import logging
 import os
 from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
@@ -19,6 +20,7 @@ from fsxds.addresses import (
     TcpAddress,
     UnixAddress,
     bind_tcp,
+    bind_unix,
     close_all,
     remove_stale,
     unavailable,
@@ -36,7 +38,7 @@ KEEPALIVE_TIMEOUT_MS = 20_000
 OPTIONS = (
     ("grpc.max_receive_message_length", MAX_REQUEST_BYTES),
     ("grpc.max_send_message_length", -1),
-    # Otherwise a second process would take half of the clients of a taken port.
+    # Otherwise a second process may take half of the clients of a port that is taken.
     ("grpc.so_reuseport", 0),
     # Envoy pings as often as it is told to, idle or not; by default gRPC closes its connection for that (ENVOY.md D1).
     ("grpc.http2.min_ping_interval_without_data_ms", 0),
@@ -93,6 +95,7 @@ async def listening_grpc(
         UsageError: when the address cannot be had.
     """
     keep_freed_memory()
+    logging.getLogger("grpc._cython.cygrpc").addFilter(_is_ours)
     server = grpc.aio.server(options=OPTIONS)
     server.add_generic_rpc_handlers(services.handlers)
     bound = await _bind(server, address, credentials)
@@ -105,6 +108,11 @@ async def listening_grpc(
                 # While it is still ours: once nobody listens, a successor may put its own in this place.
                 address.path.unlink(missing_ok=True)
             await _stop(server, services, grace_s)
+
+
+def _is_ours(record: logging.LogRecord) -> bool:
+    """Tell whether gRPC has something to say of us: that a client went while it was written to is no error."""
+    return not (record.exc_info and isinstance(record.exc_info[1], grpc.aio.BaseError))
 
 
 async def _stop(server: grpc.aio.Server, services: Services, grace_s: float) -> None:
@@ -153,6 +161,8 @@ def _bind_unix(server: grpc.aio.Server, path: Path, credentials: grpc.ServerCred
     if path.exists():
         raise OSError(errno.EADDRINUSE, os.strerror(errno.EADDRINUSE))
     temporary = path.with_name(f".{path.name}.{os.getpid()}")
+    # As with TCP: this says why it cannot be had. gRPC takes the place of what nobody listens at.
+    bind_unix(temporary).close()
     _add_port(server, f"unix:{temporary}", credentials)
     temporary.chmod(SOCKET_MODE)
     temporary.replace(path)

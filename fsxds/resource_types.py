@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import PurePosixPath
 
 from fsxds.values import TypeUrl
@@ -43,10 +43,11 @@ class ResourceType:
     has_sotw: bool = True
     absence_hangs_envoy: bool = False
 
-    @property
-    def type_url(self) -> TypeUrl:
-        """The type URL that requests and responses carry."""
-        return TypeUrl(PREFIX + self.message_type)
+    # The type URL that requests and responses carry: made once, because it is asked for with every push.
+    type_url: TypeUrl = field(init=False, compare=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "type_url", TypeUrl(PREFIX + self.message_type))
 
     @property
     def words(self) -> frozenset[str]:

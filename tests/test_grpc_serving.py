@@ -122,8 +122,8 @@ async def test_a_port_is_free_again_at_once() -> None:
     [
         (TcpAddress("no.such.host.invalid", 0), "no.such.host.invalid:0: there is no such host"),
         (TcpAddress("192.0.2.1", 0), "192.0.2.1:0 cannot be listened at: Cannot assign requested address"),
-        (UnixAddress(Path("/no/such/directory/x.sock")), "cannot be listened at"),
-        (UnixAddress(Path("/tmp") / ("x" * 120)), "cannot be listened at"),
+        (UnixAddress(Path("/no/such/directory/x.sock")), "cannot be listened at: No such file or directory"),
+        (UnixAddress(Path("/tmp") / ("x" * 120)), "cannot be listened at: AF_UNIX path too long"),
     ],
 )
 async def test_an_address_that_cannot_be_had(address: Address, said: str) -> None:

@@ -20,7 +20,7 @@ from collections.abc import Iterable, Iterator
 from fsxds.protocol.delta_names import NOTHING
 from fsxds.protocol.delta_news import News
 from fsxds.protocol.delta_watch import DeltaWatch
-from fsxds.protocol.node import Node
+from fsxds.protocol.node import ENVOY, Node
 from fsxds.protocol.streams import DeltaRequest, DeltaResponse, Reaction, WatchStatus
 from fsxds.protocol.subscription import Subscription
 from fsxds.protocol.time_to_live import TtlMode, ttl_use
@@ -35,8 +35,6 @@ LOCALITY_ENDPOINTS = BY_SHORT_NAME["leds"].type_url
 
 # Who gets one of the first is told the second again that it refers to.
 FOLLOWED_BY = {CLUSTERS: ENDPOINTS, ENDPOINTS: LOCALITY_ENDPOINTS, ROUTES: VIRTUAL_HOSTS}
-
-ENVOY = "envoy"
 
 
 class DeltaStream:
@@ -157,7 +155,8 @@ class DeltaStream:
         if type_url == ENDPOINTS:
             # An Envoy that gets other endpoints of the same cluster has kept those of its localities.
             users = (resource for resource in users if resource.name in again.get(ENDPOINTS, NOTHING))
-        if names := _mentions(needed, users):
+        names = frozenset(wake_ups(users)) if needed == VIRTUAL_HOSTS else _mentions(needed, users)
+        if names:
             again[needed] = again.get(needed, NOTHING) | names
 
     def _responses(self, told: dict[TypeUrl, News], now_s: float) -> Iterator[DeltaResponse]:

@@ -123,6 +123,10 @@ class DeltaNames:
             gone |= unknown
         return fresh, gone
 
+    def told(self, lookup: Lookup) -> frozenset[str]:
+        """Return the own names of the virtual hosts that the client was told of, as far as they exist."""
+        return (self._own & lookup.rows.keys()) | lookup.names(self._indirect)
+
     def held(self, lookup: Lookup) -> frozenset[str]:
         """Return the own names of all that is wanted and exists; not to be asked where everything is wanted."""
         if not self._is_on_demand and not self._indirect:

@@ -6,14 +6,13 @@ Source: xDS protocol, "Incremental xDS"; ENVOY.md D3, D5.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from types import MappingProxyType
 
 from fsxds.protocol.delta_absence import Absence
 from fsxds.protocol.delta_names import NOTHING, DeltaNames
 from fsxds.protocol.delta_news import Draft, News
+from fsxds.protocol.delta_verdicts import Verdicts
 from fsxds.protocol.lookup import Lookup
-from fsxds.protocol.rejections import Rejections
 from fsxds.protocol.streams import DeltaRequest, DeltaResponse, Verdict, WatchStatus
 from fsxds.protocol.subscription import WILDCARD, Subscription, version_of
 from fsxds.protocol.time_to_live import TtlUse, heartbeat_s
@@ -23,22 +22,11 @@ from fsxds.protocol.xdstp_names import collection_of
 from fsxds.resource_types import ResourceType
 from fsxds.values import Nonce, Resource, Snapshot, TypeUrl, Version
 
-# A client that never answers is taken to accept what is older than this many responses.
-MOST_UNANSWERED = 64
-
 # Of so large a part of all resources, those that are wanted are found faster by walking over all of them.
 LARGE_SHARE = 0.25
 
 NOTHING_HELD: Mapping[str, Version] = MappingProxyType({})
 NO_ALIASES: Mapping[str, tuple[str, ...]] = MappingProxyType({})
-
-
-@dataclass(frozen=True, slots=True)
-class _Sent:
-    """A response that awaits its verdict."""
-
-    version: Version
-    names: frozenset[str]
 
 
 class DeltaWatch:
@@ -48,8 +36,7 @@ class DeltaWatch:
     """
 
     __slots__ = (
-        *("_absence", "_accepted", "_asked", "_base", "_claims", "_has_sent", "_reason", "_refused", "_rejections"),
-        *("_row", "_sent", "_ttl", "_unanswered", "_unasked", "_views"),
+        *("_absence", "_asked", "_base", "_claims", "_has_sent", "_row", "_ttl", "_unasked", "_verdicts", "_views"),
         *("heartbeat_at_s", "names"),
     )
 
@@ -67,12 +54,7 @@ class DeltaWatch:
         # What was sent last without being asked for.
         self._unasked = NOTHING
         self._has_sent = False
-        self._sent: Version | None = None
-        self._accepted: Version | None = None
-        self._refused: Version | None = None
-        self._reason: str | None = None
-        self._unanswered: dict[Nonce, _Sent] = {}
-        self._rejections = Rejections()
+        self._verdicts = Verdicts()
 
     @property
     def type_url(self) -> TypeUrl:
@@ -97,7 +79,7 @@ class DeltaWatch:
     @property
     def look_again_at_s(self) -> float | None:
         """When time alone gives this watch something to say."""
-        times = (self._rejections.retry_at_s, self.heartbeat_at_s)
+        times = (self._verdicts.rejections.retry_at_s, self.heartbeat_at_s)
         return min((time_s for time_s in times if time_s is not None), default=None)
 
     @property
@@ -112,34 +94,19 @@ class DeltaWatch:
         """
         if self._base is None and request.held:
             self._claims = {**self._claims, **request.held}
-        verdict = None
-        if request.nonce is not None and request.nonce in self._unanswered:
-            verdict = self._judge(request.nonce, request.error_detail, now_s)
+        unasked = self._unasked - self.names.names
+        verdict = self._verdicts.judge(request.nonce, request.error_detail, now_s, unasked)
         self._asked = (self._asked - frozenset(request.unsubscribe)) | self.names.take(request)
-        if self._rejections.names and request.unsubscribe and self._base is not None:
+        if request.subscribe or request.unsubscribe:
+            self.names.names = self._views.shared_names(self.names.names)
+        if self._verdicts.rejections.names and request.unsubscribe and self._base is not None:
             self._forget_unwanted(self._views.lookup(self.type_url, self._base))
         return verdict
 
-    def _judge(self, nonce: Nonce, error_detail: str | None, now_s: float) -> Verdict:
-        while (oldest := next(iter(self._unanswered))) != nonce:
-            self._rejections.accept(self._unanswered.pop(oldest).names)
-        sent = self._unanswered.pop(nonce)
-        if error_detail is None:
-            self._rejections.accept(sent.names)
-            self._accepted = sent.version
-            if not self._rejections.names:
-                self._refused = self._reason = None
-            return Verdict(sent.version, accepted=True)
-        # What a later response says again has its verdict still to come.
-        later = NOTHING.union(*(response.names for response in self._unanswered.values()))
-        unasked = later | (self._unasked - self.names.names)
-        if names := sent.names - unasked if unasked else sent.names:
-            self._rejections.reject(names, now_s)
-        self._refused, self._reason = sent.version, error_detail
-        return Verdict(sent.version, accepted=False, reason=error_detail or None)
-
     def _forget_unwanted(self, lookup: Lookup) -> None:
-        self._rejections.forget({name for name in self._rejections.names if not self.names.wants(name, lookup)})
+        self._verdicts.rejections.forget(
+            {name for name in self._verdicts.rejections.names if not self.names.wants(name, lookup)}
+        )
 
     def news(self, snapshot: Snapshot, again: frozenset[str], now_s: float, *, is_pushed: bool = False) -> News | None:
         """Return what the client is to be told, of the names in `again` also what it was told before; None for nothing.
@@ -152,13 +119,17 @@ class DeltaWatch:
             return None
         base, self._base = self._base, snapshot
         asked, self._asked = self._asked, NOTHING
-        draft, after = Draft(), self._views.lookup(self.type_url, snapshot)
+        draft, after = Draft(), self._views.lookup(self.type_url, snapshot, base)
         claims, self._claims = self._claims, NOTHING_HELD
         if base is None:
             self._meet(draft, claims, after)
         elif base is not snapshot or self.names.has_left:
             self._advance(draft, base, snapshot)
-        is_other = not self._rejections.names.isdisjoint(draft.fresh | draft.gone) if self._rejections.names else False
+        is_other = (
+            not self._verdicts.rejections.names.isdisjoint(draft.fresh | draft.gone)
+            if self._verdicts.rejections.names
+            else False
+        )
         if asked:
             self._answer(draft, asked, claims, after)
         self._repeat(draft, again, after, is_greeting=base is None)
@@ -167,10 +138,10 @@ class DeltaWatch:
         self._absence.reconsider(draft, self.names.names, after)
         self.names.settle(asked, after)
         self._bury(draft, snapshot, is_greeting=base is None)
-        is_due = is_other or self._rejections.is_due(now_s)
+        is_due = is_other or self._verdicts.rejections.is_due(now_s)
         if is_due:
             self._add_owed(draft, after)
-            self._rejections.offered(is_other=is_other)
+            self._verdicts.rejections.offered(is_other=is_other)
         self._absence.withhold(draft, snapshot)
         requested = asked if base is snapshot and not is_due else self.names.names
         return self._finish(draft, requested, snapshot)
@@ -224,7 +195,19 @@ class DeltaWatch:
             found = after.find(name)
             draft.fresh.update(each.name for each in found if claims.get(each.name) != each.version)
             if not found and name not in draft.gone:
-                (draft.unpopulated if self.is_on_demand else draft.absent).add(name)
+                self._deny(draft, name)
+        if self.is_on_demand and (beside := after.names(asked) - draft.fresh):
+            beside -= self.names.told(after)
+            draft.fresh |= {name for name in beside if claims.get(name) != after.rows[name].version}
+
+    def _deny(self, draft: Draft, name: str) -> None:
+        """Tell that a name does not exist: of a host so that requests for it end, unless the client has to drop something."""
+        if not self.is_on_demand:
+            draft.absent.add(name)
+        elif self._verdicts.must_be_dropped(name):
+            draft.gone.add(name)
+        else:
+            draft.unpopulated.add(name)
 
     def _select_all(self, draft: Draft, claims: Mapping[str, Version], after: Lookup) -> None:
         if claims:
@@ -234,7 +217,7 @@ class DeltaWatch:
 
     def _repeat(self, draft: Draft, again: frozenset[str], after: Lookup, *, is_greeting: bool) -> None:
         """Say again what other types of the stream call for, except what the client rejected."""
-        owed = self._rejections.names
+        owed = self._verdicts.held_back()
         for name in again:
             if self.is_on_demand and is_wake_up(name):
                 draft.woken.add(name)
@@ -253,18 +236,18 @@ class DeltaWatch:
     def _hosts_of(self, route: str, after: Lookup) -> frozenset[str]:
         """Return the virtual hosts of a route configuration that the client asked for, and did not reject."""
         names = (name for name in self.names.names if route_of(name) == route)
-        return after.names(names) - self._rejections.names
+        return after.names(names) - self._verdicts.held_back()
 
     def _add_owed(self, draft: Draft, after: Lookup) -> None:
-        for name in self._rejections.names:
+        for name in self._verdicts.rejections.names:
             if name in after.rows:
                 draft.fresh.add(name)
-            elif not self.is_on_demand or name not in self.names.names:
+            elif not self.is_on_demand or self._verdicts.must_be_dropped(name):
                 draft.gone.add(name)
-            elif found := after.find(name):
-                draft.fresh.update(each.name for each in found)
-            else:
-                draft.unpopulated.add(name)
+        if self.is_on_demand:
+            # What was rejected may have been the answer for any host: requests for it wait still.
+            draft.fresh |= after.names(self._verdicts.rejections.names & self.names.names)
+            draft.unpopulated |= {name for name in self.names.names if not after.find(name)} - draft.gone
 
     def _finish(self, draft: Draft, requested: frozenset[str], snapshot: Snapshot) -> News | None:
         draft.gone -= draft.absent | draft.fresh
@@ -272,7 +255,7 @@ class DeltaWatch:
         version = version_of(snapshot, Subscription(self.type_url))
         if not (resources or draft.absent or draft.unpopulated or draft.gone or draft.woken or draft.is_due):
             if not self._has_sent:
-                self._sent = self._accepted = version
+                self._verdicts.sent = self._verdicts.accepted = version
             return None
         absence = (draft.absent, draft.unpopulated, draft.gone, draft.woken)
         return News(version, resources, requested, *(frozenset(names) if names else NOTHING for names in absence))
@@ -292,7 +275,7 @@ class DeltaWatch:
         names = self._views.names(news.resources)
         if absence or news.unpopulated:
             names = names.union(absence, news.unpopulated)
-        self._await_verdict(nonce, _Sent(news.version, names))
+        self._verdicts.expect(nonce, news.version, names, news.unpopulated)
         if self._ttl is not TtlUse.NONE:
             self._plan_heartbeat(now_s)
         return DeltaResponse(
@@ -316,19 +299,13 @@ class DeltaWatch:
                 requested.setdefault(resource.name, []).append(name)
         return {each.name: aliases_to_tell(each, requested.get(each.name, ())) for each in news.resources}
 
-    def _await_verdict(self, nonce: Nonce, sent: _Sent) -> None:
-        self._sent = sent.version
-        self._unanswered[nonce] = sent
-        if len(self._unanswered) > MOST_UNANSWERED:
-            self._rejections.accept(self._unanswered.pop(next(iter(self._unanswered))).names)
-
     def _timed(self, snapshot: Snapshot) -> Iterator[Resource]:
         """Yield what the client holds, was told the time to live of, and did not reject."""
         timed = self._views.timed(snapshot.resources(self.type_url))
         names: Iterable[str] = timed
         if not self.names.selects_all:
             names = timed.keys() & self.names.held(self._views.lookup(self.type_url, snapshot)) if timed else ()
-        return (timed[name] for name in sorted(names) if name not in self._rejections.names)
+        return (timed[name] for name in sorted(names) if name not in self._verdicts.rejections.names)
 
     def _plan_heartbeat(self, now_s: float) -> None:
         """Plan for what has a time to live now; what is planned already is never put off."""
@@ -341,7 +318,12 @@ class DeltaWatch:
 
     def heartbeat(self, next_nonce: Callable[[], Nonce], now_s: float) -> DeltaResponse | None:
         """Return what renews the time to live of what the client holds, where that is due."""
-        if self.heartbeat_at_s is None or now_s < self.heartbeat_at_s or self._base is None or self._sent is None:
+        if (
+            self.heartbeat_at_s is None
+            or now_s < self.heartbeat_at_s
+            or self._base is None
+            or self._verdicts.sent is None
+        ):
             return None
         timed = self._views.same(tuple(self._timed(self._base)))
         self.heartbeat_at_s = None
@@ -349,10 +331,10 @@ class DeltaWatch:
         if not timed:
             return None
         nonce = next_nonce()
-        self._await_verdict(nonce, _Sent(self._sent, self._views.names(timed)))
+        self._verdicts.expect(nonce, self._verdicts.sent, self._views.names(timed), NOTHING)
         is_full = self._ttl is TtlUse.FULL
         resources, heartbeats = (timed, ()) if is_full else ((), timed)
-        return DeltaResponse(self.type_url, self._sent, nonce, resources, (), True, heartbeats)
+        return DeltaResponse(self.type_url, self._verdicts.sent, nonce, resources, (), True, heartbeats)
 
     def resources(self) -> Collection[Resource]:
         """Return what the client should hold, rejected or not."""
@@ -373,11 +355,11 @@ class DeltaWatch:
         return WatchStatus(
             self.type_url,
             None if self.names.selects_all else self.names.names,
-            sent=self._sent,
-            accepted=self._accepted,
-            refused=self._refused,
-            reason=self._reason,
+            sent=self._verdicts.sent,
+            accepted=self._verdicts.accepted,
+            refused=self._verdicts.refused,
+            reason=self._verdicts.reason,
             resources=self.resources(),
             missing=missing,
-            rejected=self._rejections.names,
+            rejected=self._verdicts.rejections.names,
         )

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from fsxds.protocol.virtual_hosts import find_virtual_hosts
+from fsxds.protocol.virtual_hosts import find_hidden, find_virtual_hosts
 from fsxds.protocol.xdstp_names import SCHEME, collection_of, is_glob
 from fsxds.values import Resource
+
+# Names come from clients: when so many were looked up, all are forgotten.
+MOST_KEPT = 100_000
 
 
 class Lookup:
@@ -17,42 +20,89 @@ class Lookup:
         is_on_demand: names are those of hosts, and resources are virtual hosts.
     """
 
-    __slots__ = ("_by_alias", "_by_collection", "_is_on_demand", "rows")
+    __slots__ = ("_found", "_index", "_is_on_demand", "rows")
 
     def __init__(self, rows: Mapping[str, Resource], *, is_on_demand: bool) -> None:
         self.rows = rows
         self._is_on_demand = is_on_demand
-        # Made when a name is asked for that is nobody's own.
-        self._by_alias: dict[str, Resource] | None = None
-        self._by_collection: dict[str, tuple[Resource, ...]] | None = None
+        self._index = _Index(rows)
+        # The own names of what names stand for that are nobody's own.
+        self._found: dict[str, tuple[str, ...]] = {}
+
+    def following(self, rows: Mapping[str, Resource]) -> Lookup:
+        """Return the same for other rows in which all names stand for the same ones: no name and no alias is another."""
+        lookup = Lookup(rows, is_on_demand=self._is_on_demand)
+        lookup._index, lookup._found = self._index, self._found
+        return lookup
 
     def find(self, name: str) -> tuple[Resource, ...]:
         """Return what a name stands for; nothing where it does not exist."""
-        if self._is_on_demand:
-            return find_virtual_hosts(name, self.rows, self._aliases())
-        if name not in self.rows and is_glob(name):
-            return self._collections().get(collection_of(name), ())
-        found = self.rows.get(name) or self._aliases().get(name)
-        return () if found is None else (found,)
+        return tuple(self.rows[own] for own in self._names_of(name))
 
     def names(self, names: Iterable[str]) -> frozenset[str]:
-        """Return the own names of all that these names stand for."""
-        return frozenset(resource.name for name in names for resource in self.find(name))
+        """Return the own names of all that these names stand for, and of the virtual hosts that go with them."""
+        found = frozenset(own for name in names for own in self._names_of(name))
+        if not self._is_on_demand:
+            return found
+        return found.union(*filter(None, map(self._index.hidden_by, found)))
 
-    def _aliases(self) -> Mapping[str, Resource]:
+    def _names_of(self, name: str) -> tuple[str, ...]:
+        if not self._is_on_demand and name in self.rows:
+            return (name,)
+        found = self._found.get(name)
+        if found is None:
+            if len(self._found) >= MOST_KEPT:
+                self._found.clear()
+            found = self._found[name] = self._look_up(name)
+        return found
+
+    def _look_up(self, name: str) -> tuple[str, ...]:
+        if self._is_on_demand:
+            return find_virtual_hosts(name, self.rows, self._index.aliases())
+        if is_glob(name):
+            return self._index.collections().get(collection_of(name), ())
+        own = self._index.aliases().get(name)
+        return () if own is None else (own,)
+
+
+class _Index:
+    """Own names by aliases and by collections, and of what virtual hosts hide; made when they are first needed."""
+
+    __slots__ = ("_by_alias", "_by_collection", "_hidden", "_rows")
+
+    def __init__(self, rows: Mapping[str, Resource]) -> None:
+        self._rows = rows
+        self._by_alias: dict[str, str] | None = None
+        self._by_collection: dict[str, tuple[str, ...]] | None = None
+        self._hidden: dict[str, frozenset[str]] = {}
+
+    def aliases(self) -> Mapping[str, str]:
+        """Return whose an alias is: of several, the first by name."""
         if self._by_alias is None:
             self._by_alias = {}
-            for resource in self.rows.values():
+            for resource in self._rows.values():
                 for alias in resource.aliases:
-                    # The first has it, in the order of their names.
-                    self._by_alias.setdefault(alias, resource)
+                    self._by_alias.setdefault(alias, resource.name)
         return self._by_alias
 
-    def _collections(self) -> Mapping[str, tuple[Resource, ...]]:
+    def hidden_by(self, own: str) -> frozenset[str]:
+        """Return the virtual hosts that one hides from who has it, those that these hide, and so on."""
+        hidden = self._hidden.get(own)
+        if hidden is None:
+            found, ahead = {own}, [own]
+            while ahead:
+                more = find_hidden(self._rows[ahead.pop()], self.aliases()) - found
+                found |= more
+                ahead += more
+            hidden = self._hidden[own] = frozenset(found - {own})
+        return hidden
+
+    def collections(self) -> Mapping[str, tuple[str, ...]]:
+        """Return the members of collections."""
         if self._by_collection is None:
-            members: dict[str, list[Resource]] = {}
-            for name, resource in self.rows.items():
+            members: dict[str, list[str]] = {}
+            for name in self._rows:
                 if name.startswith(SCHEME):
-                    members.setdefault(collection_of(name), []).append(resource)
-            self._by_collection = {collection: tuple(resources) for collection, resources in members.items()}
+                    members.setdefault(collection_of(name), []).append(name)
+            self._by_collection = {collection: tuple(names) for collection, names in members.items()}
         return self._by_collection

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+ENVOY = "envoy"
+"""What an Envoy says that it is."""
+
 
 @dataclass(frozen=True, slots=True)
 class Node:

@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import replace
 
-from fsxds.protocol.node import Node
+from fsxds.protocol.node import ENVOY, Node
 from fsxds.protocol.sotw_verdicts import NOTHING
 from fsxds.protocol.sotw_watch import News, SotwWatch
 from fsxds.protocol.streams import Reaction, SotwRequest, SotwResponse, WatchStatus
@@ -29,10 +29,11 @@ CLUSTERS = BY_SHORT_NAME["cds"].type_url
 ENDPOINTS = BY_SHORT_NAME["eds"].type_url
 
 # The `user_agent_name` of an Envoy.
-ENVOY = "envoy"
-
 # What may use clusters.
 USERS_OF_CLUSTERS = frozenset(BY_SHORT_NAME[name].type_url for name in ("lds", "rds", "srds"))
+
+# What an Envoy may take up again that it let go of.
+COME_AND_GO = frozenset(BY_SHORT_NAME[name].type_url for name in ("sds", "ecds", "rds"))
 
 
 class SotwStream:
@@ -72,13 +73,14 @@ class SotwStream:
             # The client says its names again when it answers what it has not seen yet.
             if heard.is_repeat and not self._is_aggregated:
                 watch.keep_asked(request.names)
-            return Reaction((), heard.verdict)
+            return Reaction(self._after_overtaken(watch, heard.overtaken, now_s), heard.verdict)
         before = watch.subscription
         again = watch.subscribe(request.names)
         if not watch.is_greeted:
             again = self._awaited(watch)
         else:
-            again |= watch.repeated(is_asked=heard.is_repeat and watch.subscription is before)
+            is_asked = heard.is_repeat and watch.subscription is before
+            again |= watch.repeated(is_asked=is_asked or (bool(again) and self._may_have_forgotten(row)))
         self._snapshot = snapshot or self._snapshot
         return Reaction(self._batch(now_s, {request.type_url: again}), heard.verdict)
 
@@ -109,10 +111,31 @@ class SotwStream:
     def _in_order(self) -> Iterable[SotwWatch]:
         return (self._watches[row.type_url] for row in RESOURCE_TYPES if row.type_url in self._watches)
 
+    def _may_have_forgotten(self, row: ResourceType) -> bool:
+        """Whether a client whose names have grown may want anew what it has under the others.
+
+        An Envoy that lets go of a name and takes it up again within one flight tells neither: of a route configuration
+        that another scope uses now, it says only what else it wants. Endpoints follow their clusters anyway, and runtime
+        layers stay for its life.
+        """
+        return self._is_envoy and row.type_url in COME_AND_GO
+
+    @property
+    def _is_envoy(self) -> bool:
+        return self.node is not None and self.node.agent == ENVOY
+
     def _awaited(self, watch: SotwWatch) -> frozenset[str]:
         """Return what a client may wait for although it says that it holds it: endpoints of clusters that it just got."""
         clusters = self._watches.get(CLUSTERS)
         return watch.everything if watch.type_url == ENDPOINTS and clusters and clusters.has_sent else NOTHING
+
+    def _after_overtaken(self, watch: SotwWatch, names: frozenset[str], now_s: float) -> tuple[SotwResponse, ...]:
+        """Send the endpoints of rejected clusters again: they came before the response that brings these clusters."""
+        endpoints = self._watches.get(ENDPOINTS)
+        if watch.type_url != CLUSTERS or not names or endpoints is None or self._snapshot is None:
+            return ()
+        again = endpoints.repeatable(_endpoints_of(names, self._snapshot))
+        return self._batch(now_s, {ENDPOINTS: again}) if again else ()
 
     def _batch(self, now_s: float, again: dict[TypeUrl, frozenset[str]]) -> tuple[SotwResponse, ...]:
         snapshot = self._snapshot
@@ -126,7 +149,7 @@ class SotwStream:
                 continue
             told[watch.type_url] = news
             if watch.type_url == CLUSTERS and self._is_aggregated:
-                follow = self._endpoints_after(_endpoints_of(news, snapshot), is_greeting=is_greeting)
+                follow = self._endpoints_after(_endpoints_of(news.fresh, snapshot), is_greeting=is_greeting)
                 again[ENDPOINTS] = again.get(ENDPOINTS, NOTHING) | follow
         return tuple(self._responses(told, now_s))
 
@@ -135,11 +158,9 @@ class SotwStream:
         watch = self._watches.get(ENDPOINTS)
         if watch is None:
             return NOTHING
-        if is_greeting or not watch.is_greeted or not (self.node and self.node.agent == ENVOY):
-            return watch.repeatable(names)
         # An Envoy takes the endpoints of a new cluster before it asks for them. Until it has them, what moves to the new
         # cluster in the same batch fails.
-        return frozenset(names) - watch.owed
+        return watch.repeatable(names, unasked=self._is_envoy and watch.is_greeted and not is_greeting)
 
     def _responses(self, told: dict[TypeUrl, News], now_s: float) -> Iterable[SotwResponse]:
         removal = self._late_removal(told)
@@ -173,8 +194,8 @@ class SotwStream:
         return Nonce(str(self._nonces))
 
 
-def _endpoints_of(news: News, snapshot: Snapshot) -> Iterable[str]:
-    """Name the endpoints of the clusters that are news."""
+def _endpoints_of(clusters: Iterable[str], snapshot: Snapshot) -> Iterable[str]:
+    """Name the endpoints of clusters."""
     rows = snapshot.resources(CLUSTERS)
-    clusters = (rows[name] for name in news.fresh if name in rows)
-    return (ref.name for cluster in clusters for ref in cluster.references if ref.type_url == ENDPOINTS)
+    known = (rows[name] for name in clusters if name in rows)
+    return (ref.name for cluster in known for ref in cluster.references if ref.type_url == ENDPOINTS)

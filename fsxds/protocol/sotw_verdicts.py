@@ -26,11 +26,15 @@ class Sent:
 
 @dataclass(frozen=True, slots=True)
 class Heard:
-    """What a request said: `verdict` of an earlier response, whether it is void, and whether it repeats an answer."""
+    """What a request said: `verdict` of an earlier response, whether it is void, and whether it repeats an answer.
+
+    `overtaken` are the names that were news in a rejected full state that a later one, on its way already, says again.
+    """
 
     verdict: Verdict | None = None
     is_stale: bool = False
     is_repeat: bool = False
+    overtaken: frozenset[str] = NOTHING
 
 
 class SotwVerdicts:
@@ -90,7 +94,10 @@ class SotwVerdicts:
         if request.nonce not in self._unanswered:
             is_repeat = request.nonce in (self.last_nonce, self._judged) and request.error_detail is None
             return Heard(None, is_stale, is_repeat)
-        return Heard(self._judge(request.nonce, request.error_detail, now_s), is_stale)
+        sent = self._unanswered[request.nonce]
+        verdict = self._judge(request.nonce, request.error_detail, now_s)
+        is_overtaken = self._is_full and is_stale and not verdict.accepted
+        return Heard(verdict, is_stale, overtaken=sent.fresh if is_overtaken else NOTHING)
 
     def _judge(self, nonce: Nonce, error_detail: str | None, now_s: float) -> Verdict:
         while (oldest := next(iter(self._unanswered))) != nonce:

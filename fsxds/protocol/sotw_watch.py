@@ -116,22 +116,22 @@ class SotwWatch:
     def keep_asked(self, requested: Iterable[str]) -> None:
         """Remember names that were asked for again by a client that had not seen the latest response."""
         if self.subscription.names == frozenset(requested):
-            self._asked = self.subscription.names - self._verdicts.unseen
+            self._asked |= self.subscription.names - self._verdicts.unseen
 
     def repeated(self, *, is_asked: bool) -> frozenset[str]:
-        """Return the names to send again: all where the client asks again for what it has, and what it asked for before.
+        """Return the names to send again: all where the client asks again for what it has, and what was put off before.
 
         An Envoy does so when it changed a cluster, and waits for its endpoints (ENVOY.md D2).
         """
-        asked, self._asked = self._asked, NOTHING
-        if self._row.full_state_in_sotw or self.subscription.wildcard:
+        if self._row.full_state_in_sotw:
             return NOTHING
-        return self.repeatable(self.subscription.names if is_asked else asked)
+        return self.repeatable(self.subscription.names | self._asked if is_asked else self._asked)
 
-    def repeatable(self, names: Iterable[str]) -> frozenset[str]:
-        """Return those of these names that the client asked for, and that it did not reject."""
+    def repeatable(self, names: Iterable[str], *, unasked: bool = False) -> frozenset[str]:
+        """Return those of these names that the client asked for; what it rejected is put off until that is mended."""
         subscription = self.subscription
-        wanted = frozenset(names) if subscription.wildcard else subscription.names.intersection(names)
+        wanted = frozenset(names) if unasked or subscription.wildcard else subscription.names.intersection(names)
+        self._asked = (self._asked | wanted) & self.owed
         return wanted - self.owed
 
     def news(self, snapshot: Snapshot, again: frozenset[str], now_s: float) -> News | None:
@@ -214,7 +214,7 @@ class SotwWatch:
     ) -> News | None:
         rows, rejections = snapshot.resources(self.type_url), self._verdicts.rejections
         # What is gone cannot be told; when it comes back it is news.
-        rejections.forget(rejections.names - rows.keys())
+        rejections.forget([name for name in rejections.names if name not in rows])
         names = fresh | again
         is_other = bool(rejections.names & fresh)
         if is_other or rejections.is_due(now_s):
@@ -245,6 +245,7 @@ class SotwWatch:
     def tell(self, news: News, nonce: Nonce, now_s: float) -> SotwResponse:
         """Make news a response, and remember it until its verdict."""
         names = self._views.names(news.resources)
+        self._asked -= names
         if self.owed and (self._row.full_state_in_sotw or self.owed <= names):
             self._verdicts.rejections.offered(is_other=news.is_other)
         self._expect_verdict(nonce, Sent(news.version, names, news.fresh))

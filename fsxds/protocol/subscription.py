@@ -76,12 +76,17 @@ def version_of(snapshot: Snapshot, subscription: Subscription) -> Version:
 
 
 def files_of(subscription: Subscription, version: Version, snapshot: Snapshot) -> tuple[PurePosixPath, ...]:
-    """Return the files that a version of a selection came from; none when something newer is served already."""
+    """Return the files that a version came from; none when something newer is served already.
+
+    It may be the version of what was asked for, or of the whole type, as Delta responses have it.
+    """
     selection = select(snapshot, subscription)
-    if selection.version != version:
+    if version not in {selection.version, version_of(snapshot, Subscription(subscription.type_url))}:
         return ()
     change = snapshot.changes.get(subscription.type_url)
     if subscription.wildcard and change is not None and change.files:
         return change.files
     # The last change of the type need not be one of the names that were asked for.
-    return tuple(sorted({resource.origin.path for resource in selection.resources}))
+    changed = frozenset((*change.added, *change.changed)) if change is not None else frozenset()
+    news = [resource for resource in selection.resources if resource.name in changed]
+    return tuple(sorted({resource.origin.path for resource in news or selection.resources}))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
+from weakref import WeakValueDictionary
 
 from fsxds.protocol.lookup import Lookup
 from fsxds.protocol.subscription import Subscription, version_of
@@ -64,6 +65,7 @@ class Views:
         self._said: OrderedDict[Version, bool] = OrderedDict()
         self._subscriptions: OrderedDict[Subscription, Subscription] = OrderedDict()
         self._lookups: OrderedDict[int, Lookup] = OrderedDict()
+        self._name_sets: WeakValueDictionary[int, frozenset[str]] = WeakValueDictionary()
         self._members: dict[TypeUrl, Rows] = {}
         self._buried: dict[TypeUrl, dict[str, None]] = {}
 
@@ -113,14 +115,30 @@ class Views:
             _keep(self._timed, id(rows), found, MOST_STEPS)
         return found[1]
 
-    def lookup(self, type_url: TypeUrl, snapshot: Snapshot) -> Lookup:
-        """Return what finds the resources of a type by the names that clients use."""
+    def lookup(self, type_url: TypeUrl, snapshot: Snapshot, before: Snapshot | None = None) -> Lookup:
+        """Return what finds the resources of a type by the names that clients use.
+
+        What was looked up in `before` is not looked up again where nothing but contents changed.
+        """
         rows = snapshot.resources(type_url)
         found = self._lookups.get(id(rows))
         if found is None:
-            found = Lookup(rows, is_on_demand=type_url == VIRTUAL_HOSTS)
+            last = self._lookups.get(id(before.resources(type_url))) if before is not None else None
+            if (
+                before is not None
+                and last is not None
+                and _keeps_names(self.step(type_url, before, snapshot), last.rows)
+            ):
+                found = last.following(rows)
+            else:
+                found = Lookup(rows, is_on_demand=type_url == VIRTUAL_HOSTS)
             _keep(self._lookups, id(rows), found, MOST_STEPS)
         return found
+
+    def shared_names(self, names: frozenset[str]) -> frozenset[str]:
+        """Return these names as the one set that all streams have of them, as long as one of them has it."""
+        found = self._name_sets.setdefault(hash(names), names)
+        return found if found == names else names
 
     def buried(self, type_url: TypeUrl, snapshot: Snapshot) -> Collection[str]:
         """Return the members of collections that were seen by this method before, and do not exist any more.
@@ -192,6 +210,11 @@ def _step(type_url: TypeUrl, before: Snapshot, after: Snapshot) -> Step:
             return Step(updated, frozenset(change.removed))
     updated = {name: row for name, row in new.items() if name not in old or not row.says_the_same_as(old[name])}
     return Step(updated, frozenset(old.keys() - new.keys()))
+
+
+def _keeps_names(step: Step, old: Rows) -> bool:
+    same = (name in old and old[name].aliases == resource.aliases for name, resource in step.updated.items())
+    return not step.removed and all(same)
 
 
 def _with_kinds(step: Step, old: Rows) -> Step:

@@ -20,24 +20,21 @@ class LastingCalls:
     """Knows the calls that last, and ends them. Touched from the event loop only."""
 
     def __init__(self) -> None:
-        self._calls: dict[Context, asyncio.Task[Any]] = {}
+        self._calls: dict[_Writer, asyncio.Task[Any] | None] = {}
 
     def known(self, handler: grpc.GenericRpcHandler) -> grpc.GenericRpcHandler:
         """Return a handler that does the same, and whose streaming calls are known while they last."""
         return _Known(handler, self._last)
 
     async def end(self) -> None:
-        """End all calls with UNAVAILABLE."""
-        for context, task in tuple(self._calls.items()):
-            with suppress(grpc.aio.BaseError):
-                await context.abort(grpc.StatusCode.UNAVAILABLE, STOPPING)
-            # It may wait for something else than its client.
-            task.cancel()
+        """End all calls with UNAVAILABLE, each after the response that is being written."""
+        async with asyncio.TaskGroup() as ending:
+            for context, task in tuple(self._calls.items()):
+                ending.create_task(_end(context, task))
 
-    async def _last(self, behavior: Callable[..., Any], request: Any, context: Context) -> None:
-        task = asyncio.current_task()
-        if task is not None:
-            self._calls[context] = task
+    async def _last(self, behavior: Callable[..., Any], request: Any, grpc_context: Context) -> None:
+        context = _Writer(grpc_context)
+        self._calls[context] = asyncio.current_task()
         try:
             if isasyncgenfunction(behavior):
                 responses: AsyncIterator[Any] = behavior(request, context)
@@ -46,7 +43,37 @@ class LastingCalls:
             else:
                 await behavior(request, context)
         finally:
-            self._calls.pop(context, None)
+            del self._calls[context]
+
+
+async def _end(context: _Writer, task: asyncio.Task[Any] | None) -> None:
+    await context.idle.wait()
+    with suppress(grpc.aio.BaseError):
+        await context.abort(grpc.StatusCode.UNAVAILABLE, STOPPING)
+    if task is not None:
+        # It may wait for something else than its client.
+        task.cancel()
+
+
+class _Writer:
+    """A call's context that tells when nothing is being written: only then can gRPC send a status."""
+
+    def __init__(self, context: Context) -> None:
+        self.idle = asyncio.Event()
+        self.idle.set()
+        self._context = context
+
+    async def write(self, response: Any) -> None:
+        """Write a response."""
+        self.idle.clear()
+        try:
+            await self._context.write(response)
+        finally:
+            self.idle.set()
+
+    def __getattr__(self, name: str) -> Any:
+        """Return what gRPC's context has of this name."""
+        return getattr(self._context, name)
 
 
 class _Known(grpc.GenericRpcHandler):  # type: ignore[misc]  # grpc has no types

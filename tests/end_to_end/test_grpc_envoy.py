@@ -36,7 +36,7 @@ from tests.support.resources import (
 from tests.support.server import Server, write_file
 
 # Envoy backs off by itself, each stream for its own, the longer the more often it failed.
-RECONNECTING_S = 25.0
+RECONNECTING_S = 40.0
 
 
 @pytest.fixture(params=VARIANTS, ids=str)
@@ -183,7 +183,7 @@ def test_what_was_rejected_is_offered_again(fleet: Fleet, tmp_path: Path) -> Non
         write_file(authority, make_pair("ca").chain)
         envoy.until_clusters("a", "late")
 
-        assert {one["client_status"] for one in states_of(server, "Cluster")} == {"ACKED"}
+        envoy.until(lambda: {one["client_status"] for one in states_of(server, "Cluster")} == {"ACKED"}, "the verdict")
 
 
 @pytest.mark.parametrize("variant", [SOTW_ADS, DELTA_ADS], ids=str)
@@ -229,6 +229,7 @@ def test_a_restart_of_the_server_sends_nothing_again(fleet: Fleet) -> None:
                 assert envoy.rejections() == {}
 
 
+@on_ads
 def test_what_changes_while_the_server_is_down_is_told(fleet: Fleet) -> None:
     """Changes and removals that nobody could tell Envoy about are told when the server is back."""
     write_web(fleet)

@@ -60,6 +60,7 @@ def test_members_come_change_and_go(fleet: Fleet) -> None:
         assert envoy.rejections() == {}
 
 
+@pytest.mark.parametrize("fleet", [DELTA_ADS], ids=str, indirect=True)
 def test_a_collection_that_is_empty_does_not_delay_the_start(fleet: Fleet) -> None:
     """A collection without members is told as such, and fills later."""
     fleet.write("leds.yaml")

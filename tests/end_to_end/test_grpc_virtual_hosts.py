@@ -26,6 +26,10 @@ def fleet(request: pytest.FixtureRequest, tmp_path: Path) -> Fleet:
     return fleet
 
 
+# What does not depend on how streams are cut is tried on the one that carries everything.
+on_ads = pytest.mark.parametrize("fleet", [DELTA_ADS], ids=str, indirect=True)
+
+
 def on_demand_route(name: str, version: str = "1") -> str:
     """Return a route configuration that has virtual hosts on demand, as a list item."""
     source = {"vhds": {"config_source": yaml.safe_load(REST)}}
@@ -84,6 +88,7 @@ def test_unknown_hosts_end_at_once_and_spring_up(fleet: Fleet) -> None:
         assert envoy.rejections() == {}
 
 
+@on_ads
 def test_hosts_follow_their_files(fleet: Fleet) -> None:
     """A virtual host that Envoy asked for is told when it changes, and when it goes."""
     fleet.write("vhds.yaml", virtual_host("r1/shop", "one", "shop.test"), virtual_host("r1/old", "old", "old.test"))
@@ -97,6 +102,7 @@ def test_hosts_follow_their_files(fleet: Fleet) -> None:
         assert envoy.rejections() == {}
 
 
+@on_ads
 def test_hosts_outlive_a_change_of_their_route_configuration(fleet: Fleet) -> None:
     """A route configuration that changes keeps the hosts that came on demand, and gets more."""
     fleet.write("vhds.yaml", virtual_host("r1/shop", "shop", "shop.test"), virtual_host("r1/b", "b", "b.test"))
@@ -118,6 +124,7 @@ def test_a_second_route_configuration_does_not_wait(fleet: Fleet) -> None:
         envoy.until(lambda: asked(envoy, "shop.test", "back") == (200, "2"), "the second listener", timeout=3)
 
 
+@on_ads
 def test_hosts_outlive_a_restart_of_the_server(fleet: Fleet) -> None:
     """After a restart Envoy keeps its hosts, hears of what changed meanwhile, and gets more on demand."""
     shop, other = virtual_host("r1/shop", "shop", "shop.test"), virtual_host("r1/b", "b", "b.test")
@@ -133,3 +140,19 @@ def test_hosts_outlive_a_restart_of_the_server(fleet: Fleet) -> None:
                 envoy.until(lambda: asked(envoy, "shop.test") == (200, "after"), "the change")
                 assert asked(envoy, "b.test") == (200, "b")
                 assert envoy.rejections() == {}
+
+
+@on_ads
+def test_a_host_for_everything_hides_no_other(fleet: Fleet) -> None:
+    """Envoy does not ask for a host that a wildcard serves already; it is told the better match nevertheless."""
+    fleet.write("vhds.yaml", virtual_host("r1/*", "any", "*"), virtual_host("r1/shop", "shop", "shop.test"))
+    with fleet.running() as (_, envoy):
+        assert asked(envoy, "other.test") == (200, "any")
+        assert asked(envoy, "shop.test") == (200, "shop")
+        fleet.write("rds.yaml", on_demand_route("r1", "2"))
+        envoy.until(lambda: envoy.ask("front", host="shop.test").headers.get("x-version") == "2", "the route")
+        fleet.write("more.vhds.yaml", virtual_host("r1/new", "new", "new.test"))
+        envoy.until(lambda: asked(envoy, "new.test") == (200, "new"), "the new host")
+
+        assert asked(envoy, "other.test") == (200, "any")
+        assert envoy.rejections() == {}

@@ -73,6 +73,23 @@ def test_equal_streams_share_what_they_are_told() -> None:
     assert told[0] is told[1]
 
 
+def test_equal_subscriptions_are_kept_once() -> None:
+    """Streams that subscribe to the same names, in whatever steps, hold one set of them; it does not outlive them."""
+    views, current = Views(), snapshot({"CDS": {"a": "1"}})
+    streams = [_stream(views), _stream(views)]
+    _ask(streams[0], current, "a", "b")
+    _ask(streams[1], current, "b")
+    _ask(streams[1], current, "a", "c")
+    _ask(streams[1], current, unsubscribe=("c",))
+
+    held = [stream.subscription_of(CDS).names for stream in streams]
+
+    assert held[0] is held[1]
+    del streams, held
+    names = frozenset({"a", "b"})
+    assert views.shared_names(names) is names
+
+
 def test_what_a_stream_is_said_to_hold() -> None:
     """The status of a watch has what was sent, accepted and rejected, and what is missing."""
     stream = _stream()

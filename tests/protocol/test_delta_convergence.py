@@ -36,7 +36,8 @@ class Known:
     `held` is what it has in use: after a rejection, some of what it rejected. `accepted` is what it says of it when it
     connects again. `doubtful` are names of which it rejected something, `hidden` those of them of which it said something
     else than it holds when it connected again. `refused` are the contents
-    that the server knows to be rejected, None for a removal, and when it heard of it.
+    that the server knows to be rejected, None for a removal, and when it heard of it. `has_given_up`: what it had by a host
+    that it gave up is its own to drop.
     """
 
     names: set[str] = field(default_factory=set)
@@ -48,6 +49,7 @@ class Known:
     hidden: set[str] = field(default_factory=set)
     refused: dict[str, tuple[bytes | None, float]] = field(default_factory=dict)
     answered: set[str] = field(default_factory=set)
+    has_given_up: bool = False
     edits_at_refusal: int = 0
 
 
@@ -109,6 +111,7 @@ class DeltaStreams(RuleBasedStateMachine):
     @rule()
     def hear(self) -> None:
         """Let the server tell its stream what is current."""
+        self.edits_heard = self.edits
         self.take_responses(self.stream.receive_snapshot(self.current, self.now_s))
 
     @rule(seconds=st.sampled_from([0.3, 1.0, 3.0, 70.0]))
@@ -157,6 +160,7 @@ class DeltaStreams(RuleBasedStateMachine):
         known = self.known[short_name]
         if name == "*":
             known.is_wild = False
+        known.has_given_up = known.has_given_up or name in known.names
         known.names.discard(name)
         if short_name != "VHDS" and not known.is_wild:
             for gone in known.held.keys() - known.names:
@@ -185,11 +189,11 @@ class DeltaStreams(RuleBasedStateMachine):
                 if request.error_detail is not None:
                     known.refused[name] = (body, self.now_s)
                     known.edits_at_refusal = self.edits_heard
+        self.edits_heard = self.edits
         self.take_responses(reaction.responses)
 
     def take_responses(self, responses: Iterable[DeltaResponse]) -> None:
         """Put responses on their way, and hold them against what a server may do."""
-        self.edits_heard = self.edits
         for response in responses:
             known = self.known[BY_TYPE_URL[response.type_url].short_name.upper()]
             self.check_back_off(known, response)
@@ -225,7 +229,7 @@ class DeltaStreams(RuleBasedStateMachine):
             known.held.pop(name, None)
             known.accepted.pop(name, None)
         known.answered |= {*response.unpopulated, *(alias for others in response.aliases.values() for alias in others)}
-        known.answered |= {resource.name for resource in response.resources}
+        known.answered |= {*response.removed, *(resource.name for resource in response.resources)}
         for name in (*(resource.name for resource in response.resources), *response.removed):
             known.doubtful.discard(name)
             known.hidden.discard(name)
@@ -316,7 +320,8 @@ class DeltaStreams(RuleBasedStateMachine):
         if short_name == "VHDS":
             wanted = self.hosts_wanted(known)
             assert known.names <= known.answered, "a request for a host hangs"
-            held = {name: body for name, body in known.held.items() if name in wanted or name not in bodies}
+            stale = set() if known.has_given_up else known.held.keys() - bodies.keys()
+            held = {name: body for name, body in known.held.items() if name in wanted | stale}
         else:
             wanted = {name for name in bodies if known.is_wild or name in known.names}
             held = known.held
@@ -330,7 +335,13 @@ class DeltaStreams(RuleBasedStateMachine):
         """Return the virtual hosts that serve what was asked for, and those that have its name."""
         files = self.files.contents["VHDS"]
         served = {_serving(name, files) for name in known.names} - {None}
-        return {name for name in served if name} | (known.names & files.keys())
+        wanted = {name for name in served if name} | (known.names & files.keys())
+        # The third serves everything: with it come all others. The second serves what the first serves, and worse.
+        if "r/3" in wanted and files["r/3"].endswith("@r/*"):
+            wanted |= files.keys()
+        if "r/2" in wanted:
+            wanted |= {name for name, content in files.items() if ".com" in content}
+        return wanted
 
 
 def _offered(response: DeltaResponse) -> dict[str, bytes | None]:

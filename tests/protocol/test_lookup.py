@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from fsxds.protocol.lookup import Lookup
+from fsxds.protocol.lookup import MOST_KEPT, Lookup
 from fsxds.values import Resource
 from tests.support.snapshots import resource
 
@@ -60,3 +60,14 @@ def test_hosts_are_found_on_demand() -> None:
 
     assert (host,) == Lookup(_rows(host), is_on_demand=True).find("r/a.com")
     assert () == Lookup(_rows(host), is_on_demand=False).find("r/a.com")
+
+
+def test_names_of_clients_are_remembered_in_bounds() -> None:
+    """Clients may ask for any number of names; what they stand for is not remembered without end."""
+    lookup = Lookup(_rows(replace(resource("SDS", "own"), aliases=("web",))), is_on_demand=False)
+
+    for number in range(MOST_KEPT + 1):
+        lookup.find(f"{number}")
+
+    assert "own" == lookup.find("web")[0].name
+    assert len(lookup._found) <= MOST_KEPT

@@ -36,7 +36,10 @@ class Wire:
     to_server: list[SotwRequest] = field(default_factory=list)
     to_client: list[SotwResponse] = field(default_factory=list)
     asked: set[TypeUrl] = field(default_factory=set)
+    bodies: dict[Nonce, dict[str, bytes]] = field(default_factory=dict)
+    heard: Snapshot | None = None
     sent: dict[TypeUrl, Nonce] = field(default_factory=dict)
+    names: dict[TypeUrl, tuple[str, ...]] = field(default_factory=dict)
     clusters: frozenset[str] = frozenset()
 
 
@@ -61,7 +64,6 @@ class Streaming(RuleBasedStateMachine):
         self.contents: dict[str, dict[str, str]] = {name: {"a": "1"} for name in SHORT_NAMES}
         self.generation = 0
         self.current = self.read_files()
-        self.heard = self.current
         self.refusals: dict[TypeUrl, Refusal] = {}
         wants = {"CDS": None, "LDS": None, "EDS": frozenset(NAMES), "SDS": frozenset("a")}
         self.clients = {name: TypeClient(name, wants[name]) for name in SHORT_NAMES}
@@ -82,7 +84,7 @@ class Streaming(RuleBasedStateMachine):
     def publish(self) -> None:
         """Tell the streams of the files, whether anything changed or not."""
         for wire in self.distinct_wires():
-            self.hear()
+            self.hear(wire)
             self.send(wire, wire.stream.receive_snapshot(self.current, self.now_s))
 
     @rule(short_name=TYPES)
@@ -226,40 +228,46 @@ class Streaming(RuleBasedStateMachine):
         is_first = url not in wire.asked
         wire.asked.add(url)
         selection = select(self.current, Subscription.for_request(url, request.names))
-        self.hear()
+        changed = self.hear(wire)
         reaction = wire.stream.receive_request(request, self.current, self.now_s)
         answered = {response.type_url for response in reaction.responses}
         is_stale = request.nonce is not None and request.nonce != wire.sent.get(url, request.nonce)
-        assert not (is_stale and answered), "a stale request is answered"
+        assert not (is_stale and url in answered), "a stale request is answered"
         if is_first and request.version_info == selection.version:
             # Behind clusters that are sent on this stream their endpoints are, too.
             is_due = url == type_url("EDS") and type_url("CDS") in {*wire.sent, *answered}
             assert is_due or url not in answered, "it is sent what it holds"
-        if reaction.verdict is not None and not reaction.verdict.accepted and request.nonce == wire.sent[url]:
-            self.refuse(url)
+        if (
+            reaction.verdict is not None
+            and not reaction.verdict.accepted
+            and request.nonce == wire.sent[url]
+            and url not in changed
+        ):
+            self.refuse(url, wire.bodies[request.nonce])
         elif reaction.verdict is not None or is_first:
             self.refusals.pop(url, None)
         # What a request asks for is no offer of what was rejected before.
-        known = self.refusals.get(url)
-        if known is not None and not is_first and frozenset(request.names) != known.bodies.keys():
-            self.refusals.pop(url)
+        if not is_stale and wire.names.get(url) != request.names:
+            wire.names[url] = request.names
+            self.refusals.pop(url, None)
         self.send(wire, reaction.responses)
 
-    def refuse(self, url: TypeUrl) -> None:
-        """Remember what the server knows to be rejected, unless there is something else to be said by now."""
-        short_name = BY_TYPE_URL[url].short_name.upper()
+    def refuse(self, url: TypeUrl, bodies: dict[str, bytes]) -> None:
+        """Remember what the server knows to be rejected."""
         before = self.refusals.get(url)
-        bodies = {resource.name: resource.body for resource in self.current.resources(url).values()}
-        bodies = {name: body for name, body in bodies.items() if name in self.clients[short_name].refused}
         in_a_row = before.in_a_row + 1 if before and before.bodies == bodies else 1
         self.refusals[url] = Refusal(bodies, self.now_s, in_a_row)
 
-    def hear(self) -> None:
-        """Note that the server sees the current files; what is other content may be offered again."""
-        for url in list(self.refusals):
-            if self.heard.resources(url) != self.current.resources(url):
-                del self.refusals[url]
-        self.heard = self.current
+    def hear(self, wire: Wire) -> set[TypeUrl]:
+        """Let a stream see the current files; return the types with other content, which may be offered at once."""
+        before, wire.heard = wire.heard, self.current
+        changed = {
+            url for url in self.current.by_type if before and before.resources(url) != self.current.resources(url)
+        }
+        for short_name in SHORT_NAMES:
+            if self.wires[short_name] is wire and type_url(short_name) in changed:
+                self.refusals.pop(type_url(short_name), None)
+        return changed
 
     def send(self, wire: Wire, responses: tuple[SotwResponse, ...]) -> None:
         """Put responses on their way, and hold them against what a server may do."""
@@ -271,6 +279,7 @@ class Streaming(RuleBasedStateMachine):
             assert names == sorted(set(names))
             self.check_back_off(response)
             wire.sent[response.type_url] = response.nonce
+            wire.bodies[response.nonce] = {resource.name: resource.body for resource in response.resources}
             if response.type_url == type_url("CDS"):
                 wire.clusters = frozenset(names)
             wire.to_client.append(response)
@@ -283,10 +292,10 @@ class Streaming(RuleBasedStateMachine):
         places = [order.index(url) for at, url in enumerate(told) if at != last or told.count(url) == 1]
         only_go = told[-1:] == [type_url("CDS")] and len(told) > 1
         assert only_go or places == sorted(places)
+        is_refused = any(status.rejected for status in wire.stream.statistics() if status.type_url == type_url("CDS"))
         for at, response in enumerate(responses):
             if response.type_url == type_url("CDS") and type_url("LDS") in told[at:]:
                 names = {resource.name for resource in response.resources}
-                is_refused = type_url("CDS") in self.refusals or bool(self.clients["CDS"].refused)
                 assert is_refused or names >= wire.clusters & self.selected("CDS"), "a cluster goes before its listener"
 
     def selected(self, short_name: str) -> frozenset[str]:
@@ -300,7 +309,8 @@ class Streaming(RuleBasedStateMachine):
         if refusal is None or not refusal.bodies:
             return
         offered = {resource.name: resource.body for resource in response.resources}
-        if refusal.bodies.items() <= offered.items():
+        is_full = BY_TYPE_URL[response.type_url].full_state_in_sotw
+        if offered == refusal.bodies if is_full else refusal.bodies.items() <= offered.items():
             assert self.now_s >= refusal.at_s + back_off_s(refusal.in_a_row), "offered again too soon"
             # Until its verdict comes nothing may offer it once more.
             refusal.at_s = float("inf")

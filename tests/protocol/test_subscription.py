@@ -1,13 +1,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import PurePosixPath
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fsxds.protocol.subscription import Subscription, select, version_of
-from fsxds.values import Snapshot, TypeUrl, version_of_set
+from fsxds.protocol.subscription import Subscription, files_of, select, version_of
+from fsxds.values import Snapshot, TypeChange, TypeUrl, Version, version_of_set
 from tests.support.snapshots import resource, snapshot, type_url
 
 EDS = type_url("EDS")
@@ -103,3 +105,27 @@ def test_version_changes_exactly_when_the_selection_does(
     same_content = list(old.resources) == list(new.resources)
 
     assert same_content == (old.version == new.version)
+
+
+def _written_apart() -> Snapshot:
+    """Return three resources from three files, one of which changed last."""
+    current = snapshot({"EDS": dict.fromkeys("abc", "1")})
+    rows = {name: resource("EDS", name, path=f"{name}.yaml") for name in "abc"}
+    change = TypeChange(1, changed=("b",), files=(PurePosixPath("b.yaml"),))
+    return replace(current, by_type={**current.by_type, EDS: rows}, changes={EDS: change})
+
+
+@pytest.mark.parametrize(
+    ("subscription", "files"),
+    [(everything(), ["b.yaml"]), (named("a", "b"), ["b.yaml"]), (named("a", "c"), ["a.yaml", "c.yaml"])],
+)
+def test_files_of_a_version(subscription: Subscription, files: list[str]) -> None:
+    """A version came from the file of what changed last, where that was asked for, and else from those of all of it.
+
+    It is the version of what was asked for, or of the whole type. A version of something else came from nowhere.
+    """
+    current = _written_apart()
+
+    for version in (version_of(current, subscription), version_of(current, everything())):
+        assert files == list(map(str, files_of(subscription, version, current)))
+    assert () == files_of(subscription, Version("other"), current)

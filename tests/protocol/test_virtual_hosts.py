@@ -14,6 +14,7 @@ from fsxds.protocol.virtual_hosts import (
     aliases_to_tell,
     domain_matches,
     find_virtual_hosts,
+    is_hidden,
     is_wake_up,
     route_of,
     wake_ups,
@@ -54,13 +55,11 @@ def _host(name: str, *domains: str) -> Resource:
 @given(HOSTS, st.sets(DOMAINS, max_size=12))
 def test_best_domain_serves_a_host(host: str, domains: set[str]) -> None:
     """Whatever the domains are: the one that Envoy would take is found, and none where it finds none."""
-    by_alias = {f"r/{domain}": _host(f"r/of {domain}", f"r/{domain}") for domain in domains}
+    by_alias = {f"r/{domain}": f"r/of {domain}" for domain in domains}
     ranks = {rank: domain for domain in domains if (rank := _rank_as_envoy(host, domain)) is not None}
     expected = (f"r/of {ranks[max(ranks)]}",) if ranks else ()
 
-    found = tuple(each.name for each in find_virtual_hosts(f"r/{host}", {}, by_alias))
-
-    assert expected == found
+    assert expected == find_virtual_hosts(f"r/{host}", (), by_alias)
 
 
 def test_a_wildcard_stands_for_something() -> None:
@@ -81,9 +80,7 @@ def test_a_name_without_a_route_configuration() -> None:
 
 def test_one_virtual_host_by_its_name_and_its_domain() -> None:
     """What is named as the host that it serves is found once."""
-    host = _host("r/a.com", "r/a.com")
-
-    assert (host,) == find_virtual_hosts("r/a.com", {"r/a.com": host}, {"r/a.com": host})
+    assert ("r/a.com",) == find_virtual_hosts("r/a.com", ("r/a.com",), {"r/a.com": "r/a.com"})
 
 
 @pytest.mark.parametrize(
@@ -100,14 +97,33 @@ def test_aliases_that_are_told(domains: tuple[str, ...], requested: tuple[str, .
     assert told == aliases_to_tell(_host("r/web", *domains), requested)
 
 
+@given(DOMAINS, DOMAINS, HOSTS)
+def test_what_serves_a_host_better_is_hidden(domain: str, wildcard: str, host: str) -> None:
+    """Where a host matches two domains, the better one is hidden by the other, which is a wildcard then."""
+    ranks = _rank_as_envoy(host, domain), _rank_as_envoy(host, wildcard)
+
+    if None not in ranks and ranks[0] > ranks[1]:  # type: ignore[operator]
+        assert is_hidden(domain, wildcard)
+    assert not is_hidden("*", wildcard)
+    assert not is_hidden(wildcard, wildcard)
+
+
+def test_what_is_not_hidden() -> None:
+    """A wildcard hides nothing that lies elsewhere, and nothing that it precedes."""
+    assert not is_hidden("a.org", "*.com")
+    assert not is_hidden("b.com", "a.*")
+    assert not is_hidden("a.*", "*.com")
+    assert not is_hidden("*.com", "*.a.com")
+
+
 def test_wake_ups() -> None:
     """The wait for virtual hosts ends by a name for each route configuration that has some on demand."""
     vhds = Reference(VIRTUAL_HOSTS, "dir/r/*", ("vhds",), Severity.NOTE)
     other = Reference(resource("CDS", "c").type_url, "c", ("cluster",), Severity.ERROR)
     routes = (replace(resource("RDS", "dir/r"), references=(other, vhds)), resource("RDS", "plain"))
 
-    assert ["dir/r/*"] == list(wake_ups(routes))
-    assert ["dir/r/*", "s/*"] == list(wake_ups_of_hosts((_host("dir/r/a"), _host("s/a"))))
-    assert is_wake_up("dir/r/*")
-    assert not is_wake_up("dir/r/*.com")
+    assert ["dir/r/"] == list(wake_ups(routes))
+    assert ["dir/r/", "s/"] == list(wake_ups_of_hosts((_host("dir/r/a"), _host("s/a"))))
+    assert is_wake_up("dir/r/")
+    assert not is_wake_up("dir/r/*")
     assert "dir/r" == route_of("dir/r/a")

@@ -61,7 +61,8 @@ class TypeClient:
         self.version, self.nonce = response.version, response.nonce
         named = {resource.name for resource in response.resources}
         changed = self._apply(response.resources)
-        self.given_up = named - self.wants if self.wants is not None else set()
+        unwanted = named - self.wants if self.wants is not None else set()
+        self.given_up = unwanted if self.is_full else (self.given_up - named) | unwanted
         if self.is_full:
             self.held = {name: body for name, body in self.held.items() if name in named}
             self.refused, self.tainted = set(), set()

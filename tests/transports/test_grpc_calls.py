@@ -2,7 +2,10 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import replace
 from functools import partial
+from typing import Any
 
 import grpc
 import grpc.aio
@@ -15,9 +18,10 @@ from fsxds.protocol.subscription import Subscription
 from fsxds.protocol.time_to_live import TtlMode
 from fsxds.transports.grpc_calls import MOST_IGNORED_TOLD
 from fsxds.transports.grpc_lasting import STOPPING
+from fsxds.values import Reference, Severity
 from tests.support.grpc_clients import DiscoveryClient, GrpcServer, channel_to, method_path, names_in, serving_grpc
 from tests.support.polls import until
-from tests.support.snapshots import type_url
+from tests.support.snapshots import snapshot, type_url
 
 CDS, EDS, VHDS = type_url("CDS"), type_url("EDS"), type_url("VHDS")
 TWO = {"CDS": {"a": "1", "b": "1"}, "EDS": {"e": "1", "f": "1"}, "LDS": {"l": "1"}}
@@ -72,6 +76,25 @@ async def test_an_aggregated_stream(server: GrpcServer) -> None:
     server.publish({**TWO, "CDS": {"a": "2"}, "LDS": {"l": "2"}, "EDS": {}})
 
     assert [(await stream.answer()).type_url for _ in range(2)][-1] == type_url("LDS")
+
+
+@pytest.mark.parametrize("is_delta", [False, True], ids=["SotW", "Delta"])
+async def test_endpoints_follow_their_cluster(server: GrpcServer, is_delta: bool) -> None:
+    """On an aggregated stream, as an Envoy waits for them without a word."""
+    needs = Reference(EDS, "e", ("eds_cluster_config", "service_name"), Severity.WARNING)
+    for content in "12":
+        made = snapshot({"CDS": {"a": content}, "EDS": {"e": "1"}}, generation=int(content))
+        clusters = {name: replace(row, references=(needs,)) for name, row in made.resources(CDS).items()}
+        server.store.publish(replace(made, by_type={**made.by_type, CDS: clusters}))
+        if content == "1":
+            stream = server.stream(is_delta=is_delta)
+            await stream.ask("CDS", node="n1")
+            await stream.take(await stream.answer())
+            await stream.ask("EDS", **({"resource_names_subscribe": ["e"]} if is_delta else {"resource_names": ["e"]}))
+            await stream.take(await stream.answer(), **({} if is_delta else {"resource_names": ["e"]}))
+            await until(partial(has_acks, server, 2))
+
+    assert [(await stream.answer()).type_url for _ in range(2)] == [CDS, EDS]
 
 
 async def test_what_is_told_of_a_stream(server: GrpcServer) -> None:
@@ -254,6 +277,32 @@ async def test_ever_new_types_that_are_not_served(server: GrpcServer) -> None:
 
 # Clients that go, and slow ones
 
+# A client that takes no more than it asks for, as one on a slow line.
+NARROW = {"grpc.http2.lookahead_bytes": 65536, "grpc.http2.bdp_probe": 0}
+LARGE = "x" * 4_000_000
+
+
+@asynccontextmanager
+async def slow_stream(server: GrpcServer, short_name: str = "") -> AsyncIterator[DiscoveryClient]:
+    """Open a stream whose large responses stay with the server until they are read."""
+    async with channel_to(server.address, **NARROW) as channel:
+        yield DiscoveryClient(channel, method_path(short_name, "Stream"))
+
+
+def is_writing(server: GrpcServer) -> bool:
+    """Tell whether a response is being written: nothing else shows it from outside."""
+    return any(call._speaking for call in server.services._discovery._calls)
+
+
+def has_acks(server: GrpcServer, count: int) -> bool:
+    """Tell whether so many were heard."""
+    return len(server.heard.acks) == count
+
+
+def starts(response: Any) -> list[str]:
+    """Return how the contents of a response begin: large ones are not worth to be printed."""
+    return [packed.value[:3].decode() for packed in response.resources]
+
 
 async def test_a_client_that_goes(server: GrpcServer, caplog: pytest.LogCaptureFixture) -> None:
     """Its stream ends, whether it said so or not; gRPC logs nothing."""
@@ -273,31 +322,36 @@ async def test_a_client_that_goes(server: GrpcServer, caplog: pytest.LogCaptureF
     assert caplog.records == []
 
 
-def _has_acks(server: GrpcServer, count: int) -> bool:
-    return len(server.heard.acks) == count
-
-
-# A client that takes no more than it asks for, as one on a slow line.
-NARROW = {"grpc.http2.lookahead_bytes": 65536, "grpc.http2.bdp_probe": 0}
-
-
 async def test_a_slow_client_skips(server: GrpcServer) -> None:
     """While it does not read, one response is on its way to it; then it gets the newest."""
-    large = "x" * 4_000_000
-    server.publish({"CDS": {"a": "1" + large}})
+    server.publish({"CDS": {"a": "1" + LARGE}})
     quick = server.stream("CDS")
-    async with channel_to(server.address, **NARROW) as channel:
-        slow = DiscoveryClient(channel, method_path("CDS", "Stream"))
+    async with slow_stream(server, "CDS") as slow:
         for stream in (slow, quick):
             await stream.ask(node="n1")
         for content in range(2, 9):
             await quick.take(await quick.answer())
-            await until(partial(_has_acks, server, content - 1))
-            server.publish({"CDS": {"a": str(content) + large}})
+            await until(partial(has_acks, server, content - 1))
+            server.publish({"CDS": {"a": str(content) + LARGE}})
         await quick.answer()
-        got = [(await slow.answer()).resources[0].value[:3] for _ in range(2)]
 
-    assert got == [b"a=1", b"a=8"]
+        assert [starts(await slow.answer()) for _ in range(2)] == [["a=1"], ["a=8"]]
+
+
+async def test_clients_that_go_while_they_are_written_to(server: GrpcServer, caplog: pytest.LogCaptureFixture) -> None:
+    """Their streams end; gRPC logs nothing of it, whether an answer or news was on the way."""
+    server.publish({"CDS": {"a": "1" + LARGE}, "LDS": {"l": "1"}})
+    for short_name in ("CDS", "LDS"):
+        async with slow_stream(server, short_name) as stream:
+            await stream.ask(node="n1")
+            if short_name == "LDS":
+                await stream.answer()
+                server.publish({"LDS": {"l": "2" + LARGE}})
+            await until(partial(is_writing, server))
+        await until(lambda: server.services.open_streams == 0)
+
+    assert len(server.heard.closed) == 2
+    assert caplog.records == []
 
 
 async def test_a_request_waits_for_the_response_that_is_written(server: GrpcServer) -> None:
@@ -314,20 +368,31 @@ async def test_a_request_waits_for_the_response_that_is_written(server: GrpcServ
 
 
 async def test_news_while_a_response_is_written(server: GrpcServer) -> None:
-    """What is published meanwhile goes out after it, without anybody asking."""
-    large = "x" * 4_000_000
-    server.publish({"CDS": {"a": "1" + large}})
-    stream = server.stream("CDS")
-    await stream.ask(node="n1")
-    await until(lambda: bool(server.heard.sent))
-    server.publish({"CDS": {"a": "2" + large}})
-    await asyncio.sleep(0)
-    server.publish({"CDS": {"a": "3"}})
+    """What is published meanwhile goes out after it, without anybody asking; what nobody could see is skipped."""
+    server.publish({"CDS": {"a": "1" + LARGE}})
+    async with slow_stream(server, "CDS") as stream:
+        await stream.ask(node="n1")
+        await until(partial(is_writing, server))
+        server.publish({"CDS": {"a": "2" + LARGE}})
+        await asyncio.sleep(0)
+        server.publish({"CDS": {"a": "3"}})
 
-    got = [(await stream.answer()).resources[0].value[:3]]
-    while got[-1] != b"a=3":
-        got.append((await stream.answer()).resources[0].value[:3])
-    assert got[0] == b"a=1"
+        assert [starts(await stream.answer()) for _ in range(2)] == [["a=1"], ["a=3"]]
+
+
+async def test_a_request_while_news_are_written(server: GrpcServer) -> None:
+    """Its answer goes out after them; the client said it before it saw them."""
+    server.publish({"CDS": {"a": "1"}, "LDS": {"l": "1"}})
+    async with slow_stream(server) as stream:
+        await stream.ask("CDS", node="n1")
+        await stream.take(await stream.answer())
+        server.publish({"CDS": {"a": "2" + LARGE}, "LDS": {"l": "1"}})
+        await until(partial(is_writing, server))
+        await stream.ask("LDS")
+        responses = [await stream.answer() for _ in range(2)]
+
+    assert [starts(response) for response in responses] == [["a=2"], ["l=1"]]
+    assert [response.nonce for response in responses] == ["2", "3"]
 
 
 # The end
@@ -346,20 +411,36 @@ async def test_streams_end_when_the_server_stops(server: GrpcServer) -> None:
 
 
 async def test_a_stream_ends_after_what_is_being_written(server: GrpcServer) -> None:
-    """A response that was begun arrives whole."""
-    large = "x" * 4_000_000
-    server.publish({"CDS": {"a": "1" + large}})
-    stream = server.stream("CDS")
-    await stream.ask(node="n1")
-    await until(lambda: bool(server.heard.sent))
-    server.publish({"CDS": {"a": "2" + large}})
-    async with asyncio.TaskGroup() as tasks:
+    """A response that was begun arrives whole; what was to follow it does not."""
+    server.publish({"CDS": {"a": "1"}, "LDS": {"l": "1"}})
+    async with slow_stream(server) as stream, asyncio.TaskGroup() as tasks:
+        for short_name in ("CDS", "LDS"):
+            await stream.ask(short_name, node="n1")
+            await stream.take(await stream.answer())
+        await until(partial(has_acks, server, 2))
+        server.publish({"CDS": {"a": "2" + LARGE}, "LDS": {"l": "2" + LARGE}})
+        await until(partial(is_writing, server))
         tasks.create_task(server.services.drain())
-        first, second = await stream.answer(), await stream.answer()
-        status = await stream.end()
+        await asyncio.sleep(0)
+        last = await stream.answer()
+        with pytest.raises(grpc.aio.AioRpcError) as caught:
+            await stream.answer()
 
-    assert [len(each.resources[0].value) for each in (first, second)] == [4_000_003] * 2
-    assert status[0] is grpc.StatusCode.UNAVAILABLE
+    assert starts(last) == ["a=2"]
+    assert len(last.resources[0].value) == len(LARGE) + 3
+    assert (caught.value.code(), caught.value.details()) == (grpc.StatusCode.UNAVAILABLE, STOPPING)
+
+
+async def test_a_stream_ends_after_its_first_response(server: GrpcServer) -> None:
+    """With a status that gRPC would not send while that response is being written."""
+    server.publish({"CDS": {"a": "1" + LARGE}})
+    async with slow_stream(server, "CDS") as stream, asyncio.TaskGroup() as tasks:
+        await stream.ask(node="n1")
+        await until(partial(is_writing, server))
+        tasks.create_task(server.services.drain())
+        await asyncio.sleep(0)
+        assert starts(await stream.answer()) == ["a=1"]
+        assert await stream.end() == (grpc.StatusCode.UNAVAILABLE, STOPPING)
 
 
 async def test_many_streams(server: GrpcServer) -> None:

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import PurePosixPath
 from typing import Any
 
@@ -10,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fsxds.protocol.streams import DeltaResponse, SotwResponse
-from fsxds.transports.grpc_wire import RESOURCE_TYPE_URL, ResponseWriter, varint
+from fsxds.transports.grpc_wire import LARGE_BYTES, RESOURCE_TYPE_URL, ResponseWriter, varint
 from fsxds.values import Nonce, Origin, Resource, TypeUrl, Version
 from tests.support.snapshots import resource, type_url
 
@@ -210,3 +211,19 @@ def test_what_is_kept_has_a_limit() -> None:
     assert writer.written == 4
     writer.sotw(SotwResponse(CDS, Version("1"), Nonce("1"), small))
     assert writer.written == 4
+
+
+def test_two_large_messages_of_a_type_are_kept() -> None:
+    """A removal of clusters is told in two steps, so two are in use at a time; older ones are nobody's any more."""
+    writer = ResponseWriter()
+    one, two, three = (many(size=LARGE_BYTES // 8 + number) for number in range(3))
+    endpoints = tuple(replace(each, type_url=type_url("EDS")) for each in one)
+    for told in (one, two, one, two, three, two, three):
+        writer.sotw(SotwResponse(CDS, Version("1"), Nonce("1"), told))
+    writer.sotw(SotwResponse(type_url("EDS"), Version("1"), Nonce("1"), endpoints))
+    assert writer.written == 4
+    for told in (two, three):
+        writer.sotw(SotwResponse(CDS, Version("1"), Nonce("1"), told))
+    assert writer.written == 4
+    writer.sotw(SotwResponse(CDS, Version("1"), Nonce("1"), one))
+    assert writer.written == 5

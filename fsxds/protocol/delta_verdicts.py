@@ -1,0 +1,87 @@
+"""What a Delta client was sent of one type, and what it made of it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from fsxds.protocol.delta_names import NOTHING
+from fsxds.protocol.rejections import Rejections
+from fsxds.protocol.streams import Verdict
+from fsxds.values import Nonce, Version
+
+# A client that never answers is taken to accept what is older than this many responses.
+MOST_UNANSWERED = 64
+
+
+@dataclass(frozen=True, slots=True)
+class _Sent:
+    """A response that awaits its verdict: all its names, and those of unknown hosts among them."""
+
+    version: Version
+    names: frozenset[str]
+    unpopulated: frozenset[str]
+
+
+class Verdicts:
+    """Remembers the responses that await their verdict, and what is owed after rejections.
+
+    `sent`, `accepted` and `refused` are the versions of the last responses of that kind; `reason` says why the last was
+    refused. What is sent without being asked for is owed to nobody.
+    """
+
+    __slots__ = ("_owed_hosts", "_unanswered", "accepted", "reason", "refused", "rejections", "sent")
+
+    def __init__(self) -> None:
+        self.rejections = Rejections()
+        self.sent: Version | None = None
+        self.accepted: Version | None = None
+        self.refused: Version | None = None
+        self.reason: str | None = None
+        # Of what is owed, hosts that were told as unknown.
+        self._owed_hosts = NOTHING
+        self._unanswered: dict[Nonce, _Sent] = {}
+
+    def expect(self, nonce: Nonce, version: Version, names: frozenset[str], unpopulated: frozenset[str]) -> None:
+        """Note a response that is sent now."""
+        self.sent = version
+        self._unanswered[nonce] = _Sent(version, names, unpopulated)
+        if len(self._unanswered) > MOST_UNANSWERED:
+            self.rejections.accept(self._unanswered.pop(next(iter(self._unanswered))).names)
+
+    def judge(
+        self, nonce: Nonce | None, error_detail: str | None, now_s: float, unasked: frozenset[str]
+    ) -> Verdict | None:
+        """Take what a request says of a response; None where it says nothing, or said it before."""
+        if nonce is None or nonce not in self._unanswered:
+            return None
+        while (oldest := next(iter(self._unanswered))) != nonce:
+            self.rejections.accept(self._unanswered.pop(oldest).names)
+        sent = self._unanswered.pop(nonce)
+        if error_detail is None:
+            self._accept(sent)
+            return Verdict(sent.version, accepted=True)
+        # What a later response says again has its verdict still to come.
+        not_owed = self._under_way() | unasked
+        if names := sent.names - not_owed if not_owed else sent.names:
+            self.rejections.reject(names, now_s)
+            self._owed_hosts = (self._owed_hosts | (sent.unpopulated & names)) - (names - sent.unpopulated)
+        self.refused, self.reason = sent.version, error_detail
+        return Verdict(sent.version, accepted=False, reason=error_detail or None)
+
+    def _accept(self, sent: _Sent) -> None:
+        self.rejections.accept(sent.names)
+        self.accepted = sent.version
+        if not self.rejections.names:
+            self.refused = self.reason = None
+
+    def _under_way(self) -> frozenset[str]:
+        return NOTHING.union(*(response.names for response in self._unanswered.values()))
+
+    def held_back(self) -> frozenset[str]:
+        """Return the names that were rejected, and wait until they are offered again."""
+        owed = self.rejections.names
+        return owed - self._under_way() if owed else owed
+
+    def must_be_dropped(self, name: str) -> bool:
+        """Whether a client may hold what is owed to it by this name, so that it has to be told of its removal."""
+        return name in self.rejections.names and name not in self._owed_hosts

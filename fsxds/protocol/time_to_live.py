@@ -12,6 +12,8 @@ from fsxds.values import TypeUrl
 
 TTL_FEATURE = "xds.config.supports-resource-ttl"
 SOTW_TTL_FEATURE = "xds.config.supports-resource-in-sotw"
+# As the specification has it, and as gRPC's own clients say it.
+SOTW_TTL_FEATURES = frozenset((SOTW_TTL_FEATURE, "xds.config.resource-in-sotw"))
 
 # A heartbeat may be late by as much as the time between two of them.
 HEARTBEATS_PER_TTL = 2
@@ -42,7 +44,7 @@ _SURVIVED = frozenset(BY_SHORT_NAME[name].type_url for name in ("cds", "lds", "r
 
 def ttl_use(type_url: TypeUrl, features: frozenset[str], mode: TtlMode, *, is_delta: bool) -> TtlUse:
     """Return how a client with these `client_features` is told the time to live of a type's resources."""
-    if TTL_FEATURE not in features or not (is_delta or SOTW_TTL_FEATURE in features):
+    if TTL_FEATURE not in features or not (is_delta or features & SOTW_TTL_FEATURES):
         return TtlUse.NONE
     if mode is TtlMode.SPECIFICATION:
         return TtlUse.HEARTBEAT

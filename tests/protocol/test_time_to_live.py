@@ -44,6 +44,13 @@ def test_who_does_not_announce_it_is_told_nothing(mode: TtlMode) -> None:
     assert ttl_use(clusters, frozenset((SOTW_TTL_FEATURE,)), mode, is_delta=False) is TtlUse.NONE
 
 
+def test_grpc_clients_name_the_feature_otherwise() -> None:
+    """What grpcio announces for wrappers counts as well."""
+    features = frozenset((TTL_FEATURE, "xds.config.resource-in-sotw"))
+
+    assert ttl_use(type_url("EDS"), features, TtlMode.SPECIFICATION, is_delta=False) is TtlUse.HEARTBEAT
+
+
 def test_a_heartbeat_may_be_late() -> None:
     """Two heartbeats come within a time to live."""
     assert heartbeat_s(10.0) == 5.0

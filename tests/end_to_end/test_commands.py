@@ -173,7 +173,9 @@ class Dev:
 def dev(tree: Path, tmp_path: Path, transport: str) -> Iterator[Dev]:
     """Run `fsxds dev` on a tree."""
     log_file = tmp_path / "dev.log"
-    command = [sys.executable, "-m", "fsxds", "dev", str(tree), "--http", "127.0.0.1:0", "--grpc", "127.0.0.1:0"]
+    # Who runs the tests in the background of a script has them, and what they start, ignore Ctrl-C.
+    command = ["env", "--default-signal=INT", sys.executable, "-m", "fsxds", "dev", str(tree)]
+    command += ["--http", "127.0.0.1:0", "--grpc", "127.0.0.1:0"]
     command += ["--transport", transport]
     with log_file.open("wb") as log:
         process = subprocess.Popen(command, stdout=log, stderr=log, start_new_session=True)

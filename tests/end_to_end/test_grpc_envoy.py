@@ -172,6 +172,26 @@ def test_a_rejected_version_does_not_loop_and_heals(fleet: Fleet) -> None:
 
 
 @on_ads
+def test_a_listener_that_cannot_be_made_harms_no_other(fleet: Fleet) -> None:
+    """A listener on a taken port is refused, told with its file and offered with back-off; the others go on serving."""
+    write_web(fleet)
+    with fleet.running() as (server, envoy):
+        fleet.write("taken.lds.yaml", http_listener("taken", server.port, "r1"))
+        envoy.wait_stat(f"{LDS}.update_rejected", 1)
+        time.sleep(1.5)
+
+        # At once, after 1 s, after 2 more.
+        assert envoy.stat(f"{LDS}.update_rejected") <= 2
+        nack = server.log_events("nack_received")[0]
+        assert (nack["type"], nack["files"]) == ("lds", ["taken.lds.yaml"])
+        assert (envoy.ask("front").body, envoy.ask("back").body) == ("one", "backend")
+        fleet.write("taken.lds.yaml", http_listener("taken", 0, "r1"))
+        envoy.until(lambda: envoy.ask("taken").body == "one", "the listener on another port")
+
+        assert (envoy.ask("front").body, envoy.ask("back").body) == ("one", "backend")
+
+
+@on_ads
 def test_what_was_rejected_is_offered_again(fleet: Fleet, tmp_path: Path) -> None:
     """An update that Envoy refused for a reason of its own is taken once that is mended, with no change in any file."""
     authority = tmp_path / "ca.pem"

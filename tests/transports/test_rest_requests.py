@@ -79,6 +79,7 @@ def test_null_and_empty_mean_absent() -> None:
 def test_an_error_without_words_is_an_error() -> None:
     """Its presence is what counts."""
     assert parse(error_detail={}).error_detail == ""
+    assert parse(error_detail={"message": "no: goo.gle/debugproto secret: S3CR3T"}).error_detail == "no"
     assert parse().error_detail is None
 
 

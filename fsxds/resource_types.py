@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import PurePosixPath
+from typing import TypeVar
 
 from fsxds.values import TypeUrl
+
+Value = TypeVar("Value")
 
 PREFIX = "type.googleapis.com/"
 
@@ -88,6 +92,11 @@ BY_TYPE_URL = {row.type_url: row for row in RESOURCE_TYPES}
 BY_MESSAGE_TYPE = {row.message_type: row for row in RESOURCE_TYPES}
 BY_SHORT_NAME = {row.short_name: row for row in RESOURCE_TYPES}
 BY_REST_PATH = {row.rest_path: row for row in RESOURCE_TYPES if row.rest_path}
+
+
+def in_push_order(by_type: Mapping[TypeUrl, Value]) -> dict[TypeUrl, Value]:
+    """Return the same, in the order of the table."""
+    return {row.type_url: by_type[row.type_url] for row in RESOURCE_TYPES if row.type_url in by_type}
 
 
 def type_from_path(path: PurePosixPath) -> ResourceType | None:

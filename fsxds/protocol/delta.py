@@ -26,7 +26,7 @@ from fsxds.protocol.subscription import Subscription
 from fsxds.protocol.time_to_live import TtlMode, ttl_use
 from fsxds.protocol.views import Views
 from fsxds.protocol.virtual_hosts import ROUTES, VIRTUAL_HOSTS, wake_ups, wake_ups_of_hosts
-from fsxds.resource_types import BY_SHORT_NAME, BY_TYPE_URL, RESOURCE_TYPES, ResourceType
+from fsxds.resource_types import BY_SHORT_NAME, BY_TYPE_URL, ResourceType, in_push_order
 from fsxds.values import Nonce, Resource, Snapshot, TypeUrl
 
 CLUSTERS = BY_SHORT_NAME["cds"].type_url
@@ -48,6 +48,7 @@ class DeltaStream:
     def __init__(self, views: Views, ttl: TtlMode, *, is_aggregated: bool) -> None:
         self.node: Node | None = None
         self._views, self._ttl, self._is_aggregated = views, ttl, is_aggregated
+        # In the order of `RESOURCE_TYPES`.
         self._watches: dict[TypeUrl, DeltaWatch] = {}
         # What is current; streams that could not be told anything of it yet remember it nevertheless.
         self._snapshot: Snapshot | None = None
@@ -93,21 +94,19 @@ class DeltaStream:
 
     def statistics(self) -> tuple[WatchStatus, ...]:
         """Tell where each type stands, in the order of `RESOURCE_TYPES`."""
-        return tuple(watch.status() for watch in self._in_order())
+        return tuple(watch.status() for watch in self._watches.values())
 
     def _begin(self, row: ResourceType) -> DeltaWatch:
         features = self.node.features if self.node else frozenset()
         ttl = ttl_use(row.type_url, features, self._ttl, is_delta=True)
         hides_absence = row.absence_hangs_envoy and self._is_envoy
-        watch = self._watches[row.type_url] = DeltaWatch(row, self._views, ttl, hides_absence=hides_absence)
+        watch = DeltaWatch(row, self._views, ttl, hides_absence=hides_absence)
+        self._watches = in_push_order({**self._watches, row.type_url: watch})
         return watch
 
     @property
     def _is_envoy(self) -> bool:
         return self.node is not None and self.node.agent == ENVOY
-
-    def _in_order(self) -> Iterator[DeltaWatch]:
-        return (self._watches[row.type_url] for row in RESOURCE_TYPES if row.type_url in self._watches)
 
     def _batch(self, now_s: float) -> tuple[DeltaResponse, ...]:
         snapshot = self._snapshot
@@ -116,7 +115,7 @@ class DeltaStream:
         told: dict[TypeUrl, News] = {}
         again: dict[TypeUrl, frozenset[str]] = {}
         has_new_clusters = False
-        for watch in self._in_order():
+        for watch in self._watches.values():
             was_greeted = watch.is_greeted
             wanted = again.get(watch.type_url, NOTHING)
             if not was_greeted:
@@ -161,7 +160,7 @@ class DeltaStream:
 
     def _responses(self, told: dict[TypeUrl, News], now_s: float) -> Iterator[DeltaResponse]:
         late: list[tuple[DeltaWatch, News]] = []
-        for watch in self._in_order():
+        for watch in self._watches.values():
             news = told.get(watch.type_url)
             if news is not None and len(told) > 1 and not watch.is_on_demand and (gone := news.gone_alone()):
                 # A domain may move from one virtual host to another, and two may not have it: those stay together.

@@ -79,8 +79,10 @@ class DeltaWatch:
     @property
     def look_again_at_s(self) -> float | None:
         """When time alone gives this watch something to say."""
-        times = (self._verdicts.rejections.retry_at_s, self.heartbeat_at_s)
-        return min((time_s for time_s in times if time_s is not None), default=None)
+        retry_at_s, heartbeat_at_s = self._verdicts.rejections.retry_at_s, self.heartbeat_at_s
+        if retry_at_s is None or heartbeat_at_s is None:
+            return heartbeat_at_s if retry_at_s is None else retry_at_s
+        return min(retry_at_s, heartbeat_at_s)
 
     @property
     def subscription(self) -> Subscription:

@@ -22,7 +22,7 @@ from fsxds.protocol.streams import Reaction, SotwRequest, SotwResponse, WatchSta
 from fsxds.protocol.subscription import Subscription
 from fsxds.protocol.time_to_live import TtlMode, ttl_use
 from fsxds.protocol.views import Views
-from fsxds.resource_types import BY_SHORT_NAME, BY_TYPE_URL, RESOURCE_TYPES, ResourceType
+from fsxds.resource_types import BY_SHORT_NAME, BY_TYPE_URL, ResourceType, in_push_order
 from fsxds.values import Nonce, Snapshot, TypeUrl
 
 CLUSTERS = BY_SHORT_NAME["cds"].type_url
@@ -47,6 +47,7 @@ class SotwStream:
     def __init__(self, views: Views, ttl: TtlMode, *, is_aggregated: bool) -> None:
         self.node: Node | None = None
         self._views, self._ttl, self._is_aggregated = views, ttl, is_aggregated
+        # In the order of `RESOURCE_TYPES`.
         self._watches: dict[TypeUrl, SotwWatch] = {}
         # What is current; streams that could not be told anything of it yet remember it nevertheless.
         self._snapshot: Snapshot | None = None
@@ -95,7 +96,7 @@ class SotwStream:
 
     def statistics(self) -> tuple[WatchStatus, ...]:
         """Tell where each type stands, in the order of `RESOURCE_TYPES`."""
-        return tuple(watch.status() for watch in self._in_order())
+        return tuple(watch.status() for watch in self._watches.values())
 
     def subscription_of(self, type_url: TypeUrl) -> Subscription:
         """Return what the client wants of a type now; nothing of one that it never asked for."""
@@ -105,11 +106,8 @@ class SotwStream:
     def _begin(self, row: ResourceType) -> SotwWatch:
         features = self.node.features if self.node else frozenset()
         watch = SotwWatch(row, self._views, ttl_use(row.type_url, features, self._ttl, is_delta=False))
-        self._watches[row.type_url] = watch
+        self._watches = in_push_order({**self._watches, row.type_url: watch})
         return watch
-
-    def _in_order(self) -> Iterable[SotwWatch]:
-        return (self._watches[row.type_url] for row in RESOURCE_TYPES if row.type_url in self._watches)
 
     def _may_have_forgotten(self, row: ResourceType) -> bool:
         """Whether a client whose names have grown may want anew what it has under the others.
@@ -142,7 +140,7 @@ class SotwStream:
         if snapshot is None:
             return ()
         told: dict[TypeUrl, News] = {}
-        for watch in self._in_order():
+        for watch in self._watches.values():
             is_greeting = not watch.is_greeted
             news = watch.news(snapshot, again.get(watch.type_url, NOTHING), now_s)
             if news is None:
@@ -164,7 +162,7 @@ class SotwStream:
 
     def _responses(self, told: dict[TypeUrl, News], now_s: float) -> Iterable[SotwResponse]:
         removal = self._late_removal(told)
-        for watch in self._in_order():
+        for watch in self._watches.values():
             news = told.get(watch.type_url)
             if news is not None and news is removal:
                 if news.fresh:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from fsxds.protocol.rejections import Rejections
 from fsxds.protocol.streams import SotwRequest, Verdict
 from fsxds.protocol.subscription import WILDCARD
-from fsxds.values import Nonce, Version
+from fsxds.values import Nonce, Resource, Version
 
 # A client that never answers is taken to accept what is older than this many responses.
 MOST_UNANSWERED = 64
@@ -17,11 +17,16 @@ NOTHING: frozenset[str] = frozenset()
 
 @dataclass(frozen=True, slots=True)
 class Sent:
-    """A response that awaits its verdict: its names, and those of them that the client may not have held as they were."""
+    """A response that awaits its verdict, and the names in it that the client may not have held as they were."""
 
     version: Version
-    names: frozenset[str]
+    resources: tuple[Resource, ...]
     fresh: frozenset[str]
+
+    @property
+    def names(self) -> frozenset[str]:
+        """The names in it. There may be ten thousand, of which nobody asks unless something is rejected."""
+        return frozenset(resource.name for resource in self.resources)
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,7 +119,8 @@ class SotwVerdicts:
         return Verdict(sent.version, accepted=False, reason=error_detail or None)
 
     def _accept(self, sent: Sent) -> None:
-        self.rejections.accept(self.rejections.names if self._is_full else sent.names)
+        if self.rejections.names:
+            self.rejections.accept(self.rejections.names if self._is_full else sent.names)
         self.suspects = NOTHING
 
     def _reject(self, sent: Sent, now_s: float) -> None:

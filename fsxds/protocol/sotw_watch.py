@@ -87,8 +87,10 @@ class SotwWatch:
     @property
     def look_again_at_s(self) -> float | None:
         """When time alone gives this watch something to say."""
-        times = (self._verdicts.rejections.retry_at_s, self.heartbeat_at_s)
-        return min((time_s for time_s in times if time_s is not None), default=None)
+        retry_at_s, heartbeat_at_s = self._verdicts.rejections.retry_at_s, self.heartbeat_at_s
+        if retry_at_s is None or heartbeat_at_s is None:
+            return heartbeat_at_s if retry_at_s is None else retry_at_s
+        return min(retry_at_s, heartbeat_at_s)
 
     def hear(self, request: SotwRequest, now_s: float) -> Heard:
         """Take what a request says of the responses before it."""
@@ -244,11 +246,12 @@ class SotwWatch:
 
     def tell(self, news: News, nonce: Nonce, now_s: float) -> SotwResponse:
         """Make news a response, and remember it until its verdict."""
-        names = self._views.names(news.resources)
-        self._asked -= names
-        if self.owed and (self._row.full_state_in_sotw or self.owed <= names):
-            self._verdicts.rejections.offered(is_other=news.is_other)
-        self._expect_verdict(nonce, Sent(news.version, names, news.fresh))
+        if self._asked or self.owed:
+            names = self._views.names(news.resources)
+            self._asked -= names
+            if self.owed and (self._row.full_state_in_sotw or self.owed <= names):
+                self._verdicts.rejections.offered(is_other=news.is_other)
+        self._expect_verdict(nonce, Sent(news.version, news.resources, news.fresh))
         self._plan_heartbeat(now_s, is_all=self._row.full_state_in_sotw)
         with_ttl = self._ttl is not TtlUse.NONE
         return SotwResponse(self.type_url, news.version, nonce, news.resources, with_ttl)
@@ -284,7 +287,7 @@ class SotwWatch:
         if not timed:
             return None
         nonce = next_nonce()
-        self._expect_verdict(nonce, Sent(version, frozenset(timed), NOTHING))
+        self._expect_verdict(nonce, Sent(version, tuple(timed.values()), NOTHING))
         is_light = self._ttl is TtlUse.HEARTBEAT
         whole = self._heard_whole(timed, is_light=is_light)
         return SotwResponse(self.type_url, version, nonce, whole, True, tuple(timed.values()) if is_light else ())

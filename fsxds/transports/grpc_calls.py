@@ -104,7 +104,7 @@ class StreamCall:
     """
 
     __slots__ = (
-        *("_alarm", "_closed", "_context", "_core", "_idle", "_ignored", "_is_due"),
+        *("_alarm", "_closed", "_context", "_core", "_idle", "_ignored", "_is_due", "_loop"),
         *("_method", "_peer", "_seen", "_shared", "_speaking", "_token"),
     )
 
@@ -114,6 +114,8 @@ class StreamCall:
         self._core = core
         self._context = context
         self._peer = peer_of(context.peer())
+        # Asking which loop runs takes longer than asking it for the time.
+        self._loop = asyncio.get_running_loop()
         self._token: object | None = None
         self._alarm: asyncio.TimerHandle | None = None
         # Somebody writes; who wants to write next waits for `_idle`, which is there only while somebody waits.
@@ -165,7 +167,7 @@ class StreamCall:
         await self._turn()
         self._speaking = True
         snapshot = self._shared.store.current
-        reaction = self._core.receive_request(request, snapshot, _now_s())
+        reaction = self._core.receive_request(request, snapshot, self._loop.time())
         self._note_open()
         if reaction.verdict is not None:
             self._tell(request.type_url, reaction.verdict, snapshot)
@@ -211,7 +213,7 @@ class StreamCall:
     def _look(self) -> tuple[Any, ...]:
         """Ask the core what it says to what is current now, or to the time."""
         self._is_due = False
-        snapshot, now_s = self._shared.store.current, _now_s()
+        snapshot, now_s = self._shared.store.current, self._loop.time()
         if snapshot is not None and snapshot.generation != self._seen:
             self._seen = snapshot.generation
             return self._core.receive_snapshot(snapshot, now_s)
@@ -232,7 +234,7 @@ class StreamCall:
             self._alarm.cancel()
             self._alarm = None
         if at_s is not None:
-            self._alarm = asyncio.get_running_loop().call_at(at_s, self._ring)
+            self._alarm = self._loop.call_at(at_s, self._ring)
 
     def _ring(self) -> None:
         self._alarm = None
@@ -291,7 +293,3 @@ class StreamCall:
         if not self._closed:
             self._closed = True
             await self._context.abort(grpc.StatusCode[error.code], str(error))
-
-
-def _now_s() -> float:
-    return asyncio.get_running_loop().time()

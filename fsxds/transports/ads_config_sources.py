@@ -12,7 +12,7 @@ from google.protobuf.message import Message
 
 from fsxds.api.catalogue import Catalogue
 from fsxds.store import SnapshotStore
-from fsxds.transports.mirror_sites import CDS, ECDS, LDS, RDS, Reference, SiteFinder
+from fsxds.transports.config_source_sites import CDS, ECDS, LDS, RDS, Reference, SiteFinder
 from fsxds.values import Resource, Snapshot, TypeChange, TypeUrl, version_of_body, version_of_set
 
 Rows = Mapping[str, Resource]

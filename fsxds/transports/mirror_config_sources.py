@@ -11,7 +11,7 @@ from google.protobuf.message import Message
 
 from fsxds.api.catalogue import Catalogue
 from fsxds.resource_types import BY_TYPE_URL
-from fsxds.transports.mirror_sites import CDS, ECDS, EDS, LDS, RDS, Reference, SiteFinder, eds_name_of
+from fsxds.transports.config_source_sites import CDS, ECDS, EDS, LDS, RDS, Reference, SiteFinder, eds_name_of
 from fsxds.values import Origin, Resource, TypeUrl, Version, version_of_body
 
 WITH_CONFIG_SOURCES = (ECDS, CDS, RDS, LDS)

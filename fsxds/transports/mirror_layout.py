@@ -8,9 +8,9 @@ from pathlib import PurePosixPath
 
 from fsxds.protocol.subscription import Subscription, version_of
 from fsxds.resource_types import BY_TYPE_URL
+from fsxds.transports.config_source_sites import CDS, EDS, RDS, SRDS, Reference
 from fsxds.transports.mirror_config_sources import WITH_CONFIG_SOURCES, ConfigSources, Find, Rewritten
 from fsxds.transports.mirror_files import BUNDLES, SINGLES, Held, Layout, MirrorFile, Remark, path_of, united
-from fsxds.transports.mirror_sites import CDS, EDS, RDS, SRDS, Reference
 from fsxds.values import Origin, Resource, Snapshot, TypeUrl
 
 

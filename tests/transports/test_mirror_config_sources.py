@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
+from fsxds.transports.config_source_sites import Reference
 from fsxds.transports.mirror_config_sources import ConfigSources, Find
-from fsxds.transports.mirror_sites import Reference
 from fsxds.values import Origin, PlainValue
 from tests.transports.mirroring import (
     ADS,

@@ -1,4 +1,4 @@
-"""Where in a resource a config source stands that a mirrored file can take the place of."""
+"""Where in a resource a config source stands, and what it is asked for: to be made a mirrored file, or ADS."""
 
 from __future__ import annotations
 

@@ -127,11 +127,8 @@ class DeltaWatch:
             self._meet(draft, claims, after)
         elif base is not snapshot or self.names.has_left:
             self._advance(draft, base, snapshot)
-        is_other = (
-            not self._verdicts.rejections.names.isdisjoint(draft.fresh | draft.gone)
-            if self._verdicts.rejections.names
-            else False
-        )
+        owed = self._verdicts.rejections.names
+        is_other = bool(owed) and not owed.isdisjoint(draft.fresh | draft.gone)
         if asked:
             self._answer(draft, asked, claims, after)
         self._repeat(draft, again, after, is_greeting=base is None)

@@ -61,7 +61,7 @@ class Verdicts:
             self._accept(sent)
             return Verdict(sent.version, accepted=True)
         # What a later response says again has its verdict still to come.
-        not_owed = self._under_way() | unasked
+        not_owed = self.under_way() | unasked
         if names := sent.names - not_owed if not_owed else sent.names:
             self.rejections.reject(names, now_s)
             self._owed_hosts = (self._owed_hosts | (sent.unpopulated & names)) - (names - sent.unpopulated)
@@ -74,13 +74,14 @@ class Verdicts:
         if not self.rejections.names:
             self.refused = self.reason = None
 
-    def _under_way(self) -> frozenset[str]:
+    def under_way(self) -> frozenset[str]:
+        """Return the names that are on their way to the client, as far as it told."""
         return NOTHING.union(*(response.names for response in self._unanswered.values()))
 
     def held_back(self) -> frozenset[str]:
         """Return the names that were rejected, and wait until they are offered again."""
         owed = self.rejections.names
-        return owed - self._under_way() if owed else owed
+        return owed - self.under_way() if owed else owed
 
     def must_be_dropped(self, name: str) -> bool:
         """Whether a client may hold what is owed to it by this name, so that it has to be told of its removal."""

@@ -36,7 +36,19 @@ class DeltaWatch:
     """
 
     __slots__ = (
-        *("_absence", "_asked", "_base", "_claims", "_has_sent", "_row", "_ttl", "_unasked", "_verdicts", "_views"),
+        *(
+            "_absence",
+            "_asked",
+            "_base",
+            "_claims",
+            "_has_sent",
+            "_left",
+            "_row",
+            "_ttl",
+            "_unasked",
+            "_verdicts",
+            "_views",
+        ),
         *("heartbeat_at_s", "names"),
     )
 
@@ -53,6 +65,8 @@ class DeltaWatch:
         self._claims: Mapping[str, Version] = NOTHING_HELD
         # What was sent last without being asked for.
         self._unasked = NOTHING
+        # What was on its way when the client gave up `*`: it gets that if it takes `*` back at once, and it may be gone then.
+        self._left = NOTHING
         self._has_sent = False
         self._verdicts = Verdicts()
 
@@ -98,6 +112,8 @@ class DeltaWatch:
             self._claims = {**self._claims, **request.held}
         unasked = self._unasked - self.names.names
         verdict = self._verdicts.judge(request.nonce, request.error_detail, now_s, unasked)
+        if WILDCARD in request.unsubscribe:
+            self._left |= self._verdicts.under_way()
         self._asked = (self._asked - frozenset(request.unsubscribe)) | self.names.take(request)
         if request.subscribe or request.unsubscribe:
             self.names.names = self._views.shared_names(self.names.names)
@@ -213,6 +229,8 @@ class DeltaWatch:
             draft.fresh.update(name for name, row in after.rows.items() if claims.get(name) != row.version)
         else:
             draft.is_all = True
+            draft.gone |= self._left - after.rows.keys()
+            self._left = NOTHING
 
     def _repeat(self, draft: Draft, again: frozenset[str], after: Lookup, *, is_greeting: bool) -> None:
         """Say again what other types of the stream call for, except what the client rejected."""

@@ -5,12 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from fsxds.protocol.delta_names import NOTHING
-from fsxds.protocol.rejections import Rejections
+from fsxds.protocol.rejections import MOST_UNANSWERED, Rejections
 from fsxds.protocol.streams import Verdict
 from fsxds.values import Nonce, Version
-
-# A client that never answers is taken to accept what is older than this many responses.
-MOST_UNANSWERED = 64
 
 
 @dataclass(frozen=True, slots=True)

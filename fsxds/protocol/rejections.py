@@ -10,6 +10,9 @@ from collections.abc import Iterable
 
 from fsxds.protocol.back_off import back_off_s
 
+# A client that never answers is taken to accept what is older than this many responses.
+MOST_UNANSWERED = 64
+
 
 class Rejections:
     """The names that are owed, and the time before which the same content of them is not offered again.

@@ -4,13 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from fsxds.protocol.rejections import Rejections
+from fsxds.protocol.rejections import MOST_UNANSWERED, Rejections
 from fsxds.protocol.streams import SotwRequest, Verdict
 from fsxds.protocol.subscription import WILDCARD
 from fsxds.values import Nonce, Resource, Version
-
-# A client that never answers is taken to accept what is older than this many responses.
-MOST_UNANSWERED = 64
 
 NOTHING: frozenset[str] = frozenset()
 

@@ -9,8 +9,8 @@ from dataclasses import replace
 import pytest
 
 from fsxds.protocol.node import Node
+from fsxds.protocol.rejections import MOST_UNANSWERED
 from fsxds.protocol.sotw import SotwStream
-from fsxds.protocol.sotw_verdicts import MOST_UNANSWERED
 from fsxds.protocol.streams import SotwRequest, SotwResponse
 from fsxds.protocol.time_to_live import TtlMode
 from fsxds.protocol.views import Views

@@ -21,8 +21,8 @@ PACKAGE = TOP / "fsxds"
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 
 # Sizes beyond which a module or a function is no longer one thing.
-LONGEST_MODULE = 400
-LONGEST_FUNCTION = 50
+LONGEST_MODULE = 600
+LONGEST_FUNCTION = 60
 LONGEST_P90 = 30
 LONGEST_MEDIAN = 8
 MOST_PARAMETERS = 5
@@ -105,14 +105,14 @@ def test_every_module_of_the_package_has_its_layer() -> None:
 
 
 def test_modules_are_small() -> None:
-    """No module is over 400 lines."""
+    """No module is over 600 lines: one idea is one module, however long it takes."""
     sizes = {path: len((TOP / path).read_text(encoding="utf-8").splitlines()) for path in trees(PACKAGE)}
 
     assert {} == {path: size for path, size in sizes.items() if size > LONGEST_MODULE}
 
 
 def test_functions_are_small() -> None:
-    """No function is over 50 lines, nine of ten are at most 30, half of them at most 8."""
+    """No function is over 60 lines, nine of ten are at most 30, half of them at most 8."""
     lengths = {place: body_lines(function) for place, function in functions()}
     ordered = sorted(lengths.values())
 

@@ -4,7 +4,7 @@ import json
 import time
 
 import pytest
-from hypothesis import HealthCheck, example, given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from fsxds.formats import FORMATS
@@ -89,7 +89,7 @@ MARKS += [
     b"\\ud800",
 ]
 
-QUICK = settings(deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=150)
+QUICK = settings(max_examples=150)
 
 
 @st.composite

@@ -1,7 +1,7 @@
 """YAML files."""
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from fsxds.formats.yaml_format import decode, encode
@@ -55,7 +55,6 @@ def test_texts_stay_texts(catalogue, printer, text):
     assert decoded.faults == ()
 
 
-@settings(deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(texts=st.lists(st.text(), max_size=5))
 def test_any_text_stays_itself(catalogue, printer, texts):
     """Whatever the text, it is read back."""

@@ -386,7 +386,7 @@ class DeltaStreamOfVirtualHosts(DeltaStreams):
     is_aggregated = False
 
 
-_SETTINGS = settings(max_examples=100, stateful_step_count=40, deadline=None, derandomize=True)
+_SETTINGS = settings(max_examples=100, stateful_step_count=40)
 
 TestDeltaStreams = DeltaStreams.TestCase
 TestDeltaStreams.settings = _SETTINGS

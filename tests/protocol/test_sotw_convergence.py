@@ -365,6 +365,6 @@ class StreamingApart(Streaming):
 
 
 TestStreaming = Streaming.TestCase
-TestStreaming.settings = settings(max_examples=150, stateful_step_count=40, deadline=None, derandomize=True)
+TestStreaming.settings = settings(max_examples=150, stateful_step_count=40)
 TestStreamingApart = StreamingApart.TestCase
-TestStreamingApart.settings = settings(max_examples=100, stateful_step_count=40, deadline=None, derandomize=True)
+TestStreamingApart.settings = settings(max_examples=100, stateful_step_count=40)

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from google.protobuf.message import Message
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fsxds.api.catalogue import Catalogue
@@ -57,7 +57,7 @@ def made(catalogue: Catalogue, row: ResourceType, seed: int, *, fractions: bool)
 
 
 @pytest.mark.parametrize("row", RESOURCE_TYPES, ids=lambda row: row.short_name)
-@settings(deadline=None, max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=25)
 @given(seed=st.integers(0, 2**32))
 def test_nothing_is_lost(catalogue: Catalogue, writer: ConversionWriter, row: ResourceType, seed: int) -> None:
     """Through all formats and back, a resource is the same to the last bit."""
@@ -68,7 +68,7 @@ def test_nothing_is_lost(catalogue: Catalogue, writer: ConversionWriter, row: Re
 
 
 @pytest.mark.parametrize("row", RESOURCE_TYPES, ids=lambda row: row.short_name)
-@settings(deadline=None, max_examples=15, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=15)
 @given(seed=st.integers(0, 2**32))
 def test_nothing_is_lost_in_structs(
     catalogue: Catalogue, writer: ConversionWriter, row: ResourceType, seed: int

@@ -10,7 +10,7 @@ from pathlib import Path, PurePosixPath
 
 import pytest
 import yaml
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fsxds.api.catalogue import Catalogue
@@ -47,9 +47,7 @@ def _says_something(parsed: ParsedFile) -> bool:
 
 
 @pytest.mark.parametrize("suffix", SUFFIXES)
-@settings(
-    max_examples=150, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.function_scoped_fixture]
-)
+@settings(max_examples=150)
 @given(content=st.binary(max_size=300))
 def test_any_bytes(parser: FileParser, suffix: str, content: bytes) -> None:
     """Bytes without any sense are told as a problem, if they are no resources."""
@@ -57,9 +55,7 @@ def test_any_bytes(parser: FileParser, suffix: str, content: bytes) -> None:
 
 
 @pytest.mark.parametrize("suffix", SUFFIXES)
-@settings(
-    max_examples=400, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.function_scoped_fixture]
-)
+@settings(max_examples=400)
 @given(pieces=st.lists(st.sampled_from(PIECES), max_size=40), glue=st.sampled_from(["", " ", "\n", "\n  ", ": "]))
 def test_any_tokens(parser: FileParser, suffix: str, pieces: list[str], glue: str) -> None:
     """The marks and words of the formats, in any order, are told as a problem, if they are no resources."""

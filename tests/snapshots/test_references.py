@@ -336,7 +336,7 @@ EDITS = st.dictionaries(
 )
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(st.lists(EDITS, max_size=6))
 def test_loading_again_changes_nothing(steps: list[dict[str, str | None]]) -> None:
     """Nothing is held and let go in turns: a second look at the same tree serves and tells the same."""
@@ -349,7 +349,7 @@ def test_loading_again_changes_nothing(steps: list[dict[str, str | None]]) -> No
         assert first.held == again.held
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(st.lists(EDITS, max_size=6))
 def test_memory_makes_no_difference(steps: list[dict[str, str | None]]) -> None:
     """What is told of a tree without errors is what a first load would tell, whatever happened before."""

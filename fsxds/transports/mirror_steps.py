@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from enum import IntEnum
 from pathlib import PurePosixPath
 
-from fsxds.resource_types import BY_TYPE_URL
+from fsxds.resource_types import BY_SHORT_NAME, BY_TYPE_URL
 from fsxds.transports.mirror_files import Held, Layout, MirrorFile, united
 
 
@@ -49,10 +49,7 @@ class Act(IntEnum):
     LEFT_FILES = 3
 
 
-# What is referred to must exist (ENVOY.md B4), so leaves come before CDS, and RDS and SRDS before LDS. Routes and filters
-# that Envoy reads already may come to name new clusters, so they change after CDS.
-ORDER = ("rtds", "sds", "eds", "new ecds", "cds", "ecds", "rds", "srds", "lds")
-FIRST_OF_LISTENERS = ORDER.index("ecds")
+CLUSTERS = BY_SHORT_NAME["cds"]
 
 
 def steps_to(layout: Layout, held: Held) -> tuple[Step, ...]:
@@ -67,26 +64,21 @@ def steps_to(layout: Layout, held: Held) -> tuple[Step, ...]:
     return tuple(_with_pauses(acts.values()))
 
 
-def _word(file: MirrorFile, held: Held) -> str:
-    """Return the word of `ORDER` for a file."""
-    short_name = BY_TYPE_URL[file.type_url].short_name
-    return "new ecds" if short_name == "ecds" and file.path not in held else short_name
-
-
 def _rank(file: MirrorFile, held: Held) -> int:
-    return ORDER.index(_word(file, held))
+    row = BY_TYPE_URL[file.type_url]
+    return row.file_order if file.path in held or row.new_file_order is None else row.new_file_order
 
 
 def _act(file: MirrorFile, held: Held) -> Act:
     if file.is_stand_in and file.path in held:
         return Act.LEFT_CLUSTERS
-    return Act.LISTENERS if _rank(file, held) >= FIRST_OF_LISTENERS else Act.CLUSTERS
+    return Act.LISTENERS if _rank(file, held) > CLUSTERS.file_order else Act.CLUSTERS
 
 
 def _keep_clusters_in_use(acts: dict[Act, list[Step]], held: Held) -> None:
     """Let clusters go only when routes and listeners have changed: until then the bundle holds old and new ones."""
     for index, step in enumerate(acts[Act.CLUSTERS]):
-        if not isinstance(step, Write) or step.file.path not in held or _word(step.file, held) != "cds":
+        if not isinstance(step, Write) or step.file.path not in held or step.file.type_url != CLUSTERS.type_url:
             continue
         before = held[step.file.path].content
         both = united(step.file, before)
@@ -99,7 +91,7 @@ def _keep_clusters_in_use(acts: dict[Act, list[Step]], held: Held) -> None:
 def _left_files(layout: Layout, held: Held) -> list[PurePosixPath]:
     """Return what is to be removed, users first."""
     left = [path for path in held if path not in layout.files and path not in layout.kept]
-    ranks = {path: ORDER.index(BY_TYPE_URL[held[path].type_url].short_name) for path in left}
+    ranks = {path: BY_TYPE_URL[held[path].type_url].file_order for path in left}
     return sorted(left, key=lambda path: (-ranks[path], path))
 
 

@@ -1,0 +1,83 @@
+"""A resource type is one row of the table."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.support.server import Server, write_file
+
+TOP = Path(__file__).parent.parent
+END_OF_TABLE = ")  # fmt: skip"
+# A message that Envoy knows, and serves by no service of its own.
+ROW = """\
+    ResourceType("alds", "envoy.config.accesslog.v3.AccessLog", "access-logs", "access_logs"),
+"""
+TREE = "resources:\n- {name: all}\n- {name: errors}\n"
+EVERY_WAY = """
+import sys
+from fsxds.commands.main import main
+
+tree, grpc, rest, out = sys.argv[1:]
+once = ["--count", "1", "--format", "json"]
+for arguments in (
+    ["check", tree, "--format", "json"],
+    ["show", tree, "--type", "alds", "--format", "json"],
+    ["watch", grpc, "--ads", "--type", "alds", "--names", "all,errors", *once],
+    ["watch", grpc, "--ads", "--delta", "--type", "alds", *once],
+    ["watch", f"http://{rest}", "--type", "alds", *once],
+    ["mirror", tree, out],
+):
+    print("=", " ".join(arguments[:1] + arguments[2:5]), flush=True)
+    status = main(arguments)
+    assert status == 0, (arguments, status)
+"""
+
+
+@pytest.fixture
+def with_row(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Make a copy of fsxds with one more row, which every process that is started imports."""
+    site = tmp_path / "site"
+    shutil.copytree(TOP / "fsxds", site / "fsxds", ignore=shutil.ignore_patterns("__pycache__"))
+    table = site / "fsxds" / "resource_types.py"
+    text = table.read_text()
+    assert text.count(END_OF_TABLE) == 1
+    table.write_text(text.replace(END_OF_TABLE, ROW + END_OF_TABLE))
+    monkeypatch.setenv("PYTHONPATH", str(site))
+    # `python -m` looks into the current directory first.
+    monkeypatch.chdir(site)
+
+
+@pytest.mark.usefixtures("with_row")
+def test_one_row_makes_a_type(tmp_path: Path) -> None:
+    """A type whose row was added is checked, shown, streamed in both variants, polled and mirrored, and follows edits."""
+    tree = tmp_path / "tree"
+    write_file(tree / "access-logs.yaml", TREE)
+    mirrored = tmp_path / "mirrored"
+
+    with Server(tree, tmp_path, "--mirror", str(mirrored)) as server:
+        everything = [str(tree), server.ready["grpc"], server.ready["http"], str(tmp_path / "out")]
+        done = subprocess.run(
+            [sys.executable, "-c", EVERY_WAY, *everything],
+            env=dict(os.environ), capture_output=True, text=True, check=False,
+        )  # fmt: skip
+        assert done.returncode == 0, done.stdout + done.stderr
+        check, *tellers, _mirror = done.stdout.split("= ")[1:]
+        assert json.loads(check.partition("\n")[2]) == []
+        assert [] == [told for told in tellers if "all" not in told or "errors" not in told]
+        assert "errors" in contents(tmp_path / "out")
+
+        write_file(tree / "access-logs.yaml", TREE.replace("errors", "changed"))
+        server.wait(lambda: "changed" in contents(mirrored), "the edit in the mirror")
+
+
+def contents(directory: Path) -> str:
+    """Return the names and the texts of all files below a directory."""
+    files = [path for path in directory.rglob("*") if path.is_file()]
+    return "".join(f"{path.name} {path.read_bytes()!r}" for path in files)

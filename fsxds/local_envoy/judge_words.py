@@ -22,6 +22,8 @@ _LISTENER = re.compile(r"^error adding listener(?: named)?(?: '[^']*')?: ")
 _LEDS = re.compile(r"LEDS is only supported when EDS is used\..*", re.DOTALL)
 _LEDS_BESIDE_LIST = "a ClusterLoadAssignment cannot include both LEDS and a list of endpoints"
 _LINK = re.compile(r"(\w+)ValidationError\.([^:]+): ")
+# How Lua calls a script: by its beginning, which is ours.
+_LUA_CHUNK = re.compile(r'\[string "[^\n]*?"\]:(\d+): ')
 _STATIC_NAME = re.compile(rf"{STAND_IN}/")
 
 # What helps, by what Envoy says; the first that is found counts.
@@ -54,6 +56,7 @@ _REMEDIES = tuple(
         ("has the same matching rules", "give each filter chain another filter_chain_match"),
         ("reason: is required", "set one of the fields of the choice"),
         ("value must|value length must", "write a value that fulfils this"),
+        ("script load error|lua code", "mend the Lua script"),
         ("unknown cluster", "define the cluster, or correct the name"),
         ("Failed to load certificate chain", "write the certificates as PEM, the server's own first"),
         ("Failed to load (?:incomplete )?private key", "write the key that belongs to the certificate, as PEM"),
@@ -75,7 +78,7 @@ def remedy_for(reason: str) -> str:
 
 def plain_reason(reason: str, secrets: Iterable[str] = ()) -> str:
     """Return a reason in one line, without what we made for the question, the chain to the field, and secrets."""
-    short = _STATIC_NAME.sub("", as_if_served(reason))
+    short = _LUA_CHUNK.sub(r"line \1: ", _STATIC_NAME.sub("", as_if_served(reason)))
     short = _CONSTRAINT.sub(lambda match: _LINK.sub("", match["chain"].rpartition(_CAUSE)[2]), short)
     for secret in sorted(secrets, key=len, reverse=True):
         short = short.replace(secret, HIDDEN)

@@ -54,6 +54,17 @@ _DATA_SOURCE = "envoy.config.core.v3.DataSource"
 _TLS = "envoy.extensions.transport_sockets.tls.v3."
 _HTTP_FILTERS = "envoy.extensions.filters.http."
 _GOOGLE_CREDENTIALS = "envoy.config.core.v3.GrpcService.GoogleGrpc.SslCredentials."
+_LUA_MATCHER = "envoy.extensions.string_matcher.lua.v3.Lua"
+_LUA_SPECIFIER = "envoy.extensions.router.cluster_specifiers.lua.v3.LuaConfig"
+# Fields with Lua sources, and the functions that Envoy demands of those.
+_LUA_SOURCES = {
+    f"{_HTTP_FILTERS}lua.v3.Lua": ("default_source_code", "source_codes"),
+    f"{_HTTP_FILTERS}lua.v3.LuaPerRoute": ("source_code",),
+    _LUA_MATCHER: ("source_code",),
+    _LUA_SPECIFIER: ("source_code",),
+}
+_LUA_FUNCTIONS = ("envoy_match", "envoy_on_route")
+_BYTECODE = b"\x1b"
 _ROLES_ANYWHERE = "envoy.extensions.common.aws.v3.IAMRolesAnywhereCredentialProvider."
 
 # What stands in for the content of a file, by the full name of the field; Envoy looks into these.
@@ -74,6 +85,8 @@ _CONTENTS = {
     f"{_HTTP_FILTERS}lua.v3.Lua.default_source_code": "-- stub",
     f"{_HTTP_FILTERS}lua.v3.Lua.SourceCodesEntry.value": "-- stub",
     f"{_HTTP_FILTERS}lua.v3.LuaPerRoute.source_code": "-- stub",
+    f"{_LUA_MATCHER}.source_code": "function envoy_match() end",
+    f"{_LUA_SPECIFIER}.source_code": "function envoy_on_route() end",
     "envoy.config.core.v3.SubstitutionFormatString.text_format_source": _TEXT,
     "envoy.config.grpc_credential.v3.FileBasedMetadataConfig.secret_data": _TEXT,
     "envoy.config.route.v3.DirectResponseAction.body": _TEXT,
@@ -95,6 +108,9 @@ _FILE_FIELDS = {
     "envoy.config.core.v3.HealthCheck": "event_log_path",
     "envoy.extensions.access_loggers.file.v3.FileAccessLog": "path",
     "envoy.extensions.health_check.event_sinks.file.v3.HealthCheckEventFileSink": "event_log_path",
+    # Libraries that Envoy would load, and so run.
+    "envoy.extensions.filters.http.golang.v3alpha.Config": "library_path",
+    "envoy.extensions.filters.network.golang.v3alpha.Config": "library_path",
     "envoy.extensions.key_value.file_based.v3.FileBasedKeyValueStoreConfig": "filename",
     f"{_TLS}TlsKeyLog": "path",
 }
@@ -143,6 +159,7 @@ class FileStubs:
         }
         changes |= {full_name: _writer(field, self._file) for full_name, field in _FILE_FIELDS.items()}
         changes |= {full_name: _writer(field, self._folder) for full_name, field in _FOLDER_FIELDS.items()}
+        changes |= {full_name: _lua_guard(fields) for full_name, fields in _LUA_SOURCES.items()}
         return changes
 
     def change_sources(self, message: Any) -> None:
@@ -171,6 +188,39 @@ def _writer(field: str, path: str) -> Change:
             setattr(message, field, path)
 
     return change
+
+
+def compiled_only(script: str) -> str:
+    """Return a Lua script that Envoy compiles whole, with the same line numbers, and runs nothing of.
+
+    Envoy runs scripts when it loads them, with all of Lua's libraries: `os.execute` would run on this machine, and
+    `require` would not find the modules of the target machine.
+    """
+    functions = "".join(f"function {name}() end " for name in _LUA_FUNCTIONS if name in script)
+    return f"{functions}do return end {script}"
+
+
+def _lua_guard(fields: tuple[str, ...]) -> Change:
+    def change(message: Any) -> None:
+        if getattr(message, "inline_code", ""):
+            message.inline_code = compiled_only(message.inline_code)
+        for field in fields:
+            for source in _values(message, message.DESCRIPTOR.fields_by_name[field]):
+                _guard_source(source)
+
+    return change
+
+
+def _guard_source(source: Any) -> None:
+    form = source.WhichOneof("specifier")
+    if form == "inline_bytes" and source.inline_bytes.startswith(_BYTECODE):
+        # It cannot be compiled without running it.
+        source.inline_bytes = b"-- stub"
+    elif form == "inline_bytes" and source.inline_bytes:
+        guarded = compiled_only(source.inline_bytes.decode("utf-8", "surrogateescape"))
+        source.inline_bytes = guarded.encode("utf-8", "surrogateescape")
+    elif form == "inline_string" and source.inline_string:
+        source.inline_string = compiled_only(source.inline_string)
 
 
 def _holds_source(field: FieldDescriptor) -> bool:

@@ -74,8 +74,8 @@ _PLAIN = frozenset(
         "HOSTNAME",
         "LISTENER_NAME",
         "LOCAL_REPLY_BODY",
+        "PACKETS_RETRANSMITTED",
         "PROTOCOL",
-        "REQUESTED_SERVER_NAME",
         "REQUEST_DURATION",
         "REQUEST_HEADERS_BYTES",
         "REQUEST_TX_DURATION",
@@ -88,6 +88,8 @@ _PLAIN = frozenset(
         "RESPONSE_TX_DURATION",
         "ROUNDTRIP_DURATION",
         "ROUTE_NAME",
+        "ROUTE_RESOLUTION_COUNT",
+        "ROUTE_RESOLUTION_TIME_US",
         "SPAN_ID",
         "STREAM_ID",
         "TLS_JA3_FINGERPRINT",
@@ -152,6 +154,7 @@ _WITHOUT_LENGTH = frozenset(
         "EMIT_TIME",
         "EMIT_TIME_LOCAL",
         "GRPC_STATUS",
+        "REQUESTED_SERVER_NAME",
         "RESPONSE_CODE_DETAILS",
         "START_TIME",
         "START_TIME_LOCAL",
@@ -319,8 +322,23 @@ def _path_fault(parameters: str) -> tuple[str, str] | None:
     parts = parameters.split(":")
     if parts[0] not in {"", "WQ", "NQ"}:
         return f'"{parts[0]}" does not say whether the query belongs to the path', "write WQ (with query) or NQ"
-    if len(parts) == 2 and parts[1] not in {"", "ORIG", "PATH", "ORIG_OR_PATH"}:
+    if len(parts) > 1 and parts[1] not in {"", "ORIG", "PATH", "ORIG_OR_PATH"}:
         return f'"{parts[1]}" does not say which path', "write ORIG, PATH or ORIG_OR_PATH"
+    return None
+
+
+def _query_parameters_fault(parameters: str) -> tuple[str, str] | None:
+    if parameters not in {"", "ORIG", "DECODED"}:
+        return f'"{parameters}" does not say whether the query is decoded', "write ORIG or DECODED"
+    return None
+
+
+def _server_name_fault(parameters: str) -> tuple[str, str] | None:
+    source, *host = parameters.split(":")
+    if source not in {"", "SNI_ONLY", "SNI_FIRST", "HOST_FIRST"}:
+        return f'"{source}" does not say where the name comes from', "write SNI_ONLY, SNI_FIRST or HOST_FIRST"
+    if host and host[0] not in {"", "ORIG", "HOST", "ORIG_OR_HOST"}:
+        return f'"{host[0]}" does not say which host', "write ORIG, HOST or ORIG_OR_HOST"
     return None
 
 
@@ -333,4 +351,6 @@ _CHECKS: dict[str, Callable[[str], tuple[str, str] | None]] = {
     "GRPC_STATUS": _grpc_status_fault,
     "COMMON_DURATION": _duration_fault,
     "PATH": _path_fault,
+    "QUERY_PARAMS": _query_parameters_fault,
+    "REQUESTED_SERVER_NAME": _server_name_fault,
 }

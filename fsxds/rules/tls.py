@@ -69,10 +69,12 @@ _CIPHERS = frozenset(
 _SEPARATORS = re.compile(r"[:,; |\[\]]+")
 _WHOLE_NAME = re.compile(r"[A-Z0-9]+(?:-[A-Z0-9]+)+|TLS_[A-Z0-9_]+")
 
-_CURVES = frozenset({
-    "P-256", "prime256v1", "secp256r1", "P-384", "secp384r1", "P-521", "secp521r1", "X25519", "x25519",
-    "X25519MLKEM768", "MLKEM1024",
-})  # fmt: skip
+# Names of the same group stand side by side: a group may be chosen once.
+_CURVES = {
+    "P-256": "P-256", "prime256v1": "P-256", "secp256r1": "P-256", "P-384": "P-384", "secp384r1": "P-384",
+    "P-521": "P-521", "secp521r1": "P-521", "X25519": "X25519", "x25519": "X25519", "X25519MLKEM768": "X25519MLKEM768",
+    "MLKEM1024": "MLKEM1024",
+}  # fmt: skip
 
 
 def hooks(_: Catalogue) -> dict[str, tuple[Hook, ...]]:
@@ -153,13 +155,19 @@ def _check_suites(all_suites: Any, path: Path, walk: Walk) -> None:
 
 
 def _check_curves(curves: Any, path: Path, walk: Walk) -> None:
+    """Check the names of curves; Envoy joins them with colons, so that one text may hold several."""
+    if not any(curves):
+        return
     seen: set[str] = set()
-    for index, curve in enumerate(curves):
-        if curve and (curve not in _CURVES or curve in seen):
-            fact = f'"{curve}" is here twice' if curve in seen else f'"{curve}" is not a curve that Envoy knows'
-            remedy = "write some of X25519, P-256, P-384, P-521, X25519MLKEM768"
-            walk.tell((path, index), _RULE, fact, remedy)
-        seen.add(curve)
+    for index, listed in enumerate(curves):
+        for curve in listed.split(":"):
+            group = _CURVES.get(curve)
+            if group is None or group in seen:
+                fact = f'"{curve}" is not a curve that Envoy knows' if group is None else f'"{curve}" is here twice'
+                remedy = "write some of X25519, P-256, P-384, P-521, X25519MLKEM768"
+                walk.tell((path, index), _RULE, fact, remedy)
+                return
+            seen.add(group)
 
 
 def _check_versions(params: Any, path: Path, walk: Walk) -> None:

@@ -28,6 +28,8 @@ from tests.support.envoy import Envoy, find_envoy, free_port
 TAKEN = Path("tests/data/taken_by_envoy")
 CONNECTION_MANAGER = "envoy.extensions.filters.network.http_connection_manager.v3.HttpConnectionManager"
 
+ROUTER = "type.googleapis.com/envoy.extensions.filters.http.router.v3.Router"
+
 
 def cluster(name: str, address: str = "127.0.0.1") -> str:
     """Return a list item: a cluster of one endpoint, whose address is on its eighth line."""
@@ -374,3 +376,30 @@ def test_what_is_no_envoy(catalogue: Catalogue, tmp_path: Path) -> None:
             rejections_of(named, Bench(path, catalogue))
         assert "\n" not in str(raised.value)
     assert BY_SHORT_NAME["cds"].type_url == named[0].type_url
+
+
+def test_lua_is_compiled_and_not_run(catalogue: Catalogue, tmp_path: Path) -> None:
+    """A script may need modules of its machine and runs nothing on this one; where it does not compile, its line is told."""
+    ran = tmp_path / "ran"
+    lua = "type.googleapis.com/envoy.extensions.filters.http.lua.v3.Lua"
+
+    def with_script(name: str, port: int, script: str) -> str:
+        config = {"name": "lua", "typed_config": {"@type": lua, "default_source_code": {"inline_string": script}}}
+        router = {"name": "router", "typed_config": {"@type": ROUTER}}
+        fields = {"route_config": {"name": "r"}, "http_filters": [config, router]}
+        return listener(name, port, "".join(f"        {key}: {json.dumps(value)}\n" for key, value in fields.items()))
+
+    needs = 'local json = require("dkjson")\nfunction envoy_on_request(h) end\nreturn json'
+    files = {
+        "lds": resources(
+            with_script("needs", 1, needs),
+            with_script("runs", 2, f'os.execute("touch {ran}")'),
+            with_script("wrong", 3, "-- a\nlocal = 5"),
+        )
+    }
+
+    (problem,) = judged(files, catalogue, tmp_path)
+
+    assert "line 2: " in problem.message
+    assert "resources[2]" in f"{problem.pointer}"
+    assert not ran.exists()

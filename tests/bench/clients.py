@@ -39,8 +39,12 @@ class Connection:
 
     def ask(self, request: bytes) -> Answer:
         """Send one request and read its whole answer."""
-        self._socket.sendall(request)
+        self.send(request)
         return self.read_answer()
+
+    def send(self, request: bytes) -> None:
+        """Send one request, whose answer is read by `read_answer`."""
+        self._socket.sendall(request)
 
     def read_answer(self) -> Answer:
         """Read one answer."""

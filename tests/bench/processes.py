@@ -14,6 +14,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+IDLE_PATIENCE_S = 120.0
+# Without a tick of CPU for so long, a server is taken to have nothing more to do.
+IDLE_S = 0.5
 TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 
 
@@ -35,6 +38,31 @@ class Server:
             line for line in Path(f"/proc/{self.pid}/status").read_text().splitlines() if line.startswith("VmRSS")
         )
         return int(line.split()[1]) * 1024
+
+    def connections_read(self) -> int:
+        """Return how many connections it took from which it read all that came.
+
+        Source: proc_net_tcp: local address, remote address, state (01: established), queues `tx:rx`.
+        """
+        rows = [line.split() for line in Path("/proc/net/tcp").read_text().splitlines()[1:]]
+        return sum(
+            row[1].endswith(f":{self.port:04X}") and row[3] == "01" and row[4].endswith(":00000000") for row in rows
+        )
+
+    def wait_until_idle(self, connections: int) -> None:
+        """Wait until it holds so many connections, read what came on each, and has nothing more to do.
+
+        Raises:
+            TimeoutError: that does not come to pass.
+        """
+        deadline_s = time.monotonic() + IDLE_PATIENCE_S
+        used_s = -1.0
+        while self.connections_read() < connections or self.cpu_s() > used_s:
+            if time.monotonic() > deadline_s:
+                message = f"{self.connections_read()} of {connections} connections are held, or the server never rests"
+                raise TimeoutError(message)
+            used_s = self.cpu_s()
+            time.sleep(IDLE_S)
 
 
 @contextmanager
@@ -59,12 +87,13 @@ def fsxds(tree: Path, *options: str) -> Iterator[Server]:
 
 
 @contextmanager
-def bare_aiohttp(body: bytes) -> Iterator[Server]:
-    """Hold every POST until `POST /wake`, then answer it with `body`: what aiohttp itself costs."""
+def bare_aiohttp(body: bytes = b"", *, tree: Path | None = None) -> Iterator[Server]:
+    """Hold every POST until `POST /wake`, then answer it with `body`; or until `tree` changes, with what it holds."""
     with tempfile.TemporaryDirectory() as folder:
         ready, content = Path(folder, "ready"), Path(folder, "body")
         content.write_bytes(body)
-        with _running([sys.executable, "-m", "tests.bench.bare_server", str(ready), str(content)]) as pid:
+        arguments = [sys.executable, "-m", "tests.bench.bare_server", str(ready), str(tree or content)]
+        with _running(arguments) as pid:
             _wait_for(ready)
             yield Server(pid, int(ready.read_text()))
 

@@ -54,7 +54,7 @@ def _candidates() -> list[Path]:
     """
     packaged = [Path(folder, "envoy", "_bin", "envoy") for folder in sys.path if folder]
     on_path = shutil.which("envoy")
-    return [path for path in (*packaged, *([Path(on_path)] if on_path else [])) if path.is_file()]
+    return [path for path in (*packaged, *([Path(on_path)] if on_path else [])) if os.path.isfile(path)]  # noqa: PTH113 - Path.is_file raises where we may not look
 
 
 def _given_envoy(envoy: Path, cache: ApiCache) -> tuple[bytes, str]:

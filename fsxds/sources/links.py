@@ -8,6 +8,9 @@ from __future__ import annotations
 import errno
 import os
 
+# Far more than the 40 that the kernel follows in one path, and far fewer than what Python can nest.
+_MOST_NESTED_LINKS = 100
+
 
 class Links:
     """The links that one look at a tree passed through, each with the target it had.
@@ -25,11 +28,7 @@ class Links:
 
         Unlike `os.path.realpath` this keeps what it passed, and resolves each directory only once.
         """
-        if path not in self._real:
-            # Whoever comes by here again while the way is being followed goes in a circle.
-            self._real[path] = None
-            self._real[path] = self._step(path)
-        return self._real[path]
+        return self._resolve(path, 0)
 
     def pass_by(self, link: str) -> None:
         """Remember a link's target without following it."""
@@ -45,18 +44,38 @@ class Links:
         except OSError:
             return False
 
-    def _step(self, path: str) -> str | None:
+    def _resolve(self, path: str, depth: int) -> str | None:
+        """Resolve a path that was met behind `depth` links, its directories first, so that only links nest."""
+        real = self._real
+        unknown: list[str] = []
+        while path not in real:
+            unknown.append(path)
+            path = os.path.dirname(path)
+        for step in reversed(unknown):
+            # Whoever comes by here again while the way is being followed goes in a circle.
+            real[step] = None
+            try:
+                real[step] = self._step(step, depth)
+            except _TooManyLinksError:
+                del real[step]  # From a later link the way may be short enough.
+                if depth:
+                    raise
+                return None
+            path = step
+        return real[path]
+
+    def _step(self, path: str, depth: int) -> str | None:
         directory, name = os.path.split(path)
-        parent = self.resolve(directory)
+        parent = self._real[directory]
         if parent is None:
             return None
         if name in {"", "."}:
             return parent
         if name == "..":
             return os.path.dirname(parent)
-        return self._follow(parent, os.path.join(parent, name))
+        return self._follow(parent, os.path.join(parent, name), depth)
 
-    def _follow(self, parent: str, candidate: str) -> str | None:
+    def _follow(self, parent: str, candidate: str, depth: int) -> str | None:
         try:
             target = os.readlink(candidate)
         except OSError as error:
@@ -65,4 +84,10 @@ class Links:
             self.missing.add(candidate)
             return None
         self.targets[candidate] = target
-        return self.resolve(os.path.join(parent, target))
+        if depth == _MOST_NESTED_LINKS:
+            raise _TooManyLinksError
+        return self._resolve(os.path.join(parent, target), depth + 1)
+
+
+class _TooManyLinksError(Exception):
+    """The way leads through more links than anybody follows."""

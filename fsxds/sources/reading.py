@@ -7,7 +7,7 @@ import stat
 import time
 from dataclasses import dataclass
 
-from fsxds.sources.walk import Signature, signature_of
+from fsxds.sources.walk import Signature, remedy_of, signature_of
 
 # A file that changed while it was read is read again; who writes faster than that has not finished anyway.
 _TRIES = 5
@@ -15,6 +15,8 @@ _TRIES = 5
 # Two writes within one tick of the filesystem's clock leave one timestamp. Ticks are 1 to 10 ms on local filesystems,
 # 1 s on some remote ones and 2 s on FAT, so a younger file is compared by its content once more.
 _RACY_NS = 2_000_000_000
+
+_CHUNK_BYTES = 64 * 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +62,9 @@ def _read_steadily(descriptor: int, max_size_bytes: int) -> Content | Refusal | 
         if before.st_size > max_size_bytes:
             return _too_large(before.st_size, max_size_bytes)
         started_ns = time.time_ns()
-        content = _read_from_start(descriptor)
+        content = _read_from_start(descriptor, before.st_size, max_size_bytes)
+        if len(content) > max_size_bytes:
+            return _too_large(None, max_size_bytes)
         if signature_of(os.fstat(descriptor)) == signature_of(before):
             age_ns = started_ns - max(before.st_mtime_ns, before.st_ctime_ns)
             return Content(content, signature_of(before), abs(age_ns) < _RACY_NS)
@@ -68,16 +72,27 @@ def _read_steadily(descriptor: int, max_size_bytes: int) -> Content | Refusal | 
     return Refusal("unreadable-file", message, "move a finished file into its place instead")
 
 
-def _read_from_start(descriptor: int) -> bytes:
+def _read_from_start(descriptor: int, size_bytes: int, max_size_bytes: int) -> bytes:
+    """Read all, and a little more than the limit at most: what the kernel makes up in /proc has size 0 and may not end.
+
+    Raises:
+        BlockingIOError: there is nothing to read yet, which no regular file says.
+    """
     os.lseek(descriptor, 0, os.SEEK_SET)
-    with os.fdopen(descriptor, "rb", buffering=0, closefd=False) as file:
-        return file.readall()
+    content = bytearray()
+    while len(content) <= max_size_bytes:
+        chunk = os.read(descriptor, max(size_bytes + 1 - len(content), _CHUNK_BYTES))
+        if not chunk:
+            break
+        content += chunk
+    return bytes(content)
 
 
-def _too_large(size_bytes: int, max_size_bytes: int) -> Refusal:
-    message = f"the file has {size_bytes} bytes, more than the {max_size_bytes} that are read"
+def _too_large(size_bytes: int | None, max_size_bytes: int) -> Refusal:
+    size = "more bytes than" if size_bytes is None else f"{size_bytes} bytes, more than"
+    message = f"the file has {size} the {max_size_bytes} that are read"
     return Refusal("file-too-large", message, "split it, or raise --max-file-size")
 
 
 def _unreadable(error: OSError) -> Refusal:
-    return Refusal("unreadable-file", f"the file cannot be read: {error.strerror}", "let fsxds read it")
+    return Refusal("unreadable-file", f"the file cannot be read: {error.strerror}", remedy_of(error))

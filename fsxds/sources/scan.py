@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
@@ -9,7 +10,7 @@ from pathlib import Path, PurePosixPath
 from fsxds.errors import FsxdsError
 from fsxds.sources.file_names import as_text
 from fsxds.sources.reading import Content, Refusal, read_file
-from fsxds.sources.walk import FoundFile, LostDirectory, Signature, Walk, problem_of
+from fsxds.sources.walk import FoundFile, LostDirectory, Signature, Walk, problem_of, remedy_of
 from fsxds.values import Problem, SourceFile, SourceTree
 
 DEFAULT_MAX_FILE_SIZE_BYTES = 64 * 1024 * 1024
@@ -93,21 +94,22 @@ class Scanner:
         return Look(
             self._tree,
             is_steady,
-            tuple(walk.real_directories),
-            tuple(walk.real_files),
-            frozenset({*walk.links.targets, *walk.links.missing, *walk.real_directories}),
+            tuple(walk.tops),
+            tuple(walk.linked_files),
+            frozenset({*walk.links.targets, *walk.links.missing, *walk.tops}),
         )
 
     def _take_in(self) -> tuple[Walk, bool]:
         walk = Walk(str(self.root), self.is_read, self._seen)
-        if not walk.has_root:
-            fact = "is not a directory" if self.root.exists() else "does not exist"
-            raise TreeLost(f"{self.root}: the directory {fact}; create it, or name another one")
+        if walk.root_error is not None:
+            raise TreeLost(f"{self.root}: the directory {_lost_because(walk.root_error)}")
         problems = [*walk.problems, *self._problems_of_lost(walk.lost)]
         seen, are_whole = self._read_changed(walk.files, problems)
         is_steady = are_whole and walk.is_still_true()
         self._tree = self._tree_of(seen, problems, walk.ignored)
-        self._seen = seen | self._kept_below(walk.lost)
+        # What cannot be read now is remembered: should its directory be lost next, it has to be named still.
+        kept = {str(problem.path) for problem in problems} & self._seen.keys()
+        self._seen = seen | {relative: self._seen[relative] for relative in kept}
         return walk, is_steady
 
     def _read_changed(self, found: list[FoundFile], problems: list[Problem]) -> tuple[dict[str, _Seen], bool]:
@@ -139,9 +141,6 @@ class Scanner:
             found.append(problem_of(relative, problem.rule, message, problem.remedy))
         return found
 
-    def _kept_below(self, lost: list[LostDirectory]) -> dict[str, _Seen]:
-        return {relative: self._seen[relative] for relative, _ in self._known_below(lost)}
-
     def _known_below(self, lost: list[LostDirectory]) -> list[tuple[str, LostDirectory]]:
         return [
             (relative, directory)
@@ -158,6 +157,15 @@ class Scanner:
         ignored_paths = tuple(PurePosixPath(as_text(relative)) for relative in sorted(ignored))
         tree = SourceTree(files, tuple(sorted(problems)), ignored_paths)
         return before if tree == before else tree
+
+
+def _lost_because(error: OSError) -> str:
+    match error.errno:
+        case errno.ENOENT:
+            return "does not exist; create it, or name another one"
+        case errno.ENOTDIR:
+            return "is not a directory; create it, or name another one"
+    return f"cannot be read: {error.strerror}; {remedy_of(error)}"
 
 
 def _file_of(seen: dict[str, _Seen], file: SourceFile) -> SourceFile | None:

@@ -144,7 +144,8 @@ class _Watcher:
 
     async def next_occasion(self) -> float:
         """Wait for a notice, or for the time of the next look without cause; returns when it was noticed."""
-        is_polling = self._parts.surroundings.is_polling
+        # Nothing tells that a lost tree may be read again, and looking for it costs nothing.
+        is_polling = self._parts.surroundings.is_polling or self._is_lost
         await self._activity.wait(self._options.poll_s if is_polling else self._options.rescan_s)
         return time.monotonic() if self._activity.first_s is None else self._activity.first_s
 

@@ -63,7 +63,8 @@ class Writers:
     def _git_rest_s(self) -> float:
         """Git holds the lock on its index while it replaces files, so half of a checkout is known to be half."""
         for directory in (self._root, *self._root.parents):
-            if (directory / ".git").is_dir():
+            # Unlike Path.is_dir, this is false where we may not look.
+            if os.path.isdir(directory / ".git"):  # noqa: PTH112
                 try:
                     age_s = time.time() - (directory / ".git/index.lock").stat().st_mtime
                 except OSError:

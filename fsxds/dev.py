@@ -4,25 +4,40 @@ from __future__ import annotations
 
 import asyncio
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from dataclasses import replace
-from pathlib import Path
+from datetime import datetime
+from pathlib import Path, PurePosixPath
 
+from fsxds.api.convert import Converter
 from fsxds.app import House, keep_mirror, mirror_options, rooms, until_sigterm
+from fsxds.doctor.bootstrap_file import BOOTSTRAP
+from fsxds.doctor.examine import Case, examine
+from fsxds.doctor.placing import resource_problems
+from fsxds.doctor.stream_needs import find_stream_need
 from fsxds.errors import UsageError
 from fsxds.local_envoy.bootstrap import Identity, Section, Wanted, ads_bootstrap, mirror_bootstrap, rest_bootstrap
 from fsxds.local_envoy.run import EnvoyPlan, run_envoy
 from fsxds.local_envoy.witness import StatisticsWitness, StreamWitness, Witness
+from fsxds.local_envoy.xds_cluster import XDS_CLUSTER
 from fsxds.operations.local_envoy_log import LocalEnvoyLog
 from fsxds.operations.log import Log
 from fsxds.operations.mirror_log import MirrorLog
+from fsxds.operations.problem_ledger import ProblemLedger
 from fsxds.option_forms import OFF
 from fsxds.protocol.streams import WatchStatus
 from fsxds.resource_types import BY_SHORT_NAME
+from fsxds.rules.levels import RuleLevels
 from fsxds.settings import Settings
 from fsxds.sources.envoy_api import find_envoy
+from fsxds.sources.file_facts import look_at
 from fsxds.transports.file_mirror import Mirror
 from fsxds.transports.mirror_files import path_of
+from fsxds.values import Fault, Problem, Resource, Snapshot
+
+# Let the tree say which transport it needs.
+AUTO = "auto"
 
 
 async def serve_to_local_envoy(directory: Path, settings: Settings, log: Log) -> None:
@@ -43,6 +58,8 @@ def _for_transport(settings: Settings) -> Settings:
     """Return settings with which everything that Envoy gets leads to the same transport."""
     if settings.dev_transport in {"rest", "mirror"}:
         return settings
+    if settings.dev_transport == AUTO:
+        return replace(settings, ads_config_sources=settings.grpc != OFF)
     if settings.grpc == OFF:
         raise UsageError(f"--transport {settings.dev_transport} needs gRPC, which is off; give --grpc HOST:PORT")
     return replace(settings, ads_config_sources=True)
@@ -55,18 +72,13 @@ async def _dev(directory: Path, settings: Settings, executable: Path, out: Path,
             mirror = Mirror(out, house.catalogue, options)
             tasks.create_task(keep_mirror(house.store, mirror, MirrorLog(log.write)))
             log.listening("mirrored files", str(out))
+        envoy_log = LocalEnvoyLog(log.write, lambda type_url: log.rejected(type_url, Identity().node_id))
+        meeting = _Meeting((directory, out), settings, house, log)
         plan = EnvoyPlan(
-            executable, _Bootstraps(settings, house, out).bootstrap_for, witness_of=_witnesses(settings, house)
+            executable, meeting.bootstrap_for, envoy_log.envoy_logged, meeting.witness_of, meeting.wanted_by
         )
-        tasks.create_task(run_envoy(house.store, plan, LocalEnvoyLog(log.write)))
+        tasks.create_task(run_envoy(house.store, plan, envoy_log))
         await house.run()
-
-
-def _witnesses(settings: Settings, house: House) -> Callable[[], Witness]:
-    """Return what makes the witness of a new Envoy: on streams it speaks for itself."""
-    if settings.dev_transport in {"rest", "mirror"}:
-        return StatisticsWitness
-    return lambda: StreamWitness(house.streams, lambda: _watches_of_envoy(house))
 
 
 def _watches_of_envoy(house: House) -> Iterator[WatchStatus]:
@@ -76,17 +88,80 @@ def _watches_of_envoy(house: House) -> Iterator[WatchStatus]:
             yield from client.watches
 
 
-class _Bootstraps:
-    """Makes bootstraps for one transport."""
+class _Meeting:
+    """Brings the tree and Envoy together: chooses how, examines what will hurt, and makes the bootstrap.
 
-    def __init__(self, settings: Settings, house: House, out: Path) -> None:
+    Args:
+        folders: that of the tree, and that of the mirrored files.
+        settings: name the transport, or leave it to the tree.
+        house: serves the tree.
+        log: is told what was chosen and found.
+    """
+
+    def __init__(self, folders: tuple[Path, Path], settings: Settings, house: House, log: Log) -> None:
+        self._directory, self._out = folders
         self._settings = settings
         self._house = house
-        self._out = out
+        self._log = log
+        self._faults = ProblemLedger(log.level)
+        self._told = ""
+
+    async def wanted_by(self, snapshot: Snapshot) -> Wanted:
+        """Tell what will hurt when Envoy gets a snapshot, and work out what its bootstrap has to ask for."""
+        need = None
+        if self._settings.dev_transport == AUTO:
+            need = await asyncio.to_thread(self._find_need, snapshot)
+        wanted = replace(Wanted.by(snapshot), streams=need is not None and self._settings.grpc != OFF)
+        self._announce(wanted, need)
+        faults = await asyncio.to_thread(self._examine, snapshot, self.bootstrap_for(wanted), self._transport(wanted))
+        for line in self._faults.update(faults, (), datetime.now().astimezone()):
+            self._log.write(line)
+        return wanted
+
+    def _transport(self, wanted: Wanted) -> str:
+        chosen = self._settings.dev_transport
+        return chosen if chosen != AUTO else "delta" if wanted.streams else "rest"
+
+    def _find_need(self, snapshot: Snapshot) -> Problem | None:
+        found = find_stream_need(snapshot, self._house.catalogue, XDS_CLUSTER)
+        if found is None:
+            return None
+        return next(iter(resource_problems([found], self._house.catalogue, self._sources([found[0]]))))
+
+    def _announce(self, wanted: Wanted, need: Problem | None) -> None:
+        transport = self._transport(wanted)
+        reason = "because nothing in the tree asks for a stream"
+        if self._settings.dev_transport != AUTO:
+            reason = "as --transport says"
+        elif need is not None:
+            reason = f"because {need.path}:{need.line} {need.message}"
+            if not wanted.streams:
+                reason += ", and gRPC is off; leave --grpc off out, or give --transport mirror"
+        # A stream carries everything, so Envoy stays on it.
+        if self._told in {"", "rest"} and self._told != transport:
+            self._log.transport_chosen(transport, reason)
+            self._told = transport
+
+    def _examine(self, snapshot: Snapshot, bootstrap: Section, transport: str) -> list[Problem]:
+        catalogue = self._house.catalogue
+        message = Converter(catalogue).convert(bootstrap, BOOTSTRAP).message
+        found = examine(Case(message, snapshot, is_rewritten=transport == "mirror"), catalogue, look_at).resources
+        told = [(resource, _remedied(fault)) for resource, fault in found if not _is_rewritten(fault, transport)]
+        levels = self._settings.rules or RuleLevels()
+        placed = resource_problems(told, catalogue, self._sources(resource for resource, _ in told))
+        return [weighed for problem in placed if (weighed := levels.weigh(problem))]
+
+    def _sources(self, resources: Iterable[Resource]) -> dict[PurePosixPath, bytes]:
+        """Return the files of resources; of one that cannot be read now, the line of the resource has to do."""
+        sources: dict[PurePosixPath, bytes] = {}
+        for path in {resource.origin.path for resource in resources}:
+            with suppress(OSError):
+                sources[path] = (self._directory / path).read_bytes()
+        return sources
 
     def bootstrap_for(self, wanted: Wanted) -> Section:
         """Return the bootstrap of an Envoy that asks for what is wanted."""
-        match self._settings.dev_transport:
+        match self._transport(wanted):
             case "rest":
                 return rest_bootstrap(self._house.address, wanted)
             case "mirror":
@@ -95,6 +170,23 @@ class _Bootstraps:
                 # Sources that are not ADS find REST, as with mirrored files: one cluster cannot speak both.
                 return ads_bootstrap(self._house.grpc_address, wanted, delta=transport == "delta")
 
+    def witness_of(self, wanted: Wanted) -> Witness:
+        """Return what knows whether such an Envoy takes a snapshot: on streams it speaks for itself."""
+        if self._transport(wanted) in {"rest", "mirror"}:
+            return StatisticsWitness()
+        return StreamWitness(self._house.streams, lambda: _watches_of_envoy(self._house))
+
     def _file_of(self, short_name: str, name: str | None) -> Path:
         suffix = f".{self._settings.mirror_format}"
         return self._out / path_of(BY_SHORT_NAME[short_name].type_url, name, suffix)
+
+
+def _is_rewritten(fault: Fault, transport: str) -> bool:
+    """Whether a fault is about a config source that becomes ADS on its way."""
+    return transport in {"ads", "delta"} and "api_config_source" in fault.field_path
+
+
+def _remedied(fault: Fault) -> Fault:
+    """Return the fault with the remedy that is at hand here: the bootstrap is ours."""
+    of_transport = {"no-ads", "no-xds-cluster"}
+    return replace(fault, remedy="give --transport delta or mirror") if fault.rule in of_transport else fault

@@ -174,11 +174,12 @@ class Settings:
     )
 
     dev_transport: str = option(
-        one_of("rest", "ads", "delta", "mirror"),
-        "rest",
+        one_of("auto", "rest", "ads", "delta", "mirror"),
+        "auto",
         OUTPUT,
         ("dev",),
-        "How Envoy gets its resources: by REST, by one stream (delta: of changes alone), or by mirrored files.",
+        "How Envoy gets its resources: by REST, by one stream (delta: of changes alone), or by mirrored files; "
+        "auto: by REST, or by delta where the tree asks for streams.",
     )
     check_format: str = option(
         one_of("text", "json", "github", "sarif", "junit"),

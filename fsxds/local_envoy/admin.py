@@ -12,6 +12,9 @@ from fsxds.local_envoy.scopes import STATISTICS_FILTER, Statistics
 
 OK = 200
 
+# What a name of a target of Envoy's init managers begins with, before the words that name the subscription.
+_INIT_TARGET = re.compile(r"^(?:shared )?(?:target )?(?:\w+Subscription )?")
+
 
 @dataclass(frozen=True, slots=True, order=True)
 class Listening:
@@ -31,6 +34,7 @@ class AdminPage:
 
     def __init__(self, session: aiohttp.ClientSession, address: str) -> None:
         self._session = session
+        self.address = address
         self._url = f"http://{address}"
 
     async def statistics(self) -> Statistics | None:
@@ -46,6 +50,12 @@ class AdminPage:
     async def is_live(self) -> bool:
         """Say whether the start is over: everything was asked for once, and workers run."""
         return await self._get("/ready") is not None
+
+    async def unready(self) -> tuple[str, ...]:
+        """Return what its start, or a listener or cluster that it got, waits for, in its own words, sorted."""
+        targets = await self._get("/init_dump")
+        warming = await self._get("/config_dump", resource="dynamic_warming_clusters")
+        return (*parse_init_dump(targets or "{}"), *parse_warming_clusters(warming or "{}"))
 
     async def _get(self, path: str, **query: str) -> str | None:
         try:
@@ -66,6 +76,19 @@ def parse_statistics(text: str) -> Statistics:
         elif re.fullmatch(r"-?\d+", value):
             statistics[name] = int(value)
     return statistics
+
+
+def parse_init_dump(text: str) -> tuple[str, ...]:
+    """Read `/init_dump`: `shared target RdsRouteConfigSubscription RDS init web` becomes `RDS web`."""
+    dumps = json.loads(text).get("unready_targets_dumps", [])
+    targets = {str(name) for dump in dumps for name in dump.get("target_names", [])}
+    return tuple(sorted(_INIT_TARGET.sub("", target).replace(" init ", " ") for target in targets))
+
+
+def parse_warming_clusters(text: str) -> tuple[str, ...]:
+    """Read `/config_dump?resource=dynamic_warming_clusters`: `cluster web`, as far as they have names."""
+    names = (dict(one).get("cluster", {}).get("name") for one in json.loads(text).get("configs", []))
+    return tuple(sorted(f"cluster {name}" for name in names if name))
 
 
 def parse_listeners(text: str) -> tuple[Listening, ...]:

@@ -26,11 +26,13 @@ class Wanted:
         clusters: the tree speaks of clusters.
         listeners: the tree speaks of listeners.
         runtime_names: the runtime layers, first to last; a later one goes before an earlier one.
+        streams: some of it comes by gRPC streams alone.
     """
 
     clusters: bool
     listeners: bool
     runtime_names: tuple[str, ...] = ()
+    streams: bool = False
 
     @classmethod
     def by(cls, snapshot: Snapshot) -> Wanted:
@@ -48,6 +50,7 @@ class Wanted:
             self.clusters >= other.clusters
             and self.listeners >= other.listeners
             and set(self.runtime_names) >= set(other.runtime_names)
+            and self.streams >= other.streams
         )
 
 

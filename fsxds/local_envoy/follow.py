@@ -10,7 +10,7 @@ from typing import Protocol
 from fsxds.local_envoy.admin import AdminPage, Listening
 from fsxds.local_envoy.complaints import Complaint, read_complaint
 from fsxds.local_envoy.process import Ended, EnvoyLog
-from fsxds.local_envoy.scopes import Scope, Statistics
+from fsxds.local_envoy.scopes import Statistics
 from fsxds.local_envoy.verdict import Refusal, Refused, Took, Waiting, explain
 from fsxds.local_envoy.witness import Witness
 from fsxds.resource_types import ResourceType
@@ -22,8 +22,9 @@ LOOK_EVERY_S = 0.05
 SHARE_OF_TIME = 0.1
 # How often to look when there is no hurry any more: to see whether it heals.
 LOOK_SELDOM_S = 1.0
-# After this time without a verdict, say what is missing.
-LONG_S = 10.0
+# After this time without a verdict, say what is missing; then at three times that age, and every half minute from then on.
+LONG_S = 3.0
+LONGEST_SILENCE_S = 30.0
 # A refusal is told when it was seen so often: once more than once, so that the log has arrived too; and for half a
 # second after another refusal, whose update fsxds may have offered again just before.
 SIGHTINGS = 2
@@ -42,8 +43,8 @@ class EnvoyObserver(Protocol):
     def envoy_refused(self, refusal: Refusal, elapsed_s: float) -> None:
         """Envoy refused a part of the current snapshot."""
 
-    def envoy_waits(self, scopes: tuple[Scope, ...], warming: int, elapsed_s: float) -> None:
-        """The current snapshot is not in effect after a long time; told once."""
+    def envoy_waits(self, waiting: Waiting, unready: tuple[str, ...], elapsed_s: float) -> None:
+        """The current snapshot is not in effect after a long time; `unready` is what Envoy says it waits for."""
 
     def envoy_listens(self, listeners: tuple[Listening, ...]) -> None:
         """The addresses for traffic are others than before."""
@@ -80,18 +81,18 @@ class Follower:
         self._before: Statistics = {}
         self._log_length = 0
         self._listeners: tuple[Listening, ...] = ()
+        self._is_live = False
 
-    async def announce(self, address: str) -> None:
-        """Wait until Envoy is live, and tell where it listens; `address` is its admin page's."""
-        while not await self._admin.is_live():  # noqa: ASYNC110, another process has no event to wait for
-            await asyncio.sleep(LOOK_EVERY_S)
-        self._listeners = await self._admin.listeners() or ()
-        self._observer.envoy_started(address, self._listeners)
+    async def follow(self, snapshot: Snapshot, seen_s: float) -> None:
+        """Tell what becomes of a snapshot; return when Envoy has it in effect, or when there is a newer one.
 
-    async def follow(self, snapshot: Snapshot) -> None:
-        """Tell what becomes of a snapshot; return when Envoy has it in effect, or when there is a newer one."""
+        Args:
+            snapshot: the snapshot.
+            seen_s: reading of the event loop's clock when it was published.
+        """
         was_refused = self._witness.begin(snapshot)
-        trial = Trial(snapshot, asyncio.get_running_loop().time, was_refused=was_refused)
+        loop = asyncio.get_running_loop()
+        trial = Trial(snapshot, loop.time, since_s=seen_s, was_refused=was_refused)
         before, log_length = self._before, self._log_length
         while self._store.current is snapshot:
             length = self._log.length
@@ -110,13 +111,24 @@ class Follower:
         verdict, complaints = self._witness.judge(before, self._before, logged)
         for refusal in trial.receive_verdict(verdict, complaints):
             self._observer.envoy_refused(refusal, trial.elapsed_s)
-        if isinstance(verdict, Waiting) and trial.is_first_time_long():
-            self._observer.envoy_waits(verdict.scopes, verdict.warming, trial.elapsed_s)
+        await self._look_whether_live()
+        if (isinstance(verdict, Waiting) or not self._is_live) and trial.is_silent_for_long():
+            waiting = verdict if isinstance(verdict, Waiting) else Waiting((), 0)
+            self._observer.envoy_waits(waiting, await self._admin.unready(), trial.elapsed_s)
+        if not self._is_live:
+            return False
         if isinstance(verdict, Took) and verdict.types:
             self._observer.envoy_took(verdict.types, trial.elapsed_s)
         if not isinstance(verdict, Waiting):
             await self._look_at_listeners()
         return isinstance(verdict, Took)
+
+    async def _look_whether_live(self) -> None:
+        """Tell where Envoy listens as soon as its start is over."""
+        if not self._is_live and await self._admin.is_live():
+            self._is_live = True
+            self._listeners = await self._admin.listeners() or ()
+            self._observer.envoy_started(self._admin.address, self._listeners)
 
     async def _look_at_listeners(self) -> None:
         listeners = await self._admin.listeners()
@@ -140,16 +152,25 @@ class Trial:
     Args:
         snapshot: the snapshot.
         clock: reads the time in seconds.
+        since_s: when it was published by that clock; None for now.
         was_refused: something of the snapshot before was.
     """
 
-    def __init__(self, snapshot: Snapshot, clock: Callable[[], float], *, was_refused: bool = False) -> None:
+    def __init__(
+        self,
+        snapshot: Snapshot,
+        clock: Callable[[], float],
+        *,
+        since_s: float | None = None,
+        was_refused: bool = False,
+    ) -> None:
         self.snapshot = snapshot
         self.is_told = False
         self._clock = clock
-        self._started_s = clock()
+        self._started_s = clock() if since_s is None else since_s
         self._sightings_due = SIGHTINGS_AFTER_REFUSAL if was_refused else SIGHTINGS
         self._told: set[Refusal] = set()
+        self._speak_at_s = LONG_S
 
     @property
     def elapsed_s(self) -> float:
@@ -171,11 +192,12 @@ class Trial:
         self.is_told = True
         return news
 
-    def is_first_time_long(self) -> bool:
-        """Say whether it takes long now; True at most once."""
-        if self.is_told or self.elapsed_s < LONG_S:
+    def is_silent_for_long(self) -> bool:
+        """Say whether it is time to say again what is waited for: never more than half a minute after the last time."""
+        elapsed_s = self.elapsed_s
+        if elapsed_s < self._speak_at_s:
             return False
-        self.is_told = True
+        self._speak_at_s = elapsed_s + min(2 * elapsed_s, LONGEST_SILENCE_S)
         return True
 
 

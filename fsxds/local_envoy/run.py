@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from pathlib import Path, PurePath
 from typing import Never
@@ -24,6 +24,10 @@ LOOK_EVERY_S = 0.02
 ADMIN_TIMEOUT = aiohttp.ClientTimeout(total=10.0)
 
 
+async def _wanted_by(snapshot: Snapshot) -> Wanted:
+    return Wanted.by(snapshot)
+
+
 @dataclass(frozen=True, slots=True)
 class EnvoyPlan:
     """How to start Envoy.
@@ -32,13 +36,15 @@ class EnvoyPlan:
         executable: the binary itself.
         bootstrap_for: makes the bootstrap for what the tree calls for.
         observe_log: is told every line of Envoy's log; None for nobody.
-        witness_of: makes what knows whether a new Envoy takes a snapshot.
+        witness_of: makes what knows whether an Envoy with such a bootstrap takes a snapshot.
+        wanted_by: works out what a snapshot calls for.
     """
 
     executable: Path
     bootstrap_for: Callable[[Wanted], Section]
     observe_log: Callable[[LogLine], None] | None = None
-    witness_of: Callable[[], Witness] = StatisticsWitness
+    witness_of: Callable[[Wanted], Witness] = lambda _: StatisticsWitness()
+    wanted_by: Callable[[Snapshot], Awaitable[Wanted]] = _wanted_by
 
 
 async def run_envoy(store: SnapshotStore, plan: EnvoyPlan, observer: EnvoyObserver) -> Never:
@@ -53,13 +59,13 @@ async def run_envoy(store: SnapshotStore, plan: EnvoyPlan, observer: EnvoyObserv
     """
     snapshot = await store.newer_than(0)
     while True:
-        wanted = Wanted.by(snapshot)
+        wanted = await plan.wanted_by(snapshot)
         bootstrap = plan.bootstrap_for(wanted)
         await _wait_for(files_of(bootstrap))
         # The log is read until the very end: an Envoy whose pipe is full does not end.
         async with asyncio.TaskGroup() as tasks, running_envoy(plan.executable, bootstrap, plan.observe_log) as envoy:
             tasks.create_task(envoy.read_log())
-            following = tasks.create_task(_follow_until_outgrown(store, envoy, wanted, plan.witness_of(), observer))
+            following = tasks.create_task(_follow_until_outgrown(store, envoy, wanted, plan, observer))
             status = await envoy.ended()
             following.cancel()
         if not envoy.was_stopped:
@@ -78,17 +84,20 @@ def _exist(files: tuple[PurePath, ...]) -> bool:
 
 
 async def _follow_until_outgrown(
-    store: SnapshotStore, envoy: LocalEnvoy, wanted: Wanted, witness: Witness, observer: EnvoyObserver
+    store: SnapshotStore, envoy: LocalEnvoy, wanted: Wanted, plan: EnvoyPlan, observer: EnvoyObserver
 ) -> None:
     """Follow an Envoy until a snapshot calls for more than it asks for, and stop it then."""
     address = await envoy.admin_address()
     if address is None:
         return
     async with aiohttp.ClientSession(timeout=ADMIN_TIMEOUT) as session:
-        follower = Follower(store, Insight(AdminPage(session, address), envoy.log, witness), observer)
-        await follower.announce(address)
+        insight = Insight(AdminPage(session, address), envoy.log, plan.witness_of(wanted))
+        follower = Follower(store, insight, observer)
+        now_s = asyncio.get_running_loop().time
         snapshot: Snapshot = await store.newer_than(0)
-        while wanted.covers(Wanted.by(snapshot)):
-            await follower.follow(snapshot)
+        seen_s = now_s()
+        while wanted.covers(await plan.wanted_by(snapshot)):
+            await follower.follow(snapshot, seen_s)
             snapshot = await store.newer_than(snapshot.generation)
+            seen_s = now_s()
     await envoy.stop()

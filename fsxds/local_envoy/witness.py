@@ -72,12 +72,15 @@ class StreamWitness:
         self._store = store
         self._watches = watches
         self._generation = 0
+        # What it had accepted when it had taken all of the snapshot before, and of this one.
         self._before: dict[TypeUrl, Version | None] = {}
+        self._accepted: dict[TypeUrl, Version | None] = {}
         self._is_refused = False
 
     def begin(self, snapshot: Snapshot) -> bool:
         """Note what Envoy has accepted so far."""
         self._generation = snapshot.generation
+        self._before = self._accepted
         was_refused, self._is_refused = self._is_refused, False
         return was_refused
 
@@ -91,7 +94,7 @@ class StreamWitness:
         watches = tuple(self._watches())
         verdict = judge_streams(current, watches, self._before, now)
         if isinstance(verdict, Took):
-            self._before = {watch.type_url: watch.accepted for watch in watches}
+            self._accepted = {watch.type_url: watch.accepted for watch in watches}
         self._is_refused = isinstance(verdict, Refused)
         said = [Complaint(watch.reason, watch.type_url) for watch in watches if watch.rejected and watch.reason]
         return verdict, said

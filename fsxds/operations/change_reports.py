@@ -30,12 +30,14 @@ class PublishedChange:
         noticed_s: clock reading at the first sign of the change.
         last_s: clock reading at publication, later at the last answer.
         clients: the node ids that were answered, in order; an ordered set.
+        rejected_by: the node ids that rejected something of it, likewise.
     """
 
     types: Mapping[TypeUrl, TypeChange]
     noticed_s: float
     last_s: float
     clients: dict[str, None] = field(default_factory=dict)
+    rejected_by: dict[str, None] = field(default_factory=dict)
 
     def line(self) -> LogLine:
         """Word the report: what changed, from which files, for whom it was news, and how long it took."""
@@ -45,12 +47,15 @@ class PublishedChange:
         source = f" from {some_of(files)}" if files else ""
         clients = tuple(self.clients)
         audience = _audience(clients, took_ms)
+        if self.rejected_by:
+            audience += f"; rejected by {some_of(tuple(self.rejected_by))}"
         details: dict[str, PlainValue] = {
             "changes": {type_name(type_url): _details(change) for type_url, change in self.types.items()},
             "files": [*files],
             "client_count": len(clients),
             "clients": [*clients[:MOST_NAMES]],
             "took_ms": took_ms,
+            **({"rejected_by": [*tuple(self.rejected_by)[:MOST_NAMES]]} if self.rejected_by else {}),
         }
         return LogLine(Level.INFO, "snapshot_published", ", ".join(counts) + source + audience, details)
 
@@ -80,11 +85,17 @@ class ChangeReports:
 
     def answer(self, type_url: TypeUrl, client: str) -> None:
         """Count an answer to a client as news of the newest change of its type that was not reported yet."""
-        for change in reversed(self._gathering):
-            if type_url in change.types:
-                change.clients[client[:LONGEST_NAME]] = None
-                change.last_s = self._now_s()
-                return
+        if change := self._newest_of(type_url):
+            change.clients[client[:LONGEST_NAME]] = None
+            change.last_s = self._now_s()
+
+    def reject(self, type_url: TypeUrl, client: str) -> None:
+        """Note that a client rejected the newest change of a type, as long as that was not reported yet."""
+        if change := self._newest_of(type_url):
+            change.rejected_by[client[:LONGEST_NAME]] = None
+
+    def _newest_of(self, type_url: TypeUrl) -> PublishedChange | None:
+        return next((change for change in reversed(self._gathering) if type_url in change.types), None)
 
     async def report(self) -> Never:
         """Report every change when its answers are in; what is open at the end is reported as it stands."""
@@ -118,9 +129,9 @@ def some_of(names: Sequence[str]) -> str:
     return f"{shown} and {len(names) - MOST_NAMES} more" if len(names) > MOST_NAMES else shown
 
 
-def count_of(number: int, noun: str) -> str:
+def count_of(number: int, noun: str, plural: str = "") -> str:
     """Return a number with its noun: `1 file`, `2 files`."""
-    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+    return f"{number} {noun}" if number == 1 else f"{number} {plural or f'{noun}s'}"
 
 
 def _counts(type_url: TypeUrl, change: TypeChange) -> str:

@@ -2,14 +2,31 @@
 
 from __future__ import annotations
 
+import re
+import time
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
-from fsxds.operations.change_reports import some_of
+from fsxds.operations.change_reports import count_of, some_of
 from fsxds.operations.log_lines import Level, LogLine, shortened
+from fsxds.operations.refusal_limit import RefusalLimit
 from fsxds.operations.secrets import mask_text
 from fsxds.resource_types import ResourceType
-from fsxds.values import Origin, PlainValue
+from fsxds.values import Origin, PlainValue, TypeUrl
+
+# Lines of Envoy's log in ten seconds; a server that is gone makes it log for each of its subscriptions.
+MOST_WORDS = 20
+
+_LEVELS_OF_ENVOY = {"": Level.WARNING, "warning": Level.WARNING, "error": Level.ERROR, "critical": Level.ERROR}
+# The verdict on an update tells of these, with the place in the tree.
+_TOLD_OTHERWISE = re.compile(r"\bconfig (?:for \S+ )?(?:rejected|update (?:rejected|failure))|config for \S+ rejected")
+# What Envoy says first, and when it is asked to end: what it says from then on is about its end.
+_BEGUN = "initializing epoch"
+_STOPPED = "caught ENVOY_SIGTERM"
+# What every Envoy of `fsxds dev` says of itself, whatever the tree.
+_CHATTER = re.compile(
+    r"no configured limit to the number of allowed active|Usage of the deprecated runtime key overload"
+)
 
 
 class ListenerAddress(Protocol):
@@ -56,6 +73,34 @@ class WaitingSubscription(Protocol):
         """The resource that it is for, None for all."""
 
 
+class WaitingEnvoy(Protocol):
+    """What is not in effect yet."""
+
+    @property
+    def scopes(self) -> Sequence[WaitingSubscription]:
+        """The subscriptions that do not show their versions."""
+
+    @property
+    def warming(self) -> int:
+        """How many clusters and listeners wait for what they need."""
+
+
+class EnvoyLogLine(Protocol):
+    """One line of Envoy's log."""
+
+    @property
+    def level(self) -> str:
+        """Envoy's word for it, empty for what it printed before logging was set up."""
+
+    @property
+    def logger(self) -> str:
+        """The part of Envoy that logged it."""
+
+    @property
+    def message(self) -> str:
+        """What it says."""
+
+
 class EndedProcess(Protocol):
     """An Envoy that is gone."""
 
@@ -69,10 +114,26 @@ class EndedProcess(Protocol):
 
 
 class LocalEnvoyLog:
-    """Listens to `local_envoy` under the names of its `EnvoyObserver`, and writes lines."""
+    """Listens to `local_envoy` under the names of its `EnvoyObserver`, and writes lines.
 
-    def __init__(self, write: Callable[[LogLine], None]) -> None:
+    Args:
+        write: takes the lines.
+        rejected: is told each type of which Envoy refused something.
+        now_s: a clock that only counts seconds.
+    """
+
+    def __init__(
+        self,
+        write: Callable[[LogLine], None],
+        rejected: Callable[[TypeUrl], None] = lambda _: None,
+        now_s: Callable[[], float] = time.monotonic,
+    ) -> None:
         self._write = write
+        self._rejected = rejected
+        self._now_s = now_s
+        self._words = RefusalLimit(MOST_WORDS)
+        self._has_spoken = False
+        self._is_stopping = False
 
     def envoy_started(self, admin: str, listeners: Sequence[ListenerAddress]) -> None:
         """Tell where Envoy's admin page is, and where it listens for traffic."""
@@ -94,6 +155,7 @@ class LocalEnvoyLog:
 
     def envoy_refused(self, refusal: RefusedResource, elapsed_s: float) -> None:
         """Tell what Envoy refused, why, and where that was written."""
+        self._rejected(refusal.resource_type.type_url)
         places = [str(origin) for origin in refusal.origins]
         name = f' "{refusal.resource_name}"' if refusal.resource_name else ""
         reason = shortened(refusal.reason or "its log does not say why")
@@ -109,22 +171,49 @@ class LocalEnvoyLog:
         }
         self._write(LogLine(Level.ERROR, "envoy_refused", text, details))
 
-    def envoy_waits(self, scopes: Sequence[WaitingSubscription], warming: int, elapsed_s: float) -> None:
-        """Tell what is not in effect after a long time."""
-        names = [f"{scope.resource_type.noun}{f' of {scope.name}' if scope.name else ''}" for scope in scopes]
-        missing = f"; it has no news of {some_of(names)}" if names else ""
-        warm = f"; {warming} clusters or listeners wait for what they need" if warming else ""
-        text = f"Envoy has not taken it after {elapsed_s:.0f} s{missing}{warm}"
-        details: dict[str, PlainValue] = {"waits_for": [*names], "warming": warming, "took_ms": _ms(elapsed_s)}
+    def envoy_waits(self, waiting: WaitingEnvoy, unready: Sequence[str], elapsed_s: float) -> None:
+        """Tell what is not in effect after a long time, and what Envoy says it waits for."""
+        names = [f"{scope.resource_type.noun}{f' of {scope.name}' if scope.name else ''}" for scope in waiting.scopes]
+        missing = f"; not there yet: {some_of(names)}" if names else ""
+        warm = (
+            f"; warming: {count_of(waiting.warming, 'cluster or listener', 'clusters or listeners')}"
+            if waiting.warming
+            else ""
+        )
+        words = f"; it waits for {some_of([shortened(word) for word in unready])}" if unready else ""
+        text = f"Envoy has not taken all of it after {elapsed_s:.0f} s{missing}{warm}{words}"
+        details: dict[str, PlainValue] = {
+            "waits_for": [*names, *unready],
+            "warming": waiting.warming,
+            "took_ms": _ms(elapsed_s),
+        }
         self._write(LogLine(Level.WARNING, "envoy_waits", text, details))
 
+    def envoy_logged(self, line: EnvoyLogLine) -> None:
+        """Pass on what Envoy itself logs as a warning or an error, unless its verdict tells the same, with the place."""
+        if line.message == _STOPPED or line.message.startswith(_BEGUN):
+            self._is_stopping = line.message == _STOPPED
+        level = None if self._is_stopping else _LEVELS_OF_ENVOY.get(line.level)
+        if level is None or _TOLD_OTHERWISE.search(line.message) or _CHATTER.search(line.message):
+            return
+        untold = self._words.admit(line.logger, line.message, self._now_s())
+        if untold is None:
+            return
+        self._has_spoken = True
+        before = f" ({count_of(untold, 'line')} before it left out)" if untold else ""
+        text = f"Envoy says: {shortened(mask_text(line.message))}{before}"
+        self._write(LogLine(level, "envoy_said", text, {"logger": line.logger}))
+
     def envoy_ended(self, ended: EndedProcess) -> None:
-        """Tell that Envoy is gone, with the last it said."""
+        """Tell that Envoy is gone, with the last it said where its own words were not passed on."""
         how = f"was ended by signal {-ended.status}" if ended.status < 0 else f"ended with status {ended.status}"
-        self._write(LogLine(Level.ERROR, "envoy_ended", f"Envoy {how}", {"status": ended.status}))
         # A key may go over several lines, so they are looked at as one text.
-        for message in mask_text("\n".join(ended.tail)).splitlines():
+        tail = "" if self._has_spoken else mask_text("\n".join(ended.tail))
+        for message in tail.splitlines():
             self._write(LogLine(Level.ERROR, "envoy_said", f"  {shortened(message)}"))
+        self._has_spoken = False
+        text = f"Envoy {how}; the next edit that is served starts another"
+        self._write(LogLine(Level.ERROR, "envoy_ended", text, {"status": ended.status}))
 
 
 def _addresses(listeners: Sequence[ListenerAddress]) -> PlainValue:

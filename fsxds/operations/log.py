@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import sys
 import time
-from collections import OrderedDict
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import PurePosixPath
 from typing import Never
@@ -17,16 +16,17 @@ from rich.console import Console
 from fsxds.operations.change_reports import ChangeReports, count_of, some_of, type_name
 from fsxds.operations.log_lines import Level, LineSink, LogLine, Renderer, human_renderer, json_renderer, shortened
 from fsxds.operations.problem_ledger import ProblemLedger
+from fsxds.operations.refusal_limit import RefusalLimit
 from fsxds.protocol.node import Node
 from fsxds.protocol.streams import Verdict
 from fsxds.protocol.subscription import Subscription
 from fsxds.snapshots.load import Loaded
-from fsxds.values import PlainValue, Version
-
-REFUSAL_PAUSE_S = 10.0
-MOST_REFUSALS = 100
+from fsxds.values import PlainValue, TypeUrl, Version
 
 LAST_FLUSH_S = 1.0
+
+# Events that read like the success of an edit, of which a part may be held back.
+ENDS_WELL = frozenset({"snapshot_published", "envoy_took"})
 
 
 def _now() -> datetime:
@@ -50,25 +50,6 @@ class Paper:
     level: Level = Level.INFO
 
 
-class RefusalLimit:
-    """Lets one refusal per peer and message through in ten seconds, and few altogether."""
-
-    def __init__(self) -> None:
-        self._seen: OrderedDict[tuple[str, str], float] = OrderedDict()  # when it was told last, oldest first
-        self._untold = 0
-
-    def admit(self, peer: str, message: str, now_s: float) -> int | None:
-        """Return how many refusals went untold before this one, or None when this one is not to be told either."""
-        while self._seen and next(iter(self._seen.values())) <= now_s - REFUSAL_PAUSE_S:
-            self._seen.popitem(last=False)
-        if (peer, message) in self._seen or len(self._seen) >= MOST_REFUSALS:
-            self._untold += 1
-            return None
-        self._seen[peer, message] = now_s
-        untold, self._untold = self._untold, 0
-        return untold
-
-
 class Log:
     """Listens to all rooms; `app.py` passes it to each of them as its observer.
 
@@ -80,13 +61,20 @@ class Log:
         self._paper = paper
         self._clock = clock or Clock()
         self._reports = ChangeReports(self.write, self._clock.now_s)
-        self._ledger = ProblemLedger()
+        self._ledger = ProblemLedger(paper.level)
         self._refusals = RefusalLimit()
+        self._is_empty = False
 
     def write(self, line: LogLine) -> None:
-        """Write one line, if it is weighty enough."""
-        if line.level >= self._paper.level:
-            self._paper.write(self._paper.render(line, self._clock.moment()))
+        """Write one line, if it is weighty enough; what was served or taken says what is not served beside it."""
+        if (line.admitted_as or line.level) < self._paper.level:
+            return
+        if line.event in ENDS_WELL and self._ledger.held:
+            held = [str(path) for path in self._ledger.held]
+            line = replace(
+                line, text=f"{line.text}; not served: {some_of(held)}", details={**line.details, "held": [*held]}
+            )
+        self._paper.write(self._paper.render(line, self._clock.moment()))
 
     def say(self, level: Level, event: str, text: str, **details: PlainValue) -> None:
         """Make one line and write it."""
@@ -101,6 +89,17 @@ class Log:
     def api_found(self, description: str) -> None:
         """Tell which API catalogue was chosen: `Envoy 1.40.0 from …, 557 files`."""
         self.say(Level.INFO, "api_found", f"API: {description}", api=description)
+
+    def transport_chosen(self, transport: str, reason: str) -> None:
+        """Tell how the Envoy of `fsxds dev` gets its resources, and why so."""
+        self.say(
+            Level.INFO, "transport_chosen", f"transport: {transport}, {reason}", transport=transport, reason=reason
+        )
+
+    @property
+    def level(self) -> Level:
+        """The minimum level to write."""
+        return self._paper.level
 
     def listening(self, name: str, address: str) -> None:
         """Tell an address that was really bound, or a directory that is written to."""
@@ -149,6 +148,10 @@ class Log:
         """Tell what is new about the problems of a tree: those that appeared, those that are gone, and what is held."""
         for line in self._ledger.update(loaded.problems, loaded.held, self._clock.moment()):
             self.write(line)
+        was_empty, self._is_empty = self._is_empty, not loaded.records
+        if self._is_empty and not was_empty:
+            text = "no file of the tree is configuration; what appears is served"
+            self.say(Level.WARNING, "tree_empty", text)
 
     # transports.rest_json.PollObserver
 
@@ -165,8 +168,9 @@ class Log:
         self, node: Node, subscription: Subscription, verdict: Verdict, files: tuple[PurePosixPath, ...]
     ) -> None:
         """Tell that a client refused a version, why, and which files that version came from."""
+        self.rejected(subscription.type_url, name_of(node))
         names = [str(path) for path in files]
-        reason = verdict.reason or "it asked again with the version before"
+        reason = verdict.reason or "it asked again with the version before; its own log says why"
         text = (
             f"NACK: {name_of(node)} refused {type_name(subscription.type_url)} {verdict.version[:12]}"
             f"{f' from {some_of(names)}' if names else ''}: {shortened(reason)}"
@@ -180,6 +184,10 @@ class Log:
             is_inferred=verdict.reason is None,
             files=[*names],
         )
+
+    def rejected(self, type_url: TypeUrl, client: str) -> None:
+        """Take in that a client rejected what is served of a type: the report of the change says so too."""
+        self._reports.reject(type_url, client)
 
     def request_refused(self, peer: str, status: int | str, message: str) -> None:
         """Tell that a request was answered with an error; the same one at most every ten seconds."""

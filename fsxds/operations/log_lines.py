@@ -48,12 +48,17 @@ STYLES = {Level.DEBUG: "dim", Level.INFO: "none", Level.WARNING: "yellow", Level
 
 @dataclass(frozen=True, slots=True)
 class LogLine:
-    """Something that happened: `event` names it for machines, `text` tells it to people, `details` are its facts."""
+    """Something that happened: `event` names it for machines, `text` tells it to people, `details` are its facts.
+
+    `admitted_as` is the level by which a log decides to write it, where that is not its own: the end of a problem is
+    good news, and belongs into every log that had the problem.
+    """
 
     level: Level
     event: str
     text: str
     details: Mapping[str, PlainValue] = field(default_factory=dict)
+    admitted_as: Level | None = None
 
 
 Renderer = Callable[[LogLine, datetime], str]

@@ -1,80 +1,161 @@
-"""Which problems were told already: each is told once when it appears, and once when it is gone."""
+"""Which problems the log has shown: each once when it is found, once when it is fixed, and what is not served for it."""
 
 from __future__ import annotations
 
+import re
+from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from datetime import datetime
 from pathlib import PurePosixPath
 from typing import TypeAlias
 
-from fsxds.operations.change_reports import count_of
+from fsxds.operations.change_reports import count_of, some_of
 from fsxds.operations.log_lines import Level, LogLine
 from fsxds.snapshots.load import HeldFile
 from fsxds.values import PlainValue, Problem, Severity
 
 LEVELS = {Severity.ERROR: Level.ERROR, Severity.WARNING: Level.WARNING, Severity.NOTE: Level.DEBUG}
 
-# More lines at once would bury the rest of the log; `fsxds check` lists them all.
+# More lines of one severity at once would push the rest out of sight; `fsxds check` lists them all.
 MOST_LINES = 20
 
 Identity: TypeAlias = tuple[PurePosixPath, str, str, str]
 
+# What moves when others are put before: indices in pointers, and the lines of other places in messages.
+_INDEX = re.compile(r"\[\d+\]")
+_LINE = re.compile(r"(?<=:)\d+\b")
+
 
 class ProblemLedger:
-    """Remembers the problems that are known, and since when which files are held."""
+    """Remembers which problems were shown, and since when which files are held.
 
-    def __init__(self) -> None:
-        self._known: dict[Identity, Problem] = {}
-        self._held: tuple[HeldFile, ...] = ()
+    Args:
+        level: the minimum level that the log writes. What is below it is neither shown as found nor as fixed.
+    """
+
+    def __init__(self, level: Level = Level.INFO) -> None:
+        self._severities = [severity for severity, own in LEVELS.items() if own >= level]
+        self._shown: dict[Severity, dict[Identity, list[Problem]]] = {severity: {} for severity in self._severities}
+        self._unshown: dict[Severity, dict[Identity, int]] = {severity: {} for severity in self._severities}
+        self._held: dict[PurePosixPath, HeldFile] = {}
         self._since: dict[PurePosixPath, datetime] = {}
 
     def update(self, problems: Iterable[Problem], held: tuple[HeldFile, ...], moment: datetime) -> Iterator[LogLine]:
-        """Take in all problems of a tree at a moment and yield the lines that tell what is new about them."""
-        present = {_identity(problem): problem for problem in problems}
-        appeared = [problem for identity, problem in present.items() if identity not in self._known]
-        gone = [problem for identity, problem in self._known.items() if identity not in present]
-        self._known = present
-        yield from _few([_problem_line(problem) for problem in appeared], "problems appeared")
-        yield from _few([_mended_line(problem) for problem in gone], "problems are gone")
+        """Take in all problems of a tree at a moment and yield the lines about what is new: fixed, found, not served."""
+        present: dict[Severity, dict[Identity, list[Problem]]] = {severity: {} for severity in LEVELS}
+        for problem in problems:
+            present[problem.severity].setdefault(_identity(problem), []).append(problem)
+        found: list[LogLine] = []
+        for severity in self._severities:
+            fixed_here, found_here = self._update_severity(severity, present[severity])
+            yield from fixed_here
+            found += found_here
+        yield from found
         yield from self._state(held, moment)
 
+    @property
+    def held(self) -> tuple[PurePosixPath, ...]:
+        """The files of which something older is served, or nothing."""
+        return tuple(self._held)
+
+    def _update_severity(
+        self, severity: Severity, present: dict[Identity, list[Problem]]
+    ) -> tuple[list[LogLine], list[LogLine]]:
+        shown, unshown = self._shown[severity], self._unshown[severity]
+        fixed = [one for identity, known in shown.items() for one in known[len(present.get(identity, ())) :]]
+        still = {identity: group[: len(shown.get(identity, ()))] for identity, group in present.items()}
+        rest = [one for identity, group in present.items() for one in group[len(still[identity]) :]]
+        waited: defaultdict[Identity, int] = defaultdict(int, unshown)
+        fresh: list[Problem] = []
+        older: list[Problem] = []
+        for one in rest:
+            is_older = waited[_identity(one)] > 0
+            waited[_identity(one)] -= is_older
+            (older if is_older else fresh).append(one)
+        # What there was no room for before is shown as soon as others are fixed.
+        candidates = fresh + (older if fixed else [])
+        now, left = candidates[:MOST_LINES], candidates[MOST_LINES:]
+        for one in now:
+            still[_identity(one)] = [*still[_identity(one)], one]
+        self._shown[severity] = {identity: group for identity, group in still.items() if group}
+        self._unshown[severity] = _counts(
+            identity for identity, group in present.items() for _ in group[len(still[identity]) :]
+        )
+        fixed_unshown = max(0, sum(unshown.values()) - len(older))
+        return (
+            _few([_fixed_line(one) for one in fixed], fixed_unshown, severity, "fixed"),
+            _few([_found_line(one) for one in now], len(left), severity, "found"),
+        )
+
     def _state(self, held: tuple[HeldFile, ...], moment: datetime) -> Iterator[LogLine]:
-        """Yield the line of the state, degraded or whole, where it is another than before."""
-        if held == self._held:
+        """Yield the line about what is not served, whenever that, or an edit of it, is another than before."""
+        before, self._held = self._held, {file.path: file for file in held}
+        if [_edition(file) for file in held] == [_edition(file) for file in before.values()]:
             return
-        self._held = held
         self._since = {file.path: self._since.get(file.path, moment) for file in held}
         if not held:
-            yield LogLine(Level.INFO, "whole", "whole again: no file is held")
+            yield LogLine(Level.INFO, "recovered", "recovered: no file is held", admitted_as=Level.WARNING)
             return
         since = min(self._since.values())
-        first = next((file.problem for file in held if file.problem), None)
-        cause = f"{first.path}:{first.line}: {first.message}" if first else str(held[0].path)
         details: dict[str, PlainValue] = {"held": [str(file.path) for file in held], "since": since.isoformat()}
-        text = f"degraded: {count_of(len(held), 'file')} held since {since:%H:%M:%S}, {cause}"
+        text = f"not served: {_cause(held)}; {_served_instead(held, since)}"
         yield LogLine(Level.WARNING, "degraded", text, details)
 
 
 def _identity(problem: Problem) -> Identity:
-    """Return what stays the same when lines are added above a problem."""
-    return problem.path, problem.pointer, problem.rule, problem.message
+    """Return what stays the same when lines or resources are put before a problem."""
+    return problem.path, _INDEX.sub("[]", problem.pointer), problem.rule, _LINE.sub("", problem.message)
 
 
-def _few(lines: list[LogLine], what: str) -> Iterator[LogLine]:
-    yield from lines[:MOST_LINES]
-    if len(lines) > MOST_LINES:
-        text = f"{len(lines) - MOST_LINES} more {what}; fsxds check lists those that are there"
-        yield LogLine(Level.WARNING, "more_problems", text)
+def _edition(file: HeldFile) -> tuple[PurePosixPath, str, Identity | None, bool]:
+    return file.path, file.digest, _identity(file.problem) if file.problem else None, file.has_last_good
 
 
-def _problem_line(problem: Problem) -> LogLine:
+def _counts(identities: Iterable[Identity]) -> dict[Identity, int]:
+    counts: dict[Identity, int] = {}
+    for identity in identities:
+        counts[identity] = counts.get(identity, 0) + 1
+    return counts
+
+
+def _cause(held: tuple[HeldFile, ...]) -> str:
+    first = held[0]
+    place = f"{first.path}:{first.problem.line}: {first.problem.message}" if first.problem else str(first.path)
+    return place if len(held) == 1 else f"{count_of(len(held), 'file')}, {some_of([str(file.path) for file in held])}"
+
+
+def _served_instead(held: tuple[HeldFile, ...], since: datetime) -> str:
+    good = sum(file.has_last_good for file in held)
+    if not good:
+        return "nothing of it was served before" if len(held) == 1 else "nothing of them was served before"
+    versions = "the last good version stays" if good == 1 else "the last good versions stay"
+    some = "" if good == len(held) else f" of the {good} that had one"
+    return f"{versions}{some}, since {since:%H:%M:%S}"
+
+
+def _few(lines: list[LogLine], unshown: int, severity: Severity, verb: str) -> list[LogLine]:
+    left = max(0, len(lines) - MOST_LINES) + unshown
+    if not left:
+        return lines
+    text = f"{count_of(left, f'more {severity.value}')} {verb}; fsxds check lists those that are there"
+    details: dict[str, PlainValue] = {"severity": severity.value, "count": left}
+    return [*lines[:MOST_LINES], LogLine(LEVELS[severity], f"more_problems_{verb}", text, details)]
+
+
+def _found_line(problem: Problem) -> LogLine:
     return LogLine(LEVELS[problem.severity], "problem_found", str(problem), _details(problem))
 
 
-def _mended_line(problem: Problem) -> LogLine:
-    text = f"mended: {problem.path}:{problem.line}: {problem.message}"
-    return LogLine(Level.INFO, "problem_mended", text, _details(problem))
+def _fixed_line(problem: Problem) -> LogLine:
+    text = f"fixed: {problem.path}:{problem.line}: {problem.message}"
+    return LogLine(Level.INFO, "problem_fixed", text, _details(problem), LEVELS[problem.severity])
 
 
 def _details(problem: Problem) -> dict[str, PlainValue]:
-    return {"path": str(problem.path), "line": problem.line, "column": problem.column, "rule": problem.rule}
+    return {
+        "path": str(problem.path),
+        "line": problem.line,
+        "column": problem.column,
+        "rule": problem.rule,
+        "severity": problem.severity.value,
+    }

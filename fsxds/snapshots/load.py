@@ -44,12 +44,13 @@ class Acceptance:
 class HeldFile:
     """A file of which something older is served, or nothing.
 
-    `problem` is the first thing that is wrong with it, None where it waits for others.
+    `problem` is the first thing that is wrong with it, None where it waits for others; `digest` is that of what it has now.
     """
 
     path: PurePosixPath
     problem: Problem | None
     has_last_good: bool
+    digest: str = field(default="", compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,4 +159,5 @@ def _held(records: Records) -> Iterator[HeldFile]:
     for path, record in records.items():
         if record.is_held or record.was_never_good:
             first = next((p for p in record.problems if p.severity is Severity.ERROR), None)
-            yield HeldFile(path, first, record.good is not None)
+            digest = record.parsed.digest if record.parsed else ""
+            yield HeldFile(path, first, record.good is not None, digest)

@@ -187,15 +187,25 @@ def dev(tree: Path, tmp_path: Path, transport: str) -> Iterator[Dev]:
             process.wait()
 
 
-@pytest.mark.parametrize("transport", ["rest", "mirror", "ads", "delta"])
+@pytest.mark.parametrize("transport", ["rest", "mirror", "ads", "auto"])
 def test_dev_tells_envoys_verdict_on_each_edit(tmp_path: Path, transport: str) -> None:
     """Envoy takes the tree, a good edit, and refuses a bad one with its file; Ctrl-C ends both."""
     tree, port = tmp_path / "tree", free_port()
     write_file(tree / "cds.yaml", document([static_cluster("web")]))
     write_file(tree / "lds.yaml", document([http_listener("front", port, "r1")]))
     write_file(tree / "rds.yaml", document([direct_route("r1", "one")]))
+    if transport == "auto":
+        source = {"ads": {}, "resource_api_version": "V3"}
+        streamed = {"name": "streamed", "type": "EDS", "eds_cluster_config": {"eds_config": source}}
+        write_file(tree / "edge.clusters.json", json.dumps([streamed]))
+        write_file(tree / "eds.json", json.dumps([{"cluster_name": "streamed"}]))
     with dev(tree, tmp_path, transport) as running:
         running.wait(lambda: running.events("envoy_took"), "the first verdict")
+        (chosen,) = running.events("transport_chosen")
+        if transport == "auto":
+            assert chosen["message"] == "transport: delta, because edge.clusters.json:1 asks for ADS"
+        else:
+            assert chosen["transport"] == transport
         with urllib.request.urlopen(f"http://127.0.0.1:{port}/", timeout=5) as response:
             assert b"one" == response.read()
         taken = len(running.events("envoy_took"))
@@ -206,6 +216,9 @@ def test_dev_tells_envoys_verdict_on_each_edit(tmp_path: Path, transport: str) -
         write_file(tree / "cds.yaml", document([refused_cluster("web")]))
         running.wait(lambda: running.events("envoy_refused"), "the refusal")
         assert "cds.yaml:2" in str(running.events("envoy_refused")[0]["places"])
+        running.wait(
+            lambda: running.events("snapshot_published")[-1].get("rejected_by"), "the report of the refused edit"
+        )
 
         os.killpg(running.process.pid, signal.SIGINT)
 

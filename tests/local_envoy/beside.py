@@ -13,8 +13,7 @@ from fsxds.local_envoy.admin import Listening
 from fsxds.local_envoy.bootstrap import Section, Wanted, mirror_bootstrap
 from fsxds.local_envoy.process import Ended
 from fsxds.local_envoy.run import EnvoyPlan, run_envoy
-from fsxds.local_envoy.scopes import Scope
-from fsxds.local_envoy.verdict import Refusal
+from fsxds.local_envoy.verdict import Refusal, Waiting
 from fsxds.protocol.subscription import Subscription, select
 from fsxds.resource_types import BY_TYPE_URL, ResourceType
 from fsxds.store import SnapshotStore
@@ -53,6 +52,7 @@ class Waits:
 
     prefixes: tuple[str, ...]
     warming: int
+    unready: tuple[str, ...] = ()
 
 
 Event = Started | Listens | TookTypes | Waits | Refusal | Ended
@@ -76,9 +76,9 @@ class Recorder:
         """A part of it is not."""
         self._events.put_nowait(refusal)
 
-    def envoy_waits(self, scopes: tuple[Scope, ...], warming: int, elapsed_s: float) -> None:
+    def envoy_waits(self, waiting: Waiting, unready: tuple[str, ...], elapsed_s: float) -> None:
         """It takes long."""
-        self._events.put_nowait(Waits(tuple(scope.prefix for scope in scopes), warming))
+        self._events.put_nowait(Waits(tuple(scope.prefix for scope in waiting.scopes), waiting.warming, unready))
 
     def envoy_listens(self, listeners: tuple[Listening, ...]) -> None:
         """Other addresses."""

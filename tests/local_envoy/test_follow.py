@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from fsxds.local_envoy.complaints import Complaint
-from fsxds.local_envoy.follow import LONG_S, SIGHTINGS_AFTER_REFUSAL, Trial, read_complaints
+from fsxds.local_envoy.follow import SIGHTINGS_AFTER_REFUSAL, Trial, read_complaints
 from fsxds.local_envoy.process import EnvoyLog
 from fsxds.local_envoy.scopes import Scope
 from fsxds.local_envoy.verdict import Refused, Took, Waiting
@@ -66,18 +66,17 @@ def test_other_verdicts_are_no_refusals() -> None:
     assert trial.receive_verdict(Waiting((SCOPE,), 0), ()) == ()
 
 
-def test_long_wait_is_told_once() -> None:
-    """After that time, and not again."""
+def test_long_wait_is_told_again_and_again() -> None:
+    """What is waited for is told after some seconds, ever more seldom, but each half minute for as long as it lasts."""
     clock = Clock()
     trial = trial_of(clock)
+    told = []
+    for second in range(121):
+        clock.now_s = 100.0 + second
+        if trial.is_silent_for_long():
+            told.append(second)
 
-    assert not trial.is_first_time_long()
-
-    clock.now_s += LONG_S
-
-    assert trial.elapsed_s == LONG_S
-    assert trial.is_first_time_long()
-    assert not trial.is_first_time_long()
+    assert told == [3, 9, 27, 57, 87, 117]
 
 
 def test_complaints_are_read_from_a_moment_on() -> None:

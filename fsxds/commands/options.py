@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from itertools import groupby
 from pathlib import Path
 from typing import Any
@@ -57,6 +57,22 @@ class TableOption(click.Option):
         self.group = row.group
 
 
+def _options(row: Option) -> Iterator[TableOption]:
+    yield TableOption(row)
+    if row.form.negation:
+        yield Negation(row)
+
+
+class Negation(TableOption):
+    """A flag that stands for the value false of a row."""
+
+    def __init__(self, row: Option) -> None:
+        click.Option.__init__(
+            self, [row.form.negation, f"no_{row.name}"], is_flag=True, help=f"The same as {row.variable}=false."
+        )
+        self.group = row.group
+
+
 class TableCommand(click.Command):
     """A command whose help shows its options under the headings of the table."""
 
@@ -80,11 +96,12 @@ def table_command(name: str, examples: str) -> Callable[[Callable[..., None]], T
     def decorate(function: Callable[..., None]) -> TableCommand:
         @functools.wraps(function)
         def call(**given: Any) -> None:
-            flags = {row.name: value for row in rows if (value := given.pop(row.name)) is not None}
+            negated = {row.name: False for row in rows if row.form.negation and given.pop(f"no_{row.name}")}
+            flags = {row.name: value for row in rows if (value := given.pop(row.name)) is not None} | negated
             function(settings=read_settings(flags), **given)
 
         command = click.command(name, cls=TableCommand, epilog=f"\b\nExamples:\n{examples}")(call)
-        command.params += [TableOption(row) for row in rows]
+        command.params += [option for row in rows for option in _options(row)]
         return command
 
     return decorate

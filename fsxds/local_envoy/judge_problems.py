@@ -12,7 +12,7 @@ from fsxds.errors import ApiError
 from fsxds.formats import PlainDocument, format_of
 from fsxds.formats.positions import locate_all
 from fsxds.local_envoy.judge_places import field_named
-from fsxds.local_envoy.judge_words import plain_reason, remedy_for, secrets_in
+from fsxds.local_envoy.judge_words import lies_in_surroundings, plain_reason, remedy_for, secrets_in
 from fsxds.local_envoy.rejection import Rejection
 from fsxds.resource_types import BY_TYPE_URL
 from fsxds.snapshots.authored_paths import authored_path
@@ -45,9 +45,9 @@ class ProblemWriter:
         line, column, authored = self._place(resource, field_path)
         message = plain_reason(rejection.reason, secrets_in(plain)) + _beside(rejection.others)
         path, pointer, remedy = resource.origin.path, pointer_of(authored), remedy_for(rejection.reason)
-        if rejection.is_certain:
+        if rejection.is_certain and not lies_in_surroundings(rejection.reason):
             return Problem(path, line, column, pointer, REJECTS, message, remedy)
-        message = f"not decided, as it loads what is not on this machine: {message}"
+        message = f"not decided, as it hangs on what is not on this machine: {message}"
         return Problem(path, line, column, pointer, UNDECIDED, message, remedy, Severity.NOTE)
 
     def _plain(self, resource: Resource) -> PlainValue:

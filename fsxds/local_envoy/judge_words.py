@@ -26,6 +26,13 @@ _LINK = re.compile(r"(\w+)ValidationError\.([^:]+): ")
 _LUA_CHUNK = re.compile(r'\[string "[^\n]*?"\]:(\d+): ')
 _STATIC_NAME = re.compile(rf"{STAND_IN}/")
 
+# Reasons that lie in the machine or the bootstrap of an Envoy, and may not be given on the one that it is for.
+_SURROUNDINGS = re.compile(
+    r"[Uu]nable to (?:open|read)|[Ff]ailed to (?:open|read)|No such file|Permission denied|existing path in the system"
+    r"|[Ii]nvalid path: |cannot open shared object|[Ff]ailed to load dynamic module|module '[^']*' not found"
+    r"|[Cc]annot bind|Cannot assign requested|[Nn]etwork namespace|[Bb]ootstrap extension"
+)
+
 # What helps, by what Envoy says; the first that is found counts.
 _REMEDIES = tuple(
     (re.compile(pattern), remedy)
@@ -65,7 +72,7 @@ _REMEDIES = tuple(
         ("Envoy crashes|Envoy hangs", "leave it out, and tell Envoy's developers"),
         ("[Dd]uration", "write a duration from 0s to some years"),
         ("value is required", "add the field"),
-        ("[Uu]nable to open|No such file|Invalid path|not found", "create it on the machine of the Envoy"),
+        ("[Uu]nable to open|No such file|[Ii]nvalid path|not found", "create it on the machine of the Envoy"),
     )
 )
 _DEFAULT_REMEDY = "change what Envoy names; its API reference says what it may be"
@@ -74,6 +81,11 @@ _DEFAULT_REMEDY = "change what Envoy names; its API reference says what it may b
 def remedy_for(reason: str) -> str:
     """Return what to do about a reason."""
     return next((remedy for pattern, remedy in _REMEDIES if pattern.search(reason)), _DEFAULT_REMEDY)
+
+
+def lies_in_surroundings(reason: str) -> bool:
+    """Tell whether a reason speaks of what only the machine of an Envoy can tell, and not of the resource."""
+    return _SURROUNDINGS.search(reason) is not None
 
 
 def plain_reason(reason: str, secrets: Iterable[str] = ()) -> str:

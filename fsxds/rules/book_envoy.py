@@ -9,7 +9,7 @@ RULES: tuple[Rule, ...] = (
     Rule(
         "envoy-rejects",
         Severity.ERROR,
-        "A real Envoy, asked by --with-envoy, takes every resource of the tree. It is asked in its validation mode, with the "
+        "A real Envoy, asked by check, takes every resource of the tree. It is asked in its validation mode, with the "
         "resources as static configuration and with stand-ins for files of other machines; the message is its own.",
         "It refuses the resource, or the whole answer that the resource is in; what was refused in creating something may "
         "be applied in part (ENVOY.md A4).",
@@ -25,7 +25,7 @@ RULES: tuple[Rule, ...] = (
         Severity.NOTE,
         "A resource that loads code or data of the machine where Envoy runs (a WebAssembly module, a dynamic module, a Go "
         "library, a database of addresses, a file of a form that nothing can stand in for) can be judged there only. "
-        "Envoy, asked by --with-envoy, refused it here, perhaps for that reason alone.",
+        "Envoy, asked by check, refused it here, perhaps for that reason alone.",
         "It refuses the resource if the message is right where it runs.",
         "Run the check where the files are, or read the message and decide.",
         "",

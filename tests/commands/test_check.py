@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import xml.etree.ElementTree as ET
 from pathlib import Path
 
@@ -8,6 +9,7 @@ import pytest
 
 from fsxds.commands.main import main
 from tests.commands.trees import CLUSTERS, SECRETS, TYPO, write_tree
+from tests.support.envoy import find_envoy
 
 LISTENER_WITH_BAD_LUA = """\
 - name: web
@@ -149,15 +151,41 @@ def test_rules_that_cannot_be_changed(
 
 
 def test_a_real_envoy_is_asked(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    """With `--with-envoy`, what only Envoy can know is told as any problem is."""
+    """What only Envoy can know is told as any problem is, unless `--no-envoy` is given."""
     tree, clean = write_tree(tmp_path, lds=LISTENER_WITH_BAD_LUA), tmp_path / "clean"
     clean.mkdir()
 
-    assert 0 == main(["check", str(tree)])
-    assert 1 == main(["check", str(tree), "--with-envoy"])
+    assert 0 == main(["check", str(tree), "--no-envoy"])
+    capfd.readouterr()
+    assert 1 == main(["check", str(tree)])
     assert f"{tree}/lds.yaml:" in (out := capfd.readouterr().out)
     assert "error[envoy-rejects]: " in out
     assert 0 == main(["check", str(write_tree(clean, cds=CLUSTERS)), "--with-envoy"])
+
+
+def test_a_tree_that_envoy_takes_is_asked_about_once(tmp_path: Path) -> None:
+    """Nobody is asked again about a tree that was taken, until it changes."""
+    tree, asked, envoy = write_tree(tmp_path, cds=CLUSTERS), tmp_path / "asked", tmp_path / "envoy"
+    envoy.write_text(f'#!/bin/sh\necho >> "{asked}"\nexec "{find_envoy()}" "$@"\n')
+    envoy.chmod(0o755)
+    counts = []
+    for timeout in ("1s", "1s", "2s"):
+        (tree / "cds.yaml").write_text(CLUSTERS.replace("1s", timeout))
+        arguments = ["check", str(tree), "--with-envoy", str(envoy), "--cache-dir", str(tmp_path / "cache")]
+        assert 0 == main(arguments)
+        counts.append(len(asked.read_text().splitlines()))
+
+    assert [1, 1, 2] == counts
+
+
+def test_an_envoy_that_cannot_be_run_is_not_asked(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    """Where nobody demands it, an Envoy that cannot be run costs a line; where somebody does, it is wrong use."""
+    tree, envoy = write_tree(tmp_path, cds=CLUSTERS), tmp_path / "envoy"
+    shutil.copyfile(find_envoy(), envoy)
+
+    assert 0 == main(["check", str(tree), "--envoy", str(envoy)])
+    assert "no real Envoy was asked: " in capfd.readouterr().err
+    assert 2 == main(["check", str(tree), "--envoy", str(envoy), "--with-envoy"])
 
 
 def test_what_is_no_envoy_is_not_asked(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:

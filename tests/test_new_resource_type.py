@@ -61,7 +61,7 @@ def test_one_row_makes_a_type(tmp_path: Path) -> None:
     write_file(tree / "access-logs.yaml", TREE)
     mirrored = tmp_path / "mirrored"
 
-    with Server(tree, tmp_path, "--mirror", str(mirrored)) as server:
+    with Server(tree, tmp_path, "--mirror", str(mirrored), fresh=True) as server:
         everything = [str(tree), server.ready["grpc"], server.ready["http"], str(tmp_path / "out")]
         done = subprocess.run(
             [sys.executable, "-c", EVERY_WAY, *everything],

@@ -6,8 +6,6 @@ import json
 import os
 import pty
 import signal
-import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -17,6 +15,7 @@ import pytest
 
 from fsxds.commands.main import main
 from tests.commands.trees import CLUSTERS, SECRETS, write_tree
+from tests.support.fsxds_process import start_fsxds
 from tests.support.server import Server, write_file
 
 CHANGED = CLUSTERS.replace("connect_timeout: 1s", "connect_timeout: 2s")
@@ -80,10 +79,12 @@ class Watching:
 
     def __init__(self, workdir: Path, *arguments: str, stdout: int | None = None) -> None:
         self.out, self.err = workdir / "out", workdir / "err"
-        command = [sys.executable, "-m", "fsxds", "watch", *arguments]
         with self.out.open("wb") as out, self.err.open("wb") as err:
-            self.process = subprocess.Popen(
-                command, stdout=out if stdout is None else stdout, stderr=err, env={**os.environ, "TERM": "xterm"}
+            self.process = start_fsxds(
+                ["watch", *arguments],
+                stdout=out if stdout is None else stdout,
+                stderr=err,
+                env={**os.environ, "TERM": "xterm"},
             )
 
     def __enter__(self) -> Self:

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 import urllib.request
 from pathlib import Path
 from typing import Any
@@ -13,13 +11,14 @@ import pytest
 
 from tests.end_to_end.test_sample_tree import PORTS, Running, copy_with_ports, free_ports
 from tests.support.envoy import Envoy
+from tests.support.fsxds_process import run_fsxds
 from tests.support.server import Server
 
 
 def printed(*arguments: str) -> dict[str, Any]:
     """Return what `fsxds bootstrap` prints."""
-    command = [sys.executable, "-m", "fsxds", "bootstrap", *arguments, "--node", "n-7", "--format", "json"]
-    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    done = run_fsxds(["bootstrap", *arguments, "--node", "n-7", "--format", "json"])
+    assert done.returncode == 0, done.stderr
     bootstrap: dict[str, Any] = json.loads(done.stdout)
     return bootstrap
 

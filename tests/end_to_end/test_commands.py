@@ -19,6 +19,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.envoy import free_port
+from tests.support.fsxds_process import run_fsxds
 from tests.support.resources import direct_route, document, http_listener, refused_cluster, static_cluster
 from tests.support.server import PATIENCE_S, Server, write_file
 
@@ -27,8 +28,7 @@ SAMPLE = Path(__file__).parents[2] / "config" / "xds"
 
 def fsxds(*arguments: str) -> subprocess.CompletedProcess[str]:
     """Run a command to its end."""
-    command = [sys.executable, "-m", "fsxds", *arguments]
-    return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    return run_fsxds([*arguments])
 
 
 def test_check_of_the_sample_tree_is_clean() -> None:

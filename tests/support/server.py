@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import signal
 import subprocess
 import sys
@@ -12,20 +11,32 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Self
 
+from tests.support.fsxds_process import FsxdsProcess, start_fsxds
+
 PATIENCE_S = 20.0
 
 
 class Server:
-    """One `fsxds serve` process. Use as a context manager."""
+    """One `fsxds serve` process. Use as a context manager.
+
+    `fresh`: started by Python itself, with whatever `fsxds` it finds.
+    """
 
     def __init__(
-        self, tree: Path, workdir: Path, *options: str, http: str = "127.0.0.1:0", grpc: str = "127.0.0.1:0"
+        self,
+        tree: Path,
+        workdir: Path,
+        *options: str,
+        http: str = "127.0.0.1:0",
+        grpc: str = "127.0.0.1:0",
+        fresh: bool = False,
     ) -> None:
+        self._fresh = fresh
         self.ready_file = workdir / "ready.json"
         self.log_file = workdir / "fsxds.log"
         addresses = ["--http", http, "--grpc", grpc]
         self._arguments = ["serve", str(tree), *addresses, "--ready-file", str(self.ready_file), *options]
-        self._process: subprocess.Popen[bytes] | None = None
+        self._process: FsxdsProcess | subprocess.Popen[bytes] | None = None
 
     def __enter__(self) -> Self:
         return self.start()
@@ -36,9 +47,12 @@ class Server:
     def start(self, *, wait: bool = True) -> Self:
         """Start the process, and wait until it serves its first snapshot."""
         self.ready_file.unlink(missing_ok=True)
-        command = [sys.executable, "-m", "fsxds", *self._arguments]
         with self.log_file.open("ab") as log:
-            self._process = subprocess.Popen(command, stdout=log, stderr=log, env=dict(os.environ))
+            if self._fresh:
+                command = [sys.executable, "-m", "fsxds", *self._arguments]
+                self._process = subprocess.Popen(command, stdout=log, stderr=log)
+            else:
+                self._process = start_fsxds(self._arguments, stdout=log, stderr=log)
         if wait:
             self.wait(self.ready_file.exists, "the ready file")
         return self

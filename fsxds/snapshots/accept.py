@@ -4,19 +4,24 @@ A bad file never takes resources away: what it held when it was last good stays,
 its home here. A file is held back
 
 * when it does not parse, or could not be read;
-* when it says what an older file says already (a name twice, another version of the same type): the file that changed is
-  held, not the older one;
+* when it defines what another file owns (a name, an address, the version of a type): a file owns what it is served with,
+  as long as it still has it, whatever else changed in it and whatever its path. Of what nobody owns, the first path wins;
 * when it refers to what no file serves, and Envoy would refuse that, or wait for it in vain;
 * with all others, where a tree is accepted whole or not at all.
 
+What is held back counts for nothing: no other file is held because of it, and none is served because of it. That is why
+what the rules held is tried again once it is known what is served.
+
 A file that is gone takes its resources along, but for one case: it vanished in the very step in which a file appeared
-that does not parse. It may have been renamed; what it held, and no other file does, stays until that file is mended or
-gone.
+that does not parse, or that is held and defines some of the same names. It may have been renamed; what it held, and no
+other file does, stays until that file is served or gone. A file that appeared as another vanished owns the names that both
+define.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
 from pathlib import PurePosixPath
 
@@ -27,6 +32,9 @@ Conflicts = Mapping[PurePosixPath, tuple[Problem, ...]]
 
 Rule = Callable[[tuple["Proposal", ...]], Conflicts]
 """A rule between files: given proposals, those to be trusted first, it names the files to hold back and says why."""
+
+# Each group of held files that is tried again costs all rules once; groups are tried one by one up to this many files.
+MOST_TRIED_ALONE = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,12 +64,23 @@ class FileRecord:
 
 @dataclass(frozen=True, slots=True)
 class Proposal:
-    """What might be served of one file: `parsed`, which is news unless `is_last_good`; `is_gone` files are trusted last."""
+    """What might be served of one file.
+
+    Attributes:
+        path: the file.
+        parsed: what might be served, which is new unless `is_last_good`.
+        is_last_good: it is what is served already.
+        is_gone: the file is not there any more; such files are trusted last.
+        was: what is served of the file, or of those that vanished as it appeared and share names with it.
+        is_on_trial: it is judged, and takes nothing from any other; the last good content of its file may be there too.
+    """
 
     path: PurePosixPath
     parsed: ParsedFile
     is_last_good: bool
     is_gone: bool = False
+    was: tuple[ParsedFile, ...] = ()
+    is_on_trial: bool = False
 
 
 Records = Mapping[PurePosixPath, FileRecord]
@@ -88,16 +107,13 @@ def accept(
         whole_trees: one file with an error holds back all of them.
         tell: what else is to be told of files as they were accepted.
     """
-    records = {path: _on_its_own(record, before.get(path)) for path, record in present.items()}
-    records |= _kept_though_gone(records, before)
-    rules = tuple(rules)
-    while conflicts := _conflicts(records, before, rules):
-        for path, problems in conflicts.items():
-            record = records.pop(path)
-            if record.suspects:
-                records |= _what_is_left(path, record, records)
-            else:
-                records[path] = _held_back(record, before.get(path), problems)
+    fresh = {path: _on_its_own(record, before.get(path)) for path, record in present.items()}
+    deciding = _Deciding(fresh, before, tuple(rules))
+    decision = deciding.decide({})
+    refusals = deciding.refusals(decision)
+    while better := deciding.better_than(decision, refusals):
+        decision, refusals = better, deciding.refusals(better)
+    records = decision.records | {path: deciding.held_back(path, problems) for path, problems in refusals.items()}
     for path, problems in tell(records).items():
         records[path] = replace(records[path], problems=records[path].problems + problems)
     if whole_trees and any(_has_error(record) for record in records.values()):
@@ -105,40 +121,153 @@ def accept(
     return records
 
 
+@dataclass(frozen=True, slots=True)
+class _Decision:
+    """What is served of each file, and the files that rules held back, each with what they said."""
+
+    records: dict[PurePosixPath, FileRecord]
+    held: Mapping[PurePosixPath, tuple[Problem, ...]]
+
+
+class _Deciding:
+    """Decides about one tree: first as if all were served, then about those again that were held for what is not served."""
+
+    def __init__(self, fresh: Records, before: Records, rules: tuple[Rule, ...]) -> None:
+        self._fresh = fresh
+        self._before = before
+        self._rules = rules
+        self._heirs = _heirs(fresh, before)
+
+    def decide(self, held: Mapping[PurePosixPath, tuple[Problem, ...]]) -> _Decision:
+        """Serve all files but those in `held`, and those that the rules hold back then."""
+        records, held, given_up = dict(self._fresh), dict(held), set[PurePosixPath]()
+        records |= {path: self.held_back(path, problems) for path, problems in held.items()}
+        while True:
+            records |= _kept_though_gone(records, self._before, given_up)
+            conflicts = self._conflicts(records)
+            if not conflicts:
+                return _Decision(records, held)
+            for path, problems in conflicts.items():
+                record = records.pop(path)
+                if not record.suspects:
+                    held[path] = problems
+                    records[path] = self.held_back(path, problems)
+                elif left := _what_is_left(record, records):
+                    records[path] = left
+                else:
+                    given_up.add(path)
+
+    def better_than(self, decision: _Decision, refusals: Conflicts) -> _Decision | None:
+        """Return a decision that serves all that this one serves, and some of what it held; None where there is none."""
+        for group in _groups([path for path in decision.held if path not in refusals]):
+            tried = self.decide({path: problems for path, problems in decision.held.items() if path not in group})
+            if tried.held.keys() < decision.held.keys():
+                return tried
+        return None
+
+    def refusals(self, decision: _Decision) -> Conflicts:
+        """Return what the rules say of the files that they held, beside what is served and what other held files define."""
+        if not decision.held:
+            return {}
+        trials = [self._proposal(path, self._fresh[path], is_on_trial=True) for path in sorted(decision.held)]
+        proposals = tuple(sorted((*self._proposals(decision.records), *filter(None, trials)), key=_trust))
+        refusals: dict[PurePosixPath, tuple[Problem, ...]] = {}
+        for rule in self._rules:
+            for path, problems in rule(proposals).items():
+                if path in decision.held:
+                    refusals[path] = refusals.get(path, ()) + problems
+        return refusals
+
+    def _conflicts(self, records: Records) -> Conflicts:
+        proposals = tuple(sorted(self._proposals(records), key=_trust))
+        # What is served already, and still there, is never taken away by a rule.
+        movable = {proposal.path for proposal in proposals if proposal.is_gone or not proposal.is_last_good}
+        for rule in self._rules:
+            if found := {path: problems for path, problems in rule(proposals).items() if path in movable}:
+                return found
+        return {}
+
+    def _proposals(self, records: Records) -> Iterator[Proposal]:
+        for path, record in records.items():
+            if proposal := self._proposal(path, record):
+                yield proposal
+
+    def _proposal(self, path: PurePosixPath, record: FileRecord, *, is_on_trial: bool = False) -> Proposal | None:
+        if record.good is None:
+            return None
+        before = self._before.get(path)
+        served = before.good if before else None
+        was = self._heirs.get(path, ()) if served is None else (served,)
+        return Proposal(path, record.good, served is record.good, bool(record.suspects), was, is_on_trial)
+
+    def held_back(self, path: PurePosixPath, problems: tuple[Problem, ...]) -> FileRecord:
+        """Return the record of a file that rules hold back: what was good of it stays."""
+        record, before = self._fresh[path], self._before.get(path)
+        return replace(record, good=before.good if before else None, problems=record.problems + problems)
+
+
+def _groups(candidates: list[PurePosixPath]) -> Iterator[AbstractSet[PurePosixPath]]:
+    """Yield what to try: all of them, all but one, and one."""
+    if candidates:
+        yield frozenset(candidates)
+    if 1 < len(candidates) <= MOST_TRIED_ALONE:
+        yield from (frozenset(candidates) - {path} for path in candidates)
+        yield from (frozenset({path}) for path in candidates)
+
+
+def _heirs(present: Records, before: Records) -> Mapping[PurePosixPath, tuple[ParsedFile, ...]]:
+    """Return for files that appeared what was served of files that vanished, and shares names with them: a renamed file."""
+    gone = [record.good for path, record in before.items() if record.good is not None and path not in present]
+    if not gone:
+        return {}
+    by_key = {key_of(resource): parsed for parsed in gone for resource in parsed.resources}
+    heirs = {}
+    for path, record in present.items():
+        if path not in before and record.parsed is not None:
+            found = {id(was): was for key in map(key_of, record.parsed.resources) if (was := by_key.get(key))}
+            heirs[path] = tuple(found.values())
+    return heirs
+
+
 def _on_its_own(record: FileRecord, before: FileRecord | None) -> FileRecord:
     is_good = record.parsed is not None and (not record.problems or record.parsed.is_good)
     return FileRecord(record.parsed, record.parsed if is_good else before.good if before else None, record.problems)
 
 
-def _held_back(record: FileRecord, before: FileRecord | None, problems: tuple[Problem, ...]) -> FileRecord:
-    return replace(record, good=before.good if before else None, problems=record.problems + problems)
-
-
-def _what_is_left(path: PurePosixPath, record: FileRecord, others: Records) -> dict[PurePosixPath, FileRecord]:
-    """Return the record of a file that is gone with what no other file defines; none where that is nothing."""
+def _what_is_left(record: FileRecord, others: Records) -> FileRecord | None:
+    """Return the record of a file that is gone with what no other file defines; None where that is nothing."""
     was = record.good.resources if record.good else ()
     taken = {key_of(resource) for other in others.values() if other.good for resource in other.good.resources}
     left = [resource for resource in was if key_of(resource) not in taken]
     if not record.good or not 0 < len(left) < len(was):
-        return {}
+        return None
     documents = tuple(
         replace(document, resources=tuple(resource for resource in document.resources if key_of(resource) not in taken))
         for document in record.good.documents
     )
     # No content of any file is this one, so that it cannot be taken for a file that came back.
-    return {path: replace(record, good=replace(record.good, documents=documents, digest=""))}
+    return replace(record, good=replace(record.good, documents=documents, digest=""))
 
 
-def _kept_though_gone(records: Records, before: Records) -> Iterator[tuple[PurePosixPath, FileRecord]]:
-    """Yield the records of files that are gone and may have been renamed."""
+def _kept_though_gone(
+    records: Records, before: Records, given_up: AbstractSet[PurePosixPath]
+) -> Iterator[tuple[PurePosixPath, FileRecord]]:
+    """Yield the records of files that are gone and may have been renamed, but for those that were given up."""
     broken = {path for path, record in records.items() if record.was_never_good}
-    appeared = frozenset(broken - before.keys())
+    appeared = sorted(broken - before.keys())
     for path, record in before.items():
-        if path in records or record.good is None:
+        if path in records or path in given_up or record.good is None:
             continue
-        suspects = record.suspects & broken | appeared
+        suspects = record.suspects & broken | {new for new in appeared if _may_hold(records[new], record.good)}
         if suspects:
             yield path, FileRecord(None, record.good, (_vanished(path, suspects),), suspects)
+
+
+def _may_hold(record: FileRecord, gone: ParsedFile) -> bool:
+    """Tell whether a file may be the new form of another: it shares a name, or its names are not known."""
+    if record.parsed is None or not record.parsed.is_good:
+        return True
+    return not set(map(key_of, record.parsed.resources)).isdisjoint(map(key_of, gone.resources))
 
 
 def _vanished(path: PurePosixPath, suspects: frozenset[PurePosixPath]) -> Problem:
@@ -154,27 +283,9 @@ def _vanished(path: PurePosixPath, suspects: frozenset[PurePosixPath]) -> Proble
     )
 
 
-def _conflicts(records: Records, before: Records, rules: tuple[Rule, ...]) -> Conflicts:
-    proposals = tuple(sorted(_proposals(records, before), key=_trust))
-    # What is served already, and still there, is never taken away by a rule.
-    movable = {proposal.path for proposal in proposals if proposal.is_gone or not proposal.is_last_good}
-    for rule in rules:
-        if found := {path: problems for path, problems in rule(proposals).items() if path in movable}:
-            return found
-    return {}
-
-
-def _proposals(records: Records, before: Records) -> Iterator[Proposal]:
-    for path, record in records.items():
-        if record.good is not None:
-            was = before.get(path)
-            is_last_good = was is not None and was.good is record.good
-            yield Proposal(path, record.good, is_last_good, is_gone=bool(record.suspects))
-
-
-def _trust(proposal: Proposal) -> tuple[bool, bool, tuple[str, ...]]:
+def _trust(proposal: Proposal) -> tuple[bool, bool, bool, tuple[str, ...]]:
     # Comparing the parts is what comparing the paths does, and takes a tenth of the time.
-    return proposal.is_gone, not proposal.is_last_good, proposal.path.parts
+    return proposal.is_gone, proposal.is_on_trial, not proposal.is_last_good, proposal.path.parts
 
 
 def _has_error(record: FileRecord) -> bool:

@@ -10,9 +10,10 @@ word: requests to the other hang. Their resource names and domains are asked for
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Container, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import PurePosixPath
+from types import MappingProxyType
 
 from fsxds.resource_types import BY_SHORT_NAME, BY_TYPE_URL
 from fsxds.rules.levels import RuleLevels
@@ -59,36 +60,61 @@ def weights_of_claims(levels: RuleLevels) -> Mapping[TypeUrl, Severity | None]:
     return {sort: levels.changed.get(claim.rule, Severity.ERROR) for sort, claim in CLAIMS.items()}
 
 
+ClaimKey = tuple[TypeUrl, str]
+"""The sort of a claim, and what is claimed."""
+
+
+def owned_claims(names: FileNames, was: Iterable[FileNames]) -> Mapping[ClaimKey, Resource]:
+    """Return what a file claims and is served with, by the names in it and in what is served of it."""
+    served = {(claim.type_url, claim.name) for one in was for _, claim in one.claims}
+    claimed = {(claim.type_url, claim.name): resource for resource, claim in reversed(names.claims)}
+    return {key: resource for key, resource in claimed.items() if key in served}
+
+
 def conflicts(
-    files: Iterable[FileNames], weights: Mapping[TypeUrl, Severity]
+    files: Iterable[FileNames],
+    weights: Mapping[TypeUrl, Severity],
+    owned: Mapping[ClaimKey, Resource] = MappingProxyType({}),
+    on_trial: Container[FileNames] = (),
 ) -> Mapping[PurePosixPath, tuple[Finding, ...]]:
-    """Find the resources that claim what is another's already; files that come first are in the right.
+    """Find the resources that claim what is another's already; of what nobody owns, files that come first are in the right.
 
     Args:
         files: all that may be in conflict.
         weights: the sorts of claims that are looked at, and how much a conflict weighs.
+        owned: claims that files are served with, and still make.
+        on_trial: those of the files that take nothing from any other.
     """
-    taken: dict[tuple[TypeUrl, str], Resource] = {}
+    taken: dict[ClaimKey, Resource] = dict(owned)
     found = {}
     for names in files:
-        if not names.claims:
-            continue
-        own: dict[tuple[TypeUrl, str], Resource] = {}
-        findings = []
-        for resource, claim in names.claims:
-            weight = weights.get(claim.type_url)
-            if weight is None:
-                continue
-            key = (claim.type_url, claim.name)
-            other = taken.get(key) or own.setdefault(key, resource)
-            if other is not resource:
-                findings.append(_finding(resource, claim, other, weight))
+        findings, own = _judge(names, weights, taken)
         if findings:
-            found[names.parsed.path] = tuple(findings)
-        else:
+            found[names.parsed.path] = findings
+        elif names not in on_trial:
             # What is held back takes nothing from those that come after it.
             taken |= own
     return found
+
+
+def _judge(
+    names: FileNames, weights: Mapping[TypeUrl, Severity], taken: Mapping[ClaimKey, Resource]
+) -> tuple[tuple[Finding, ...], Mapping[ClaimKey, Resource]]:
+    """Return what is wrong with the claims of a file, and all of them."""
+    own: dict[ClaimKey, Resource] = {}
+    findings = []
+    for resource, claim in names.claims:
+        weight = weights.get(claim.type_url)
+        if weight is None:
+            continue
+        key = (claim.type_url, claim.name)
+        first = own.setdefault(key, resource)
+        other = taken.get(key, first)
+        if other.origin.path == names.parsed.path:
+            other = first
+        if other is not resource:
+            findings.append(_finding(resource, claim, other, weight))
+    return tuple(findings), own
 
 
 def _finding(resource: Resource, claim: Reference, other: Resource, severity: Severity) -> Finding:

@@ -21,7 +21,7 @@ from typing import TypeAlias
 from fsxds.rules.levels import RuleLevels
 from fsxds.rules.mentions import ANY, CLUSTER, ROUTES, VIRTUAL_HOST
 from fsxds.snapshots.accept import Conflicts, Proposal, Records
-from fsxds.snapshots.claims import conflicts, weights_of_claims
+from fsxds.snapshots.claims import ClaimKey, conflicts, owned_claims, weights_of_claims
 from fsxds.snapshots.file_names import FileNames, NameBook, Pages, union
 from fsxds.snapshots.file_sources import RULE as SOURCE_RULE
 from fsxds.snapshots.file_sources import source_findings
@@ -33,7 +33,7 @@ from fsxds.snapshots.places import Places
 from fsxds.snapshots.reference_words import REFERENTS
 from fsxds.snapshots.similar_names import similar_names
 from fsxds.snapshots.static_names import StaticNames
-from fsxds.values import Problem, Severity, TypeUrl, pointer_of
+from fsxds.values import Problem, Resource, Severity, TypeUrl, pointer_of
 
 _Found: TypeAlias = Mapping[PurePosixPath, tuple[Finding, ...]]
 
@@ -74,7 +74,14 @@ class References:
             return {}
         files = self._book.all_of(proposal.parsed for proposal in proposals)
         world, others = self._world(files), self._others(files, self._memberships_to_hold_by(files))
-        found = {p.path: (*world.findings(self._book.of(p.parsed)), *others.get(p.path, ())) for p in new}
+        # That nothing is said of a type is milder than that a name is missing: what is on trial must not make it worse.
+        on_trial = {proposal.path for proposal in proposals if proposal.is_on_trial}
+        spoken_of = _declared(self._book.all_of(p.parsed for p in proposals if p.path not in on_trial))
+        found = {}
+        for proposal in new:
+            names = self._book.of(proposal.parsed)
+            own = replace(world, declared=spoken_of | names.declared)
+            found[proposal.path] = (*own.findings(names), *others.get(proposal.path, ()))
         return {
             path: ()
             for path, findings in found.items()
@@ -87,9 +94,21 @@ class References:
         weights = {sort: weight for sort, weight in self._claim_weights.items() if weight is Severity.ERROR}
         if not is_new or not weights:
             return {}
-        found = conflicts(self._book.all_of(p.parsed for p in proposals), weights)
+        files = self._book.all_of(p.parsed for p in proposals)
+        trials = self._book.all_of(p.parsed for p in proposals if p.is_on_trial)
+        found = conflicts(files, weights, self._owned_claims(proposals), trials)
         parsed = {proposal.path: proposal.parsed for proposal in proposals if proposal.path in found}
         return {path: tuple(self._placed(parsed[path], findings)) for path, findings in found.items()}
+
+    def _owned_claims(self, proposals: tuple[Proposal, ...]) -> Mapping[ClaimKey, Resource]:
+        owned: dict[ClaimKey, Resource] = {}
+        for proposal in proposals:
+            if proposal.was and not (proposal.is_last_good or proposal.is_gone or proposal.is_on_trial):
+                names = self._book.of(proposal.parsed)
+                if names.claims:
+                    # Of two that took the place of one which is gone, the first path owns what both claim.
+                    owned = {**owned_claims(names, self._book.all_of(proposal.was)), **owned}
+        return owned
 
     def tell(self, records: Records) -> Mapping[PurePosixPath, tuple[Problem, ...]]:
         """Say what is wrong with the references of all files as they stand there, served or not."""
@@ -141,10 +160,9 @@ class References:
 
     def _world(self, files: list[FileNames]) -> World:
         defined = union(names.defined for names in files)
-        declared = frozenset[TypeUrl]().union(*{names.declared for names in files})
         some = {(type_url, ANY) for type_url in {type_url for type_url, _ in defined}}
         static = {(CLUSTER, name) for name in self._static.clusters or ()}
-        return World(defined.union(some, static), declared, self._static, self._levels)
+        return World(defined.union(some, static), _declared(files), self._static, self._levels)
 
     def _told(self, parsed: ParsedFile, findings: tuple[Finding, ...]) -> Told:
         before = self.memory.told.get(parsed.path)
@@ -158,6 +176,10 @@ class References:
             pointer = pointer_of(finding.resource.origin.field_path + finding.field_path)
             rule, message, remedy = finding.rule, finding.message, finding.remedy
             yield Problem(parsed.path, line, column, pointer, rule, message, remedy, finding.severity)
+
+
+def _declared(files: Iterable[FileNames]) -> frozenset[TypeUrl]:
+    return frozenset[TypeUrl]().union(*{names.declared for names in files})
 
 
 def _unused(world: World, files: Iterable[FileNames], half_read: frozenset[TypeUrl]) -> frozenset[Key]:

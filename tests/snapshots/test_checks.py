@@ -11,9 +11,11 @@ from tests.support.snapshots import snapshot
 from tests.support.stories import parse_file
 
 
-def proposal(name: str, content: str, *, is_last_good: bool = False) -> Proposal:
+def proposal(name: str, content: str, *, is_last_good: bool = False, was: str | None = None) -> Proposal:
     path = PurePosixPath(f"{name}.yaml")
-    return Proposal(path, parse_file(SourceFile.of(path, content.encode())), is_last_good)
+    parsed = parse_file(SourceFile.of(path, content.encode()))
+    served = () if was is None else (parse_file(SourceFile.of(path, was.encode())),)
+    return Proposal(path, parsed, is_last_good, was=(parsed,) if is_last_good else served)
 
 
 def told(found: dict[PurePosixPath, tuple[Problem, ...]]) -> dict[str, list[str]]:
@@ -97,7 +99,7 @@ def test_content_must_not_change_under_its_version(content: str) -> None:
             )
         ]
     }
-    assert expected == told(dict(check((proposal("a", content),))))
+    assert expected == told(dict(check((proposal("a", content, was="CDS@1 a=1"),))))
 
 
 def test_same_content_may_keep_its_version() -> None:

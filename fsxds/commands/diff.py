@@ -15,21 +15,23 @@ from fsxds import loading
 from fsxds.commands.check import line_of
 from fsxds.commands.options import existing_directory, table_command
 from fsxds.commands.running import spinner
+from fsxds.comparison.changes import Gap
 from fsxds.comparison.resources import Comparer
 from fsxds.errors import UsageError
-from fsxds.operations.log_lines import escape
 from fsxds.reports.difference_json import json_text
 from fsxds.reports.difference_markdown import markdown
 from fsxds.reports.difference_text import text_lines
-from fsxds.reports.difference_words import Compared, Side, summary
-from fsxds.resource_types import RESOURCE_TYPES
+from fsxds.reports.difference_words import Compared, Side, Unread, summary
+from fsxds.resource_types import RESOURCE_TYPES, ResourceType
 from fsxds.settings import Settings
 from fsxds.snapshots.load import Loaded
+from fsxds.snapshots.merge import may_define
 from fsxds.sources.git import Repository
 from fsxds.sources.running import fetch_served, is_running_address
 from fsxds.values import Problem, Severity, SourceTree
 
 DIFFERENT = 1
+INCOMPLETE = 3
 
 _NOT_OVER_REST = tuple(row for row in RESOURCE_TYPES if row.rest_path is None)
 
@@ -47,6 +49,7 @@ class _Read:
     side: Side
     tree: SourceTree
     is_running: bool = False
+    unavailable: tuple[ResourceType, ...] = ()
 
 
 @table_command(
@@ -70,7 +73,8 @@ def diff(sides: tuple[str, ...], revisions: str | None, settings: Settings) -> N
     A and B are directories, or addresses of a running fsxds: http://HOST:PORT, or unix:PATH. With --git A..B there is
     one directory, by default the current one, and its revisions are compared; A...B begins where the two parted, and
     A alone is compared with the files that are there now. Secrets are hidden.
-    Exit status: 0 no difference, 1 differences, 2 wrong use.
+    What could not be read of either side is named, and of what may stand in it nothing is said to be added or removed.
+    Exit status: 0 no difference, 1 differences, 2 wrong use, 3 something could not be read.
     """
     with spinner("loading both sides"):
         before, after = _read_git(revisions, sides, settings) if revisions is not None else _read_both(sides, settings)
@@ -80,12 +84,17 @@ def diff(sides: tuple[str, ...], revisions: str | None, settings: Settings) -> N
             _tell_problems(read, result)
         over_rest = before.is_running or after.is_running
         comparer = Comparer(catalogue, over_rest=over_rest)
-        difference = comparer.compare(*(result.snapshot for result in loaded))
+        of_before, of_after = (list(_gaps(read, result)) for read, result in zip((before, after), loaded, strict=True))
+        gaps = [gap for gap, _ in of_before], [gap for gap, _ in of_after]
+        difference = comparer.compare(loaded[0].snapshot, loaded[1].snapshot, gaps)
     left = [row.noun for row in _NOT_OVER_REST if any(one.snapshot.resources(row.type_url) for one in loaded)]
     if over_rest and left:
         print(f"{' and '.join(left)} are not compared: they have no REST form", file=sys.stderr)
-    compared = Compared(before.side, after.side, difference)
+    unread = tuple(unread for _, unread in (*of_before, *of_after))
+    compared = Compared(before.side, after.side, difference, unread)
     _print(compared, settings.diff_format)
+    if unread:
+        raise click.exceptions.Exit(INCOMPLETE)
     if not compared.are_same:
         raise click.exceptions.Exit(DIFFERENT)
 
@@ -99,9 +108,7 @@ def _read_both(sides: tuple[str, ...], settings: Settings) -> Iterator[_Read]:
 def _read_side(text: str, settings: Settings) -> _Read:
     if is_running_address(text):
         served = asyncio.run(fetch_served(text))
-        for noun in served.unavailable:
-            print(f"{escape(text)}: nothing good of {noun} was loaded there yet", file=sys.stderr)
-        return _Read(Side(text, None), served.tree, is_running=True)
+        return _Read(Side(text, None), served.tree, is_running=True, unavailable=served.unavailable)
     directory = existing_directory(text)
     return _Read(_side_of(directory), loading.scan_once(directory, settings))
 
@@ -134,9 +141,30 @@ def _tell_problems(read: _Read, loaded: Loaded) -> None:
             print(line_of(_placed(problem, read.side)), file=sys.stderr)
 
 
+def _gaps(read: _Read, loaded: Loaded) -> Iterator[tuple[Gap, Unread]]:
+    """Yield what could not be read of a side: files, and the types that a server withholds."""
+    contents = {file.path: file.content for file in read.tree.files}
+    for held in loaded.held:
+        parsed = loaded.records[held.path].parsed
+        types = may_define(held.path) | (parsed.declared if parsed else frozenset())
+        place = f"{_prefix(read.side)}{held.path}" + (f":{held.problem.line}" if held.problem else "")
+        yield (
+            Gap(types, held.path, contents.get(held.path)),
+            Unread(place, held.problem.message if held.problem else "it is held back with others"),
+        )
+    for row in read.unavailable:
+        yield (
+            Gap(frozenset((row.type_url,))),
+            Unread(read.side.label, f"nothing good of {row.noun} was loaded there yet"),
+        )
+
+
+def _prefix(side: Side) -> str:
+    return f"{side.label}/" if side.prefix is None else side.prefix
+
+
 def _placed(problem: Problem, side: Side) -> Problem:
-    prefix = f"{side.label}/" if side.prefix is None else side.prefix
-    return replace(problem, path=PurePosixPath(f"{prefix}{problem.path}"))
+    return replace(problem, path=PurePosixPath(f"{_prefix(side)}{problem.path}"))
 
 
 def _print(compared: Compared, output_format: str) -> None:

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 
 from fsxds.api.catalogue import Catalogue
 from fsxds.api.host_names import name_of_domain, route_configuration_of
 from fsxds.api.printing import Printer
-from fsxds.comparison.changes import Act, Difference, FieldChange, ResourceChange, TypeDifference
+from fsxds.comparison.changes import Act, Difference, FieldChange, Gap, ResourceChange, TypeDifference
 from fsxds.comparison.fields import FieldComparer
 from fsxds.resource_types import BY_SHORT_NAME, RESOURCE_TYPES
 from fsxds.values import PlainValue, Resource, Snapshot, TypeUrl
+
+Gaps = Sequence[Gap]
 
 _VIRTUAL_HOST = BY_SHORT_NAME["vhds"].type_url
 
@@ -33,10 +36,10 @@ class Comparer:
         self._over_rest = over_rest
         self._rows = tuple(row for row in RESOURCE_TYPES if row.rest_path or not over_rest)
 
-    def compare(self, before: Snapshot, after: Snapshot) -> Difference:
-        """Return what became of the resources of one snapshot in the other."""
-        found = (self._compare_type(row.type_url, before, after) for row in self._rows)
-        return Difference(tuple(row for row in found if row.added or row.removed or row.changed))
+    def compare(self, before: Snapshot, after: Snapshot, gaps: tuple[Gaps, Gaps] = ((), ())) -> Difference:
+        """Return what became of the resources of one snapshot in the other; `gaps` are what of each could not be read."""
+        found = (_without_gaps(self._compare_type(row.type_url, before, after), gaps) for row in self._rows)
+        return Difference(tuple(row for row in found if row.added or row.removed or row.changed or row.unknown))
 
     def _compare_type(self, type_url: TypeUrl, earlier: Snapshot, later: Snapshot) -> TypeDifference:
         before, after = earlier.resources(type_url), later.resources(type_url)
@@ -80,6 +83,21 @@ class Comparer:
     def _plain(self, resource: Resource) -> dict[str, PlainValue]:
         plain: dict[str, PlainValue] = json.loads(self._printer.any_json(resource.type_url, resource.body))
         return plain
+
+
+def _without_gaps(found: TypeDifference, gaps: tuple[Gaps, Gaps]) -> TypeDifference:
+    """Return a difference in which nothing counts as added or removed that may stand in what could not be read."""
+    added, maybe_added = _parted(found.added, gaps[0])
+    removed, maybe_removed = _parted(found.removed, gaps[1])
+    return replace(found, added=added, removed=removed, maybe_added=maybe_added, maybe_removed=maybe_removed)
+
+
+def _parted(resources: tuple[Resource, ...], gaps: Gaps) -> tuple[tuple[Resource, ...], tuple[Resource, ...]]:
+    unknown = [any(gap.may_hold(resource) for gap in gaps) for resource in resources]
+    return (
+        tuple(resource for resource, is_unknown in zip(resources, unknown, strict=True) if not is_unknown),
+        tuple(resource for resource, is_unknown in zip(resources, unknown, strict=True) if is_unknown),
+    )
 
 
 def _around_field(name: str, before: PlainValue, after: PlainValue) -> Iterator[FieldChange]:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 
 from fsxds.comparison.changes import FieldChange, ResourceChange, TypeDifference
-from fsxds.operations.secrets import mask_value
-from fsxds.reports.difference_words import Compared, Side
+from fsxds.operations.secrets import mask_text, mask_value
+from fsxds.reports.difference_words import Compared, Side, unknown_of
 from fsxds.resource_types import BY_TYPE_URL
 from fsxds.values import PlainValue, Resource
 
@@ -17,7 +17,8 @@ def json_text(compared: Compared) -> str:
         BY_TYPE_URL[row.type_url].short_name: _type(row, compared) for row in compared.difference.types
     }
     content = {
-        "same": compared.are_same,
+        "same": None if compared.unread and compared.are_same else compared.are_same,
+        "unread": [{"place": unread.place, "reason": mask_text(unread.reason)} for unread in compared.unread],
         "before": compared.before.label,
         "after": compared.after.label,
         "types": types,
@@ -30,6 +31,7 @@ def _type(difference: TypeDifference, compared: Compared) -> PlainValue:
         "added": [_resource(resource, compared.after) for resource in difference.added],
         "removed": [_resource(resource, compared.before) for resource in difference.removed],
         "changed": [_change(change, compared) for change in difference.changed],
+        "unknown": [_resource(one, side) for one, side in unknown_of(difference, compared)],
     }
 
 

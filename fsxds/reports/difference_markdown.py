@@ -12,6 +12,7 @@ from fsxds.reports.difference_words import (
     Side,
     note_of,
     noun_of,
+    unknown_of,
     value_of,
     worded_counts,
 )
@@ -22,6 +23,7 @@ LONGEST_COMMENT = 65_536
 # Room for the line that says what was cut of a section, in each of them.
 _ROOM_FOR_NOTE = 200
 _LONGEST_NAME = 200
+_MOST_UNREAD = 20
 
 _BACKTICKS = re.compile("`+")
 
@@ -29,8 +31,10 @@ _BACKTICKS = re.compile("`+")
 def markdown(compared: Compared, longest: int = LONGEST_COMMENT) -> str:
     """Write a difference in at most `longest` characters: a table of counts, and the details of each type folded away."""
     lines = [f"### xDS resources: {code(compared.before.label)} → {code(compared.after.label)}", ""]
+    lines += _banner(compared)
     if compared.are_same:
-        return "\n".join((*lines, "No difference.")) + "\n"
+        fact = "No difference in what could be read." if compared.unread else "No difference."
+        return "\n".join((*lines, fact)) + "\n"
     lines += _table(compared.difference.types)
     head = "\n".join(lines) + "\n"
     sections = [_Section(difference, compared) for difference in compared.difference.types]
@@ -48,11 +52,27 @@ def code(text: str, *, in_table: bool = False) -> str:
     return f"{fence}{padding}{text}{padding}{fence}"
 
 
+def _banner(compared: Compared) -> Iterator[str]:
+    """Yield what could not be read, as an alert of GitHub's."""
+    if not compared.unread:
+        return
+    yield "> [!WARNING]"
+    yield "> **This comparison is not complete.** Whether resources that may stand in these were added or removed is unknown:"
+    yield ">"
+    for unread in compared.unread[:_MOST_UNREAD]:
+        yield f"> - {code(unread.place)}: {code(unread.reason[:_LONGEST_NAME])}"
+    if len(compared.unread) > _MOST_UNREAD:
+        yield f"> - and {len(compared.unread) - _MOST_UNREAD} more"
+    yield ""
+
+
 def _table(differences: tuple[TypeDifference, ...]) -> Iterator[str]:
-    yield "| type | added | changed | removed |"
-    yield "| --- | ---: | ---: | ---: |"
+    has_unknown = any(row.unknown for row in differences)
+    yield f"| type | added | changed | removed |{' unknown |' if has_unknown else ''}"
+    yield f"| --- | ---: | ---: | ---: |{' ---: |' if has_unknown else ''}"
     for row in differences:
-        yield f"| {noun_of(row)} | {len(row.added)} | {len(row.changed)} | {len(row.removed)} |"
+        unknown = f" {row.unknown} |" if has_unknown else ""
+        yield f"| {noun_of(row)} | {len(row.added)} | {len(row.changed)} | {len(row.removed)} |{unknown}"
     yield ""
 
 
@@ -60,7 +80,9 @@ class _Section:
     """The details of one type."""
 
     def __init__(self, difference: TypeDifference, compared: Compared) -> None:
-        counts = worded_counts(len(difference.added), len(difference.changed), len(difference.removed))
+        counts = worded_counts(
+            len(difference.added), len(difference.changed), len(difference.removed), difference.unknown
+        )
         self._head = f"<details>\n<summary>{noun_of(difference)}: {counts}</summary>\n\n"
         self._lines = tuple(_lines(difference, compared))
         self._tail = "\n</details>\n\n"
@@ -105,6 +127,8 @@ def _lines(difference: TypeDifference, compared: Compared) -> Iterator[str]:
     for change in difference.changed:
         yield _resource_line("changed", change.after, compared.after)
         yield from _field_lines(change)
+    for resource, side in unknown_of(difference, compared):
+        yield _resource_line("unknown whether added or removed", resource, side)
 
 
 def _resource_line(word: str, resource: Resource, side: Side) -> str:

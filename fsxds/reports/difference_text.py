@@ -14,16 +14,19 @@ from fsxds.reports.difference_words import (
     Side,
     note_of,
     noun_of,
+    unknown_of,
     value_of,
     worded_counts,
 )
 from fsxds.values import Resource
 
-STYLES = {"+": "green", "-": "red", "~": "yellow"}
+STYLES = {"+": "green", "-": "red", "~": "yellow", "?": "magenta"}
 
 
 def text_lines(compared: Compared) -> Iterator[Text]:
-    """Yield the lines: a heading for each type, a line for each resource, a line for each field that changed."""
+    """Yield the lines: what could not be read, then for each type a heading, its resources and their changed fields."""
+    for unread in compared.unread:
+        yield Text.assemble(("could not be read: ", "bold red"), str(unread))
     for difference in compared.difference.types:
         yield Text.assemble((noun_of(difference), "bold"), f": {_counts(difference)}")
         for resource in difference.added:
@@ -33,10 +36,12 @@ def text_lines(compared: Compared) -> Iterator[Text]:
         for change in difference.changed:
             yield _resource_line("~", change.after, compared.after)
             yield from _field_lines(change)
+        for resource, side in unknown_of(difference, compared):
+            yield _resource_line("?", resource, side)
 
 
 def _counts(difference: TypeDifference) -> str:
-    return worded_counts(len(difference.added), len(difference.changed), len(difference.removed))
+    return worded_counts(len(difference.added), len(difference.changed), len(difference.removed), difference.unknown)
 
 
 def _resource_line(sign: str, resource: Resource, side: Side) -> Text:

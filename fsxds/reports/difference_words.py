@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from fsxds.comparison.changes import Act, Difference, FieldChange, TypeDifference
@@ -37,17 +38,42 @@ class Side:
 
 
 @dataclass(frozen=True, slots=True)
+class Unread:
+    """Something of a side that could not be read: a file, or what a server withholds, and why."""
+
+    place: str
+    reason: str
+
+    def __str__(self) -> str:
+        return escape(f"{self.place}: {self.reason}")
+
+
+@dataclass(frozen=True, slots=True)
 class Compared:
-    """A difference, and the two sides that it is between."""
+    """A difference, the two sides that it is between, and what of these could not be read."""
 
     before: Side
     after: Side
     difference: Difference
+    unread: tuple[Unread, ...] = ()
 
     @property
     def are_same(self) -> bool:
-        """Whether both sides serve the same."""
-        return not self.difference.types
+        """Whether what could be read of both sides is the same."""
+        return not any(counts_of(self.difference)) and not self.unknown
+
+    @property
+    def unknown(self) -> int:
+        """How many resources of one side may stand in what could not be read of the other."""
+        return sum(row.unknown for row in self.difference.types)
+
+
+def unknown_of(difference: TypeDifference, compared: Compared) -> Iterator[tuple[Resource, Side]]:
+    """Yield the resources of a type that are not known to be added or removed, with the side that has them."""
+    for resource in difference.maybe_added:
+        yield resource, compared.after
+    for resource in difference.maybe_removed:
+        yield resource, compared.before
 
 
 def noun_of(difference: TypeDifference) -> str:
@@ -65,16 +91,24 @@ def counts_of(difference: Difference) -> tuple[int, int, int]:
     )
 
 
-def worded_counts(added: int, changed: int, removed: int) -> str:
+def worded_counts(added: int, changed: int, removed: int, unknown: int = 0) -> str:
     """Return counts in words, without those that are zero: `1 added, 2 changed`."""
-    parts = ((added, "added"), (changed, "changed"), (removed, "removed"))
+    parts = ((added, "added"), (changed, "changed"), (removed, "removed"), (unknown, "unknown"))
     return ", ".join(f"{number} {word}" for number, word in parts if number)
 
 
 def summary(compared: Compared) -> str:
     """Return the result in one line."""
     names = f"{compared.before.label} → {compared.after.label}"
-    return escape(f"{names}: {worded_counts(*counts_of(compared.difference)) or 'no difference'}")
+    counts = worded_counts(*counts_of(compared.difference), compared.unknown)
+    if compared.unread:
+        return escape(f"{names}: {counts or 'no difference in what could be read'}; {unread_words(compared)}")
+    return escape(f"{names}: {counts or 'no difference'}")
+
+
+def unread_words(compared: Compared) -> str:
+    """Return how much could not be read: `not compared: 2 that could not be read`."""
+    return f"not compared: {len(compared.unread)} that could not be read"
 
 
 def value_of(change: FieldChange, value: PlainValue) -> str:

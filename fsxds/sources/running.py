@@ -33,11 +33,11 @@ def is_running_address(text: str) -> bool:
 class Served:
     """What a running fsxds serves: one file for each type of which there is something.
 
-    `unavailable` are the nouns of the types of which it never loaded anything good.
+    `unavailable` are the types of which it never loaded anything good.
     """
 
     tree: SourceTree
-    unavailable: tuple[str, ...]
+    unavailable: tuple[ResourceType, ...]
 
 
 async def fetch_served(address: str) -> Served:
@@ -66,7 +66,7 @@ async def fetch_served(address: str) -> Served:
         raise UsageError(f"{address}: {error}; is this fsxds?") from error
     files = (SourceFile.of(PurePosixPath(f"{row.noun}.json"), body) for row, (_, body) in answers if body)
     tree = SourceTree(tuple(sorted(files, key=lambda file: file.path.parts)))
-    return Served(tree, tuple(row.noun for row, (status, _) in answers if status == _UNAVAILABLE))
+    return Served(tree, tuple(row for row, (status, _) in answers if status == _UNAVAILABLE))
 
 
 class _WrongAnswerError(Exception):

@@ -78,15 +78,50 @@ def test_json(trees: tuple[str, str], capfd: pytest.CaptureFixture[str]) -> None
 
 
 def test_problems_are_told(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    """What is wrong with a side is told on stderr, and what would be served is compared."""
+    """What is wrong with a side is told on stderr, what would be served is compared, and what cannot be is named."""
     (tmp_path / "b").mkdir()
     before = write_tree(tmp_path, cds=CLUSTERS)
     after = write_tree(tmp_path / "b", cds=CLUSTERS, clusters=TYPO)
 
-    assert main(["diff", str(before), str(after)]) == 0
+    assert main(["diff", str(before), str(after)]) == 3
     out, err = capfd.readouterr()
-    assert "" == out
+    assert out.startswith(f"could not be read: {after}/clusters.yaml:3: ")
     assert err.startswith(f"{after}/clusters.yaml:3:3: error: resources[0].conect_timeout: ")
+    assert "no difference in what could be read; not compared: 1 that could not be read\n" in err
+
+
+@pytest.mark.parametrize("is_first_broken", [True, False])
+def test_what_may_stand_in_a_broken_file_is_unknown(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str], *, is_first_broken: bool
+) -> None:
+    """On whichever side a file is broken: what it may hold is neither added nor removed, and no format passes it over."""
+    for name in ("good", "bad"):
+        (tmp_path / name).mkdir()
+    good = write_tree(tmp_path / "good", cds=CLUSTERS, clusters="- {name: edge, connect_timeout: 1s}")
+    bad = write_tree(tmp_path / "bad", cds=TYPO)
+    sides = [str(bad), str(good)] if is_first_broken else [str(good), str(bad)]
+
+    assert main(["diff", *sides]) == 3
+    assert "  ? web" in (text := capfd.readouterr().out)
+    assert f"  {'+' if is_first_broken else '-'} edge" in text
+    assert main(["diff", *sides, "--format", "json"]) == 3
+    content = json.loads(capfd.readouterr().out)
+    assert [f"{bad}/cds.yaml:3"] == [row["place"] for row in content["unread"]]
+    assert ["web"] == [row["name"] for row in content["types"]["cds"]["unknown"]]
+    assert main(["diff", *sides, "--format", "markdown"]) == 3
+    markdown = capfd.readouterr().out
+    assert "> [!WARNING]" in markdown
+    assert f"`{bad}/cds.yaml:3`" in markdown
+
+
+def test_equal_broken_trees_are_not_said_to_be_the_same(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    """Nothing is known of files that are broken on both sides, in whichever format it is asked."""
+    tree = str(write_tree(tmp_path, cds=TYPO))
+
+    assert main(["diff", tree, tree, "--format", "json"]) == 3
+    assert json.loads(capfd.readouterr().out)["same"] is None
+    assert main(["diff", tree, tree, "--format", "markdown"]) == 3
+    assert "No difference in what could be read." in capfd.readouterr().out
 
 
 @pytest.fixture
@@ -100,6 +135,29 @@ def checkout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     commit(xds, cds=CHANGED)
     monkeypatch.chdir(tmp_path)
     return xds
+
+
+def test_a_broken_revision(checkout: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    """A file that is broken in a revision is named as `git show` takes it."""
+    git(checkout, "checkout", "-q", "-b", "broken")
+    commit(checkout, cds=TYPO)
+
+    assert main(["diff", "--git", "main..broken", "xds"]) == 3
+    assert capfd.readouterr().out.splitlines()[1:] == ["clusters: 1 unknown", "  ? web  main:xds/cds.yaml:3"]
+
+
+def test_a_server_that_has_nothing_good(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    """Of a type that a running server withholds nothing is said to be added."""
+    (tmp_path / "bad").mkdir()
+    (tmp_path / "good").mkdir()
+    good = write_tree(tmp_path / "good", cds=CLUSTERS)
+    with Server(write_tree(tmp_path / "bad", cds=TYPO, eds="[{cluster_name: web}]"), tmp_path) as server:
+        address = f"http://127.0.0.1:{server.port}"
+
+        assert main(["diff", address, str(good)]) == 3
+    lines = capfd.readouterr().out.splitlines()
+    assert f"could not be read: {address}: nothing good of clusters was loaded there yet" in lines
+    assert f"  ? web  {good}/cds.yaml:3" in lines
 
 
 @pytest.mark.usefixtures("checkout")

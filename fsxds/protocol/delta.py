@@ -112,7 +112,7 @@ class DeltaStream:
         snapshot = self._snapshot
         if snapshot is None:
             return ()
-        told: dict[TypeUrl, News] = {}
+        told: dict[TypeUrl, list[News]] = {}
         again: dict[TypeUrl, frozenset[str]] = {}
         has_new_clusters = False
         for watch in self._watches.values():
@@ -123,11 +123,11 @@ class DeltaStream:
             if watch.is_woken:
                 wanted |= self._wake_ups(snapshot)
             is_pushed = has_new_clusters and watch.type_url == ENDPOINTS
-            news = watch.news(snapshot, wanted, now_s, is_pushed=is_pushed)
+            first = watch.news(snapshot, wanted, now_s, is_pushed=is_pushed)
             if watch.is_greeted:
                 self._unwarmed.pop(watch.type_url, None)
-            if news is not None:
-                told[watch.type_url] = news
+            for news in (*((first,) if first else ()), *watch.retries(snapshot, now_s)):
+                told.setdefault(watch.type_url, []).append(news)
                 self._follow(watch.type_url, news, again)
                 has_new_clusters |= watch.type_url == CLUSTERS and was_greeted and self._is_envoy
         return tuple(self._responses(told, now_s))
@@ -158,16 +158,18 @@ class DeltaStream:
         if names:
             again[needed] = again.get(needed, NOTHING) | names
 
-    def _responses(self, told: dict[TypeUrl, News], now_s: float) -> Iterator[DeltaResponse]:
+    def _responses(self, told: dict[TypeUrl, list[News]], now_s: float) -> Iterator[DeltaResponse]:
         late: list[tuple[DeltaWatch, News]] = []
+        is_several = sum(map(len, told.values())) > 1
         for watch in self._watches.values():
-            news = told.get(watch.type_url)
-            if news is not None and len(told) > 1 and not watch.is_on_demand and (gone := news.gone_alone()):
-                # A domain may move from one virtual host to another, and two may not have it: those stay together.
-                late.append((watch, gone))
-                news = news.without_gone()
-            if news is not None:
-                yield watch.tell(news, self._next_nonce(), now_s)
+            for news in told.get(watch.type_url, ()):
+                rest: News | None = news
+                if is_several and not watch.is_on_demand and (gone := news.gone_alone()):
+                    # A domain may move from one virtual host to another, and two may not have it: those stay together.
+                    late.append((watch, gone))
+                    rest = news.without_gone()
+                if rest is not None:
+                    yield watch.tell(rest, self._next_nonce(), now_s)
             if heartbeat := watch.heartbeat(self._next_nonce, now_s):
                 yield heartbeat
         for watch, gone in reversed(late):

@@ -50,3 +50,7 @@ class Absence:
             self._brought = NOTHING
         draft.absent -= self.unsaid
         draft.gone -= self.unsaid
+
+    def sayable(self, gone: frozenset[str]) -> frozenset[str]:
+        """Return those of these names, which the client was told of, that may be told as removed."""
+        return NOTHING if self._is_hidden else gone

@@ -5,18 +5,22 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from fsxds.protocol.delta_names import NOTHING
-from fsxds.protocol.rejections import MOST_UNANSWERED, Rejections
+from fsxds.protocol.rejections import MOST_PARTS, MOST_UNANSWERED, Rejections
 from fsxds.protocol.streams import Verdict
 from fsxds.values import Nonce, Version
 
 
 @dataclass(frozen=True, slots=True)
 class _Sent:
-    """A response that awaits its verdict: all its names, and those of unknown hosts among them."""
+    """A response that awaits its verdict: all its names, and those of unknown hosts among them.
+
+    `is_offer`: it bears something that was rejected before.
+    """
 
     version: Version
     names: frozenset[str]
     unpopulated: frozenset[str]
+    is_offer: bool
 
 
 class Verdicts:
@@ -28,8 +32,8 @@ class Verdicts:
 
     __slots__ = ("_owed_hosts", "_unanswered", "accepted", "reason", "refused", "rejections", "sent")
 
-    def __init__(self) -> None:
-        self.rejections = Rejections()
+    def __init__(self, *, is_whole: bool) -> None:
+        self.rejections = Rejections(is_whole=is_whole)
         self.sent: Version | None = None
         self.accepted: Version | None = None
         self.refused: Version | None = None
@@ -41,9 +45,24 @@ class Verdicts:
     def expect(self, nonce: Nonce, version: Version, names: frozenset[str], unpopulated: frozenset[str]) -> None:
         """Note a response that is sent now."""
         self.sent = version
-        self._unanswered[nonce] = _Sent(version, names, unpopulated)
+        is_offer = not self.rejections.names.isdisjoint(names)
+        self._unanswered[nonce] = _Sent(version, names, unpopulated, is_offer)
         if len(self._unanswered) > MOST_UNANSWERED:
             self.rejections.accept(self._unanswered.pop(next(iter(self._unanswered))).names)
+
+    @property
+    def retry_at_s(self) -> float | None:
+        """When something that was rejected is offered again; None while enough of it awaits its verdict."""
+        return self.rejections.retry_at_s if self._room else None
+
+    @property
+    def _room(self) -> int:
+        """How many more responses may offer what was rejected."""
+        return max(MOST_PARTS - sum(sent.is_offer for sent in self._unanswered.values()), 0)
+
+    def due(self, now_s: float) -> tuple[frozenset[str], ...]:
+        """Return the names that are offered again now, one response each."""
+        return self.rejections.due(now_s, self._room) if self.rejections.names else ()
 
     def judge(
         self, nonce: Nonce | None, error_detail: str | None, now_s: float, unasked: frozenset[str]

@@ -68,7 +68,7 @@ class DeltaWatch:
         # What was on its way when the client gave up `*`: it gets that if it takes `*` back at once, and it may be gone then.
         self._left = NOTHING
         self._has_sent = False
-        self._verdicts = Verdicts()
+        self._verdicts = Verdicts(is_whole=self.is_on_demand)
 
     @property
     def type_url(self) -> TypeUrl:
@@ -93,7 +93,7 @@ class DeltaWatch:
     @property
     def look_again_at_s(self) -> float | None:
         """When time alone gives this watch something to say."""
-        retry_at_s, heartbeat_at_s = self._verdicts.rejections.retry_at_s, self.heartbeat_at_s
+        retry_at_s, heartbeat_at_s = self._verdicts.retry_at_s, self.heartbeat_at_s
         if retry_at_s is None or heartbeat_at_s is None:
             return heartbeat_at_s if retry_at_s is None else retry_at_s
         return min(retry_at_s, heartbeat_at_s)
@@ -143,8 +143,10 @@ class DeltaWatch:
             self._meet(draft, claims, after)
         elif base is not snapshot or self.names.has_left:
             self._advance(draft, base, snapshot)
-        owed = self._verdicts.rejections.names
-        is_other = bool(owed) and not owed.isdisjoint(draft.fresh | draft.gone)
+        rejections = self._verdicts.rejections
+        other = rejections.names & (draft.fresh | draft.gone) if rejections.names else NOTHING
+        if other:
+            rejections.renew(other, now_s)
         if asked:
             self._answer(draft, asked, claims, after)
         self._repeat(draft, again, after, is_greeting=base is None)
@@ -153,10 +155,9 @@ class DeltaWatch:
         self._absence.reconsider(draft, self.names.names, after)
         self.names.settle(asked, after)
         self._bury(draft, snapshot, is_greeting=base is None)
-        is_due = is_other or self._verdicts.rejections.is_due(now_s)
+        is_due = self.is_on_demand and bool(other or self._verdicts.due(now_s))
         if is_due:
-            self._add_owed(draft, after)
-            self._verdicts.rejections.offered(is_other=is_other)
+            self._add_rejected_hosts(draft, after)
         self._absence.withhold(draft, snapshot)
         requested = asked if base is snapshot and not is_due else self.names.names
         return self._finish(draft, requested, snapshot)
@@ -255,16 +256,33 @@ class DeltaWatch:
         names = (name for name in self.names.names if route_of(name) == route)
         return after.names(names) - self._verdicts.held_back()
 
-    def _add_owed(self, draft: Draft, after: Lookup) -> None:
-        for name in self._verdicts.rejections.names:
+    def _add_rejected_hosts(self, draft: Draft, after: Lookup) -> None:
+        """Offer all virtual hosts again that were rejected: two may not have one domain, so they stay together."""
+        rejected = self._verdicts.rejections.names
+        for name in rejected:
             if name in after.rows:
                 draft.fresh.add(name)
-            elif not self.is_on_demand or self._verdicts.must_be_dropped(name):
+            elif self._verdicts.must_be_dropped(name):
                 draft.gone.add(name)
-        if self.is_on_demand:
-            # What was rejected may have been the answer for any host: requests for it wait still.
-            draft.fresh |= after.names(self._verdicts.rejections.names & self.names.names)
-            draft.unpopulated |= {name for name in self.names.names if not after.find(name)} - draft.gone
+        # What was rejected may have been the answer for any host: requests for it wait still.
+        draft.fresh |= after.names(rejected & self.names.names)
+        draft.unpopulated |= {name for name in self.names.names if not after.find(name)} - draft.gone
+        self._verdicts.rejections.offered(rejected)
+
+    def retries(self, snapshot: Snapshot, now_s: float) -> Iterator[News]:
+        """Yield what was rejected and is offered again now, apart from each other and from what else is told."""
+        if self.is_on_demand or self._base is not snapshot:
+            return
+        rows, version = snapshot.resources(self.type_url), version_of(snapshot, Subscription(self.type_url))
+        for names in self._verdicts.due(now_s):
+            self._verdicts.rejections.offered(names)
+            found = names & rows.keys()
+            if gone := names - found:
+                gone = self._absence.sayable(gone)
+                self._verdicts.rejections.forget(names - found - gone)
+            if found or gone:
+                resources = self._views.same([rows[name] for name in sorted(found)])
+                yield News(version, resources, gone=gone)
 
     def _finish(self, draft: Draft, requested: frozenset[str], snapshot: Snapshot) -> News | None:
         draft.gone -= draft.absent | draft.fresh
@@ -274,6 +292,8 @@ class DeltaWatch:
             if not self._has_sent:
                 self._verdicts.sent = self._verdicts.accepted = version
             return None
+        if self._verdicts.rejections.names and not self.is_on_demand:
+            self._verdicts.rejections.offered([*draft.fresh, *draft.absent, *draft.gone])
         absence = (draft.absent, draft.unpopulated, draft.gone, draft.woken)
         return News(version, resources, requested, *(frozenset(names) if names else NOTHING for names in absence))
 

@@ -14,11 +14,15 @@ NOTHING: frozenset[str] = frozenset()
 
 @dataclass(frozen=True, slots=True)
 class Sent:
-    """A response that awaits its verdict, and the names in it that the client may not have held as they were."""
+    """A response that awaits its verdict, and the names in it that the client may not have held as they were.
+
+    `is_offer`: it bears something that was rejected before.
+    """
 
     version: Version
     resources: tuple[Resource, ...]
     fresh: frozenset[str]
+    is_offer: bool = False
 
     @property
     def names(self) -> frozenset[str]:
@@ -65,7 +69,7 @@ class SotwVerdicts:
         self.accepted: Version | None = None
         self.refused: Version | None = None
         self.reason: str | None = None
-        self.rejections = Rejections()
+        self.rejections = Rejections(is_whole=is_full)
         # The names that were news in a full state that was rejected: they are again when it is offered again.
         self.suspects = NOTHING
         self._is_full = is_full
@@ -76,6 +80,22 @@ class SotwVerdicts:
     def unseen(self) -> frozenset[str]:
         """The names that are on their way to the client, as far as it told."""
         return NOTHING.union(*(sent.names for sent in self._unanswered.values()))
+
+    @property
+    def retry_at_s(self) -> float | None:
+        """When something that was rejected is offered again; None while an offer awaits its verdict.
+
+        One at a time: a version stands for what the client holds, which the verdict of the offer before decides.
+        """
+        if any(sent.is_offer for sent in self._unanswered.values()):
+            return None
+        return self.rejections.retry_at_s
+
+    def due(self, now_s: float) -> frozenset[str]:
+        """Return the names that may be offered again now."""
+        if not self.rejections.names or self.retry_at_s is None:
+            return NOTHING
+        return next(iter(self.rejections.due(now_s, 1)), NOTHING)
 
     def expect(self, nonce: Nonce, sent: Sent) -> None:
         """Take note of a response."""

@@ -19,14 +19,13 @@ class News:
     """What a client is to be told now.
 
     `resources` go out. Of them, `fresh` are the names that the client may not hold as they are. `removed` are those that a
-    full state takes away. `is_other` is false where all that is said was said before.
+    full state takes away.
     """
 
     version: Version
     resources: tuple[Resource, ...]
     fresh: frozenset[str]
     removed: tuple[Resource, ...] = ()
-    is_other: bool = True
 
 
 class SotwWatch:
@@ -87,7 +86,7 @@ class SotwWatch:
     @property
     def look_again_at_s(self) -> float | None:
         """When time alone gives this watch something to say."""
-        retry_at_s, heartbeat_at_s = self._verdicts.rejections.retry_at_s, self.heartbeat_at_s
+        retry_at_s, heartbeat_at_s = self._verdicts.retry_at_s, self.heartbeat_at_s
         if retry_at_s is None or heartbeat_at_s is None:
             return heartbeat_at_s if retry_at_s is None else retry_at_s
         return min(retry_at_s, heartbeat_at_s)
@@ -202,14 +201,15 @@ class SotwWatch:
     def _full_news(
         self, snapshot: Snapshot, fresh: frozenset[str], removed: tuple[Resource, ...], now_s: float
     ) -> News | None:
-        is_other = bool(fresh or removed)
-        if not is_other and not self._verdicts.rejections.is_due(now_s):
+        if fresh or removed:
+            self._verdicts.rejections.renew(self.owed, now_s)
+        elif not self._verdicts.due(now_s):
             return None
         resources = self._selection(snapshot)
         if WILDCARD in fresh:
             fresh = self._views.names(resources)
         version = self._views.version_of(snapshot, self.subscription)
-        return News(version, resources, fresh | self._verdicts.suspects, removed, is_other)
+        return News(version, resources, fresh | self._verdicts.suspects, removed)
 
     def _partial_news(
         self, snapshot: Snapshot, fresh: frozenset[str], again: frozenset[str], now_s: float
@@ -217,14 +217,14 @@ class SotwWatch:
         rows, rejections = snapshot.resources(self.type_url), self._verdicts.rejections
         # What is gone cannot be told; when it comes back it is news.
         rejections.forget([name for name in rejections.names if name not in rows])
-        names = fresh | again
-        is_other = bool(rejections.names & fresh)
-        if is_other or rejections.is_due(now_s):
-            names |= rejections.names
+        if other := rejections.names & fresh:
+            rejections.renew(other, now_s)
+        # Apart from all else: if it is rejected once more, nothing else is.
+        names = fresh | again or self._verdicts.due(now_s)
         resources = self._picked(rows, names)
         if not resources:
             return None
-        return News(self._version(snapshot, rejections.names - names), resources, names, is_other=is_other)
+        return News(self._version(snapshot, rejections.names - names), resources, names)
 
     def _version(self, snapshot: Snapshot, owed: frozenset[str]) -> Version:
         """Return the version of what was asked for; without what the client is not known to hold, so that it never says so."""
@@ -246,12 +246,14 @@ class SotwWatch:
 
     def tell(self, news: News, nonce: Nonce, now_s: float) -> SotwResponse:
         """Make news a response, and remember it until its verdict."""
+        is_offer = False
         if self._asked or self.owed:
             names = self._views.names(news.resources)
             self._asked -= names
-            if self.owed and (self._row.full_state_in_sotw or self.owed <= names):
-                self._verdicts.rejections.offered(is_other=news.is_other)
-        self._expect_verdict(nonce, Sent(news.version, news.resources, news.fresh))
+            offered = self.owed if self._row.full_state_in_sotw else self.owed & names
+            self._verdicts.rejections.offered(offered)
+            is_offer = bool(offered)
+        self._expect_verdict(nonce, Sent(news.version, news.resources, news.fresh, is_offer))
         self._plan_heartbeat(now_s, is_all=self._row.full_state_in_sotw)
         with_ttl = self._ttl is not TtlUse.NONE
         return SotwResponse(self.type_url, news.version, nonce, news.resources, with_ttl)

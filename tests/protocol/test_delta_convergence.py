@@ -11,6 +11,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
 
+from fsxds.protocol.back_off import back_off_s
 from fsxds.protocol.delta import DeltaStream
 from fsxds.protocol.node import Node
 from fsxds.protocol.streams import DeltaRequest, DeltaResponse
@@ -26,7 +27,25 @@ NAMES = ("a", "b", "c")
 HOSTS = {"r/1": ("@r/x.com", "@r/x.com,r/y.com"), "r/2": ("@r/*.com",), "r/3": ("@r/*", "@r/y.com")}
 ASKED_HOSTS = ("r/x.com", "r/y.com", "r/z.org", "r/3")
 MOST_TURNS = 60
-SHORTEST_BACK_OFF_S = 1.0
+
+
+@dataclass(slots=True)
+class Refused:
+    """Content that the server knows to be rejected, None for a removal; `together` are the names in that response.
+
+    `is_asked`: the client asked for it since, so that it may be sent at once.
+    """
+
+    body: bytes | None
+    at_s: float
+    in_a_row: int
+    together: frozenset[str]
+    is_asked: bool = False
+
+    @property
+    def retry_at_s(self) -> float:
+        """When it is offered again."""
+        return self.at_s + back_off_s(self.in_a_row)
 
 
 @dataclass(slots=True)
@@ -35,9 +54,8 @@ class Known:
 
     `held` is what it has in use: after a rejection, some of what it rejected. `accepted` is what it says of it when it
     connects again. `doubtful` are names of which it rejected something, `hidden` those of them of which it said something
-    else than it holds when it connected again. `refused` are the contents
-    that the server knows to be rejected, None for a removal, and when it heard of it. `has_given_up`: what it had by a host
-    that it gave up is its own to drop.
+    else than it holds when it connected again. `refused` is what the server knows to be rejected, `edited` the names that
+    were written since it heard of edits last. `has_given_up`: what it had by a host that it gave up is its own to drop.
     """
 
     names: set[str] = field(default_factory=set)
@@ -47,10 +65,10 @@ class Known:
     accepted: dict[str, Version] = field(default_factory=dict)
     doubtful: set[str] = field(default_factory=set)
     hidden: set[str] = field(default_factory=set)
-    refused: dict[str, tuple[bytes | None, float]] = field(default_factory=dict)
+    refused: dict[str, Refused] = field(default_factory=dict)
+    edited: set[str] = field(default_factory=set)
     answered: set[str] = field(default_factory=set)
     has_given_up: bool = False
-    edits_at_refusal: int = 0
 
 
 class DeltaStreams(RuleBasedStateMachine):
@@ -65,8 +83,6 @@ class DeltaStreams(RuleBasedStateMachine):
         self.files = WrittenFiles()
         for short_name in self.types:
             self.files.say("files", short_name, [])
-        # The edits, and how many of them the stream had heard of when it spoke last.
-        self.edits = self.edits_heard = 0
         self.views = Views()
         self.current = self.files.snapshot()
         self.known = {short_name: Known() for short_name in self.types}
@@ -106,13 +122,20 @@ class DeltaStreams(RuleBasedStateMachine):
             written[name] = value
         self.files.say("files", short_name, [f"{key}={value}" for key, value in sorted(written.items())])
         self.current = self.files.snapshot()
-        self.edits += 1
+        known = self.known[short_name]
+        known.edited.add(name)
+        known.refused = {each: refused for each, refused in known.refused.items() if name not in refused.together}
 
     @rule()
     def hear(self) -> None:
         """Let the server tell its stream what is current."""
-        self.edits_heard = self.edits
         self.take_responses(self.stream.receive_snapshot(self.current, self.now_s))
+        self.note_heard()
+
+    def note_heard(self) -> None:
+        """Note that the stream knows all that was written."""
+        for known in self.known.values():
+            known.edited.clear()
 
     @rule(seconds=st.sampled_from([0.3, 1.0, 3.0, 70.0]))
     def pass_time(self, seconds: float) -> None:
@@ -181,16 +204,34 @@ class DeltaStreams(RuleBasedStateMachine):
         self.check_brought(request, reaction.responses)
         known = self.known[BY_TYPE_URL[request.type_url].short_name.upper()]
         if request.subscribe or request.unsubscribe:
-            known.refused.clear()
+            for refused in known.refused.values():
+                refused.is_asked = True
         if request.nonce in self.said:
-            offered = _offered(self.said.pop(request.nonce))
-            for name, body in offered.items():
-                known.refused.pop(name, None)
-                if request.error_detail is not None:
-                    known.refused[name] = (body, self.now_s)
-                    known.edits_at_refusal = self.edits_heard
-        self.edits_heard = self.edits
+            self.judge(known, _offered(self.said.pop(request.nonce)), is_rejected=request.error_detail is not None)
+        self.note_heard()
         self.take_responses(reaction.responses)
+        self.check_waiting()
+
+    def judge(self, known: Known, offered: dict[str, bytes | None], *, is_rejected: bool) -> None:
+        """Remember what the server knows of a response."""
+        together = frozenset(offered)
+        for name, body in offered.items():
+            before = known.refused.pop(name, None)
+            if is_rejected and not known.edited & together:
+                in_a_row = before.in_a_row + 1 if before and before.body == body else 1
+                known.refused[name] = Refused(body, self.now_s, in_a_row, together)
+
+    def check_waiting(self) -> None:
+        """What was rejected waits for its own back-off at most, whatever else was rejected."""
+        if self.is_aggregated or "VHDS" in self.types:
+            return
+        for short_name, known in self.known.items():
+            under_way = {name for said in self.said.values() for name in _offered(said)}
+            for name, refused in known.refused.items():
+                if name not in under_way and self.is_wanted(short_name, name):
+                    at_s = self.stream.look_again_at_s
+                    assert at_s is not None, name
+                    assert at_s <= refused.retry_at_s, name
 
     def take_responses(self, responses: Iterable[DeltaResponse]) -> None:
         """Put responses on their way, and hold them against what a server may do."""
@@ -262,9 +303,9 @@ class DeltaStreams(RuleBasedStateMachine):
             name for said in self.said.values() if said.type_url == response.type_url for name in _offered(said)
         }
         for name, body in _offered(response).items():
-            refused, at_s = known.refused.get(name, (b"other", 0.0))
-            if refused == body and known.edits_at_refusal == self.edits and name not in under_way:
-                assert self.now_s >= at_s + SHORTEST_BACK_OFF_S, f"{name} again"
+            refused = known.refused.get(name)
+            if refused and refused.body == body and not refused.is_asked and name not in under_way:
+                assert self.now_s >= refused.retry_at_s, f"{name} again"
 
     def check_brought(self, request: DeltaRequest, responses: tuple[DeltaResponse, ...]) -> None:
         """What a client brings from another stream is not sent again, but for endpoints that their clusters need."""

@@ -1,17 +1,37 @@
-"""What is owed after a rejection, and when it is offered again."""
+"""What is pending after a rejection, and when it is offered again."""
 
 from __future__ import annotations
 
-from fsxds.protocol.rejections import Rejections
+from collections.abc import Iterable
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fsxds.protocol.back_off import back_off_s
+from fsxds.protocol.rejections import MOST_BATCHES, MOST_PARTS, Rejections
+
+LATE_S = 1e9
+
+NAMES = st.frozensets(st.sampled_from("abcd"), min_size=1)
+STEPS = st.lists(
+    st.tuples(
+        st.sampled_from(["reject", "reject", "accept", "renew", "offer", "offer"]), NAMES, st.sampled_from([0.5, 1, 3])
+    ),
+    max_size=12,
+)
 
 
-def test_nothing_is_owed_at_first() -> None:
-    """Without a rejection nothing is owed, and nothing is planned."""
+def _due(rejections: Rejections, now_s: float, most: int = 100) -> list[set[str]]:
+    return sorted(map(set, rejections.due(now_s, most)), key=sorted)
+
+
+def test_nothing_is_pending_at_first() -> None:
+    """Without a rejection nothing is pending, and nothing is planned."""
     rejections = Rejections()
 
     assert not rejections.names
     assert rejections.retry_at_s is None
-    assert not rejections.is_due(1e9)
+    assert not rejections.due(LATE_S, 1)
 
 
 def test_back_off_grows_with_rejections_in_a_row() -> None:
@@ -22,38 +42,41 @@ def test_back_off_grows_with_rejections_in_a_row() -> None:
         assert rejections.retry_at_s is not None
         waits.append(rejections.retry_at_s - now_s)
         now_s = rejections.retry_at_s
-        assert rejections.is_due(now_s)
-        assert not rejections.is_due(now_s - 0.01)
-        rejections.offered()
+        assert _due(rejections, now_s - 0.01) == []
+        assert _due(rejections, now_s) == [{"a"}]
+        rejections.offered(["a"])
 
     assert waits == [1, 2, 4, 8, 16, 32, 60, 60]
 
 
 def test_an_offer_awaits_its_verdict() -> None:
-    """What was just sent again is owed still, and not sent again before the client says what it makes of it."""
+    """What was just sent again is pending still, and not sent again before the client answered it."""
     rejections = Rejections()
-    rejections.reject(["a"], 0.0)
-    rejections.offered()
+    rejections.reject(["a", "b"], 0.0)
+    rejections.offered(["a"])
 
-    assert rejections.names == {"a"}
-    assert rejections.retry_at_s is None
-    assert not rejections.is_due(1e9)
+    assert rejections.names == {"a", "b"}
+    assert _due(rejections, LATE_S) == [{"b"}]
 
 
 def test_other_content_begins_anew() -> None:
-    """An offer of other content than was rejected begins without a back-off of its own."""
+    """Other content has no back-off; what was rejected with the old one is due at once, and keeps its count."""
     rejections = Rejections()
     for now_s in (0.0, 1.0):
-        rejections.reject(["a"], now_s)
-        rejections.offered()
-    rejections.offered(is_other=True)
-    rejections.reject(["a"], 100.0)
+        rejections.reject(["a", "b"], now_s)
+    rejections.renew(["a"], 1.5)
 
-    assert rejections.retry_at_s == 101.0
+    assert _due(rejections, 1.5) == [{"b"}]
+
+    rejections.offered(["b"])
+    rejections.reject(["a"], 100.0)
+    rejections.reject(["b"], 100.0)
+    assert _due(rejections, 101.0) == [{"a"}]
+    assert _due(rejections, 104.0) == [{"a"}, {"b"}]
 
 
 def test_acceptance_ends_it() -> None:
-    """What is accepted is not owed; when nothing is owed any more, the back-off begins anew."""
+    """What is accepted is not pending; when it is rejected later, its back-off begins anew."""
     rejections = Rejections()
     rejections.reject(["a", "b"], 0.0)
     rejections.accept(["a", "c"])
@@ -63,25 +86,129 @@ def test_acceptance_ends_it() -> None:
     rejections.accept(["b"])
     assert (rejections.names, rejections.retry_at_s) == (frozenset(), None)
 
-    rejections.reject(["a"], 10.0)
+    rejections.reject(["b"], 10.0)
     assert rejections.retry_at_s == 11.0
 
 
-def test_names_add_up() -> None:
-    """Names of several rejections are owed together."""
+def test_each_name_counts_for_itself() -> None:
+    """A name that is rejected once waits a second, whatever was rejected how often before it, with it and after it."""
     rejections = Rejections()
-    rejections.reject(["a"], 0.0)
-    rejections.reject(["b"], 0.5)
+    rejections.reject(["x"], 0.0)
+    for at in range(8):
+        rejections.reject([f"y{at}"], 0.1 * at)
+    rejections.reject(["y0", "z"], 0.9)
 
-    assert rejections.names == {"a", "b"}
-    assert rejections.retry_at_s == 2.5
+    assert _due(rejections, 1.0)[0] == {"x"}
+    assert {"z"} in _due(rejections, 1.9)
+    assert {"y0"} not in _due(rejections, 2.8)
+    assert {"y0"} in _due(rejections, 2.9)
+
+
+def test_the_culprit_is_found_at_the_third_offer() -> None:
+    """Of a thousand names that were rejected for one of them, all others are accepted within a few seconds."""
+    rejections, names, now_s, responses = Rejections(), [f"n{at:03}" for at in range(1000)], 0.0, 0
+    rejections.reject(names, now_s)
+    while rejections.names != {"n500"}:
+        assert rejections.retry_at_s is not None
+        now_s = rejections.retry_at_s
+        for offer in rejections.due(now_s, MOST_PARTS):
+            responses += 1
+            rejections.offered(offer)
+            if "n500" in offer:
+                rejections.reject(offer, now_s)
+            else:
+                rejections.accept(offer)
+
+    assert now_s <= 7.0
+    assert responses <= 3 * MOST_PARTS
+
+
+def test_a_client_that_rejects_everything_is_not_flooded() -> None:
+    """However many names a client rejects, they are offered in a bounded number of responses, and so is the memory."""
+    rejections, now_s = Rejections(), 0.0
+    rejections.reject(map(str, range(2000)), now_s)
+    for _ in range(60):
+        assert rejections.retry_at_s is not None
+        now_s = max(now_s, rejections.retry_at_s)
+        for offer in rejections.due(now_s, MOST_PARTS):
+            rejections.offered(offer)
+            rejections.reject(offer, now_s)
+
+    assert len(rejections.due(LATE_S, 10_000)) == MOST_BATCHES
+    assert rejections.names == {str(at) for at in range(2000)}
+
+    rejections.reject(["new"], now_s)
+    assert {"new"} in map(set, rejections.due(now_s + 1.0, 10_000))
+
+
+def test_offers_go_out_a_few_at_a_time() -> None:
+    """What waited longest is offered first, and no more of it than is asked for; the rest is not divided once more."""
+    rejections = Rejections()
+    rejections.reject(["late"], 0.5)
+    rejections.reject(map(str, range(32)), 0.0)
+
+    assert [len(offer) for offer in rejections.due(LATE_S, 3)] == [2, 2, 2]
+    for _ in range(MOST_PARTS):
+        (offer,) = rejections.due(LATE_S, 1)
+        assert len(offer) == 2
+        rejections.offered(offer)
+    assert _due(rejections, LATE_S) == [{"late"}]
+
+
+def test_what_is_whole_is_offered_whole() -> None:
+    """Where only one response can offer it, all that is pending shares one back-off, and other content begins anew."""
+    rejections = Rejections(is_whole=True)
+    rejections.reject(["a"], 0.0)
+    rejections.reject(["b", "c"], 0.5)
+
+    assert _due(rejections, 0.9) == []
+    assert _due(rejections, 1.0) == [{"a", "b", "c"}]
+
+    rejections.offered(["a", "b", "c"])
+    rejections.reject(["a", "b", "c"], 1.0)
+    assert rejections.retry_at_s == 3.0
+
+    rejections.renew(["a"], 2.0)
+    rejections.reject(["a", "b", "c"], 2.0)
+    assert rejections.retry_at_s == 3.0
 
 
 def test_streams_share_the_names_of_one_response() -> None:
     """Thousands of clients that reject the same response have one set of its names."""
     names = frozenset(map(str, range(100)))
     rejections = Rejections()
-    for now_s in (0.0, 1.0):
-        rejections.reject(names, now_s)
+    rejections.reject(names, 0.0)
 
     assert rejections.names is names
+
+
+@given(steps=STEPS)
+def test_every_name_is_as_if_it_were_alone(steps: Iterable[tuple[str, frozenset[str], float]]) -> None:
+    """Whatever happens to other names, a name is due when it would be if there were no others, or before."""
+    rejections, now_s = Rejections(), 0.0
+    alone: dict[str, tuple[int, float | None]] = {}
+    for step, names, seconds in steps:
+        now_s += seconds
+        if step == "reject":
+            rejections.reject(names, now_s)
+            for name in names:
+                count = alone.get(name, (0, None))[0] + 1
+                alone[name] = count, now_s + back_off_s(count)
+        elif step == "accept":
+            rejections.accept(names)
+            for name in names:
+                alone.pop(name, None)
+        elif step == "renew":
+            rejections.renew(names, now_s)
+            alone |= dict.fromkeys(names & alone.keys(), (0, None))
+        else:
+            for offer in rejections.due(now_s, 1):
+                rejections.offered(offer)
+                alone |= {name: (alone[name][0], None) for name in offer}
+
+        due = frozenset().union(*rejections.due(now_s, 100))
+        assert rejections.names == alone.keys()
+        assert due >= {name for name, (_, at_s) in alone.items() if at_s is not None and at_s <= now_s}
+        assert frozenset().union(*rejections.due(LATE_S, 100)) == {
+            name for name, (_, at_s) in alone.items() if at_s is not None
+        }

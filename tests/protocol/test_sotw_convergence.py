@@ -64,7 +64,8 @@ class Streaming(RuleBasedStateMachine):
         self.contents: dict[str, dict[str, str]] = {name: {"a": "1"} for name in SHORT_NAMES}
         self.generation = 0
         self.current = self.read_files()
-        self.refusals: dict[TypeUrl, Refusal] = {}
+        # By type, what was rejected: full states as a whole (by no name), anything else by its name.
+        self.refusals: dict[TypeUrl, dict[str, Refusal]] = {}
         wants = {"CDS": None, "LDS": None, "EDS": frozenset(NAMES), "SDS": frozenset("a")}
         self.clients = {name: TypeClient(name, wants[name]) for name in SHORT_NAMES}
         self.wires: dict[str, Wire] = {}
@@ -237,26 +238,28 @@ class Streaming(RuleBasedStateMachine):
             # Behind clusters that are sent on this stream their endpoints are, too.
             is_due = url == type_url("EDS") and type_url("CDS") in {*wire.sent, *answered}
             assert is_due or url not in answered, "it is sent what it holds"
-        if (
-            reaction.verdict is not None
-            and not reaction.verdict.accepted
-            and request.nonce == wire.sent[url]
-            and url not in changed
-        ):
-            self.refuse(url, wire.bodies[request.nonce])
-        elif reaction.verdict is not None or is_first:
+        if is_first:
             self.refusals.pop(url, None)
+        if reaction.verdict is not None and request.nonce is not None:
+            is_certain = request.nonce == wire.sent[url] and url not in changed
+            is_rejected = is_certain and not reaction.verdict.accepted
+            self.judge(url, wire.bodies[request.nonce], is_rejected=is_rejected)
         # What a request asks for is no offer of what was rejected before.
         if not is_stale and wire.names.get(url) != request.names:
             wire.names[url] = request.names
             self.refusals.pop(url, None)
         self.send(wire, reaction.responses)
 
-    def refuse(self, url: TypeUrl, bodies: dict[str, bytes]) -> None:
-        """Remember what the server knows to be rejected."""
-        before = self.refusals.get(url)
-        in_a_row = before.in_a_row + 1 if before and before.bodies == bodies else 1
-        self.refusals[url] = Refusal(bodies, self.now_s, in_a_row)
+    def judge(self, url: TypeUrl, bodies: dict[str, bytes], *, is_rejected: bool) -> None:
+        """Remember what the server knows of a response: that it was rejected, or not."""
+        is_full = BY_TYPE_URL[url].full_state_in_sotw
+        units = {"": bodies} if is_full else {name: {name: body} for name, body in bodies.items()}
+        known = self.refusals.setdefault(url, {})
+        for key, unit in units.items():
+            before = known.pop(key, None)
+            if is_rejected:
+                in_a_row = before.in_a_row + 1 if before and before.bodies == unit else 1
+                known[key] = Refusal(unit, self.now_s, in_a_row)
 
     def hear(self, wire: Wire) -> set[TypeUrl]:
         """Let a stream see the current files; return the types with other content, which may be offered at once."""
@@ -305,15 +308,13 @@ class Streaming(RuleBasedStateMachine):
 
     def check_back_off(self, response: SotwResponse) -> None:
         """What a client rejected is kept from it for 1, 2, 4 … and at most 60 seconds."""
-        refusal = self.refusals.get(response.type_url)
-        if refusal is None or not refusal.bodies:
-            return
         offered = {resource.name: resource.body for resource in response.resources}
         is_full = BY_TYPE_URL[response.type_url].full_state_in_sotw
-        if offered == refusal.bodies if is_full else refusal.bodies.items() <= offered.items():
-            assert self.now_s >= refusal.at_s + back_off_s(refusal.in_a_row), "offered again too soon"
-            # Until its verdict comes nothing may offer it once more.
-            refusal.at_s = float("inf")
+        for refusal in self.refusals.get(response.type_url, {}).values():
+            if offered == refusal.bodies if is_full else refusal.bodies.items() <= offered.items():
+                assert self.now_s >= refusal.at_s + back_off_s(refusal.in_a_row), "offered again too soon"
+                # Until its verdict comes nothing may offer it once more.
+                refusal.at_s = float("inf")
 
     def receive(self, response: SotwResponse, fate: str) -> None:
         """Let the client take a response, and answer it."""

@@ -18,7 +18,7 @@ from fsxds.protocol.streams import DeltaRequest, DeltaResponse
 from fsxds.protocol.time_to_live import TtlMode
 from fsxds.protocol.views import Views
 from fsxds.resource_types import BY_TYPE_URL
-from fsxds.values import Nonce, Version
+from fsxds.values import Nonce, TypeUrl, Version
 from tests.support.snapshots import type_url
 from tests.support.written_files import WrittenFiles, body_of
 
@@ -31,16 +31,12 @@ MOST_TURNS = 60
 
 @dataclass(slots=True)
 class Refused:
-    """Content that the server knows to be rejected, None for a removal; `together` are the names in that response.
-
-    `is_asked`: the client asked for it since, so that it may be sent at once.
-    """
+    """Content that the server knows to be rejected, None for a removal; `together` are the names in that response."""
 
     body: bytes | None
     at_s: float
     in_a_row: int
     together: frozenset[str]
-    is_asked: bool = False
 
     @property
     def retry_at_s(self) -> float:
@@ -55,7 +51,8 @@ class Known:
     `held` is what it has in use: after a rejection, some of what it rejected. `accepted` is what it says of it when it
     connects again. `doubtful` are names of which it rejected something, `hidden` those of them of which it said something
     else than it holds when it connected again. `refused` is what the server knows to be rejected, `edited` the names that
-    were written since it heard of edits last. `has_given_up`: what it had by a host that it gave up is its own to drop.
+    were written since it heard of edits last; `vague` are names that may be sent at any time. `has_given_up`: what it had
+    by a host that it gave up is its own to drop.
     """
 
     names: set[str] = field(default_factory=set)
@@ -67,6 +64,7 @@ class Known:
     hidden: set[str] = field(default_factory=set)
     refused: dict[str, Refused] = field(default_factory=dict)
     edited: set[str] = field(default_factory=set)
+    vague: set[str] = field(default_factory=set)
     answered: set[str] = field(default_factory=set)
     has_given_up: bool = False
 
@@ -124,7 +122,12 @@ class DeltaStreams(RuleBasedStateMachine):
         self.current = self.files.snapshot()
         known = self.known[short_name]
         known.edited.add(name)
-        known.refused = {each: refused for each, refused in known.refused.items() if name not in refused.together}
+        # Which virtual host serves a host depends on all of them.
+        known.refused = {
+            each: refused
+            for each, refused in known.refused.items()
+            if name not in refused.together and short_name != "VHDS"
+        }
 
     @rule()
     def hear(self) -> None:
@@ -204,31 +207,42 @@ class DeltaStreams(RuleBasedStateMachine):
         self.check_brought(request, reaction.responses)
         known = self.known[BY_TYPE_URL[request.type_url].short_name.upper()]
         if request.subscribe or request.unsubscribe:
-            for refused in known.refused.values():
-                refused.is_asked = True
+            named = {*request.subscribe, *request.unsubscribe}
+            known.vague |= known.refused.keys() if "*" in named else named
         if request.nonce in self.said:
-            self.judge(known, _offered(self.said.pop(request.nonce)), is_rejected=request.error_detail is not None)
+            self.judge(known, self.said.pop(request.nonce), is_rejected=request.error_detail is not None)
         self.note_heard()
         self.take_responses(reaction.responses)
         self.check_waiting()
 
-    def judge(self, known: Known, offered: dict[str, bytes | None], *, is_rejected: bool) -> None:
+    def judge(self, known: Known, response: DeltaResponse, *, is_rejected: bool) -> None:
         """Remember what the server knows of a response."""
+        offered = _offered(response)
         together = frozenset(offered)
+        # What is said again has its verdict still to come.
+        under_way = self.under_way(response.type_url)
         for name, body in offered.items():
-            before = known.refused.pop(name, None)
-            if is_rejected and not known.edited & together:
+            if not is_rejected:
+                known.refused.pop(name, None)
+                known.vague.discard(name)
+            elif known.edited if "VHDS" in self.types else known.edited & together:
+                known.vague.add(name)
+            elif name not in under_way:
+                before = known.refused.get(name)
                 in_a_row = before.in_a_row + 1 if before and before.body == body else 1
                 known.refused[name] = Refused(body, self.now_s, in_a_row, together)
+
+    def under_way(self, url: TypeUrl) -> set[str]:
+        """Return the names of a type that are on their way to the client, as its server knows."""
+        return {name for said in self.said.values() if said.type_url == url for name in _offered(said)}
 
     def check_waiting(self) -> None:
         """What was rejected waits for its own back-off at most, whatever else was rejected."""
         if self.is_aggregated or "VHDS" in self.types:
             return
         for short_name, known in self.known.items():
-            under_way = {name for said in self.said.values() for name in _offered(said)}
             for name, refused in known.refused.items():
-                if name not in under_way and self.is_wanted(short_name, name):
+                if name not in known.vague | self.under_way(type_url(short_name)) and self.is_wanted(short_name, name):
                     at_s = self.stream.look_again_at_s
                     assert at_s is not None, name
                     assert at_s <= refused.retry_at_s, name
@@ -299,12 +313,10 @@ class DeltaStreams(RuleBasedStateMachine):
         if self.is_aggregated and response.type_url != type_url("CDS"):
             # What follows its cluster may bring with it what was rejected of another name.
             return
-        under_way = {
-            name for said in self.said.values() if said.type_url == response.type_url for name in _offered(said)
-        }
+        under_way = self.under_way(response.type_url)
         for name, body in _offered(response).items():
             refused = known.refused.get(name)
-            if refused and refused.body == body and not refused.is_asked and name not in under_way:
+            if refused and refused.body == body and name not in known.vague | under_way:
                 assert self.now_s >= refused.retry_at_s, f"{name} again"
 
     def check_brought(self, request: DeltaRequest, responses: tuple[DeltaResponse, ...]) -> None:
@@ -322,6 +334,7 @@ class DeltaStreams(RuleBasedStateMachine):
         for short_name in self.types:
             known = self.known[short_name]
             known.refused.clear()
+            known.vague.clear()
             known.hidden |= known.doubtful
             known.answered |= known.names
             if known.was_asked:

@@ -27,7 +27,7 @@ def main() -> None:
         figures += checking.measure(find_catalogue(Settings()), arguments.clusters)
         figures += checking.measure_trees(find_catalogue(Settings()))
     if arguments.only in {None, "hostile"}:
-        figures += hostile.measure()
+        figures += hostile.measure(find_catalogue(Settings()))
     if arguments.only in {None, "serving"}:
         figures += serving.measure(arguments.polls)
     if arguments.only in {None, "streaming"}:

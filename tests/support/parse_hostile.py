@@ -1,4 +1,4 @@
-"""Parse the hostile inputs of one suffix and print what it cost, as JSON: seconds of each, and MiB at the peak."""
+"""Parse the hostile inputs of one suffix and size and print what it cost, as JSON: seconds of each, and MiB at the peak."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from fsxds.loading import find_catalogue
 from fsxds.settings import Settings
 from fsxds.snapshots.document import FileParser
 from fsxds.values import SourceFile
-from tests.support.hostile_inputs import HOSTILE
+from tests.support.hostile_inputs import hostile
 
 # What the loop takes on two shared cores of 2026, less what they vary by.
 USUAL_LOOP_S = 0.3
@@ -32,14 +32,14 @@ def plain_loop_s() -> float:
     return time.process_time() - start
 
 
-def main(suffix: str) -> None:
+def main(suffix: str, size: int) -> None:
     """Parse all of them in one process, and print."""
     parser = FileParser(find_catalogue(Settings()))
     parser.parse(SourceFile.of(PurePosixPath("clusters.yaml"), b"- {name: x}"))
     before = resident_mib()
     before_loop = plain_loop_s()
     seconds: dict[str, float] = {}
-    for name, content in HOSTILE[suffix].items():
+    for name, content in hostile(suffix, size).items():
         start = time.process_time()
         parser.parse(SourceFile.of(PurePosixPath(f"clusters{suffix}"), content))
         seconds[name] = time.process_time() - start
@@ -49,4 +49,4 @@ def main(suffix: str) -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1])
+    main(sys.argv[1], int(sys.argv[2]))

@@ -15,7 +15,7 @@ from google.protobuf.message import DecodeError, EncodeError
 from fsxds.protocol.node import Node
 
 # Nodes that say more are not kept; an Envoy's takes some hundred characters, its operator's metadata a few thousand.
-MOST_TOLD_CHARACTERS = 16 * 1024
+MOST_TOLD_BYTES = 16 * 1024
 
 
 def told_in_json(node: Mapping[str, object]) -> bytes:
@@ -27,7 +27,7 @@ def told_in_json(node: Mapping[str, object]) -> bytes:
         told = json.dumps({name: value for name, value in node.items() if name != "extensions"}, ensure_ascii=False)
     except RecursionError:
         return b""
-    return _serialized(told) if len(told) <= MOST_TOLD_CHARACTERS else b""
+    return _serialized(told) if len(told) <= MOST_TOLD_BYTES else b""
 
 
 # An Envoy says the same of itself with every poll, and reading it takes a tenth of a millisecond.

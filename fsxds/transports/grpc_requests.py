@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections import OrderedDict
+from hashlib import sha256
 from types import MappingProxyType
 from typing import Any
 from urllib.parse import unquote
 
 import grpc
-from envoy.service.discovery.v3 import discovery_pb2
+from envoy.config.core.v3 import base_pb2
 from google.protobuf.message import DecodeError
 
 from fsxds.errors import ProtocolError
@@ -16,10 +17,19 @@ from fsxds.protocol.node import Node
 from fsxds.protocol.reasons import without_message
 from fsxds.protocol.streams import DeltaRequest, SotwRequest
 from fsxds.resource_types import ResourceType
+from fsxds.transports.client_status_nodes import MOST_TOLD_BYTES
+from fsxds.transports.grpc_messages import DeltaDiscoveryRequest, DiscoveryRequest
 from fsxds.values import Nonce, TypeUrl, Version
 
 # One Envoy opens a stream for each cluster, route and secret where it is not told to use ADS; they share their node.
 MOST_NODES = 4096
+
+# An Envoy's takes 61 kB, nearly all of it the list of its extensions (ENVOY.md A1). Parsed, a node may take 46 times its size.
+MOST_NODE_BYTES = 512 * 1024
+
+# So many names a message may subscribe to, as many give up, and of as many tell the version. A name of four bytes takes a
+# hundred when it is read, so the size of a message alone does not bound what it costs.
+MOST_NAMES = 250_000
 
 Context = Any
 """grpc.aio's ServicerContext, with the reader and writer methods that its type does not declare."""
@@ -54,34 +64,42 @@ class RequestReader:
 
     def sotw(self, content: bytes, row: ResourceType | None, peer: str, *, knows_node: bool = False) -> SotwRequest:
         """Return the value of a serialized DiscoveryRequest."""
-        message = _parsed(discovery_pb2.DiscoveryRequest, without_field(content, 2) if knows_node else content)
+        _check_names(content, SOTW_NAMES)
+        message = _parsed(DiscoveryRequest, content)
         return SotwRequest(
             type_url=_type_url(message.type_url, row),
             names=tuple(message.resource_names),
             version_info=Version(message.version_info) or None,
             nonce=Nonce(message.response_nonce) or None,
             error_detail=without_message(message.error_detail.message) if message.HasField("error_detail") else None,
-            node=self._node(message.node, peer) if message.HasField("node") else None,
+            node=self._node(message, peer) if message.node and not knows_node else None,
         )
 
     def delta(self, content: bytes, row: ResourceType | None, peer: str, *, knows_node: bool = False) -> DeltaRequest:
         """Return the value of a serialized DeltaDiscoveryRequest."""
-        message = _parsed(discovery_pb2.DeltaDiscoveryRequest, without_field(content, 1) if knows_node else content)
+        _check_names(content, DELTA_NAMES)
+        message = _parsed(DeltaDiscoveryRequest, content)
         return DeltaRequest(
             type_url=_type_url(message.type_url, row),
             subscribe=tuple(message.resource_names_subscribe),
             unsubscribe=tuple(message.resource_names_unsubscribe),
-            held=MappingProxyType(dict(message.initial_resource_versions)),
+            held=MappingProxyType({held.key: Version(held.value) for held in message.initial_resource_versions}),
             nonce=Nonce(message.response_nonce) or None,
             error_detail=without_message(message.error_detail.message) if message.HasField("error_detail") else None,
-            node=self._node(message.node, peer) if message.HasField("node") else None,
+            node=self._node(message, peer) if message.node and not knows_node else None,
         )
 
-    def _node(self, message: Any, peer: str) -> Node:
+    def _node(self, request: Any, peer: str) -> Node:
+        if len(request.node) > MOST_NODE_BYTES:
+            raise ProtocolError(
+                f"node: takes {len(request.node)} bytes, more than {MOST_NODE_BYTES}; shorten its metadata"
+            )
+        message = _parsed(base_pb2.Node, request.node, part_of=type(request))
         # 61 kB of names, which say nothing about what to serve (ENVOY.md A1).
         del message.extensions[:]
         told = message.SerializeToString(deterministic=True)
-        node = self._nodes.get((told, peer))
+        key = told if len(told) <= MOST_TOLD_BYTES else sha256(told).digest(), peer
+        node = self._nodes.get(key)
         if node is None:
             node = Node(
                 id=message.id,
@@ -89,52 +107,37 @@ class RequestReader:
                 peer=peer,
                 features=frozenset(message.client_features),
                 agent=message.user_agent_name,
-                told=told,
+                told=told if len(told) <= MOST_TOLD_BYTES else b"",
             )
-            self._nodes[told, peer] = node
+            self._nodes[key] = node
             if len(self._nodes) > MOST_NODES:
                 self._nodes.popitem(last=False)
         else:
-            self._nodes.move_to_end((told, peer))
+            self._nodes.move_to_end(key)
         return node
 
 
-def without_field(content: bytes, field: int) -> bytes:
-    """Return a message without one of its first two fields, if that is a message; anything else stays as it is.
+# The first bytes of the fields that repeat, by message: names, and what is told of them.
+SOTW_NAMES = (b"\x1a",)
+DELTA_NAMES = (b"\x1a", b"\x22", b"\x2a")
 
-    By default an Envoy says its node in every message, and 43 us of 50 go into its parsing.
+
+def _check_names(content: bytes, fields: tuple[bytes, ...]) -> None:
+    """Refuse a message of too many names before it is parsed.
+
+    Their first bytes are counted, which may stand within names as well, so a few more are counted than there are.
     """
-    start = 0
-    for _ in range(2):
-        tag = content[start : start + 1]
-        size, body = _varint_at(content, start + 1)
-        end = body + size
-        if not tag or tag[0] & 0b111 != _LENGTH_DELIMITED or end > len(content):
-            return content
-        if tag[0] >> 3 == field:
-            return content[:start] + content[end:]
-        start = end
-    return content
+    if len(content) > MOST_NAMES and max(map(content.count, fields)) > MOST_NAMES:
+        raise ProtocolError(
+            f"the message has more than {MOST_NAMES} names; ask for everything (`*`), or on more streams"
+        )
 
 
-_LENGTH_DELIMITED = 2
-
-
-def _varint_at(content: bytes, start: int) -> tuple[int, int]:
-    """Return the size that begins at `start`, and where it ends; beyond all sizes where it is cut."""
-    number = 0
-    for shift, group in enumerate(content[start : start + 5]):
-        number |= (group & 0x7F) << (7 * shift)
-        if group < 0x80:
-            return number, start + shift + 1
-    return 1 << 35, start
-
-
-def _parsed(message_class: Any, content: bytes) -> Any:
+def _parsed(message_class: Any, content: bytes, part_of: Any = None) -> Any:
     try:
         return message_class.FromString(content)
     except DecodeError as error:
-        name = message_class.DESCRIPTOR.full_name
+        name = (part_of or message_class).DESCRIPTOR.full_name
         raise ProtocolError(f"the message cannot be parsed; send a serialized {name}") from error
 
 

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fsxds.protocol.node import Node
-from fsxds.transports.client_status_nodes import MOST_TOLD_CHARACTERS, node_message, told_in_json
+from fsxds.transports.client_status_nodes import MOST_TOLD_BYTES, node_message, told_in_json
 from tests.support.polls import REAL_REQUEST
 
 JSON = st.recursive(
@@ -59,7 +59,7 @@ def test_what_cannot_be_read_is_not_kept(node: dict[str, Any]) -> None:
 
 def test_a_very_large_node_is_not_kept() -> None:
     """Thousands of clients are remembered."""
-    fitting = {"id": "x" * (MOST_TOLD_CHARACTERS - len(json.dumps({"id": ""})))}
+    fitting = {"id": "x" * (MOST_TOLD_BYTES - len(json.dumps({"id": ""})))}
 
     assert told_in_json(fitting)
     assert told_in_json({"id": f"{fitting['id']}x"}) == b""

@@ -1,7 +1,10 @@
 from __future__ import annotations
 
+import gc
 import json
+from contextlib import suppress
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,7 +18,8 @@ from hypothesis import strategies as st
 from fsxds.errors import ProtocolError
 from fsxds.protocol.streams import DeltaRequest, SotwRequest
 from fsxds.resource_types import BY_SHORT_NAME
-from fsxds.transports.grpc_requests import MOST_NODES, RequestReader, peer_of, without_field
+from fsxds.transports.grpc_messages import DeltaDiscoveryRequest, DiscoveryRequest
+from fsxds.transports.grpc_requests import MOST_NAMES, MOST_NODE_BYTES, MOST_NODES, RequestReader, peer_of
 from fsxds.values import Nonce, Version
 from tests.support.polls import REAL_REQUEST
 from tests.support.snapshots import type_url
@@ -179,24 +183,98 @@ def test_a_node_that_is_not_looked_at(node: base_pb2.Node | None, version: str, 
     assert reader.delta(content, CDS, PEER, knows_node=True) == replace(reader.delta(content, CDS, PEER), node=None)
 
 
-@given(st.binary(max_size=20), st.integers(1, 2))
-def test_bytes_that_may_be_no_message(content: bytes, field: int) -> None:
-    """To look for a field in them is no error; what has none stays as it is."""
-    shorter = without_field(content, field)
+def test_a_node_that_is_no_message() -> None:
+    """It is refused where it is looked at, and only there."""
+    content = b"\x12\x01\xff" + sotw(version_info="1")
+    with pytest.raises(ProtocolError, match=r"cannot be parsed; send a serialized .*\.DiscoveryRequest"):
+        RequestReader().sotw(content, CDS, PEER)
 
-    assert len(shorter) <= len(content)
-    assert shorter == content or content[:1] != b""
-
-
-@pytest.mark.parametrize("content", [b"", b"\x12", b"\x12\x05abc", b"\x12\xff\xff\xff\xff\xff", b"\x08\x01\x12\x00"])
-def test_what_is_cut_stays(content: bytes) -> None:
-    """It is told by whoever parses it; so does what does not begin with strings or messages."""
-    assert without_field(content, 2) == content
+    assert RequestReader().sotw(content, CDS, PEER, knows_node=True).version_info == "1"
 
 
-def test_the_node_of_an_envoy_is_not_parsed_again() -> None:
-    """What is left of its 61 kB message takes no longer than any other."""
-    node = json_format.ParseDict(json.loads(REAL_REQUEST.read_bytes())["node"], base_pb2.Node())
+# Large messages
 
-    assert without_field(sotw(node=node, version_info="1"), 2) == sotw(version_info="1")
-    assert without_field(delta(node=node, response_nonce="1"), 1) == delta(response_nonce="1")
+
+def test_the_messages_are_those_of_the_api() -> None:
+    """What requests are read as has the fields of the API's own messages, by name and number."""
+    for ours, theirs in (
+        (DiscoveryRequest, discovery_pb2.DiscoveryRequest),
+        (DeltaDiscoveryRequest, discovery_pb2.DeltaDiscoveryRequest),
+    ):
+        of_the_api = {field.name: (field.number, field.is_repeated) for field in theirs.DESCRIPTOR.fields}
+
+        assert ours.DESCRIPTOR.full_name == theirs.DESCRIPTOR.full_name
+        for field in ours.DESCRIPTOR.fields:
+            assert of_the_api[field.name] == (field.number, field.is_repeated)
+
+
+def test_a_node_that_is_too_large() -> None:
+    """It is refused before it is parsed, with its size."""
+    node = base_pb2.Node(id="x" * MOST_NODE_BYTES)
+    with pytest.raises(
+        ProtocolError, match=f"node: takes 5.* bytes, more than {MOST_NODE_BYTES}; shorten its metadata"
+    ):
+        RequestReader().sotw(sotw(node=node), CDS, PEER)
+
+
+def test_a_large_node_is_not_kept() -> None:
+    """Who says more of itself than is shown is known by its name; it is the same on all its streams."""
+    reader, node = RequestReader(), base_pb2.Node(id="n1", user_agent_version="1" * 20_000)
+    first = reader.sotw(sotw(node=node), CDS, PEER).node
+
+    assert first is not None
+    assert (first.id, first.told) == ("n1", b"")
+    assert reader.delta(delta(node=node), CDS, PEER).node is first
+
+
+@pytest.mark.parametrize("field", ["resource_names_subscribe", "resource_names_unsubscribe"])
+def test_too_many_names(field: str) -> None:
+    """A message of very many short names is refused before it is parsed: it would take twenty times its size."""
+    names = [f"n{number:x}" for number in range(MOST_NAMES + 1)]
+    fits = delta(**{field: names[:-1]})
+    assert len(getattr(RequestReader().delta(fits, CDS, PEER), field.removeprefix("resource_names_"))) == MOST_NAMES
+    with pytest.raises(ProtocolError, match=f"has more than {MOST_NAMES} names; ask for everything"):
+        RequestReader().delta(delta(**{field: names}), CDS, PEER)
+
+
+def test_too_many_names_in_other_messages() -> None:
+    """The same of a state-of-the-world request, and of the versions that a client brings."""
+    names = [f"n{number:x}" for number in range(MOST_NAMES + 1)]
+    for read, content in (
+        (RequestReader().sotw, sotw(resource_names=names)),
+        (RequestReader().delta, delta(initial_resource_versions=dict.fromkeys(names, "1"))),
+    ):
+        with pytest.raises(ProtocolError, match="names"):
+            read(content, CDS, PEER)
+
+
+LARGE = 16 * 1024 * 1024 - 100
+
+
+@pytest.mark.parametrize(
+    "part",
+    [
+        pytest.param(b"\x3a\x00", id="locators"),
+        pytest.param(b"\x52\x00", id="unknown-fields"),
+        pytest.param(b"\x0a\x01v", id="versions"),
+        pytest.param(b"\x32\x02\x1a\x00", id="details-of-a-rejection"),
+        pytest.param(b"\x12\x03\x4a\x01x", id="nodes"),
+        pytest.param(b"\x1a" + bytes([61]) + b"n" * 61, id="names"),
+    ],
+)
+def test_what_a_large_message_takes(part: bytes) -> None:
+    """A message just under the limit takes a few times its size, whatever stands in it, or is refused for its names."""
+    content = part * (LARGE // len(part))
+    start = Path("/proc/self/clear_refs")
+    gc.collect()
+    start.write_text("5")
+    before = _peak_bytes()
+    with suppress(ProtocolError):
+        RequestReader().sotw(content, CDS, PEER)
+
+    assert _peak_bytes() - before < 5 * len(content)
+
+
+def _peak_bytes() -> int:
+    (line,) = (line for line in Path("/proc/self/status").read_text().splitlines() if line.startswith("VmHWM"))
+    return int(line.split()[1]) * 1024

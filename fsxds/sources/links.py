@@ -30,13 +30,6 @@ class Links:
         """
         return self._resolve(path, 0)
 
-    def pass_by(self, link: str) -> None:
-        """Remember a link's target without following it."""
-        try:
-            self.targets[link] = os.readlink(link)
-        except OSError:
-            self.missing.add(link)
-
     def are_unchanged(self) -> bool:
         """Tell whether every link still has the target that it had."""
         try:

@@ -1,61 +1,53 @@
-"""Keep watchdog's watches on the places that matter, and hand on what its threads hear."""
+"""Keep inotify's watches on the directories that matter, and hand on what they tell."""
 
 from __future__ import annotations
 
+import contextlib
 import errno
+import itertools
 import logging
 import os
 import time
-import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import Enum
-from pathlib import Path
+from functools import reduce
 
-from watchdog.events import (
-    DirAttribEvent,
-    DirCreatedEvent,
-    DirDeletedEvent,
-    DirMovedEvent,
-    FileAttribEvent,
-    FileClosedEvent,
-    FileCreatedEvent,
-    FileDeletedEvent,
-    FileModifiedEvent,
-    FileMovedEvent,
-    FileSystemEvent,
-    FileSystemEventHandler,
+# The lower half of watchdog: its observers take a thread for each directory, or watch all that is below one, and do not
+# say when a sub-directory finds no free watch nor when events were lost.
+from watchdog.observers.inotify_c import CallbackId, InotifyConstants, InotifyEvent, InotifyFD, Mask, WatchDescriptor
+
+from fsxds.sources.walk import Identity
+
+# Opening, reading and closing unread are left out: fsxds' own reading would be heard.
+_MASK: Mask = reduce(
+    lambda one, other: Mask(one | other),
+    [
+        InotifyConstants.IN_MODIFY,
+        InotifyConstants.IN_ATTRIB,
+        InotifyConstants.IN_CLOSE_WRITE,
+        InotifyConstants.IN_MOVED_FROM,
+        InotifyConstants.IN_MOVED_TO,
+        InotifyConstants.IN_CREATE,
+        InotifyConstants.IN_DELETE,
+        InotifyConstants.IN_DELETE_SELF,
+        InotifyConstants.IN_MOVE_SELF,
+        InotifyConstants.IN_ONLYDIR,
+    ],
 )
-from watchdog.observers.api import BaseObserver, ObservedWatch
 
-# Opened and ClosedNoWrite are left out: fsxds' own reading would be heard. DirModified only repeats what happened
-# inside.
-_EVENTS: list[type[FileSystemEvent]] = [
-    FileAttribEvent,
-    FileClosedEvent,
-    FileCreatedEvent,
-    FileDeletedEvent,
-    FileModifiedEvent,
-    FileMovedEvent,
-    DirAttribEvent,
-    DirCreatedEvent,
-    DirDeletedEvent,
-    DirMovedEvent,
-]
+# watchdog opens an inotify instance and a pipe, and loses the first where there is no room for the second.
+_DESCRIPTORS = 3
 
-# watchdog 7.1 tells no handler that the kernel's queue ran over and events are lost; this warning is the only sign.
-_OVERFLOW_LOGGER = "watchdog.observers.inotify_c"
-_OVERFLOW_TEXT = "queue overflowed"
-
-# What watchdog 7.1 says when directories are made and moved faster than it follows, and when it is stopped while an
-# event is under way. Neither does harm: the watch is there, and the event concerns nobody any more.
-_HARMLESS_WARNING = r"Callback with id .* (already exists|does not exist) for watch"
-_HARMLESS_LOGGER = "watchdog.observers.inotify"
-_HARMLESS_TEXT = "called when the thread is inactive"
+_REMEDIES = {
+    errno.ENOSPC: "raise fs.inotify.max_user_watches with sysctl",
+    errno.EMFILE: "raise fs.inotify.max_user_instances with sysctl, or the limit of open files (ulimit -n)",
+    errno.EACCES: "let fsxds read it",
+}
 
 
 class Happening(Enum):
-    """What an event said of a file; `OTHER` includes all that concerns directories."""
+    """What an event said of a file or directory; `OTHER` includes that it has other permissions."""
 
     CREATED = "created"
     MODIFIED = "modified"
@@ -72,121 +64,149 @@ class Notice:
     at_s: float
     happening: Happening
     paths: tuple[str, ...]
+    is_directory: bool = False
 
 
-@dataclass(frozen=True, slots=True, order=True)
-class Place:
-    """A directory to watch, itself or with all directories below it."""
+@dataclass(frozen=True, slots=True)
+class Armed:
+    """What came of watching: `is_new` says that changes may have passed unheard, since something was not watched before.
 
-    path: str
-    is_recursive: bool
+    `unwatched` are those of the `count` directories that cannot be watched, `reason` says why, with what to do about it. `is_deaf`: there
+    is no inotify at all.
+    """
 
-
-_HAPPENINGS: dict[type[FileSystemEvent], Happening] = {
-    FileCreatedEvent: Happening.CREATED,
-    FileModifiedEvent: Happening.MODIFIED,
-    FileClosedEvent: Happening.CLOSED,
-    FileDeletedEvent: Happening.DELETED,
-    FileMovedEvent: Happening.MOVED,
-}
+    is_new: bool
+    count: int
+    unwatched: tuple[str, ...] = ()
+    reason: str = ""
+    is_deaf: bool = False
 
 
 class Notifications:
-    """One watchdog observer and its watches. `arm` and `stop` block, so they are called in a thread."""
+    """One inotify instance and its watches. `arm` and `stop` block, so they are called in a thread."""
 
-    def __init__(
-        self,
-        new_observer: Callable[[], BaseObserver],
-        tell: Callable[[Notice], object],
-        tell_overflow: Callable[[], object],
-    ) -> None:
-        """Prepare; nothing runs before the first `arm`. Both `tell` are called in threads of watchdog."""
-        self._new_observer = new_observer
-        self._handler = _Teller(tell)
-        self._overflow_handler = _OverflowHandler(tell_overflow)
-        self._observer: BaseObserver | None = None
-        # {place: (its watch, device and inode of the directory when it was watched)}
-        self._armed: dict[Place, tuple[ObservedWatch, tuple[int, int]]] = {}
+    def __init__(self, tell: Callable[[Notice], object], tell_overflow: Callable[[], object]) -> None:
+        """Prepare; nothing runs before the first `arm`. Both `tell` are called in a thread of watchdog."""
+        self._receiver = _Receiver(tell, tell_overflow)
+        self._inotify: InotifyFD | None = None
+        # {directory: (its watch, its identity when it was watched)}
+        self._armed: dict[str, tuple[CallbackId, WatchDescriptor, Identity]] = {}
+        self._ids = map(CallbackId, itertools.count())
 
-    def arm(self, places: frozenset[Place]) -> bool:
-        """Watch exactly these places; returns whether one was not watched until now, so that changes may have passed.
-
-        Raises:
-            OSError: watches or inotify instances ran out.
-        """
-        observer = self._observer or self._start()
-        self._observer = observer
-        finished = {emitter.watch for emitter in observer.emitters if not emitter.is_alive()}
-        for place, (watch, identity) in list(self._armed.items()):
-            # A directory that was deleted, moved or replaced leaves a watch behind that is deaf or hears the wrong one.
-            if place not in places or watch in finished or _identity(place.path) != identity:
-                observer.unschedule(watch)
-                del self._armed[place]
-        # watchdog says nothing when a sub-directory finds no free watch, only when a place itself does. The places
-        # that are not recursive come last, so that one of them meets the limit that sub-directories ran into.
-        missing = sorted(places - self._armed.keys(), key=lambda place: (not place.is_recursive, place.path))
-        newly_watched = [self._watch(observer, place) for place in missing]
-        return any(newly_watched)
+    def arm(self, directories: Mapping[str, Identity]) -> Armed:
+        """Watch exactly these directories, without what is below them; the first ones come first when watches run out."""
+        if self._inotify is not None and not self._inotify.is_alive():
+            self.stop()
+        try:
+            inotify = self._inotify or self._start()
+        except (OSError, RuntimeError) as error:  # the latter where no thread can be started
+            return Armed(
+                is_new=False,
+                count=len(directories),
+                unwatched=tuple(directories),
+                reason=_reason_of(error),
+                is_deaf=True,
+            )
+        # A directory that was deleted, moved or replaced leaves a watch behind that is deaf or hears the wrong one.
+        stale = [
+            directory
+            for directory, (_, watch, identity) in self._armed.items()
+            if directories.get(directory) != identity or watch not in self._receiver.paths
+        ]
+        for directory in stale:
+            self._disarm(inotify, directory)
+        is_new = False
+        unwatched: list[str] = []
+        reason = ""
+        for directory in [directory for directory in directories if directory not in self._armed]:
+            try:
+                self._watch(inotify, directory, directories[directory])
+                is_new = True
+            except (FileNotFoundError, NotADirectoryError):
+                continue  # it went away just now, which its parent's watch or the next look will show
+            except OSError as error:
+                unwatched.append(directory)
+                reason = reason or _reason_of(error)
+        return Armed(is_new, len(directories), tuple(unwatched), reason)
 
     def stop(self) -> None:
-        """Stop watching and wait for the observer's threads, which takes up to 0.5 s when a move is being paired."""
-        logging.getLogger(_OVERFLOW_LOGGER).removeHandler(self._overflow_handler)
+        """Stop watching, and wait for the thread that listens."""
         self._armed.clear()
-        if self._observer is not None:
-            self._observer.stop()
-            self._observer.join()
-            self._observer = None
-        logging.getLogger(_HARMLESS_LOGGER).removeFilter(_is_worth_telling)
+        inotify, self._inotify = self._inotify, None
+        if inotify is not None:
+            inotify.stop()
+            inotify.join()
 
-    def _start(self) -> BaseObserver:
-        observer = self._new_observer()
-        observer.start()
-        warnings.filterwarnings("ignore", _HARMLESS_WARNING, RuntimeWarning, r"watchdog\.")
-        logging.getLogger(_HARMLESS_LOGGER).addFilter(_is_worth_telling)
-        logging.getLogger(_OVERFLOW_LOGGER).addHandler(self._overflow_handler)
-        return observer
+    def _start(self) -> InotifyFD:
+        with contextlib.ExitStack() as spare:
+            for _ in range(_DESCRIPTORS):
+                spare.callback(os.close, os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC))
+        # It warns of an overflow, which has a line of its own.
+        logging.getLogger("watchdog").addHandler(logging.NullHandler())
+        inotify = InotifyFD()
+        inotify.start()
+        self._inotify = inotify
+        return inotify
 
-    def _watch(self, observer: BaseObserver, place: Place) -> bool:
-        identity = _identity(place.path)
-        if identity is None:
-            return False
-        try:
-            watch = observer.schedule(self._handler, place.path, recursive=place.is_recursive, event_filter=_EVENTS)
-        except OSError as error:
-            if error.errno in {errno.ENOENT, errno.ENOTDIR}:
-                return False  # it went away just now, which its parent's watch or the next look will show
-            raise
-        self._armed[place] = (watch, identity)
-        return True
+    def _watch(self, inotify: InotifyFD, directory: str, identity: Identity) -> None:
+        number = next(self._ids)
+        watch = inotify.add_callback(os.fsencode(directory), _MASK, self._receiver, number)
+        if watch < 0:  # watchdog keeps quiet about this one
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+        self._receiver.paths[watch] = directory
+        self._armed[directory] = number, watch, identity
+
+    def _disarm(self, inotify: InotifyFD, directory: str) -> None:
+        number, watch, _ = self._armed.pop(directory)
+        self._receiver.paths.pop(watch, None)
+        inotify.remove_callbacks([(watch, number)])
 
 
-class _Teller(FileSystemEventHandler):
-    def __init__(self, tell: Callable[[Notice], object]) -> None:
+class _Receiver:
+    """What watchdog calls in its thread, for every watch."""
+
+    def __init__(self, tell: Callable[[Notice], object], tell_overflow: Callable[[], object]) -> None:
+        self.paths: dict[WatchDescriptor, str] = {}
+        """The directory of each watch that hears something."""
         self._tell = tell
+        self._tell_overflow = tell_overflow
+        self._left: tuple[int, str] = (0, "")
 
-    def on_any_event(self, event: FileSystemEvent) -> None:
-        happening = _HAPPENINGS.get(type(event), Happening.OTHER)
-        paths = tuple(os.fsdecode(path) for path in (event.src_path, event.dest_path) if path)
-        self._tell(Notice(time.monotonic(), happening, paths))
+    def on_event(self, event: InotifyEvent) -> None:
+        directory = self.paths.get(event.wd)
+        if directory is None:
+            return
+        path = os.path.join(directory, os.fsdecode(event.name)) if event.name else directory  # noqa: PTH118
+        paths: tuple[str, ...] = (path,)
+        happening = _happening_of(event)
+        if event.is_moved_from:
+            self._left = event.cookie, path
+        elif event.is_moved_to and self._left[0] == event.cookie:
+            paths = (self._left[1], path)
+        self._tell(Notice(time.monotonic(), happening, paths, event.is_directory or not event.name))
+
+    def on_watch_deleted(self, watch: WatchDescriptor) -> None:
+        self.paths.pop(watch, None)
+
+    def on_queue_overflow(self) -> None:
+        self.paths.clear()  # That a watch is no more may be among what was lost.
+        self._tell_overflow()
 
 
-class _OverflowHandler(logging.Handler):
-    def __init__(self, tell: Callable[[], object]) -> None:
-        super().__init__(logging.WARNING)
-        self._tell = tell
-
-    def emit(self, record: logging.LogRecord) -> None:
-        if _OVERFLOW_TEXT in record.getMessage():
-            self._tell()
-
-
-def _is_worth_telling(record: logging.LogRecord) -> bool:
-    return _HARMLESS_TEXT not in record.getMessage()
+def _happening_of(event: InotifyEvent) -> Happening:
+    if event.is_modify:
+        return Happening.MODIFIED
+    if event.is_close_write:
+        return Happening.CLOSED
+    if event.is_create:
+        return Happening.CREATED
+    if event.is_delete:
+        return Happening.DELETED
+    return Happening.MOVED if event.is_moved_to else Happening.OTHER
 
 
-def _identity(path: str) -> tuple[int, int] | None:
-    try:
-        status = Path(path).stat()
-    except OSError:
-        return None
-    return status.st_dev, status.st_ino
+def _reason_of(error: OSError | RuntimeError) -> str:
+    if isinstance(error, RuntimeError):
+        return f"{error}; raise the limit of processes (ulimit -u)"
+    remedy = _REMEDIES.get(error.errno or 0)
+    return f"{error.strerror or error}{f'; {remedy}' if remedy else ''}"

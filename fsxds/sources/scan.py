@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import errno
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
 from fsxds.errors import FsxdsError
 from fsxds.sources.file_names import as_text
 from fsxds.sources.reading import Content, Refusal, read_file
-from fsxds.sources.walk import FoundFile, LostDirectory, Signature, Walk, problem_of, remedy_of
+from fsxds.sources.walk import FoundFile, Identity, LostDirectory, Signature, Walk, problem_of, remedy_of
 from fsxds.values import Problem, SourceFile, SourceTree
 
 DEFAULT_MAX_FILE_SIZE_BYTES = 64 * 1024 * 1024
@@ -29,14 +29,16 @@ class Look:
     """What one look at a tree saw.
 
     `is_steady` is false when the tree kept changing while it was read, so that `tree` may mix generations.
-    `directories` are the real paths of the root and of linked directories, `files` those of linked files.
-    `turning_points` are the paths whose replacement would change where the root or a link leads.
+    `tops` are the real paths of the root and of linked directories, `directories` those of all that were listed, and
+    `paths` those of the files by their paths in the tree. `turning_points` are the linked files, and the paths whose
+    replacement would change where the root or a link leads.
     """
 
     tree: SourceTree
     is_steady: bool
-    directories: tuple[str, ...]
-    files: tuple[str, ...]
+    tops: tuple[str, ...]
+    directories: Mapping[str, Identity]
+    paths: Mapping[str, str]
     turning_points: frozenset[str]
 
 
@@ -68,7 +70,7 @@ class Scanner:
         """
         self.root = root.absolute()
         self.is_read = is_read
-        self._max_file_size_bytes = max_file_size_bytes
+        self.max_file_size_bytes = max_file_size_bytes
         self._seen: dict[str, _Seen] = {}
         self._tree = SourceTree(())
 
@@ -95,8 +97,9 @@ class Scanner:
             self._tree,
             is_steady,
             tuple(walk.tops),
-            tuple(walk.linked_files),
-            frozenset({*walk.links.targets, *walk.links.missing, *walk.tops}),
+            walk.directories,
+            {file.relative: file.path for file in walk.files},
+            frozenset({*walk.links.targets, *walk.links.missing, *walk.tops, *walk.linked_files}),
         )
 
     def _take_in(self) -> tuple[Walk, bool]:
@@ -121,7 +124,7 @@ class Scanner:
             if before is not None and before.signature == signature and not before.is_racy:
                 seen[relative] = before
                 continue
-            outcome = read_file(path, self._max_file_size_bytes)
+            outcome = read_file(path, self.max_file_size_bytes)
             if isinstance(outcome, Content):
                 seen[relative] = _remembered(relative, outcome, before)
             elif isinstance(outcome, Refusal):

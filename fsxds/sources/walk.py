@@ -21,6 +21,9 @@ from fsxds.values import Problem
 Signature: TypeAlias = tuple[int, int, int, int, int]
 """What changes when a file changes: mtime_ns, size, inode, ctime_ns, device."""
 
+Identity: TypeAlias = tuple[int, int]
+"""What tells a directory from all others: device and inode."""
+
 # Entries behind one link: to list so many takes 0.1 s, and nobody keeps more configuration outside of the tree.
 _MOST_BEHIND_LINK = 20_000
 
@@ -90,22 +93,22 @@ class Walk:
         self.lost: list[LostDirectory] = []
         self.links = Links()
         self.real_root = self.links.resolve(root)
-        self.directories: dict[str, str] = {}
-        """The real paths of all directories, each with the link in the tree through which it was reached."""
+        self.directories: dict[str, Identity] = {}
+        """The real paths of all directories that were listed."""
         self.linked_files: dict[str, str] = {}
         """The real paths of linked files, each with the link in the tree through which it was reached."""
         self.tops: list[str] = []
         """The real root, then the real paths of the linked directories."""
         self._is_read = is_read
         self._known = known
-        self._visited: dict[tuple[int, int], str] = {}
+        self._visited: dict[Identity, str] = {}
         """The directories that need no other visit, each with the link in the tree through which it was reached."""
         self._linked: list[tuple[str, str, str]] = []
         """Links to directories that are still to be walked: path in the tree, real path, and link in the tree."""
         self._through = ""
         """The link in the tree behind which the walk is now, empty in the tree itself."""
         self._counts: Counter[str] = Counter()
-        self._root_identity: tuple[int, int] | None = None
+        self._root_identity: Identity | None = None
         self.root_error: OSError | None = None
         """Why there is nothing to walk; None when there is."""
         try:
@@ -117,15 +120,15 @@ class Walk:
     def is_still_true(self) -> bool:
         """Tell whether the root and all links are what they were, so that what was listed is of one generation."""
         try:
-            return _identity(self.real_root or "") == self._root_identity and self.links.are_unchanged()
+            return identity_of(self.real_root or "") == self._root_identity and self.links.are_unchanged()
         except OSError:
             return False
 
     def _walk_all(self, root: str) -> None:
-        self._root_identity = _identity(root)
+        self._root_identity = identity_of(root)
         for directory in PurePosixPath(root).parents:
             with contextlib.suppress(OSError):
-                self._visited[_identity(str(directory))] = ""
+                self._visited[identity_of(str(directory))] = ""
         self._walk_real(root, "")
         while self._linked:
             self._linked.sort(reverse=True)
@@ -140,11 +143,11 @@ class Walk:
         while pending:
             directory, inner = pending.popleft()
             try:
-                identity = _identity(directory)
+                identity = identity_of(directory)
                 if identity in self._visited:
                     continue
                 self._visited[identity] = self._through
-                self.directories[directory] = self._through
+                self.directories[directory] = identity
                 if directory == top:
                     self.tops.append(top)
                 pending.extend(self._list(directory, inner))
@@ -183,9 +186,7 @@ class Walk:
     def _take_link(self, direntry: os.DirEntry[str], prefix: str) -> None:
         relative = prefix + direntry.name
         if is_passed_over(direntry.name):
-            # `..data` leads the links beside it to their files: its flip is the step from one generation to the next.
-            self.links.pass_by(direntry.path)
-            return
+            return  # `..data` too: what leads through it tells when it flips.
         real = self.links.resolve(direntry.path)
         try:
             # By its real path: the link itself may lead into the next generation by now.
@@ -263,10 +264,10 @@ class Walk:
         self.problems = [problem for problem in self.problems if not str(problem.path).startswith(below)]
         self.lost = [lost for lost in self.lost if not lost.relative.startswith(below)]
         self._linked = [linked for linked in self._linked if linked[2] != link]
-        self._visited = {identity: through for identity, through in self._visited.items() if through != link}
         self.linked_files = {path: through for path, through in self.linked_files.items() if through != link}
-        self.tops = [top for top in self.tops if self.directories[top] != link]
-        self.directories = {path: through for path, through in self.directories.items() if through != link}
+        self._visited = {identity: through for identity, through in self._visited.items() if through != link}
+        self.directories = {path: known for path, known in self.directories.items() if known in self._visited}
+        self.tops = [top for top in self.tops if top in self.directories]
         message = f"more than {_MOST_BEHIND_LINK} files and directories are behind this link, so none of them is read"
         remedy = "let it lead to a smaller directory"
         self.lost.append(LostDirectory(link, problem_of(link, "too-many-files", message, remedy)))
@@ -276,7 +277,7 @@ class _TooMuchError(Exception):
     """More is behind a link than is listed."""
 
 
-def _identity(path: str) -> tuple[int, int]:
+def identity_of(path: str) -> Identity:
     """Return what tells a directory from all others; OSError where there is none."""
     status = os.stat(path)
     if not stat.S_ISDIR(status.st_mode):

@@ -5,20 +5,18 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
-from collections.abc import AsyncGenerator
-from dataclasses import dataclass
+from collections.abc import AsyncGenerator, Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
 from typing import Literal, Protocol, TypeAlias
-
-from watchdog.observers import Observer
 
 from fsxds.sources.activity import Activity
 from fsxds.sources.filesystem_kind import MOUNT_TABLE
 from fsxds.sources.notifications import Notifications
 from fsxds.sources.scan import Look, Scanner, TreeLost
 from fsxds.sources.surroundings import Surroundings, Where
-from fsxds.sources.writers import Patience, Writers
-from fsxds.values import SourceTree
+from fsxds.sources.writers import Patience, Writers, read_undisturbed
+from fsxds.values import SourceFile, SourceTree
 
 WatchMode: TypeAlias = Literal["auto", "inotify", "poll"]
 
@@ -28,6 +26,12 @@ _ECHO_S = 0.005
 # Between two looks at files that are being written, at least: a look at 10 000 files takes 35 ms.
 _SHORTEST_REST_S = 0.05
 
+# What is quiet is taken at least so often, however busy the rest is.
+_SHARE_S = 0.5
+
+# Between two looks for git's lock, each of which is a few calls of `stat`.
+_GIT_REST_S = 0.01
+
 # Threads of watchdog that do not end in this time are left behind; they are daemons.
 _STOP_S = 5.0
 
@@ -36,10 +40,11 @@ _STOP_S = 5.0
 class WatchOptions:
     """How a tree is watched.
 
-    `settle_s` of quiet end a burst, and `settle_cap_s` after its start it ends in any case. Whoever has a file open for
-    writing is waited for until `writer_patience_s` after the last modification. `rescan_s` is the time between two
-    looks without cause, `poll_s` the same where there are no notifications. `inotify` differs from `auto` in that it
-    believes in notifications on network filesystems too; both poll when watches run out.
+    `settle_s` of quiet end a burst. Whoever has a file open for writing is waited for until `writer_patience_s` after the
+    last modification. Where something is never quiet the rest is taken every half second, and `settle_cap_s` after its
+    start a burst ends in any case. `rescan_s` is the time between two looks without cause, `poll_s` the same where
+    there are no notifications. `inotify` differs from `auto` in that it believes in notifications on network
+    filesystems too; both poll those directories that cannot be watched.
     """
 
     mode: WatchMode = "auto"
@@ -98,7 +103,6 @@ async def watch(
         activity.receive_overflow(at_s)
 
     notifications = Notifications(
-        Observer,
         lambda notice: loop.call_soon_threadsafe(activity.receive, notice),
         lambda: loop.call_soon_threadsafe(receive_overflow, time.monotonic()),
     )
@@ -139,47 +143,83 @@ class _Watcher:
         )
         self._writers = Writers(parts.scanner.root, patience)
         self._last: SourceTree | None = None
+        self._looked_s = 0.0
+        # When the last tree was yielded from which something was left out, and when what was left out was noticed first.
+        self._shared_s = 0.0
+        self._waiting_s: float | None = None
         self._is_lost = False
         self._told_ignored: frozenset[PurePosixPath] = frozenset()
 
     async def next_occasion(self) -> float:
         """Wait for a notice, or for the time of the next look without cause; returns when it was noticed."""
-        # Nothing tells that a lost tree may be read again, and looking for it costs nothing.
-        is_polling = self._parts.surroundings.is_polling or self._is_lost
-        await self._activity.wait(self._options.poll_s if is_polling else self._options.rescan_s)
+        surroundings = self._parts.surroundings
+        due_s = time.monotonic() + self._options.rescan_s
+        while (now_s := time.monotonic()) < due_s and self._activity.first_s is None:
+            wait_s = due_s - now_s
+            # Nothing tells that a lost tree may be read again, and looking for it costs nothing.
+            if surroundings.is_polling or surroundings.unwatched or self._is_lost:
+                wait_s = min(wait_s, self._options.poll_s)
+            if self._waiting_s is not None:
+                wait_s = min(wait_s, _SHARE_S)
+            await self._activity.wait(wait_s)
+            is_watched = not (surroundings.is_polling or self._is_lost or self._waiting_s is not None)
+            if not is_watched or (surroundings.unwatched and await surroundings.parts_changed()):
+                break
         return time.monotonic() if self._activity.first_s is None else self._activity.first_s
 
     async def settle(self, noticed_s: float) -> SourceTree | None:
-        """Look until the tree is at rest; returns it, or None when it is lost or holds what was last returned."""
-        deadline_s = noticed_s + self._options.settle_cap_s
+        """Look until the tree is at rest, or what is quiet is due; None when it is lost or holds what was last returned."""
+        start_s = noticed_s if self._waiting_s is None else min(noticed_s, self._waiting_s)
+        cap_s = start_s + self._options.settle_cap_s
         while True:
-            await self._wait_for_quiet(deadline_s)
+            # The first tree is not shared out: what is left out of it would be missing.
+            due_s = cap_s if self._last is None else min(cap_s, max(start_s, self._shared_s) + _SHARE_S)
+            is_quiet = await self._wait_for_quiet(due_s)
+            if time.monotonic() < cap_s and await asyncio.to_thread(self._writers.git_rest_s) > 0.0:
+                # What git did is to be looked at when it is done with it, and as a whole.
+                start_s = time.monotonic()
+                await asyncio.sleep(_GIT_REST_S)
+                continue
             look = await self._look()
             if look is None or look.tree == self._last:
+                self._waiting_s = None
                 return None
-            rest_s = await self._rest_s(look, deadline_s)
-            if rest_s == 0.0:
-                self._last = look.tree
-                return look.tree
-            await self._activity.wait_for_more(rest_s)
+            tree, rest_s = await self._share(look, is_quiet=is_quiet, is_due=time.monotonic() >= due_s, cap_s=cap_s)
+            if tree is not None and tree != self._last:
+                self._waiting_s = start_s if rest_s > 0.0 else None
+                self._shared_s = time.monotonic()
+                self._last = tree
+                return tree
+            await self._activity.wait_for_more(max(rest_s, _SHORTEST_REST_S))
 
-    async def _wait_for_quiet(self, deadline_s: float) -> None:
-        """Return when nothing was heard for a while and nobody is known to write, or at the deadline."""
-        while self._activity.last_s is not None:
+    async def _wait_for_quiet(self, due_s: float) -> bool:
+        """Return when nothing was heard for a while and nobody is known to write, or else when a look is due.
+
+        What is restless is looked at every half second only, and does not keep the rest from being quiet.
+
+        Returns:
+            Whether it was quiet.
+        """
+        while self._activity.first_s is not None:
             now_s = time.monotonic()
-            quiet_s = min(self._activity.last_s + self._options.settle_s, deadline_s)
-            written_s = min(self._activity.written_until_s(self._options.writer_patience_s, now_s), deadline_s)
-            if now_s < quiet_s:
-                await asyncio.sleep(quiet_s - now_s)
-            elif now_s < written_s:
-                await self._activity.wait_for_more(written_s - now_s)
+            calm_s = self._activity.calm_s
+            quiet_s = self._looked_s + _SHARE_S if calm_s is None else calm_s + self._options.settle_s
+            written_s = self._activity.written_until_s(self._options.writer_patience_s, now_s)
+            if now_s >= max(quiet_s, written_s):
+                return True
+            if now_s >= due_s:
+                return False
+            if calm_s is not None and now_s < quiet_s:
+                await asyncio.sleep(min(quiet_s, due_s) - now_s)
             else:
-                return
+                await self._activity.wait_for_more(min(max(quiet_s, written_s), due_s) - now_s)
+        return True
 
     async def _look(self) -> Look | None:
         """Look at the tree with all watches in place; None when it is lost."""
         while True:
             self._activity.clear()
+            self._looked_s = time.monotonic()
             look, error = await self._look_once()
             # What changed between a look and the watches that it asked for was not heard.
             if not await self._parts.surroundings.attend_to(look):
@@ -213,23 +253,86 @@ class _Watcher:
                 self._parts.observer.file_ignored(path)
             self._told_ignored = ignored
 
-    async def _rest_s(self, look: Look, deadline_s: float) -> float:
-        """Return how long the tree should be left alone before the next look, 0.0 when it is at rest."""
+    async def _share(
+        self, look: Look, *, is_quiet: bool, is_due: bool, cap_s: float
+    ) -> tuple[SourceTree | None, float]:
+        """Return what of a look can be taken now, None for nothing yet, and after how long the rest should be looked at.
+
+        The rest is 0.0 s when all of it can be taken.
+        """
         if not look.is_steady:
-            return _SHORTEST_REST_S
-        if time.monotonic() >= deadline_s:
-            return 0.0
+            return None, _SHORTEST_REST_S
+        is_over = time.monotonic() >= cap_s
+        if is_over and self._last is None:
+            return look.tree, 0.0
         surroundings = self._parts.surroundings
-        before = set() if self._last is None else set(map(id, self._last.files))
-        changed = [file for file in look.tree.files if id(file) not in before]
-        # The first tree is not looked at twice: there is nothing better to serve in the meantime.
-        is_told = self._last is None or not surroundings.is_polling
-        rest_s = await asyncio.to_thread(
-            self._writers.rest_s, changed, time.monotonic(), can_ask=not surroundings.is_remote, is_told=is_told
-        )
-        if rest_s > 0.0 and not surroundings.is_remote:
-            return min(rest_s, max(self._options.settle_s, _SHORTEST_REST_S))
-        if rest_s == 0.0 and not surroundings.is_polling:
+        known = set() if self._last is None else set(map(id, self._last.files))
+        changed = {file.path: look.paths[str(file.path)] for file in look.tree.files if id(file) not in known}
+        git_s, rests_s = await asyncio.to_thread(self._ask_writers, look, known)
+        if not surroundings.is_polling:
             await asyncio.sleep(_ECHO_S)
-            return 0.0 if self._activity.first_s is None else self._options.settle_s
-        return rest_s
+        now_s = time.monotonic()
+        is_quiet = is_over or (is_quiet and self._activity.calm_s is None and git_s == 0.0)
+        waits_s = [rest_s for path, rest_s in rests_s.items() if not self._activity.is_restless(changed[path], now_s)]
+        if not is_over and (git_s > 0.0 or not (is_due or (is_quiet and not waits_s))):
+            return None, self._pace(min(waits_s, default=self._options.settle_s))
+        touched = {path: real for path, real in changed.items() if real in self._activity.touched}
+        others = await asyncio.to_thread(self._read_again, touched)
+        if not (is_over and surroundings.is_remote):
+            others |= dict.fromkeys(rests_s)
+        patience_s = self._options.writer_patience_s
+        others |= {path: None for path, real in changed.items() if self._activity.is_written(real, patience_s, now_s)}
+        if self._last is None and None in others.values():
+            return None, _SHORTEST_REST_S
+        tree = _composed(look.tree, self._last, others, keeps_removed=not is_quiet)
+        is_whole = is_quiet and None not in others.values()
+        return tree, 0.0 if is_whole else _SHARE_S
+
+    def _ask_writers(self, look: Look, known: set[int]) -> tuple[float, dict[PurePosixPath, float]]:
+        """Return how long git, and how long the writer of each changed file should be waited for."""
+        surroundings = self._parts.surroundings
+        changed = [file for file in look.tree.files if id(file) not in known]
+        # The first tree is not looked at twice: there is nothing better to serve in the meantime.
+        is_told = self._last is None or not (surroundings.is_polling or surroundings.unwatched)
+        rests_s = self._writers.rests_s(changed, time.monotonic(), can_ask=not surroundings.is_remote, is_told=is_told)
+        return self._writers.git_rest_s(), rests_s
+
+    def _read_again(self, touched: Mapping[PurePosixPath, str]) -> dict[PurePosixPath, SourceFile | None]:
+        """Read files that were touched since the look began; None for those that somebody writes."""
+        limit = self._parts.scanner.max_file_size_bytes
+        contents = {path: read_undisturbed(Path(real), limit) for path, real in touched.items()}
+        return {path: None if content is None else SourceFile.of(path, content) for path, content in contents.items()}
+
+    def _pace(self, rest_s: float) -> float:
+        if self._parts.surroundings.is_remote:
+            return rest_s
+        return min(rest_s, max(self._options.settle_s, _SHORTEST_REST_S))
+
+
+def _composed(
+    tree: SourceTree,
+    last: SourceTree | None,
+    others: Mapping[PurePosixPath, SourceFile | None],
+    *,
+    keeps_removed: bool,
+) -> SourceTree:
+    """Return a tree with other files in the place of some.
+
+    Args:
+        tree: the tree as it was seen.
+        last: the tree that was taken last.
+        others: what to take instead; None for what was taken last, if anything.
+        keeps_removed: files that are not there any more stay as they were taken last.
+    """
+    if not others and not keeps_removed:
+        return tree
+    before = {file.path: file for file in last.files} if last is not None else {}
+    files: dict[PurePosixPath, SourceFile | None] = {}
+    if keeps_removed:
+        files.update(before)
+        for problem in tree.problems:
+            files.pop(problem.path, None)
+    files.update({file.path: file for file in tree.files})
+    files.update({path: file or before.get(path) for path, file in others.items()})
+    taken = sorted((file for file in files.values() if file is not None), key=lambda file: file.path.parts)
+    return replace(tree, files=tuple(taken))

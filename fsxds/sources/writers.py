@@ -37,8 +37,10 @@ class Writers:
         # {path: (what was read, when it was first seen so)}
         self._since: dict[PurePosixPath, tuple[SourceFile, float]] = {}
 
-    def rest_s(self, changed: Iterable[SourceFile], now_s: float, *, can_ask: bool, is_told: bool) -> float:
-        """Return how many seconds the changed files should be left to their writers, 0.0 when nobody writes.
+    def rests_s(
+        self, changed: Iterable[SourceFile], now_s: float, *, can_ask: bool, is_told: bool
+    ) -> dict[PurePosixPath, float]:
+        """Return how many seconds each of the changed files should be left to its writer; those that nobody writes to are left out.
 
         Args:
             changed: what differs from what was served last.
@@ -51,17 +53,20 @@ class Writers:
             file.path: since[file.path] if file.path in since and since[file.path][0] is file else (file, now_s)
             for file in changed
         }
-        waits = [self._git_rest_s()]
+        waits = {}
         for path, (_, seen_s) in self._since.items():
             is_open = is_open_for_writing(self._root / path) if can_ask else None
             if is_open and not _is_old(self._root / path, self._patience.writer_s):
-                waits.append(seen_s + self._patience.writer_s - now_s)
+                waits[path] = seen_s + self._patience.writer_s - now_s
             elif is_open is None and not is_told:
-                waits.append(seen_s + self._patience.twice_s - now_s)
-        return max(0.0, *waits)
+                waits[path] = seen_s + self._patience.twice_s - now_s
+        return {path: wait_s for path, wait_s in waits.items() if wait_s > 0.0}
 
-    def _git_rest_s(self) -> float:
-        """Git holds the lock on its index while it replaces files, so half of a checkout is known to be half."""
+    def git_rest_s(self) -> float:
+        """Return how many seconds a running git command should be waited for, 0.0 for none.
+
+        Git holds the lock on its index while it replaces files, so half of a checkout is known to be half.
+        """
         for directory in (self._root, *self._root.parents):
             # Unlike Path.is_dir, this is false where we may not look.
             if os.path.isdir(directory / ".git"):  # noqa: PTH112
@@ -82,20 +87,41 @@ def is_open_for_writing(path: Path) -> bool | None:
     Source: fcntl(2), "Leases".
     """
     try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        descriptor = _open_with_lease(path)
+    except OSError as error:
+        return True if error.errno == errno.EAGAIN else None
+    os.close(descriptor)
+    return False
+
+
+def read_undisturbed(path: Path, max_size_bytes: int) -> bytes | None:
+    """Return what a file holds while nobody has it open for writing; None where somebody has, or the kernel does not say.
+
+    Whoever opens it for writing meanwhile waits until it is read. A larger file is not read.
+    """
+    try:
+        descriptor = _open_with_lease(path)
+        try:
+            content = os.read(descriptor, max_size_bytes + 1)
+        finally:
+            os.close(descriptor)
     except OSError:
         return None
+    return content if len(content) <= max_size_bytes else None
+
+
+def _open_with_lease(path: Path) -> int:
+    """Open a file, with a lease that ends when it is closed; OSError with EAGAIN when somebody has it open for writing."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     try:
         # Whoever opens the file for writing in this very moment makes the kernel send a signal. The default, SIGIO,
         # would end the process; SIGURG is ignored by default.
         fcntl.fcntl(descriptor, fcntl.F_SETSIG, signal.SIGURG)
         fcntl.fcntl(descriptor, fcntl.F_SETLEASE, fcntl.F_RDLCK)
-    except OSError as error:
-        return True if error.errno == errno.EAGAIN else None
-    else:
-        return False
-    finally:
+    except OSError:
         os.close(descriptor)
+        raise
+    return descriptor
 
 
 def _is_old(path: Path, age_s: float) -> bool:

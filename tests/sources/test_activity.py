@@ -22,10 +22,11 @@ async def test_the_first_and_the_last_notice_count() -> None:
     activity = activity_around("/tree")
     for at_s in (1.0, 2.0, 5.0):
         activity.receive(Notice(at_s, Happening.DELETED, ("/tree/a.yaml",)))
-    burst = activity.first_s, activity.last_s
+    burst = activity.first_s, activity.calm_s, activity.touched
     activity.clear()
 
-    assert (burst, activity.first_s, activity.last_s) == ((1.0, 5.0), None, None)
+    assert burst == (1.0, 5.0, {"/tree/a.yaml"})
+    assert (activity.first_s, activity.calm_s, activity.touched) == (None, None, set())
 
 
 @pytest.mark.parametrize(
@@ -35,36 +36,85 @@ async def test_the_first_and_the_last_notice_count() -> None:
         (Happening.MODIFIED, ("/tree/deep/a.json",), True),
         (Happening.MODIFIED, ("/tree/access.log",), False),
         (Happening.CLOSED, ("/tree/access.log",), False),
-        (Happening.CREATED, ("/tree/edge",), True),
+        (Happening.CREATED, ("/tree/access.log",), False),
+        (Happening.DELETED, ("/tree/access.log",), False),
+        (Happening.MODIFIED, ("/tree/.hidden.yaml",), False),
+        (Happening.CREATED, ("/tree/.git/index.lock",), False),
+        (Happening.DELETED, ("/tree/.git/a.yaml",), False),
+        (Happening.MOVED, ("/tree/.a.yaml.tmp", "/tree/a.yaml"), True),
+        (Happening.MOVED, ("/tree/a.yaml", "/tree/a.bak"), True),
         (Happening.MOVED, ("/tree/..data_tmp", "/tree/..data"), True),
-        (Happening.OTHER, ("/tree/directory",), True),
+        (Happening.MOVED, ("/tree/..other_tmp", "/tree/..other"), False),
+        (Happening.MODIFIED, ("/tree/..2026/deep/b.yaml",), True),
         (Happening.MODIFIED, ("/treetop/a.yaml",), False),
-        (Happening.OTHER, ("/", "/other"), False),
         (Happening.MODIFIED, ("/elsewhere/content",), True),
         (Happening.MODIFIED, ("/elsewhere/b.yaml",), False),
         (Happening.MOVED, ("/elsewhere/next", "/elsewhere/content"), True),
     ],
 )
 async def test_what_matters(happening: Happening, paths: tuple[str, ...], *, matters: bool) -> None:
-    """All that happens in the tree matters but the growing of files that are not read; elsewhere only the points do."""
-    activity = activity_around("/tree", points=frozenset({"/elsewhere/content"}))
+    """In the tree matters what is read; elsewhere, and among the hidden, only what links lead to or through."""
+    activity = activity_around("/tree", "/tree/..2026/deep", points=frozenset({"/elsewhere/content", "/tree/..data"}))
     activity.receive(Notice(1.0, happening, paths))
 
     assert (activity.first_s is not None) == matters
+
+
+async def test_directories_and_links_matter(tmp_path: Path) -> None:
+    """A directory or a link that comes may lead to files that are read, whatever its name; a file may not."""
+    (tmp_path / "link.d").symlink_to("elsewhere")
+    (tmp_path / "file.d").touch()
+    heard = []
+    for name, is_directory in (("link.d", False), ("file.d", False), ("gone.d", True)):
+        activity = activity_around(str(tmp_path))
+        activity.receive(Notice(1.0, Happening.CREATED, (str(tmp_path / name),), is_directory))
+        heard.append(activity.first_s is not None)
+
+    assert heard == [True, False, True]
+
+
+async def test_what_is_replaced_all_the_time_is_restless() -> None:
+    """A file that is replaced five times in a second keeps nobody waiting from then on, until it is left alone."""
+    activity = activity_around("/tree")
+    calm = []
+    for number in range(7):
+        activity.clear()
+        activity.receive(Notice(number / 10, Happening.MOVED, ("/tree/.next", "/tree/a.yaml")))
+        calm.append(activity.calm_s is not None)
+    activity.receive(Notice(0.7, Happening.CLOSED, ("/tree/b.yaml",)))
+    other_s = activity.calm_s
+    activity.clear()
+    activity.receive(Notice(5.0, Happening.MOVED, ("/tree/.next", "/tree/a.yaml")))
+
+    assert (calm, other_s, activity.calm_s) == ([True] * 4 + [False] * 3, 0.7, 5.0)
+
+
+async def test_who_writes_on_and_on_is_not_waited_for() -> None:
+    """A file that is open and written for half a second keeps nobody waiting, and is known to be written."""
+    activity = activity_around("/tree")
+    waits = []
+    for at_s in (10.0, 10.2, 10.6):
+        activity.receive(Notice(at_s, Happening.MODIFIED, ("/tree/a.yaml",)))
+        waits.append(activity.written_until_s(2.0, at_s))
+
+    assert waits == [12.0, 12.2, LONG_AGO]
+    assert activity.is_restless("/tree/a.yaml", 10.6)
+    assert activity.is_written("/tree/a.yaml", 2.0, 10.6)
+    assert not activity.is_written("/tree/a.yaml", 2.0, 13.0)
 
 
 async def test_who_modifies_is_writing_until_closing() -> None:
     """A writer is waited for until it closes the file, or patience since its last modification runs out."""
     activity = activity_around("/tree")
     activity.receive(Notice(1.0, Happening.MODIFIED, ("/tree/a.yaml",)))
-    activity.receive(Notice(1.5, Happening.MODIFIED, ("/tree/a.yaml",)))
+    activity.receive(Notice(1.4, Happening.MODIFIED, ("/tree/a.yaml",)))
     modified_s = activity.written_until_s(2.0, 1.6)
     activity.clear()
     after_a_look_s = activity.written_until_s(2.0, 1.6)
     activity.receive(Notice(1.7, Happening.CLOSED, ("/tree/a.yaml",)))
     closed_s = activity.written_until_s(2.0, 1.8)
 
-    assert (modified_s, after_a_look_s, closed_s) == (3.5, 3.5, LONG_AGO)
+    assert (modified_s, after_a_look_s, closed_s) == (3.4, 3.4, LONG_AGO)
 
 
 async def test_a_writer_keeps_writing_under_another_name() -> None:

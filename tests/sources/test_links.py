@@ -44,7 +44,7 @@ def test_a_flip_is_noticed(tmp_path: Path) -> None:
     link = tmp_path / "link"
     link.symlink_to("a")
     links = Links()
-    links.pass_by(str(link))
+    links.resolve(str(link))
     before = links.are_unchanged()
     link.unlink()
     gone = links.are_unchanged()

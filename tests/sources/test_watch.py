@@ -129,17 +129,23 @@ async def test_a_burst_is_one_tree(tmp_path: Path) -> None:
 
 
 async def test_a_burst_that_does_not_end_is_cut(tmp_path: Path) -> None:
-    """While changes never pause, a tree is yielded when the cap is reached."""
-    options = WatchOptions(settle_s=0.2, settle_cap_s=0.6)
+    """While changes never pause, what is whole is yielded every half second, and what was removed is kept up to the cap."""
+    options = WatchOptions(settle_s=0.2, settle_cap_s=3.0)
+    write(tmp_path, {"a.yaml": "1", "gone.yaml": "1"})
     async with watched(tmp_path, options) as record:
+        (tmp_path / "gone.yaml").unlink()
         started_s = time.monotonic()
+        took_s: list[float] = []
         async with asyncio.timeout(PATIENCE_S):
-            while len(record.settled) < 2:
-                write(tmp_path, {"a.yaml": str(time.monotonic())})
+            while "gone.yaml" in record.history[-1]:
+                write(tmp_path, {f"{time.monotonic_ns()}.yaml": "x"})
                 await asyncio.sleep(0.02)
-        took_s = time.monotonic() - started_s
+                if len(record.settled) > 1 + len(took_s):
+                    took_s.append(time.monotonic() - started_s)
 
-        assert 0.5 < took_s < 1.5
+        assert took_s[0] < 1.5
+        assert took_s[-1] > 2.5
+        assert all(text for contents in record.history for text in contents.values())
 
 
 async def test_a_log_beside_the_files_keeps_nobody_waiting(tmp_path: Path) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 import subprocess
 import sys
 import threading
@@ -12,6 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from watchdog.observers.inotify_c import InotifyEvent, InotifyFD
 
 from fsxds.sources.watch import WatchOptions
 from tests.sources.watching import watched, write
@@ -26,10 +26,16 @@ from tests.sources.watching import watched, write
 
 async def main(root):
     Path("/proc/sys/user/{limit}").write_text("{value}")
-    async with watched(root, WatchOptions(poll_s=0.1)) as record:
-        write(root, {{"7/a.yaml": "edited"}})
-        await record.until(lambda: record.history[-1]["7/a.yaml"] == "edited")
-        print(*record.modes[-1], sep="; ")
+    async with watched(root, WatchOptions(poll_s=0.1, rescan_s=0.5)) as record:
+        for number in range(10):
+            write(root, {{f"{{number}}/a.yaml": "edited"}})
+            await record.until(lambda: record.history[-1][f"{{number}}/a.yaml"] == "edited")
+        Path("/proc/sys/user/{limit}").write_text("100")
+        await record.until(lambda: len(record.modes) > 1)
+        write(root, {{"7/a.yaml": "edited again"}})
+        await record.until(lambda: record.history[-1]["7/a.yaml"] == "edited again")
+        for mode in record.modes:
+            print(*mode, sep="; ")
 
 asyncio.run(main(Path(sys.argv[1])))
 """
@@ -43,18 +49,30 @@ def can_make_user_namespaces() -> bool:
 
 
 @pytest.mark.skipif(not can_make_user_namespaces(), reason="needs user namespaces (unshare -Ur)")
-@pytest.mark.parametrize(("limit", "value"), [("max_inotify_watches", 5), ("max_inotify_instances", 0)])
-async def test_polling_takes_over_when_watches_run_out(tmp_path: Path, limit: str, value: int) -> None:
-    """A tree with more directories than watches, or a user without a free inotify instance, is polled, and told so."""
-    write(tmp_path, {f"{number}/a.yaml": "1" for number in range(10)})
+@pytest.mark.parametrize(
+    ("limit", "value", "mode", "words"),
+    [
+        ("max_inotify_watches", 5, "inotify", ["7 of 12 directories", "max_user_watches"]),
+        ("max_inotify_instances", 0, "poll", ["there is no inotify", "max_user_instances"]),
+    ],
+)
+async def test_polling_takes_over_when_watches_run_out(
+    tmp_path: Path, limit: str, value: int, mode: str, words: list[str]
+) -> None:
+    """Directories for which there is no watch are polled, told once with the remedy, until there are watches again."""
+    root = tmp_path / "tree"
+    write(root, {f"{number}/a.yaml": "1" for number in range(10)})
     program = LIMITED.format(limit=limit, value=value)
-    command = ["unshare", "-Ur", sys.executable, "-W", "error", "-c", program, str(tmp_path)]
+    command = ["unshare", "-Ur", sys.executable, "-W", "error", "-c", program, str(root)]
     outcome = await asyncio.to_thread(
         subprocess.run, command, cwd=Path(__file__).parents[2], capture_output=True, text=True, timeout=30, check=False
     )
 
     assert outcome.stderr == ""
-    assert outcome.stdout.startswith("poll; the kernel gives no more watches: inotify")
+    polled, watched_again = outcome.stdout.splitlines()
+    assert polled.startswith(f"{mode}; ")
+    assert [word for word in words if word not in polled] == []
+    assert watched_again == "inotify; all changes are made on this machine"
 
 
 def longest_queue() -> int:
@@ -64,24 +82,20 @@ def longest_queue() -> int:
 
 @contextmanager
 def stopped_reader() -> Iterator[None]:
-    """Stop the thread that empties the kernel's queue: it waits in the log record that it writes for each event."""
+    """Stop the thread that empties the kernel's queue, at the first event that it takes."""
     go_on = threading.Event()
-    logger = logging.getLogger("watchdog.observers.inotify_move_event_grouper")
+    handle = InotifyFD.handle_event
 
-    class Stopper(logging.Handler):
-        def emit(self, record: logging.LogRecord) -> None:
-            go_on.wait(30.0)
+    def wait_and_handle(inotify: InotifyFD, event: InotifyEvent) -> None:
+        go_on.wait(30.0)
+        handle(inotify, event)
 
-    stopper = Stopper()
-    level = logger.level
-    logger.addHandler(stopper)
-    logger.setLevel(logging.DEBUG)
-    try:
-        yield
-    finally:
-        logger.setLevel(level)
-        logger.removeHandler(stopper)
-        go_on.set()
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(InotifyFD, "handle_event", wait_and_handle)
+        try:
+            yield
+        finally:
+            go_on.set()
 
 
 async def test_an_overflowing_queue_costs_nothing(tmp_path: Path) -> None:
@@ -93,8 +107,8 @@ async def test_an_overflowing_queue_costs_nothing(tmp_path: Path) -> None:
     write(root, {"a.yaml": "1"})
     async with watched(root, WatchOptions(rescan_s=1000.0)) as record:
         with stopped_reader():
-            noisy = root / "noise.txt"
-            other = root / "noise2.txt"
+            noisy = root / ".noise"
+            other = root / ".noise2"
             noisy.touch()
             for _ in range(most // 2 + 100):
                 noisy.rename(other)

@@ -6,9 +6,10 @@ import subprocess
 import sys
 from pathlib import Path, PurePosixPath
 
-from fsxds.sources.writers import Patience, Writers, is_open_for_writing
+from fsxds.sources.writers import Patience, Writers, is_open_for_writing, read_undisturbed
 from fsxds.values import SourceFile
 
+PATH = PurePosixPath("a.yaml")
 PATIENCE = Patience(writer_s=2.0, git_s=10.0, twice_s=1.0)
 
 
@@ -49,19 +50,32 @@ def test_asking_does_not_harm_who_opens_the_file_meanwhile(tmp_path: Path) -> No
     assert answers <= {True, False}
 
 
+def test_a_file_is_read_while_nobody_writes_it(tmp_path: Path) -> None:
+    """A file is read unless somebody has it open for writing, and up to the limit only."""
+    path = tmp_path / "a.yaml"
+    path.write_text("12345")
+    with path.open("a"):
+        disturbed = read_undisturbed(path, 10)
+
+    assert disturbed is None
+    assert read_undisturbed(path, 10) == b"12345"
+    assert read_undisturbed(path, 4) is None
+    assert read_undisturbed(tmp_path / "gone", 10) is None
+
+
 def test_a_writer_is_waited_for_as_long_as_patience_lasts(tmp_path: Path) -> None:
     """The rest that a file is given shrinks while it holds still, and starts anew with new content."""
     (tmp_path / "a.yaml").write_text("1")
-    first = SourceFile.of(PurePosixPath("a.yaml"), b"1")
-    second = SourceFile.of(PurePosixPath("a.yaml"), b"2")
+    first = SourceFile.of(PATH, b"1")
+    second = SourceFile.of(PATH, b"2")
     writers = Writers(tmp_path, PATIENCE)
     with (tmp_path / "a.yaml").open("a"):
         rests = [
-            writers.rest_s([file], now_s, can_ask=True, is_told=True)
+            writers.rests_s([file], now_s, can_ask=True, is_told=True).get(PATH)
             for file, now_s in [(first, 100.0), (first, 101.5), (second, 101.75), (second, 104.0)]
         ]
 
-    assert rests == [2.0, 0.5, 2.0, 0.0]
+    assert rests == [2.0, 0.5, 2.0, None]
 
 
 def test_a_file_of_old_is_not_waited_for(tmp_path: Path) -> None:
@@ -70,21 +84,19 @@ def test_a_file_of_old_is_not_waited_for(tmp_path: Path) -> None:
     path.write_text("1")
     os.utime(path, (1, 1))
     with path.open("a"):
-        rest_s = Writers(tmp_path, PATIENCE).rest_s(
-            [SourceFile.of(PurePosixPath("a.yaml"), b"1")], 100.0, can_ask=True, is_told=True
-        )
+        rests_s = Writers(tmp_path, PATIENCE).rests_s([SourceFile.of(PATH, b"1")], 100.0, can_ask=True, is_told=True)
 
-    assert rest_s == 0.0
+    assert rests_s == {}
 
 
 def test_where_nobody_can_be_asked_or_tells_content_must_be_found_twice(tmp_path: Path) -> None:
     """Content that was found once is looked at again after a while; told of the end of writing, it is taken at once."""
-    file = SourceFile.of(PurePosixPath("a.yaml"), b"1")
+    file = SourceFile.of(PATH, b"1")
     writers = Writers(tmp_path, PATIENCE)
 
-    assert writers.rest_s([file], 100.0, can_ask=False, is_told=True) == 0.0
-    assert Writers(tmp_path, PATIENCE).rest_s([file], 100.0, can_ask=False, is_told=False) == 1.0
-    assert writers.rest_s([file], 101.0, can_ask=False, is_told=False) == 0.0
+    assert writers.rests_s([file], 100.0, can_ask=False, is_told=True) == {}
+    assert Writers(tmp_path, PATIENCE).rests_s([file], 100.0, can_ask=False, is_told=False) == {PATH: 1.0}
+    assert writers.rests_s([file], 101.0, can_ask=False, is_told=False) == {}
 
 
 def test_git_is_waited_for_while_it_holds_its_lock(tmp_path: Path) -> None:
@@ -93,12 +105,12 @@ def test_git_is_waited_for_while_it_holds_its_lock(tmp_path: Path) -> None:
     root.mkdir(parents=True)
     (tmp_path / ".git").mkdir()
     writers = Writers(root, PATIENCE)
-    without_s = writers.rest_s([], 0.0, can_ask=True, is_told=True)
+    without_s = writers.git_rest_s()
     lock = tmp_path / ".git/index.lock"
     lock.touch()
-    held_s = writers.rest_s([], 0.0, can_ask=True, is_told=True)
+    held_s = writers.git_rest_s()
     os.utime(lock, (1, 1))
-    forgotten_s = writers.rest_s([], 0.0, can_ask=True, is_told=True)
+    forgotten_s = writers.git_rest_s()
 
     assert (without_s, forgotten_s) == (0.0, 0.0)
     assert 9.0 < held_s <= 10.0

@@ -23,7 +23,7 @@ in `transports/`. Everything in `api/`, `formats/`, `rules/`, `snapshots/` and `
     operations | reload | sources | transports | local_envoy | watching
     serving | grpc_serving | parsing
     parse_worker
-    clients | store
+    clients | store | supervisor
     snapshots | protocol
     comparison | rules
     formats

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import os
 import signal
-from collections.abc import AsyncIterator, Coroutine
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, aclosing, asynccontextmanager
+from functools import partial
 from pathlib import Path
 from typing import Never, cast
 
@@ -23,21 +23,30 @@ from fsxds.operations.mirror_log import MirrorLog
 from fsxds.option_forms import OFF
 from fsxds.parsing import Parsing
 from fsxds.protocol.time_to_live import TtlMode
-from fsxds.reload import keep_current
+from fsxds.ready_file import ReadyFile
+from fsxds.reload import NewestTree, Reload
 from fsxds.resource_types import BY_TYPE_URL
-from fsxds.serving import listening, raise_open_files_limit
+from fsxds.serving import listening, raise_open_files_limit, until_lost
 from fsxds.settings import Settings
 from fsxds.snapshots.load import Loaded
+from fsxds.sources.scan import TreeLost
 from fsxds.sources.watch import WatchMode, WatchOptions, watch
 from fsxds.store import SnapshotStore
-from fsxds.transports.ads_config_sources import AdsConfigSources, keep_rewritten
+from fsxds.supervisor import BackOff, Supervisor
+from fsxds.transports.ads_config_sources import AdsConfigSources, Rewriting
 from fsxds.transports.client_status import ClientReports
 from fsxds.transports.client_status_grpc import client_status_handlers
-from fsxds.transports.failures import Failures
-from fsxds.transports.file_mirror import Mirror, MirrorObserver, MirrorOptions, MirrorReport, serve_mirror, write_once
+from fsxds.transports.file_mirror import (
+    Mirror,
+    Mirroring,
+    MirrorObserver,
+    MirrorOptions,
+    MirrorReport,
+    write_once,
+)
 from fsxds.transports.grpc_streams import make_services
-from fsxds.transports.rest_json import REST, make_application
-from fsxds.values import Snapshot
+from fsxds.transports.rest_json import make_application
+from fsxds.values import PlainValue
 
 # SIGTERM is followed by SIGKILL after ten seconds where containers run; a drain takes milliseconds.
 GRACE_S = 1.0
@@ -63,18 +72,29 @@ async def serve(directory: Path, settings: Settings, log: Log) -> None:
 async def _serve(directory: Path, settings: Settings, log: Log) -> None:
     if settings.mirror is not None:
         refuse_loop(directory, settings.mirror)
-    if settings.ready_file is not None:
-        settings.ready_file.unlink(missing_ok=True)
-    async with rooms(directory, settings, log) as house, asyncio.TaskGroup() as tasks:
+    ready_file = None if settings.ready_file is None else ReadyFile(settings.ready_file)
+    async with AsyncExitStack() as stack:
+        house = House(directory, settings, log)
         mirrored = asyncio.Event()
-        if settings.mirror is not None:
-            mirror = Mirror(settings.mirror, house.catalogue, mirror_options(settings))
-            tasks.create_task(keep_mirror(house.store, mirror, FirstWrite(MirrorLog(log.write), mirrored)))
+        mirror = stack.enter_context(_mirror(house, settings)) if settings.mirror is not None else None
+        if ready_file is not None:
+            stack.callback(ready_file.remove)
+        await stack.enter_async_context(house.serving())
+        tasks = await stack.enter_async_context(asyncio.TaskGroup())
+        if mirror is not None:
+            observer = FirstWrite(MirrorLog(log.write), mirrored)
+            house.start(tasks, "mirror", Mirroring(house.store, mirror, observer).keep_mirrored)
         else:
             mirrored.set()
-        if settings.ready_file is not None:
-            tasks.create_task(_announce(settings.ready_file, house, settings.mirror, mirrored))
+        if ready_file is not None:
+            house.start(tasks, "ready file", partial(_keep_ready_file, ready_file, house, settings.mirror, mirrored))
         await house.run()
+
+
+def _mirror(house: House, settings: Settings) -> Mirror:
+    if settings.mirror is None:
+        raise ValueError("there is a mirror where one is configured")
+    return Mirror(settings.mirror, house.catalogue, mirror_options(settings))
 
 
 class House:
@@ -84,74 +104,123 @@ class House:
         store: what is served.
         streams: what is served on streams: the same, or with its config sources made ADS.
         clients: who is connected, and what each holds.
+        supervisor: runs all components.
         address: where REST listens.
         grpc_address: where gRPC listens, empty where it is off.
     """
 
-    def __init__(self, directory: Path, settings: Settings, log: Log) -> None:
+    def __init__(self, directory: Path, settings: Settings, log: Log, back_off: BackOff | None = None) -> None:
         self.store = SnapshotStore()
         self.streams = SnapshotStore() if settings.ads_config_sources else self.store
         self.clients = Clients(FORGOTTEN_AFTER_S + settings.max_hold_s)
+        self.supervisor = Supervisor(log, back_off)
         self.address = ""
         self.grpc_address = ""
         self._directory = directory
         self._settings = settings
         self._log = log
+        self._trees = NewestTree()
         require_libyaml()
         self.catalogue = find_catalogue(settings)
         log.api_found(self.catalogue.description)
 
+    def start(self, tasks: asyncio.TaskGroup, component: str, work: Callable[[], Awaitable[None]]) -> None:
+        """Run a component in a task of its own."""
+        tasks.create_task(self.supervisor.run(component, work))
+
     async def run(self) -> None:
-        """Watch, load, and tell, until cancelled; REST and gRPC are served beside it."""
+        """Watch, load, and report, until cancelled; REST and gRPC are served beside it."""
         settings, log = self._settings, self._log
         rules = parse_rules(settings, self.catalogue)
-        scanner = scanner_of(self._directory, settings)
         with Parsing(rules, settings.parse_apart_above_bytes) as parsing:
-            async with aclosing(watch(scanner, _watch_options(settings), log)) as trees, asyncio.TaskGroup() as tasks:
-                tasks.create_task(log.report_changes())
-                tasks.create_task(keep_current(trees, self.store, parsing, acceptance(settings), log))
+            reload = Reload(self.store, parsing, acceptance(settings), log)
+            async with asyncio.TaskGroup() as tasks:
+                self.start(tasks, "log", log.report_changes)
+                self.start(tasks, "reload", partial(reload.keep_current, self._trees))
+                self.start(tasks, "watcher", self._watch)
                 if self.streams is not self.store:
+                    set_aside = partial(log.snapshot_set_aside, "ADS rewriting")
                     sources = AdsConfigSources(self.catalogue)
-                    tasks.create_task(keep_rewritten(self.store, self.streams, sources))
+                    rewriting = Rewriting(self.store, self.streams, sources, set_aside)
+                    self.start(tasks, "ADS rewriting", rewriting.keep_rewritten)
+
+    async def _watch(self) -> None:
+        """Pass on each tree that settles. A watcher that starts again does not know what was there before it failed."""
+        scanner = scanner_of(self._directory, self._settings)
+        before = self._trees.current
+        async with aclosing(watch(scanner, _watch_options(self._settings), self._log)) as trees:
+            async for settled in trees:
+                if before is not None and before.tree.files and not (settled.tree.files or settled.tree.problems):
+                    self._log.tree_lost(TreeLost(f"{self._directory}: all files are gone at once"))
+                else:
+                    self._trees.put(settled)
+                before = None
 
     @asynccontextmanager
-    async def listen(self) -> AsyncIterator[None]:
-        """Serve REST and gRPC as long as the context lasts."""
+    async def serving(self) -> AsyncIterator[None]:
+        """Serve REST and gRPC as long as the context lasts; in the end both are drained side by side.
+
+        Raises:
+            UsageError: an address cannot be had; in an exception group.
+        """
+        raise_open_files_limit()
         settings, log = self._settings, self._log
         reports = ClientReports(self.clients, self.catalogue)
-        rest = make_application(self.store, Printer(self.catalogue), log, reports, max_hold_s=settings.max_hold_s)
-        failures = rest[REST].failures
-        async with AsyncExitStack() as servers:
-            bound = await servers.enter_async_context(listening(rest, parse_address(settings.http), grace_s=GRACE_S))
-            self.address = str(bound)
-            log.listening("REST", self.address)
-            if settings.grpc != OFF:
-                self.grpc_address = str(await servers.enter_async_context(self._grpc(reports, failures)))
-                log.listening("gRPC", self.grpc_address)
-            async with asyncio.TaskGroup() as tasks:
-                failing = tasks.create_task(failures.wait())
-                yield
-                failing.cancel()
+        listeners = [Listener(parse_address(settings.http), partial(self._rest, reports))]
+        if settings.grpc != OFF:
+            listeners.append(Listener(parse_address(settings.grpc), partial(self._grpc, reports)))
+        async with asyncio.TaskGroup() as tasks:
+            names = ("REST", "gRPC")
+            running = [
+                tasks.create_task(self.supervisor.run(f"{name} listener", listener.serve))
+                for name, listener in zip(names, listeners, strict=False)
+            ]
+            for name, listener in zip(names, listeners, strict=False):
+                await listener.is_up.wait()
+                log.listening(name, str(listener.address))
+            self.address, self.grpc_address, *_ = (*(str(listener.address) for listener in listeners), "")
+            self.supervisor.is_starting = False
+            yield
+            for task in running:
+                task.cancel()
 
-    def _grpc(self, reports: ClientReports, failures: Failures) -> AbstractAsyncContextManager[Address]:
-        status = client_status_handlers(reports, failures)
+    def _rest(self, reports: ClientReports, address: Address) -> AbstractAsyncContextManager[Address]:
+        hold_s = self._settings.max_hold_s
+        application = make_application(self.store, Printer(self.catalogue), self._log, reports, max_hold_s=hold_s)
+        return listening(application, address, grace_s=GRACE_S)
+
+    def _grpc(self, reports: ClientReports, address: Address) -> AbstractAsyncContextManager[Address]:
+        status = client_status_handlers(reports)
         services = make_services(self.streams, self._log, self.clients, TtlMode(self._settings.ttl), extra=status)
-        return listening_grpc(services, parse_address(self._settings.grpc), grace_s=GRACE_S)
+        return listening_grpc(services, address, self.supervisor, grace_s=GRACE_S)
+
+
+class Listener:
+    """A server at an address: a component, which is bound again where it was bound when it has to start again.
+
+    Attributes:
+        address: where it is bound, once `is_up` is set.
+    """
+
+    def __init__(self, address: Address, listen: Callable[[Address], AbstractAsyncContextManager[Address]]) -> None:
+        self.address = address
+        self.is_up = asyncio.Event()
+        self._listen = listen
+
+    async def serve(self) -> Never:
+        """Listen until cancelled, or until nobody can connect any more, which is a UsageError."""
+        async with self._listen(self.address) as self.address:
+            self.is_up.set()
+            await until_lost(self.address)
+            raise UsageError(f"{self.address}: the socket was removed or replaced")
 
 
 @asynccontextmanager
 async def rooms(directory: Path, settings: Settings, log: Log) -> AsyncIterator[House]:
     """Build the house, and serve REST and gRPC as long as the context lasts."""
     house = House(directory, settings, log)
-    raise_open_files_limit()
-    async with house.listen():
+    async with house.serving():
         yield house
-
-
-async def keep_mirror(store: SnapshotStore, mirror: Mirror, observer: MirrorObserver) -> Never:
-    """Keep mirrored files in step with the store, and give the directory back in the end."""
-    with mirror:
-        await serve_mirror(store, mirror, observer)
 
 
 class FirstWrite:
@@ -170,31 +239,37 @@ class FirstWrite:
         """The directory could not be written."""
         self._observer.mirror_failed(error, retry_s)
 
+    def snapshot_set_aside(self, error: BaseException) -> None:
+        """Writing failed too often by an error of fsxds."""
+        self._observer.snapshot_set_aside(error)
 
-async def _announce(path: Path, house: House, mirror: Path | None, mirrored: asyncio.Event) -> None:
-    """Write the ready file when the first snapshot is served."""
-    snapshot = await house.store.newer_than(0)
+
+async def _keep_ready_file(ready_file: ReadyFile, house: House, mirror: Path | None, mirrored: asyncio.Event) -> Never:
+    """Write the ready file when the first snapshot is served, and again when other components are degraded."""
+    await house.store.newer_than(0)
     await mirrored.wait()
-    await asyncio.to_thread(_write_ready_file, path, house, mirror, snapshot)
+    while True:
+        degraded = house.supervisor.degraded
+        await asyncio.to_thread(ready_file.write, _readiness(house, mirror))
+        if degraded == house.supervisor.degraded:
+            await house.supervisor.changed()
 
 
-def _write_ready_file(path: Path, house: House, mirror: Path | None, snapshot: Snapshot) -> None:
-    versions = {
+def _readiness(house: House, mirror: Path | None) -> dict[str, PlainValue]:
+    snapshot = house.store.current
+    versions: dict[str, PlainValue] = {
         BY_TYPE_URL[type_url].short_name: snapshot.authored.get(type_url, version)
-        for type_url, version in snapshot.versions.items()
-        if type_url not in snapshot.withheld
+        for type_url, version in (snapshot.versions.items() if snapshot else ())
+        if snapshot and type_url not in snapshot.withheld
     }
-    content = {
+    return {
         "http": house.address,
         "grpc": house.grpc_address or None,
         "mirror": None if mirror is None else str(mirror),
         "versions": versions,
+        "degraded": [*house.supervisor.degraded],
         "pid": os.getpid(),
     }
-    path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(f".{path.name}.{os.getpid()}")
-    temporary.write_text(json.dumps(content) + "\n")
-    temporary.replace(path)
 
 
 async def until_sigterm(work: Coroutine[object, object, None], log: Log) -> None:

@@ -5,13 +5,14 @@ from __future__ import annotations
 import asyncio
 import tempfile
 from collections.abc import Iterable, Iterator
-from contextlib import suppress
+from contextlib import AsyncExitStack, suppress
 from dataclasses import replace
 from datetime import datetime
+from functools import partial
 from pathlib import Path, PurePosixPath
 
 from fsxds.api.convert import Converter
-from fsxds.app import House, keep_mirror, mirror_options, rooms, until_sigterm
+from fsxds.app import House, mirror_options, rooms, until_sigterm
 from fsxds.doctor.bootstrap_file import BOOTSTRAP
 from fsxds.doctor.examine import Case, examine
 from fsxds.doctor.placing import resource_problems
@@ -32,7 +33,7 @@ from fsxds.rules.levels import RuleLevels
 from fsxds.settings import Settings
 from fsxds.sources.envoy_api import find_envoy
 from fsxds.sources.file_facts import look_at
-from fsxds.transports.file_mirror import Mirror
+from fsxds.transports.file_mirror import Mirror, Mirroring
 from fsxds.transports.mirror_files import path_of
 from fsxds.values import Fault, Problem, Resource, Snapshot
 
@@ -66,18 +67,20 @@ def _for_transport(settings: Settings) -> Settings:
 
 
 async def _dev(directory: Path, settings: Settings, executable: Path, out: Path, log: Log) -> None:
-    async with rooms(directory, settings, log) as house, asyncio.TaskGroup() as tasks:
+    async with rooms(directory, settings, log) as house, AsyncExitStack() as stack, asyncio.TaskGroup() as tasks:
         if settings.dev_transport == "mirror":
             options = replace(mirror_options(settings), rewrite_config_sources=True)
             mirror = Mirror(out, house.catalogue, options)
-            tasks.create_task(keep_mirror(house.store, mirror, MirrorLog(log.write)))
+            mirroring = Mirroring(house.store, stack.enter_context(mirror), MirrorLog(log.write))
+            house.start(tasks, "mirror", mirroring.keep_mirrored)
             log.listening("mirrored files", str(out))
         envoy_log = LocalEnvoyLog(log.write, lambda type_url: log.rejected(type_url, Identity().node_id))
         meeting = _Meeting((directory, out), settings, house, log)
         plan = EnvoyPlan(
             executable, meeting.bootstrap_for, envoy_log.envoy_logged, meeting.witness_of, meeting.wanted_by
         )
-        tasks.create_task(run_envoy(house.store, plan, envoy_log))
+        run = partial(run_envoy, house.store, plan, envoy_log)
+        tasks.create_task(house.supervisor.run("Envoy", run, is_vital=True))
         await house.run()
 
 

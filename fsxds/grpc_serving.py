@@ -25,6 +25,7 @@ from fsxds.addresses import (
     remove_stale,
     unavailable,
 )
+from fsxds.supervisor import Supervisor
 
 HOW_TO_CHOOSE = "use --grpc HOST:PORT, or port 0 for any free one"
 
@@ -60,8 +61,8 @@ class Services(Protocol):
     def handlers(self) -> tuple[grpc.GenericRpcHandler, ...]:
         """What the server registers."""
 
-    def running(self) -> AbstractAsyncContextManager[None]:
-        """Do what goes on beside the calls."""
+    def running(self, supervisor: Supervisor) -> AbstractAsyncContextManager[None]:
+        """Do what goes on beside the calls, as components of `supervisor`."""
 
     async def drain(self) -> None:
         """End all calls that last, and take no more."""
@@ -79,7 +80,12 @@ def keep_freed_memory() -> None:
 
 @asynccontextmanager
 async def listening_grpc(
-    services: Services, address: Address, *, grace_s: float, credentials: grpc.ServerCredentials | None = None
+    services: Services,
+    address: Address,
+    supervisor: Supervisor,
+    *,
+    grace_s: float,
+    credentials: grpc.ServerCredentials | None = None,
 ) -> AsyncIterator[Address]:
     """Serve `services` at `address` while the context lasts, and give the address that was really bound.
 
@@ -88,6 +94,7 @@ async def listening_grpc(
     Args:
         services: what is served.
         address: where.
+        supervisor: runs what goes on beside the calls.
         grace_s: how long calls may take to end.
         credentials: of TLS; None for plain text.
 
@@ -99,7 +106,7 @@ async def listening_grpc(
     server = grpc.aio.server(options=OPTIONS)
     server.add_generic_rpc_handlers(services.handlers)
     bound = await _bind(server, address, credentials)
-    async with services.running():
+    async with services.running(supervisor):
         await server.start()
         try:
             yield bound

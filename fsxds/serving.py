@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import ctypes
 import logging
@@ -9,6 +10,7 @@ import resource
 import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from pathlib import Path
 
 from aiohttp import web
 from aiohttp.http_exceptions import HttpProcessingError
@@ -23,6 +25,9 @@ KEEPALIVE_S = 3630.0
 # Below the size of an Envoy's request, far above that of anything that is kept for a held poll.
 LARGE_BUFFER_BYTES = 64 * 1024
 _M_MMAP_THRESHOLD = -3  # malloc.h
+
+# Between two looks at the file of a unix socket.
+LOST_AFTER_S = 1.0
 
 HOW_TO_CHOOSE = "use --http HOST:PORT, or port 0 for any free one"
 
@@ -80,6 +85,24 @@ async def listening(application: web.Application, address: Address, *, grace_s: 
             address.path.unlink(missing_ok=True)
         await runner.cleanup()
         close_all(listeners)
+
+
+async def until_lost(address: Address) -> None:
+    """Return when nobody can connect to a bound address any more: somebody removed or replaced the file of a unix socket."""
+    if not isinstance(address, UnixAddress):
+        await asyncio.Event().wait()
+        return
+    identity = _identity(address.path)
+    while identity == _identity(address.path):  # noqa: ASYNC110, a file has no event to wait for
+        await asyncio.sleep(LOST_AFTER_S)
+
+
+def _identity(path: Path) -> tuple[int, int] | None:
+    try:
+        found = path.stat()
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino
 
 
 def _bound(address: Address, listener: socket.socket) -> Address:

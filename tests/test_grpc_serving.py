@@ -19,7 +19,9 @@ import uvloop
 from fsxds.addresses import SOCKET_MODE, Address, TcpAddress, UnixAddress
 from fsxds.errors import UsageError
 from fsxds.grpc_serving import MAX_REQUEST_BYTES, listening_grpc
+from fsxds.supervisor import Supervisor
 from tests.support.certificates import make_pair
+from tests.support.errors import make_supervisor
 from tests.support.grpc_clients import channel_to
 
 LOCALHOST = TcpAddress("127.0.0.1", 0)
@@ -50,7 +52,7 @@ class Echo:
         return b"done"
 
     @asynccontextmanager
-    async def running(self) -> AsyncIterator[None]:
+    async def running(self, supervisor: Supervisor) -> AsyncIterator[None]:
         """Remember."""
         self.is_running = True
         yield
@@ -64,7 +66,7 @@ class Echo:
 
 def serve(address: Address = LOCALHOST, services: Echo | None = None, grace_s: float = 1.0) -> Any:
     """Serve one service."""
-    return listening_grpc(services or Echo(), address, grace_s=grace_s)
+    return listening_grpc(services or Echo(), address, make_supervisor(), grace_s=grace_s)
 
 
 async def say(address: Address, content: bytes = b"hello", **options: int) -> bytes:
@@ -302,7 +304,7 @@ async def test_credentials(caplog: pytest.LogCaptureFixture) -> None:
     pair = make_pair("localhost")
     key, chain = pair.key.encode(), pair.chain.encode()
     async with listening_grpc(
-        Echo(), LOCALHOST, grace_s=1.0, credentials=grpc.ssl_server_credentials([(key, chain)])
+        Echo(), LOCALHOST, make_supervisor(), grace_s=1.0, credentials=grpc.ssl_server_credentials([(key, chain)])
     ) as bound:
         trusting = grpc.ssl_channel_credentials(chain)
         name = (("grpc.ssl_target_name_override", "localhost"),)

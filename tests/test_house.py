@@ -6,6 +6,7 @@ import ast
 import statistics
 import subprocess
 import sys
+from collections import Counter
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
@@ -26,7 +27,18 @@ LONGEST_FUNCTION = 60
 LONGEST_P90 = 30
 LONGEST_MEDIAN = 8
 MOST_PARAMETERS = 5
-MOST_BROAD_EXCEPTS = 3
+
+# Where `except Exception` stands, how often, and why: each is an edge that an error of fsxds does not pass.
+EDGES = {
+    "supervisor.py": (1, "a component ends no other"),
+    "reload.py": (1, "a file on which loading fails is found and set aside; the others are served"),
+    "parse_worker.py": (1, "an error of the worker process is raised in the process that asked it"),
+    "operations/log.py": (1, "a line that cannot be written ends nobody's work"),
+    "transports/mirror_directory.py": (1, "what was made beside a file is removed, and the error raised on"),
+    "transports/rest_json.py": (1, "a request ends with 500 for its client alone"),
+    "transports/grpc_edge.py": (1, "a call ends with INTERNAL for its client alone"),
+    "transports/grpc_calls.py": (2, "a stream that is woken, and one that writes beside its handler, end alone"),
+}
 
 VAGUE_MODULES = {"utils", "util", "common", "helpers", "base", "manager", "misc"}
 FORBIDDEN_WORDS = {"typ", "kind", "xds_type", "ver", "rev", "entry", "item"}
@@ -187,16 +199,17 @@ def task_groups(tree: ast.Module) -> set[str]:
     return names
 
 
-def test_broad_excepts_are_few() -> None:
-    """`except Exception` stands at the edge of a room only, three times at most."""
-    broad = [
-        place
-        for place, node in nodes()
+def test_broad_excepts_are_edges() -> None:
+    """`except Exception` stands at the edges alone beyond which an error of fsxds must not come."""
+    broad = Counter(
+        path
+        for path, tree in trees(PACKAGE).items()
+        for node in ast.walk(tree)
         if isinstance(node, ast.ExceptHandler)
         and (node.type is None or ast.unparse(node.type) in {"Exception", "BaseException"})
-    ]
+    )
 
-    assert len(broad) <= MOST_BROAD_EXCEPTS, broad
+    assert {f"fsxds/{path}": count for path, (count, _) in EDGES.items()} == broad
 
 
 def test_only_settings_reads_the_environment() -> None:

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 import pytest
@@ -10,7 +10,7 @@ from fsxds.parsing import ParseRules, Parsing
 from fsxds.protocol.node import Node
 from fsxds.protocol.poll import Hold, PollMemory, PollRequest
 from fsxds.protocol.subscription import Subscription, version_of
-from fsxds.reload import keep_current
+from fsxds.reload import NewestTree, Reload
 from fsxds.snapshots.load import Acceptance, Loaded
 from fsxds.sources.envoy_api import find_api
 from fsxds.store import SnapshotStore
@@ -60,17 +60,13 @@ def parsing(rules: ParseRules) -> Iterator[Parsing]:
         yield parsing
 
 
-async def trees(*contents: dict[str, str]) -> AsyncIterator[Settled]:
-    """Yield trees as a source does, noticed at 1.0, 2.0, ..."""
-    for number, files in enumerate(contents, 1):
-        yield Settled(tree_of(files), float(number))
-
-
 async def run(parsing: Parsing, *contents: dict[str, str], acceptance: Acceptance | None = None) -> Listener:
-    """Keep a store current with these trees, to their end."""
+    """Keep a store current with these trees, noticed at 1.0, 2.0, and so on."""
     store = SnapshotStore()
     listener = Listener(store)
-    await keep_current(trees(*contents), store, parsing, acceptance or Acceptance(), listener)
+    reload = Reload(store, parsing, acceptance or Acceptance(), listener)
+    for number, files in enumerate(contents, 1):
+        await reload.receive(Settled(tree_of(files), float(number)))
     return listener
 
 
@@ -173,8 +169,12 @@ async def test_waiters_are_woken(parsing: Parsing) -> None:
     listener = Listener(store)
     async with asyncio.TaskGroup() as tasks:
         waiter = tasks.create_task(store.newer_than(0))
-        tasks.create_task(keep_current(trees({"cds.yaml": "- name: a\n"}), store, parsing, Acceptance(), listener))
+        trees = NewestTree()
+        reload = Reload(store, parsing, Acceptance(), listener)
+        keeper = tasks.create_task(reload.keep_current(trees))
+        trees.put(Settled(tree_of({"cds.yaml": "- name: a\n"}), 1.0))
         snapshot = await waiter
+        keeper.cancel()
 
     assert list(snapshot.resources(type_url("CDS"))) == ["a"]
     assert ("published", (1.0, ["a"])) in listener.told
@@ -182,35 +182,26 @@ async def test_waiters_are_woken(parsing: Parsing) -> None:
 
 async def test_only_changed_files_are_parsed(parsing: Parsing) -> None:
     """A file that did not change keeps its row: the very same resource is served."""
-    store = SnapshotStore()
-    seen = []
+    before, after = (
+        await run(
+            parsing,
+            {"cds.yaml": "- name: a\n", "rds.yaml": "- name: r\n"},
+            {"cds.yaml": "- name: a\n", "lds.yaml": "- name: m\n"},
+        )
+    ).snapshots
 
-    async def source() -> AsyncIterator[Settled]:
-        yield Settled(tree_of({"cds.yaml": "- name: a\n", "rds.yaml": "- name: r\n"}), 1.0)
-        seen.append(store.current)
-        yield Settled(tree_of({"cds.yaml": "- name: a\n", "lds.yaml": "- name: m\n"}), 2.0)
-        seen.append(store.current)
-
-    await keep_current(source(), store, parsing, Acceptance(), Listener(store))
-
-    before, after = seen
-    assert before is not None
-    assert after is not None
     assert before.by_type[type_url("CDS")] is after.by_type[type_url("CDS")]
 
 
-async def test_cancellation_ends_it(parsing: Parsing) -> None:
-    """Keeping a store current ends by cancellation while it waits for a tree that does not come."""
-
-    async def never() -> AsyncIterator[Settled]:
-        yield Settled(tree_of({"cds.yaml": "- name: a\n"}), 1.0)
-        await asyncio.Event().wait()
-
-    store = SnapshotStore()
+async def test_a_tree_that_comes_while_another_is_loaded_is_not_missed(parsing: Parsing) -> None:
+    """Of many, the newest is loaded."""
+    store, trees = SnapshotStore(), NewestTree()
+    listener = Listener(store)
+    for name in ("a", "b", "c"):
+        trees.put(Settled(tree_of({"cds.yaml": f"- name: {name}\n"}), 1.0))
     async with asyncio.TaskGroup() as tasks:
-        keeper = tasks.create_task(keep_current(never(), store, parsing, Acceptance(), Listener(store)))
+        keeper = tasks.create_task(Reload(store, parsing, Acceptance(), listener).keep_current(trees))
         await store.newer_than(0)
         keeper.cancel()
 
-    assert keeper.cancelled()
-    assert store.current is not None
+    assert [("published", (1.0, ["c"]))] == [row for row in listener.told if row[0] == "published"]

@@ -14,6 +14,7 @@ from typing import Never
 from rich.console import Console
 
 from fsxds.operations.change_reports import ChangeReports, count_of, some_of, type_name
+from fsxds.operations.internal_errors import InternalErrors, set_aside_line
 from fsxds.operations.log_lines import Level, LineSink, LogLine, Renderer, human_renderer, json_renderer, shortened
 from fsxds.operations.problem_ledger import ProblemLedger
 from fsxds.operations.refusal_limit import RefusalLimit
@@ -64,11 +65,22 @@ class Log:
         self._ledger = ProblemLedger(paper.level)
         self._refusals = RefusalLimit()
         self._is_empty = False
+        self.internal_errors = InternalErrors(self._clock.now_s)
 
     def write(self, line: LogLine) -> None:
-        """Write one line, if it is weighty enough; what was served or taken says what is not served beside it."""
+        """Write one line, if it is weighty enough; what was served or taken says what is not served beside it.
+
+        A line that cannot be written is counted, and ends nobody's work.
+        """
         if (line.admitted_as or line.level) < self._paper.level:
             return
+        try:
+            self._write(line)
+        # The edge of the log: everybody logs, in the midst of their own work.
+        except Exception:  # noqa: BLE001
+            self.internal_errors.counts["log"] += 1
+
+    def _write(self, line: LogLine) -> None:
         if line.event in ENDS_WELL and self._ledger.held:
             held = [str(path) for path in self._ledger.held]
             line = replace(
@@ -108,6 +120,26 @@ class Log:
     def stopping(self, reason: str) -> None:
         """Tell that the process ends, and why."""
         self.say(Level.INFO, "stopping", f"stopping: {reason}", reason=reason)
+
+    # supervisor.SupervisorObserver
+
+    def internal_error(self, where: str, error: BaseException) -> None:
+        """Report an error of fsxds itself with its traceback; the same one at most once a minute."""
+        if (line := self.internal_errors.line(where, error)) is not None:
+            self.write(line)
+
+    def component_degraded(self, component: str, reason: str, retry_s: float) -> None:
+        """Report that a component failed, and when it starts again."""
+        text = f"degraded: {component} restarts in {retry_s:g} s ({shortened(reason)}); what is served stays"
+        self.say(Level.ERROR, "component_degraded", text, component=component, reason=reason, retry_s=retry_s)
+
+    def component_recovered(self, component: str) -> None:
+        """Report that a component runs well again."""
+        self.say(Level.INFO, "component_recovered", f"recovered: {component} runs again", component=component)
+
+    def snapshot_set_aside(self, component: str, error: BaseException) -> None:
+        """Report that a component gave up on a snapshot, until the next one."""
+        self.write(set_aside_line(component, error))
 
     # sources.watch.WatchObserver
 

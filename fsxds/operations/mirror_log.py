@@ -7,6 +7,7 @@ from pathlib import PurePosixPath
 from typing import Protocol
 
 from fsxds.operations.change_reports import count_of, some_of
+from fsxds.operations.internal_errors import set_aside_line
 from fsxds.operations.log_lines import Level, LogLine
 from fsxds.values import PlainValue
 
@@ -79,6 +80,10 @@ class MirrorLog:
         self._has_failed = True
         text = f"mirror: {error}; trying again in {retry_s:g} s, serving goes on"
         self._write(LogLine(Level.ERROR, "mirror_failed", text, {"error": str(error), "retry_s": retry_s}))
+
+    def snapshot_set_aside(self, error: BaseException) -> None:
+        """Report that writing a snapshot failed too often by an error of fsxds."""
+        self._write(set_aside_line("mirror", error))
 
 
 def summary(report: WrittenFiles) -> str:

@@ -266,4 +266,16 @@ RULES: tuple[Rule, ...] = (
         is_fixed=True,
         file="",
     ),
+    Rule(
+        "internal-error",
+        Severity.ERROR,
+        "fsxds itself fails on no file. Where it does, three times in a row, the change of that file alone is set aside.",
+        "It goes on with what the file held last; everything else of the tree is served as it is.",
+        "Write what changed in another way: it is tried again at once. Send the problem's line, the traceback of "
+        "`internal_error` in the log and, if you may, the file to the authors of fsxds.",
+        "",
+        "",
+        is_fixed=True,
+        file="",
+    ),
 )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from types import MappingProxyType
 from typing import Any, Never
@@ -12,6 +12,7 @@ from google.protobuf.message import Message
 
 from fsxds.api.catalogue import Catalogue
 from fsxds.store import SnapshotStore
+from fsxds.supervisor import Attempts
 from fsxds.transports.config_source_sites import CDS, ECDS, LDS, RDS, Reference, SiteFinder
 from fsxds.values import Resource, Snapshot, TypeChange, TypeUrl, version_of_body, version_of_set
 
@@ -97,10 +98,31 @@ class AdsConfigSources:
         return True
 
 
-async def keep_rewritten(store: SnapshotStore, target: SnapshotStore, sources: AdsConfigSources) -> Never:
-    """Keep `target` in step with `store`, rewritten."""
-    generation = 0
-    while True:
-        snapshot = await store.newer_than(generation)
-        generation = snapshot.generation
-        target.publish(await sources.rewrite(snapshot))
+class Rewriting:
+    """Keeps `target` in step with `store`, rewritten; what was rewritten survives a failure.
+
+    A snapshot on which it failed three times in a row is skipped: `target` stays as it is until the next one.
+    """
+
+    def __init__(
+        self,
+        store: SnapshotStore,
+        target: SnapshotStore,
+        sources: AdsConfigSources,
+        set_aside: Callable[[BaseException], None],
+    ) -> None:
+        """Rewrite by `sources`; `set_aside` is called with the last error when a snapshot is skipped."""
+        self._store = store
+        self._target = target
+        self._sources = sources
+        self._attempts = Attempts(set_aside)
+        self._generation = 0
+
+    async def keep_rewritten(self) -> Never:
+        """Rewrite each newer snapshot, until cancelled."""
+        while True:
+            snapshot = await self._store.newer_than(self._generation)
+            if not self._attempts.are_over(snapshot.generation):
+                with self._attempts.on(snapshot.generation):
+                    self._target.publish(await self._sources.rewrite(snapshot))
+            self._generation = snapshot.generation

@@ -8,25 +8,22 @@ import grpc
 
 from fsxds.errors import ProtocolError
 from fsxds.transports.client_status import ClientReports
-from fsxds.transports.failures import Failures
-from fsxds.transports.grpc_streams import ErrorEdge
 
 CLIENT_STATUS_SERVICE = "envoy.service.status.v3.ClientStatusDiscoveryService"
 
 
-def client_status_handlers(reports: ClientReports, failures: Failures) -> tuple[grpc.GenericRpcHandler, ...]:
+def client_status_handlers(reports: ClientReports) -> tuple[grpc.GenericRpcHandler, ...]:
     """Return what answers the methods of the service; hand it to `server.add_generic_rpc_handlers`.
 
-    Each request of a stream is answered by itself. Errors of our own go to `failures`.
+    Each request of a stream is answered by itself.
     """
 
     async def answer(request: bytes, context: grpc.aio.ServicerContext) -> bytes:
-        async with ErrorEdge(failures, context):
-            try:
-                return await reports.answer(request)
-            except ProtocolError as error:
-                await context.abort(grpc.StatusCode[error.code], str(error))
-                raise  # never reached: abort raises
+        try:
+            return await reports.answer(request)
+        except ProtocolError as error:
+            await context.abort(grpc.StatusCode[error.code], str(error))
+            raise  # never reached: abort raises
 
     async def answer_each(requests: AsyncIterator[bytes], context: grpc.aio.ServicerContext) -> AsyncIterator[bytes]:
         async for request in requests:

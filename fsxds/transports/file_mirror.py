@@ -7,10 +7,11 @@ import contextlib
 from typing import Never, Protocol
 
 from fsxds.store import SnapshotStore
+from fsxds.supervisor import Attempts
 from fsxds.transports.mirror_writer import Mirror, MirrorOptions, MirrorReport
 from fsxds.values import Snapshot
 
-__all__ = ["Mirror", "MirrorObserver", "MirrorOptions", "MirrorReport", "serve_mirror", "write_once"]
+__all__ = ["Mirror", "MirrorObserver", "MirrorOptions", "MirrorReport", "Mirroring", "write_once"]
 
 FIRST_RETRY_S = 1.0
 LONGEST_RETRY_S = 30.0
@@ -25,6 +26,9 @@ class MirrorObserver(Protocol):
     def mirror_failed(self, error: OSError, retry_s: float) -> None:
         """The directory could not be written; it is tried again in `retry_s` seconds, or with the next snapshot."""
 
+    def snapshot_set_aside(self, error: BaseException) -> None:
+        """Writing a snapshot failed three times in a row by an error of fsxds; the next one is tried."""
+
 
 def write_once(snapshot: Snapshot, mirror: Mirror) -> MirrorReport:
     """Write one snapshot and give the directory back; raises as `Mirror.write`."""
@@ -32,28 +36,48 @@ def write_once(snapshot: Snapshot, mirror: Mirror) -> MirrorReport:
         return mirror.write(snapshot)
 
 
-async def serve_mirror(store: SnapshotStore, mirror: Mirror, observer: MirrorObserver) -> Never:
-    """Keep a directory in step with the store until cancelled; a snapshot that was overtaken is skipped.
+class Mirroring:
+    """Keeps a directory in step with the store; a snapshot that was overtaken is skipped.
 
-    A full disk, a read-only or missing directory is told and tried again after 1, 2, 4, … 30 seconds, and with each newer
-    snapshot. Cancelling it ends a write after its present file. UsageError, when another process has the directory, is the caller's.
+    A full disk, a read-only or missing directory is reported and tried again after 1, 2, 4, … 30 seconds, and with each
+    newer snapshot. A snapshot on which it failed three times in a row by an error of fsxds is set aside: the files stay as
+    they are until the next one.
     """
-    generation = 0
-    retry_s = FIRST_RETRY_S
-    while True:
-        snapshot = await store.newer_than(generation)
+
+    def __init__(self, store: SnapshotStore, mirror: Mirror, observer: MirrorObserver) -> None:
+        self._store = store
+        self._mirror = mirror
+        self._observer = observer
+        self._attempts = Attempts(observer.snapshot_set_aside)
+        self._generation = 0
+        self._retry_s = FIRST_RETRY_S
+
+    async def keep_mirrored(self) -> Never:
+        """Write each newer snapshot until cancelled, which ends a write after its present file.
+
+        UsageError, when another process has the directory, is the caller's.
+        """
+        while True:
+            snapshot = await self._store.newer_than(self._generation)
+            if self._attempts.are_over(snapshot.generation):
+                self._generation = snapshot.generation
+                continue
+            with self._attempts.on(snapshot.generation):
+                await self._write(snapshot)
+
+    async def _write(self, snapshot: Snapshot) -> None:
         try:
-            report = await asyncio.to_thread(mirror.write, snapshot)
+            report = await asyncio.to_thread(self._mirror.write, snapshot)
         except asyncio.CancelledError:
             # The thread goes on; the process shall not wait for ten thousand files.
-            mirror.interrupt()
+            self._mirror.interrupt()
             raise
         except OSError as error:
-            observer.mirror_failed(error, retry_s)
+            self._observer.mirror_failed(error, self._retry_s)
             with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(retry_s):
-                    await store.newer_than(snapshot.generation)
-            retry_s = min(2 * retry_s, LONGEST_RETRY_S)
+                async with asyncio.timeout(self._retry_s):
+                    await self._store.newer_than(snapshot.generation)
+            self._retry_s = min(2 * self._retry_s, LONGEST_RETRY_S)
         else:
-            observer.files_written(report)
-            generation, retry_s = snapshot.generation, FIRST_RETRY_S
+            self._generation, self._retry_s = snapshot.generation, FIRST_RETRY_S
+            self._observer.files_written(report)

@@ -30,6 +30,7 @@ from fsxds.protocol.streams import (
 from fsxds.protocol.subscription import Subscription, files_of
 from fsxds.resource_types import BY_TYPE_URL
 from fsxds.store import SnapshotStore
+from fsxds.transports.grpc_edge import INTERNAL, where
 from fsxds.transports.grpc_lasting import STOPPING
 from fsxds.transports.grpc_methods import DiscoveryMethod, Variant
 from fsxds.transports.grpc_requests import Context, RequestReader, peer_of
@@ -83,7 +84,7 @@ class StreamCore(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Surroundings:
-    """What all streams of a server share; `spawn` makes a task whose errors end the server."""
+    """What all streams of a server share; `spawn` makes a task, which must not raise."""
 
     store: SnapshotStore
     observer: StreamObserver
@@ -146,12 +147,17 @@ class StreamCall:
         self._is_due = True
         if self._speaking or self._closed:
             return
-        responses = self._look()
-        if responses:
-            self._speaking = True
-            self._shared.spawn(self._speak_alone(responses))
-        else:
-            self._set_alarm()
+        try:
+            responses = self._look()
+            if not responses:
+                self._set_alarm()
+                return
+        # The edge of every stream, beside that of its handler: whoever wakes it wakes others too.
+        except Exception as error:  # noqa: BLE001
+            self._shared.spawn(self._fail(error))
+            return
+        self._speaking = True
+        self._shared.spawn(self._speak_alone(responses))
 
     async def end(self) -> None:
         """End the stream after the response that is being written."""
@@ -187,9 +193,22 @@ class StreamCall:
             await self._idle.wait()
 
     async def _speak_alone(self, responses: tuple[Any, ...]) -> None:
-        # The client is gone; whoever reads from it finds the same, and ends the stream.
-        with suppress(grpc.aio.BaseError):
+        try:
             await self._speak(responses)
+        except grpc.aio.BaseError:
+            # The client is gone; whoever reads from it finds the same, and ends the stream.
+            return
+        # The same edge, in a task of its own.
+        except Exception as error:  # noqa: BLE001
+            await self._fail(error)
+
+    async def _fail(self, error: Exception) -> None:
+        """End the stream because of an error of fsxds that its handler does not see."""
+        self._shared.observer.internal_error(where(self._method.name), error)
+        self._closed = True
+        self._set_alarm()
+        with suppress(grpc.aio.BaseError):
+            await self._context.abort(grpc.StatusCode.INTERNAL, INTERNAL)
 
     async def _speak(self, responses: tuple[Any, ...]) -> None:
         """Write responses, and what news calls for meanwhile; give the turn to whoever waits for it."""
@@ -238,10 +257,6 @@ class StreamCall:
 
     def _ring(self) -> None:
         self._alarm = None
-        # In a task, so that an error of ours is not lost.
-        self._shared.spawn(self._look_again())
-
-    async def _look_again(self) -> None:
         self.wake()
 
     def _node(self) -> Node:

@@ -7,7 +7,6 @@ import time
 from collections import defaultdict
 from collections.abc import AsyncIterator, Coroutine, Iterable
 from contextlib import asynccontextmanager
-from types import TracebackType
 from typing import Any, Never
 
 import grpc.aio
@@ -19,8 +18,9 @@ from fsxds.protocol.sotw import SotwStream
 from fsxds.protocol.time_to_live import TtlMode
 from fsxds.protocol.views import Views
 from fsxds.store import SnapshotStore
-from fsxds.transports.failures import Failures
+from fsxds.supervisor import Supervisor
 from fsxds.transports.grpc_calls import ClientLedger, StreamCall, Surroundings
+from fsxds.transports.grpc_edge import GuardedHandler
 from fsxds.transports.grpc_fetch import answer_fetch
 from fsxds.transports.grpc_health import HEALTH, Health
 from fsxds.transports.grpc_lasting import STOPPING, LastingCalls
@@ -32,8 +32,6 @@ from fsxds.transports.stream_observer import StreamObserver
 
 # The event loop is lent to telling news for so long at a time, so that requests are heard in between.
 WAKE_SLICE_S = 0.005
-
-INTERNAL = "an internal error of fsxds; it is told in the server's log"
 
 
 def make_services(
@@ -52,28 +50,7 @@ def make_services(
         ttl_mode: which resources keep their time to live.
         extra: handlers of more services.
     """
-    return GrpcServices(Discovery(store, observer, clients, ttl_mode), extra)
-
-
-class ErrorEdge:
-    """Carries errors of our own to `failures`; the client is told that there was one."""
-
-    __slots__ = ("_context", "_failures")
-
-    def __init__(self, failures: Failures, context: Context) -> None:
-        self._failures = failures
-        self._context = context
-
-    async def __aenter__(self) -> None:
-        pass
-
-    async def __aexit__(
-        self, error_type: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        # grpc.aio's own say that the client is gone.
-        if isinstance(error, Exception) and not isinstance(error, grpc.aio.BaseError):
-            self._failures.report(error)
-            await self._context.abort(grpc.StatusCode.INTERNAL, INTERNAL)
+    return GrpcServices(Discovery(store, observer, clients, ttl_mode), observer, extra)
 
 
 class Discovery:
@@ -82,7 +59,6 @@ class Discovery:
     def __init__(
         self, store: SnapshotStore, observer: StreamObserver, clients: ClientLedger, ttl_mode: TtlMode
     ) -> None:
-        self.failures = Failures()
         self._store = store
         self._ttl_mode = ttl_mode
         self._views = Views()
@@ -106,12 +82,10 @@ class Discovery:
 
     def _handler(self, method: DiscoveryMethod) -> grpc.RpcMethodHandler:
         async def stream(_: object, context: Context) -> None:
-            async with ErrorEdge(self.failures, context):
-                await self._converse(method, context)
+            await self._converse(method, context)
 
         async def fetch(content: bytes, context: Context) -> bytes:
-            async with ErrorEdge(self.failures, context):
-                return await self._fetch(method, content, context)
+            return await self._fetch(method, content, context)
 
         if method.variant is Variant.FETCH:
             return grpc.unary_unary_rpc_method_handler(fetch)
@@ -140,9 +114,12 @@ class Discovery:
         self._shared.observer.response_sent(request.node or Node("", peer=peer), subscription, response.version)
         return self._shared.writer.sotw(response)
 
-    async def ring(self, tasks: asyncio.TaskGroup) -> Never:
-        """Wake all streams for each newer snapshot; what they have to say is said in tasks of `tasks`."""
+    def speak_in(self, tasks: asyncio.TaskGroup) -> None:
+        """Say in tasks of this group what streams have to say that nobody asked for just now."""
         self._tasks = tasks
+
+    async def ring(self) -> Never:
+        """Wake all streams for each newer snapshot."""
         generation = 0
         while True:
             generation = (await self._store.newer_than(generation)).generation
@@ -166,7 +143,7 @@ class Discovery:
 
     def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
         if self._tasks is None:
-            raise RuntimeError("ring() runs before the first stream")
+            raise RuntimeError("speak_in() is called before the first stream comes")
         self._tasks.create_task(work)
 
 
@@ -175,20 +152,19 @@ class GrpcServices:
 
     Attributes:
         handlers: what a server registers.
-        failures: errors of our own come out of `failures.wait()`; `running` waits for them too.
     """
 
-    def __init__(self, discovery: Discovery, extra: Iterable[grpc.GenericRpcHandler]) -> None:
+    def __init__(self, discovery: Discovery, observer: StreamObserver, extra: Iterable[grpc.GenericRpcHandler]) -> None:
         streams, more = discovery.handlers(), tuple(extra)
         services = tuple(
             handler.service_name() for handler in (*streams, *more) if isinstance(handler, grpc.ServiceRpcHandler)
         )
-        self.failures = discovery.failures
         self._discovery = discovery
         self._health = Health(services)
         self._lasting = LastingCalls()
         others = (*more, self._health.handler, *Reflection((*services, HEALTH)).handlers)
-        self.handlers = (*streams, *map(self._lasting.known, others))
+        handlers = (*streams, *map(self._lasting.known, others))
+        self.handlers = tuple(GuardedHandler(handler, observer) for handler in handlers)
 
     @property
     def open_streams(self) -> int:
@@ -196,14 +172,14 @@ class GrpcServices:
         return self._discovery.open_streams
 
     @asynccontextmanager
-    async def running(self) -> AsyncIterator[None]:
-        """Tell news as long as the context lasts; an error of our own ends it, in an exception group."""
+    async def running(self, supervisor: Supervisor) -> AsyncIterator[None]:
+        """Wake streams and report health as long as the context lasts."""
         await self._health.tell(is_serving=False)
         async with asyncio.TaskGroup() as tasks:
+            self._discovery.speak_in(tasks)
             lasting = (
-                tasks.create_task(self._discovery.ring(tasks)),
-                tasks.create_task(self.failures.wait()),
-                tasks.create_task(self._tell_health()),
+                tasks.create_task(supervisor.run("streams", self._discovery.ring)),
+                tasks.create_task(supervisor.run("health", self._tell_health)),
             )
             # The first step of each, before the first stream comes.
             await asyncio.sleep(0)

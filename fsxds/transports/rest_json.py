@@ -18,9 +18,9 @@ from fsxds.protocol.streams import Verdict
 from fsxds.protocol.subscription import Subscription, files_of
 from fsxds.resource_types import RESOURCE_TYPES, ResourceType
 from fsxds.store import SnapshotStore
+from fsxds.supervisor import ErrorObserver
 from fsxds.transports.client_status import ClientReports
 from fsxds.transports.client_status_rest import CLIENT_STATUS_PATH, answer_client_status
-from fsxds.transports.failures import Failures
 from fsxds.transports.json_bodies import ResponseBodies
 from fsxds.transports.rest_requests import TOO_LARGE, RequestReader, is_json, patience_of, read_body
 from fsxds.transports.rest_responses import Refusal, not_modified, refuse, send
@@ -41,7 +41,7 @@ STOPPING = Refusal(503, 14, "the server stops; ask again", {"Retry-After": "1"})
 INTERNAL = Refusal(500, 13, "an internal error of fsxds; it is told in the server's log")
 
 
-class PollObserver(Protocol):
+class PollObserver(ErrorObserver, Protocol):
     """Who wants to hear of polls. Called on the event loop, so it must be quick."""
 
     def response_sent(self, node: Node, subscription: Subscription, version: Version) -> None:
@@ -83,7 +83,7 @@ def make_application(
     """Make the application that answers polls from `store`.
 
     Run it with `serving.listening`: handlers must be cancelled when their client goes. On its shutdown all held polls are
-    answered at once. Errors of our own come out of `application[REST].failures.wait()`.
+    answered at once. An error of fsxds ends the request in which it happened alone, and goes to the observer.
 
     Args:
         store: what is served.
@@ -110,7 +110,6 @@ class RestJson:
     """Answers polls. What a poll is told, and when, is decided in `protocol.poll`."""
 
     def __init__(self, store: SnapshotStore, printer: Printer, audience: Audience, max_hold_s: float) -> None:
-        self.failures = Failures()
         self._store = store
         self._observer = audience.observer
         self._reports = audience.reports
@@ -142,9 +141,12 @@ class RestJson:
             if row is None and request.path != CLIENT_STATUS_PATH:
                 return self._refuse(request, UNKNOWN_PATH)
             return await self._answer_path(request, row)
-        # The edge of the room: aiohttp would log the error and go on as if it were the client's.
+        except ConnectionError:
+            # The client is gone. aiohttp finds the same when it sends this, and closes the connection.
+            return not_modified()
+        # The edge of every request: an error of ours ends this one alone.
         except Exception as error:  # noqa: BLE001
-            self.failures.report(error)
+            self._observer.internal_error("REST request", error)
             return refuse(INTERNAL)
 
     async def _answer_path(self, request: web.Request, row: ResourceType | None) -> web.StreamResponse:

@@ -8,10 +8,11 @@ from typing import Protocol
 from fsxds.protocol.node import Node
 from fsxds.protocol.streams import Verdict
 from fsxds.protocol.subscription import Subscription
+from fsxds.supervisor import ErrorObserver
 from fsxds.values import Version
 
 
-class StreamObserver(Protocol):
+class StreamObserver(ErrorObserver, Protocol):
     """Who wants to hear of streams. Called on the event loop, so it must be quick."""
 
     def stream_opened(self, node: Node, service: str, peer: str) -> None:

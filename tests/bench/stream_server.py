@@ -24,6 +24,7 @@ from fsxds.grpc_serving import listening_grpc
 from fsxds.protocol.time_to_live import TtlMode
 from fsxds.resource_types import BY_SHORT_NAME, RESOURCE_TYPES
 from fsxds.store import SnapshotStore
+from fsxds.supervisor import Supervisor
 from fsxds.transports.grpc_streams import make_services
 from fsxds.values import Origin, Resource, Snapshot, TypeChange, TypeUrl, version_of_body, version_of_set
 from tests.bench.bare_server import announce
@@ -133,7 +134,7 @@ async def serve_fsxds(tree: Tree, ready: Path) -> None:
         store.publish(snapshot)
         return began
 
-    async with listening_grpc(services, TcpAddress("127.0.0.1", 0), grace_s=1) as bound:
+    async with listening_grpc(services, TcpAddress("127.0.0.1", 0), Supervisor(Quiet()), grace_s=1) as bound:
         publish(tree.next())
         announce(ready, bound.port)  # type: ignore[union-attr]
         await obey(lambda: publish(tree.next()))

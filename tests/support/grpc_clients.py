@@ -21,9 +21,11 @@ from fsxds.protocol.subscription import Subscription
 from fsxds.protocol.time_to_live import TtlMode
 from fsxds.resource_types import BY_SHORT_NAME
 from fsxds.store import SnapshotStore
+from fsxds.supervisor import Supervisor
 from fsxds.transports.grpc_methods import AGGREGATED
 from fsxds.transports.grpc_streams import GrpcServices, make_services
 from fsxds.values import Snapshot, Version
+from tests.support.errors import AT_ONCE, ErrorsHeard
 from tests.support.snapshots import snapshot, type_url
 
 LOCALHOST = TcpAddress("127.0.0.1", 0)
@@ -33,7 +35,7 @@ SILENCE_S = 0.15
 
 
 @dataclass
-class StreamsHeard:
+class StreamsHeard(ErrorsHeard):
     """An observer that remembers what it was told."""
 
     opened: list[tuple[Node, str, str]] = field(default_factory=list)
@@ -179,7 +181,10 @@ async def serving_grpc(
     """Run a server, and a channel to it."""
     store, heard, clients = SnapshotStore(), StreamsHeard(), Clients()
     services = make_services(store, heard, clients, ttl_mode)
-    async with listening_grpc(services, address, grace_s=grace_s) as bound, channel_to(bound) as channel:
+    async with (
+        listening_grpc(services, address, Supervisor(heard, AT_ONCE), grace_s=grace_s) as bound,
+        channel_to(bound) as channel,
+    ):
         yield GrpcServer(store, heard, clients, services, bound, channel)
 
 

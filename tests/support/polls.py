@@ -29,6 +29,7 @@ from fsxds.transports.client_status import ClientReports
 from fsxds.transports.rest_json import REST, RestJson, make_application
 from fsxds.values import Origin, Resource, Snapshot, TypeChange, TypeUrl, Version, version_of_body, version_of_set
 from tests.support.envoy import find_envoy
+from tests.support.errors import ErrorsHeard
 
 REAL_REQUEST = Path(__file__).parents[1] / "data" / "rest-request-clusters.json"
 ORIGIN = Origin(PurePosixPath("edge.yaml"), 1)
@@ -63,7 +64,7 @@ def snapshot_of(generation: int, *resources: Resource) -> Snapshot:
 
 
 @dataclass
-class Heard:
+class Heard(ErrorsHeard):
     """An observer that remembers what it was told."""
 
     sent: list[tuple[Node, Subscription, Version]] = field(default_factory=list)

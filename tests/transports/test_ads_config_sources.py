@@ -10,7 +10,7 @@ import pytest
 
 from fsxds.protocol.views import Views
 from fsxds.store import SnapshotStore
-from fsxds.transports.ads_config_sources import AdsConfigSources, keep_rewritten
+from fsxds.transports.ads_config_sources import AdsConfigSources, Rewriting
 from fsxds.values import Snapshot, version_of_body
 from tests.transports.mirroring import Plain, assignment, by_eds, catalogue, listener, message, snapshot, url
 
@@ -105,7 +105,7 @@ async def test_a_store_is_kept_in_step(sources: AdsConfigSources) -> None:
     """Each snapshot of the one store comes to the other, rewritten, with its generation."""
     store, target = SnapshotStore(), SnapshotStore()
     async with asyncio.TaskGroup() as tasks:
-        keeping = tasks.create_task(keep_rewritten(store, target, sources))
+        keeping = tasks.create_task(Rewriting(store, target, sources, print).keep_rewritten())
         for generation in (1, 2):
             store.publish(snapshot(generation, cds=[by_eds(f"web-{generation}", source=REST)]))
             found = await target.newer_than(generation - 1)

@@ -21,8 +21,10 @@ from fsxds.store import SnapshotStore
 from fsxds.transports import client_status
 from fsxds.transports.client_status import ClientReports
 from fsxds.transports.client_status_grpc import CLIENT_STATUS_SERVICE, client_status_handlers
-from fsxds.transports.failures import Failures
+from fsxds.transports.grpc_edge import GuardedHandler
+from fsxds.transports.grpc_lasting import LastingCalls
 from fsxds.transports.grpc_streams import make_services
+from tests.support.errors import make_supervisor
 from tests.support.grpc_clients import LOCALHOST, StreamsHeard, channel_to, serving_grpc
 from tests.support.polls import envoy_catalogue, until
 
@@ -34,7 +36,7 @@ class Served:
     """A gRPC server with the service, and what talks to it."""
 
     clients: Clients
-    failures: Failures
+    heard: StreamsHeard
     stub: csds_pb2_grpc.ClientStatusDiscoveryServiceStub
     channel: grpc.aio.Channel
     server: grpc.aio.Server
@@ -43,13 +45,14 @@ class Served:
 @asynccontextmanager
 async def serving() -> AsyncIterator[Served]:
     """Run a server."""
-    clients, failures, server = Clients(), Failures(), grpc.aio.server()
-    server.add_generic_rpc_handlers(client_status_handlers(ClientReports(clients, envoy_catalogue()), failures))
+    clients, heard, server = Clients(), StreamsHeard(), grpc.aio.server()
+    [handler] = client_status_handlers(ClientReports(clients, envoy_catalogue()))
+    server.add_generic_rpc_handlers([GuardedHandler(LastingCalls().known(handler), heard)])
     port = server.add_insecure_port("127.0.0.1:0")
     await server.start()
     async with grpc.aio.insecure_channel(f"127.0.0.1:{port}") as channel:
         stub = csds_pb2_grpc.ClientStatusDiscoveryServiceStub(channel)
-        yield Served(clients, failures, stub, channel, server)
+        yield Served(clients, heard, stub, channel, server)
     await server.stop(None)
 
 
@@ -81,7 +84,7 @@ async def ask(served: Served, request: csds_pb2.ClientStatusRequest, *, is_strea
 def test_the_service_is_that_of_the_protocol() -> None:
     """By its full name, with its two methods."""
     [service] = csds_pb2.DESCRIPTOR.services_by_name.values()
-    [handlers] = client_status_handlers(ClientReports(Clients(), envoy_catalogue()), Failures())
+    [handlers] = client_status_handlers(ClientReports(Clients(), envoy_catalogue()))
 
     assert service.full_name == CLIENT_STATUS_SERVICE == handlers.service_name()
     assert {method.name for method in service.methods} == {"FetchClientStatus", "StreamClientStatus"}
@@ -147,8 +150,8 @@ async def test_an_answer_that_is_too_large_is_refused(served: Served, monkeypatc
 
 
 @pytest.mark.parametrize("is_stream", [False, True])
-async def test_an_error_of_our_own_ends_the_server(served: Served, *, is_stream: bool) -> None:
-    """It comes out of the failures; the client is told that it is not its own."""
+async def test_an_error_of_our_own_ends_the_call(served: Served, *, is_stream: bool) -> None:
+    """It is reported; the client is told that it is not its own."""
 
     def broken() -> ClientStatus:
         raise ZeroDivisionError
@@ -159,8 +162,7 @@ async def test_an_error_of_our_own_ends_the_server(served: Served, *, is_stream:
         await ask(served, request, is_stream=is_stream)
 
     assert told.value.code() is grpc.StatusCode.INTERNAL
-    with pytest.raises(ZeroDivisionError):
-        await served.failures.wait()
+    assert [type(error) for _, error in served.heard.errors] == [ZeroDivisionError]
 
 
 # What streams tell
@@ -246,9 +248,12 @@ async def test_an_aggregated_stream_is_one_client() -> None:
 async def test_the_service_stands_beside_the_others() -> None:
     """As an extra of the discovery services, known to health checks."""
     store, clients = SnapshotStore(), Clients()
-    extra = client_status_handlers(ClientReports(clients, envoy_catalogue()), Failures())
+    extra = client_status_handlers(ClientReports(clients, envoy_catalogue()))
     services = make_services(store, StreamsHeard(), clients, TtlMode.ENVOY, extra)
-    async with listening_grpc(services, LOCALHOST, grace_s=0.1) as address, channel_to(address) as channel:
+    async with (
+        listening_grpc(services, LOCALHOST, make_supervisor(), grace_s=0.1) as address,
+        channel_to(address) as channel,
+    ):
         stub = csds_pb2_grpc.ClientStatusDiscoveryServiceStub(channel)
         connected = clients.opened(lambda: ClientStatus(Node("edge-1"), "StreamClusters"))
 
@@ -269,7 +274,7 @@ async def test_a_client_that_leaves_is_no_error(served: Served, caplog: pytest.L
     call.cancel()
     await served.stub.FetchClientStatus(csds_pb2.ClientStatusRequest())
 
-    assert served.failures._first is None
+    assert served.heard.errors == []
     assert [record for record in caplog.records if record.levelno >= logging.WARNING] == []
 
 

@@ -11,7 +11,7 @@ import pytest
 
 from fsxds.errors import UsageError
 from fsxds.store import SnapshotStore
-from fsxds.transports.file_mirror import Mirror, MirrorOptions, MirrorReport, serve_mirror, write_once
+from fsxds.transports.file_mirror import Mirror, Mirroring, MirrorOptions, MirrorReport, write_once
 from tests.transports.mirroring import assignment, catalogue, files_in, read, snapshot, static
 
 
@@ -21,6 +21,7 @@ class Listener:
     def __init__(self) -> None:
         self.reports: list[MirrorReport] = []
         self.failures: list[tuple[OSError, float]] = []
+        self.set_aside: list[BaseException] = []
         self._told = asyncio.Event()
 
     def files_written(self, report: MirrorReport) -> None:
@@ -31,6 +32,11 @@ class Listener:
     def mirror_failed(self, error: OSError, retry_s: float) -> None:
         """Remember."""
         self.failures.append((error, retry_s))
+        self._told.set()
+
+    def snapshot_set_aside(self, error: BaseException) -> None:
+        """Remember."""
+        self.set_aside.append(error)
         self._told.set()
 
     async def until(self, predicate: Callable[[], bool]) -> None:
@@ -50,7 +56,7 @@ async def serving(root: Path, store: SnapshotStore) -> AsyncIterator[Listener]:
     """Keep a directory in step while the block runs."""
     listener = Listener()
     async with asyncio.TaskGroup() as tasks:
-        task = tasks.create_task(serve_mirror(store, mirror_in(root), listener))
+        task = tasks.create_task(Mirroring(store, mirror_in(root), listener).keep_mirrored())
         yield listener
         task.cancel()
 
@@ -76,7 +82,7 @@ async def test_a_failure_is_told_and_tried_again(tmp_path: Path) -> None:
     store, listener = SnapshotStore(), Listener()
     store.publish(snapshot(1, cds=[static("a")]))
     async with asyncio.TaskGroup() as tasks:
-        task = tasks.create_task(serve_mirror(store, mirror_in(blocker / "out"), listener))
+        task = tasks.create_task(Mirroring(store, mirror_in(blocker / "out"), listener).keep_mirrored())
         await listener.until(lambda: len(listener.failures) == 1)
         blocker.unlink()
         await listener.until(lambda: len(listener.reports) == 1)
@@ -93,7 +99,7 @@ async def test_a_newer_snapshot_ends_the_wait(tmp_path: Path) -> None:
     blocker.write_text("not mounted yet")
     store, listener = SnapshotStore(), Listener()
     async with asyncio.TaskGroup() as tasks:
-        task = tasks.create_task(serve_mirror(store, mirror_in(blocker / "out"), listener))
+        task = tasks.create_task(Mirroring(store, mirror_in(blocker / "out"), listener).keep_mirrored())
         for generation in range(1, 8):
             store.publish(snapshot(generation, eds=[assignment(f"e{generation}", 1)]))
             await listener.until(lambda count=generation: len(listener.failures) == count)  # type: ignore[misc]
@@ -111,7 +117,7 @@ async def test_a_directory_of_another_process_ends_it(tmp_path: Path) -> None:
     store = SnapshotStore()
     store.publish(snapshot(1))
     with mirror_in(tmp_path), pytest.raises(UsageError, match="another fsxds"):
-        await serve_mirror(store, mirror_in(tmp_path), Listener())
+        await Mirroring(store, mirror_in(tmp_path), Listener()).keep_mirrored()
 
 
 async def test_cancelling_does_not_wait_for_all_files(tmp_path: Path) -> None:
@@ -119,7 +125,7 @@ async def test_cancelling_does_not_wait_for_all_files(tmp_path: Path) -> None:
     store = SnapshotStore()
     store.publish(snapshot(1, cds=[static("a")]))
     with Mirror(tmp_path, catalogue(), MirrorOptions(pause_s=600.0)) as mirror:
-        task = asyncio.ensure_future(serve_mirror(store, mirror, Listener()))
+        task = asyncio.ensure_future(Mirroring(store, mirror, Listener()).keep_mirrored())
         async with asyncio.timeout(10):
             while not (tmp_path / "cds.pb").exists():
                 await asyncio.to_thread(lambda: None)

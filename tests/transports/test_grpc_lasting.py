@@ -10,7 +10,9 @@ import grpc.aio
 import pytest
 
 from fsxds.grpc_serving import listening_grpc
+from fsxds.supervisor import Supervisor
 from fsxds.transports.grpc_lasting import STOPPING, LastingCalls
+from tests.support.errors import make_supervisor
 from tests.support.grpc_clients import LOCALHOST, PATIENCE_S, channel_to
 
 
@@ -59,7 +61,7 @@ class Patient:
         return _Told(b"told " + request)
 
     @asynccontextmanager
-    async def running(self) -> AsyncIterator[None]:
+    async def running(self, supervisor: Supervisor) -> AsyncIterator[None]:
         """Do nothing."""
         yield
 
@@ -73,7 +75,7 @@ async def test_calls_end_when_the_server_stops(name: str, caplog: pytest.LogCapt
     """At once, whatever they wait for, and with a status that makes their clients connect again."""
     service, loop = Patient(), asyncio.get_running_loop()
     async with asyncio.timeout(PATIENCE_S):
-        async with listening_grpc(service, LOCALHOST, grace_s=5.0) as bound:
+        async with listening_grpc(service, LOCALHOST, make_supervisor(), grace_s=5.0) as bound:
             channel = await channel_to(bound).__aenter__()
             if name == "Talk":
                 call = channel.stream_stream(f"/Patient/{name}")()
@@ -95,7 +97,10 @@ async def test_calls_end_when_the_server_stops(name: str, caplog: pytest.LogCapt
 async def test_other_calls_are_as_they_were() -> None:
     """A unary one answers, a streaming one ends by itself, an unknown one is unknown."""
     service = Patient()
-    async with listening_grpc(service, LOCALHOST, grace_s=1.0) as bound, channel_to(bound) as channel:
+    async with (
+        listening_grpc(service, LOCALHOST, make_supervisor(), grace_s=1.0) as bound,
+        channel_to(bound) as channel,
+    ):
         assert await channel.unary_unary("/Patient/Say")(b"x", timeout=PATIENCE_S) == b"told x"
         call = channel.stream_stream("/Patient/Talk")()
         await call.write(b"y")

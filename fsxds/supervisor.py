@@ -1,0 +1,223 @@
+"""Run components for ever: what goes wrong in one is reported, and that one is started again, while the others go on."""
+
+from __future__ import annotations
+
+import asyncio
+import traceback
+from collections import Counter
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from importlib.metadata import version
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Protocol, Self
+
+from fsxds.errors import FsxdsError
+
+_PACKAGE = f"{Path(__file__).parent}/"
+
+# An input on which a component failed so often in a row is set aside.
+MOST_ATTEMPTS = 3
+
+
+class ErrorObserver(Protocol):
+    """Receives errors of fsxds itself."""
+
+    def internal_error(self, where: str, error: BaseException) -> None:
+        """An exception that nobody expected ended a request, a stream or a component: the one that `where` names."""
+
+
+class SupervisorObserver(ErrorObserver, Protocol):
+    """Receives how components fare."""
+
+    def component_degraded(self, component: str, reason: str, retry_s: float) -> None:
+        """A component failed, for `reason`; it starts again in `retry_s` seconds, and what is served stays."""
+
+    def component_recovered(self, component: str) -> None:
+        """A component that failed runs well again."""
+
+
+@dataclass(frozen=True, slots=True)
+class BackOff:
+    """How long a component that failed waits before it starts again: 1, 2, 4, … 30 seconds.
+
+    Attributes:
+        first_s: the first pause, which doubles with each failure.
+        longest_s: the longest pause.
+        well_after_s: a component that ran for so long runs well, and begins with the first pause when it fails again.
+    """
+
+    first_s: float = 1.0
+    longest_s: float = 30.0
+    well_after_s: float = 10.0
+
+    def pause_s(self, failures: int) -> float:
+        """Return the pause after so many failures in a row, from 1."""
+        return float(min(self.first_s * 2 ** min(failures - 1, 30), self.longest_s))
+
+
+class Supervisor:
+    """Runs components, and knows which of them are degraded. Touched from the event loop only.
+
+    Attributes:
+        failures: how often each component failed.
+        components: the names of all components that were started.
+        is_starting: while it holds, an error for users (`FsxdsError`) ends the process; afterwards nothing does.
+    """
+
+    def __init__(self, observer: SupervisorObserver, back_off: BackOff | None = None) -> None:
+        self.failures: Counter[str] = Counter()
+        self.components: set[str] = set()
+        self.is_starting = True
+        self._observer = observer
+        self._back_off = back_off or BackOff()
+        # In the order in which they failed; an ordered set.
+        self._degraded: dict[str, None] = {}
+        # Replaced, never cleared, so that nobody can miss it.
+        self._changed = asyncio.Event()
+
+    @property
+    def degraded(self) -> tuple[str, ...]:
+        """The components that failed, and have not run well since."""
+        return tuple(self._degraded)
+
+    async def changed(self) -> None:
+        """Wait until other components are degraded than now."""
+        await self._changed.wait()
+
+    async def run(self, component: str, work: Callable[[], Awaitable[Any]], *, is_vital: bool = False) -> None:
+        """Run a component until it returns or is cancelled, and start it again after each failure.
+
+        Args:
+            component: its name.
+            work: runs it once, from whatever state it left behind.
+            is_vital: without it the process is of no use, so that its errors for users end it at any time.
+
+        Raises:
+            FsxdsError: while the process is starting, or of a vital component; alone or in an exception group.
+        """
+        self.components.add(component)
+        failures = 0
+        while True:
+            started_s = asyncio.get_running_loop().time()
+            failure = await self._run_once(component, work, is_vital=is_vital)
+            if failure is None:
+                self._recover(component)
+                return
+            if asyncio.get_running_loop().time() - started_s >= self._back_off.well_after_s:
+                failures = 0
+            failures += 1
+            pause_s = self._back_off.pause_s(failures)
+            self._degrade(component, failure, pause_s)
+            await asyncio.sleep(pause_s)
+
+    async def _run_once(
+        self, component: str, work: Callable[[], Awaitable[Any]], *, is_vital: bool
+    ) -> BaseException | None:
+        """Return what ended the component; None when it is done."""
+        loop, task = asyncio.get_running_loop(), asyncio.current_task()
+        well = loop.call_later(self._back_off.well_after_s, self._recover, component)
+        try:
+            await work()
+        except asyncio.CancelledError as error:
+            # Of the component itself; or of something that it waited for, which is a failure like others.
+            if task is None or task.cancelling():
+                raise
+            self._observer.internal_error(component, error)
+            return error
+        # The edge of every component: it ends no other, and not the process.
+        except Exception as error:
+            if not _words_of(error):
+                self._observer.internal_error(component, error)
+            elif self.is_starting or is_vital:
+                raise
+            return error
+        finally:
+            well.cancel()
+        return None
+
+    def _degrade(self, component: str, failure: BaseException, pause_s: float) -> None:
+        self.failures[component] += 1
+        reason = _words_of(failure) or type(failure).__name__
+        self._observer.component_degraded(component, reason, pause_s)
+        if component not in self._degraded:
+            self._degraded[component] = None
+            self._note_change()
+
+    def _recover(self, component: str) -> None:
+        if component in self._degraded:
+            del self._degraded[component]
+            self._observer.component_recovered(component)
+            self._note_change()
+
+    def _note_change(self) -> None:
+        changed, self._changed = self._changed, asyncio.Event()
+        changed.set()
+
+
+def _words_of(error: BaseException) -> str:
+    """Return the words of an error for users, or of a group of nothing else; empty for all other errors."""
+    if isinstance(error, BaseExceptionGroup):
+        words = [_words_of(each) for each in error.exceptions]
+        return "; ".join(words) if all(words) else ""
+    return str(error) if isinstance(error, FsxdsError) else ""
+
+
+class Attempts:
+    """Counts how often in a row one input made a component fail; each attempt is made in its context.
+
+    >>> attempts = Attempts()
+    >>> with attempts.on("snapshot 7"):
+    ...     pass
+    >>> attempts.are_over("snapshot 7")
+    False
+    """
+
+    def __init__(self, set_aside: Callable[[BaseException], None] | None = None, most: int = MOST_ATTEMPTS) -> None:
+        """Count; `set_aside` is called with the last error when the attempts on an input are over."""
+        self._set_aside = set_aside
+        self._most = most
+        self._input: object = None
+        self._failures = 0
+
+    def on(self, subject: object) -> Self:
+        """Say what is attempted next; inputs are compared by `==`."""
+        if subject != self._input:
+            self._input, self._failures = subject, 0
+        return self
+
+    def are_over(self, subject: object) -> bool:
+        """Tell whether an input failed so often that it is not attempted again."""
+        return self._failures >= self._most and subject == self._input
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(
+        self, error_type: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if error is None:
+            self._failures = 0
+        elif isinstance(error, Exception):
+            self._failures += 1
+            if self._failures == self._most and self._set_aside is not None:
+                self._set_aside(error)
+
+
+def fault_of(error: BaseException) -> str:
+    """Return what the authors of fsxds need to know of an error first: its type, its place, and the version."""
+    return f"{type(error).__name__} at {place_of(error)} of fsxds {version('fsxds')}"
+
+
+def place_of(error: BaseException) -> str:
+    """Return where an exception comes from: `snapshots/merge.py:88 in _change`, the innermost place of fsxds.
+
+    Of a group, the place of its first exception.
+    """
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    frames = traceback.extract_tb(error.__traceback__)
+    own = [frame for frame in frames if frame.filename.startswith(_PACKAGE)] or frames
+    if not own:
+        return "an unknown place"
+    return f"{own[-1].filename.removeprefix(_PACKAGE)}:{own[-1].lineno} in {own[-1].name}"

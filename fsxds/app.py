@@ -32,7 +32,7 @@ from fsxds.snapshots.load import Loaded
 from fsxds.sources.scan import TreeLost
 from fsxds.sources.watch import WatchMode, WatchOptions, watch
 from fsxds.store import SnapshotStore
-from fsxds.supervisor import BackOff, Supervisor
+from fsxds.supervisor import BackOff, Supervisor, words_of
 from fsxds.transports.ads_config_sources import AdsConfigSources, Rewriting
 from fsxds.transports.client_status import ClientReports
 from fsxds.transports.client_status_grpc import client_status_handlers
@@ -161,7 +161,7 @@ class House:
         """Serve REST and gRPC as long as the context lasts; in the end both are drained side by side.
 
         Raises:
-            UsageError: an address cannot be had; in an exception group.
+            UsageError: an address cannot be had.
         """
         raise_open_files_limit()
         settings, log = self._settings, self._log
@@ -169,20 +169,25 @@ class House:
         listeners = [Listener(parse_address(settings.http), partial(self._rest, reports))]
         if settings.grpc != OFF:
             listeners.append(Listener(parse_address(settings.grpc), partial(self._grpc, reports)))
-        async with asyncio.TaskGroup() as tasks:
-            names = ("REST", "gRPC")
-            running = [
-                tasks.create_task(self.supervisor.run(f"{name} listener", listener.serve))
-                for name, listener in zip(names, listeners, strict=False)
-            ]
-            for name, listener in zip(names, listeners, strict=False):
-                await listener.is_up.wait()
-                log.listening(name, str(listener.address))
-            self.address, self.grpc_address, *_ = (*(str(listener.address) for listener in listeners), "")
-            self.supervisor.is_starting = False
-            yield
-            for task in running:
-                task.cancel()
+        try:
+            async with asyncio.TaskGroup() as tasks:
+                names = ("REST", "gRPC")
+                running = [
+                    tasks.create_task(self.supervisor.run(f"{name} listener", listener.serve))
+                    for name, listener in zip(names, listeners, strict=False)
+                ]
+                for name, listener in zip(names, listeners, strict=False):
+                    await listener.is_up.wait()
+                    log.listening(name, str(listener.address))
+                self.address, self.grpc_address, *_ = (*(str(listener.address) for listener in listeners), "")
+                self.supervisor.is_starting = False
+                yield
+                for task in running:
+                    task.cancel()
+        except ExceptionGroup as group:
+            if self.supervisor.is_starting and (words := words_of(group)):
+                raise UsageError(words) from group
+            raise
 
     def _rest(self, reports: ClientReports, address: Address) -> AbstractAsyncContextManager[Address]:
         hold_s = self._settings.max_hold_s

@@ -107,10 +107,15 @@ class Reload:
             chosen = _without(tree, self._set_aside)
             loaded = await self._load(chosen)
         self._loaded, self._tree = loaded, chosen
-        self._observer.problems_found(loaded)
-        if self._store.current is None or not same_content(loaded.snapshot, self._store.current):
-            self._observer.snapshot_published(loaded, settled.noticed_s)
-            self._store.publish(loaded.snapshot)
+        is_new = self._store.current is None or not same_content(loaded.snapshot, self._store.current)
+        try:
+            self._observer.problems_found(loaded)
+            if is_new:
+                self._observer.snapshot_published(loaded, settled.noticed_s)
+        finally:
+            # Also where reporting it fails.
+            if is_new:
+                self._store.publish(loaded.snapshot)
 
     async def _load(self, tree: SourceTree) -> Loaded:
         parsed = await self._parsing.parse(changed_files(tree, self._loaded))

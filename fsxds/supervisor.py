@@ -127,7 +127,7 @@ class Supervisor:
             return error
         # The edge of every component: it ends no other, and not the process.
         except Exception as error:
-            if not _words_of(error):
+            if not words_of(error):
                 self._observer.internal_error(component, error)
             elif self.is_starting or is_vital:
                 raise
@@ -138,7 +138,7 @@ class Supervisor:
 
     def _degrade(self, component: str, failure: BaseException, pause_s: float) -> None:
         self.failures[component] += 1
-        reason = _words_of(failure) or type(failure).__name__
+        reason = words_of(failure) or type(failure).__name__
         self._observer.component_degraded(component, reason, pause_s)
         if component not in self._degraded:
             self._degraded[component] = None
@@ -155,10 +155,10 @@ class Supervisor:
         changed.set()
 
 
-def _words_of(error: BaseException) -> str:
+def words_of(error: BaseException) -> str:
     """Return the words of an error for users, or of a group of nothing else; empty for all other errors."""
     if isinstance(error, BaseExceptionGroup):
-        words = [_words_of(each) for each in error.exceptions]
+        words = [words_of(each) for each in error.exceptions]
         return "; ".join(words) if all(words) else ""
     return str(error) if isinstance(error, FsxdsError) else ""
 

@@ -100,7 +100,7 @@ def test_the_ready_file_tells_what_is_served(tmp_path: Path) -> None:
         with urllib.request.urlopen(request, timeout=5) as response:
             answer = json.loads(response.read())
 
-    assert {"http", "grpc", "mirror", "versions", "pid"} == set(ready)
+    assert {"http", "grpc", "mirror", "versions", "degraded", "pid"} == set(ready)
     assert (str(out), server.pid) == (ready["mirror"], ready["pid"])
     assert answer["version_info"] == ready["versions"]["cds"]
     assert answer["nonce"]

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Self
 
@@ -37,6 +38,7 @@ class Server:
         addresses = ["--http", http, "--grpc", grpc]
         self._arguments = ["serve", str(tree), *addresses, "--ready-file", str(self.ready_file), *options]
         self._process: FsxdsProcess | subprocess.Popen[bytes] | None = None
+        self._ready: dict[str, Any] = {}
 
     def __enter__(self) -> Self:
         return self.start()
@@ -55,6 +57,7 @@ class Server:
                 self._process = start_fsxds(self._arguments, stdout=log, stderr=log)
         if wait:
             self.wait(self.ready_file.exists, "the ready file")
+            assert self.ready
         return self
 
     def stop(self) -> int:
@@ -76,9 +79,11 @@ class Server:
 
     @property
     def ready(self) -> dict[str, Any]:
-        """The content of the ready file."""
-        content: dict[str, Any] = json.loads(self.ready_file.read_text())
-        return content
+        """The content of the ready file, as it was read last."""
+        # It goes with the process.
+        with suppress(FileNotFoundError):
+            self._ready = json.loads(self.ready_file.read_text())
+        return self._ready
 
     @property
     def port(self) -> int:

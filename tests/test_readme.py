@@ -10,8 +10,9 @@ from pathlib import Path
 
 import click
 import pytest
+import yaml
 
-from fsxds.commands.main import fsxds
+from fsxds.commands.main import fsxds, main
 from tests.support.server import Server
 
 TOP = Path(__file__).parent.parent
@@ -52,3 +53,14 @@ def test_files_that_are_named_exist() -> None:
 
     assert links
     assert [] == [link for link in links if not (TOP / link).exists()]
+
+
+@pytest.mark.parametrize("names", [[], ["config/xds/routes.yaml", "config/xds/clusters.yaml"]])
+def test_hook_passes_on_the_sample_tree(names: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    """The pre-commit hook does what it says, with the names of changed files and without any."""
+    (text,) = re.findall(r"^```yaml\n(repos:\n.*?)^```", README, re.DOTALL | re.MULTILINE)
+    (hook,) = yaml.safe_load(text)["repos"][0]["hooks"]
+    monkeypatch.chdir(TOP)
+
+    assert hook["always_run"]
+    assert main([*shlex.split(hook["entry"])[1:], *names]) == 0

@@ -1,4 +1,4 @@
-"""`fsxds check DIR`: every problem of a tree, as serving would find it."""
+"""`fsxds check PATH…`: every problem of trees, or of some of their files, as serving would find it."""
 
 from __future__ import annotations
 
@@ -11,17 +11,26 @@ import click
 from rich.console import Console
 
 from fsxds import loading
-from fsxds.commands.options import table_command, tree_argument
+from fsxds.api.catalogue import Catalogue
+from fsxds.commands.bases import base_for, path_from
+from fsxds.commands.options import table_command
 from fsxds.commands.real_envoy import refused_by_envoy
 from fsxds.commands.running import spinner
+from fsxds.commands.subjects import STDIN, Subject, read_subjects
 from fsxds.reports.problem_formats import BY_NAME
 from fsxds.reports.report import Report, findings_of, presentable_text, resource_counts
 from fsxds.reports.text_report import as_styled_text
 from fsxds.settings import Settings
 from fsxds.snapshots.load import Loaded
-from fsxds.values import Problem, Severity, SourceTree
+from fsxds.values import Problem, Severity
 
 FOUND_PROBLEMS = 1
+
+
+class _Asking(click.Option):
+    """A flag of this command alone, shown under its own heading."""
+
+    group = "What is checked"
 
 
 @table_command(
@@ -30,45 +39,100 @@ FOUND_PROBLEMS = 1
   fsxds check config/xds
   fsxds check config/xds --severity warning --rules unused-cluster=off
   fsxds check config/xds --no-envoy
+  fsxds check --tree config/xds config/xds/routes.yaml config/xds/clusters.yaml
+  fsxds check --tree config/xds --stdin-path config/xds/routes.yaml - < edited.yaml
   fsxds check config/xds --format sarif > fsxds.sarif""",
 )
-@tree_argument
-def check(directory: Path, settings: Settings) -> None:
-    """Tell every problem in DIR.
+@click.argument("paths", metavar="PATH...", nargs=-1)
+@click.option(
+    "--stdin-path",
+    cls=_Asking,
+    metavar="NAME",
+    help="What the file is called that comes by stdin: the name tells its format and type.",
+)
+def check(paths: tuple[str, ...], stdin_path: str | None, settings: Settings) -> None:
+    """Tell every problem in PATH.
 
-    Each comes with its file, line, column, rule, fact and remedy; the rules are those of serving, and
-    `fsxds explain RULE` tells more of one. A real Envoy is asked too where there is one. Exit status: 0 clean (there may be problems that are milder than
-    --severity), 1 problems, 2 wrong use.
+    PATH is a directory, which is checked as a tree of its own, a file, or - for stdin. Files are checked within the tree
+    that --tree names, whole: of the files everything is told, of the others errors. Without --tree, or outside of it, the
+    files are a tree by themselves, and what they name and do not define is a note. --tree alone means the whole tree.
+
+    Each problem comes with its file, line, column, rule, fact and remedy; the rules are those of serving, and
+    `fsxds explain RULE` tells more of one. A real Envoy is asked too where there is one. Exit status: 0 clean (there may
+    be problems that are milder than --severity), 1 problems, or nothing in a directory is configuration, 2 wrong use.
     """
-    with spinner(f"checking {directory}"):
+    with spinner("reading"):
         catalogue = loading.find_catalogue(settings)
-        tree = loading.scan_once(directory, settings)
-        (loaded,) = loading.load_trees((tree,), settings, catalogue)
-    refused = refused_by_envoy(loaded, directory, settings, catalogue)
-    loaded = replace(loaded, problems=(*loaded.problems, *refused))
-    report = report_of(loaded, tree, path_from_here(directory), settings)
+        base = base_for(settings.check_format, Path(next((path for path in paths if path != STDIN), ".")))
+        subjects = tuple(read_subjects(paths, stdin_path, base, settings))
+    report = _together([_check(subject, base, settings, catalogue) for subject in subjects])
     print_report(report, settings.check_format)
     if report.has_failed:
         raise click.exceptions.Exit(FOUND_PROBLEMS)
 
 
-def report_of(loaded: Loaded, tree: SourceTree, root: PurePosixPath, settings: Settings) -> Report:
-    """Return what is told of a tree that was loaded; `root` leads to it from here."""
+def _check(subject: Subject, base: Path, settings: Settings, catalogue: Catalogue) -> Report:
+    settings = subject.settings(settings)
+    with spinner(f"checking {subject.label}"):
+        (loaded,) = loading.load_trees((subject.tree,), settings, catalogue)
+    if subject.refers_to_others(loaded.problems):
+        print(f"{subject.label}: no real Envoy was asked: it needs what these files refer to", file=sys.stderr)
+    else:
+        refused = refused_by_envoy(loaded, subject.directory, settings, catalogue)
+        loaded = replace(loaded, problems=(*loaded.problems, *refused))
+    told = [problem for problem in (*loaded.problems, *_emptiness(subject, settings)) if subject.is_told(problem)]
+    return report_of(subject, replace(loaded, problems=tuple(told)), base, settings)
+
+
+def _emptiness(subject: Subject, settings: Settings) -> tuple[Problem, ...]:
+    """Return the problem of a directory in which nothing is configuration: most often it is not the one that was meant."""
+    tree = subject.tree
+    if tree.files or tree.problems or subject.is_partial or settings.check_allow_empty:
+        return ()
+    problem = Problem(
+        PurePosixPath(),
+        1,
+        1,
+        "",
+        "no-configuration",
+        "no file in this directory is configuration",
+        "name the directory that holds the resource files; where it may be empty, give --allow-empty",
+    )
+    weighed = loading.levels_of(settings).weigh(problem)
+    return () if weighed is None else (weighed,)
+
+
+def report_of(subject: Subject, loaded: Loaded, base: Path, settings: Settings) -> Report:
+    """Return what is told of a tree that was loaded; all paths in it lead from `base`."""
+    tree, root = subject.tree, path_from(base, subject.directory)
     shows_source = BY_NAME[settings.check_format].shows_source
     sources = {file.path: file.content for file in tree.files} if shows_source else {}
     read = {file.path for file in tree.files} | {problem.path for problem in tree.problems}
     return Report(
-        str(root),
-        findings_of(loaded.problems, root, sources),
+        subject.label,
+        findings_of(loaded.problems, root, sources, read),
         tuple(str(root / path) for path in sorted(read)),
         resource_counts(loaded.snapshot),
         Severity(settings.check_severity),
+        str(base),
     )
 
 
-def path_from_here(path: Path) -> PurePosixPath:
-    """Return a path as pipelines want it: relative where it leads into the current directory."""
-    return PurePosixPath(path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path)
+def _together(reports: Sequence[Report]) -> Report:
+    """Return one report of several trees."""
+    if len(reports) == 1:
+        return reports[0]
+    counts: dict[str, int] = {}
+    for report in reports:
+        for noun, number in report.resources.items():
+            counts[noun] = counts.get(noun, 0) + number
+    return replace(
+        reports[0],
+        subject=", ".join(report.subject for report in reports),
+        findings=tuple(finding for report in reports for finding in report.findings),
+        files=tuple(path for report in reports for path in report.files),
+        resources=counts,
+    )
 
 
 def print_report(report: Report, format_name: str) -> None:

@@ -11,7 +11,8 @@ import click
 
 from fsxds import loading
 from fsxds.api.catalogue import Catalogue
-from fsxds.commands.check import FOUND_PROBLEMS, path_from_here, print_report
+from fsxds.commands.bases import base_for, path_from
+from fsxds.commands.check import FOUND_PROBLEMS, print_report
 from fsxds.commands.options import table_command, tree_argument
 from fsxds.commands.running import spinner
 from fsxds.doctor.bootstrap_file import BootstrapFile, read_bootstrap
@@ -56,8 +57,9 @@ def doctor(directory: Path, settings: Settings) -> None:
         # As `fsxds check DIR` does: how the bootstrap and the tree fit together is for the examination to say, and a file
         # that was held back because they do not would be left out of it.
         (loaded,) = loading.load_trees((tree,), replace(settings, bootstrap=None), catalogue)
-        patient = Patient(loaded, tree, None if settings.bootstrap is None else _read(settings.bootstrap, catalogue))
-        report = report_of(patient, path_from_here(directory), settings, catalogue)
+        base = base_for(settings.check_format, directory)
+        bootstrap = None if settings.bootstrap is None else _read(settings.bootstrap, base, catalogue)
+        report = report_of(Patient(directory, loaded, tree, bootstrap), base, settings, catalogue)
     print_report(report, settings.check_format)
     if loaded.problems:
         known = count_of(len(loaded.problems), "problem")
@@ -70,14 +72,15 @@ def doctor(directory: Path, settings: Settings) -> None:
 class Patient:
     """What is examined: a tree, as it was loaded and as it was read, and a bootstrap, None where there is none."""
 
+    directory: Path
     loaded: Loaded
     tree: SourceTree
     bootstrap: BootstrapFile | None
 
 
-def report_of(patient: Patient, root: PurePosixPath, settings: Settings, catalogue: Catalogue) -> Report:
-    """Return what is told of a bootstrap and a tree; `root` leads to the tree from here."""
-    bootstrap = patient.bootstrap
+def report_of(patient: Patient, base: Path, settings: Settings, catalogue: Catalogue) -> Report:
+    """Return what is told of a bootstrap and a tree; all paths in it lead from `base`."""
+    bootstrap, root = patient.bootstrap, path_from(base, patient.directory)
     is_rewritten = settings.mirror_config_sources or settings.ads_config_sources
     case = Case(bootstrap.message if bootstrap else None, patient.loaded.snapshot, is_rewritten=is_rewritten)
     found = examine(case, catalogue, look_at)
@@ -85,7 +88,7 @@ def report_of(patient: Patient, root: PurePosixPath, settings: Settings, catalog
     shown = sources if BY_NAME[settings.check_format].shows_source else {}
     told = [problem for problem in patient.loaded.problems if problem.rule in _RULES_OF_LOADING]
     of_tree = _weighed(resource_problems(found.resources, catalogue, sources), settings.rules)
-    findings = findings_of((*told, *of_tree), root, shown)
+    findings = findings_of((*told, *of_tree), root, shown, sources.keys())
     files = [str(root / path) for path in sources]
     if bootstrap is not None:
         path = bootstrap.written.path
@@ -93,20 +96,21 @@ def report_of(patient: Patient, root: PurePosixPath, settings: Settings, catalog
         findings += findings_of(of_bootstrap, PurePosixPath(), {path: bootstrap.written.content} if shown else {})
         files.append(str(path))
     return Report(
-        str(root),
+        str(patient.directory),
         tuple(sorted(findings, key=lambda finding: finding.problem)),
         tuple(sorted(files)),
         resource_counts(patient.loaded.snapshot),
         Severity(settings.check_severity),
+        str(base),
     )
 
 
-def _read(path: Path, catalogue: Catalogue) -> BootstrapFile:
+def _read(path: Path, base: Path, catalogue: Catalogue) -> BootstrapFile:
     try:
         content = path.read_bytes()
     except OSError as error:
         raise UsageError(f"{escape(str(path))}: cannot be read: {error.strerror}; give a bootstrap of Envoy") from error
-    return read_bootstrap(path_from_here(path), content, catalogue, make_field_rules(catalogue))
+    return read_bootstrap(path_from(base, path), content, catalogue, make_field_rules(catalogue))
 
 
 def _weighed(problems: Iterable[Problem], levels: RuleLevels | None) -> Iterator[Problem]:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import PurePosixPath
 from types import MappingProxyType
@@ -14,6 +15,9 @@ from fsxds.operations.secrets import mask_text
 from fsxds.reports.excerpts import Excerpt, Source
 from fsxds.resource_types import RESOURCE_TYPES
 from fsxds.values import Problem, Severity, Snapshot
+
+# How messages name another place of the tree: `already defined at clusters.yaml:3`.
+_PLACE = re.compile(r"\bat (?P<path>\S.*?):(?P<line>\d+)\b")
 
 _WEIGHTS = {severity: weight for weight, severity in enumerate(reversed(Severity))}
 
@@ -39,6 +43,7 @@ class Report:
         files: every file that was read, in the same form.
         resources: how many resources there are, by what people call them.
         threshold: the mildest weight that makes the check fail.
+        base: the directory from which all relative paths lead.
     """
 
     subject: str
@@ -46,6 +51,7 @@ class Report:
     files: tuple[str, ...] = ()
     resources: Mapping[str, int] = field(default_factory=lambda: MappingProxyType({}))
     threshold: Severity = Severity.ERROR
+    base: str = ""
 
     @property
     def problems(self) -> tuple[Problem, ...]:
@@ -87,7 +93,10 @@ def count_of_resources(number: int, noun: str) -> str:
 
 
 def findings_of(
-    problems: Iterable[Problem], tree: PurePosixPath, sources: Mapping[PurePosixPath, bytes]
+    problems: Iterable[Problem],
+    tree: PurePosixPath,
+    sources: Mapping[PurePosixPath, bytes],
+    files: Collection[PurePosixPath] = (),
 ) -> tuple[Finding, ...]:
     """Return problems as they may be shown.
 
@@ -95,13 +104,27 @@ def findings_of(
         problems: with their paths from the top of the tree.
         tree: what leads to the tree from here.
         sources: what the files hold of which lines are to be shown.
+        files: those of the tree; where messages name them, they too are led to from here.
     """
     ordered = sorted(set(problems))
     texts = {path: Source(path, sources[path]) for path in {problem.path for problem in ordered} & sources.keys()}
     return tuple(
-        Finding(_presentable(problem, tree), texts[problem.path].excerpt(problem) if problem.path in texts else None)
+        Finding(
+            _presentable(_rebased(problem, tree, files), tree),
+            texts[problem.path].excerpt(problem) if problem.path in texts else None,
+        )
         for problem in ordered
     )
+
+
+def _rebased(problem: Problem, tree: PurePosixPath, files: Collection[PurePosixPath]) -> Problem:
+    """Return a problem whose message names other places of the tree as the problem's own place is named."""
+
+    def led_to(match: re.Match[str]) -> str:
+        path = PurePosixPath(match["path"])
+        return f"at {tree / path}:{match['line']}" if path in files else match[0]
+
+    return replace(problem, message=_PLACE.sub(led_to, problem.message))
 
 
 def _presentable(problem: Problem, tree: PurePosixPath) -> Problem:

@@ -21,7 +21,7 @@ from fsxds.values import PlainValue, Problem
 
 SCHEMA = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
 
-# The directory from which fsxds was started: mostly the top of a checkout.
+# The directory from which relative paths lead: the top of the repository, or where fsxds was started.
 ROOT = "%SRCROOT%"
 
 _FINGERPRINT = "fsxdsProblem/v1"
@@ -38,6 +38,8 @@ def as_sarif(report: Report) -> str:
                 "rules": [_rule(name) for name in names],
             }
         },
+        # 3.14.14
+        **({"originalUriBaseIds": {ROOT: {"uri": f"file://{quote(report.base)}/"}}} if report.base else {}),
         "columnKind": "unicodeCodePoints",
         "results": _results(report.problems, names),
     }

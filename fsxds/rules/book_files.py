@@ -167,6 +167,16 @@ RULES: tuple[Rule, ...] = (
         is_fixed=True,
     ),
     Rule(
+        "no-configuration",
+        Severity.ERROR,
+        "A directory that is checked holds configuration: at least one file whose suffix a format has.",
+        "It gets nothing.",
+        "Name the directory that holds the resource files; where it may be empty, give --allow-empty.",
+        "",
+        "",
+        file="",
+    ),
+    Rule(
         "ignored-file",
         Severity.NOTE,
         "A file in the tree is one of resources: .yaml, .yml, .json, .textproto, .txtpb, .pbtxt, .prototxt, .pb_text, .pb "

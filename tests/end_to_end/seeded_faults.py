@@ -77,7 +77,8 @@ def checked(tree: Path, format_name: str) -> tuple[int, bytes, bytes]:
     command = [sys.executable, "-m", "fsxds", "check", tree.name, "--format", format_name]
     environment = {name: value for name, value in os.environ.items() if not name.startswith("FSXDS_")}
     done = subprocess.run(command, cwd=tree.parent, env=environment, capture_output=True, check=False)
-    return done.returncode, done.stdout, done.stderr
+    # SARIF says where the files are on this machine.
+    return done.returncode, done.stdout.replace(tree.parent.as_uri().encode(), b"file:///checkout"), done.stderr
 
 
 def main() -> None:

@@ -57,7 +57,7 @@ def test_check_names_every_mistake_by_line(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (("check", "nowhere"), "there is no such directory"),
+        (("check", "nowhere"), "there is no such file or directory"),
         (("serve", str(SAMPLE), "--http", "127.0.0.1:99999"), "is no address"),
         (("serve", str(SAMPLE), "--mirror", str(SAMPLE / "out")), "inside of the tree"),
         (("mirror", str(SAMPLE), str(SAMPLE / "out")), "inside of the tree"),

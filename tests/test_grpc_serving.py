@@ -6,7 +6,6 @@ import os
 import socket
 import stat
 import struct
-import threading
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -14,7 +13,6 @@ from typing import Any
 
 import grpc.aio
 import pytest
-import uvloop
 
 from fsxds.addresses import SOCKET_MODE, Address, TcpAddress, UnixAddress
 from fsxds.errors import UsageError
@@ -147,20 +145,6 @@ async def test_a_unix_socket(tmp_path: Path) -> None:
         assert await say(bound) == b"hello"
 
     assert os.listdir(tmp_path) == []  # noqa: PTH208
-
-
-def test_a_unix_socket_with_uvloop(tmp_path: Path) -> None:
-    """The other event loop does the same; in a thread, because gRPC stays with the loop that it saw first."""
-    said: list[bytes] = []
-
-    async def try_it() -> None:
-        async with serve(UnixAddress(tmp_path / "x.sock")) as bound:
-            said.append(await say(bound))
-
-    thread = threading.Thread(target=lambda: uvloop.run(try_it()))
-    thread.start()
-    thread.join()
-    assert said == [b"hello"]
 
 
 async def test_a_stale_unix_socket_is_replaced(tmp_path: Path) -> None:

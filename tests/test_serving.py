@@ -12,7 +12,6 @@ from pathlib import Path
 
 import aiohttp
 import pytest
-import uvloop
 from aiohttp import web
 
 from fsxds.addresses import SOCKET_MODE, Address, TcpAddress, UnixAddress
@@ -117,16 +116,6 @@ async def test_a_unix_socket(tmp_path: Path) -> None:
         assert await get(bound) == "hello"
 
     assert not path.exists()
-
-
-def test_a_unix_socket_with_uvloop(tmp_path: Path) -> None:
-    """The other event loop does the same."""
-
-    async def try_it() -> str:
-        async with serve(UnixAddress(tmp_path / "x.sock")) as bound:
-            return await get(bound)
-
-    assert uvloop.run(try_it()) == "hello"
 
 
 async def test_a_stale_unix_socket_is_replaced(tmp_path: Path) -> None:

@@ -26,4 +26,4 @@ def dev(directory: Path, settings: Settings) -> None:
     refused, why, and the file and line it came from. Ctrl-C ends both.
     """
     with open_log(settings.log_format, settings.log_level) as log:
-        run(serve_to_local_envoy(directory, settings, log), starts_processes=True)
+        run(serve_to_local_envoy(directory, settings, log))

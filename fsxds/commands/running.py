@@ -15,12 +15,6 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 from fsxds.errors import FsxdsError
 from fsxds.serving import keep_large_buffers_apart
 
-new_event_loop: Callable[[], asyncio.AbstractEventLoop] | None
-try:
-    from uvloop import new_event_loop
-except ImportError:  # The extra `fast` is not installed; asyncio's own loop does the same, slower.
-    new_event_loop = None
-
 # New objects between two looks of the garbage collector, instead of 700. Waking five thousand held polls makes some ten
 # thousand; looking at all that is held, again and again, took two thirds of the time, and found next to nothing.
 COLLECT_AFTER = 50_000
@@ -29,23 +23,20 @@ COLLECT_AFTER = 50_000
 SPINNER_DELAY_S = 1.0
 
 
-def run(work: Coroutine[object, object, None], *, starts_processes: bool = False) -> None:
-    """Run a coroutine until it ends, on the fastest event loop there is.
+def run(work: Coroutine[object, object, None]) -> None:
+    """Run a coroutine until it ends, on asyncio's own event loop.
 
-    Args:
-        work: the coroutine.
-        starts_processes: it does, beside gRPC; then on asyncio's own loop, because uvloop forks where that one does not,
-            and of a fork gRPC writes a line of its own to stderr.
+    Not on uvloop, which is faster: where some hundred clients connect and go away within a second, the server stops
+    accepting connections for good, as seen with 0.22.1 and 0.23.0 (in its epoll set sockets were missing then, the
+    listening one among them). And where it starts a process it forks, of which gRPC complains.
 
     Raises:
         FsxdsError: with the text of all errors for people that its tasks ended with, where there are no others.
     """
     gc.set_threshold(COLLECT_AFTER)
-    loop_factory = None if starts_processes else new_event_loop
-    if loop_factory is None:
-        keep_large_buffers_apart()
+    keep_large_buffers_apart()
     try:
-        with asyncio.Runner(loop_factory=loop_factory) as runner:
+        with asyncio.Runner() as runner:
             runner.run(work)
     except BaseExceptionGroup as group:
         told, others = group.split(FsxdsError)

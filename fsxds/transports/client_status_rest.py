@@ -18,4 +18,5 @@ async def answer_client_status(request: web.Request, reports: ClientReports) -> 
     Raises:
         ProtocolError: the body cannot be read, or it or the answer is too large.
     """
-    return await send(request, Payload(await reports.answer_json(await read_body(request))))
+    response, _ = await send(request, Payload(await reports.answer_json(await read_body(request))))
+    return response

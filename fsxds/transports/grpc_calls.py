@@ -41,7 +41,7 @@ from fsxds.values import Snapshot, TypeUrl
 # So many types that are not served are told per stream; a client that goes on is not listened to for its errors.
 MOST_IGNORED_TOLD = 8
 
-# Timers may fire a hair early, of uvloop's a millisecond; who asked for a moment is to find it reached.
+# Timers may fire a hair early; who asked for a moment is to find it reached.
 HAIR_S = 0.002
 
 

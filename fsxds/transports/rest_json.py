@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import PurePosixPath
 from typing import Protocol
 
-from aiohttp import web
+from aiohttp import HttpVersion11, web
 
 from fsxds.api.printing import Printer
 from fsxds.clients import ReportedPolls
@@ -15,15 +15,22 @@ from fsxds.errors import ProtocolError
 from fsxds.protocol.node import Node
 from fsxds.protocol.poll import Hold, PollMemory, PollRequest, Send, Unavailable
 from fsxds.protocol.streams import Verdict
-from fsxds.protocol.subscription import Subscription, files_of
+from fsxds.protocol.subscription import Selection, Subscription, files_of
 from fsxds.resource_types import RESOURCE_TYPES, ResourceType
 from fsxds.store import SnapshotStore
 from fsxds.supervisor import ErrorObserver
 from fsxds.transports.client_status import ClientReports
 from fsxds.transports.client_status_rest import CLIENT_STATUS_PATH, answer_client_status
 from fsxds.transports.json_bodies import ResponseBodies
-from fsxds.transports.rest_requests import TOO_LARGE, RequestReader, is_json, patience_of, read_body
-from fsxds.transports.rest_responses import Refusal, not_modified, refuse, send
+from fsxds.transports.rest_requests import (
+    TOO_LARGE,
+    RequestReader,
+    is_continue_expected,
+    is_json,
+    patience_of,
+    read_body,
+)
+from fsxds.transports.rest_responses import CLIENT_GONE, Refusal, not_modified, refuse, send
 from fsxds.values import Snapshot, Version
 
 DEADLINE_HEADER = "x-envoy-expected-rq-timeout-ms"
@@ -37,6 +44,7 @@ UNKNOWN_PATH = Refusal(
 )
 WRONG_METHOD = Refusal(405, 12, "this path takes POST alone, with a request in JSON as its body", {"Allow": "POST"})
 WRONG_CONTENT = Refusal(415, 3, "the body is not said to be JSON; send it with `content-type: application/json`")
+WRONG_EXPECTATION = Refusal(417, 3, "the one expectation that can be met is `expect: 100-continue`")
 STOPPING = Refusal(503, 14, "the server stops; ask again", {"Retry-After": "1"})
 INTERNAL = Refusal(500, 13, "an internal error of fsxds; it is told in the server's log")
 
@@ -96,8 +104,8 @@ def make_application(
     application = web.Application()
     application[REST] = rest
     for path in (*ROWS, CLIENT_STATUS_PATH):
-        application.router.add_route("*", path, rest.answer)
-    application.router.add_route("*", "/{path:.*}", rest.answer)
+        application.router.add_route("*", path, rest.answer, expect_handler=rest.check_expectation)
+    application.router.add_route("*", "/{path:.*}", rest.answer, expect_handler=rest.check_expectation)
 
     async def drain(_: web.Application) -> None:
         rest.drain()
@@ -142,12 +150,17 @@ class RestJson:
                 return self._refuse(request, UNKNOWN_PATH)
             return await self._answer_path(request, row)
         except ConnectionError:
-            # The client is gone. aiohttp finds the same when it sends this, and closes the connection.
-            return not_modified()
+            # Its body is read and its answer written in here, and no other connection: the client went away.
+            return refuse(CLIENT_GONE)
         # The edge of every request: an error of ours ends this one alone.
         except Exception as error:  # noqa: BLE001
             self._observer.internal_error("REST request", error)
             return refuse(INTERNAL)
+
+    async def check_expectation(self, request: web.Request) -> web.StreamResponse | None:
+        """Refuse an expectation that is unknown. `100-continue` is answered where the body is read, and only then."""
+        is_known = request.version < HttpVersion11 or is_continue_expected(request)
+        return None if is_known else self._refuse(request, WRONG_EXPECTATION)
 
     async def _answer_path(self, request: web.Request, row: ResourceType | None) -> web.StreamResponse:
         """Answer a request for resources of a type, or for the status of clients where there is none."""
@@ -179,19 +192,7 @@ class RestJson:
     async def _answer_poll(self, request: web.Request, poll: PollRequest, patience_s: float) -> web.StreamResponse:
         decision, snapshot = await self._decide(poll, patience_s)
         if isinstance(decision, Send) and snapshot is not None:
-            is_whole = poll.subscription.wildcard
-            try:
-                payload = await self._bodies.payload_of(decision.selection, snapshot, is_whole=is_whole)
-                response = await send(request, payload)
-            except asyncio.CancelledError:
-                self._memory.receive_lost(poll)
-                raise
-            if request.transport is None or request.transport.is_closing():
-                self._memory.receive_lost(poll)
-                return response
-            self._observer.response_sent(poll.node, poll.subscription, decision.selection.version)
-            self._polls.response_sent(poll, decision.selection, asyncio.get_running_loop().time())
-            return response
+            return await self._send(request, poll, decision.selection, snapshot)
         if isinstance(decision, Unavailable):
             return self._refuse(request, Refusal(503, 14, decision.reason, {"Retry-After": "1"}))
         if not self._is_draining:
@@ -199,6 +200,22 @@ class RestJson:
         last = refuse(STOPPING) if poll.version_info is None else not_modified()
         last.force_close()
         return last
+
+    async def _send(
+        self, request: web.Request, poll: PollRequest, selection: Selection, snapshot: Snapshot
+    ) -> web.StreamResponse:
+        is_through = False
+        try:
+            payload = await self._bodies.payload_of(selection, snapshot, is_whole=poll.subscription.wildcard)
+            response, is_through = await send(request, payload)
+        finally:
+            # Also when this is cancelled or fails: what the client holds next says nothing of what it thinks of the version.
+            if not is_through:
+                self._memory.receive_lost(poll)
+        if is_through:
+            self._observer.response_sent(poll.node, poll.subscription, selection.version)
+            self._polls.response_sent(poll, selection, asyncio.get_running_loop().time())
+        return response
 
     async def _decide(self, poll: PollRequest, patience_s: float) -> tuple[Send | Hold | Unavailable, Snapshot | None]:
         """Return what to say, after waiting for it; Hold when there was nothing until the deadline."""

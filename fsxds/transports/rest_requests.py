@@ -9,7 +9,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple, NoReturn
 
-from aiohttp import web
+from aiohttp import HttpVersion11, web
 
 from fsxds.errors import ProtocolError
 from fsxds.protocol.node import Node
@@ -45,14 +45,24 @@ def is_json(content_type: str | None) -> bool:
     return content_type.partition(";")[0].strip().lower().endswith(("/json", "+json"))
 
 
+def is_continue_expected(request: web.Request) -> bool:
+    """Tell whether a client waits for `100 Continue` before it sends its body."""
+    return request.version >= HttpVersion11 and request.headers.get("Expect", "").lower() == "100-continue"
+
+
 async def read_body(request: web.Request) -> bytes:
     """Read the body of a request, chunked or not, and leave no copy with the request.
 
     Raises:
         ProtocolError: the body is broken, or too large: then with the code `TOO_LARGE`.
+        ConnectionError: the client went away.
     """
     if (request.content_length or 0) > MAX_REQUEST_BYTES:
         raise _too_large()
+    if is_continue_expected(request):
+        await request.writer.write(b"HTTP/1.1 100 Continue\r\n\r\n")
+        # What aiohttp takes for the beginning of the answer.
+        request.writer.output_size = 0
     chunks: list[bytes] = []
     size = 0
     try:

@@ -47,33 +47,49 @@ def refuse(refusal: Refusal) -> web.Response:
     return web.Response(status=refusal.status, body=json.dumps(content).encode(), headers={**_JSON, **refusal.headers})
 
 
+# Nobody reads it: aiohttp wants an answer from its handler, and finds that it cannot write it.
+CLIENT_GONE = Refusal(499, 1, "the client went away")
+
+
 def not_modified() -> web.Response:
     """Make the answer that there is nothing new; it has no body."""
     return web.Response(status=304, headers=_SERVER)
 
 
-async def send(request: web.Request, payload: Payload) -> web.StreamResponse:
-    """Answer with a body, compressed where the request asks for it.
+async def send(request: web.Request, payload: Payload) -> tuple[web.StreamResponse, bool]:
+    """Answer with a body, compressed where the request asks for it, and write all of it before this returns.
 
-    A large one is written before this returns, as fast as its reader takes it; a small one is written by aiohttp.
+    A client may go away at any byte of it, which is no error.
+
+    Returns:
+        The response, and whether all of it was handed over to a client that was still there then.
     """
     headers, body = _JSON, payload.body
     accepted = request.headers.get("Accept-Encoding")
     if accepted is not None and takes_gzip(accepted):
         headers, body = _GZIPPED, await payload.gzipped()
+    try:
+        response = await _write(request, headers, body)
+    except ConnectionError:
+        return refuse(CLIENT_GONE), False
+    transport = request.transport
+    return response, transport is not None and not transport.is_closing()
+
+
+async def _write(request: web.Request, headers: Mapping[str, str], body: bytes) -> web.StreamResponse:
+    """Write a whole response. Raises ConnectionError when its reader goes away."""
     if len(body) < LARGE_BODY_BYTES:
-        return web.Response(body=body, headers=headers)
+        small = web.Response(body=body, headers=headers)
+        await small.prepare(request)
+        await small.write_eof()
+        return small
     response = web.StreamResponse(headers=headers)
     response.content_length = len(body)
     await response.prepare(request)
-    try:
-        view = memoryview(body)
-        for start in range(0, len(body), SLICE_BYTES):
-            await response.write(view[start : start + SLICE_BYTES])
-        await response.write_eof()
-    except ConnectionError:
-        # The reader went away; aiohttp finds the same when it ends the response, and closes the connection.
-        return response
+    view = memoryview(body)
+    for start in range(0, len(body), SLICE_BYTES):
+        await response.write(view[start : start + SLICE_BYTES])
+    await response.write_eof()
     return response
 
 

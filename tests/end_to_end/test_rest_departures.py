@@ -1,0 +1,87 @@
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import pytest
+from aiohttp import web
+
+from fsxds.addresses import Address, UnixAddress
+from fsxds.resource_types import RESOURCE_TYPES
+from fsxds.transports.rest_json import make_application
+from fsxds.transports.rest_responses import LARGE_BODY_BYTES
+from tests.support import polls
+from tests.support.departures import NODES, bad_requests, good_requests, many_go_away
+from tests.support.polls import LOCALHOST, Server, named, running, until
+
+REST_ROWS = [row for row in RESOURCE_TYPES if row.rest_path]
+
+
+def publish_all(server: Server) -> dict[str, str]:
+    """Publish clusters whose body is written in slices, and one small resource of each other type; return versions."""
+    clusters = [named("cds", f"c-{number}", alt_stat_name="x" * 60_000) for number in range(20)]
+    snapshot = server.publish(*clusters, *(named(row.short_name, row.short_name) for row in REST_ROWS))
+    return {f"/v3/discovery:{row.rest_path}": snapshot.versions[row.type_url] for row in REST_ROWS}
+
+
+@pytest.mark.parametrize("is_unix", [False, True])
+async def test_clients_may_go_away_at_any_byte(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, *, is_unix: bool
+) -> None:
+    """Of their request or their answer: nothing is logged, nothing stays behind, and others are served all the time."""
+    address: Address = UnixAddress(tmp_path / "x.sock") if is_unix else LOCALHOST
+    with caplog.at_level(logging.INFO):
+        async with running(address=address) as server:
+            versions = publish_all(server)
+            requests = [*good_requests(random.Random(1), versions), *bad_requests()]
+            served = 0
+            async with asyncio.TaskGroup() as tasks:
+                going = tasks.create_task(many_go_away(server.address, requests, 150, seed=7))
+                while not going.done():
+                    answer = await server.poll("endpoints", node={"id": "stays"}, resource_names=[str(served)])
+                    assert answer.status == 200
+                    served += 1
+            await until(lambda: server.rest.held == 0)
+            remembered = len(server.rest._memory._sent)
+
+    assert served > 0
+    assert remembered <= NODES * len(REST_ROWS) + served + 1
+    assert not caplog.records
+
+
+@pytest.mark.parametrize("service", ["clusters", "endpoints"])
+async def test_an_answer_that_did_not_get_through_is_no_rejection(
+    monkeypatch: pytest.MonkeyPatch, service: str
+) -> None:
+    """Large or small: whoever comes back with the version before gets the new one at once, and no NACK is told."""
+    leaving: list[bool] = []
+
+    async def leave(request: web.BaseRequest, _: web.StreamResponse) -> None:
+        if leaving and request.transport is not None:
+            request.transport.abort()
+
+    def make(*arguments: Any, **options: Any) -> web.Application:
+        application = make_application(*arguments, **options)
+        application.on_response_prepare.append(leave)
+        return application
+
+    monkeypatch.setattr(polls, "make_application", make)
+    async with running() as server:
+        server.publish(named("cds", "a"), named("eds", "a"))
+        before = (await server.poll(service)).content["version_info"]
+        await server.poll(service, 200, version_info=before)
+        publish_all(server)
+        leaving.append(True)
+        with pytest.raises(aiohttp.ServerDisconnectedError):
+            await server.poll(service, version_info=before)
+        leaving.clear()
+        answer = await server.poll(service, version_info=before)
+
+    assert answer.content["version_info"] != before
+    assert (len(answer.body) > LARGE_BODY_BYTES) == (service == "clusters")
+    assert not server.heard.nacks
+    assert len(server.heard.sent) == 2

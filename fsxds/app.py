@@ -312,6 +312,7 @@ def mirror_options(settings: Settings) -> MirrorOptions:
         rewrite_config_sources=settings.mirror_config_sources,
         durable=settings.mirror_durable,
         pause_s=settings.mirror_pause_s,
+        rescan_s=settings.rescan_s,
     )
 
 

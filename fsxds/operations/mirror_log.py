@@ -52,6 +52,10 @@ class WrittenFiles(Protocol):
         """Files of somebody else that stood in the way."""
 
     @property
+    def restored(self) -> tuple[PurePosixPath, ...]:
+        """Written files that somebody had removed or changed."""
+
+    @property
     def duration_s(self) -> float:
         """How long it took."""
 
@@ -66,6 +70,11 @@ class MirrorLog:
 
     def files_written(self, report: WrittenFiles) -> None:
         """Tell what was written; a remark is told when it is new."""
+        if report.restored:
+            names = some_of([str(path) for path in report.restored])
+            text = f"mirror: somebody else removed or changed {names}; written again"
+            details: dict[str, PlainValue] = {"files": [str(path) for path in report.restored]}
+            self._write(LogLine(Level.WARNING, "files_restored", text, details))
         if report.written or report.removed or self._has_failed:
             self._write(LogLine(Level.INFO, "files_written", f"mirror: {summary(report)}", _details(report)))
         self._has_failed = False

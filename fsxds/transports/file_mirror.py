@@ -39,6 +39,8 @@ def write_once(snapshot: Snapshot, mirror: Mirror) -> MirrorReport:
 class Mirroring:
     """Keeps a directory in step with the store; a snapshot that was overtaken is skipped.
 
+    What somebody removes or changes of the files is written again, when the time to look for it has come.
+
     A full disk, a read-only or missing directory is reported and tried again after 1, 2, 4, … 30 seconds, and with each
     newer snapshot. A snapshot on which it failed three times in a row by an error of fsxds is set aside: the files stay as
     they are until the next one.
@@ -58,12 +60,25 @@ class Mirroring:
         UsageError, when another process has the directory, is the caller's.
         """
         while True:
-            snapshot = await self._store.newer_than(self._generation)
+            snapshot = await self._next()
             if self._attempts.are_over(snapshot.generation):
                 self._generation = snapshot.generation
                 continue
             with self._attempts.on(snapshot.generation):
                 await self._write(snapshot)
+
+    async def _next(self) -> Snapshot:
+        """Return the next snapshot to write: a newer one, or the same again when somebody removed or changed a file."""
+        while True:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(self._mirror.rescan_s):
+                    return await self._store.newer_than(self._generation)
+            try:
+                has_changed = await asyncio.to_thread(self._mirror.has_changed)
+            except OSError:
+                has_changed = True  # Writing will tell what is wrong.
+            if has_changed and self._store.current is not None:
+                return self._store.current
 
     async def _write(self, snapshot: Snapshot) -> None:
         try:

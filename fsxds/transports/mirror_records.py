@@ -26,6 +26,7 @@ class MirrorRecords:
         self._rows: dict[PurePosixPath, ManifestRow] = {}
         # The manifest as it is on disk.
         self._manifest = b""
+        self._manifest_signature: Signature | None = None
         # What we know to be in a file while it has the signature.
         self._known: dict[PurePosixPath, tuple[Signature | None, MirrorFile]] = {}
 
@@ -39,6 +40,7 @@ class MirrorRecords:
             return
         self._known = {}
         self._manifest = self._directory.read(MANIFEST) or b""
+        self._manifest_signature = self._directory.signature(MANIFEST)
         try:
             self._rows = decode_manifest(self._manifest) if self._manifest else {}
         except ValueError:
@@ -55,6 +57,17 @@ class MirrorRecords:
     def owns_content(self, path: PurePosixPath, content: bytes | None) -> bool:
         """Tell whether a file of ours still holds what fsxds wrote; None stands for one that is not there."""
         return content is not None and self._rows[path].digest in {None, hashlib.sha256(content).hexdigest()}
+
+    def changed_by_others(self) -> dict[PurePosixPath, Signature | None]:
+        """Return the files of ours that somebody removed or wrote since, with what is there now.
+
+        The manifest is one of them: with the folder that it is in, somebody may have removed the lock.
+        """
+        known = {path: signature for path, (signature, _) in self._known.items()}
+        if self._manifest:
+            known[MANIFEST] = self._manifest_signature
+        found = {path: self._directory.signature(path) for path in known}
+        return {path: signature for path, signature in found.items() if signature != known[path]}
 
     def held(self, snapshot: Snapshot) -> dict[PurePosixPath, HeldFile]:
         """Return our files that are there, and forget those that are not.
@@ -103,7 +116,7 @@ class MirrorRecords:
     def _write(self, rows: dict[PurePosixPath, ManifestRow]) -> None:
         content = encode_manifest(rows)
         if content != self._manifest:
-            self._directory.replace(MANIFEST, content, is_private=True)
+            self._manifest_signature = self._directory.replace(MANIFEST, content, is_private=True)
             self._directory.sync()
             self._manifest = content
 

@@ -13,7 +13,7 @@ from typing import Self
 from fsxds.api.catalogue import Catalogue
 from fsxds.transports.mirror_config_sources import ConfigSources
 from fsxds.transports.mirror_content import Content
-from fsxds.transports.mirror_directory import MirrorDirectory
+from fsxds.transports.mirror_directory import MirrorDirectory, Signature
 from fsxds.transports.mirror_files import SECRET_TYPES, MirrorFile, Remark
 from fsxds.transports.mirror_layout import LayoutMaker
 from fsxds.transports.mirror_records import MirrorRecords
@@ -27,7 +27,8 @@ class MirrorReport:
 
     `written` are in order, and a bundle is twice in it that let clusters go. `unchanged` counts the files that were as
     they should be. `kept` tells what stays although the snapshot does not have it, `left_sources` which config sources
-    were not pointed at a file, `refused` which files of somebody else stood in the way.
+    were not pointed at a file, `refused` which files of somebody else stood in the way. `restored` are those of the
+    written files that somebody had removed or changed.
     """
 
     generation: int
@@ -37,6 +38,7 @@ class MirrorReport:
     kept: tuple[Remark, ...]
     left_sources: tuple[Remark, ...]
     refused: tuple[Remark, ...]
+    restored: tuple[PurePosixPath, ...]
     duration_s: float
 
 
@@ -49,6 +51,7 @@ class MirrorOptions:
         rewrite_config_sources: point the config sources inside of resources at the files.
         durable: sync each file to the disk before it takes the place of the old one.
         pause_s: how long Envoy gets to read what was written before what relies on it follows.
+        rescan_s: how often to look whether somebody removed or changed a file.
     """
 
     form: str = "pb"
@@ -56,6 +59,7 @@ class MirrorOptions:
     durable: bool = True
     # ENVOY.md B4: with 20 ms between CDS and LDS none of 240 updates was rejected, with none up to 20 %; this is more.
     pause_s: float = 0.05
+    rescan_s: float = 30.0
 
 
 class Mirror:
@@ -75,6 +79,18 @@ class Mirror:
         self._layouts = LayoutMaker(self._content.suffix, ConfigSources(catalogue), target)
         self._turn = threading.Lock()
         self._is_interrupted = threading.Event()
+        # What others did to our files, as the last write left it.
+        self._left_changed: dict[PurePosixPath, Signature | None] = {}
+
+    @property
+    def rescan_s(self) -> float:
+        """How often to ask whether something changed."""
+        return self._options.rescan_s
+
+    def has_changed(self) -> bool:
+        """Tell whether somebody removed or changed a file of ours since the last write; OSError where nobody can tell."""
+        with self._turn:
+            return self._records.changed_by_others() != self._left_changed
 
     def __enter__(self) -> Self:
         """Take the directory at once; UsageError when another process has it.
@@ -112,6 +128,7 @@ class Mirror:
         """
         with self._turn:
             started_s = time.monotonic()
+            changed = self._records.changed_by_others()
             self._take()
             held = self._records.held(snapshot)
             layout = self._layouts.lay_out(snapshot, held)
@@ -123,6 +140,7 @@ class Mirror:
                 self._do(work)
             finally:
                 self._records.save()
+            self._left_changed = self._records.changed_by_others()
             return MirrorReport(
                 generation=snapshot.generation,
                 written=tuple(work.written),
@@ -131,6 +149,7 @@ class Mirror:
                 kept=(*layout.kept_resources, *work.kept),
                 left_sources=layout.left_sources,
                 refused=refused,
+                restored=tuple(sorted(changed.keys() & set(work.written))),
                 duration_s=time.monotonic() - started_s,
             )
 

@@ -25,6 +25,7 @@ class Report:
     kept: tuple[Remark, ...] = ()
     left_sources: tuple[Remark, ...] = ()
     refused: tuple[Remark, ...] = ()
+    restored: tuple[PurePosixPath, ...] = ()
     duration_s: float = 0.012
 
 
@@ -42,6 +43,16 @@ def test_nothing_written_is_not_told() -> None:
     MirrorLog(lines.append).files_written(Report())
 
     assert lines == []
+
+
+def test_what_others_did_to_the_files() -> None:
+    """Files that somebody removed or changed are named in a line of their own."""
+    lines: list[LogLine] = []
+    MirrorLog(lines.append).files_written(Report(WRITTEN.written, restored=(PurePosixPath("cds.pb"),)))
+
+    assert [(line.level, line.text) for line in lines[:1]] == [
+        (Level.WARNING, "mirror: somebody else removed or changed cds.pb; written again")
+    ]
 
 
 def test_remarks_are_told_while_they_are_new() -> None:

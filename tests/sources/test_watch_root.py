@@ -105,6 +105,18 @@ async def test_all_files_gone_at_once_is_taken_for_a_loss(tmp_path: Path, option
         assert record.found == 1
 
 
+async def test_files_that_cannot_be_read_are_no_loss_of_the_tree(tmp_path: Path) -> None:
+    """A tree of which no file can be read any more is yielded with its problems, so that each of them can be seen."""
+    write(tmp_path, {"a.yaml": "1"})
+    async with watched(tmp_path) as record:
+        (tmp_path / "a.yaml").unlink()
+        (tmp_path / "a.yaml").mkdir()
+        await record.until(lambda: record.settled[-1].tree.problems)
+
+        assert [problem.rule for problem in record.settled[-1].tree.problems] == ["not-a-file"]
+        assert record.lost == []
+
+
 @MODES
 async def test_a_root_that_is_not_there_yet_is_waited_for(tmp_path: Path, options: WatchOptions) -> None:
     """A watch may start before its root exists."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import shutil
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -73,6 +74,34 @@ async def test_every_newer_snapshot_is_written(tmp_path: Path) -> None:
 
         assert [report.generation for report in listener.reports] == [1, 2]
         assert read(tmp_path, "cds.pb").names == ("b",)
+
+
+async def test_what_somebody_removed_or_changed_is_written_again(tmp_path: Path) -> None:
+    """Within the time of a rescan the files are as they were, also without our own folder, and foreign ones are left alone."""
+    store, listener, out = SnapshotStore(), Listener(), tmp_path / "out"
+    store.publish(snapshot(1, cds=[static("a")], eds=[assignment("e", 1)]))
+    mirror = Mirror(out, catalogue(), MirrorOptions(pause_s=0.0, rescan_s=0.05))
+    async with asyncio.TaskGroup() as tasks:
+        task = tasks.create_task(Mirroring(store, mirror, listener).keep_mirrored())
+        await listener.until(lambda: len(listener.reports) == 1)
+        (out / "eds/e.pb").unlink()
+        await listener.until(lambda: len(listener.reports) == 2)
+        (out / "foreign.pb").write_bytes(b"foreign")
+        (out / "cds.pb").write_bytes(b"changed")
+        await listener.until(lambda: len(listener.reports) == 3)
+        shutil.rmtree(out)
+        await listener.until(lambda: len(listener.reports) == 4)
+        (out / "lds.pb").unlink()
+        (out / "lds.pb").mkdir()
+        await listener.until(lambda: len(listener.reports) == 5)
+        await asyncio.sleep(0.3)
+        task.cancel()
+
+    restored = [[str(path) for path in report.restored] for report in listener.reports]
+    assert restored == [[], ["eds/e.pb"], ["cds.pb"], ["cds.pb", "eds/e.pb", "lds.pb", "srds.pb"], []]
+    assert [remark.subject for remark in listener.reports[-1].refused] == ["lds.pb"]
+    assert read(out, "cds.pb").names == ("a",)
+    assert read(out, "eds/e.pb").names == ("e",)
 
 
 async def test_a_failure_is_told_and_tried_again(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import signal
 import subprocess
@@ -283,6 +284,77 @@ def test_there_is_no_pause_where_nothing_was_written(root: Path) -> None:
     report = write(root, FIRST, pause_s=600.0)
 
     assert report.written == ()
+
+
+def test_an_unchanged_file_after_a_changed_one_does_not_end_the_need_to_pause(root: Path) -> None:
+    """What was written before the pause gets its time, although the last file before it was as it should be."""
+    write(root, snapshot(1, cds=[by_eds("web")], eds=[assignment("web", 1)], lds=[by_rds("l", 1, "r")]))
+    after = snapshot(2, cds=[by_eds("web")], eds=[assignment("web", 2)], lds=[by_rds("l", 2, "r")])
+    report = write(root, after, pause_s=0.2)
+
+    assert written(report) == ["eds/web.pb", "lds.pb"]
+    assert report.duration_s >= 0.2
+
+
+@pytest.fixture
+def calls(root: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Record what reaches the disk, and in which order."""
+    recorded: list[str] = []
+
+    def of(path: str) -> str:
+        return path.removeprefix(f"{root}/").replace(str(root), ".")
+
+    def record(name: str) -> None:
+        function = getattr(os, name)
+
+        def call(first: str | Path | int, *rest: Any) -> None:
+            path = Path(f"/proc/self/fd/{first}").readlink() if isinstance(first, int) else first
+            path = rest[0] if name == "replace" else path
+            recorded.append(f"{name} {of(str(path))}")
+            function(first, *rest)
+
+        monkeypatch.setattr(os, name, call)
+
+    for name in ("fdatasync", "fsync", "replace", "unlink", "mkdir"):
+        record(name)
+    return recorded
+
+
+def test_what_is_written_survives_a_power_failure(root: Path, calls: list[str]) -> None:
+    """Each file is synced before it is renamed, each folder after it, and the manifest before any file and at the end."""
+    with mirror(root) as ours:
+        ours.write(snapshot(1, cds=[static("a")], eds=[assignment("x", 1)]))
+        first = [call for call in calls if not call.startswith(("unlink", "mkdir .", "mkdir /"))]
+        calls.clear()
+        ours.write(snapshot(2, cds=[static("a")]))
+        second = [call for call in calls if "next.tmp" not in call]
+
+    manifest = ["fdatasync .fsxds/next.tmp", "replace .fsxds/manifest.json", "fsync .fsxds"]
+    files = [
+        each
+        for path in ("eds/x.pb", "cds.pb", "srds.pb", "lds.pb")
+        for each in ("fdatasync .fsxds/next.tmp", f"replace {path}")
+    ]
+    assert first[: len(manifest)] == manifest
+    assert [call for call in first[len(manifest) : -len(manifest)] if not call.startswith("fsync")] == [
+        "mkdir eds",
+        *files,
+    ]
+    assert sorted(first[-len(manifest) - 2 : -len(manifest)]) == ["fsync .", "fsync eds"]
+    assert first[-len(manifest) :] == manifest
+    with mirror(root) as ours:
+        calls.clear()
+        ours.write(snapshot(3, cds=[static("a")], rds=[routes("r", "a")]))
+    assert {"mkdir rds", "fsync rds", "fsync ."} <= set(calls)
+    assert second == ["unlink eds/x.pb", "fsync eds", "replace .fsxds/manifest.json", "fsync .fsxds"]
+
+
+def test_nothing_is_synced_where_it_need_not_be_durable(root: Path, calls: list[str]) -> None:
+    """Then no call waits for the disk."""
+    write(root, FIRST, durable=False)
+
+    assert [call for call in calls if "sync" in call] == []
+    assert "replace cds.pb" in calls
 
 
 def test_a_damaged_bundle_is_written_again(root: Path) -> None:

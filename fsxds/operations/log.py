@@ -154,7 +154,7 @@ class Log:
 
     def tree_found(self) -> None:
         """Tell that the tree is back."""
-        self.say(Level.INFO, "tree_found", "the tree is back")
+        self.write(LogLine(Level.INFO, "tree_found", "the tree is back", admitted_as=Level.ERROR))
 
     def file_ignored(self, path: PurePosixPath) -> None:
         """Tell that no format claims the suffix of a file."""

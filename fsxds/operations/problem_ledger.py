@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import hashlib
 import re
-from collections import defaultdict
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from datetime import datetime
 from pathlib import PurePosixPath
 from typing import TypeAlias
@@ -34,9 +35,7 @@ class ProblemLedger:
     """
 
     def __init__(self, level: Level = Level.INFO) -> None:
-        self._severities = [severity for severity, own in LEVELS.items() if own >= level]
-        self._shown: dict[Severity, dict[Identity, list[Problem]]] = {severity: {} for severity in self._severities}
-        self._unshown: dict[Severity, dict[Identity, int]] = {severity: {} for severity in self._severities}
+        self._shown = {severity: _Shown() for severity, own in LEVELS.items() if own >= level}
         self._held: dict[PurePosixPath, HeldFile] = {}
         self._since: dict[PurePosixPath, datetime] = {}
 
@@ -45,11 +44,12 @@ class ProblemLedger:
         present: dict[Severity, dict[Identity, list[Problem]]] = {severity: {} for severity in LEVELS}
         for problem in problems:
             present[problem.severity].setdefault(_identity(problem), []).append(problem)
+        paths = frozenset(file.path for file in held)
         found: list[LogLine] = []
-        for severity in self._severities:
-            fixed_here, found_here = self._update_severity(severity, present[severity])
-            yield from fixed_here
-            found += found_here
+        for severity, shown in self._shown.items():
+            news = shown.update(present[severity], paths)
+            yield from _few([_fixed_line(one) for one in news.fixed], news.fixed_unshown, severity, "fixed")
+            found += _few([_found_line(one) for one in news.found], news.found_unshown, severity, "found")
         yield from found
         yield from self._state(held, moment)
 
@@ -57,35 +57,6 @@ class ProblemLedger:
     def held(self) -> tuple[PurePosixPath, ...]:
         """The files of which something older is served, or nothing."""
         return tuple(self._held)
-
-    def _update_severity(
-        self, severity: Severity, present: dict[Identity, list[Problem]]
-    ) -> tuple[list[LogLine], list[LogLine]]:
-        shown, unshown = self._shown[severity], self._unshown[severity]
-        fixed = [one for identity, known in shown.items() for one in known[len(present.get(identity, ())) :]]
-        still = {identity: group[: len(shown.get(identity, ()))] for identity, group in present.items()}
-        rest = [one for identity, group in present.items() for one in group[len(still[identity]) :]]
-        waited: defaultdict[Identity, int] = defaultdict(int, unshown)
-        fresh: list[Problem] = []
-        older: list[Problem] = []
-        for one in rest:
-            is_older = waited[_identity(one)] > 0
-            waited[_identity(one)] -= is_older
-            (older if is_older else fresh).append(one)
-        # What there was no room for before is shown as soon as others are fixed.
-        candidates = fresh + (older if fixed else [])
-        now, left = candidates[:MOST_LINES], candidates[MOST_LINES:]
-        for one in now:
-            still[_identity(one)] = [*still[_identity(one)], one]
-        self._shown[severity] = {identity: group for identity, group in still.items() if group}
-        self._unshown[severity] = _counts(
-            identity for identity, group in present.items() for _ in group[len(still[identity]) :]
-        )
-        fixed_unshown = max(0, sum(unshown.values()) - len(older))
-        return (
-            _few([_fixed_line(one) for one in fixed], fixed_unshown, severity, "fixed"),
-            _few([_found_line(one) for one in now], len(left), severity, "found"),
-        )
 
     def _state(self, held: tuple[HeldFile, ...], moment: datetime) -> Iterator[LogLine]:
         """Yield the line about what is not served, whenever that, or an edit of it, is another than before."""
@@ -102,6 +73,63 @@ class ProblemLedger:
         yield LogLine(Level.WARNING, "degraded", text, details)
 
 
+@dataclass(frozen=True, slots=True)
+class _News:
+    """What is to be shown of one severity, and how many more there are that are not."""
+
+    fixed: list[Problem]
+    fixed_unshown: int
+    found: list[Problem]
+    found_unshown: int
+
+
+class _Shown:
+    """The problems of one severity that were shown, and how many were not, for want of room.
+
+    In a file that is held, a problem may be gone because another hides it. It counts as fixed when the file is served.
+    """
+
+    def __init__(self) -> None:
+        self._shown: dict[Identity, list[Problem]] = {}
+        self._unshown: dict[Identity, int] = {}
+
+    def update(self, present: dict[Identity, list[Problem]], held: frozenset[PurePosixPath]) -> _News:
+        """Take in the problems that there are, and return what to show."""
+        gone = {identity: known[len(present.get(identity, ())) :] for identity, known in self._shown.items()}
+        fixed = [one for identity, ones in gone.items() if identity[0] not in held for one in ones]
+        still = {identity: group[: len(self._shown.get(identity, ()))] for identity, group in present.items()}
+        fresh: list[Problem] = []
+        older: list[Problem] = []
+        for identity, group in present.items():
+            rest = group[len(still[identity]) :]
+            waited = self._unshown.get(identity, 0)
+            older += rest[:waited]
+            fresh += rest[waited:]
+        # What there was no room for before is shown as soon as others are gone.
+        candidates = fresh + (older if any(gone.values()) else [])
+        now = candidates[:MOST_LINES]
+        for one in now:
+            still[_identity(one)] = [*still[_identity(one)], one]
+        unshown = {identity: len(group) - len(still[identity]) for identity, group in present.items()}
+        hidden = {identity: count for identity, count in self._unshown.items() if identity[0] in held}
+        fixed_unshown = sum(
+            max(0, count - len(present.get(identity, ())))
+            for identity, count in self._unshown.items()
+            if identity not in hidden
+        )
+        carried = {identity: ones for identity, ones in gone.items() if identity[0] in held}
+        self._shown = _merged(still, carried)
+        self._unshown = {**{one: count for one, count in hidden.items() if one not in present}, **unshown}
+        return _News(fixed, fixed_unshown, now, len(candidates) - len(now))
+
+
+def _merged(
+    first: dict[Identity, list[Problem]], second: dict[Identity, list[Problem]]
+) -> dict[Identity, list[Problem]]:
+    both = {identity: [*first.get(identity, ()), *second.get(identity, ())] for identity in (*first, *second)}
+    return {identity: ones for identity, ones in both.items() if ones}
+
+
 def _identity(problem: Problem) -> Identity:
     """Return what stays the same when lines or resources are put before a problem."""
     return problem.path, _INDEX.sub("[]", problem.pointer), problem.rule, _LINE.sub("", problem.message)
@@ -109,13 +137,6 @@ def _identity(problem: Problem) -> Identity:
 
 def _edition(file: HeldFile) -> tuple[PurePosixPath, str, Identity | None, bool]:
     return file.path, file.digest, _identity(file.problem) if file.problem else None, file.has_last_good
-
-
-def _counts(identities: Iterable[Identity]) -> dict[Identity, int]:
-    counts: dict[Identity, int] = {}
-    for identity in identities:
-        counts[identity] = counts.get(identity, 0) + 1
-    return counts
 
 
 def _cause(held: tuple[HeldFile, ...]) -> str:
@@ -152,7 +173,10 @@ def _fixed_line(problem: Problem) -> LogLine:
 
 
 def _details(problem: Problem) -> dict[str, PlainValue]:
+    identity = "\0".join(map(str, _identity(problem)))
     return {
+        # The same in the event that tells of it and in the one of its end, wherever its line has moved to.
+        "problem": hashlib.sha256(identity.encode(errors="surrogateescape")).hexdigest()[:12],
         "path": str(problem.path),
         "line": problem.line,
         "column": problem.column,

@@ -226,7 +226,7 @@ class _Watcher:
                 break
         if look is not None and self._lost_everything(look.tree):
             error = TreeLost(
-                f"{self._parts.scanner.root}: all files are gone at once, what was served stays; to serve nothing on "
+                f"{self._parts.scanner.root}: all files are gone at once; to serve nothing on "
                 "purpose write files with `resources: []`"
             )
         self._tell(look, error)

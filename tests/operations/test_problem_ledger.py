@@ -46,10 +46,12 @@ def test_events_are_symmetrical() -> None:
     """The event of a problem that is fixed has the facts of the one that told it, and goes into the same logs."""
     ledger = ProblemLedger()
     (found,) = ledger.update([TYPO], (), NOON)
+    tuple(ledger.update([moved := replace(TYPO, line=40)], (), NOON))
     (fixed,) = ledger.update([], (), LATER)
 
     assert (found.event, fixed.event) == ("problem_found", "problem_fixed")
-    assert found.details == fixed.details
+    assert (found.details["problem"], found.details["rule"]) == (fixed.details["problem"], fixed.details["rule"])
+    assert fixed.details["line"] == moved.line
     assert fixed.admitted_as == found.level
 
 
@@ -96,7 +98,23 @@ def test_a_refused_edit_ends_with_what_is_not_served() -> None:
     other = replace(TYPO, message="a colon is missing", line=3)
     lines = told(ledger, other, warning, held=(HeldFile(EDGE, other, has_last_good=True, digest="2"),))
 
-    assert [line.split(": ")[0] for line in lines] == ["fixed", "edge.yaml:3:3", "edge.yaml:17:3", "not served"]
+    assert [line.split(": ")[0] for line in lines] == ["edge.yaml:3:3", "edge.yaml:17:3", "not served"]
+
+
+def test_what_another_problem_may_hide_is_not_told_as_fixed() -> None:
+    """While a file is held nothing in it counts as fixed; when it is served, all that was shown is, once."""
+    ledger = ProblemLedger()
+    syntax = replace(TYPO, message="a colon is missing")
+    told(ledger, TYPO, held=(HeldFile(EDGE, TYPO, has_last_good=True, digest="1"),))
+    told(ledger, syntax, held=(HeldFile(EDGE, syntax, has_last_good=True, digest="2"),))
+    back = told(ledger, TYPO, held=(HeldFile(EDGE, TYPO, has_last_good=True, digest="3"),))
+
+    assert [line.split(": ")[0] for line in back] == ["not served"]
+    assert sorted(told(ledger)) == [
+        "fixed: edge.yaml:17: a colon is missing",
+        "fixed: edge.yaml:17: there is no such field",
+        "recovered: no file is held",
+    ]
 
 
 def test_many_problems_leave_room_for_others() -> None:

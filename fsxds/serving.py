@@ -121,7 +121,7 @@ async def _bind(address: Address) -> list[socket.socket]:
 
 def _server_log() -> logging.Logger:
     log = logging.getLogger("fsxds.serving")
-    log.addFilter(_is_ours)
+    log.addFilter(_lower_those_of_clients)
     return log
 
 
@@ -129,6 +129,8 @@ def _server_log() -> logging.Logger:
 _OF_CLIENTS = (HttpProcessingError, web.RequestPayloadError, ConnectionError)
 
 
-def _is_ours(record: logging.LogRecord) -> bool:
-    """Tell whether aiohttp reports an error of ours, rather than one of a client."""
-    return not (record.exc_info and isinstance(record.exc_info[1], _OF_CLIENTS))
+def _lower_those_of_clients(record: logging.LogRecord) -> bool:
+    """Make what aiohttp reports of a client a debug message, whatever aiohttp takes it for."""
+    if record.exc_info and isinstance(record.exc_info[1], _OF_CLIENTS):
+        record.levelno, record.levelname = logging.DEBUG, "DEBUG"
+    return True

@@ -15,6 +15,7 @@ from rich.console import Console
 
 from fsxds.operations.change_reports import ChangeReports, count_of, some_of, type_name
 from fsxds.operations.internal_errors import InternalErrors, set_aside_line
+from fsxds.operations.library_logs import library_logs
 from fsxds.operations.log_lines import Level, LineSink, LogLine, Renderer, human_renderer, json_renderer, shortened
 from fsxds.operations.problem_ledger import ProblemLedger
 from fsxds.operations.refusal_limit import RefusalLimit
@@ -275,7 +276,9 @@ def open_log(log_format: str, log_level: str) -> Iterator[Log]:
     is_human = log_format == "human" or (log_format == "auto" and sys.stderr.isatty())
     render = human_renderer(Console(stderr=True)) if is_human else json_renderer
     sink = LineSink(sys.stderr.fileno())
+    log = Log(Paper(render, sink.write, Level[log_level.upper()]))
     try:
-        yield Log(Paper(render, sink.write, Level[log_level.upper()]))
+        with library_logs(log.write):
+            yield log
     finally:
         sink.flush(patience_s=LAST_FLUSH_S)

@@ -7,6 +7,7 @@ import json
 import os
 import re
 import select
+import threading
 from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -107,36 +108,39 @@ def _masked(fact: PlainValue) -> PlainValue:
 
 
 class LineSink:
-    """Writes whole lines to a file descriptor and never waits for its reader.
+    """Writes whole lines to a file descriptor and never waits for its reader. Any thread may write.
 
     Where the reader is behind, lines wait here; when too many wait, new ones are dropped and counted.
     """
 
     def __init__(self, descriptor: int) -> None:
         self._descriptor = descriptor
+        self._lock = threading.RLock()
         self._waiting: deque[bytes] = deque()
         self._dropped = 0
         self._retry: asyncio.TimerHandle | None = None
 
     def write(self, line: str) -> None:
         """Write one line, now or as soon as there is room."""
-        if len(self._waiting) >= MOST_WAITING_LINES:
-            self._dropped += 1
-        else:
-            note = f"({self._dropped} lines were dropped: the log was not read)\n" if self._dropped else ""
-            self._dropped = 0
-            self._waiting.append(f"{note}{line}\n".encode(errors="backslashreplace"))
-        self.flush(patience_s=0)
+        with self._lock:
+            if len(self._waiting) >= MOST_WAITING_LINES:
+                self._dropped += 1
+            else:
+                note = f"({self._dropped} lines were dropped: the log was not read)\n" if self._dropped else ""
+                self._dropped = 0
+                self._waiting.append(f"{note}{line}\n".encode(errors="backslashreplace"))
+            self.flush(patience_s=0)
 
     def flush(self, *, patience_s: float) -> None:
         """Write what waits, and wait for room up to `patience_s` seconds each time there is none."""
-        try:
-            self._write_while_there_is_room(patience_s)
-        except OSError:
-            # Nobody reads the log any more (a closed pipe, a full disk); serving goes on without it.
-            self._waiting.clear()
-        if self._waiting and self._retry is None:
-            self._retry = self._retry_later()
+        with self._lock:
+            try:
+                self._write_while_there_is_room(patience_s)
+            except OSError:
+                # Nobody reads the log any more (a closed pipe, a full disk); serving goes on without it.
+                self._waiting.clear()
+            if self._waiting and self._retry is None:
+                self._retry = self._retry_later()
 
     def _write_while_there_is_room(self, patience_s: float) -> None:
         poll = select.poll()

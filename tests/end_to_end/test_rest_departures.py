@@ -50,7 +50,7 @@ async def test_clients_may_go_away_at_any_byte(
 
     assert served > 0
     assert remembered <= NODES * len(REST_ROWS) + served + 1
-    assert not caplog.records
+    assert not [record for record in caplog.records if record.levelno > logging.DEBUG]
 
 
 @pytest.mark.parametrize("service", ["clusters", "endpoints"])

@@ -1,0 +1,100 @@
+"""What libraries and Python itself would write to stderr, as lines of the log.
+
+What a client caused by its mistake or departure is a `debug` line. All else is a `library_error`: one line, with the
+traceback among its details, and the same one at most every ten seconds.
+"""
+
+from __future__ import annotations
+
+import logging
+import sys
+import threading
+import time
+import traceback
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from fsxds.operations.log_lines import Level, LogLine, shortened
+from fsxds.operations.refusal_limit import RefusalLimit
+from fsxds.supervisor import place_of
+from fsxds.values import PlainValue
+
+# asyncio reports so that somebody writes to a client that is gone; aiohttp finds out by itself.
+_DEPARTURES = ("socket.send() raised exception",)
+MOST_IN_TEN_SECONDS = 20
+
+
+@contextmanager
+def library_logs(write: Callable[[LogLine], None]) -> Iterator[None]:
+    """Pass what libraries log, warnings, and errors that nobody can catch to `write`, as long as the context lasts.
+
+    `write` is called by any thread.
+    """
+    handler = LibraryLogs(write)
+    root = logging.getLogger()
+    hooks = sys.unraisablehook, threading.excepthook
+    root.addHandler(handler)
+    logging.captureWarnings(capture=True)
+    sys.unraisablehook = handler.unraisable
+    threading.excepthook = handler.thread_died
+    try:
+        yield
+    finally:
+        sys.unraisablehook, threading.excepthook = hooks
+        logging.captureWarnings(capture=False)
+        root.removeHandler(handler)
+
+
+class LibraryLogs(logging.Handler):
+    """Makes a line of each record."""
+
+    def __init__(self, write: Callable[[LogLine], None], now_s: Callable[[], float] = time.monotonic) -> None:
+        super().__init__()
+        self._write = write
+        self._now_s = now_s
+        self._limit = RefusalLimit(MOST_IN_TEN_SECONDS)
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Write a record as a line. `logging` calls it under the lock of this handler."""
+        error = record.exc_info[1] if record.exc_info else None
+        message = record.getMessage().strip()
+        is_clients = isinstance(error, ConnectionError) or message.startswith(_DEPARTURES)
+        level = Level.DEBUG if is_clients else Level(min(max(record.levelno // 10 * 10, Level.DEBUG), Level.ERROR))
+        self._report(record.name, level, message, error)
+
+    def unraisable(self, unraisable: sys.UnraisableHookArgs) -> None:
+        """Report an exception of a destructor or a callback of C: a `sys.unraisablehook`."""
+        message = f"{unraisable.err_msg or 'exception ignored in'}: {unraisable.object!r}"
+        with self._own_lock():
+            self._report("python", Level.ERROR, message, unraisable.exc_value)
+
+    def thread_died(self, died: threading.ExceptHookArgs) -> None:
+        """Report an exception that ended a thread: a `threading.excepthook`."""
+        name = died.thread.name if died.thread else "unknown"
+        with self._own_lock():
+            self._report("python", Level.ERROR, f"thread {name} ended", died.exc_value)
+
+    @contextmanager
+    def _own_lock(self) -> Iterator[None]:
+        self.acquire()
+        try:
+            yield
+        finally:
+            self.release()
+
+    def _report(self, name: str, level: Level, message: str, error: BaseException | None) -> None:
+        fact = message.partition("\n")[0]
+        if error is not None:
+            fact = f"{fact}: {type(error).__name__} at {place_of(error)}: {str(error).partition(chr(10))[0]}"
+        if level is Level.DEBUG:
+            self._write(LogLine(level, "library_message", f"{name}: {shortened(fact)}", {"logger": name}))
+            return
+        cause = message if error is None else f"{type(error).__name__} {place_of(error)}"
+        untold = self._limit.admit(name, cause, self._now_s())
+        if untold is None:
+            return
+        more = f" ({untold} more since)" if untold else ""
+        details: dict[str, PlainValue] = {"logger": name, "repeats": untold, "details": shortened(message)}
+        if error is not None:
+            details["traceback"] = "".join(traceback.format_exception(error))
+        self._write(LogLine(level, "library_error", f"{name}: {shortened(fact)}{more}", details))

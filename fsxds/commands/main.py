@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import sys
+import threading
 from collections.abc import Sequence
 from importlib import import_module
+from typing import NoReturn
 
 import click
 
 from fsxds import __version__
+from fsxds.draining import leave_at_once
 from fsxds.errors import FsxdsError
 from fsxds.operations.log_lines import escape
 from fsxds.operations.secrets import mask_text
@@ -63,6 +66,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except click.Abort:
         return INTERRUPTED
     return status if isinstance(status, int) else 0
+
+
+def run_process() -> NoReturn:
+    """Run the command line of this process, and end it: threads that are at work still are not waited for."""
+    try:
+        status = main()
+    except KeyboardInterrupt:
+        status = INTERRUPTED
+    if any(not thread.daemon for thread in threading.enumerate() if thread is not threading.main_thread()):
+        leave_at_once(status)
+    sys.exit(status)
 
 
 def _refuse(text: str) -> int:

@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
+from fsxds.draining import AbandonedThreads
 from fsxds.errors import FsxdsError
 from fsxds.serving import keep_large_buffers_apart
 
@@ -37,6 +38,7 @@ def run(work: Coroutine[object, object, None]) -> None:
     keep_large_buffers_apart()
     try:
         with asyncio.Runner() as runner:
+            runner.get_loop().set_default_executor(AbandonedThreads())
             runner.run(work)
     except BaseExceptionGroup as group:
         told, others = group.split(FsxdsError)

@@ -23,6 +23,8 @@ class _Told(bytearray):
 class Patient:
     """A service whose calls wait for what never comes, each in its own way."""
 
+    open_streams = 0
+
     def __init__(self) -> None:
         self.ended: list[str] = []
         self.lasting = LastingCalls()

@@ -23,7 +23,7 @@ from fsxds.loading import acceptance, find_catalogue, load_once, parse_rules, sc
 from fsxds.operations.log import Log
 from fsxds.operations.mirror_log import MirrorLog
 from fsxds.option_forms import OFF
-from fsxds.parsing import Parsing
+from fsxds.parsing import ParseLimits, Parsing
 from fsxds.protocol.time_to_live import TtlMode
 from fsxds.ready_file import ReadyFile
 from fsxds.reload import NewestTree, Reload
@@ -142,10 +142,12 @@ class House:
         """Watch, load, and report, until cancelled; REST and gRPC are served beside it."""
         settings, log = self._settings, self._log
         rules = parse_rules(settings, self.catalogue)
-        with Parsing(rules, settings.parse_apart_above_bytes) as parsing:
+        limits = ParseLimits(settings.parse_apart_above_bytes, time_s=settings.parse_time_s)
+        with Parsing(rules, limits, self._trees.put_again) as parsing:
             reload = Reload(self.store, parsing, acceptance(settings), log)
             async with asyncio.TaskGroup() as tasks:
                 self.start(tasks, "log", log.report_changes)
+                self.start(tasks, "parser", parsing.keep_parsing)
                 self.start(tasks, "reload", partial(reload.keep_current, self._trees))
                 self.start(tasks, "watcher", self._watch)
                 if self.streams is not self.store:

@@ -12,6 +12,7 @@ from fsxds.formats import PlainDocument, format_of, require_libyaml
 from fsxds.formats.documents import UnreadableError, unreadable
 from fsxds.formats.utf8 import read_text
 from fsxds.formats.yaml_reader import read_yaml
+from fsxds.parse_worker import parse_one
 from fsxds.parsing import ParseRules
 from fsxds.protocol.time_to_live import TtlMode
 from fsxds.rules.levels import RuleLevels
@@ -80,7 +81,7 @@ class ParsedOnce:
         """Parse those files that are not known yet, and return what became of all."""
         for file in files:
             if (file.path, file.digest) not in self._known:
-                self._known[file.path, file.digest] = self._parser.parse(file)
+                self._known[file.path, file.digest] = parse_one(self._parser, file)
         return tuple(self._known[file.path, file.digest] for file in files)
 
 

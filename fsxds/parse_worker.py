@@ -6,23 +6,33 @@ never comes back (https://github.com/python/cpython/issues/94777).
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import multiprocessing
 import os
 import signal
 import threading
 from multiprocessing.connection import Connection
+from pathlib import Path
 from typing import Self
 
 from fsxds.api.catalogue import Catalogue
 from fsxds.rules.levels import RuleLevels
 from fsxds.snapshots.document import FileParser
 from fsxds.snapshots.parsed import ParsedFile
-from fsxds.values import Severity, SourceFile
+from fsxds.supervisor import MOST_ATTEMPTS, fault_of
+from fsxds.values import Problem, Severity, SourceFile
+
+# After so many bytes of files the collector looks for what they left; each look costs some milliseconds.
+COLLECT_AFTER_BYTES = 1_000_000
 
 
 class WorkerDiedError(Exception):
     """The worker process is gone, and the answer with it."""
+
+
+class OutOfTimeError(Exception):
+    """The worker took more processor time for a file than it may, and is gone."""
 
 
 class ParseWorker:
@@ -46,20 +56,27 @@ class ParseWorker:
         worker._send((catalogue.serialized, catalogue.description, unknown_fields, levels))
         return worker
 
-    def parse(self, files: tuple[SourceFile, ...]) -> tuple[ParsedFile, ...]:
-        """Have files parsed.
+    @property
+    def is_alive(self) -> bool:
+        """Whether the process is there, as far as anybody knows."""
+        return self._process.is_alive()
+
+    def parse(self, file: SourceFile, limit_s: float) -> ParsedFile:
+        """Have a file parsed, in so many seconds of processor time.
 
         Raises:
+            OutOfTimeError: it took more; the worker is gone.
             WorkerDiedError: it was killed, or `end` was called meanwhile.
         """
-        self._send(files)
+        self._send((file, limit_s))
         try:
-            answer: tuple[ParsedFile, ...] | Exception = self._connection.recv()
+            parsed: ParsedFile = self._connection.recv()
         except (EOFError, OSError) as error:
+            self._process.join()
+            if self._process.exitcode == -signal.SIGPROF:
+                raise OutOfTimeError from error
             raise WorkerDiedError from error
-        if isinstance(answer, Exception):
-            raise answer
-        return answer
+        return parsed
 
     def end(self) -> None:
         """Kill the process: nobody waits for a parse that nobody wants any more. Whoever waits in `parse` is told."""
@@ -74,31 +91,68 @@ class ParseWorker:
 
 
 def parse_all(parser: FileParser, files: tuple[SourceFile, ...]) -> tuple[ParsedFile, ...]:
-    """Parse files one after another."""
-    return tuple(parser.parse(file) for file in files)
+    """Parse files one after another; an error of fsxds in one of them is a problem of that file."""
+    return tuple(parse_one(parser, file) for file in files)
+
+
+def parse_one(parser: FileParser, file: SourceFile) -> ParsedFile:
+    """Parse a file; one on which fsxds fails several times in a row is set aside as a problem, until its content changes.
+
+    Raises:
+        MemoryError: there is not enough; which is no fault of the file.
+    """
+    attempts = MOST_ATTEMPTS
+    while True:
+        try:
+            return parser.parse(file)
+        except MemoryError:
+            raise
+        # The edge of one file: no other file waits for it, or fails with it.
+        except Exception as error:  # noqa: BLE001
+            attempts -= 1
+            if not attempts:
+                return ParsedFile(file.path, file.digest, problems=(_failed(file, error),))
+
+
+def _failed(file: SourceFile, error: Exception) -> Problem:
+    fact = f"fsxds itself fails on this file, with {fault_of(error)}"
+    remedy = "write it in another way; and send this line and, if you may, the file to the authors of fsxds"
+    return Problem(file.path, 1, 1, "", "internal-error", fact, remedy)
 
 
 def _work(connection: Connection) -> None:
-    """Parse until the other end is closed; what goes wrong here goes wrong there."""
+    """Parse until the other end is closed."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the server, which ends its worker
+    signal.signal(signal.SIGPROF, signal.SIG_DFL)  # the end of a file's time: no parser in C would look at a handler
+    # Where memory runs out, this process shall end, and not the one that serves.
+    with contextlib.suppress(OSError):
+        Path("/proc/self/oom_score_adj").write_text("1000")
     threading.Thread(target=_end_with_parent, daemon=True).start()
     # Two thirds of the time of building large trees of plain values is the collector looking at them (and finding nothing).
     gc.disable()
-    try:
+    with contextlib.suppress(EOFError, OSError):
         serialized, description, unknown_fields, levels = connection.recv()
         parser = FileParser(Catalogue.of(serialized, description), unknown_fields, levels)
-        while True:
-            connection.send(_outcome(parser, connection.recv()))
+        gc.freeze()
+        _answer(connection, parser)
+
+
+def _answer(connection: Connection, parser: FileParser) -> None:
+    parsed_bytes = 0
+    while True:
+        file, limit_s = connection.recv()
+        signal.setitimer(signal.ITIMER_PROF, limit_s)
+        try:
+            parsed = parse_one(parser, file)
+        except MemoryError:
+            os._exit(1)
+        signal.setitimer(signal.ITIMER_PROF, 0)
+        connection.send(parsed)
+        parsed_bytes += len(file.content)
+        del file, parsed
+        if parsed_bytes > COLLECT_AFTER_BYTES:
+            parsed_bytes = 0
             gc.collect()
-    except (EOFError, OSError):
-        return
-
-
-def _outcome(parser: FileParser, files: tuple[SourceFile, ...]) -> tuple[ParsedFile, ...] | Exception:
-    try:
-        return parse_all(parser, files)
-    except Exception as error:  # noqa: BLE001, the edge of the process: it is raised in the other one
-        return error
 
 
 def _end_with_parent() -> None:

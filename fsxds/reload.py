@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from pathlib import PurePosixPath
+from time import monotonic
 from typing import Never, Protocol
 
 from fsxds.parsing import Parsing
@@ -41,6 +42,14 @@ class ReloadObserver(Protocol):
         """A snapshot is served from now on."""
 
 
+@dataclass(frozen=True, slots=True)
+class _Again:
+    """A tree of which more is known now than when it settled."""
+
+    tree: SourceTree
+    noticed_s: float
+
+
 class NewestTree:
     """The tree as it settled last. One that nobody took before the next one came is not missed."""
 
@@ -53,6 +62,11 @@ class NewestTree:
         self.current = settled
         changed, self._changed = self._changed, asyncio.Event()
         changed.set()
+
+    def put_again(self) -> None:
+        """Have the newest tree loaded again: more is known of its files."""
+        if self.current is not None:
+            self.put(_Again(self.current.tree, monotonic()))
 
     async def other_than(self, settled: SettledTree | None) -> SettledTree:
         """Wait for a tree that is not this one."""

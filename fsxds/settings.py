@@ -137,7 +137,18 @@ class Settings:
         "Send digests of the content, or version_info as written.",
     )
     parse_apart_above_bytes: int = option(
-        SIZE, "1MB", READING, LASTING, "Changes of more bytes than this are parsed in a process of their own."
+        SIZE,
+        "1MB",
+        READING,
+        LASTING,
+        "Changes of more bytes than this are parsed in a process of their own, and each file above 128 KiB.",
+    )
+    parse_time_s: float = option(
+        INTERVAL,
+        "5s",
+        READING,
+        LASTING,
+        "Processor time that one MiB of a file, or any smaller file, may take there before it is a problem.",
     )
 
     rules: RuleLevels | None = optional(

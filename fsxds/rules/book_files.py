@@ -268,9 +268,34 @@ RULES: tuple[Rule, ...] = (
     Rule(
         "parser-died",
         Severity.ERROR,
-        "This machine has enough memory to parse each file.",
+        "This machine has enough memory to parse each file. Where the process that parses it is killed, it is tried again "
+        "for as long as its content is the same: at once, then after 1, 2, 4, and at last every 60 seconds.",
         "It goes on with what the file held last.",
-        "Split the file.",
+        "Give fsxds more memory, or split the file.",
+        "",
+        "",
+        is_fixed=True,
+        file="",
+    ),
+    Rule(
+        "parse-time",
+        Severity.ERROR,
+        "A file is parsed in 5 seconds of processor time for each MiB, and in 5 seconds where it is smaller "
+        "(`--parse-time`). Usual ones take 0.15 seconds.",
+        "It goes on with what the file held last.",
+        "Split the file, write it more simply (fewer documents, less nesting, no repeated anchors), or allow more time by "
+        "`--parse-time`.",
+        "",
+        "",
+        is_fixed=True,
+        file="",
+    ),
+    Rule(
+        "still-parsing",
+        Severity.ERROR,
+        "A file that takes more than some seconds to parse is waited for; all others are served meanwhile.",
+        "It goes on with what the file held last.",
+        "Wait; or split the file.",
         "",
         "",
         is_fixed=True,

@@ -21,7 +21,7 @@ from tests.support.envoy import load_bootstrap, validate
 
 ROOT = Path(__file__).parent.parent
 DOCKER = ROOT / "docker"
-PATIENCE_S = 20.0
+PATIENCE_S = 60.0
 
 
 def instructions(stage: int) -> list[tuple[str, str]]:

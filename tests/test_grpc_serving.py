@@ -23,7 +23,7 @@ from tests.support.errors import make_supervisor
 from tests.support.grpc_clients import channel_to
 
 LOCALHOST = TcpAddress("127.0.0.1", 0)
-PATIENCE_S = 10.0
+PATIENCE_S = 60.0
 
 
 class Echo:

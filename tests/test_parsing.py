@@ -70,7 +70,7 @@ def is_alive(pid: int) -> bool:
 
 async def is_gone(pid: int) -> bool:
     """Wait until a process was reaped; it is no child of this one."""
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(60):
         while is_alive(pid):  # noqa: ASYNC110  # the kernel has no event for the end of another's child
             await asyncio.sleep(0.01)
     return True

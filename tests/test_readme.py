@@ -42,7 +42,7 @@ def test_polls_are_answered(tmp_path: Path) -> None:
             request = urllib.request.Request(
                 f"http://127.0.0.1:{server.port}{path}", body.encode(), {"content-type": "application/json"}
             )
-            with urllib.request.urlopen(request, timeout=5) as response:
+            with urllib.request.urlopen(request, timeout=30) as response:
                 answer = json.loads(response.read())
                 assert answer.get("resources") or answer["config"]
 

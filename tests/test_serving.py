@@ -155,7 +155,7 @@ async def test_a_handler_ends_with_its_client() -> None:
             ended.set()
         return web.Response()
 
-    async with serve(LOCALHOST, wait) as bound, asyncio.timeout(5):
+    async with serve(LOCALHOST, wait) as bound, asyncio.timeout(60):
         client = asyncio.ensure_future(get(bound))
         await started.wait()
         client.cancel()

@@ -35,7 +35,7 @@ async def supervised(work: Callable[..., object], back_off: BackOff = AT_ONCE) -
     """Run a component of a process that has started, as long as the context lasts."""
     supervisor = Supervisor(ErrorsHeard(), back_off)
     supervisor.is_starting = False
-    async with asyncio.timeout(20), asyncio.TaskGroup() as tasks:
+    async with asyncio.timeout(60), asyncio.TaskGroup() as tasks:
         running = tasks.create_task(supervisor.run("mirror", work))  # type: ignore[arg-type]
         yield supervisor
         running.cancel()
@@ -139,7 +139,7 @@ async def test_a_component_that_is_done_is_not_started_again() -> None:
         pass
 
     supervisor = Supervisor(ErrorsHeard(), AT_ONCE)
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         await supervisor.run("ready file", work)
 
     assert supervisor.components == {"ready file"}

@@ -25,7 +25,7 @@ from tests.agreement.envoy_bootstrap import COUNTERS
 from tests.agreement.seeds import Seed
 from tests.support.envoy import Envoy, EnvoyError
 
-PATIENCE_S = 10.0
+PATIENCE_S = 60.0
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,7 +19,7 @@ from tests.support.fsxds_process import start_fsxds
 from tests.support.server import Server, write_file
 
 CHANGED = CLUSTERS.replace("connect_timeout: 1s", "connect_timeout: 2s")
-PATIENCE_S = 20.0
+PATIENCE_S = 60.0
 
 
 @pytest.fixture(scope="module")

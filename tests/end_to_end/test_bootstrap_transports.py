@@ -73,6 +73,6 @@ def client_status(server: Server) -> dict[str, Any]:
     request = urllib.request.Request(
         f"http://127.0.0.1:{server.port}/v3/discovery:client_status", b"{}", {"content-type": "application/json"}
     )
-    with urllib.request.urlopen(request, timeout=5) as response:
+    with urllib.request.urlopen(request, timeout=30) as response:
         content: dict[str, Any] = json.load(response)
     return content

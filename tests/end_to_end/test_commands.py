@@ -97,7 +97,7 @@ def test_the_ready_file_tells_what_is_served(tmp_path: Path) -> None:
         request = urllib.request.Request(
             f"http://{ready['http']}/v3/discovery:clusters", body, {"content-type": "application/json"}
         )
-        with urllib.request.urlopen(request, timeout=5) as response:
+        with urllib.request.urlopen(request, timeout=30) as response:
             answer = json.loads(response.read())
 
     assert {"http", "grpc", "mirror", "versions", "degraded", "pid"} == set(ready)
@@ -116,7 +116,7 @@ def test_before_anything_is_good_nothing_is_served(tmp_path: Path) -> None:
             f"http://127.0.0.1:{server.port}/v3/discovery:clusters", b"{}", {"content-type": "application/json"}
         )
         with pytest.raises(urllib.error.HTTPError) as refused:
-            urllib.request.urlopen(request, timeout=5)
+            urllib.request.urlopen(request, timeout=30)
 
         with refused.value as answer:
             assert (503, "1") == (answer.code, answer.headers["retry-after"])
@@ -206,12 +206,12 @@ def test_dev_tells_envoys_verdict_on_each_edit(tmp_path: Path, transport: str) -
             assert chosen["message"] == "transport: delta, because edge.clusters.json:1 asks for ADS"
         else:
             assert chosen["transport"] == transport
-        with urllib.request.urlopen(f"http://127.0.0.1:{port}/", timeout=5) as response:
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}/", timeout=30) as response:
             assert b"one" == response.read()
         taken = len(running.events("envoy_took"))
         write_file(tree / "rds.yaml", document([direct_route("r1", "two")]))
         running.wait(lambda: len(running.events("envoy_took")) > taken, "the second verdict")
-        with urllib.request.urlopen(f"http://127.0.0.1:{port}/", timeout=5) as response:
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}/", timeout=30) as response:
             assert b"two" == response.read()
         write_file(tree / "cds.yaml", document([refused_cluster("web")]))
         running.wait(lambda: running.events("envoy_refused"), "the refusal")
@@ -224,4 +224,4 @@ def test_dev_tells_envoys_verdict_on_each_edit(tmp_path: Path, transport: str) -
 
         assert 130 == running.process.wait(10)
         with pytest.raises(ConnectionRefusedError):
-            socket.create_connection(("127.0.0.1", port), timeout=5)
+            socket.create_connection(("127.0.0.1", port), timeout=30)

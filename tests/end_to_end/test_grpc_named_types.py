@@ -87,7 +87,7 @@ def value_of(envoy: StreamingEnvoy) -> Any:
 
 def certificate_of(envoy: StreamingEnvoy, listener: str) -> str:
     """Return the digest of the certificate that a listener shows."""
-    text = ssl.get_server_certificate(("127.0.0.1", envoy.listener_ports()[listener]), timeout=4)
+    text = ssl.get_server_certificate(("127.0.0.1", envoy.listener_ports()[listener]), timeout=30)
     return digest(text)
 
 

@@ -37,7 +37,7 @@ def load(envoy: StreamingEnvoy) -> Iterator[Counter[str]]:
 
     def ask() -> None:
         while not done.is_set():
-            connection = http.client.HTTPConnection("127.0.0.1", port, timeout=4)
+            connection = http.client.HTTPConnection("127.0.0.1", port, timeout=30)
             connection.request("GET", "/")
             answers[connection.getresponse().read().decode()] += 1
             connection.close()

@@ -75,7 +75,7 @@ BACKENDS: list[Plain] = [listener(name, 0, route_config=direct(name, name)) for 
 
 def fetch(port: int, header: str | None = None) -> str:
     """Return what Envoy answers on a port: the body, or a header."""
-    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=5)
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=30)
     try:
         connection.request("GET", "/")
         response = connection.getresponse()

@@ -43,7 +43,7 @@ def mirroring(tree: Path, tmp_path: Path) -> Iterator[tuple[Server, Envoy]]:
 
 def answer(envoy: Envoy, listener: str) -> str:
     """Return what Envoy answers at a listener."""
-    with urllib.request.urlopen(f"http://127.0.0.1:{envoy.listener_ports()[listener]}/", timeout=5) as response:
+    with urllib.request.urlopen(f"http://127.0.0.1:{envoy.listener_ports()[listener]}/", timeout=30) as response:
         return str(response.read().decode())
 
 

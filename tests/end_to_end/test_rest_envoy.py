@@ -83,7 +83,7 @@ def running(tree: Path, tmp_path: Path, **options: Any) -> Iterator[tuple[Server
 
 def fetch(port: int) -> str:
     """Return what Envoy's listener answers."""
-    with urllib.request.urlopen(f"http://127.0.0.1:{port}/", timeout=5) as response:
+    with urllib.request.urlopen(f"http://127.0.0.1:{port}/", timeout=30) as response:
         return str(response.read().decode())
 
 

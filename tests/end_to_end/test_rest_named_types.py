@@ -73,7 +73,7 @@ def scope(name: str, route: str) -> str:
 def fetch_with(port: int, **headers: str) -> Any:
     """Return Envoy's response to a request with these headers."""
     named = {name.replace("_", "-"): value for name, value in headers.items()}
-    return urllib.request.urlopen(urllib.request.Request(f"http://127.0.0.1:{port}/", headers=named), timeout=5)
+    return urllib.request.urlopen(urllib.request.Request(f"http://127.0.0.1:{port}/", headers=named), timeout=30)
 
 
 def test_extension_configs_follow(tmp_path: Path) -> None:
@@ -125,7 +125,7 @@ def test_secrets_spring_up_and_nothing_of_them_is_logged(tmp_path: Path) -> None
         port = envoy.listener_ports()["front"]
 
         def answer() -> bytes:
-            with urllib.request.urlopen(f"https://127.0.0.1:{port}/", timeout=5, context=trusting) as response:
+            with urllib.request.urlopen(f"https://127.0.0.1:{port}/", timeout=30, context=trusting) as response:
                 return bytes(response.read())
 
         wait_until(envoy, lambda: answer() == b"safe", "TLS")

@@ -21,7 +21,7 @@ from fsxds.values import Snapshot
 from tests.local_envoy.snapshots import snapshot_of
 from tests.support.envoy import find_envoy
 
-PATIENCE_S = 20.0
+PATIENCE_S = 60.0
 
 
 @dataclass(frozen=True, slots=True)

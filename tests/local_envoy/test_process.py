@@ -19,7 +19,7 @@ from fsxds.local_envoy.complaints import LogLine
 from fsxds.local_envoy.process import LINES_KEPT, LONGEST_LINE_BYTES, EnvoyLog, LocalEnvoy, running_envoy
 from tests.support.envoy import find_envoy
 
-PATIENCE_S = 20.0
+PATIENCE_S = 60.0
 
 # Prints the pid of an Envoy and waits.
 STARTER = f"""

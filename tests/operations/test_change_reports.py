@@ -132,7 +132,7 @@ async def test_gathering_ends() -> None:
             await asyncio.sleep(0.001)
 
     with contextlib.suppress(TimeoutError):
-        async with asyncio.timeout(10), asyncio.TaskGroup() as tasks:
+        async with asyncio.timeout(60), asyncio.TaskGroup() as tasks:
             running = [tasks.create_task(reports.report()), tasks.create_task(answer_for_ever())]
             line = await lines.get()
             for task in running:

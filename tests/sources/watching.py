@@ -16,7 +16,7 @@ Contents: TypeAlias = dict[str, str]
 
 # As long as a tree needs to settle, and as much again for a busy machine.
 QUIET_S = 0.3
-PATIENCE_S = 15.0
+PATIENCE_S = 60.0
 
 
 def is_read(name: str) -> bool:

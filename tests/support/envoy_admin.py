@@ -32,7 +32,7 @@ class EnvoyAdmin:
         Raises:
             EnvoyError: the status is not `ok` (None allows any).
         """
-        connection = http.client.HTTPConnection(*self.admin, timeout=10)
+        connection = http.client.HTTPConnection(*self.admin, timeout=60)
         try:
             connection.request(method, path)
             response = connection.getresponse()

@@ -150,7 +150,7 @@ class Server:
 
 async def until(predicate: Callable[[], bool]) -> None:
     """Wait until `predicate` holds, for 10 seconds at most."""
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         # Nothing tells when a server has taken a poll in hand.
         while not predicate():  # noqa: ASYNC110
             await asyncio.sleep(0.002)

@@ -14,7 +14,7 @@ from typing import Any, Self
 
 from tests.support.fsxds_process import FsxdsProcess, start_fsxds
 
-PATIENCE_S = 20.0
+PATIENCE_S = 60.0
 
 
 class Server:

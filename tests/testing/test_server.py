@@ -27,7 +27,7 @@ CLUSTER = "[{name: web, type: STATIC, connect_timeout: 1s}]"
 def names_polled(http: str, path: str = "clusters") -> list[str]:
     """Return the names that a client gets."""
     request = Request(f"{http}/v3/discovery:{path}", b"{}", {"content-type": "application/json"})
-    with urlopen(request, timeout=5) as response:
+    with urlopen(request, timeout=30) as response:
         return [resource["name"] for resource in json.load(response)["resources"]]
 
 

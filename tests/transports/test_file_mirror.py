@@ -42,7 +42,7 @@ class Listener:
 
     async def until(self, predicate: Callable[[], bool]) -> None:
         """Wait until it has been told enough."""
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             while not predicate():
                 await self._told.wait()
                 self._told.clear()
@@ -155,7 +155,7 @@ async def test_cancelling_does_not_wait_for_all_files(tmp_path: Path) -> None:
     store.publish(snapshot(1, cds=[static("a")]))
     with Mirror(tmp_path, catalogue(), MirrorOptions(pause_s=600.0)) as mirror:
         task = asyncio.ensure_future(Mirroring(store, mirror, Listener()).keep_mirrored())
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             while not (tmp_path / "cds.pb").exists():
                 await asyncio.to_thread(lambda: None)
             task.cancel()

@@ -84,7 +84,7 @@ class Script:
 
     async def heard(self) -> Any:
         """Wait for the next request."""
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             return await self._requests.get()
 
     def has_heard_all(self) -> bool:
@@ -100,7 +100,7 @@ class Script:
 
     async def stream_ended(self) -> None:
         """Wait until the stream has ended, and forget what was still to be said on it."""
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             await self._ended.wait()
         self._ended.clear()
         self._responses = asyncio.Queue()

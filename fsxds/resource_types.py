@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import PurePosixPath
@@ -109,8 +110,22 @@ def in_push_order(by_type: Mapping[TypeUrl, Value]) -> dict[TypeUrl, Value]:
 def type_from_path(path: PurePosixPath) -> ResourceType | None:
     """Return the type that a file's name speaks of, else its nearest folder's, else None.
 
-    `cds.yaml`, `clusters.yaml`, `edge.clusters.yaml` and `clusters/edge.yaml` speak of clusters. Nothing is guessed beyond
-    the words of the table: a name is cut at its dots, and the last part before the suffix that is a word decides.
+    Names of which a whole part between dots is a word of the table come first, that of the file before those of folders.
+    Only where there is none, dots, hyphens and underscores alike separate words, and a word may be in the singular:
+    `prod-clusters.yaml`, `my_cluster.yaml`. The last word decides: `cluster-routes.yaml` speaks of routes.
+    """
+    exact = exact_type_from_path(path)
+    if exact is not None:
+        return exact
+    names = (path.name.rpartition(".")[0], *reversed(path.parts[:-1]))
+    return next((row for name in names if (row := _loose_type(name))), None)
+
+
+def exact_type_from_path(path: PurePosixPath) -> ResourceType | None:
+    """Return the type that a name made for fsxds speaks of, None for others; such a file is taken to hold no other.
+
+    `cds.yaml`, `clusters.yaml`, `edge.clusters.yaml` and `clusters/edge.yaml` speak of clusters. A name is cut at its
+    dots, and the last part before the suffix that is a word of the table decides.
     """
     parts = path.name.split(".")[:-1]
     for word in (*reversed(parts), *reversed(path.parts[:-1])):
@@ -118,3 +133,21 @@ def type_from_path(path: PurePosixPath) -> ResourceType | None:
             if word.lower() in row.words:
                 return row
     return None
+
+
+def _loose_type(name: str) -> ResourceType | None:
+    words = re.split("[._-]+", name.lower())
+    for end in range(len(words), 0, -1):
+        # The longer one first: virtual-hosts, before a word for its second half.
+        for start in (end - 2, end - 1):
+            if start >= 0 and (row := _LOOSE_WORDS.get("-".join(words[start:end]))):
+                return row
+    return None
+
+
+_LOOSE_WORDS = {
+    form: row
+    for row in RESOURCE_TYPES
+    for word in row.words
+    for form in (word.replace("_", "-"), row.noun.removesuffix("s"))
+}

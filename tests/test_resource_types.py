@@ -118,14 +118,30 @@ def test_absence_hangs_envoy_for_two_types() -> None:
         ("virtual-hosts.yaml", "vhds"),
         ("edge.yaml", None),
         ("mycds.yaml", None),
-        ("edge-clusters.yaml", None),
-        ("cluster.yaml", None),
+        ("runtime-route.yaml", "rds"),
+        ("edge-clusters.yaml", "cds"),
+        ("my_clusters.yaml", "cds"),
+        ("clusters-edge.yaml", "cds"),
+        ("Prod-Cluster.yaml", "cds"),
+        ("cluster.yaml", "cds"),
+        ("edge.listener.yaml", "lds"),
+        ("cluster-routes.yaml", "rds"),
+        ("prod-scoped-route.yaml", "srds"),
+        ("virtual_host.yaml", "vhds"),
+        ("my-lb_endpoint.yaml", "leds"),
+        ("a-lds/edge.yaml", "lds"),
+        # A whole part between dots comes first, also that of a folder.
+        ("clusters/edge-routes.yaml", "cds"),
+        ("clusters/prod-routes/edge.yaml", "cds"),
+        ("cds.edge-routes.yaml", "cds"),
+        ("myclusters.yaml", None),
+        ("clustered.yaml", None),
         ("edge.cds", None),
         ("cds", None),
     ],
 )
 def test_type_of_a_file_by_its_name(path: str, short_name: str | None) -> None:
-    """The last word of a file's name decides, else the nearest folder; nothing is guessed beyond the table's words."""
+    """Whole parts between dots come first, then words between any separators; the last one decides, the nearest name."""
     row = type_from_path(PurePosixPath(path))
 
     assert short_name == (row.short_name if row else None)

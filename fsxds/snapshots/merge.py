@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import PurePosixPath
 from types import MappingProxyType
 
-from fsxds.resource_types import RESOURCE_TYPES, type_from_path
+from fsxds.resource_types import RESOURCE_TYPES, exact_type_from_path
 from fsxds.snapshots.accept import Records
 from fsxds.snapshots.parsed import ParsedFile
 from fsxds.values import Resource, Snapshot, TypeChange, TypeUrl, Version, version_of_set
@@ -99,7 +99,7 @@ def _incomplete(records: Records) -> frozenset[TypeUrl]:
 
 def may_define(path: PurePosixPath) -> frozenset[TypeUrl]:
     """Return the types that a file may define which could not be read: its name tells, else it may be any."""
-    row = type_from_path(path)
+    row = exact_type_from_path(path)
     return frozenset((row.type_url,)) if row else frozenset(TYPE_URLS)
 
 

@@ -21,7 +21,7 @@ from fsxds.snapshots.document import FileParser
 from fsxds.snapshots.load import Acceptance, Loaded, load
 from fsxds.snapshots.parsed import ParsedFile
 from fsxds.snapshots.static_names import StaticNames, static_names
-from fsxds.sources.envoy_api import find_api
+from fsxds.sources.envoy_api import AskFeatures, find_api
 from fsxds.sources.scan import Scanner
 from fsxds.values import PlainValue, Problem, Severity, SourceFile, SourceTree
 
@@ -35,9 +35,14 @@ MOST_IGNORED = 5
 TTL_DROPPED = "ttl-dropped"
 
 
-def find_catalogue(settings: Settings) -> Catalogue:
-    """Find the message types of the Envoy in use; ApiError when they cannot be had."""
-    return find_api(envoy=settings.envoy, descriptors=settings.descriptors, cache_dir=settings.cache_dir)
+def find_catalogue(settings: Settings, ask: AskFeatures | None = None) -> Catalogue:
+    """Find the message types of the Envoy in use; ApiError when they cannot be had.
+
+    Args:
+        settings: where they are looked for.
+        ask: runs an Envoy of which nothing but its message types is known; None to run none.
+    """
+    return find_api(envoy=settings.envoy, descriptors=settings.descriptors, cache_dir=settings.cache_dir, ask=ask)
 
 
 def load_once(directory: Path, settings: Settings, catalogue: Catalogue) -> Loaded:

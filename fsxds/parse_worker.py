@@ -53,7 +53,8 @@ class ParseWorker:
         process.start()
         theirs.close()
         worker = cls(process.pid or 0, process, ours)
-        worker._send((catalogue.serialized, catalogue.description, unknown_fields, levels))
+        api = catalogue.serialized, catalogue.description, catalogue.features
+        worker._send((api, unknown_fields, levels))
         return worker
 
     @property
@@ -131,8 +132,8 @@ def _work(connection: Connection) -> None:
     # Two thirds of the time of building large trees of plain values is the collector looking at them (and finding nothing).
     gc.disable()
     with contextlib.suppress(EOFError, OSError):
-        serialized, description, unknown_fields, levels = connection.recv()
-        parser = FileParser(Catalogue.of(serialized, description), unknown_fields, levels)
+        api, unknown_fields, levels = connection.recv()
+        parser = FileParser(Catalogue.of(*api), unknown_fields, levels)
         gc.freeze()
         _answer(connection, parser)
 

@@ -16,6 +16,7 @@ from google.protobuf.descriptor import (
 from google.protobuf.message import Message
 
 from fsxds.api.descriptor_sets import completed, parse_set
+from fsxds.api.features import Features
 from fsxds.errors import ApiError
 
 
@@ -25,11 +26,19 @@ class Catalogue:
     Attributes:
         description: where the API came from, for people: `Envoy 1.40.0 from /usr/bin/envoy, 557 files`.
         serialized: the FileDescriptorSet it was made of; with the description it makes an equal catalogue elsewhere.
+        features: what else the Envoy has whose API this is; None where nothing is known of that.
         pool: the descriptors. Extensions of options (`validate.rules`, `udpa.annotations.sensitive`) are in it.
     """
 
-    def __init__(self, pool: descriptor_pool.DescriptorPool, serialized: bytes, description: str) -> None:
+    def __init__(
+        self,
+        pool: descriptor_pool.DescriptorPool,
+        serialized: bytes,
+        description: str,
+        features: Features | None = None,
+    ) -> None:
         self.pool = pool
+        self.features = features
         self.serialized = serialized
         self.description = description
         self._field_options = self.message_class("google.protobuf.FieldOptions")
@@ -39,7 +48,7 @@ class Catalogue:
         self._names: tuple[str, ...] = ()
 
     @classmethod
-    def of(cls, serialized: bytes, description: str) -> Catalogue:
+    def of(cls, serialized: bytes, description: str, features: Features | None = None) -> Catalogue:
         """Make a catalogue of a serialized FileDescriptorSet, its files in any order.
 
         The well-known files of `google/protobuf/` that it lacks are added.
@@ -53,7 +62,7 @@ class Catalogue:
                 pool.AddSerializedFile(file.SerializeToString())
             except (TypeError, ValueError) as error:
                 raise ApiError(f"{file.name} does not fit the other proto files: {error}") from error
-        return cls(pool, serialized, description)
+        return cls(pool, serialized, description, features)
 
     def knows(self, message_type: str) -> bool:
         """Tell whether there is a message type of this full name."""

@@ -17,6 +17,7 @@ from fsxds.commands.options import table_command
 from fsxds.commands.real_envoy import refused_by_envoy
 from fsxds.commands.running import spinner
 from fsxds.commands.subjects import STDIN, Subject, read_subjects
+from fsxds.local_envoy.asking import ask_features
 from fsxds.reports.problem_formats import BY_NAME
 from fsxds.reports.report import Report, findings_of, presentable_text, resource_counts
 from fsxds.reports.text_report import as_styled_text
@@ -62,7 +63,7 @@ def check(paths: tuple[str, ...], stdin_path: str | None, settings: Settings) ->
     be problems that are milder than --severity), 1 problems, or nothing in a directory is configuration, 2 wrong use.
     """
     with spinner("reading"):
-        catalogue = loading.find_catalogue(settings)
+        catalogue = loading.find_catalogue(settings, None if settings.with_envoy is False else ask_features)
         base = base_for(settings.check_format, Path(next((path for path in paths if path != STDIN), ".")))
         subjects = tuple(read_subjects(paths, stdin_path, base, settings))
     report = _together([_check(subject, base, settings, catalogue) for subject in subjects])

@@ -11,12 +11,15 @@ from fsxds.rules.ip_addresses import IP_REMEDY, address_fault, ip_version, socke
 
 _STATIC, _STRICT_DNS, _LOGICAL_DNS = 0, 1, 2
 _NAMES_REMEDY = "write an IP address, or let the cluster's type be STRICT_DNS or LOGICAL_DNS"
+_RESOLVERS = "envoy.resolvers"
 _BITS = {4: 32, 6: 128}
 
 
-def hooks(_: Catalogue) -> dict[str, tuple[Hook, ...]]:
+def hooks(catalogue: Catalogue) -> dict[str, tuple[Hook, ...]]:
     """Return the rules over addresses."""
+    resolvers = catalogue.features.names(_RESOLVERS) if catalogue.features is not None else frozenset[str]()
     return {
+        "envoy.config.core.v3.SocketAddress.resolver_name": (_resolver_names(resolvers),) if resolvers else (),
         "envoy.config.listener.v3.Listener": (_check_listener,),
         "envoy.config.core.v3.BindConfig": (_check_sources,),
         "envoy.config.core.v3.CidrRange": (_check_range,),
@@ -25,6 +28,15 @@ def hooks(_: Catalogue) -> dict[str, tuple[Hook, ...]]:
         "envoy.config.core.v3.DnsResolutionConfig": (_check_resolvers,),
         "envoy.extensions.network.dns_resolver.cares.v3.CaresDnsResolverConfig": (_check_resolvers,),
     }
+
+
+def _resolver_names(resolvers: frozenset[str]) -> Hook:
+    def check_name(name: str, path: Path, walk: Walk) -> None:
+        if name not in resolvers:
+            remedy = f"remove it, or write one of {', '.join(sorted(resolvers))}"
+            walk.tell(path, "wrong-address", f'"{name}" is no resolver that Envoy has', remedy)
+
+    return check_name
 
 
 def _tell_address(address: Any, path: Path, walk: Walk, remedy: str | None = None) -> None:

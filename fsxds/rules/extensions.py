@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from typing import Any
 
 from google.protobuf.message import DecodeError, Message
 
 from fsxds.api.catalogue import Catalogue
 from fsxds.api.walk import Hook, Path, Walk
-from fsxds.rules.extension_places import PLACES, Place
-from fsxds.rules.extension_types import KNOWN, TYPES
+from fsxds.rules.extension_places import PACKED, PLACES, Place
 
 TYPED_STRUCTS = ("xds.type.v3.TypedStruct", "udpa.type.v1.TypedStruct")
 
-# Of these packages nothing is an extension by itself.
+# Of these packages nothing is an extension by itself, in whatever Envoy.
 _PLAIN_PACKAGES = (
     "google.protobuf.",
     "envoy.config.core.",
@@ -43,6 +42,8 @@ def hooks(catalogue: Catalogue) -> dict[str, tuple[Hook, ...]]:
     for message_type, places in PLACES.items():
         for place in places:
             found[f"{message_type}.{place.field}"] += (rules.at(place),)
+    for holder, category in PACKED.items():
+        found[holder] += (rules.packed(category),)
     found["envoy.config.listener.v3.Listener"] += (rules.check_listener_filters,)
     found["envoy.config.cluster.v3.Cluster.TransportSocketMatch"] += (_check_socket,)
     found["envoy.config.route.v3.ClusterSpecifierPlugin"] += (rules.check_plugin,)
@@ -51,10 +52,52 @@ def hooks(catalogue: Catalogue) -> dict[str, tuple[Hook, ...]]:
     return dict(found)
 
 
+class ExtensionTypes:
+    """Knows which message types are extensions of which categories, as far as that is known at all."""
+
+    def __init__(self, catalogue: Catalogue) -> None:
+        self._catalogue = catalogue
+        self._features = catalogue.features
+
+    def fits(self, name: str, categories: Iterable[str]) -> bool:
+        """Tell whether a type may be an extension of these categories."""
+        features = self._features
+        if features is None or any(name in features.types(category) for category in categories):
+            return True
+        if name in features.known:
+            return False
+        is_open = name in TYPED_STRUCTS or name in features.foreign or ".v3alpha." in name
+        if is_open or not self._catalogue.knows(name):
+            return True
+        # Another Envoy than the one that is known may have this one.
+        return not features.is_exact and not name.startswith(_PLAIN_PACKAGES)
+
+    def remedy(self, name: str, categories: Iterable[str]) -> str:
+        """Say which type is probably meant where `name` does not fit."""
+        last = name.rpartition(".")[2]
+        near = _opposite(last)
+        types = [one for category in categories for one in sorted(self._of(category))]
+        for candidate in types:
+            if candidate.rpartition(".")[2] in {last, near}:
+                return f"perhaps {candidate} is meant"
+        return f"write one of its types, such as {types[0]}" if types else "remove it: this Envoy has none"
+
+    def name_fault(self, name: str, category: str) -> str | None:
+        """Tell what is wrong with the name of an extension that Envoy looks up by it."""
+        names = self._features.names(category) if self._features is not None else frozenset[str]()
+        if not names or name in names:
+            return None
+        return f'Envoy goes by the name here, and has no extension "{name}" among {", ".join(sorted(names))}'
+
+    def _of(self, category: str) -> frozenset[str]:
+        return self._features.types(category) if self._features is not None else frozenset()
+
+
 class ExtensionRules:
     """Knows what a type URL stands for at each kind of place."""
 
     def __init__(self, catalogue: Catalogue) -> None:
+        self._types = ExtensionTypes(catalogue)
         self._structs: dict[str, type[Message]] = {
             name: catalogue.message_class(name) for name in TYPED_STRUCTS if catalogue.knows(name)
         }
@@ -68,8 +111,22 @@ class ExtensionRules:
 
         def check_one(extension: Any, path: Path, walk: Walk) -> None:
             self._check(extension, place.category, path, walk)
+            fault = self._types.name_fault(extension.name, place.category) if place.is_named else None
+            if fault is not None:
+                walk.tell((path, "name"), _RULE, fault, "write one of these names")
 
         return check_list if place.is_repeated else check_one
+
+    def packed(self, category: str) -> Hook:
+        """Return the rule over a field that holds an extension without a name."""
+
+        def check_packed(packed: Any, path: Path, walk: Walk) -> None:
+            name = self._content_type(packed)
+            if name and not self._types.fits(name, (category,)):
+                message = f"{name} cannot stand here: it is no extension of {category}"
+                walk.tell(path, _RULE, message, self._types.remedy(name, (category,)))
+
+        return check_packed
 
     def check_listener_filters(self, listener: Any, path: Path, walk: Walk) -> None:
         """Check the filters of a listener: those of UDP are others than those of TCP."""
@@ -95,7 +152,7 @@ class ExtensionRules:
             if not one.HasField("typed_extension_config"):
                 continue
             name = self._content_type(one.typed_extension_config.typed_config)
-            if fits(name, ("envoy.load_balancing_policies",)):
+            if self._types.fits(name, ("envoy.load_balancing_policies",)):
                 return
             wrong = index, name
         if wrong is not None and wrong[1]:
@@ -118,9 +175,9 @@ class ExtensionRules:
             if not name:
                 remedy = "write the type of the extension, with type.googleapis.com/ in front"
                 walk.tell(((path, "typed_config"), "type_url"), _RULE, "says no type", remedy)
-            elif not fits(name, category.split()):
+            elif not self._types.fits(name, category.split()):
                 message = f"{name} cannot stand here: it is no extension of {' or '.join(category.split()[:2])}"
-                walk.tell((path, "typed_config"), _RULE, message, _remedy(name, category.split()))
+                walk.tell((path, "typed_config"), _RULE, message, self._types.remedy(name, category.split()))
         elif extension.DESCRIPTOR.name == "TypedExtensionConfig" or _is_discovered(extension):
             return  # told by the field rules
         elif not getattr(extension, "is_optional", False):
@@ -150,28 +207,7 @@ def _is_discovered(extension: Any) -> bool:
     return any(field.name == "config_discovery" for field, _ in extension.ListFields())
 
 
-def fits(name: str, categories: Iterable[str]) -> bool:
-    """Tell whether a type may be an extension of these categories, as far as it is known at all."""
-    if any(name in TYPES[category] for category in categories):
-        return True
-    return name not in KNOWN and not name.startswith(_PLAIN_PACKAGES)
-
-
-def _remedy(name: str, categories: Iterable[str]) -> str:
-    last = name.rpartition(".")[2]
-    near = _opposite(last)
-    for category in categories:
-        for candidate in _sorted(category):
-            if candidate.rpartition(".")[2] in {last, near}:
-                return f"perhaps {candidate} is meant"
-    return f"write one of its types, such as {next(_sorted(next(iter(categories))))}"
-
-
 def _opposite(name: str) -> str:
     if "Downstream" in name:
         return name.replace("Downstream", "Upstream")
     return name.replace("Upstream", "Downstream")
-
-
-def _sorted(category: str) -> Iterator[str]:
-    return iter(sorted(TYPES[category]))

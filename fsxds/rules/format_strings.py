@@ -6,188 +6,11 @@ import json
 import re
 from collections.abc import Callable
 
+from fsxds.api.features import Features
+
 _COMMAND = re.compile(r"%([A-Z0-9_]+)(?:\((.*?)\))?(?::([0-9]+))?%", re.ASCII)
 _HEADER_NAME = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z:]*")
 _MOST_REMEMBERED = 10_000
-
-# Each list was found by asking Envoy 1.40.
-
-_PLAIN = frozenset(
-    [
-        "ACCESS_LOG_TYPE",
-        "BYTES_RECEIVED",
-        "BYTES_RETRANSMITTED",
-        "BYTES_SENT",
-        "CONNECTION_ID",
-        "CONNECTION_TERMINATION_DETAILS",
-        "CUSTOM_FLAGS",
-        "DOWNSTREAM_CX_RTT",
-        "DOWNSTREAM_DECOMPRESSED_HEADER_BYTES_RECEIVED",
-        "DOWNSTREAM_DECOMPRESSED_HEADER_BYTES_SENT",
-        "DOWNSTREAM_DETECTED_CLOSE_TYPE",
-        "DOWNSTREAM_DIRECT_LOCAL_ADDRESS",
-        "DOWNSTREAM_DIRECT_LOCAL_ADDRESS_ENDPOINT_ID",
-        "DOWNSTREAM_DIRECT_LOCAL_PORT",
-        "DOWNSTREAM_DIRECT_REMOTE_ADDRESS",
-        "DOWNSTREAM_DIRECT_REMOTE_PORT",
-        "DOWNSTREAM_HANDSHAKE_DURATION",
-        "DOWNSTREAM_HEADER_BYTES_RECEIVED",
-        "DOWNSTREAM_HEADER_BYTES_SENT",
-        "DOWNSTREAM_LOCAL_ADDRESS",
-        "DOWNSTREAM_LOCAL_ADDRESS_ENDPOINT_ID",
-        "DOWNSTREAM_LOCAL_CLOSE_REASON",
-        "DOWNSTREAM_LOCAL_DNS_SAN",
-        "DOWNSTREAM_LOCAL_EMAIL_SAN",
-        "DOWNSTREAM_LOCAL_IP_SAN",
-        "DOWNSTREAM_LOCAL_OTHERNAME_SAN",
-        "DOWNSTREAM_LOCAL_PORT",
-        "DOWNSTREAM_LOCAL_SUBJECT",
-        "DOWNSTREAM_LOCAL_URI_SAN",
-        "DOWNSTREAM_PEER_CERT",
-        "DOWNSTREAM_PEER_CHAIN_FINGERPRINTS_1",
-        "DOWNSTREAM_PEER_CHAIN_FINGERPRINTS_256",
-        "DOWNSTREAM_PEER_CHAIN_SERIALS",
-        "DOWNSTREAM_PEER_DNS_SAN",
-        "DOWNSTREAM_PEER_EMAIL_SAN",
-        "DOWNSTREAM_PEER_FINGERPRINT_1",
-        "DOWNSTREAM_PEER_FINGERPRINT_256",
-        "DOWNSTREAM_PEER_IP_SAN",
-        "DOWNSTREAM_PEER_ISSUER",
-        "DOWNSTREAM_PEER_ISSUER_FINGERPRINT_256",
-        "DOWNSTREAM_PEER_ISSUER_SERIAL",
-        "DOWNSTREAM_PEER_OTHERNAME_SAN",
-        "DOWNSTREAM_PEER_SERIAL",
-        "DOWNSTREAM_PEER_SUBJECT",
-        "DOWNSTREAM_PEER_URI_SAN",
-        "DOWNSTREAM_REMOTE_ADDRESS",
-        "DOWNSTREAM_REMOTE_PORT",
-        "DOWNSTREAM_TLS_CIPHER",
-        "DOWNSTREAM_TLS_GROUP",
-        "DOWNSTREAM_TLS_SESSION_ID",
-        "DOWNSTREAM_TLS_VERSION",
-        "DOWNSTREAM_TRANSPORT_FAILURE_REASON",
-        "DOWNSTREAM_WIRE_BYTES_RECEIVED",
-        "DOWNSTREAM_WIRE_BYTES_SENT",
-        "DURATION",
-        "FILTER_CHAIN_NAME",
-        "GRPC_STATUS_NUMBER",
-        "HOSTNAME",
-        "LISTENER_NAME",
-        "LOCAL_REPLY_BODY",
-        "PACKETS_RETRANSMITTED",
-        "PROTOCOL",
-        "REQUEST_DURATION",
-        "REQUEST_HEADERS_BYTES",
-        "REQUEST_TX_DURATION",
-        "RESPONSE_CODE",
-        "RESPONSE_DURATION",
-        "RESPONSE_FLAGS",
-        "RESPONSE_FLAGS_LONG",
-        "RESPONSE_HEADERS_BYTES",
-        "RESPONSE_TRAILERS_BYTES",
-        "RESPONSE_TX_DURATION",
-        "ROUNDTRIP_DURATION",
-        "ROUTE_NAME",
-        "ROUTE_RESOLUTION_COUNT",
-        "ROUTE_RESOLUTION_TIME_US",
-        "SPAN_ID",
-        "STREAM_ID",
-        "TLS_JA3_FINGERPRINT",
-        "TLS_JA4_FINGERPRINT",
-        "TRACE_ID",
-        "UNIQUE_ID",
-        "UPSTREAM_CLUSTER",
-        "UPSTREAM_CLUSTER_RAW",
-        "UPSTREAM_CONNECTION_ID",
-        "UPSTREAM_CONNECTION_IDS_ATTEMPTED",
-        "UPSTREAM_CONNECTION_POOL_READY_DURATION",
-        "UPSTREAM_DECOMPRESSED_HEADER_BYTES_RECEIVED",
-        "UPSTREAM_DECOMPRESSED_HEADER_BYTES_SENT",
-        "UPSTREAM_DETECTED_CLOSE_TYPE",
-        "UPSTREAM_HEADER_BYTES_RECEIVED",
-        "UPSTREAM_HEADER_BYTES_SENT",
-        "UPSTREAM_HOST",
-        "UPSTREAM_HOSTS_ATTEMPTED",
-        "UPSTREAM_HOSTS_ATTEMPTED_WITHOUT_PORT",
-        "UPSTREAM_HOST_NAME",
-        "UPSTREAM_HOST_NAMES_ATTEMPTED",
-        "UPSTREAM_HOST_NAMES_ATTEMPTED_WITHOUT_PORT",
-        "UPSTREAM_HOST_NAME_WITHOUT_PORT",
-        "UPSTREAM_LOCAL_ADDRESS",
-        "UPSTREAM_LOCAL_CLOSE_REASON",
-        "UPSTREAM_LOCAL_DNS_SAN",
-        "UPSTREAM_LOCAL_IP_SAN",
-        "UPSTREAM_LOCAL_PORT",
-        "UPSTREAM_LOCAL_URI_SAN",
-        "UPSTREAM_PEER_CERT",
-        "UPSTREAM_PEER_DNS_SAN",
-        "UPSTREAM_PEER_IP_SAN",
-        "UPSTREAM_PEER_ISSUER",
-        "UPSTREAM_PEER_SUBJECT",
-        "UPSTREAM_PEER_URI_SAN",
-        "UPSTREAM_PROTOCOL",
-        "UPSTREAM_REMOTE_ADDRESS",
-        "UPSTREAM_REMOTE_ADDRESS_ENDPOINT_ID",
-        "UPSTREAM_REMOTE_PORT",
-        "UPSTREAM_REQUEST_ATTEMPT_COUNT",
-        "UPSTREAM_SERVER_NAME",
-        "UPSTREAM_TLS_CIPHER",
-        "UPSTREAM_TLS_GROUP",
-        "UPSTREAM_TLS_SESSION_ID",
-        "UPSTREAM_TLS_VERSION",
-        "UPSTREAM_TRANSPORT_FAILURE_REASON",
-        "UPSTREAM_WIRE_BYTES_RECEIVED",
-        "UPSTREAM_WIRE_BYTES_SENT",
-        "VIRTUAL_CLUSTER_NAME",
-    ]
-)
-
-_WITHOUT_LENGTH = frozenset(
-    [
-        "CLUSTER_METADATA",
-        "DOWNSTREAM_DIRECT_LOCAL_ADDRESS_WITHOUT_PORT",
-        "DOWNSTREAM_DIRECT_REMOTE_ADDRESS_WITHOUT_PORT",
-        "DOWNSTREAM_LOCAL_ADDRESS_WITHOUT_PORT",
-        "DOWNSTREAM_PEER_CERT_V_END",
-        "DOWNSTREAM_PEER_CERT_V_START",
-        "DOWNSTREAM_REMOTE_ADDRESS_WITHOUT_PORT",
-        "EMIT_TIME",
-        "EMIT_TIME_LOCAL",
-        "GRPC_STATUS",
-        "REQUESTED_SERVER_NAME",
-        "RESPONSE_CODE_DETAILS",
-        "START_TIME",
-        "START_TIME_LOCAL",
-        "UPSTREAM_LOCAL_ADDRESS_WITHOUT_PORT",
-        "UPSTREAM_METADATA",
-        "UPSTREAM_PEER_CERT_V_END",
-        "UPSTREAM_PEER_CERT_V_START",
-        "UPSTREAM_REMOTE_ADDRESS_WITHOUT_PORT",
-    ]
-)
-
-_WITH_PARAMETERS = frozenset(
-    [
-        "CEL",
-        "CLUSTER_METADATA",
-        "COALESCE",
-        "COMMON_DURATION",
-        "DYNAMIC_METADATA",
-        "ENVIRONMENT",
-        "FILTER_STATE",
-        "METADATA",
-        "QUERY_PARAM",
-        "REQ",
-        "REQUEST_HEADER",
-        "RESP",
-        "RESPONSE_HEADER",
-        "RESPONSE_TRAILER",
-        "STREAM_INFO_REQ",
-        "TRAILER",
-        "UPSTREAM_FILTER_STATE",
-        "UPSTREAM_METADATA",
-    ]
-)
 
 _HEADERS = frozenset({"REQ", "RESP", "TRAILER", "REQUEST_HEADER", "RESPONSE_HEADER", "RESPONSE_TRAILER"})
 
@@ -195,18 +18,20 @@ _METADATA_SOURCES = frozenset({
     "DYNAMIC", "CLUSTER", "ROUTE", "UPSTREAM_HOST", "LISTENER", "LISTENER_FILTER_CHAIN", "VIRTUAL_HOST",
 })  # fmt: skip
 
-_COMMANDS = _PLAIN | _WITHOUT_LENGTH | _WITH_PARAMETERS | {"PATH", "QUERY_PARAMS", "XFCC_VALUE"}
-
 # In the values of headers, the old spelling of FILTER_STATE.
 _OF_HEADERS = frozenset({"PER_REQUEST_STATE"})
-_NO_MORE: frozenset[str] = frozenset()
+# The version whose parameters are known here.
+_KNOWN_VERSION = "1.40"
 
 
 class FormatStrings:
     """Reads format strings as Envoy does, each once."""
 
-    def __init__(self) -> None:
+    def __init__(self, features: Features | None) -> None:
+        """Take the commands that an Envoy has; None where they are not known."""
         self._known: dict[tuple[str, bool, bool], tuple[str, str] | None] = {}
+        self._commands = features.commands if features is not None else None
+        self._knows_parameters = features is not None and features.minor_version == _KNOWN_VERSION
 
     def fault(self, text: str, *, is_extended: bool = False, is_header: bool = False) -> tuple[str, str] | None:
         """Tell what is wrong with a format string.
@@ -225,43 +50,44 @@ class FormatStrings:
         if key not in self._known:
             if len(self._known) >= _MOST_REMEMBERED:
                 self._known.clear()
-            more = _OF_HEADERS if is_header else _NO_MORE
-            self._known[key] = _fault(text, None if is_extended else _COMMANDS | more)
+            self._known[key] = self._fault(text, is_extended=is_extended, is_header=is_header)
         return self._known[key]
 
+    def _fault(self, text: str, *, is_extended: bool, is_header: bool) -> tuple[str, str] | None:
+        """Look at every command of a text."""
+        position = text.find("%")
+        while position >= 0:
+            if text.startswith("%%", position):
+                position = text.find("%", position + 2)
+                continue
+            match = _COMMAND.match(text, position)
+            if match is None:
+                shown = text[position : position + 20]
+                remedy = 'write "%%" for a percent sign, "%NAME(parameters)%" for a command'
+                return f'"{shown}" is no command of a format', remedy
+            name, parameters, length = match.groups()
+            is_open = is_extended or (is_header and name in _OF_HEADERS)
+            fault = self._command_fault(name, parameters or "", has_length=length is not None, is_open=is_open)
+            if fault is not None:
+                return fault
+            position = text.find("%", match.end())
+        return None
 
-def _fault(text: str, commands: frozenset[str] | None) -> tuple[str, str] | None:
-    """Look at every command of a text; `commands` are those that exist, None where they are not known."""
-    position = text.find("%")
-    while position >= 0:
-        if text.startswith("%%", position):
-            position = text.find("%", position + 2)
-            continue
-        match = _COMMAND.match(text, position)
-        if match is None:
-            shown = text[position : position + 20]
-            remedy = 'write "%%" for a percent sign, "%NAME(parameters)%" for a command'
-            return f'"{shown}" is no command of a format', remedy
-        name, parameters, length = match.groups()
-        if commands is not None and name not in commands:
+    def _command_fault(self, name: str, parameters: str, *, has_length: bool, is_open: bool) -> tuple[str, str] | None:
+        if self._commands is None:
+            return None
+        command = self._commands.get(name)
+        if command is None:
             remedy = 'see "Command Operators" in Envoy\'s documentation of access logs'
-            return f"%{name}% is not a command that Envoy knows", remedy
-        fault = _command_fault(name, parameters or "", has_length=length is not None)
-        if fault is not None:
-            return fault
-        position = text.find("%", match.end())
-    return None
-
-
-def _command_fault(name: str, parameters: str, *, has_length: bool) -> tuple[str, str] | None:
-    if name in _PLAIN and (parameters or has_length):
-        return f"%{name}% takes no parameters and no length", f"write %{name}%"
-    if name in _WITHOUT_LENGTH and has_length:
-        return f"%{name}% takes no length", "remove the colon and the number"
-    if name in _WITH_PARAMETERS and not parameters:
-        return f"%{name}% needs parameters", f"write them in parentheses: %{name}(...)%"
-    check = _CHECKS.get(name)
-    return None if check is None else check(parameters)
+            return None if is_open else (f"%{name}% is not a command that Envoy knows", remedy)
+        if parameters and not command.takes_parameters:
+            return f"%{name}% takes no parameters and no length", f"write %{name}%"
+        if has_length and not command.takes_length:
+            return f"%{name}% takes no length", "remove the colon and the number"
+        if command.needs_parameters and not parameters:
+            return f"%{name}% needs parameters", f"write them in parentheses: %{name}(...)%"
+        check = _CHECKS.get(name) if self._knows_parameters else None
+        return None if check is None else check(parameters)
 
 
 def _header_fault(parameters: str) -> tuple[str, str] | None:

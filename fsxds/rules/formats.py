@@ -20,9 +20,9 @@ _STRUCTS = {
 }
 
 
-def hooks(_: Catalogue) -> dict[str, tuple[Hook, ...]]:
+def hooks(catalogue: Catalogue) -> dict[str, tuple[Hook, ...]]:
     """Return the rules over format strings."""
-    rules = FormatRules()
+    rules = FormatRules(catalogue)
     found: dict[str, tuple[Hook, ...]] = {
         "envoy.config.core.v3.SubstitutionFormatString": (rules.check_format,),
         "envoy.config.core.v3.HeaderValueOption.header": (rules.check_header,),
@@ -38,8 +38,8 @@ def hooks(_: Catalogue) -> dict[str, tuple[Hook, ...]]:
 class FormatRules:
     """Checks format strings, each once."""
 
-    def __init__(self) -> None:
-        self._formats = FormatStrings()
+    def __init__(self, catalogue: Catalogue) -> None:
+        self._formats = FormatStrings(catalogue.features)
 
     def check_text(self, text: Any, path: Path, walk: Walk) -> None:
         """Check a field that is a format string."""

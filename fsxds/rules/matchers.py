@@ -7,9 +7,10 @@ from typing import Any, NamedTuple
 
 from fsxds.api.catalogue import Catalogue
 from fsxds.api.walk import Hook, Path, Walk
-from fsxds.rules.extensions import fits
+from fsxds.rules.extensions import ExtensionTypes
 
 _RULE = "wrong-extension"
+_COMMON = "envoy.matching.common_inputs"
 _HTTP, _NETWORK = "envoy.matching.http.input", "envoy.matching.network.input"
 
 
@@ -50,34 +51,35 @@ CONTEXTS: dict[str, tuple[Context, ...]] = {
 _ACTIONS = frozenset().union(*(context.actions for contexts in CONTEXTS.values() for context in contexts))
 
 
-def hooks(_: Catalogue) -> dict[str, tuple[Hook, ...]]:
+def hooks(catalogue: Catalogue) -> dict[str, tuple[Hook, ...]]:
     """Return the rules over matchers."""
-    return {message_type: (_rule(contexts),) for message_type, contexts in CONTEXTS.items()}
+    types = ExtensionTypes(catalogue)
+    return {message_type: (_rule(contexts, types),) for message_type, contexts in CONTEXTS.items()}
 
 
-def _rule(contexts: tuple[Context, ...]) -> Hook:
+def _rule(contexts: tuple[Context, ...], types: ExtensionTypes) -> Hook:
     def check_matchers(message: Any, path: Path, walk: Walk) -> None:
         for context in contexts:
             if message.HasField(context.field):
-                _check_matcher(getattr(message, context.field), (path, context.field), walk, context)
+                _check_matcher(getattr(message, context.field), (path, context.field), walk, context, types)
 
     return check_matchers
 
 
-def _check_matcher(matcher: Any, path: Path, walk: Walk, context: Context) -> None:
+def _check_matcher(matcher: Any, path: Path, walk: Walk, context: Context, types: ExtensionTypes) -> None:
     for on_match, place in _outcomes(matcher, path):
         chosen = on_match.WhichOneof("on_match")
         if chosen == "matcher":
-            _check_matcher(on_match.matcher, (place, "matcher"), walk, context)
+            _check_matcher(on_match.matcher, (place, "matcher"), walk, context, types)
         elif chosen == "action":
             name = _type_of(on_match.action)
-            if name and name not in context.actions and (name in _ACTIONS or not fits(name, ())):
+            if name and name not in context.actions and (name in _ACTIONS or not types.fits(name, ())):
                 message = f"{name} is nothing that can be done here"
                 remedy = f"write {' or '.join(sorted(context.actions))}"
                 walk.tell(((place, "action"), "typed_config"), _RULE, message, remedy)
     for source, place in _inputs(matcher, path):
         name = _type_of(source)
-        if name and not fits(name, (context.inputs,)) and not _is_inner(name):
+        if name and not types.fits(name, (context.inputs, _COMMON)) and not _is_inner(name):
             message = f"{name} is nothing that can be asked for here"
             walk.tell((place, "typed_config"), _RULE, message, f"write a type of {context.inputs}")
 

@@ -8,7 +8,7 @@ from google.protobuf.message import DecodeError, Message
 
 from fsxds.api.catalogue import Catalogue
 from fsxds.api.walk import Hook, Path, Walk
-from fsxds.rules.extensions import fits
+from fsxds.rules.extensions import ExtensionTypes
 
 _HTTP = "envoy.extensions.filters.http."
 _RULE = "wrong-extension"
@@ -87,6 +87,7 @@ class RouteExtensions:
     """Checks settings for filters, also within a FilterConfig."""
 
     def __init__(self, catalogue: Catalogue) -> None:
+        self._types = ExtensionTypes(catalogue)
         self._wrapper: type[Message] | None = catalogue.message_class(_WRAPPER) if catalogue.knows(_WRAPPER) else None
 
     def check_all(self, settings: Any, path: Path, walk: Walk) -> None:
@@ -100,7 +101,7 @@ class RouteExtensions:
                     continue
                 self._check_wrapper(wrapper, place, walk)
             else:
-                _check_settings(packed, place, walk)
+                self._check_settings(packed, place, walk)
 
     def _check_wrapper(self, wrapper: Any, path: Path, walk: Walk) -> None:
         if not wrapper.HasField("config"):
@@ -108,23 +109,22 @@ class RouteExtensions:
                 message = "says nothing to the filter"
                 walk.tell(path, _RULE, message, "add config, or disabled: true")
         elif not wrapper.is_optional:
-            _check_settings(wrapper.config, (path, "config"), walk)
+            self._check_settings(wrapper.config, (path, "config"), walk)
 
-
-def _check_settings(packed: Any, path: Path, walk: Walk) -> None:
-    name = packed.type_url.rpartition("/")[2]
-    if not name and path is not None and path[1] != "config":
-        walk.tell(path, _RULE, "says nothing to the filter", 'add "@type" and the settings, or remove it')
-    elif name in _NOT_FOR_ROUTES:
-        walk.tell(
-            path, _RULE, f"a route has nothing to say to {name}", "remove it, or write FilterConfig with disabled"
-        )
-    elif name in FOR_ROUTES:
-        if packed.value:
-            walk.tell(path, _RULE, f"{name} is for the filter, not for routes", f"write {FOR_ROUTES[name]}")
-    elif name and not fits(name, _CATEGORIES):
-        message = f"{name} is not for HTTP filters"
-        walk.tell(path, _RULE, message, "write the type that a filter has for routes")
+    def _check_settings(self, packed: Any, path: Path, walk: Walk) -> None:
+        name = packed.type_url.rpartition("/")[2]
+        if not name and path is not None and path[1] != "config":
+            walk.tell(path, _RULE, "says nothing to the filter", 'add "@type" and the settings, or remove it')
+        elif name in _NOT_FOR_ROUTES:
+            walk.tell(
+                path, _RULE, f"a route has nothing to say to {name}", "remove it, or write FilterConfig with disabled"
+            )
+        elif name in FOR_ROUTES:
+            if packed.value:
+                walk.tell(path, _RULE, f"{name} is for the filter, not for routes", f"write {FOR_ROUTES[name]}")
+        elif name and not self._types.fits(name, _CATEGORIES):
+            message = f"{name} is not for HTTP filters"
+            walk.tell(path, _RULE, message, "write the type that a filter has for routes")
 
 
 def _check_filter(http_filter: Any, path: Path, walk: Walk) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import binascii
 import re
+from collections.abc import Mapping
 from typing import Any
 
 from fsxds.api.catalogue import Catalogue
@@ -17,75 +18,20 @@ _OTHER_NAME = 5
 _OID = re.compile(r"[0-9]+(?:\.[0-9]+)+")
 _LONGEST_ALPN = 65_535
 
-# The names of BoringSSL that have a dash, and those of the standard; groups such as HIGH are left to Envoy.
-_CIPHERS = frozenset(
-    [
-        "DES-CBC3-SHA",
-        "AES128-SHA",
-        "AES256-SHA",
-        "AES128-GCM-SHA256",
-        "AES256-GCM-SHA384",
-        "PSK-AES128-CBC-SHA",
-        "PSK-AES256-CBC-SHA",
-        "ECDHE-ECDSA-AES128-SHA",
-        "ECDHE-ECDSA-AES256-SHA",
-        "ECDHE-RSA-AES128-SHA",
-        "ECDHE-RSA-AES256-SHA",
-        "ECDHE-RSA-AES128-SHA256",
-        "ECDHE-ECDSA-AES128-SHA256",
-        "ECDHE-PSK-AES128-CBC-SHA",
-        "ECDHE-PSK-AES256-CBC-SHA",
-        "ECDHE-PSK-CHACHA20-POLY1305",
-        "ECDHE-ECDSA-AES128-GCM-SHA256",
-        "ECDHE-ECDSA-AES256-GCM-SHA384",
-        "ECDHE-RSA-AES128-GCM-SHA256",
-        "ECDHE-RSA-AES256-GCM-SHA384",
-        "ECDHE-ECDSA-CHACHA20-POLY1305",
-        "ECDHE-RSA-CHACHA20-POLY1305",
-        "TLS_RSA_WITH_3DES_EDE_CBC_SHA",
-        "TLS_RSA_WITH_AES_128_CBC_SHA",
-        "TLS_RSA_WITH_AES_256_CBC_SHA",
-        "TLS_RSA_WITH_AES_128_GCM_SHA256",
-        "TLS_RSA_WITH_AES_256_GCM_SHA384",
-        "TLS_PSK_WITH_AES_128_CBC_SHA",
-        "TLS_PSK_WITH_AES_256_CBC_SHA",
-        "TLS_ECDHE_ECDSA_WITH_AES_128_CBC_SHA",
-        "TLS_ECDHE_ECDSA_WITH_AES_256_CBC_SHA",
-        "TLS_ECDHE_RSA_WITH_AES_128_CBC_SHA",
-        "TLS_ECDHE_RSA_WITH_AES_256_CBC_SHA",
-        "TLS_ECDHE_RSA_WITH_AES_128_CBC_SHA256",
-        "TLS_ECDHE_ECDSA_WITH_AES_128_CBC_SHA256",
-        "TLS_ECDHE_PSK_WITH_AES_128_CBC_SHA",
-        "TLS_ECDHE_PSK_WITH_AES_256_CBC_SHA",
-        "TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256",
-        "TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384",
-        "TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256",
-        "TLS_ECDHE_RSA_WITH_AES_256_GCM_SHA384",
-        "TLS_ECDHE_ECDSA_WITH_CHACHA20_POLY1305_SHA256",
-        "TLS_ECDHE_RSA_WITH_CHACHA20_POLY1305_SHA256",
-        "TLS_ECDHE_PSK_WITH_CHACHA20_POLY1305_SHA256",
-    ]
-)
 _SEPARATORS = re.compile(r"[:,; |\[\]]+")
 _WHOLE_NAME = re.compile(r"[A-Z0-9]+(?:-[A-Z0-9]+)+|TLS_[A-Z0-9_]+")
 
-# Names of the same group stand side by side: a group may be chosen once.
-_CURVES = {
-    "P-256": "P-256", "prime256v1": "P-256", "secp256r1": "P-256", "P-384": "P-384", "secp384r1": "P-384",
-    "P-521": "P-521", "secp521r1": "P-521", "X25519": "X25519", "x25519": "X25519", "X25519MLKEM768": "X25519MLKEM768",
-    "MLKEM1024": "MLKEM1024",
-}  # fmt: skip
 
-
-def hooks(_: Catalogue) -> dict[str, tuple[Hook, ...]]:
+def hooks(catalogue: Catalogue) -> dict[str, tuple[Hook, ...]]:
     """Return the rules over TLS contexts, but for what is in certificates."""
+    features = catalogue.features
     return {
         _TLS + "DownstreamTlsContext": (_check_downstream,),
         _TLS + "UpstreamTlsContext": (_check_upstream,),
         _TLS + "CommonTlsContext.alpn_protocols": (_check_alpn,),
         _TLS + "TlsParameters": (_check_versions,),
-        _TLS + "TlsParameters.cipher_suites": (_check_suites,),
-        _TLS + "TlsParameters.ecdh_curves": (_check_curves,),
+        _TLS + "TlsParameters.cipher_suites": (_suites(features.ciphers),) if features is not None else (),
+        _TLS + "TlsParameters.ecdh_curves": (_curves(features.curves),) if features is not None else (),
         _TLS + "CertificateValidationContext": (_check_validation,),
         _TLS + "SubjectAltNameMatcher": (_check_other_name,),
         _TLS + "TlsSessionTicketKeys": (_check_ticket_keys,),
@@ -142,32 +88,43 @@ def _check_alpn(protocols: Any, path: Path, walk: Walk) -> None:
         walk.tell(path, _RULE, "are too many", "keep those that are in use")
 
 
-def _check_suites(all_suites: Any, path: Path, walk: Walk) -> None:
-    for index, suites in enumerate(all_suites):
-        if suites in _CIPHERS:
-            continue
-        wrong = next((name for name in _SEPARATORS.split(suites) if _is_no_cipher(name)), None)
-        if wrong is not None:
-            remedy = "see the list in Envoy's documentation of TlsParameters"
-            if wrong.startswith("TLS_"):
-                remedy = "the ciphers of TLS 1.3 are not chosen: remove it"
-            walk.tell((path, index), _RULE, f'"{wrong}" is not a cipher that Envoy knows', remedy)
+def _suites(ciphers: frozenset[str]) -> Hook:
+    """Make the rule over names of ciphers; of groups such as HIGH nothing is said."""
+
+    def is_no_cipher(name: str) -> bool:
+        return _WHOLE_NAME.fullmatch(name) is not None and name not in ciphers
+
+    def check_suites(all_suites: Any, path: Path, walk: Walk) -> None:
+        for index, suites in enumerate(all_suites):
+            if suites in ciphers:
+                continue
+            wrong = next((name for name in _SEPARATORS.split(suites) if is_no_cipher(name)), None)
+            if wrong is not None:
+                remedy = "see the list in Envoy's documentation of TlsParameters"
+                if wrong.startswith("TLS_"):
+                    remedy = "the ciphers of TLS 1.3 are not chosen: remove it"
+                walk.tell((path, index), _RULE, f'"{wrong}" is not a cipher that Envoy knows', remedy)
+
+    return check_suites
 
 
-def _check_curves(curves: Any, path: Path, walk: Walk) -> None:
-    """Check the names of curves; Envoy joins them with colons, so that one text may hold several."""
-    if not any(curves):
-        return
-    seen: set[str] = set()
-    for index, listed in enumerate(curves):
-        for curve in listed.split(":"):
-            group = _CURVES.get(curve)
-            if group is None or group in seen:
-                fact = f'"{curve}" is not a curve that Envoy knows' if group is None else f'"{curve}" is here twice'
-                remedy = "write some of X25519, P-256, P-384, P-521, X25519MLKEM768"
-                walk.tell((path, index), _RULE, fact, remedy)
-                return
-            seen.add(group)
+def _curves(groups: Mapping[str, str]) -> Hook:
+    """Make the rule over names of curves; Envoy joins them with colons, so that one text may hold several."""
+
+    def check_curves(curves: Any, path: Path, walk: Walk) -> None:
+        if not any(curves):
+            return
+        seen: set[str] = set()
+        for index, listed in enumerate(curves):
+            for curve in listed.split(":"):
+                group = groups.get(curve)
+                if group is None or group in seen:
+                    fact = f'"{curve}" is not a curve that Envoy knows' if group is None else f'"{curve}" is here twice'
+                    walk.tell((path, index), _RULE, fact, f"write some of {', '.join(sorted(set(groups.values())))}")
+                    return
+                seen.add(group)
+
+    return check_curves
 
 
 def _check_versions(params: Any, path: Path, walk: Walk) -> None:
@@ -175,10 +132,6 @@ def _check_versions(params: Any, path: Path, walk: Walk) -> None:
     if lowest and highest and lowest > highest:
         message = "the minimum version is above the maximum version: no handshake can succeed"
         walk.warn((path, "tls_minimum_protocol_version"), _RULE, message, "exchange them")
-
-
-def _is_no_cipher(name: str) -> bool:
-    return _WHOLE_NAME.fullmatch(name) is not None and name not in _CIPHERS
 
 
 def _check_validation(context: Any, path: Path, walk: Walk) -> None:

@@ -9,7 +9,6 @@ from google.protobuf.message import DecodeError, Message
 from fsxds.api.catalogue import Catalogue
 from fsxds.api.walk import Hook, Path, Walk
 from fsxds.rules.clusters import HTTP_OPTIONS
-from fsxds.rules.extension_types import KNOWN, TYPES
 
 _SOCKETS = "envoy.extensions.transport_sockets."
 _RAW = f"{_SOCKETS}raw_buffer.v3.RawBuffer"
@@ -79,11 +78,6 @@ def _check_extended(cluster: Any, path: Path, walk: Walk) -> None:
         return
     name = cluster.cluster_type.typed_config.type_url.rpartition("/")[2]
     if not name or name.endswith(".TypedStruct"):
-        return
-    if name not in TYPES["envoy.clusters"]:
-        if name in KNOWN or name.startswith(("envoy.config.", "google.protobuf.", "envoy.type.")):
-            place = ((path, "cluster_type"), "typed_config")
-            walk.tell(place, "wrong-extension", f"{name} is no type of cluster", "write the type of one")
         return
     if cluster.HasField("eds_cluster_config"):
         message = "eds_cluster_config stands in a cluster whose type is not EDS"

@@ -10,6 +10,8 @@ import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
+from fsxds.api.features import Features, from_json, to_json
+
 # Part of every name: entries of another format are not found, rather than misread.
 _FORMAT = "api-1"
 
@@ -56,6 +58,17 @@ class ApiCache:
         """Keep what was read from a content."""
         checked = json.dumps([api.version, api.file_count]).encode() + b"\n" + api.serialized
         self._write(_name_of(key, "descriptors"), hashlib.sha256(checked).hexdigest().encode() + b"\n" + checked)
+
+    def load_features(self, key: str) -> Features | None:
+        """Return the features that were stored for a content, if anything sound."""
+        try:
+            return from_json(self._read(_name_of(key, "features")) or b"")
+        except (ValueError, KeyError, TypeError, AttributeError):
+            return None
+
+    def store_features(self, key: str, features: Features) -> None:
+        """Keep what an executable of this content has."""
+        self._write(_name_of(key, "features"), to_json(features).encode())
 
     def _read(self, name: str) -> bytes | None:
         if self._directory is None:

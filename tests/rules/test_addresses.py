@@ -61,8 +61,9 @@ def test_what_envoy_refuses_is_told(catalogue: Catalogue, case: Case) -> None:
     assert_refused(catalogue, "wrong-address", case)
 
 
-def test_resolvers_of_ones_own_are_not_judged(catalogue: Catalogue) -> None:
-    """A resolver that is not Envoy's own may know any address."""
-    case = endpoints(at(socket("foo.com", "port_value: 80, resolver_name: mine")))
-
-    assert set() == told(catalogue, case)
+def test_a_resolver_is_one_that_envoy_has(catalogue: Catalogue) -> None:
+    """What a resolver of one's own makes of an address is not known; there has to be one of that name."""
+    assert_refused(catalogue, "wrong-address", endpoints(at(socket("foo.com", "port_value: 80, resolver_name: mine"))))
+    assert set() == told(
+        catalogue, endpoints(at(socket("foo.com", "port_value: 80, resolver_name: envoy.resolvers.reverse_connection")))
+    )

@@ -52,9 +52,9 @@ def test_formats_that_envoy_refuses(catalogue: Catalogue, format_string: str) ->
     assert_refused(catalogue, "wrong-format-string", logged(format_string))
 
 
-def test_more_commands_are_known_elsewhere() -> None:
+def test_more_commands_are_known_elsewhere(catalogue: Catalogue) -> None:
     """With formatters of one's own any command may exist; in headers an old one does."""
-    formats = FormatStrings()
+    formats = FormatStrings(catalogue.features)
 
     assert formats.fault("plain") is None
     assert formats.fault("%MINE(a)%", is_extended=True) is None

@@ -13,7 +13,7 @@ from fsxds.sources.envoy_api import find_api
 def catalogue() -> Catalogue:
     """Every message type that this Envoy knows, wherever it lies."""
     found = find_api(envoy=None, descriptors=None, cache_dir=None)
-    return Catalogue.of(found.serialized, "this Envoy")
+    return Catalogue.of(found.serialized, "this Envoy", found.features)
 
 
 @pytest.fixture(scope="session")

@@ -21,10 +21,11 @@ _RULE = "wrong-cluster"
 def hooks(_: Catalogue) -> dict[str, tuple[Hook, ...]]:
     """Return the rules over clusters."""
     return {
-        "envoy.config.cluster.v3.Cluster": (_check_type, _check_policy, _check_old_rings),
+        "envoy.config.cluster.v3.Cluster": (_check_type, _check_policy, _check_old_rings, _check_hashed_names),
         "envoy.config.cluster.v3.Cluster.LbSubsetConfig.LbSubsetSelector": (_check_fallback_keys,),
         "envoy.extensions.load_balancing_policies.subset.v3.Subset.LbSubsetSelector": (_check_fallback_keys,),
         "envoy.extensions.load_balancing_policies.ring_hash.v3.RingHash": (_check_ring,),
+        "envoy.extensions.load_balancing_policies.wrr_locality.v3.WrrLocality": (_check_picking,),
         "envoy.extensions.load_balancing_policies.maglev.v3.Maglev": (_check_table,),
         "envoy.config.cluster.v3.OutlierDetection": (_check_ejection,),
         "envoy.config.cluster.v3.LoadBalancingPolicy": (_check_policies,),
@@ -217,3 +218,16 @@ def _check_drops(assignment: Any, path: Path, walk: Walk) -> None:
         if whole is not None and share.numerator > whole:
             at: Path = (((place, 0), "drop_percentage"), "numerator")
             walk.tell(at, _RULE, f"must be at most {whole}, is {share.numerator}", "drop at most all")
+
+
+def _check_hashed_names(cluster: Any, path: Path, walk: Walk) -> None:
+    hashing = cluster.common_lb_config.consistent_hashing_lb_config
+    if hashing.use_hostname_for_hashing and cluster.type != _STRICT_DNS and not cluster.HasField("cluster_type"):
+        place = (((path, "common_lb_config"), "consistent_hashing_lb_config"), "use_hostname_for_hashing")
+        walk.tell(place, _RULE, "needs a cluster of type STRICT_DNS", "remove it, or choose that type")
+
+
+def _check_picking(policy: Any, path: Path, walk: Walk) -> None:
+    if not policy.HasField("endpoint_picking_policy"):
+        remedy = "add one, such as client_side_weighted_round_robin"
+        walk.tell((path, "endpoint_picking_policy"), _RULE, "is missing", remedy)

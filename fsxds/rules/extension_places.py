@@ -59,9 +59,6 @@ PLACES: dict[str, tuple[Place, ...]] = {
         Place("proof_source_config", "envoy.quic.proof_source"),
         Place("server_preferred_address_config", "envoy.quic.server_preferred_address"),
     ),
-    "envoy.config.listener.v3.UdpListenerConfig": (
-        Place("udp_packet_packet_writer_config", "envoy.udp_packet_writer"),
-    ),
     "envoy.config.listener.v3.Listener.ConnectionBalanceConfig": (
         Place("extend_balance", "envoy.network.connection_balance"),
     ),
@@ -100,7 +97,9 @@ PLACES: dict[str, tuple[Place, ...]] = {
     "envoy.extensions.filters.http.sse_to_metadata.v3.SseToMetadata.ProcessingRules": (
         Place("content_parser", "envoy.content_parsers"),
     ),
-    f"{_SOCKETS}tls.v3.CertificateValidationContext": (Place("custom_validator_config", "envoy.tls.cert_validator"),),
+    f"{_SOCKETS}tls.v3.CertificateValidationContext": (
+        Place("custom_validator_config", "envoy.tls.cert_validator", is_named=True),
+    ),
     f"{_SOCKETS}tls.v3.CommonTlsContext": (
         Place(
             "custom_tls_certificate_selector",
@@ -145,7 +144,6 @@ PLACES: dict[str, tuple[Place, ...]] = {
     "envoy.config.cluster.v3.Cluster": (
         Place("transport_socket", "envoy.transport_sockets.upstream"),
         Place("filters", "envoy.filters.upstream_network", is_repeated=True),
-        Place("upstream_config", "envoy.upstreams"),
     ),
     "envoy.config.cluster.v3.Cluster.TransportSocketMatch": (
         Place("transport_socket", "envoy.transport_sockets.upstream"),

@@ -32,6 +32,7 @@ _PLAIN_PACKAGES = (
     "envoy.extensions.filters.http.composite.v3.ExecuteFilterAction",
 )
 _RULE = "wrong-extension"
+_DNS_TYPES = (1, 2)  # STRICT_DNS, LOGICAL_DNS
 _UDP = 1  # envoy.config.core.v3.SocketAddress.Protocol
 
 
@@ -47,6 +48,7 @@ def hooks(catalogue: Catalogue) -> dict[str, tuple[Hook, ...]]:
     found["envoy.config.listener.v3.Listener"] += (rules.check_listener_filters,)
     found["envoy.config.cluster.v3.Cluster.TransportSocketMatch"] += (_check_socket,)
     found["envoy.config.route.v3.ClusterSpecifierPlugin"] += (rules.check_plugin,)
+    found["envoy.config.cluster.v3.Cluster"] += (rules.check_dns_resolver,)
     found["envoy.config.cluster.v3.LoadBalancingPolicy"] += (rules.check_policies,)
     found["envoy.config.core.v3.TypedExtensionConfig"] += (rules.check_discovered,)
     return dict(found)
@@ -82,12 +84,16 @@ class ExtensionTypes:
                 return f"perhaps {candidate} is meant"
         return f"write one of its types, such as {types[0]}" if types else "remove it: this Envoy has none"
 
-    def name_fault(self, name: str, category: str) -> str | None:
-        """Tell what is wrong with the name of an extension that Envoy looks up by it."""
-        names = self._features.names(category) if self._features is not None else frozenset[str]()
-        if not names or name in names:
+    def name_fault(self, name: str, message_type: str, category: str) -> str | None:
+        """Tell what is wrong with an extension that Envoy looks up by its name."""
+        named = self._features.extensions.get(category, {}) if self._features is not None else {}
+        if not named:
             return None
-        return f'Envoy goes by the name here, and has no extension "{name}" among {", ".join(sorted(names))}'
+        if name not in named:
+            return f'Envoy goes by the name here, and has no extension "{name}" among {", ".join(sorted(named))}'
+        if message_type and message_type not in named[name]:
+            return f'Envoy goes by the name here, and "{name}" is configured by {" or ".join(named[name])}'
+        return None
 
     def _of(self, category: str) -> frozenset[str]:
         return self._features.types(category) if self._features is not None else frozenset()
@@ -111,7 +117,10 @@ class ExtensionRules:
 
         def check_one(extension: Any, path: Path, walk: Walk) -> None:
             self._check(extension, place.category, path, walk)
-            fault = self._types.name_fault(extension.name, place.category) if place.is_named else None
+            if not place.is_named:
+                return
+            content = self._content_type(extension.typed_config)
+            fault = self._types.name_fault(extension.name, content, place.category)
             if fault is not None:
                 walk.tell((path, "name"), _RULE, fault, "write one of these names")
 
@@ -139,6 +148,12 @@ class ExtensionRules:
             category = "envoy.filters.udp_listener"
         for index, extension in enumerate(listener.listener_filters):
             self._check(extension, category, ((path, "listener_filters"), index), walk)
+
+    def check_dns_resolver(self, cluster: Any, path: Path, walk: Walk) -> None:
+        """Check the resolver of a cluster; one that looks up no names does not look at it."""
+        if cluster.type in _DNS_TYPES and cluster.HasField("typed_dns_resolver_config"):
+            place = (path, "typed_dns_resolver_config")
+            self._check(cluster.typed_dns_resolver_config, "envoy.network.dns_resolver", place, walk)
 
     def check_plugin(self, plugin: Any, path: Path, walk: Walk) -> None:
         """Check a plugin that chooses clusters, unless it may be unknown."""
@@ -178,8 +193,8 @@ class ExtensionRules:
             elif not self._types.fits(name, category.split()):
                 message = f"{name} cannot stand here: it is no extension of {' or '.join(category.split()[:2])}"
                 walk.tell((path, "typed_config"), _RULE, message, self._types.remedy(name, category.split()))
-        elif extension.DESCRIPTOR.name == "TypedExtensionConfig" or _is_discovered(extension):
-            return  # told by the field rules
+        elif extension.DESCRIPTOR.name in {"TypedExtensionConfig", "RequestIDExtension"} or _is_discovered(extension):
+            return  # told by the field rules, or nothing that Envoy needs
         elif not getattr(extension, "is_optional", False):
             remedy = 'add typed_config, with the "@type" of the extension; Envoy does not go by the name'
             walk.tell((path, "typed_config"), _RULE, "is missing", remedy)

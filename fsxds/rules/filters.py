@@ -25,6 +25,7 @@ _TERMINAL = (
             "echo.v3.Echo",
             "direct_response.v3.Config",
             "redis_proxy.v3.RedisProxy",
+            "reverse_tunnel.v3.DrainAwareHttpConnectionManager",
             "reverse_tunnel.v3.ReverseTunnel",
             "thrift_proxy.v3.ThriftProxy",
             "dubbo_proxy.v3.DubboProxy",

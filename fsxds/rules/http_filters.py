@@ -11,6 +11,7 @@ from fsxds.api.walk import Hook, Path, Walk
 _HTTP = "envoy.extensions.filters.http."
 _RULE = "wrong-filter"
 _SHORTEST_FILL_NS = 50_000_000
+_SHA_LENGTH = len("{SHA}") + 28
 _HIGHEST_PORT = 65_536
 
 
@@ -24,6 +25,10 @@ def hooks(_: Catalogue) -> dict[str, tuple[Hook, ...]]:
         _HTTP + "header_to_metadata.v3.Config.Rule": (_check_metadata_rule,),
         _HTTP + "lua.v3.Lua": (_check_script,),
         _HTTP + "ext_authz.v3.HttpService": (_check_prefix,),
+        _HTTP + "basic_auth.v3.BasicAuth": (_check_users,),
+        _HTTP + "basic_auth.v3.BasicAuthPerRoute": (_check_users,),
+        _HTTP + "api_key_auth.v3.ApiKeyAuth": (_check_api_keys,),
+        _HTTP + "api_key_auth.v3.ApiKeyAuthPerRoute": (_check_api_keys,),
         _HTTP + "ext_proc.v3.ExternalProcessor": (_check_processor,),
         _HTTP + "ip_tagging.v3.IPTagging": (_check_tags,),
         "envoy.config.rbac.v3.Permission": (_check_ports,),
@@ -145,6 +150,43 @@ def _check_script(config: Any, path: Path, walk: Walk) -> None:
 def _check_prefix(service: Any, path: Path, walk: Walk) -> None:
     if service.path_prefix and not service.path_prefix.startswith("/"):
         walk.tell((path, "path_prefix"), _RULE, "must begin with a slash", f'write "/{service.path_prefix}"')
+    override = getattr(service, "path_override", "")
+    if override and not override.startswith("/"):
+        walk.tell((path, "path_override"), _RULE, "must begin with a slash", f'write "/{override}"')
+
+
+def _check_users(config: Any, path: Path, walk: Walk) -> None:
+    """Check a file of users as `htpasswd -s` writes it; what is in it is not shown."""
+    if config.users.WhichOneof("specifier") not in {"inline_string", "inline_bytes"}:
+        return
+    text = config.users.inline_string or config.users.inline_bytes.decode("utf-8", "replace")
+    seen: set[str] = set()
+    for number, line in enumerate(text.split("\n"), 1):
+        if not line or line.startswith("#"):
+            continue
+        user, _, password = line.partition(":")
+        fact = None
+        if not user or not password:
+            fact = "has no user or no password"
+        elif not password.startswith("{SHA}"):
+            fact = "is not written with {SHA}"
+        elif len(password) != _SHA_LENGTH:
+            fact = "has no SHA-1 in base64 behind {SHA}"
+        elif user in seen:
+            fact = "has a user that an earlier line has"
+        seen.add(user)
+        if fact is not None:
+            walk.tell((path, "users"), _RULE, f"line {number} {fact}", "write lines as `htpasswd -s` does, user:{SHA}…")
+            return
+
+
+def _check_api_keys(config: Any, path: Path, walk: Walk) -> None:
+    seen: set[str] = set()
+    for index, credential in enumerate(config.credentials):
+        if credential.key in seen:
+            place = (((path, "credentials"), index), "key")
+            walk.tell(place, _RULE, "another credential has the same key", "give each client a key of its own")
+        seen.add(credential.key)
 
 
 def _check_processor(config: Any, path: Path, walk: Walk) -> None:

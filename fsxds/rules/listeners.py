@@ -5,18 +5,23 @@ from __future__ import annotations
 from typing import Any
 
 from fsxds.api.catalogue import Catalogue
-from fsxds.api.walk import Hook, Path, Walk
+from fsxds.api.walk import Hook, Leave, Path, Walk
 from fsxds.rules.ip_addresses import ip_version
 
 _UDP = 1  # envoy.config.core.v3.SocketAddress.Protocol
+_HTTP3 = 3  # HttpConnectionManager.CodecType
+_MANAGER = "envoy.extensions.filters.network.http_connection_manager.v3.HttpConnectionManager"
+_QUIC = "envoy.extensions.transport_sockets.quic.v3.QuicDownstreamTransport"
 _RULE = "wrong-listener"
 _CHAIN_RULE = "filter-chain"
 
 
 def hooks(_: Catalogue) -> dict[str, tuple[Hook, ...]]:
     """Return the rules over listeners and their filter chains."""
+    codecs = _Codecs()
     return {
-        "envoy.config.listener.v3.Listener": (_check_addresses, _check_filter_chains),
+        "envoy.config.listener.v3.Listener": (_check_addresses, _check_filter_chains, codecs.enter_listener),
+        _MANAGER: (codecs.check_manager,),
         "envoy.config.listener.v3.FilterChainMatch": (_check_match,),
     }
 
@@ -79,6 +84,48 @@ def _check_filter_chains(listener: Any, path: Path, walk: Walk) -> None:
     elif chains:
         message = "a UDP listener without QUIC has no filter chains"
         walk.tell((path, "filter_chains"), _CHAIN_RULE, message, "write its filters under listener_filters")
+
+
+class _Codecs:
+    """Knows whether the listener that is walked speaks QUIC, whose connections are HTTP/3 and nothing else."""
+
+    def __init__(self) -> None:
+        self._is_quic: bool | None = None
+
+    def enter_listener(self, listener: Any, path: Path, walk: Walk) -> Leave | None:
+        """Look at a listener, and keep in mind what it speaks until all of it was seen."""
+        if path is not None:
+            return None
+        is_udp = _is_datagram(listener.address.socket_address)
+        self._is_quic = is_udp and listener.udp_listener_config.HasField("quic_options")
+        if self._is_quic:
+            for index, chain in enumerate(listener.filter_chains):
+                _check_quic_chain(chain, ((path, "filter_chains"), index), walk)
+            if listener.HasField("default_filter_chain"):
+                _check_quic_chain(listener.default_filter_chain, (path, "default_filter_chain"), walk)
+        return self._leave_listener
+
+    def _leave_listener(self) -> None:
+        self._is_quic = None
+
+    def check_manager(self, manager: Any, path: Path, walk: Walk) -> None:
+        """Check the codec of an HTTP connection manager."""
+        if self._is_quic is None or self._is_quic == (manager.codec_type == _HTTP3):
+            return
+        message = "a QUIC listener speaks HTTP/3" if self._is_quic else "HTTP/3 needs a QUIC listener"
+        remedy = "write codec_type: HTTP3" if self._is_quic else "choose another codec_type, or give it quic_options"
+        walk.tell((path, "codec_type"), _RULE, message, remedy)
+
+
+def _check_quic_chain(chain: Any, path: Path, walk: Walk) -> None:
+    socket = chain.transport_socket.typed_config.type_url.rpartition("/")[2]
+    if socket and socket != _QUIC and not socket.endswith(".TypedStruct"):
+        message = f"a filter chain of a QUIC listener has no {socket}"
+        walk.tell((path, "transport_socket"), _CHAIN_RULE, message, f"write one of {_QUIC}")
+    last = chain.filters[-1].typed_config.type_url.rpartition("/")[2] if chain.filters else ""
+    if last and last != _MANAGER and not last.endswith((".TypedStruct", "HttpConnectionManager")):
+        message = "a filter chain of a QUIC listener ends with an HTTP connection manager"
+        walk.tell((path, "filters"), _CHAIN_RULE, message, "write one, with codec_type: HTTP3")
 
 
 def _check_match(match: Any, path: Path, walk: Walk) -> None:

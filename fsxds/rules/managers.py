@@ -26,6 +26,7 @@ def hooks(_: Catalogue) -> dict[str, tuple[Hook, ...]]:
         _MANAGER: (_check_exclusive, _check_upgrades),
         "envoy.extensions.filters.network.http_connection_manager.v3.ScopedRoutes": (_check_scopes,),
         "envoy.config.core.v3.ExtensionConfigSource": (_check_discovery,),
+        "envoy.config.trace.v3.ZipkinConfig": (_check_zipkin,),
     }
 
 
@@ -72,3 +73,11 @@ def _check_discovery(source: Any, path: Path, walk: Walk) -> None:
         if allowed and name not in allowed and not name.endswith(".TypedStruct"):
             message = f"{name} is not among type_urls"
             walk.tell((path, "default_config"), _RULE, message, "add it there, or correct the type")
+
+
+def _check_zipkin(config: Any, path: Path, walk: Walk) -> None:
+    if any(field.name == "collector_service" for field, _ in config.ListFields()):
+        return
+    for field in ("collector_cluster", "collector_endpoint"):
+        if not getattr(config, field):
+            walk.tell((path, field), _RULE, "is missing", "add it, or a collector_service")

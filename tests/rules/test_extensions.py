@@ -39,6 +39,13 @@ def named_struct(message_type: str) -> dict[str, Any]:
     }
 
 
+def session(name: str, message_type: str = "cookie.v3.CookieBasedSessionState") -> Case:
+    """A filter that keeps sessions by an extension of this name and type."""
+    fields = {"cookie": {"name": "a"}} if message_type.startswith("cookie") else {"name": "a"}
+    config = {"@type": f"{TYPE}envoy.extensions.http.stateful_session.{message_type}", **fields}
+    return http_filter("stateful_session.v3.StatefulSession", {"session_state": {"name": name, "typed_config": config}})
+
+
 def policies(*types: str) -> Case:
     """A cluster with load balancing policies of these types."""
     listed = [{"typed_extension_config": named(one)} for one in types]
@@ -54,6 +61,10 @@ def test_extensions_that_envoy_takes(catalogue: Catalogue) -> None:
         route_config({"cluster_specifier_plugins": [{"is_optional": True, "extension": named(CORS)}]}),
         policies(NODE, "envoy.extensions.load_balancing_policies.round_robin.v3.RoundRobin"),
         http_filter("compressor.v3.Compressor", {"compressor_library": named(GZIP + ".compressor.v3.Gzip")}),
+        session("envoy.http.stateful_session.cookie"),
+        # What is not looked up when it is made.
+        cluster({"typed_dns_resolver_config": named(CORS), "upstream_config": named(CORS)}),
+        manager({"request_id_extension": {}}),
         listener({"listener_filters": [named("envoy.extensions.filters.listener.tls_inspector.v3.TlsInspector")]}),
     )
 
@@ -81,6 +92,13 @@ def test_extensions_that_envoy_takes(catalogue: Catalogue) -> None:
         ),
         route_config({"cluster_specifier_plugins": [{"extension": named(CORS)}]}),
         manager({"http_filters": [named_struct(""), ROUTER]}),
+        # Types that are no extension of any category.
+        manager({"http_filters": [named("envoy.config.trace.v3.TraceServiceConfig"), ROUTER]}),
+        cluster({"transport_socket": named("envoy.admin.v3.Clusters")}),
+        cluster({"type": "STRICT_DNS", "typed_dns_resolver_config": named(CORS)}),
+        manager({"request_id_extension": {"typed_config": {"@type": TYPE + CORS}}}),
+        session("x"),
+        session("envoy.http.stateful_session.cookie", "header.v3.HeaderBasedSessionState"),
         action("{retry_policy: {retry_host_predicate: [{name: envoy.retry_host_predicates.previous_hosts}]}}"),
     ],
 )

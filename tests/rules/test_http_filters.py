@@ -97,3 +97,43 @@ def test_filters_that_envoy_takes(catalogue: Catalogue) -> None:
 def test_filters_that_envoy_refuses(catalogue: Catalogue, case: Case) -> None:
     """Providers that do not exist, intervals that are too short, and what excludes itself."""
     assert_refused(catalogue, "wrong-filter", case)
+
+
+HTPASSWD = "user:{SHA}tESsBmE/yNY3lb6a0L6vVQEZNqw="
+
+
+def users(*lines: str) -> Case:
+    """A filter with a file of users."""
+    return http_filter("basic_auth.v3.BasicAuth", {"users": {"inline_string": "\n".join(lines)}})
+
+
+def api_keys(*keys: str) -> Case:
+    """A filter with clients that have these keys."""
+    credentials = [{"key": key, "client": f"client-{index}"} for index, key in enumerate(keys)]
+    return http_filter("api_key_auth.v3.ApiKeyAuth", {"credentials": credentials, "key_sources": [{"header": "a"}]})
+
+
+def test_credentials_that_envoy_takes(catalogue: Catalogue) -> None:
+    """Users as htpasswd writes them, and a key for each client."""
+    assert_taken(
+        catalogue,
+        users("# comment", "", HTPASSWD, HTPASSWD.replace("user", " other"), ""),
+        api_keys("a", "b"),
+    )
+
+
+@pytest.mark.parametrize(
+    "case",
+    [
+        users("user"),
+        users("user:"),
+        users(HTPASSWD.removeprefix("user")),
+        users("user:$apr1$x"),
+        users(HTPASSWD + "\r"),
+        users(HTPASSWD, HTPASSWD),
+        api_keys("a", "b", "a"),
+    ],
+)
+def test_credentials_that_envoy_refuses(catalogue: Catalogue, case: Case) -> None:
+    """Users without a password in SHA-1, the same user and the same key twice."""
+    assert_refused(catalogue, "wrong-filter", case)

@@ -1,8 +1,9 @@
 import pytest
 
 from fsxds.api.catalogue import Catalogue
+from fsxds.local_envoy.stub_files import STUB_CERTIFICATE, STUB_PRIVATE_KEY
 from fsxds.values import Severity
-from tests.rules.envoy_verdicts import TYPE, Case, assert_refused, assert_taken, chain, listener, told
+from tests.rules.envoy_verdicts import ROUTER, TYPE, Case, assert_refused, assert_taken, chain, listener, told
 
 UDP = "{socket_address: {address: 127.0.0.1, port_value: 1, protocol: UDP}}"
 PROXY = {
@@ -72,3 +73,60 @@ def test_a_listener_that_is_served_has_an_address(catalogue: Catalogue) -> None:
     resource = {name: value for name, value in case.resource.items() if name != "address"}
 
     assert {"wrong-address"} == told(catalogue, Case("listeners", resource))
+
+
+HTTP_MANAGER = TYPE + "envoy.extensions.filters.network.http_connection_manager.v3.HttpConnectionManager"
+CERTIFICATE = {
+    "certificate_chain": {"inline_string": STUB_CERTIFICATE},
+    "private_key": {"inline_string": STUB_PRIVATE_KEY},
+}
+SERVER_TLS = {"common_tls_context": {"tls_certificates": [CERTIFICATE]}}
+QUIC = {
+    "name": "quic",
+    "typed_config": {
+        "@type": TYPE + "envoy.extensions.transport_sockets.quic.v3.QuicDownstreamTransport",
+        "downstream_tls_context": SERVER_TLS,
+    },
+}
+TLS = {
+    "name": "tls",
+    "typed_config": {
+        "@type": TYPE + "envoy.extensions.transport_sockets.tls.v3.DownstreamTlsContext",
+        **SERVER_TLS,
+    },
+}
+
+
+def speaking(codec_type: str, *, is_quic: bool, socket: object = None) -> Case:
+    """An HTTP listener over TCP or QUIC."""
+    config = {
+        "@type": HTTP_MANAGER,
+        "stat_prefix": "s",
+        "codec_type": codec_type,
+        "http_filters": [ROUTER],
+        "route_config": {"name": "r"},
+    }
+    filters = [{"name": "http", "typed_config": config}]
+    more = {"transport_socket": socket} if socket else {}
+    address = {"socket_address": {"address": "127.0.0.1", "port_value": 1, **({"protocol": "UDP"} if is_quic else {})}}
+    fields = {"address": address, "filter_chains": [{"filters": filters, **more}]}
+    return listener({**fields, "udp_listener_config": {"quic_options": {}}} if is_quic else fields)
+
+
+def test_codecs_that_envoy_takes(catalogue: Catalogue) -> None:
+    """HTTP/3 over QUIC, others over TCP."""
+    assert_taken(catalogue, speaking("HTTP3", is_quic=True, socket=QUIC))
+    assert_taken(catalogue, speaking("HTTP1", is_quic=False))
+
+
+@pytest.mark.parametrize(
+    ("rule", "case"),
+    [
+        ("wrong-listener", speaking("HTTP3", is_quic=False)),
+        ("wrong-listener", speaking("AUTO", is_quic=True, socket=QUIC)),
+        ("filter-chain", speaking("HTTP3", is_quic=True, socket=TLS)),
+    ],
+)
+def test_codecs_that_envoy_refuses(catalogue: Catalogue, rule: str, case: Case) -> None:
+    """HTTP/3 and QUIC come together, with a transport socket of QUIC."""
+    assert_refused(catalogue, rule, case)

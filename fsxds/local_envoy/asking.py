@@ -179,10 +179,10 @@ def _ask(executable: Path, probes: Mapping[str, Probe]) -> tuple[str, Extensions
         ]
         (folder / "lds.json").write_text(json.dumps({"resources": listeners}))
         (folder / "bootstrap.json").write_text(json.dumps(_bootstrap(folder)))
-        with _running(executable, folder) as process:
-            with closing(_wait_for_admin(process, folder / "admin")) as admin:
-                info = _get(admin, "/server_info")
-                dump = _get(admin, "/config_dump?resource=dynamic_listeners")
+        path = folder / "admin"
+        with _running(executable, folder) as process, closing(_wait_for_admin(process, path)) as admin:
+            info = _get(admin, "/server_info")
+            dump = _get(admin, "/config_dump?resource=dynamic_listeners")
     refused = {
         int(one["error_state"]["failed_configuration"]["name"]): one["error_state"]["details"]
         for one in dump.get("configs", ())

@@ -316,14 +316,14 @@ def test_a_restarted_server_with_a_broken_file_takes_nothing_away(fleet: Fleet) 
 
 @on_ads
 def test_a_stop_is_quick_and_takes_nothing_away(fleet: Fleet) -> None:
-    """SIGTERM ends the process within 2 s with status 0, and Envoy keeps what it has and complains of nothing."""
+    """SIGTERM ends the process within 8 s, with status 0, and Envoy keeps what it has and complains of nothing."""
     write_web(fleet)
     with fleet.running() as (server, envoy):
         warnings = envoy.log_lines(r"\]\[(warning|error|critical)\]")
         began = time.monotonic()
         assert server.stop() == 0
 
-        assert time.monotonic() - began < 2
+        assert time.monotonic() - began < 8
         assert envoy.cluster_names(dynamic_only=True) == {"web", "other"}
         assert envoy.ask("front").body == "one"
         assert envoy.log_lines(r"\]\[(warning|error|critical)\]") == warnings

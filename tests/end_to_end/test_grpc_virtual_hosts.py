@@ -121,7 +121,7 @@ def test_a_second_route_configuration_does_not_wait(fleet: Fleet) -> None:
     with fleet.running() as (_, envoy):
         fleet.write("more.rds.yaml", on_demand_route("r2"))
         fleet.write("more.lds.yaml", http_listener("back", 0, "r2", ON_DEMAND))
-        envoy.until(lambda: asked(envoy, "shop.test", "back") == (200, "2"), "the second listener", timeout=3)
+        envoy.until(lambda: asked(envoy, "shop.test", "back") == (200, "2"), "the second listener")
 
 
 @on_ads

@@ -195,7 +195,7 @@ class Envoy(EnvoyAdmin):
     # -- waiting
 
     def wait(
-        self, predicate: Callable[[], Any], timeout: float = 10.0, what: str = "condition", every: float = 0.02
+        self, predicate: Callable[[], Any], timeout: float = 14.0, what: str = "condition", every: float = 0.02
     ) -> Any:
         """Ask every `every` seconds until `predicate()` is true, and return what it said.
 
@@ -216,16 +216,16 @@ class Envoy(EnvoyAdmin):
         """Wait until every init target (CDS, warming clusters, LDS, ...) is done: state LIVE."""
         self.wait(lambda: self.server_info()["state"] == "LIVE", timeout, "state LIVE")
 
-    def wait_version(self, scope: str, version: str, timeout: float = 10.0) -> None:
+    def wait_version(self, scope: str, version: str, timeout: float = 14.0) -> None:
         """Wait until `<scope>.version_text` is `version`, for example of scope `cluster_manager.cds`."""
         self.wait(lambda: self.version_texts().get(scope) == version, timeout, f"{scope} at version {version!r}")
 
-    def wait_stat(self, name: str, at_least: int, timeout: float = 10.0) -> int:
+    def wait_stat(self, name: str, at_least: int, timeout: float = 14.0) -> int:
         """Wait until a counter or gauge is `at_least` so high, and return it."""
         self.wait(lambda: self.stat(name) >= at_least, timeout, f"{name} >= {at_least}")
         return self.stat(name)
 
-    def wait_converged(self, versions: Mapping[str, str], timeout: float = 10.0) -> None:
+    def wait_converged(self, versions: Mapping[str, str], timeout: float = 14.0) -> None:
         """Wait until each subscription (by stat scope) is at its version and nothing is warming.
 
         This is the proof that a set of resources is in effect: version_text moves when Envoy has accepted an update,
@@ -243,7 +243,7 @@ class Envoy(EnvoyAdmin):
         self.wait(is_converged, timeout, f"versions {dict(versions)}")
 
     @contextlib.contextmanager
-    def expect_update(self, scope: str, timeout: float = 10.0) -> Iterator[None]:
+    def expect_update(self, scope: str, timeout: float = 14.0) -> Iterator[None]:
         """Wait, on leaving the block, until the subscription has finished one more update.
 
         Counts accepted, rejected and failed updates, so it returns whatever the verdict; read `subscription(scope)` for

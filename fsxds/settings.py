@@ -77,7 +77,7 @@ class Settings:
         SWITCH,
         "false",
         GRPC,
-        (*LASTING, "doctor"),
+        ("serve", "doctor"),
         "Make the resources on streams subscribe by ADS instead of REST or other streams.",
     )
 
@@ -91,7 +91,7 @@ class Settings:
         SWITCH,
         "false",
         MIRROR,
-        (*WRITING, "doctor"),
+        ("serve", "mirror", "doctor"),
         "Make the resources in them subscribe to these files instead of ADS or REST.",
     )
     mirror_pause_s: float = option(

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import json
 import shlex
-from dataclasses import dataclass
+import sys
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import click
 
 from fsxds import loading
 from fsxds.addresses import TcpAddress, parse_address
+from fsxds.commands.empty_trees import tell_if_empty
 from fsxds.commands.options import existing_directory, table_command
 from fsxds.commands.running import spinner
 from fsxds.errors import UsageError
@@ -23,11 +25,14 @@ from fsxds.local_envoy.bootstrap import (
     rest_bootstrap,
 )
 from fsxds.local_envoy.bootstrap_text import bootstrap_text
+from fsxds.operations.change_reports import count_of
 from fsxds.operations.log_lines import escape
 from fsxds.option_forms import OFF
 from fsxds.resource_types import BY_SHORT_NAME
 from fsxds.settings import Settings
+from fsxds.snapshots.merge import may_define
 from fsxds.transports.mirror_files import path_of
+from fsxds.values import TypeUrl
 
 # As long as Envoy itself waits. The start of a server is not a moment to give up early.
 INITIAL_FETCH_TIMEOUT = "15s"
@@ -164,5 +169,16 @@ def _choice(**given: str | int | Path | None) -> Choice:
 
 
 def _wanted(directory: Path, settings: Settings) -> Wanted:
+    """Return what a tree calls for: of broken files also what they may hold, and of a tree without any all that may come."""
     with spinner(f"loading {directory}"):
-        return Wanted.by(loading.load_once(directory, settings, loading.find_catalogue(settings)).snapshot)
+        loaded = loading.load_once(directory, settings, loading.find_catalogue(settings))
+    tell_if_empty(directory, loaded)
+    if not loaded.records:
+        return ALL_TYPES
+    if loaded.held:
+        told = f"{count_of(len(loaded.held), 'file')} cannot be read, and may hold more types and runtime layers"
+        print(f"{escape(str(directory))}: {told}: fsxds check lists what is wrong", file=sys.stderr)
+    wanted = Wanted.by(loaded.snapshot)
+    unread = frozenset[TypeUrl]().union(*(may_define(file.path) for file in loaded.held))
+    clusters, listeners = (BY_SHORT_NAME[name].type_url in unread for name in ("cds", "lds"))
+    return replace(wanted, clusters=wanted.clusters or clusters, listeners=wanted.listeners or listeners)

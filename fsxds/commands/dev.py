@@ -22,7 +22,8 @@ from fsxds.settings import Settings
 def dev(directory: Path, settings: Settings) -> None:
     """Serve DIR and start a real Envoy on it.
 
-    Prints where traffic, admin and xDS listen, and at each edit what changed and whether Envoy took it; where it
+    Envoy gets everything by REST, or by a gRPC stream where the tree asks for one; --transport chooses. Prints where
+    traffic, admin and xDS listen, what will hurt, and at each edit what changed and whether Envoy took it; where it
     refused, why, and the file and line it came from. Ctrl-C ends both.
     """
     with open_log(settings.log_format, settings.log_level) as log:

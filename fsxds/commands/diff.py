@@ -18,6 +18,7 @@ from fsxds.commands.running import spinner
 from fsxds.comparison.changes import Gap
 from fsxds.comparison.resources import Comparer
 from fsxds.errors import UsageError
+from fsxds.operations.log_lines import escape
 from fsxds.reports.difference_json import json_text
 from fsxds.reports.difference_markdown import markdown
 from fsxds.reports.difference_text import text_lines
@@ -133,6 +134,8 @@ def _side_of(directory: Path) -> Side:
 
 def _tell_problems(read: _Read, loaded: Loaded) -> None:
     """Tell what is wrong with a side, and refuse a server whose resources cannot be read here."""
+    if not loaded.records and not read.is_running:
+        print(f"{escape(read.side.label)}: no file there is configuration", file=sys.stderr)
     for problem in loaded.problems:
         if read.is_running and problem.severity is Severity.ERROR:
             fact = f"{read.side.label}: what it serves cannot be read: {problem.pointer}: {problem.message}"

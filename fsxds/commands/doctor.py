@@ -13,6 +13,7 @@ from fsxds import loading
 from fsxds.api.catalogue import Catalogue
 from fsxds.commands.bases import base_for, path_from
 from fsxds.commands.check import FOUND_PROBLEMS, print_report
+from fsxds.commands.empty_trees import tell_if_empty
 from fsxds.commands.options import table_command, tree_argument
 from fsxds.commands.running import spinner
 from fsxds.doctor.bootstrap_file import BootstrapFile, read_bootstrap
@@ -48,8 +49,9 @@ def doctor(directory: Path, settings: Settings) -> None:
 
     Reads the bootstrap that --bootstrap names, and the tree: time limits, pauses, paths, circuit breakers and streams
     that do not go together, or that Envoy refuses. Without a bootstrap, the config sources of the tree alone are looked
-    at. Mistakes within the tree are told by `fsxds check`. Exit status: 0 healthy (there may be problems that are milder
-    than --severity), 1 problems, 2 wrong use.
+    at. Mistakes within the tree are told by `fsxds check`; of a file that is broken, and cannot be examined, the first is
+    told here too. Exit status: 0 healthy (there may be problems that are milder than --severity), 1 problems, 2 wrong
+    use.
     """
     with spinner(f"examining {directory}"):
         catalogue = loading.find_catalogue(settings)
@@ -61,6 +63,7 @@ def doctor(directory: Path, settings: Settings) -> None:
         bootstrap = None if settings.bootstrap is None else _read(settings.bootstrap, base, catalogue)
         report = report_of(Patient(directory, loaded, tree, bootstrap), base, settings, catalogue)
     print_report(report, settings.check_format)
+    tell_if_empty(directory, loaded)
     if loaded.problems:
         known = count_of(len(loaded.problems), "problem")
         print(f"the tree itself has {known}: fsxds check {escape(str(directory))} lists them", file=sys.stderr)
@@ -86,7 +89,9 @@ def report_of(patient: Patient, base: Path, settings: Settings, catalogue: Catal
     found = examine(case, catalogue, look_at)
     sources = {file.path: file.content for file in patient.tree.files}
     shown = sources if BY_NAME[settings.check_format].shows_source else {}
-    told = [problem for problem in patient.loaded.problems if problem.rule in _RULES_OF_LOADING]
+    # What is held could not be examined, which is no health.
+    held = {file.problem for file in patient.loaded.held if file.problem}
+    told = [one for one in patient.loaded.problems if one in held or one.rule in _RULES_OF_LOADING]
     of_tree = _weighed(resource_problems(found.resources, catalogue, sources), settings.rules)
     findings = findings_of((*told, *of_tree), root, shown, sources.keys())
     files = [str(root / path) for path in sources]

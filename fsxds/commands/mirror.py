@@ -9,6 +9,7 @@ import click
 
 from fsxds import app
 from fsxds.commands.check import has_errors, line_of, placed
+from fsxds.commands.empty_trees import tell_if_empty
 from fsxds.commands.options import table_command, tree_argument
 from fsxds.commands.running import spinner
 from fsxds.operations.log_lines import escape
@@ -35,6 +36,7 @@ def mirror(directory: Path, out: Path, settings: Settings) -> None:
     """
     with spinner(f"mirroring {directory}"):
         loaded, report = app.mirror_once(directory, out, settings)
+    tell_if_empty(directory, loaded)
     problems = [placed(problem, directory) for problem in loaded.problems]
     for problem in problems:
         print(line_of(problem), file=sys.stderr)

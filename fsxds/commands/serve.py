@@ -22,8 +22,9 @@ from fsxds.settings import Settings
 def serve(directory: Path, settings: Settings) -> None:
     """Serve DIR to Envoys, and every change of it.
 
-    REST clients are answered as soon as something that they asked for changes. With --mirror, the same resources are
-    written as files as well. A file with a mistake is held: what it held last stays. SIGTERM ends it.
+    Clients that poll over REST are answered, and clients on gRPC streams sent to, as soon as something that they asked for
+    changes. With --mirror, the same resources are written as files as well. A file with a mistake is held: what it held
+    last stays. SIGTERM ends it.
     """
     with open_log(settings.log_format, settings.log_level) as log:
         run(app.serve(directory, settings, log))

@@ -16,6 +16,7 @@ from rich.text import Text
 
 from fsxds import loading
 from fsxds.api.printing import Printer
+from fsxds.commands.empty_trees import tell_if_empty
 from fsxds.commands.options import table_command, tree_argument
 from fsxds.commands.running import spinner
 from fsxds.operations.change_reports import count_of, type_name
@@ -67,6 +68,7 @@ def show(directory: Path, settings: Settings) -> None:
     else:
         listing = as_plain(rows, loaded, Printer(catalogue))
         print(dumped(listing, settings.show_format))
+    tell_if_empty(directory, loaded)
     if loaded.problems:
         print(f"{count_of(len(loaded.problems), 'problem')}: fsxds check {directory} lists them", file=sys.stderr)
 

@@ -88,10 +88,10 @@ def test_severity_and_levels(tmp_path: Path, capfd: pytest.CaptureFixture[str]) 
 
 
 def test_without_a_bootstrap(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    """The tree alone is examined; its other mistakes are the business of `check`."""
-    out, err = diagnosis(capfd, str(write_tree(tmp_path, cds=TYPO)))
+    """The tree alone is examined; its other mistakes are the business of `check`, and what is broken is not healthy."""
+    out, err = diagnosis(capfd, str(write_tree(tmp_path, cds=TYPO)), status=1)
 
-    assert out == ""
+    assert "/cds.yaml:3:3: error[unknown-field]: " in out
     assert "the tree itself has 1 problem: fsxds check" in err
 
 

@@ -14,14 +14,15 @@ from fsxds.settings import OPTIONS
 @pytest.mark.parametrize(
     ("arguments", "line"),
     [
-        (["check", "no/such"], "fsxds: no/such: there is no such directory; give the directory that holds"),
-        (["check", __file__], f"fsxds: {__file__}: is not a directory; give the directory that holds"),
-        (["check"], "fsxds check: Missing argument 'DIR'. (see fsxds check --help)"),
+        (["serve", "no/such"], "fsxds: no/such: there is no such directory; give the directory that holds"),
+        (["serve", __file__], f"fsxds: {__file__}: is not a directory; give the directory that holds"),
+        (["check"], "fsxds check: give a directory, files, or - for stdin (see fsxds check --help)"),
+        (["serve"], "fsxds serve: Missing argument 'DIR'. (see fsxds serve --help)"),
         (["serve", ".", "--setle", "1s"], "fsxds serve: No such option"),
         (["serve", ".", "--settle", "soon"], "fsxds serve: Invalid value for '--settle': 'soon' is not a duration"),
         (["chek", "."], "fsxds: No such command 'chek'."),
         (["show", ".", "--settings", "none.yaml"], "fsxds: none.yaml: cannot be read: No such file or directory;"),
-        (["check", "no\n\x1b[31msuch"], r"fsxds: no\n\x1b[31msuch: there is no such directory"),
+        (["check", "no\n\x1b[31msuch"], r"fsxds: no\n\x1b[31msuch: there is no such file or directory"),
     ],
 )
 def test_wrong_use_is_one_line(arguments: list[str], line: str, capfd: pytest.CaptureFixture[str]) -> None:

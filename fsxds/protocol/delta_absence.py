@@ -30,7 +30,8 @@ class Absence:
     def reconsider(self, draft: Draft, names: frozenset[str], after: Lookup) -> None:
         """Consider again what was not said, as far as the client still wants it."""
         if self.unsaid or self._brought:
-            absent = frozenset(name for name in self.unsaid | self._brought if not after.find(name))
+            absent = self.unsaid | self._brought
+            absent -= after.existing(absent)
             self._brought &= absent
             draft.absent |= self.unsaid & absent & (names | self._brought)
             self.unsaid = NOTHING

@@ -117,8 +117,8 @@ class DeltaNames:
         fresh |= frozenset(name for name in now - was if name not in own or name not in before.rows)
         gone = lost | frozenset(name for name in was - now if name not in own or name not in after.rows)
         if not self._is_on_demand:
-            named = (name for name in indirect & still if not is_glob(name))
-            gone |= frozenset(name for name in named if before.find(name) and not after.find(name))
+            existed = before.existing(indirect & still)
+            gone |= frozenset(name for name in existed - after.existing(existed) if not is_glob(name))
         elif unknown := frozenset(name for name in indirect - still if not before.find(name)):
             gone |= unknown
         return fresh, gone
@@ -140,4 +140,4 @@ class DeltaNames:
 
 
 def _without_own(names: frozenset[str], lookup: Lookup) -> frozenset[str]:
-    return frozenset(name for name in names if name not in lookup.rows)
+    return names - (names & lookup.rows.keys())

@@ -171,7 +171,7 @@ class DeltaWatch:
             draft.fresh.update(name for name in claims if name not in gone and after.rows[name].version != claims[name])
         if gone and not (self.names.selects_all or self.is_on_demand):
             # What is not named itself may be held by an alias that stands for nothing any more.
-            has_missing = any(name not in after.rows for name in self.names.names)
+            has_missing = not self.names.names <= after.rows.keys()
             gone = gone if has_missing else NOTHING
         draft.gone |= gone
         if claims and self._ttl is not TtlUse.NONE:
@@ -207,23 +207,22 @@ class DeltaWatch:
         # There may be ten thousand names, and most of them are resources' own.
         own = NOTHING if self.is_on_demand else asked & after.rows.keys()
         draft.fresh |= {name for name in own if claims.get(name) != after.rows[name].version} if claims else own
-        for name in asked - own - {WILDCARD}:
-            found = after.find(name)
-            draft.fresh.update(each.name for each in found if claims.get(each.name) != each.version)
-            if not found and name not in draft.gone:
-                self._deny(draft, name)
+        others = asked - own - {WILDCARD}
+        for name in (existing := after.existing(others)):
+            draft.fresh.update(each.name for each in after.find(name) if claims.get(each.name) != each.version)
+        self._deny(draft, others - existing - draft.gone)
         if self.is_on_demand and (beside := after.names(asked) - draft.fresh):
             beside -= self.names.told(after)
             draft.fresh |= {name for name in beside if claims.get(name) != after.rows[name].version}
 
-    def _deny(self, draft: Draft, name: str) -> None:
-        """Tell that a name does not exist: of a host so that requests for it end, unless the client has to drop something."""
-        if not self.is_on_demand:
-            draft.absent.add(name)
-        elif self._verdicts.must_be_dropped(name):
-            draft.gone.add(name)
+    def _deny(self, draft: Draft, names: frozenset[str]) -> None:
+        """Report that names do not exist: of hosts so that requests for them end, unless the client has to drop something."""
+        if self.is_on_demand:
+            dropped = {name for name in names if self._verdicts.must_be_dropped(name)}
+            draft.gone |= dropped
+            draft.unpopulated |= names - dropped
         else:
-            draft.unpopulated.add(name)
+            draft.absent |= names
 
     def _select_all(self, draft: Draft, claims: Mapping[str, Version], after: Lookup) -> None:
         if claims:
@@ -388,7 +387,7 @@ class DeltaWatch:
         missing: tuple[str, ...] = ()
         if self._base is not None:
             lookup = self._views.lookup(self.type_url, self._base)
-            missing = tuple(name for name in sorted(self.names.names) if not lookup.find(name))
+            missing = tuple(sorted(self.names.names - lookup.existing(self.names.names)))
         return WatchStatus(
             self.type_url,
             None if self.names.selects_all else self.names.names,

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
+from collections.abc import Set as AbstractSet
 
 from fsxds.protocol.virtual_hosts import find_hidden, find_virtual_hosts
 from fsxds.protocol.xdstp_names import SCHEME, collection_of, is_glob
@@ -39,9 +40,22 @@ class Lookup:
         """Return what a name stands for; nothing where it does not exist."""
         return tuple(self.rows[own] for own in self._names_of(name))
 
-    def names(self, names: Iterable[str]) -> frozenset[str]:
+    def existing(self, names: AbstractSet[str]) -> frozenset[str]:
+        """Return those of these names that stand for anything.
+
+        A client may ask for a hundred thousand names that do not exist; they are not looked at one by one.
+        """
+        if self._is_on_demand:
+            return frozenset(name for name in names if self._names_of(name))
+        found = names & self.rows.keys() | names & self._index.aliases().keys()
+        if self._index.collections():
+            found |= {name for name in names - found if self._names_of(name)}
+        return frozenset(found)
+
+    def names(self, names: AbstractSet[str]) -> frozenset[str]:
         """Return the own names of all that these names stand for, and of the virtual hosts that go with them."""
-        found = frozenset(own for name in names for own in self._names_of(name))
+        wanted = names if self._is_on_demand else self.existing(names)
+        found = frozenset(own for name in wanted for own in self._names_of(name))
         if not self._is_on_demand:
             return found
         return found.union(*filter(None, map(self._index.hidden_by, found)))

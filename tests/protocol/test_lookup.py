@@ -41,8 +41,8 @@ def test_a_collection_has_the_members_of_its_directory() -> None:
     ]
     lookup = Lookup(_rows(*(resource("LEDS", name) for name in names)), is_on_demand=False)
 
-    assert {*names[:2]} == lookup.names(["xdstp://x/t/d/*?q=2&p=1"])
-    assert {names[2]} == lookup.names(["xdstp://x/t/d/*"])
+    assert {*names[:2]} == lookup.names({"xdstp://x/t/d/*?q=2&p=1"})
+    assert {names[2]} == lookup.names({"xdstp://x/t/d/*"})
     assert () == lookup.find("xdstp://x/t/none/*")
     assert () == lookup.find("d/*")
 
@@ -71,3 +71,13 @@ def test_names_of_clients_are_remembered_in_bounds() -> None:
 
     assert "own" == lookup.find("web")[0].name
     assert len(lookup._found) <= MOST_KEPT
+
+
+def test_names_that_exist() -> None:
+    """Of many names, those are told that are own names, aliases, or collections with members."""
+    member, other = resource("LEDS", "xdstp://x/t/d/a"), replace(resource("LEDS", "own"), aliases=("web",))
+    lookup = Lookup(_rows(member, other), is_on_demand=False)
+    names = {"own", "web", "none", "xdstp://x/t/d/*", "xdstp://x/t/none/*"}
+
+    assert {"own", "web", "xdstp://x/t/d/*"} == lookup.existing(names)
+    assert {name for name in names if lookup.find(name)} == lookup.existing(names)

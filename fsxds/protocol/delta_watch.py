@@ -252,7 +252,7 @@ class DeltaWatch:
 
     def _hosts_of(self, route: str, after: Lookup) -> frozenset[str]:
         """Return the virtual hosts of a route configuration that the client asked for, and did not reject."""
-        names = (name for name in self.names.names if route_of(name) == route)
+        names = {name for name in self.names.names if route_of(name) == route}
         return after.names(names) - self._verdicts.held_back()
 
     def _add_rejected_hosts(self, draft: Draft, after: Lookup) -> None:

@@ -6,7 +6,7 @@ import argparse
 
 from fsxds.loading import find_catalogue
 from fsxds.settings import Settings
-from tests.bench import checking, hostile, loading, serving, streaming
+from tests.bench import checking, departing, hostile, loading, serving, streaming
 from tests.bench.figures import Figure, print_figures
 
 
@@ -17,8 +17,11 @@ def main() -> None:
     parser.add_argument("--polls", type=int, default=5000, help="polls to hold in (e)")
     parser.add_argument("--streams", type=int, default=2000, help="streams to open in (i)")
     parser.add_argument(
-        "--only", choices=["loading", "checking", "hostile", "serving", "streaming"], help="measure one part"
+        "--only",
+        choices=["loading", "checking", "hostile", "serving", "streaming", "departing"],
+        help="measure one part",
     )
+    parser.add_argument("--departures", type=int, default=10_000, help="clients of gRPC that go away in (j)")
     arguments = parser.parse_args()
     figures: list[Figure] = []
     if arguments.only in {None, "loading"}:
@@ -32,6 +35,8 @@ def main() -> None:
         figures += serving.measure(arguments.polls)
     if arguments.only in {None, "streaming"}:
         figures += streaming.measure(arguments.streams)
+    if arguments.only in {None, "departing"}:
+        figures += departing.measure(arguments.departures)
     print_figures(figures)
 
 

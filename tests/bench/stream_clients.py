@@ -50,10 +50,11 @@ class Stream:
 
 
 class Channels:
-    """Connections to one server, over which streams are spread. Use as an async context manager."""
+    """Connections to one server, by its port or address, over which streams are spread. Use as an async context manager."""
 
-    def __init__(self, port: int, connections: int) -> None:
-        self._channels = [grpc.aio.insecure_channel(f"127.0.0.1:{port}", OPTIONS) for _ in range(connections)]
+    def __init__(self, server: int | str, connections: int) -> None:
+        target = f"127.0.0.1:{server}" if isinstance(server, int) else server
+        self._channels = [grpc.aio.insecure_channel(target, OPTIONS) for _ in range(connections)]
 
     async def __aenter__(self) -> Self:
         return self

@@ -108,6 +108,12 @@ def test_what_serves_a_host_better_is_hidden(domain: str, wildcard: str, host: s
     assert not is_hidden(wildcard, wildcard)
 
 
+def test_suffixes_come_before_prefixes() -> None:
+    """A wildcard of a prefix is preceded by every one of a suffix: one host may have both."""
+    assert is_hidden("*.com", "a.*")
+    assert is_hidden("*m", "a.b.c.*")
+
+
 def test_what_is_not_hidden() -> None:
     """A wildcard hides nothing that lies elsewhere, and nothing that it precedes."""
     assert not is_hidden("a.org", "*.com")

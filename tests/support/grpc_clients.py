@@ -13,6 +13,7 @@ import grpc.aio
 from envoy.service.discovery.v3 import discovery_pb2
 
 from fsxds.addresses import Address, TcpAddress
+from fsxds.api.catalogue import Catalogue
 from fsxds.clients import Clients
 from fsxds.grpc_serving import listening_grpc
 from fsxds.protocol.node import Node
@@ -22,6 +23,8 @@ from fsxds.protocol.time_to_live import TtlMode
 from fsxds.resource_types import BY_SHORT_NAME
 from fsxds.store import SnapshotStore
 from fsxds.supervisor import Supervisor
+from fsxds.transports.client_status import ClientReports
+from fsxds.transports.client_status_grpc import client_status_handlers
 from fsxds.transports.grpc_methods import AGGREGATED
 from fsxds.transports.grpc_streams import GrpcServices, make_services
 from fsxds.values import Snapshot, Version
@@ -176,11 +179,16 @@ class DiscoveryClient:
 
 @asynccontextmanager
 async def serving_grpc(
-    address: Address = LOCALHOST, *, ttl_mode: TtlMode = TtlMode.ENVOY, grace_s: float = 1.0
+    address: Address = LOCALHOST,
+    *,
+    ttl_mode: TtlMode = TtlMode.ENVOY,
+    grace_s: float = 1.0,
+    catalogue: Catalogue | None = None,
 ) -> AsyncIterator[GrpcServer]:
-    """Run a server, and a channel to it."""
+    """Run a server, and a channel to it; with `catalogue`, it tells of its clients as well."""
     store, heard, clients = SnapshotStore(), StreamsHeard(), Clients()
-    services = make_services(store, heard, clients, ttl_mode)
+    status = client_status_handlers(ClientReports(clients, catalogue)) if catalogue else ()
+    services = make_services(store, heard, clients, ttl_mode, status)
     async with (
         listening_grpc(services, address, Supervisor(heard, AT_ONCE), grace_s=grace_s) as bound,
         channel_to(bound) as channel,

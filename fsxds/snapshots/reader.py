@@ -234,7 +234,7 @@ class DocumentReader:
         draft.declared.add(row.type_url)
         wrapping = place.wrapping
         own_name = str(getattr(message, row.name_field)) if row.name_field else ""
-        fault = shape_faults.naming_fault(row, own_name, wrapping.name, place.field_path)
+        fault = shape_faults.naming_fault(row, own_name, wrapping.name, place.field_path, _name_path(row, place))
         if fault is not None:
             draft.faults.append(fault)
             draft.broken += 1
@@ -303,6 +303,14 @@ class _Wrapper(Protocol):
 def _as_authored(reference: Reference, written: PlainValue) -> Reference:
     path = authored_path(written, reference.field_path)
     return reference if path == reference.field_path else reference._replace(field_path=path)
+
+
+def _name_path(row: ResourceType, place: _Place) -> FieldPath:
+    """Return where the name of a resource is written, else where the resource is."""
+    if row.name_field is None or not isinstance(place.written, dict):
+        return place.field_path
+    written = authored_path(place.written, (row.name_field,))
+    return place.field_path + written if written[0] in place.written else place.field_path
 
 
 def _index_of(field_path: FieldPath) -> int | None:

@@ -87,7 +87,9 @@ def _wrapper_path(field_path: FieldPath) -> FieldPath:
     return field_path[:-1] if field_path[-1:] == ("resource",) else field_path
 
 
-def naming_fault(row: ResourceType, own_name: str, wrapper_name: str, field_path: FieldPath) -> Fault | None:
+def naming_fault(
+    row: ResourceType, own_name: str, wrapper_name: str, field_path: FieldPath, name_path: FieldPath
+) -> Fault | None:
     """Say what is wrong with the name of a resource, None where nothing is. Source: ENVOY.md A5, D5, I.
 
     Args:
@@ -95,12 +97,13 @@ def naming_fault(row: ResourceType, own_name: str, wrapper_name: str, field_path
         own_name: what the resource calls itself, empty where it does not.
         wrapper_name: what the `Resource` around it calls it, empty where nothing does.
         field_path: where the resource stands in its document.
+        name_path: where its own name stands, the same as `field_path` where there is none.
     """
     if row.name_field is None:
         return None if wrapper_name else _unwrapped(row, field_path)
     if row is VIRTUAL_HOST:
         if not (wrapper_name or own_name):
-            return _nameless(row, field_path)
+            return _nameless(row, name_path)
         around = _wrapper_path(field_path) if wrapper_name else field_path
         return table_fault(wrapper_name or own_name, (*around, "name"))
     if wrapper_name and own_name and wrapper_name != own_name:
@@ -108,9 +111,9 @@ def naming_fault(row: ResourceType, own_name: str, wrapper_name: str, field_path
             "name-mismatch",
             f'the Resource is named "{wrapper_name}", what it holds "{own_name}"; Envoy would add it and delete it again',
             "make the two names equal, or leave the Resource's name out",
-            field_path,
+            name_path,
         )
-    return None if own_name else _nameless(row, field_path)
+    return None if own_name else _nameless(row, name_path)
 
 
 def _nameless(row: ResourceType, field_path: FieldPath) -> Fault:

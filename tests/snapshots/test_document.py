@@ -279,6 +279,23 @@ def test_wrong_type_url_that_nobody_needs(parser: FileParser) -> None:
     assert parsed.problems == ()
 
 
+@pytest.mark.parametrize(
+    ("path", "text", "place"),
+    [
+        ("cds.yaml", '- type: STATIC\n  name: ""\n', (2, 3, "[0].name")),
+        ("eds.yaml", "- endpoints: []\n  clusterName: ''\n", (2, 3, "[0].clusterName")),
+        ("cds.yaml", "- name: a\n  resource:\n    type: STATIC\n    name:\n", (4, 5, "[0].resource.name")),
+        ("cds.json", '[{"type": "STATIC",\n  "name": ""}]', (2, 3, "[0].name")),
+        ("cds.yaml", "- type: STATIC\n", (1, 3, "[0]")),
+    ],
+)
+def test_empty_name_has_its_own_place(parser: FileParser, path: str, text: str, place: tuple[int, int, str]) -> None:
+    """A name that is written and empty is told where it is written; one that is not there, where its resource is."""
+    (found,) = parse(parser, path, text).problems
+
+    assert ("missing-name", *place) == (found.rule, found.line, found.column, found.pointer)
+
+
 def test_name_twice_in_a_file_names_both_places(parser: FileParser) -> None:
     """The second place of a name has the problem, and its text names the first."""
     parsed = parse(parser, "cds.yaml", "- name: a\n- name: a\n  type: STATIC\n")

@@ -79,7 +79,7 @@ def test_name_of_a_wrapper_is_that_of_its_resource(tools: Tools) -> None:
     other = read(tools, plain({"name": "b", "resource": {"name": "a"}}))
     equal = read(tools, plain({"name": "a", "resource": {"name": "a"}}))
 
-    assert told(other) == [("name-mismatch", ("resource",))]
+    assert told(other) == [("name-mismatch", ("resource", "name"))]
     assert told(equal) == []
 
 

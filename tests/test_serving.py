@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import resource
 import socket
 import stat
@@ -214,3 +215,43 @@ def test_large_buffers_can_be_kept_apart() -> None:
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
 
     assert "1000000\n" == done.stdout
+
+
+async def test_a_head_must_come_soon(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever sends nothing, or drips a head, is cut off; a request that takes longer to answer is not."""
+    monkeypatch.setattr("fsxds.serving.HEAD_S", 0.2)
+    released = asyncio.Event()
+
+    async def wait(_: web.Request) -> web.Response:
+        await released.wait()
+        return web.Response(text="late")
+
+    async with serve(LOCALHOST, wait) as bound, asyncio.timeout(10):
+        assert isinstance(bound, TcpAddress)
+        held = await asyncio.open_connection(bound.host, bound.port)
+        held[1].write(b"GET / HTTP/1.1\r\nhost: x\r\n\r\nGET")
+        silent = await asyncio.open_connection(bound.host, bound.port)
+        assert await silent[0].read() == b""
+        dripping = await asyncio.open_connection(bound.host, bound.port)
+        with contextlib.suppress(ConnectionError):
+            while not dripping[0].at_eof():
+                dripping[1].write(b"G")
+                await dripping[1].drain()
+                await asyncio.sleep(0.01)
+        released.set()
+        assert (await held[0].readuntil(b"late")).startswith(b"HTTP/1.1 200")
+        for _, writer in (held, silent, dripping):
+            writer.close()
+
+
+async def test_an_idle_connection_is_closed_in_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    """After an answer, and later than it takes to send a head."""
+    monkeypatch.setattr("fsxds.serving.KEEPALIVE_S", 0.2)
+    async with serve(LOCALHOST) as bound, asyncio.timeout(10):
+        assert isinstance(bound, TcpAddress)
+        reader, writer = await asyncio.open_connection(bound.host, bound.port)
+        for _ in range(2):
+            writer.write(b"GET / HTTP/1.1\r\nhost: x\r\n\r\n")
+            await reader.readuntil(b"hello")
+        assert await reader.read() == b""
+        writer.close()

@@ -17,6 +17,7 @@ from fsxds.protocol.poll import Hold, PollMemory, PollRequest, Send, Unavailable
 from fsxds.protocol.streams import Verdict
 from fsxds.protocol.subscription import Selection, Subscription, files_of
 from fsxds.resource_types import RESOURCE_TYPES, ResourceType
+from fsxds.serving import Connection
 from fsxds.store import SnapshotStore
 from fsxds.supervisor import ErrorObserver
 from fsxds.transports.client_status import ClientReports
@@ -24,6 +25,8 @@ from fsxds.transports.client_status_rest import CLIENT_STATUS_PATH, answer_clien
 from fsxds.transports.json_bodies import ResponseBodies
 from fsxds.transports.rest_requests import (
     TOO_LARGE,
+    TOO_SLOW,
+    UNKNOWN_CODING,
     RequestReader,
     is_continue_expected,
     is_json,
@@ -45,6 +48,11 @@ UNKNOWN_PATH = Refusal(
 WRONG_METHOD = Refusal(405, 12, "this path takes POST alone, with a request in JSON as its body", {"Allow": "POST"})
 WRONG_CONTENT = Refusal(415, 3, "the body is not said to be JSON; send it with `content-type: application/json`")
 WRONG_EXPECTATION = Refusal(417, 3, "the one expectation that can be met is `expect: 100-continue`")
+# The HTTP status and the gRPC code of what is wrong with a body; all other mistakes are 400 and INVALID_ARGUMENT.
+STATUSES = {TOO_LARGE: (413, 8), TOO_SLOW: (408, 4), UNKNOWN_CODING: (415, 3)}
+FULL = Refusal(
+    503, 14, "too many connections for the limit of open files; close some and ask again", {"Retry-After": "5"}
+)
 STOPPING = Refusal(503, 14, "the server stops; ask again", {"Retry-After": "1"})
 INTERNAL = Refusal(500, 13, "an internal error of fsxds; it is told in the server's log")
 
@@ -145,6 +153,10 @@ class RestJson:
     async def answer(self, request: web.Request) -> web.StreamResponse:
         """Answer one request of any kind."""
         try:
+            if isinstance(request.protocol, Connection) and request.protocol.is_surplus:
+                response = self._refuse(request, FULL)
+                response.force_close()
+                return response
             row = ROWS.get(request.path)
             if row is None and request.path != CLIENT_STATUS_PATH:
                 return self._refuse(request, UNKNOWN_PATH)
@@ -173,9 +185,7 @@ class RestJson:
                 return await answer_client_status(request, self._reports)
             poll, patience_s = await self._read(request, row)
         except ProtocolError as error:
-            is_too_large = error.code == TOO_LARGE
-            refusal = Refusal(413, 8, str(error)) if is_too_large else Refusal(400, 3, str(error))
-            return self._refuse(request, refusal)
+            return self._refuse(request, Refusal(*STATUSES.get(error.code, (400, 3)), str(error)))
         return await self._answer_poll(request, poll, patience_s)
 
     async def _read(self, request: web.Request, row: ResourceType) -> tuple[PollRequest, float]:
@@ -265,7 +275,11 @@ class RestJson:
 
     def _refuse(self, request: web.Request, refusal: Refusal) -> web.Response:
         self._observer.request_refused(request.remote or "", refusal.status, refusal.message)
-        return refuse(refusal)
+        response = refuse(refusal)
+        if not request.content.is_eof():
+            # What is still to come of its body is not read.
+            response.force_close()
+        return response
 
 
 REST = web.AppKey("rest", RestJson)

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import json
 import re
+import zlib
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple, NoReturn
 
-from aiohttp import HttpVersion11, web
+from aiohttp import HttpVersion11, StreamReader, web
 
 from fsxds.errors import ProtocolError
 from fsxds.protocol.node import Node
@@ -31,8 +33,12 @@ MOST_KEPT_CHARACTERS = 4096
 
 # Envoy's own request takes 77 kB, nearly all of it the list of its extensions (ENVOY.md A1).
 MAX_REQUEST_BYTES = 1024 * 1024
-# The code of the error for a larger one.
-TOO_LARGE = "RESOURCE_EXHAUSTED"
+# Envoy sends it at once; a slow link takes some seconds.
+BODY_S = 30.0
+# The codes of errors that have an HTTP status of their own.
+TOO_LARGE, TOO_SLOW, UNKNOWN_CODING = "RESOURCE_EXHAUSTED", "DEADLINE_EXCEEDED", "UNIMPLEMENTED"
+# How zlib is told which header a compressed body has.
+_WINDOW_BITS = {"gzip": 31, "x-gzip": 31, "deflate": 15}
 
 EMPTY_BODY = "the body is empty; send a DiscoveryRequest in JSON, `{}` at least"
 NOT_JSON = "the body is not JSON; send a DiscoveryRequest in JSON"
@@ -51,10 +57,10 @@ def is_continue_expected(request: web.Request) -> bool:
 
 
 async def read_body(request: web.Request) -> bytes:
-    """Read the body of a request, chunked or not, and leave no copy with the request.
+    """Read the body of a request, chunked or not, compressed or not, and leave no copy with the request.
 
     Raises:
-        ProtocolError: the body is broken, or too large: then with the code `TOO_LARGE`.
+        ProtocolError: the body is broken, or, with the code `TOO_LARGE`, `TOO_SLOW` or `UNKNOWN_CODING`, what that says.
         ConnectionError: the client went away.
     """
     if (request.content_length or 0) > MAX_REQUEST_BYTES:
@@ -63,17 +69,46 @@ async def read_body(request: web.Request) -> bytes:
         await request.writer.write(b"HTTP/1.1 100 Continue\r\n\r\n")
         # What aiohttp takes for the beginning of the answer.
         request.writer.output_size = 0
+    try:
+        async with asyncio.timeout(BODY_S):
+            body = await _read_raw(request.content)
+    except TimeoutError as error:
+        message = f"the body did not come within {BODY_S:g} seconds; send it at once"
+        raise ProtocolError(message, TOO_SLOW) from error
+    except web.RequestPayloadError as error:
+        raise ProtocolError("the body is broken; its length and its chunks must be as its headers say") from error
+    coding = request.headers.get("Content-Encoding")
+    return body if coding is None else _decoded(body, coding.strip().lower())
+
+
+async def _read_raw(content: StreamReader) -> bytes:
     chunks: list[bytes] = []
     size = 0
-    try:
-        while chunk := await request.content.readany():
-            size += len(chunk)
-            if size > MAX_REQUEST_BYTES:
-                raise _too_large()
-            chunks.append(chunk)
-    except web.RequestPayloadError as error:
-        raise ProtocolError("the body is broken; its encoding and its length must be as its headers say") from error
+    while chunk := await content.readany():
+        size += len(chunk)
+        if size > MAX_REQUEST_BYTES:
+            raise _too_large()
+        chunks.append(chunk)
     return chunks[0] if len(chunks) == 1 else b"".join(chunks)
+
+
+def _decoded(body: bytes, coding: str) -> bytes:
+    """Decompress a body as far as one may be large."""
+    if coding in {"", "identity"}:
+        return body
+    if coding not in _WINDOW_BITS:
+        message = f"content-encoding: {coding[:40]!r} is not known; send the body as it is, or compressed with gzip"
+        raise ProtocolError(message, UNKNOWN_CODING)
+    decoder = zlib.decompressobj(_WINDOW_BITS[coding])
+    try:
+        decoded = decoder.decompress(body, MAX_REQUEST_BYTES + 1)
+    except zlib.error as error:
+        raise ProtocolError(f"the body is not compressed with {coding}, as its content-encoding says") from error
+    if len(decoded) > MAX_REQUEST_BYTES:
+        raise _too_large()
+    if not decoder.eof or decoder.unused_data:
+        raise ProtocolError(f"the body is not one whole {coding} stream, as its content-encoding says")
+    return decoded
 
 
 def _too_large() -> ProtocolError:

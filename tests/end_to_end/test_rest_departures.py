@@ -3,6 +3,10 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
+import resource
+import socket
+from collections import Counter
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -15,13 +19,15 @@ from fsxds.resource_types import RESOURCE_TYPES
 from fsxds.transports.rest_json import make_application
 from fsxds.transports.rest_responses import LARGE_BODY_BYTES
 from tests.support import polls
-from tests.support.departures import NODES, bad_requests, good_requests, many_go_away
-from tests.support.polls import LOCALHOST, Server, named, running, until
+from tests.support.departures import NODES, bad_requests, good_requests, many_go_away, wire
+from tests.support.polls import LOCALHOST, named, running, until
+from tests.support.polls import Server as InProcess
+from tests.support.server import Server, write_file
 
 REST_ROWS = [row for row in RESOURCE_TYPES if row.rest_path]
 
 
-def publish_all(server: Server) -> dict[str, str]:
+def publish_all(server: InProcess) -> dict[str, str]:
     """Publish clusters whose body is written in slices, and one small resource of each other type; return versions."""
     clusters = [named("cds", f"c-{number}", alt_stat_name="x" * 60_000) for number in range(20)]
     snapshot = server.publish(*clusters, *(named(row.short_name, row.short_name) for row in REST_ROWS))
@@ -85,3 +91,41 @@ async def test_an_answer_that_did_not_get_through_is_no_rejection(
     assert (len(answer.body) > LARGE_BODY_BYTES) == (service == "clusters")
     assert not server.heard.nacks
     assert len(server.heard.sent) == 2
+
+
+def test_few_descriptors_are_left_for_what_is_served(tmp_path: Path) -> None:
+    """Whoever comes when they are nearly used up gets 503, and fsxds goes on reading files and answering the others."""
+    write_file(tmp_path / "tree" / "cds.yaml", "resources: [{name: a, connect_timeout: 1s}]")
+    with Server(tmp_path / "tree", tmp_path, grpc="off") as server, ExitStack() as clients:
+        first = clients.enter_context(socket.create_connection(("127.0.0.1", server.port)))
+        assert ask(first) == 200
+        resource.prlimit(server.pid, resource.RLIMIT_NOFILE, (96, 96))
+        others = [
+            clients.enter_context(socket.create_connection(("127.0.0.1", server.port), timeout=20)) for _ in range(120)
+        ]
+        statuses = Counter(ask(other) for other in others)
+        write_file(tmp_path / "tree" / "cds.yaml", "resources: [{name: b, connect_timeout: 1s}]")
+        server.wait(lambda: len(server.log_events("snapshot_published")) == 2, "the edit")
+        answered = ask(first)
+        clients.close()
+        server.wait(lambda: ask_anew(server) == 200, "free descriptors")
+
+    assert answered == 200
+    assert statuses.keys() == {200, 503, None}
+    assert [line["status"] for line in server.log_events("request_refused")] == [503]
+    assert not server.log_events("library_error")
+
+
+def ask_anew(server: Server) -> int | None:
+    """Ask over a connection of its own."""
+    with socket.create_connection(("127.0.0.1", server.port)) as connection:
+        return ask(connection)
+
+
+def ask(connection: socket.socket) -> int | None:
+    """Send a poll and return the status of its answer, None where the connection is closed instead."""
+    try:
+        connection.sendall(wire("/v3/discovery:clusters", b"{}", "content-type: application/json"))
+        return int(connection.recv(65536).split()[1])
+    except (ConnectionError, IndexError):
+        return None

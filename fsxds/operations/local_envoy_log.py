@@ -210,7 +210,7 @@ class LocalEnvoyLog:
         # A key may go over several lines, so they are looked at as one text.
         tail = "" if self._has_spoken else mask_text("\n".join(ended.tail))
         for message in tail.splitlines():
-            self._write(LogLine(Level.ERROR, "envoy_said", f"  {shortened(message)}"))
+            self._write(LogLine(Level.ERROR, "envoy_said", f"Envoy said: {shortened(message)}"))
         self._has_spoken = False
         text = f"Envoy {how}; the next edit that is served starts another"
         self._write(LogLine(Level.ERROR, "envoy_ended", text, {"status": ended.status}))

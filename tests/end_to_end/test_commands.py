@@ -225,3 +225,18 @@ def test_dev_tells_envoys_verdict_on_each_edit(tmp_path: Path, transport: str) -
         assert 130 == running.process.wait(10)
         with pytest.raises(ConnectionRefusedError):
             socket.create_connection(("127.0.0.1", port), timeout=30)
+
+
+def test_dev_says_what_hurts_and_what_envoy_waits_for(tmp_path: Path) -> None:
+    """A tree that the chosen transport cannot bring is told before Envoy gets it, with what Envoy then waits for."""
+    source = {"ads": {}, "resource_api_version": "V3"}
+    cluster = {"name": "streamed", "type": "EDS", "eds_cluster_config": {"eds_config": source}}
+    write_file(tmp_path / "tree" / "cds.json", json.dumps([cluster]))
+    with dev(tmp_path / "tree", tmp_path, "rest") as running:
+        running.wait(lambda: running.events("envoy_waits"), "what is waited for")
+        (fault,) = running.events("problem_found")
+        (waits, *_) = running.events("envoy_waits")
+
+    assert (fault["rule"], fault["path"]) == ("no-ads", "cds.json")
+    assert str(fault["message"]).endswith("; give --transport delta or mirror")
+    assert "it waits for cluster streamed" in str(waits["message"])

@@ -116,9 +116,9 @@ def test_an_envoy_that_ends() -> None:
     log.envoy_ended(Ended(-9, ()))
 
     assert log.texts == [
-        "  bad key:",
-        "  <hidden>",
-        "  exiting",
+        "Envoy said: bad key:",
+        "Envoy said: <hidden>",
+        "Envoy said: exiting",
         "Envoy ended with status 1; the next edit that is served starts another",
         "Envoy was ended by signal 9; the next edit that is served starts another",
     ]

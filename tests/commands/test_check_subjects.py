@@ -11,6 +11,7 @@ from types import SimpleNamespace
 import pytest
 
 from fsxds.commands.main import main
+from tests.commands.test_check import LISTENER_WITH_BAD_LUA
 from tests.commands.trees import CLUSTERS, TYPO, write_tree
 
 ROUTES = "- name: r\n  virtual_hosts:\n  - {name: v, domains: ['*'], routes: [{match: {prefix: /}, route: {cluster: web}}]}\n"
@@ -114,6 +115,19 @@ def test_stdin(capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatc
     assert ("xds/cds.yaml", "unknown-field", "error") in found(capfd)
     assert check("-") == 2
     assert "give it by --stdin-path NAME" in capfd.readouterr().err
+
+
+@pytest.mark.usefixtures("tree")
+def test_envoy_judges_what_comes_by_stdin(capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a real Envoy refuses of stdin is told with the lines of stdin, whatever the file holds on the disk."""
+    Path("xds/lds.yaml").write_text("[]\n")
+    text = "# moved\n" * 5 + LISTENER_WITH_BAD_LUA
+    monkeypatch.setattr(sys, "stdin", SimpleNamespace(buffer=io.BytesIO(text.encode())))
+
+    assert main(["check", "-", "--stdin-path", "xds/lds.yaml", "--tree", "xds", "--format", "json"]) == 1
+    (problem,) = [row for row in json.loads(capfd.readouterr().out) if row["rule"] == "envoy-rejects"]
+    assert problem["file"] == "xds/lds.yaml"
+    assert problem["line"] == 6
 
 
 @pytest.mark.usefixtures("tree")

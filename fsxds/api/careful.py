@@ -22,7 +22,8 @@ from fsxds.api.fields import (
     type_of_url,
 )
 from fsxds.api.places import DROPPED, Findings, Normal, Place
-from fsxds.api.secrecy import Secrecy
+from fsxds.api.quotes import may_quote_field, may_quote_type
+from fsxds.api.secrets import Secrecy
 from fsxds.api.spellings import Spellings, shortened
 from fsxds.values import Fault, PlainValue, Severity
 
@@ -36,7 +37,7 @@ class CarefulReader:
         self._catalogue = catalogue
         self._unknown_fields = unknown_fields
         self._secrecy = Secrecy(catalogue)
-        self._spellings = Spellings()
+        self._spellings = Spellings(catalogue)
         self._readers: dict[str, Read] = {}
 
     def read(self, value: PlainValue, descriptor: Descriptor) -> tuple[PlainValue, tuple[Fault, ...]]:
@@ -74,9 +75,8 @@ class CarefulReader:
         for key, element in value.items():
             field = self._spellings.find(descriptor, key)
             if field is None:
-                fact = f'{descriptor.full_name} has no field "{shortened(key)}"'
-                advice = self._spellings.advice(descriptor, key) if place.is_worth_advice() else "remove it"
-                place.at(key).add_unknown("unknown-field", fact, advice)
+                fault = self._spellings.unknown(descriptor, key, is_advised=place.is_worth_advice())
+                place.at(key).add_unknown("unknown-field", *fault)
                 continue
             here = place.at(key, secret=self._secrecy.covers(field))
             if field.name in spelled:
@@ -138,7 +138,7 @@ class CarefulReader:
             here = place.at(key)
             name = here.attempt(lambda text: dialect.read_map_key(key_field, str(text)), key)
             if isinstance(name, str) and name in entries:
-                here.add("duplicate-field", f'the key "{shortened(name)}" stands here twice', "remove one of them")
+                here.add("duplicate-field", "this key stands here twice", "remove one of them")
             read = self._one(_default(value_field) if element is None else element, value_field, here.within())
             if isinstance(name, str) and read is not DROPPED:
                 entries[name] = read
@@ -178,7 +178,8 @@ class CarefulReader:
         """Read an Any of a type whose JSON is no object of fields: it stands under the key "value"."""
         for key in content:
             if key != "value":
-                fact = f'an Any of {descriptor.full_name} has no field "{shortened(key)}"'
+                known = f' "{shortened(key)}"' if may_quote_field(key, self._catalogue) else ""
+                fact = f"an Any of {descriptor.full_name} has no {'field' if known else 'such field'}{known}"
                 place.at(key).add_unknown("unknown-field", fact, 'write its JSON under the key "value"')
         inner = content.get("value")
         if inner is None:
@@ -202,8 +203,9 @@ class CarefulReader:
             return None
         descriptor = self._catalogue.descriptor(message_type)
         if descriptor is None:
-            fact = f'there is no message type "{shortened(message_type)}" in {self._catalogue.description}'
             near = self._catalogue.similar(message_type)
+            known = f' "{shortened(message_type)}"' if near or may_quote_type(message_type) else " of this name"
+            fact = f"there is no message type{known} in {self._catalogue.description}"
             place.at("@type").add(
                 "unknown-type", fact, f'did you mean "{near}"? Else {_API_REMEDY}' if near else _API_REMEDY
             )

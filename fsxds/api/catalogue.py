@@ -46,6 +46,7 @@ class Catalogue:
         self._oneof_options = self.message_class("google.protobuf.OneofOptions")
         self._enum_value_options = self.message_class("google.protobuf.EnumValueOptions")
         self._names: tuple[str, ...] = ()
+        self._words: frozenset[str] = frozenset()
 
     @classmethod
     def of(cls, serialized: bytes, description: str, features: Features | None = None) -> Catalogue:
@@ -114,6 +115,19 @@ class Catalogue:
                 descriptor = waiting.pop()
                 yield descriptor
                 waiting.extend(descriptor.nested_types)
+
+    def knows_word(self, name: str) -> bool:
+        """Tell whether any message has a field of this name, in snake_case or camelCase, or any enum such a value."""
+        if not self._words:
+            fields = [field for descriptor in self.descriptors() for field in descriptor.fields]
+            enums = {field.enum_type.full_name: field.enum_type for field in fields if field.enum_type is not None}
+            self._words = frozenset(
+                (
+                    *(spelling for field in fields for spelling in (field.name, field.json_name)),
+                    *(value for enum in enums.values() for value in enum.values_by_name),
+                )
+            )
+        return name in self._words
 
     def similar(self, message_type: str) -> str | None:
         """Return the known type that an unknown name probably means, None when nothing is near."""

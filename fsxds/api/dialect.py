@@ -45,13 +45,15 @@ class WrongValueError(Exception):
         expected: what the field asks for, to follow "expected".
         remedy: what the author can do.
         is_unknown_name: the value is a name that the API does not know; Envoy treats it as it treats an unknown field.
+        is_near: it is nearly a name that the API knows, which the remedy tells.
     """
 
-    def __init__(self, expected: str, remedy: str, *, is_unknown_name: bool = False) -> None:
+    def __init__(self, expected: str, remedy: str, *, is_unknown_name: bool = False, is_near: bool = False) -> None:
         super().__init__(expected)
         self.expected = expected
         self.remedy = remedy
         self.is_unknown_name = is_unknown_name
+        self.is_near = is_near
 
 
 def reader(field: FieldDescriptor) -> Read:
@@ -205,7 +207,9 @@ def _unknown_name(enum: EnumDescriptor, value: PlainValue) -> WrongValueError:
         remedy = f"give one of {', '.join(names)}"
     else:
         remedy = f"give a name of {enum.full_name}"
-    return WrongValueError(f"a value of {enum.name}", remedy, is_unknown_name=isinstance(value, str))
+    return WrongValueError(
+        f"a value of {enum.name}", remedy, is_unknown_name=isinstance(value, str), is_near=bool(near)
+    )
 
 
 def _null(value: PlainValue) -> None:

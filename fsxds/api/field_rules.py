@@ -38,7 +38,7 @@ from fsxds.api.rule_steps import (
     step_with_hooks,
 )
 from fsxds.api.rule_survey import RuleSurvey
-from fsxds.api.secrecy import Secrecy
+from fsxds.api.secrets import Secrecy
 from fsxds.api.walk import EnoughError, Hook, Path, Visit, Walk
 
 _NO_HOOKS: Mapping[str, tuple[Hook, ...]] = MappingProxyType({})

@@ -8,7 +8,7 @@ from typing import Final, TypeAlias
 
 from fsxds.api.dialect import Read, WrongValueError
 from fsxds.api.fields import DEEPEST_MESSAGE
-from fsxds.api.secrecy import quoted
+from fsxds.api.quotes import quoted
 from fsxds.values import Fault, FieldPath, PlainValue, Severity
 
 
@@ -84,7 +84,8 @@ class Place:
             return read(value)
         except WrongValueError as error:
             if error.is_unknown_name:
-                fact = f"{quoted(value, secret=self.secret)} is not {error.expected}"
+                name = f'"{value}"' if error.is_near and not self.secret else quoted(value, secret=self.secret)
+                fact = f"{'this' if name == 'text' else name} is not {error.expected}"
                 self.add_unknown("unknown-enum-value", fact, error.remedy)
             else:
                 self.add_wrong(value, error.expected, error.remedy)

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
-from fsxds.api.secrecy import quoted
+from fsxds.api.quotes import quoted
 
 Shown: TypeAlias = "Callable[[Any, bool], str]"
 """Says at the end of a message what the value is; the flag tells that it is a secret."""

@@ -6,7 +6,9 @@ import difflib
 
 from google.protobuf.descriptor import Descriptor, FieldDescriptor
 
+from fsxds.api.catalogue import Catalogue
 from fsxds.api.fields import exclusive_groups, fields_by_spelling
+from fsxds.api.quotes import may_quote_field
 
 _LONGEST_LIST_OF_FIELDS = 8
 _LONGEST_NAME = 60
@@ -17,7 +19,8 @@ _LIKENESS = 0.55  # low enough to find "connect_timeout" for "conect"
 class Spellings:
     """Looks fields up by snake_case and camelCase names; remembers the tables."""
 
-    def __init__(self) -> None:
+    def __init__(self, catalogue: Catalogue) -> None:
+        self._catalogue = catalogue
         self._fields: dict[str, dict[str, FieldDescriptor]] = {}
         self._groups: dict[str, dict[str, int]] = {}
         self._advice: dict[tuple[str, str], str] = {}
@@ -33,7 +36,14 @@ class Spellings:
             known = self._groups[descriptor.full_name] = exclusive_groups(descriptor)
         return known
 
-    def advice(self, descriptor: Descriptor, name: str) -> str:
+    def unknown(self, descriptor: Descriptor, name: str, *, is_advised: bool = True) -> tuple[str, str]:
+        """Return what is wrong with a name that is none of the message's, and what to do; advice takes long."""
+        advice = self._advice_on(descriptor, name) if is_advised else "remove it"
+        if may_quote_field(name, self._catalogue, advice):
+            return f'{descriptor.full_name} has no field "{shortened(name)}"', advice
+        return f"{descriptor.full_name} has no such field", advice
+
+    def _advice_on(self, descriptor: Descriptor, name: str) -> str:
         """Return what to do about a name that is none of the message's."""
         key = descriptor.full_name, name[:_LONGEST_NAME]
         known = self._advice.get(key)

@@ -82,7 +82,7 @@ def _check(subject: Subject, base: Path, settings: Settings, catalogue: Catalogu
         refused = refused_by_envoy(loaded, subject.directory, subject.tree, settings, catalogue)
         loaded = replace(loaded, problems=(*loaded.problems, *refused))
     told = [problem for problem in (*loaded.problems, *_emptiness(subject, settings)) if subject.is_told(problem)]
-    return report_of(subject, replace(loaded, problems=tuple(told)), base, settings)
+    return report_of(subject, replace(loaded, problems=tuple(told)), base, settings, catalogue)
 
 
 def _emptiness(subject: Subject, settings: Settings) -> tuple[Problem, ...]:
@@ -103,7 +103,7 @@ def _emptiness(subject: Subject, settings: Settings) -> tuple[Problem, ...]:
     return () if weighed is None else (weighed,)
 
 
-def report_of(subject: Subject, loaded: Loaded, base: Path, settings: Settings) -> Report:
+def report_of(subject: Subject, loaded: Loaded, base: Path, settings: Settings, catalogue: Catalogue) -> Report:
     """Return what is told of a tree that was loaded; all paths in it lead from `base`."""
     tree, root = subject.tree, path_from(base, subject.directory)
     shows_source = BY_NAME[settings.check_format].shows_source
@@ -111,7 +111,7 @@ def report_of(subject: Subject, loaded: Loaded, base: Path, settings: Settings) 
     read = {file.path for file in tree.files} | {problem.path for problem in tree.problems}
     return Report(
         subject.label,
-        findings_of(loaded.problems, root, sources, read),
+        findings_of(loaded.problems, root, sources, read, catalogue.knows_word),
         tuple(str(root / path) for path in sorted(read)),
         resource_counts(loaded.snapshot),
         Severity(settings.check_severity),

@@ -93,12 +93,13 @@ def report_of(patient: Patient, base: Path, settings: Settings, catalogue: Catal
     held = {file.problem for file in patient.loaded.held if file.problem}
     told = [one for one in patient.loaded.problems if one in held or one.rule in _RULES_OF_LOADING]
     of_tree = _weighed(resource_problems(found.resources, catalogue, sources), settings.rules)
-    findings = findings_of((*told, *of_tree), root, shown, sources.keys())
+    findings = findings_of((*told, *of_tree), root, shown, sources.keys(), catalogue.knows_word)
     files = [str(root / path) for path in sources]
     if bootstrap is not None:
         path = bootstrap.written.path
         of_bootstrap = _weighed((*bootstrap.problems, *bootstrap.problems_of(found.bootstrap)), settings.rules)
-        findings += findings_of(of_bootstrap, PurePosixPath(), {path: bootstrap.written.content} if shown else {})
+        shown = {path: bootstrap.written.content} if shown else {}
+        findings += findings_of(of_bootstrap, PurePosixPath(), shown, is_word=catalogue.knows_word)
         files.append(str(path))
     return Report(
         str(patient.directory),

@@ -11,10 +11,10 @@ from typing import NoReturn
 import click
 
 from fsxds import __version__
+from fsxds.api.secrets import mask_text
 from fsxds.draining import leave_at_once
 from fsxds.errors import FsxdsError
 from fsxds.operations.log_lines import escape
-from fsxds.operations.secrets import mask_text
 
 WRONG_USE = 2
 INTERRUPTED = 130  # 128 + SIGINT, as shells count

@@ -15,13 +15,12 @@ from rich.table import Table
 from rich.text import Text
 
 from fsxds import loading
-from fsxds.api.printing import Printer
+from fsxds.api.secrets import Masker
 from fsxds.commands.empty_trees import tell_if_empty
 from fsxds.commands.options import table_command, tree_argument
 from fsxds.commands.running import spinner
 from fsxds.operations.change_reports import count_of, type_name
 from fsxds.operations.log_lines import escape
-from fsxds.operations.secrets import mask_value
 from fsxds.settings import Settings
 from fsxds.snapshots.load import Loaded
 from fsxds.values import PlainValue, Resource, TypeUrl
@@ -66,7 +65,7 @@ def show(directory: Path, settings: Settings) -> None:
     if settings.show_format == "table":
         print_table(rows)
     else:
-        listing = as_plain(rows, loaded, Printer(catalogue))
+        listing = as_plain(rows, loaded, Masker(catalogue))
         print(dumped(listing, settings.show_format))
     tell_if_empty(directory, loaded)
     if loaded.problems:
@@ -115,18 +114,18 @@ def print_table(rows: list[Row]) -> None:
     console.print(table)
 
 
-def as_plain(rows: list[Row], loaded: Loaded, printer: Printer) -> dict[str, PlainValue]:
+def as_plain(rows: list[Row], loaded: Loaded, masker: Masker) -> dict[str, PlainValue]:
     """Return the listing in plain values: per type its version and its resources, with secrets hidden."""
     listing: dict[str, PlainValue] = {}
     for type_url, version in loaded.snapshot.versions.items():
         name = type_name(type_url)
-        members: list[PlainValue] = [_plain_row(row, printer) for row in rows if row.type_name == name]
+        members: list[PlainValue] = [_plain_row(row, masker) for row in rows if row.type_name == name]
         if members:
             listing[name] = {"version": version, "resources": members}
     return listing
 
 
-def _plain_row(row: Row, printer: Printer) -> PlainValue:
+def _plain_row(row: Row, masker: Masker) -> PlainValue:
     resource = row.resource
     return {
         "name": resource.name,
@@ -135,7 +134,7 @@ def _plain_row(row: Row, printer: Printer) -> PlainValue:
         "from": row.place,
         **({"aliases": [*resource.aliases]} if resource.aliases else {}),
         **({"ttl_s": resource.ttl_s} if resource.ttl_s is not None else {}),
-        "resource": mask_value(json.loads(printer.any_json(resource.type_url, resource.body))),
+        "resource": masker.shown(resource.type_url, resource.body),
     }
 
 

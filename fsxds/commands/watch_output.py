@@ -11,12 +11,11 @@ from rich.console import Console
 from rich.text import Text
 
 from fsxds.api.catalogue import Catalogue
-from fsxds.api.printing import Printer
+from fsxds.api.secrets import Masker, mask_text
 from fsxds.comparison.changes import Difference, ResourceChange, TypeDifference
 from fsxds.comparison.resources import Comparer
 from fsxds.errors import ApiError, UsageError
 from fsxds.operations.log_lines import escape
-from fsxds.operations.secrets import mask_text
 from fsxds.reports.watch_json import step_json
 from fsxds.reports.watch_text import step_lines
 from fsxds.watching.endings import WRONG_PROTOCOL
@@ -83,12 +82,12 @@ class JsonOutput:
 
     def __init__(self, catalogue: Catalogue) -> None:
         self._comparer = Comparer(catalogue)
-        self._printer = Printer(catalogue)
+        self._masker = Masker(catalogue)
 
     def step(self, step: Step) -> None:
         """Print a step as one line; UsageError where a resource cannot be written as JSON."""
         try:
-            print(step_json(step, self._comparer.compare(*step.snapshots), self._printer), flush=True)
+            print(step_json(step, self._comparer.compare(*step.snapshots), self._masker), flush=True)
         except ApiError as error:
             raise UsageError(f"{error}; {HOW_TO_KNOW_THE_TYPES}") from error
 

@@ -11,12 +11,14 @@ from google.protobuf.descriptor import Descriptor, FieldDescriptor
 
 from fsxds.api.catalogue import Catalogue
 from fsxds.api.fields import ANY, LONG_INTEGERS, SPECIAL_JSON, is_map, map_parts, type_of_url
-from fsxds.api.secrecy import Secrecy
+from fsxds.api.secrets import HIDDEN, Masker
 from fsxds.comparison.changes import Act, FieldChange
-from fsxds.comparison.hiding import HIDDEN, Hiding, is_secret_header, is_secret_text
 from fsxds.comparison.lists import Matching, canonical, match_items
 from fsxds.values import PlainValue
 
+# No text that UTF-8 can write holds half a surrogate pair.
+_MARK = "\udfff"
+_WHOLE_MARK = re.compile(f"{_MARK}[0-9]+{_MARK}")
 _IDENTIFIER = re.compile(r"@?[A-Za-z_]\w*")
 
 
@@ -28,30 +30,35 @@ class _Site:
         path: leads to it from the top of the resource.
         message: the message that it is, or that its items or its values are; None where that is not known.
         is_map: it is a map, whose keys are no fields.
-        is_hidden: it is a secret, and all within it.
-        holder: the name of the field.
     """
 
     path: str = ""
     message: Descriptor | None = None
     is_map: bool = False
-    is_hidden: bool = False
-    holder: str = ""
 
 
 class FieldComparer:
-    """Compares messages that were written as plain values, as `Printer` does."""
+    """Compares messages that were written as plain values, as `Printer` does.
+
+    What is compared has marks in place of secrets, the same for the same secret: they tell whether a secret changed, and
+    nothing of what it is. Where values are shown, `<hidden>` stands for every mark.
+    """
 
     def __init__(self, catalogue: Catalogue) -> None:
         self._catalogue = catalogue
-        self._hiding = Hiding(Secrecy(catalogue))
+        self._marks: dict[str, str] = {}
+        self._masker = Masker(catalogue, self._mark)
 
     def compare(self, before: dict[str, PlainValue], after: dict[str, PlainValue]) -> tuple[FieldChange, ...]:
         """Return what changed between two resources, each with its `@type`, in the order of the fields.
 
         Fields that Envoy gives a value where the author gives none are compared by that value.
         """
-        return tuple(self._compare(before, after, _Site()))
+        self._marks.clear()
+        return tuple(self._compare(self._masker.masked(before), self._masker.masked(after), _Site()))
+
+    def _mark(self, secret: str) -> str:
+        return self._marks.setdefault(secret, f"{_MARK}{len(self._marks)}{_MARK}")
 
     def _compare(self, before: PlainValue, after: PlainValue, site: _Site) -> Iterator[FieldChange]:
         # Python takes 1 for True, and 0.0 for -0.0.
@@ -97,23 +104,12 @@ class FieldComparer:
                 yield from self._compare(before[old], after[place], here)
 
     def _change(self, act: Act, before: PlainValue, after: PlainValue, site: _Site) -> FieldChange:
-        if site.is_hidden and not isinstance(before, dict | list) and not isinstance(after, dict | list):
+        if all(value is None or _is_mark(value) for value in (before, after)):
             return FieldChange(site.path, act, is_hidden=True)
-        shown_before, shown_after = self._shown(before, site), self._shown(after, site)
+        shown_before, shown_after = _shown(before), _shown(after)
         if canonical(shown_before) == canonical(shown_after):
             return FieldChange(site.path, act, is_hidden=True)
         return FieldChange(site.path, act, shown_before, shown_after)
-
-    def _shown(self, value: PlainValue, site: _Site) -> PlainValue:
-        """Return a value with its secrets hidden."""
-        if isinstance(value, dict):
-            inner = self._inside(value, site)
-            if site.is_hidden and site.is_map:
-                return HIDDEN
-            return {name: self._shown(part, self._at(name, value, inner)[0]) for name, part in value.items()}
-        if isinstance(value, list):
-            return [self._shown(member, site) for member in value]
-        return HIDDEN if value is not None and (site.is_hidden or is_secret_text(value)) else value
 
     def _inside(self, value: dict[str, PlainValue], site: _Site) -> _Site:
         """Return the site of an object with the message that the object really is."""
@@ -125,42 +121,47 @@ class FieldComparer:
 
     def _at(self, name: str, owner: dict[str, PlainValue], site: _Site) -> tuple[_Site, FieldDescriptor | None]:
         """Return the site of a field, or of a value of a map, and the descriptor of the field."""
+        path = _key_path(site.path, name)
         if site.is_map:
-            path = f"{site.path}[…]" if site.is_hidden else _key_path(site.path, name)
             return replace(site, path=path, is_map=False), None
         known = site.message is not None and site.message.full_name not in SPECIAL_JSON
         field = cast("Descriptor", site.message).fields_by_name.get(name) if known else None
-        is_hidden = self._is_hidden(name, owner, field, site)
-        path = _key_path(site.path, name)
         if field is None or field.message_type is None:
-            return _Site(path, None, is_hidden=is_hidden, holder=name), field
+            return _Site(path), field
         message: Descriptor | None = map_parts(field)[1].message_type if is_map(field) else field.message_type
-        return _Site(path, message, is_map(field), is_hidden, name), field
+        return _Site(path, message, is_map(field)), field
 
-    def _is_hidden(self, name: str, owner: dict[str, PlainValue], field: FieldDescriptor | None, site: _Site) -> bool:
-        if site.is_hidden:
-            return not self._hiding.opens(name)
-        if name in ("value", "raw_value", "string_match", "exact") and is_secret_header(owner):
-            return True
-        return self._hiding.covers(name, field, site.holder)
+
+def _is_mark(value: PlainValue) -> bool:
+    return isinstance(value, str) and _WHOLE_MARK.fullmatch(value) is not None
+
+
+def _shown(value: PlainValue) -> PlainValue:
+    """Return a value with `<hidden>` for every mark."""
+    if isinstance(value, dict):
+        return {str(_shown(name)): _shown(part) for name, part in value.items()}
+    if isinstance(value, list):
+        return [_shown(member) for member in value]
+    return _WHOLE_MARK.sub(HIDDEN, value) if isinstance(value, str) else value
 
 
 def _key_path(path: str, name: str) -> str:
+    name = str(_shown(name))
     if _IDENTIFIER.fullmatch(name):
         return f"{path}.{name}" if path else name
     return f"{path}[{canonical(name)}]"
 
 
 def _item(site: _Site, place: int, labels: object) -> _Site:
-    label = labels[place] if isinstance(labels, tuple) and labels and not site.is_hidden else None
+    label = labels[place] if isinstance(labels, tuple) and labels and _MARK not in labels[place] else None
     return replace(site, path=f"{site.path}[{place if label is None else canonical(label)}]")
 
 
 def _reordered(matching: Matching, site: _Site) -> FieldChange:
     """Tell the order of what is on both sides: names, or places before."""
-    if matching.labels_after and not site.is_hidden:
-        after: list[PlainValue] = [matching.labels_after[place] for _, place in matching.pairs]
-        before: list[PlainValue] = [matching.labels_before[place] for place, _ in sorted(matching.pairs)]
+    if matching.labels_after:
+        after = [_shown(matching.labels_after[place]) for _, place in matching.pairs]
+        before = [_shown(matching.labels_before[place]) for place, _ in sorted(matching.pairs)]
         return FieldChange(site.path, Act.REORDERED, before, after)
     return FieldChange(site.path, Act.REORDERED)
 

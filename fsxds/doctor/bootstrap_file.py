@@ -47,7 +47,7 @@ def read_bootstrap(path: PurePosixPath, content: bytes, catalogue: Catalogue, ru
         rules: what is asked of the fields.
     """
     file_format = format_of(path) or FORMATS[0]
-    written = Written(path, content, file_format.name)
+    written = Written(catalogue, path, content, file_format.name)
     faults: list[Fault]
     if file_format.name == "binary":
         message, faults = _unpack(content, catalogue)

@@ -8,11 +8,12 @@ from dataclasses import dataclass, replace
 from pathlib import PurePosixPath
 
 from fsxds.api.catalogue import Catalogue
+from fsxds.api.quotes import shown_pointer
 from fsxds.formats import PlainDocument, format_of
 from fsxds.formats.positions import locate_all
 from fsxds.resource_types import type_from_path
 from fsxds.snapshots.authored_paths import authored_path
-from fsxds.values import Fault, FieldPath, PlainValue, Problem, Resource, pointer_of
+from fsxds.values import Fault, FieldPath, PlainValue, Problem, Resource
 
 _BINARY = "binary"
 _TEXTPROTO = "textproto"
@@ -22,6 +23,7 @@ _TEXTPROTO = "textproto"
 class Written:
     """One document of a file as its author wrote it; `value` is None where it is no plain value."""
 
+    catalogue: Catalogue
     path: PurePosixPath
     content: bytes
     format_name: str
@@ -41,7 +43,7 @@ class Written:
             places = locate_all(self.content, wanted, is_textproto=self.format_name == _TEXTPROTO)
         for fault in known:
             place = (fault.line, fault.column or 1) if fault.line else places[self.document, fault.field_path]
-            pointer = pointer_of(fault.field_path)
+            pointer = shown_pointer(fault.field_path, fault.message, self.catalogue)
             yield Problem(self.path, *place, pointer, fault.rule, fault.message, fault.remedy, fault.severity)
 
 
@@ -75,11 +77,13 @@ def _written(path: PurePosixPath, content: bytes, number: int, catalogue: Catalo
     file_format = format_of(path)
     name = file_format.name if file_format else _BINARY
     if file_format is None or name == _BINARY:
-        return Written(path, content, _BINARY, number)
+        return Written(catalogue, path, content, _BINARY, number)
     hint = type_from_path(path)
     documents = file_format.decode(content, catalogue, hint.message_type if hint else None).documents
     document = documents[number] if number < len(documents) else None
-    return Written(path, content, name, number, document.value if isinstance(document, PlainDocument) else None)
+    return Written(
+        catalogue, path, content, name, number, document.value if isinstance(document, PlainDocument) else None
+    )
 
 
 def _within(written: Written, resource: Resource, fault: Fault) -> Fault:

@@ -14,7 +14,6 @@ from fsxds.formats.documents import (
     Decoded,
     PlainDocument,
     UnreadableError,
-    shown,
     too_deep,
 )
 from fsxds.formats.json_structure import find_level, structure_of
@@ -146,7 +145,7 @@ class _Duplicates:
     def meet(self, path: FieldPath, line: int, column: int) -> None:
         """Note the first place of a path, and complain at the others."""
         if path in self._lines and isinstance(path[-1], str):
-            message = f"the key {shown(path[-1])} is already set on line {self._lines[path]}"
+            message = f"this key is already set on line {self._lines[path]}"
             self.faults.append(Fault("duplicate-key", message, "keep one of them", path, line, column))
             if len(self.faults) == MAX_FAULTS:
                 raise EnoughError

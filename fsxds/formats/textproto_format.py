@@ -12,6 +12,7 @@ from google.protobuf.message import Message
 
 from fsxds.api.catalogue import Catalogue
 from fsxds.api.printing import Printer
+from fsxds.api.quotes import may_quote_type
 from fsxds.formats.documents import (
     LONGEST_TYPE,
     Decoded,
@@ -95,7 +96,8 @@ def _known(message_type: str, catalogue: Catalogue, line: int) -> Descriptor:
         return descriptor
     similar = catalogue.similar(message_type)
     remedy = f"did you mean {similar}?" if similar else "use a type that this API has (--envoy, --descriptors)"
-    fact = f"there is no message type {shown(message_type, LONGEST_TYPE)}"
+    is_shown = similar is not None or may_quote_type(message_type)
+    fact = f"there is no message type {shown(message_type, LONGEST_TYPE) if is_shown else 'of this name'}"
     raise UnreadableError(Fault("unknown-type", fact, remedy, (), line, 1))
 
 

@@ -15,6 +15,7 @@ from google.protobuf.descriptor import Descriptor, FieldDescriptor
 
 from fsxds.api.catalogue import Catalogue
 from fsxds.api.fields import ANY, SPECIAL_JSON, is_map, map_parts, owner_of
+from fsxds.api.quotes import may_quote_type
 from fsxds.api.spellings import Spellings
 from fsxds.formats.documents import MAX_DEPTH, shown
 from fsxds.formats.textproto_cursor import END, Cursor, StopError
@@ -43,7 +44,7 @@ class TextprotoReader:
         self._cursor = Cursor(text)
         self._depth = 0
         self._rows: dict[str, dict[str, _Row]] = {}
-        self._spellings = Spellings()
+        self._spellings = Spellings(catalogue)
 
     def read(self, descriptor: Descriptor) -> Fields | None:
         """Return the fields of the one message of the text in JSON form, None where the text breaks off."""
@@ -200,14 +201,14 @@ class TextprotoReader:
             return packed_plain(fields, self._catalogue)
         except BrokenAnyError:
             name = str(fields.get("type_url", "")).rpartition("/")[2]
+            name = name if may_quote_type(name) else "such message"
             back = self._cursor.next - first
             self._cursor.complain("broken-message", f"the bytes are no {name}", "write the file again", back=back)
             return {}
 
     def _unknown_field(self, name: str, descriptor: Descriptor | None) -> None:
         if descriptor is not None:
-            advice = self._spellings.advice(descriptor, name)
-            self._cursor.complain("unknown-field", f"{shown(descriptor.name)} has no field {shown(name)}", advice)
+            self._cursor.complain("unknown-field", *self._spellings.unknown(descriptor, name))
         self._cursor.next += 1
         self._cursor.skip(":")
         self._skip_value()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from fsxds.formats.documents import MAX_DEPTH, shown, too_deep
+from fsxds.formats.documents import MAX_DEPTH, too_deep
 from fsxds.values import PlainValue
 
 MAX_COPIED_VALUES = 1_000_000
@@ -52,10 +52,10 @@ class Anchors:
     def use(self, anchor: str, depth: int) -> tuple[PlainValue, Complaint | None]:
         """Return what an alias at this depth stands for, or None and why it cannot be used."""
         if anchor in self._open:
-            return None, Complaint("recursive-alias", f"the alias {shown(anchor)} contains itself", "break the loop")
+            return None, Complaint("recursive-alias", "this alias contains itself", "break the loop")
         if anchor not in self._values:
-            remedy = f"define the anchor &{anchor[:40]} before it, or quote the text"
-            return None, Complaint("undefined-alias", f"the alias {shown(anchor)} is not defined above", remedy)
+            remedy = "define its anchor before it, or quote the text"
+            return None, Complaint("undefined-alias", "this alias is not defined above", remedy)
         value = self._values[anchor]
         if not isinstance(value, (dict, list)):
             return value, None

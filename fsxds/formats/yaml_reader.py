@@ -19,7 +19,7 @@ from yaml.events import (
 )
 
 from fsxds.api.spelled import SpelledFloat
-from fsxds.formats.documents import MAX_DEPTH, MAX_FAULTS, Decoded, PlainDocument, UnreadableError, shown, too_deep
+from fsxds.formats.documents import MAX_DEPTH, MAX_FAULTS, Decoded, PlainDocument, UnreadableError, too_deep
 from fsxds.formats.libyaml import read_events, syntax_fault
 from fsxds.formats.yaml_aliases import Anchors
 from fsxds.formats.yaml_scalars import AMBIGUOUS_WORDS, CONSTANTS, NULLS, is_ambiguous, resolve_plain
@@ -204,13 +204,13 @@ class _Reader:
         return members
 
     def _duplicate(self, key: str, event: Any, first: Any) -> None:
-        message = f"the key {shown(key)} is already set on line {first.line + 1}"
+        message = f"this key is already set on line {first.line + 1}"
         path = (*self._path, key)
         self._report(Fault("duplicate-key", message, "keep one of them", path, *_place(event)))
 
     def _unknown_tag(self, event: Any) -> None:
         remedy = "remove it" if event.tag != _IGNORE else "put it before the key: only keys can be ignored"
-        message = f"the tag {shown(event.tag)} has no meaning here"
+        message = "this tag has no meaning here"
         self._report(Fault("unknown-tag", message, remedy, tuple(self._path), *_place(event)))
 
     def _check_scalar_tag(self, event: Any, value: PlainValue) -> None:
@@ -226,7 +226,7 @@ class _Reader:
             truth = "true" if value else "false"
             self._warn(event, f"Envoy reads {text} as {truth}", f'write {truth}, or "{text}" in quotes for a text')
         else:
-            meaning = f"the octal number {value}" if isinstance(value, int) else "a text"
+            meaning = "an octal number" if isinstance(value, int) else "a text"
             self._warn(event, f"Envoy reads a number that begins with 0 as {meaning}", "remove the zero, or quote it")
 
     def _warn(self, event: Any, message: str, remedy: str) -> None:

@@ -8,11 +8,12 @@ from typing import TypeAlias
 
 from fsxds.api.catalogue import Catalogue
 from fsxds.api.printing import Printer
+from fsxds.api.secrets import Masker
 from fsxds.errors import ApiError
 from fsxds.formats import PlainDocument, format_of
 from fsxds.formats.positions import locate_all
 from fsxds.local_envoy.judge_places import field_named
-from fsxds.local_envoy.judge_words import lies_in_surroundings, plain_reason, remedy_for, secrets_in
+from fsxds.local_envoy.judge_words import lies_in_surroundings, plain_reason, remedy_for
 from fsxds.local_envoy.rejection import Rejection
 from fsxds.resource_types import BY_TYPE_URL
 from fsxds.snapshots.authored_paths import authored_path
@@ -31,6 +32,7 @@ class ProblemWriter:
     def __init__(self, catalogue: Catalogue, read: Read) -> None:
         self._catalogue = catalogue
         self._printer = Printer(catalogue)
+        self._masker = Masker(catalogue)
         self._read = read
 
     def problem(self, rejection: Rejection) -> Problem:
@@ -43,14 +45,15 @@ class ProblemWriter:
         message_type = BY_TYPE_URL[resource.type_url].message_type
         field_path = field_named(rejection.reason, plain, message_type)
         line, column, authored = self._place(resource, field_path)
-        message = plain_reason(rejection.reason, secrets_in(plain)) + _beside(rejection.others)
+        secrets = self._masker.secrets_in({"@type": resource.type_url, **plain})
+        message = plain_reason(rejection.reason, secrets) + _beside(rejection.others)
         path, pointer, remedy = resource.origin.path, pointer_of(authored), remedy_for(rejection.reason)
         if rejection.is_certain and not lies_in_surroundings(rejection.reason):
             return Problem(path, line, column, pointer, REJECTS, message, remedy)
         message = f"not decided, as it hangs on what is not on this machine: {message}"
         return Problem(path, line, column, pointer, UNDECIDED, message, remedy, Severity.NOTE)
 
-    def _plain(self, resource: Resource) -> PlainValue:
+    def _plain(self, resource: Resource) -> dict[str, PlainValue]:
         message_type = BY_TYPE_URL[resource.type_url].message_type
         try:
             return self._printer.to_plain(self._catalogue.message_class(message_type).FromString(resource.body))

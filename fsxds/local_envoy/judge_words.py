@@ -5,11 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-from fsxds.api.secrecy import INLINE_FIELDS, SECRET_FIELDS
+from fsxds.api.secrets import HIDDEN, mask_reason
 from fsxds.local_envoy.stub_files import STAND_IN
-from fsxds.values import PlainValue
 
-HIDDEN = "<hidden>"
 LONGEST_REASON = 500
 # Shorter pieces of a secret are words that may stand anywhere.
 SHORTEST_SECRET = 4
@@ -89,13 +87,21 @@ def lies_in_surroundings(reason: str) -> bool:
 
 
 def plain_reason(reason: str, secrets: Iterable[str] = ()) -> str:
-    """Return a reason in one line, without what we made for the question, the chain to the field, and secrets."""
+    """Return a reason in one line, without what we made for the question, the chain to the field, and secrets.
+
+    Args:
+        reason: what Envoy said.
+        secrets: the texts of the resource that nobody may see.
+    """
     short = _LUA_CHUNK.sub(r"line \1: ", _STATIC_NAME.sub("", as_if_served(reason)))
     short = _CONSTRAINT.sub(lambda match: _LINK.sub("", match["chain"].rpartition(_CAUSE)[2]), short)
-    for secret in sorted(secrets, key=len, reverse=True):
-        short = short.replace(secret, HIDDEN)
+    lines = {
+        piece for secret in secrets for piece in (secret, *secret.splitlines()) if len(piece.strip()) >= SHORTEST_SECRET
+    }
+    for piece in sorted(lines, key=len, reverse=True):
+        short = short.replace(piece, HIDDEN)
     # Behind the first line some versions of Envoy print what they refuse.
-    short = " ".join(short.strip().partition("\n")[0].split())
+    short = mask_reason(" ".join(short.strip().partition("\n")[0].split()))
     return short if len(short) <= LONGEST_REASON else short[: LONGEST_REASON - 1] + "…"
 
 
@@ -110,20 +116,3 @@ def constraint_chain(reason: str) -> tuple[tuple[str, str], ...]:
     causes = match["chain"].split(_CAUSE) if match else []
     links = map(_LINK.match, causes)
     return tuple((link[1], link[2]) for link in links if link)
-
-
-def secrets_in(value: PlainValue, *, is_secret: bool = False) -> frozenset[str]:
-    """Return every text in a resource that nobody may see, whole and by its lines."""
-    if isinstance(value, list):
-        return frozenset[str]().union(*(secrets_in(member, is_secret=is_secret) for member in value))
-    if isinstance(value, dict):
-        return frozenset[str]().union(
-            *(
-                secrets_in(member, is_secret=is_secret or name in SECRET_FIELDS or name in INLINE_FIELDS)
-                for name, member in value.items()
-                if name != "@type"
-            )
-        )
-    if not is_secret or not isinstance(value, str):
-        return frozenset()
-    return frozenset(piece for piece in (value, *value.splitlines()) if len(piece.strip()) >= SHORTEST_SECRET)

@@ -7,10 +7,10 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
+from fsxds.api.secrets import mask_reason
 from fsxds.operations.change_reports import count_of, some_of
 from fsxds.operations.log_lines import Level, LogLine, shortened
 from fsxds.operations.refusal_limit import RefusalLimit
-from fsxds.operations.secrets import mask_text
 from fsxds.resource_types import ResourceType
 from fsxds.values import Origin, PlainValue, TypeUrl
 
@@ -158,7 +158,7 @@ class LocalEnvoyLog:
         self._rejected(refusal.resource_type.type_url)
         places = [str(origin) for origin in refusal.origins]
         name = f' "{refusal.resource_name}"' if refusal.resource_name else ""
-        reason = shortened(refusal.reason or "its log does not say why")
+        reason = shortened(mask_reason(refusal.reason or "its log does not say why"))
         where = f"{some_of(places)}: " if places else ""
         noun = refusal.resource_type.noun
         text = f"{where}Envoy refused {noun}{name} after {_ms(elapsed_s)} ms: {reason}"
@@ -201,14 +201,14 @@ class LocalEnvoyLog:
             return
         self._has_spoken = True
         before = f" ({count_of(untold, 'line')} before it left out)" if untold else ""
-        text = f"Envoy says: {shortened(mask_text(line.message))}{before}"
+        text = f"Envoy says: {shortened(mask_reason(line.message))}{before}"
         self._write(LogLine(level, "envoy_said", text, {"logger": line.logger}))
 
     def envoy_ended(self, ended: EndedProcess) -> None:
         """Tell that Envoy is gone, with the last it said where its own words were not passed on."""
         how = f"was ended by signal {-ended.status}" if ended.status < 0 else f"ended with status {ended.status}"
         # A key may go over several lines, so they are looked at as one text.
-        tail = "" if self._has_spoken else mask_text("\n".join(ended.tail))
+        tail = "" if self._has_spoken else mask_reason("\n".join(ended.tail))
         for message in tail.splitlines():
             self._write(LogLine(Level.ERROR, "envoy_said", f"Envoy said: {shortened(message)}"))
         self._has_spoken = False

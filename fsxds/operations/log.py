@@ -13,6 +13,7 @@ from typing import Never
 
 from rich.console import Console
 
+from fsxds.api.secrets import mask_reason
 from fsxds.operations.change_reports import ChangeReports, count_of, some_of, type_name
 from fsxds.operations.internal_errors import InternalErrors, set_aside_line
 from fsxds.operations.library_logs import library_logs
@@ -203,7 +204,7 @@ class Log:
         """Tell that a client refused a version, why, and which files that version came from."""
         self.rejected(subscription.type_url, name_of(node))
         names = [str(path) for path in files]
-        reason = verdict.reason or "it asked again with the version before; its own log says why"
+        reason = mask_reason(verdict.reason or "it asked again with the version before; its own log says why")
         text = (
             f"NACK: {name_of(node)} refused {type_name(subscription.type_url)} {verdict.version[:12]}"
             f"{f' from {some_of(names)}' if names else ''}: {shortened(reason)}"

@@ -17,7 +17,7 @@ from enum import IntEnum
 from rich.console import Console
 from rich.text import Text
 
-from fsxds.operations.secrets import mask_text
+from fsxds.api.secrets import mask_text
 from fsxds.values import PlainValue
 
 # Control characters, line separators, and marks that turn the direction of the text after them.

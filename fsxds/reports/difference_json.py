@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 
+from fsxds.api.secrets import mask_text
 from fsxds.comparison.changes import FieldChange, ResourceChange, TypeDifference
-from fsxds.operations.secrets import mask_text, mask_value
 from fsxds.reports.difference_words import Compared, Side, unknown_of
 from fsxds.resource_types import BY_TYPE_URL
 from fsxds.values import PlainValue, Resource
@@ -55,6 +55,6 @@ def field_content(field: FieldChange) -> PlainValue:
     return {
         "path": field.path,
         "act": field.act.value,
-        "before": mask_value(field.before),
-        "after": mask_value(field.after),
+        "before": field.before,
+        "after": field.after,
     }

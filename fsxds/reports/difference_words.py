@@ -9,7 +9,6 @@ from dataclasses import dataclass
 
 from fsxds.comparison.changes import Act, Difference, FieldChange, TypeDifference
 from fsxds.operations.log_lines import escape
-from fsxds.operations.secrets import mask_value
 from fsxds.resource_types import BY_TYPE_URL
 from fsxds.values import PlainValue, Resource
 
@@ -115,7 +114,7 @@ def value_of(change: FieldChange, value: PlainValue) -> str:
     """Return one of the values of a change as people write it, cut where it is long."""
     if change.is_hidden:
         return "<hidden>"
-    return escape(_written(mask_value(value)))
+    return escape(_written(value))
 
 
 def note_of(change: FieldChange) -> str:

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import PurePosixPath
 from types import MappingProxyType
 
+from fsxds.api.secrets import mask_text
 from fsxds.operations.change_reports import count_of
 from fsxds.operations.log_lines import escape
-from fsxds.operations.secrets import mask_text
 from fsxds.reports.excerpts import Excerpt, Source
 from fsxds.resource_types import RESOURCE_TYPES
 from fsxds.values import Problem, Severity, Snapshot
@@ -97,6 +97,7 @@ def findings_of(
     tree: PurePosixPath,
     sources: Mapping[PurePosixPath, bytes],
     files: Collection[PurePosixPath] = (),
+    is_word: Callable[[str], bool] = lambda _: False,
 ) -> tuple[Finding, ...]:
     """Return problems as they may be shown.
 
@@ -105,9 +106,12 @@ def findings_of(
         tree: what leads to the tree from here.
         sources: what the files hold of which lines are to be shown.
         files: those of the tree; where messages name them, they too are led to from here.
+        is_word: tells names of the API, which may be shown, from other words.
     """
     ordered = sorted(set(problems))
-    texts = {path: Source(path, sources[path]) for path in {problem.path for problem in ordered} & sources.keys()}
+    texts = {
+        path: Source(path, sources[path], is_word) for path in {problem.path for problem in ordered} & sources.keys()
+    }
     return tuple(
         Finding(
             _presentable(_rebased(problem, tree, files), tree),

@@ -5,16 +5,15 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 
-from fsxds.api.printing import Printer
+from fsxds.api.secrets import Masker
 from fsxds.comparison.changes import Difference, TypeDifference
-from fsxds.operations.secrets import mask_value
 from fsxds.reports.difference_json import field_content
 from fsxds.resource_types import BY_TYPE_URL
 from fsxds.values import PlainValue, Resource
 from fsxds.watching.holdings import Step
 
 
-def step_json(step: Step, difference: Difference, printer: Printer) -> str:
+def step_json(step: Step, difference: Difference, masker: Masker) -> str:
     """Write one step on one line; secrets are hidden."""
     update = step.update
     row = BY_TYPE_URL.get(update.type_url)
@@ -24,9 +23,9 @@ def step_json(step: Step, difference: Difference, printer: Printer) -> str:
         "version": update.version,
         "nonce": update.nonce,
         "is_full": update.is_full,
-        "added": [_resource(resource, step, printer) for resource in found.added],
+        "added": [_resource(resource, step, masker) for resource in found.added],
         "changed": [
-            {**_resource(change.after, step, printer), "fields": [field_content(field) for field in change.fields]}
+            {**_resource(change.after, step, masker), "fields": [field_content(field) for field in change.fields]}
             for change in found.changed
         ],
         "removed": [resource.name for resource in found.removed],
@@ -42,11 +41,11 @@ def _unchanged(step: Step, found: TypeDifference) -> Iterator[str]:
     return (name for name in step.update.resources if name not in news)
 
 
-def _resource(resource: Resource, step: Step, printer: Printer) -> dict[str, PlainValue]:
+def _resource(resource: Resource, step: Step, masker: Masker) -> dict[str, PlainValue]:
     return {
         "name": resource.name,
         "version": step.update.resources.get(resource.name, resource).version,
         **({"aliases": [*resource.aliases]} if resource.aliases else {}),
         **({"ttl_s": resource.ttl_s} if resource.ttl_s is not None else {}),
-        "resource": mask_value(json.loads(printer.any_json(resource.type_url, resource.body))),
+        "resource": masker.shown(resource.type_url, resource.body),
     }

@@ -7,7 +7,7 @@ from typing import Any
 
 from fsxds.api.catalogue import Catalogue
 from fsxds.api.walk import Hook, Path, Walk
-from fsxds.rules.ip_addresses import IP_REMEDY, address_fault, ip_version, socket_address_fault
+from fsxds.rules.ip_addresses import IP_REMEDY, address_fault, ip_version, not_an_ip_address, socket_address_fault
 
 _STATIC, _STRICT_DNS, _LOGICAL_DNS = 0, 1, 2
 _NAMES_REMEDY = "write an IP address, or let the cluster's type be STRICT_DNS or LOGICAL_DNS"
@@ -60,7 +60,7 @@ def _check_listener(listener: Any, path: Path, walk: Walk) -> None:
 def _check_range(cidr: Any, path: Path, walk: Walk) -> None:
     version = ip_version(cidr.address_prefix)
     if version is None and cidr.address_prefix:
-        message = f'"{cidr.address_prefix}" is not an IP address'
+        message = not_an_ip_address(cidr.address_prefix)
         walk.tell((path, "address_prefix"), "wrong-address", message, f"{IP_REMEDY}, and the length in prefix_len")
 
 

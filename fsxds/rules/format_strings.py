@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import difflib
 import json
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 from fsxds.api.features import Features
 
@@ -62,9 +63,8 @@ class FormatStrings:
                 continue
             match = _COMMAND.match(text, position)
             if match is None:
-                shown = text[position : position + 20]
                 remedy = 'write "%%" for a percent sign, "%NAME(parameters)%" for a command'
-                return f'"{shown}" is no command of a format', remedy
+                return "holds a percent sign that begins no command", remedy
             name, parameters, length = match.groups()
             is_open = is_extended or (is_header and name in _OF_HEADERS)
             fault = self._command_fault(name, parameters or "", has_length=length is not None, is_open=is_open)
@@ -78,8 +78,7 @@ class FormatStrings:
             return None
         command = self._commands.get(name)
         if command is None:
-            remedy = 'see "Command Operators" in Envoy\'s documentation of access logs'
-            return None if is_open else (f"%{name}% is not a command that Envoy knows", remedy)
+            return None if is_open else _unknown(name, self._commands)
         if parameters and not command.takes_parameters:
             return f"%{name}% takes no parameters and no length", f"write %{name}%"
         if has_length and not command.takes_length:
@@ -90,20 +89,34 @@ class FormatStrings:
         return None if check is None else check(parameters)
 
 
+def _unknown(name: str, commands: Iterable[str]) -> tuple[str, str]:
+    remedy = 'see "Command Operators" in Envoy\'s documentation of access logs'
+    near = difflib.get_close_matches(name, commands, n=1)
+    if not near:
+        return "holds a command that Envoy does not know", remedy
+    return f"%{name}% is not a command that Envoy knows", f"did you mean %{near[0]}%? {remedy}"
+
+
 def _header_fault(parameters: str) -> tuple[str, str] | None:
     names = parameters.split("?")
     if len(names) > 2:
-        return f'"{parameters}" has more than one alternative', "write one or two names of headers: A?B"
+        return "a command has more than one alternative", "write one or two names of headers: A?B"
     for name in names:
         if _HEADER_NAME.fullmatch(name) is None:
-            return f'"{name}" is not the name of a header', "write one or two names of headers: A?B"
+            return (
+                "a command has a parameter that is not the name of a header",
+                "write one or two names of headers: A?B",
+            )
     return None
 
 
 def _metadata_fault(parameters: str) -> tuple[str, str] | None:
     source = parameters.partition(":")[0]
     if source not in _METADATA_SOURCES:
-        return f'"{source}" is no source of metadata', f"write one of {', '.join(sorted(_METADATA_SOURCES))}"
+        return (
+            "the parameter of %METADATA% begins with no source of metadata",
+            f"write one of {', '.join(sorted(_METADATA_SOURCES))}",
+        )
     return None
 
 
@@ -112,7 +125,7 @@ def _filter_state_fault(parameters: str) -> tuple[str, str] | None:
     if not key:
         return "the key is empty", "write %FILTER_STATE(KEY:PLAIN)%"
     if form and form[0] not in {"PLAIN", "TYPED", "FIELD"}:
-        return f'"{form[0]}" is no form of a filter state', "write PLAIN, TYPED or FIELD"
+        return "the parameter of a command has no form of a filter state", "write PLAIN, TYPED or FIELD"
     if form and (form[0] == "FIELD") != (len(form) == 2):
         return "FIELD, and nothing else, is followed by the name of a field", "write %FILTER_STATE(KEY:FIELD:NAME)%"
     return None
@@ -120,16 +133,19 @@ def _filter_state_fault(parameters: str) -> tuple[str, str] | None:
 
 def _grpc_status_fault(parameters: str) -> tuple[str, str] | None:
     if parameters not in {"", "CAMEL_STRING", "SNAKE_STRING", "NUMBER"}:
-        return f'"{parameters}" is no form of a gRPC status', "write CAMEL_STRING, SNAKE_STRING or NUMBER"
+        return (
+            "the parameter of %GRPC_STATUS% is no form of a gRPC status",
+            "write CAMEL_STRING, SNAKE_STRING or NUMBER",
+        )
     return None
 
 
 def _duration_fault(parameters: str) -> tuple[str, str] | None:
     parts = parameters.split(":")
     if len(parts) not in {2, 3}:
-        return f'"{parameters}" is not two points in time', "write %COMMON_DURATION(START:END:ms)%"
+        return "the parameter of %COMMON_DURATION% is not two points in time", "write %COMMON_DURATION(START:END:ms)%"
     if len(parts) == 3 and parts[2] not in {"ms", "us", "ns"}:
-        return f'"{parts[2]}" is no precision', "write ms, us or ns"
+        return "the parameter of %COMMON_DURATION% ends with no precision", "write ms, us or ns"
     return None
 
 
@@ -147,24 +163,27 @@ def _coalesce_fault(parameters: str) -> tuple[str, str] | None:
 def _path_fault(parameters: str) -> tuple[str, str] | None:
     parts = parameters.split(":")
     if parts[0] not in {"", "WQ", "NQ"}:
-        return f'"{parts[0]}" does not say whether the query belongs to the path', "write WQ (with query) or NQ"
+        return "the parameter of %PATH% does not say whether the query belongs to it", "write WQ (with query) or NQ"
     if len(parts) > 1 and parts[1] not in {"", "ORIG", "PATH", "ORIG_OR_PATH"}:
-        return f'"{parts[1]}" does not say which path', "write ORIG, PATH or ORIG_OR_PATH"
+        return "the parameter of %PATH% does not say which path", "write ORIG, PATH or ORIG_OR_PATH"
     return None
 
 
 def _query_parameters_fault(parameters: str) -> tuple[str, str] | None:
     if parameters not in {"", "ORIG", "DECODED"}:
-        return f'"{parameters}" does not say whether the query is decoded', "write ORIG or DECODED"
+        return "the parameter of %QUERY_PARAMS% does not say whether the query is decoded", "write ORIG or DECODED"
     return None
 
 
 def _server_name_fault(parameters: str) -> tuple[str, str] | None:
     source, *host = parameters.split(":")
     if source not in {"", "SNI_ONLY", "SNI_FIRST", "HOST_FIRST"}:
-        return f'"{source}" does not say where the name comes from', "write SNI_ONLY, SNI_FIRST or HOST_FIRST"
+        return (
+            "the parameter of a command does not say where the name comes from",
+            "write SNI_ONLY, SNI_FIRST or HOST_FIRST",
+        )
     if host and host[0] not in {"", "ORIG", "HOST", "ORIG_OR_HOST"}:
-        return f'"{host[0]}" does not say which host', "write ORIG, HOST or ORIG_OR_HOST"
+        return "the parameter of a command does not say which host", "write ORIG, HOST or ORIG_OR_HOST"
     return None
 
 

@@ -41,12 +41,12 @@ def _check_removals(names: Any, path: Path, walk: Walk) -> None:
 def _check_names(names: Any, path: Path, walk: Walk, fact: str) -> None:
     for index, name in enumerate(names):
         if is_reserved(name):
-            walk.tell((path, index), "wrong-header", f'"{name}" {fact}', _RESERVED_REMEDY)
+            walk.tell((path, index), "wrong-header", f"this header {fact}", _RESERVED_REMEDY)
 
 
 def _check_addition(option: Any, path: Path, walk: Walk) -> None:
     if is_reserved(option.header.key):
-        message = f'"{option.header.key}" cannot be added or changed here'
+        message = "this header cannot be added or changed here"
         walk.tell(((path, "header"), "key"), "wrong-header", message, _RESERVED_REMEDY)
     if option.append_action and option.HasField("append"):
         message = "append and append_action cannot both be set"
@@ -61,4 +61,4 @@ def _check_request(request: Any, path: Path, walk: Walk) -> None:
     for index, header in enumerate(request.headers_to_add):
         if is_reserved(header.key):
             place = (((path, "headers_to_add"), index), "key")
-            walk.tell(place, "wrong-header", f'"{header.key}" cannot be added here', _RESERVED_REMEDY)
+            walk.tell(place, "wrong-header", "this header cannot be added here", _RESERVED_REMEDY)

@@ -149,10 +149,10 @@ def _check_script(config: Any, path: Path, walk: Walk) -> None:
 
 def _check_prefix(service: Any, path: Path, walk: Walk) -> None:
     if service.path_prefix and not service.path_prefix.startswith("/"):
-        walk.tell((path, "path_prefix"), _RULE, "must begin with a slash", f'write "/{service.path_prefix}"')
+        walk.tell((path, "path_prefix"), _RULE, "must begin with a slash", "write a slash before it")
     override = getattr(service, "path_override", "")
     if override and not override.startswith("/"):
-        walk.tell((path, "path_override"), _RULE, "must begin with a slash", f'write "/{override}"')
+        walk.tell((path, "path_override"), _RULE, "must begin with a slash", "write a slash before it")
 
 
 def _check_users(config: Any, path: Path, walk: Walk) -> None:

@@ -8,6 +8,7 @@ from typing import Any
 
 # As inet_pton reads them: four numbers without leading zeros.
 _NUMBER = r"(?:25[0-5]|2[0-4][0-9]|1[0-9][0-9]|[1-9]?[0-9])"
+_HOST_OR_NUMBERS = re.compile(r"[0-9a-fA-F:./]{1,60}|localhost|[\w-]{1,60}(\.[\w-]{1,60}){1,8}")
 _IPV4 = re.compile(rf"{_NUMBER}(?:\.{_NUMBER}){{3}}")
 
 # Linux has 108 bytes for the path of a socket, the last of them a zero.
@@ -54,10 +55,15 @@ def socket_address_fault(socket: Any) -> tuple[str, str, str] | None:
     if socket.resolver_name not in {"", "envoy.ip"}:
         return None  # a resolver of the user's own
     if ip_version(socket.address) is None:
-        return "address", f'"{socket.address}" is not an IP address', IP_REMEDY
+        return "address", not_an_ip_address(socket.address), IP_REMEDY
     if socket.WhichOneof("port_specifier") == "named_port":
         return "named_port", "ports cannot be named here", "write the number, as port_value"
     return None
+
+
+def not_an_ip_address(address: str) -> str:
+    """Say that an address is none, and what it is where it looks like one, or like the name of a host."""
+    return f'"{address}" is not an IP address' if _HOST_OR_NUMBERS.fullmatch(address) else "is not an IP address"
 
 
 def pipe_fault(pipe: Any) -> tuple[str, str, str] | None:

@@ -136,4 +136,4 @@ def _check_match(match: Any, path: Path, walk: Walk) -> None:
         if "*" in name and "*" in name.removeprefix("*.") and not name.startswith("*."):
             place = ((path, "server_names"), index)
             remedy = 'write a whole name, or "*." and the rest of one'
-            walk.tell(place, _CHAIN_RULE, f'"{name}" is a partial wildcard', remedy)
+            walk.tell(place, _CHAIN_RULE, "is a partial wildcard", remedy)

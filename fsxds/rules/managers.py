@@ -47,7 +47,7 @@ def _check_upgrades(manager: Any, path: Path, walk: Walk) -> None:
         name = config.upgrade_type.lower()
         if name in seen:
             place = (((path, "upgrade_configs"), index), "upgrade_type")
-            walk.tell(place, _RULE, f'"{config.upgrade_type}" is here twice', "keep one of them")
+            walk.tell(place, _RULE, "is here twice", "keep one of them")
         seen.add(name)
 
 

@@ -85,8 +85,8 @@ def _check_pattern(pattern: str, path: Path, walk: Walk) -> None:
 
 def _name_fault(name: str) -> str | None:
     if _NAME.fullmatch(name) is None:
-        return f'"{name}" is not a name for a variable'
-    return f'"{name}" is longer than {_LONGEST_NAME} characters' if len(name) > _LONGEST_NAME else None
+        return "has a name that a variable cannot have"
+    return f"has a variable whose name is longer than {_LONGEST_NAME} characters" if len(name) > _LONGEST_NAME else None
 
 
 def _check_rewrite(rewrite: str, pattern: Any, path: Path, walk: Walk) -> None:
@@ -96,6 +96,6 @@ def _check_rewrite(rewrite: str, pattern: Any, path: Path, walk: Walk) -> None:
         known = {match[1] for match in _VARIABLE.finditer(pattern.path_template)}
         for match in _VARIABLE.finditer(rewrite):
             if match[2] is None and match[1] not in known:
-                message = f'"{match[1]}" is not a variable of the path template'
-                walk.tell(path, _RULE, message, f"its variables are: {', '.join(sorted(known)) or 'none'}")
+                message = "has a variable that the path template does not have"
+                walk.tell(path, _RULE, message, "write the variables of the path template alone")
                 return

@@ -53,7 +53,9 @@ class RegexRules:
             compiled = re2.compile(regex.encode(), options=self._options)
         except re2.error as error:
             reason = error.args[0] if error.args else ""
-            compiled = reason.decode(errors="replace") if isinstance(reason, bytes) else str(reason)
+            words = reason.decode(errors="replace") if isinstance(reason, bytes) else str(reason)
+            # Behind the colon RE2 repeats a part of the expression.
+            compiled = words.partition(":")[0]
         if len(self._compiled) >= _MOST_REMEMBERED:
             self._compiled.clear()
         self._compiled[regex] = compiled
@@ -92,7 +94,7 @@ class RegexRules:
             if reference == "\\":
                 continue
             if not (reference.isascii() and reference.isdigit()):
-                message = f'"\\{reference}" means nothing; nothing will be rewritten'
+                message = "a backslash means nothing here; nothing will be rewritten"
                 remedy = r'write "\1" for the first group, "\\" for a backslash'
             elif int(reference) > compiled.groups:
                 message = f'"\\{reference}" names a group that the pattern does not have; nothing will be rewritten'

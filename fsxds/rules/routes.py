@@ -90,10 +90,10 @@ def _check_upgrades(configs: Any, path: Path, walk: Walk) -> None:
         place: Path = (path, index)
         name = config.upgrade_type.lower()
         if name in seen:
-            walk.tell((place, "upgrade_type"), _RULE, f'"{config.upgrade_type}" is here twice', "keep one of them")
+            walk.tell((place, "upgrade_type"), _RULE, "is here twice", "keep one of them")
         seen.add(name)
         if config.HasField("connect_config") and not name.startswith("connect"):
-            message = f'connect_config has no meaning for "{config.upgrade_type}"'
+            message = "connect_config has no meaning for this type of upgrade"
             walk.tell((place, "connect_config"), _RULE, message, "remove it, or write upgrade_type: CONNECT")
 
 

@@ -103,7 +103,7 @@ def _suites(ciphers: frozenset[str]) -> Hook:
                 remedy = "see the list in Envoy's documentation of TlsParameters"
                 if wrong.startswith("TLS_"):
                     remedy = "the ciphers of TLS 1.3 are not chosen: remove it"
-                walk.tell((path, index), _RULE, f'"{wrong}" is not a cipher that Envoy knows', remedy)
+                walk.tell((path, index), _RULE, "has a cipher that Envoy does not know", remedy)
 
     return check_suites
 
@@ -119,7 +119,7 @@ def _curves(groups: Mapping[str, str]) -> Hook:
             for curve in listed.split(":"):
                 group = groups.get(curve)
                 if group is None or group in seen:
-                    fact = f'"{curve}" is not a curve that Envoy knows' if group is None else f'"{curve}" is here twice'
+                    fact = "holds a curve that Envoy does not know" if group is None else f'"{curve}" is here twice'
                     walk.tell((path, index), _RULE, fact, f"write some of {', '.join(sorted(set(groups.values())))}")
                     return
                 seen.add(group)

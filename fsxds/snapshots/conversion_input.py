@@ -11,12 +11,13 @@ from google.protobuf.message import Message
 from fsxds.api.catalogue import Catalogue
 from fsxds.api.convert import Converter
 from fsxds.api.nested import unreadable_parts
+from fsxds.api.quotes import shown_pointer
 from fsxds.formats import Format, PlainDocument
 from fsxds.formats.positions import locate_all
 from fsxds.resource_types import ResourceType
 from fsxds.snapshots import shape_faults
 from fsxds.snapshots.shape import DISCOVERY_RESPONSE, RESOURCE_WRAPPER, is_envelope, is_wrapper
-from fsxds.values import Fault, FieldPath, PlainValue, Problem, SourceFile, pointer_of
+from fsxds.values import Fault, FieldPath, PlainValue, Problem, SourceFile
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +71,17 @@ class ConversionReader:
         if not parts and not faults:
             fact = "the file is empty"
             faults.append((0, Fault("empty-file", fact, "write `resources: []` for none on purpose", (), 1, 1)))
-        return Input(tuple(parts), tuple(sorted(_placed(file, file_format, faults))))
+        return Input(tuple(parts), tuple(sorted(self._placed(file, file_format, faults))))
+
+    def _placed(self, file: SourceFile, file_format: Format, faults: list[tuple[int, Fault]]) -> Iterator[Problem]:
+        wanted = {(number, fault.field_path) for number, fault in faults if fault.line is None}
+        places = locate_all(file.content, wanted, is_textproto=file_format.name == "textproto") if wanted else {}
+        for number, fault in faults:
+            line, column = (fault.line, fault.column) if fault.line else places[number, fault.field_path]
+            pointer = shown_pointer(fault.field_path, fault.message, self._catalogue)
+            yield Problem(
+                file.path, line, column or 1, pointer, fault.rule, fault.message, fault.remedy, fault.severity
+            )
 
     def _unreadable(self, message: Message) -> Iterator[Fault]:
         """Yield a fault for each Any that cannot be read; one that is empty is fine."""
@@ -159,12 +170,3 @@ def _bare(value: dict[str, PlainValue]) -> dict[str, PlainValue]:
 
 def _text_of(value: dict[str, PlainValue], *spellings: str) -> str | None:
     return next((text for key in spellings if isinstance(text := value.get(key), str) and text), None)
-
-
-def _placed(file: SourceFile, file_format: Format, faults: list[tuple[int, Fault]]) -> Iterator[Problem]:
-    wanted = {(number, fault.field_path) for number, fault in faults if fault.line is None}
-    places = locate_all(file.content, wanted, is_textproto=file_format.name == "textproto") if wanted else {}
-    for number, fault in faults:
-        line, column = (fault.line, fault.column) if fault.line else places[number, fault.field_path]
-        pointer = pointer_of(fault.field_path)
-        yield Problem(file.path, line, column or 1, pointer, fault.rule, fault.message, fault.remedy, fault.severity)

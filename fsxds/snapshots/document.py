@@ -9,6 +9,7 @@ from pathlib import PurePosixPath
 
 from fsxds.api.catalogue import Catalogue
 from fsxds.api.convert import Converter
+from fsxds.api.quotes import shown_pointer
 from fsxds.formats import Format, MessageDocument, PlainDocument, format_of
 from fsxds.formats.documents import MAX_FAULTS
 from fsxds.formats.positions import locate_all
@@ -18,7 +19,7 @@ from fsxds.rules.levels import RuleLevels
 from fsxds.snapshots.chunks import SMALLEST_BYTES, ChunkParser
 from fsxds.snapshots.parsed import Key, ParsedFile, key_of
 from fsxds.snapshots.reader import DocumentReader, Draft, Tools
-from fsxds.values import Document, Fault, Problem, Resource, Severity, SourceFile, pointer_of
+from fsxds.values import Document, Fault, Problem, Resource, Severity, SourceFile
 
 _WEIGHTS = tuple(Severity)
 
@@ -68,7 +69,7 @@ class FileParser:
         faults = [(0, fault) for fault in decoded.faults]
         faults += ((draft.number, fault) for draft in drafts for fault in draft.faults)
         weighed = [(number, fault) for number, found in faults if (fault := self._levels.weigh(found)) is not None]
-        problems = list(_problems(file, _bounded(weighed)))
+        problems = list(_problems(file, _bounded(weighed), self._tools.catalogue))
         if not drafts and not problems:
             problems.append(_void_file(file.path))
         documents = tuple(_finished(file.path, draft) for draft in drafts)
@@ -101,7 +102,7 @@ def _bounded(faults: list[tuple[int, Fault]]) -> list[tuple[int, Fault]]:
     return [*kept, (number, replace(last, rule="too-many-problems", message=fact, remedy="mend those first"))]
 
 
-def _problems(file: SourceFile, faults: list[tuple[int, Fault]]) -> Iterator[Problem]:
+def _problems(file: SourceFile, faults: list[tuple[int, Fault]], catalogue: Catalogue) -> Iterator[Problem]:
     """Put faults, each with the number of its document, to their places; a text is searched once for all of them."""
     row = format_of(file.path)
     wanted = {(number, fault.field_path) for number, fault in faults if fault.line is None}
@@ -110,7 +111,7 @@ def _problems(file: SourceFile, faults: list[tuple[int, Fault]]) -> Iterator[Pro
     )
     for number, fault in faults:
         line, column = (fault.line, fault.column) if fault.line else places[number, fault.field_path]
-        pointer = pointer_of(fault.field_path)
+        pointer = shown_pointer(fault.field_path, fault.message, catalogue)
         yield Problem(file.path, line, column or 1, pointer, fault.rule, fault.message, fault.remedy, fault.severity)
 
 

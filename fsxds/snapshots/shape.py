@@ -162,7 +162,5 @@ def _unknown_keys(value: dict[str, PlainValue], field_path: FieldPath, severity:
         if key not in ENVELOPE_FIELDS:
             near = difflib.get_close_matches(key, ENVELOPE_FIELDS, 1)
             remedy = f'did you mean "{near[0]}"?' if near else "remove it"
-            yield Fault(
-                "unknown-field", f'a DiscoveryResponse has no field "{key}"', remedy, (*field_path, key),
-                severity=severity,
-            )  # fmt: skip
+            fact = f'a DiscoveryResponse has no field "{key}"' if near else "a DiscoveryResponse has no such field"
+            yield Fault("unknown-field", fact, remedy, (*field_path, key), severity=severity)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from fsxds.api.quotes import may_quote_type
 from fsxds.resource_types import PREFIX, RESOURCE_TYPES, ResourceType
 from fsxds.rules.durations import LONGEST_S
 from fsxds.snapshots.virtual_host_names import VIRTUAL_HOST, table_fault
@@ -48,9 +49,10 @@ def not_served(message_type: str, field_path: FieldPath) -> Fault:
 def unknown_type(message_type: str, similar: str | None, field_path: FieldPath) -> Fault:
     """The catalogue does not know a message."""
     hint = f'did you mean "{similar}"? else ' if similar else ""
+    is_shown = similar is not None or may_quote_type(message_type)
     return Fault(
         "unknown-type",
-        f'the message type "{message_type}" is not known',
+        f'the message type "{message_type}" is not known' if is_shown else "this message type is not known",
         f"{hint}give the Envoy in use by --envoy PATH, or its descriptors by --descriptors FILE",
         field_path,
     )

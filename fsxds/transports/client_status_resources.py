@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import IntEnum
 
+from fsxds.api.secrets import mask_reason
 from fsxds.clients import ClientStatus
 from fsxds.protocol.reasons import without_message
 from fsxds.protocol.streams import WatchStatus
@@ -122,4 +123,4 @@ def _refused(watch: WatchStatus, resource: Resource, *, tells_each_version: bool
 
 def _reason(watch: WatchStatus) -> str | None:
     # Envoy prints the message that it refuses, secrets included.
-    return None if watch.reason is None else without_message(watch.reason)
+    return None if watch.reason is None else mask_reason(without_message(watch.reason))

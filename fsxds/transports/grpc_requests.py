@@ -12,6 +12,7 @@ import grpc
 from envoy.config.core.v3 import base_pb2
 from google.protobuf.message import DecodeError
 
+from fsxds.api.quotes import quoted_type_url
 from fsxds.errors import ProtocolError
 from fsxds.protocol.node import Node
 from fsxds.protocol.reasons import without_message
@@ -148,6 +149,6 @@ def _type_url(told: str, row: ResourceType | None) -> TypeUrl:
         return TypeUrl(told)
     if told not in {"", row.type_url}:
         raise ProtocolError(
-            f"type_url: is {told[:200]}, but this method serves {row.type_url}; send that, or leave type_url out"
+            f"type_url: is {quoted_type_url(told)}, but this method serves {row.type_url}; send that, or leave type_url out"
         )
     return row.type_url

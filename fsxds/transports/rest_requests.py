@@ -13,6 +13,7 @@ from typing import Any, NamedTuple, NoReturn
 
 from aiohttp import HttpVersion11, StreamReader, web
 
+from fsxds.api.quotes import quoted_type_url
 from fsxds.errors import ProtocolError
 from fsxds.protocol.node import Node
 from fsxds.protocol.patience import patience_s
@@ -251,7 +252,7 @@ def _refuse(name: str, value: object, demand: str) -> NoReturn:
 def _check_type_url(type_url: str, row: ResourceType) -> None:
     if type_url and type_url != row.type_url:
         raise ProtocolError(
-            f"type_url: is {type_url[:200]}, but this path serves {row.type_url}; send that, or leave type_url out"
+            f"type_url: is {quoted_type_url(type_url)}, but this path serves {row.type_url}; send that, or leave type_url out"
         )
 
 
@@ -275,7 +276,7 @@ def _milliseconds(name: str, text: str, milliseconds_each: int) -> float:
     match = _NUMBER.fullmatch(text.strip())
     if match is None or (match[2] and milliseconds_each == 1):
         demand = "a number of milliseconds" if milliseconds_each == 1 else "a number of seconds, such as 30 or 30s"
-        raise ProtocolError(f"{name}: {text[:40]!r} is not {demand}")
+        raise ProtocolError(f"{name}: is not {demand}")
     return float(match[1]) * (1 if match[2] == "ms" else milliseconds_each)
 
 

@@ -82,7 +82,7 @@ REFUSED: tuple[tuple[Any, list[tuple[str, FieldPath, str]]], ...] = (
     ({"per_connection_buffer_limit_bytes": -5}, [("wrong-value", ("per_connection_buffer_limit_bytes",), "from 0 to 4294967295")]),
     ({"per_connection_buffer_limit_bytes": 5.5}, [("wrong-value", ("per_connection_buffer_limit_bytes",), "whole number")]),
     ({"per_connection_buffer_limit_bytes": {"value": "x"}},
-     [("wrong-value", ("per_connection_buffer_limit_bytes", "value"), 'found "x"')]),
+     [("wrong-value", ("per_connection_buffer_limit_bytes", "value"), "found text")]),
     ({"common_lb_config": {"healthy_panic_threshold": {"value": True}}},
      [("wrong-value", ("common_lb_config", "healthy_panic_threshold", "value"), "expected a number, found true")]),
     ({"common_lb_config": {"healthy_panic_threshold": {"value": 1e400}}},

@@ -55,18 +55,18 @@ CASES = [
     (field("string", "string {len: 2}"), "f: 'a'", "wrong-length: must have exactly 2 characters, has 1"),
     (field("string", "string {len_bytes: 2}"), "f: 'é'", None),
     (field("string", "string {min_len: 2 max_len: 3}"), "f: 'abcd'", "wrong-length: must have from 2 to 3 characters, has 4"),
-    (field("string", "string {prefix: '/'}"), "f: 'a'", 'wrong-pattern: must begin with "/", is "a"'),
-    (field("string", "string {suffix: '.so'}"), "f: 'a'", 'wrong-pattern: must end with ".so", is "a"'),
-    (field("string", "string {contains: 'b'}"), "f: 'a'", 'wrong-pattern: must contain "b", is "a"'),
-    (field("string", "string {not_contains: 'a'}"), "f: 'bad'", 'wrong-pattern: must not contain "a", is "bad"'),
-    (field("string", "string {in: ['a', 'b']}"), "f: 'c'", 'not-allowed: must be one of "a", "b", is "c"'),
-    (field("string", "string {pattern: '^a*$'}"), "f: 'aab'", 'wrong-pattern: must match the regular expression ^a*$, is "aab"'),
+    (field("string", "string {prefix: '/'}"), "f: 'a'", 'wrong-pattern: must begin with "/"'),
+    (field("string", "string {suffix: '.so'}"), "f: 'a'", 'wrong-pattern: must end with ".so"'),
+    (field("string", "string {contains: 'b'}"), "f: 'a'", 'wrong-pattern: must contain "b"'),
+    (field("string", "string {not_contains: 'a'}"), "f: 'bad'", 'wrong-pattern: must not contain "a"'),
+    (field("string", "string {in: ['a', 'b']}"), "f: 'c'", 'not-allowed: must be one of "a", "b"'),
+    (field("string", "string {pattern: '^a*$'}"), "f: 'aab'", "wrong-pattern: must match the regular expression ^a*$"),
     (field("string", "string {pattern: '^a*$'}"), "f: 'a\\n'", "wrong-pattern: must match the regular expression ^a*$"),
-    (field("string", "string {pattern: 'a'}"), "f: 'ab'", 'wrong-pattern: must match the regular expression a, is "ab"'),
+    (field("string", "string {pattern: 'a'}"), "f: 'ab'", "wrong-pattern: must match the regular expression a"),
     (field("string", "string {min_len: 3 ignore_empty: true}"), "", None),
     (field("string", "string {well_known_regex: HTTP_HEADER_NAME}"), "f: 'x+,-.y'", None),
-    (field("string", "string {well_known_regex: HTTP_HEADER_NAME}"), "f: 'a b'", 'wrong-pattern: must be a name of an HTTP header, is "a b"'),
-    (field("string", "string {well_known_regex: HTTP_HEADER_NAME}"), "", 'wrong-pattern: must be a name of an HTTP header, is ""'),
+    (field("string", "string {well_known_regex: HTTP_HEADER_NAME}"), "f: 'a b'", "wrong-pattern: must be a name of an HTTP header"),
+    (field("string", "string {well_known_regex: HTTP_HEADER_NAME}"), "", "wrong-pattern: must be a name of an HTTP header"),
     (field("string", "string {well_known_regex: HTTP_HEADER_NAME strict: false}"), "f: 'a b'", None),
     (field("string", "string {well_known_regex: HTTP_HEADER_NAME strict: false}"), "f: 'a\\nb'", "wrong-pattern: must not contain a line break or a zero byte"),
     (field("string", "string {well_known_regex: HTTP_HEADER_VALUE}"), "f: 'a\\tb'", None),
@@ -96,7 +96,7 @@ CASES = [
     (field(".google.protobuf.Timestamp", "timestamp {required: true}"), "", "required-field: is required"),
     (field(".google.protobuf.Timestamp", "timestamp {gt {seconds: 5}}"), "f {seconds: 5}", "out-of-range: must be more than 5s, is 5s"),
     (field(ANY, "any {required: true}"), "", "required-field: is required"),
-    (field(ANY, "any {in: 'a/b'}"), "f {type_url: 'a/c'}", 'not-allowed: must be a/b, is "a/c"'),
+    (field(ANY, "any {in: 'a/b'}"), "f {type_url: 'a/c'}", "not-allowed: must be a/b"),
     (field(ANY, "any {not_in: 'a/b'}"), "f {type_url: 'a/b'}", "not-allowed: must not be a/b"),
     # lists
     (repeated("uint32", "repeated {min_items: 1}"), "", "wrong-count: must not be empty"),
@@ -137,9 +137,9 @@ def test_elements_are_told_with_their_place(catalogue: Catalogue) -> None:
 def test_only_the_second_of_two_is_too_many(catalogue: Catalogue) -> None:
     """Of equal elements, all but the first are told."""
     body = repeated("string", "repeated {unique: true}")
-    text = "not-unique: must not be there twice, is "
+    text = "not-unique: must not be there twice"
 
-    assert [("f.1", f'{text}"a"'), ("f.3", f'{text}"a"')] == findings(catalogue, body, "f: ['a', 'a', 'b', 'a']")
+    assert [("f.1", text), ("f.3", text)] == findings(catalogue, body, "f: ['a', 'a', 'b', 'a']")
 
 
 def test_oneofs(catalogue: Catalogue) -> None:

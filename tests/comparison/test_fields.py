@@ -184,11 +184,11 @@ def test_pages_are_no_secrets(compare: Compare) -> None:
 
 
 def test_headers_that_grant_access(compare: Compare) -> None:
-    """The value of an Authorization header is hidden, that of another header is shown."""
+    """The value of a header is hidden, but for headers that are known to be harmless."""
     frame = "{{name: r, request_headers_to_add: [{{header: {{key: {}, value: {}}}}}]}}"
 
     (hidden,) = compare(ROUTES, frame.format("Authorization", "S3CR3T"), frame.format("Authorization", "S3CR3T2"))
-    (shown,) = compare(ROUTES, frame.format("x-a", "b"), frame.format("x-a", "c"))
+    (shown,) = compare(ROUTES, frame.format("server", "b"), frame.format("server", "c"))
 
     assert hidden == FieldChange('request_headers_to_add["Authorization"].header.value', Act.CHANGED, is_hidden=True)
     assert ("b", "c") == (shown.before, shown.after)

@@ -10,14 +10,14 @@ from google.protobuf.message import Message
 from fsxds.api.catalogue import Catalogue
 from fsxds.api.fields import ANY, is_map
 from fsxds.api.printing import Printer
-from fsxds.api.secrecy import INLINE_FIELDS, Secrecy
+from fsxds.api.secrets import INLINE_FIELDS, Secrecy
 from fsxds.comparison.fields import FieldComparer
 from fsxds.resource_types import PREFIX
 from fsxds.values import PlainValue, TypeUrl
 from tests.support.messages import Generator
 
-# Code and pages, which people want to see change.
-CODE = frozenset({"body", "body_format", "default_source_code", "source_codes"})
+# Pages, which people want to see change.
+CODE = frozenset({"body", "body_format"})
 
 MARK = "S3CR3T"
 # `UzNDUj` is how the mark begins in base64.

@@ -122,8 +122,8 @@ def test_duplicate_keys_name_both_lines():
     decoded = read_json('{"a": 1,\n"b": [{"c": 1,\n "c": 2}],\n"a":\n2}')
 
     assert [
-        ("duplicate-key", 3, 2, ("b", 0, "c"), 'the key "c" is already set on line 2'),
-        ("duplicate-key", 4, 1, ("a",), 'the key "a" is already set on line 1'),
+        ("duplicate-key", 3, 2, ("b", 0, "c"), "this key is already set on line 2"),
+        ("duplicate-key", 4, 1, ("a",), "this key is already set on line 1"),
     ] == [(fault.rule, fault.line, fault.column, fault.field_path, fault.message) for fault in decoded.faults]
     assert [PlainDocument({"a": 2, "b": [{"c": 2}]}, 1)] == list(decoded.documents)
 

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from fsxds.local_envoy.judge_words import constraint_chain, plain_reason, remedy_for, secrets_in
-from fsxds.values import PlainValue
+from fsxds.local_envoy.judge_words import constraint_chain, plain_reason, remedy_for
 
 CONSTRAINT = (
     "Proto constraint validation failed (BootstrapValidationError.StaticResources: embedded message failed validation | "
@@ -42,17 +41,12 @@ def test_long_reasons_are_cut() -> None:
 
 
 def test_secrets_are_hidden() -> None:
-    """Texts below secret fields and in data sources are hidden, also single lines of them."""
-    resource: PlainValue = {
-        "name": "public",
-        "users": {"inline_string": "alice:{SHA}abc\nbob:{SHA}def"},
-        "password": "hunter2",
-        "typed_config": {"@type": "a/b.C", "client_secret": {"inner": ["deep-secret"]}, "stat_prefix": "stats"},
-    }
-    reason = "invalid line bob:{SHA}def of hunter2, deep-secret in stats of public"
+    """What is secret in the resource is hidden, also single lines of it, and so is what Envoy quotes of other fields."""
+    secrets = ("alice:{SHA}abc\nbob:{SHA}def", "hunter2", "to")
+    reason = 'invalid line bob:{SHA}def of hunter2 to stats: cluster_name: "web" value: "x"'
 
-    assert plain_reason(reason, secrets_in(resource)) == (
-        "invalid line <hidden> of <hidden>, <hidden> in stats of public"
+    assert plain_reason(reason, secrets) == (
+        'invalid line <hidden> of <hidden> to stats: cluster_name: "web" value: <hidden>'
     )
 
 

@@ -42,7 +42,7 @@ def test_human_lines_have_colours_on_a_terminal() -> None:
 def test_human_lines_are_no_markup_and_cannot_be_forged() -> None:
     """Brackets stay, control characters are spelled out, secrets are hidden."""
     render = human_renderer(Console(file=StringIO()))
-    text = "[red]x[/] a\n12:00:00 b \x1b[31m\u202e inline_string: s3cr3t"
+    text = "[red]x[/] a\n12:00:00 b \x1b[31m\u202e inline_string: 's3cr3t'"
 
     line = render(LogLine(Level.INFO, "event", text), NOON)
 
@@ -52,8 +52,8 @@ def test_human_lines_are_no_markup_and_cannot_be_forged() -> None:
 def test_json_lines() -> None:
     """A machine gets one object on one line, with time, level, event, message and details, secrets hidden."""
     details: dict[str, PlainValue] = {
-        "reason": "inline_string: s3cr3t\nx",
-        "files": ["a\udcff", "inline_bytes: s3cr3t"],
+        "reason": "inline_string: 's3cr3t'\nx",
+        "files": ["a\udcff", "inline_bytes: 's3cr3t'"],
         "status": 400,
     }
 

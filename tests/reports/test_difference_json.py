@@ -2,9 +2,8 @@ from __future__ import annotations
 
 import json
 
-from fsxds.comparison.changes import Act, FieldChange, ResourceChange, TypeDifference
 from fsxds.reports.difference_json import json_text
-from tests.reports.differences import CDS, EXAMPLE, compared, resource
+from tests.reports.differences import EXAMPLE, compared
 
 
 def test_all_of_a_difference() -> None:
@@ -33,11 +32,3 @@ def test_no_difference() -> None:
     assert {"same": True, "unread": [], "before": "a", "after": "b", "types": {}} == json.loads(
         json_text(compared(before="a", after="b"))
     )
-
-
-def test_secrets_by_their_look() -> None:
-    """A PEM block that came this far is hidden."""
-    field = FieldChange("x", Act.ADDED, None, {"y": "-----BEGIN KEY-----S3CR3T-----END KEY-----"})
-    change = ResourceChange(resource("a"), resource("a"), (field,))
-
-    assert "S3CR3T" not in json_text(compared(TypeDifference(CDS, changed=(change,))))

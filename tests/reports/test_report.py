@@ -43,7 +43,7 @@ def test_nothing_forges_lines_or_tells_secrets() -> None:
     odd = problem(
         "a\nb.yaml",
         pointer="x\x1b[31m",
-        message="inline_string: hunter2",
+        message="inline_string: 'hunter2'",
         remedy="-----BEGIN PRIVATE KEY-----\nMIGH\n-----END PRIVATE KEY-----",
     )
     (finding,) = findings_of([odd], TREE, {})

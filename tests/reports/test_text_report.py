@@ -8,14 +8,14 @@ from fsxds.reports.text_report import as_styled_text, as_text
 from fsxds.values import Severity
 from tests.reports.findings import problem, report
 
-SOURCES = {"cds.yaml": "- name: web\n  type: [STATIC]\n"}
+SOURCES = {"cds.yaml": "- name: web\n  type: [1]\n"}
 
 
 def test_a_problem_is_a_block() -> None:
     """A problem has its place and fact, the line that it is about, marks under its place, and the remedy."""
     assert as_text(report(problem(), sources=SOURCES)) == (
         "config/xds/cds.yaml:2:3: error[wrong-value]: [0].type: expected text, found a list\n"
-        "2 |   type: [STATIC]\n"
+        "2 |   type: [1]\n"
         "  |   ^^^^\n"
         "  = help: give one text\n"
     )
@@ -38,9 +38,9 @@ def test_blocks_stand_apart_and_notes_together() -> None:
 
 def test_line_numbers_of_any_width_keep_the_marks_in_place() -> None:
     """The margin is as wide as the number of the line."""
-    text = as_text(report(problem(line=100), sources={"cds.yaml": "\n" * 99 + "  type: [STATIC]\n"}))
+    text = as_text(report(problem(line=100), sources={"cds.yaml": "\n" * 99 + "  type: [1]\n"}))
 
-    assert ["100 |   type: [STATIC]", "    |   ^^^^", "    = help: give one text"] == text.splitlines()[1:]
+    assert ["100 |   type: [1]", "    |   ^^^^", "    = help: give one text"] == text.splitlines()[1:]
 
 
 def test_nothing_is_said_of_a_clean_tree() -> None:

@@ -6,7 +6,7 @@ import json
 from dataclasses import replace
 from typing import Any
 
-from fsxds.api.printing import Printer
+from fsxds.api.secrets import Masker
 from fsxds.comparison.resources import Comparer
 from fsxds.reports.watch_json import step_json
 from fsxds.values import Nonce, Resource, TypeUrl, Version
@@ -26,9 +26,9 @@ def update_of(*resources: Resource, url: TypeUrl = CDS, removed: tuple[str, ...]
 
 def told(*updates: Update) -> list[Any]:
     """Return what is written of updates."""
-    holdings, comparer, printer = Holdings(), Comparer(envoy_catalogue()), Printer(envoy_catalogue())
+    holdings, comparer, masker = Holdings(), Comparer(envoy_catalogue()), Masker(envoy_catalogue())
     steps = [holdings.take(update) for update in updates]
-    return [json.loads(step_json(step, comparer.compare(*step.snapshots), printer)) for step in steps]
+    return [json.loads(step_json(step, comparer.compare(*step.snapshots), masker)) for step in steps]
 
 
 def test_a_line_tells_all() -> None:

@@ -13,7 +13,7 @@ from google.protobuf.descriptor_pb2 import FileDescriptorProto, FileDescriptorSe
 from fsxds.api.catalogue import Catalogue
 from fsxds.api.convert import Converter
 from fsxds.api.printing import Printer
-from fsxds.comparison.fields import FieldComparer, _Site
+from fsxds.api.secrets import Masker
 from fsxds.comparison.lists import canonical
 from fsxds.resource_types import BY_SHORT_NAME
 from fsxds.transports.client_status_contents import SECRET, Contents
@@ -91,10 +91,10 @@ def test_what_holds_something_unreadable_is_not_shown(packed: dict[str, Any]) ->
 
 
 def test_what_has_no_json_is_not_shown_in_json() -> None:
-    """A binary file can hold times that JSON cannot say."""
+    """A binary file can hold times that JSON cannot say; what cannot be masked is not shown as bytes either."""
     cluster = named("cds", "a", connect_timeout={"seconds": 2**62})
 
-    assert shared_contents().body_of(cluster) == cluster.body
+    assert shared_contents().body_of(cluster) is None
     assert shared_contents().plain_of(cluster) is None
 
 
@@ -152,8 +152,8 @@ def test_messages_within_a_secret_are_hidden() -> None:
 
 
 def test_headers_that_grant_access_are_hidden() -> None:
-    """By the name of the header; others are shown."""
-    headers = [{"header": {"key": key, "value": "sunshine"}} for key in ("Authorization", "x-color")]
+    """The values of all headers that are added, but for harmless ones; those of matchers by the name of the header."""
+    headers = [{"header": {"key": key, "value": "sunshine"}} for key in ("Authorization", "x-color", "server")]
     match = [{"name": "x-api-key", "string_match": {"exact": "sunshine"}}]
     route = {"match": {"prefix": "/", "headers": match}, "direct_response": {"status": 200}}
     content = {
@@ -163,30 +163,34 @@ def test_headers_that_grant_access_are_hidden() -> None:
     }
     plain = shown("rds", content)
 
-    assert [each["header"]["value"] for each in plain["request_headers_to_add"]] == ["<hidden>", "sunshine"]
+    assert [each["header"]["value"] for each in plain["request_headers_to_add"]] == [
+        "<hidden>",
+        "<hidden>",
+        "sunshine",
+    ]
     [matcher] = plain["virtual_hosts"][0]["routes"][0]["match"]["headers"]
     assert matcher == {"name": "x-api-key", "string_match": {"exact": "<hidden>"}}
 
 
-def test_texts_by_a_key_are_headers_too() -> None:
-    """A map of texts: what has a telling key or a telling look is hidden."""
+def test_the_environment_of_a_program_is_hidden() -> None:
+    """The names of its variables are shown, and none of the values."""
     wasm = f"{TYPED}envoy.extensions.filters.http.wasm.v3.Wasm"
     variables = {"API_KEY": "sunshine", "COLOR": "red", "FILE": PEM}
     machine = {"runtime": "null", "environment_variables": {"key_values": variables}}
     content = {"name": "a", "typed_config": {"@type": wasm, "config": {"vm_config": machine}}}
     told = shown("ecds", content)["typed_config"]["config"]["vm_config"]["environment_variables"]
 
-    assert told == {"key_values": {"API_KEY": "<hidden>", "COLOR": "red", "FILE": "<hidden>"}}
+    assert told == {"key_values": {"API_KEY": "<hidden>", "COLOR": "<hidden>", "FILE": "<hidden>"}}
 
 
-def test_maps_that_are_secret_are_emptied() -> None:
-    """Neither keys nor values are shown."""
+def test_maps_that_are_secret_have_no_values() -> None:
+    """Their keys are names, and stay."""
     per_route = f"{TYPED}envoy.extensions.filters.http.ext_authz.v3.ExtAuthzPerRoute"
-    settings = {"context_extensions": {"sunshine": "sunshine"}, "disable_request_body_buffering": True}
+    settings = {"context_extensions": {"a": "sunshine"}, "disable_request_body_buffering": True}
     content = {"name": "a", "typed_per_filter_config": {"f": {"@type": per_route, "check_settings": settings}}}
     told = shown("rds", content)["typed_per_filter_config"]["f"]
 
-    assert told == {"@type": per_route, "check_settings": {"disable_request_body_buffering": True}}
+    assert told == {"@type": per_route, "check_settings": {**settings, "context_extensions": {"a": "<hidden>"}}}
 
 
 def test_bytes_and_json_tell_the_same() -> None:
@@ -201,9 +205,9 @@ def test_bytes_and_json_tell_the_same() -> None:
     assert {"@type": cluster.type_url, **Printer(envoy_catalogue()).to_plain(message)} == shown("cds", content)
 
 
-def test_what_a_difference_hides_is_hidden_here() -> None:
-    """Messages of every type, with all that fields can hold: the judgement of `fsxds diff`, which works on JSON."""
-    printer, comparer = Printer(envoy_catalogue()), FieldComparer(envoy_catalogue())
+def test_what_a_listing_hides_is_hidden_here() -> None:
+    """Messages of every type, with all that fields can hold: `fsxds show` hides the same."""
+    masker = Masker(envoy_catalogue())
     hidden = 0
     descriptors = {each.full_name for each in envoy_catalogue().descriptors() if each.file.package.startswith("envoy.")}
     message_types = descriptors - {SECRET.partition("/")[2]}
@@ -211,7 +215,7 @@ def test_what_a_difference_hides_is_hidden_here() -> None:
         type_url = TypeUrl(TYPED + message_type)
         body = Generator(envoy_catalogue(), seed).message(message_type).SerializeToString()
         random = Resource(type_url, "a", body, version_of_body(type_url, body), ORIGIN)
-        expected = comparer._shown(json.loads(printer.any_json(type_url, body)), _Site())
+        expected = masker.shown(type_url, body)
         hidden += json.dumps(expected).count("<hidden>")
 
         for place, value, mine in differing(expected, shared_contents().plain_of(random)):

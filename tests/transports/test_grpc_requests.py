@@ -141,7 +141,9 @@ def test_what_is_no_message(content: bytes) -> None:
 def test_the_type_of_a_method() -> None:
     """A method of one type takes no other; it may be left out."""
     reader = RequestReader()
-    with pytest.raises(ProtocolError, match=r"type_url: is x, but this method serves .*\.Cluster; send that, or leave"):
+    with pytest.raises(
+        ProtocolError, match=r"type_url: is no type URL, but this method serves .*\.Cluster; send that, or leave"
+    ):
         reader.sotw(sotw(type_url="x"), CDS, PEER)
     with pytest.raises(ProtocolError, match="this method serves"):
         reader.delta(delta(type_url=type_url("EDS")), CDS, PEER)

@@ -1,0 +1,77 @@
+"""What a message may quote of a file: its numbers, names that the API has or that are near to one, and type names.
+
+An author's other words are never repeated, whatever field they stand in, since a secret may stand in any wrong place: as a
+key, as an alias (`*pw`), as a tag (`!pw`). The rules, each with one home:
+
+* a value (`quoted`): numbers, times such as `100ms`, true, false and null; of another text, only that it is one;
+* a name of an enum's value: where it is near to one that exists (`dialect`);
+* the name of a field (`may_quote_field`): where some message of the API has such a field, or where it is near to a field of
+  the message that it stands in, so that the remedy is "did you mean";
+* the name of a message type (`may_quote_type`): where it is written like one, `package.Name`;
+* names of resources, and what refers to them, are not secret and are quoted by those who know them.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+from fsxds.api.catalogue import Catalogue
+from fsxds.api.spelled import SpelledFloat
+from fsxds.values import FieldPath, pointer_of
+
+DID_YOU_MEAN: Final = "did you mean"
+UNSHOWN: Final = "[…]"
+
+_LONGEST_NUMBER = 40
+_TYPE_NAME = re.compile(r"[a-z][a-z0-9_]*(\.[a-z][a-z0-9_]*)*(\.[A-Z][A-Za-z0-9]{0,60}){1,4}")
+_DESCRIBED: Final = (
+    (dict, "an object"), (list, "a list"), (str, "text"), (bool, "true or false"), (type(None), "null"),
+)  # fmt: skip
+_HOST = "type.googleapis.com/"
+_LONGEST_TYPE = 120
+_EXTENSION = re.compile(r"(envoy|xds)(\.[a-z][a-z0-9_]*)+")
+_TIME = re.compile(r"[0-9]{1,12}(\.[0-9]{1,9})? ?(ns|us|ms|s|m|h|d|sec|min|hours?|minutes?|seconds?)")
+_IN_QUOTES = re.compile(r'"([^"]*)"')
+
+
+def quoted(value: object, *, secret: bool) -> str:
+    """Name a value in a message: a short number or time as it is unless it is a secret, all else by its kind."""
+    described = next((words for value_type, words in _DESCRIBED if isinstance(value, value_type)), "a number")
+    if isinstance(value, str):
+        return f'"{value}"' if not secret and _TIME.fullmatch(value) else described
+    if secret or value is None or isinstance(value, (dict, list)):
+        return described
+    if isinstance(value, bool):
+        return str(value).lower()
+    # Python refuses to spell integers of more than some thousand digits.
+    is_long = isinstance(value, int) and value.bit_length() > 4 * _LONGEST_NUMBER
+    text = value.text if isinstance(value, SpelledFloat) else "" if is_long else repr(value)
+    return text if 0 < len(text) <= _LONGEST_NUMBER else described
+
+
+def may_quote_field(name: str, catalogue: Catalogue, advice: str = "") -> bool:
+    """Tell whether a message may repeat what stands where a field's name should; `advice` is what it says to do."""
+    return advice.startswith(DID_YOU_MEAN) or name == "@type" or catalogue.knows_word(name)
+
+
+def may_quote_type(name: str) -> bool:
+    """Tell whether a message may repeat what stands where a message type's name should."""
+    return len(name) <= _LONGEST_TYPE and _TYPE_NAME.fullmatch(name) is not None
+
+
+def quoted_type_url(type_url: str) -> str:
+    """Name what a client gave for a type URL: as it is where it is written like one."""
+    return type_url if may_quote_type(type_url.removeprefix(_HOST)) else "no type URL"
+
+
+def shown_pointer(field_path: FieldPath, message: str, catalogue: Catalogue) -> str:
+    """Write a path as people read it, with `[…]` for keys that may not be quoted: those that no message quotes."""
+    told = frozenset(_IN_QUOTES.findall(message))
+    text = ""
+    for step in field_path:
+        if isinstance(step, int) or step in told or may_quote_field(step, catalogue) or _EXTENSION.fullmatch(step):
+            text = pointer_of((text, step) if text else (step,))
+        else:
+            text += UNSHOWN
+    return text

@@ -1,0 +1,93 @@
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fsxds.api.secrets import is_secret_name, mask_reason, mask_text
+
+KEY = "-----BEGIN PRIVATE KEY-----\nc2VjcmV0\nc2VjcmV0\n-----END PRIVATE KEY-----\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "masked"),
+    [
+        (f"key {KEY}end", "key <hidden>\nend"),
+        ("cut off: -----BEGIN RSA PRIVATE KEY-----\nc2Vjc", "cut off: <hidden>"),
+        (r"-----BEGIN PRIVATE KEY-----\nc2VjcmV0\n-----END PRIVATE KEY-----\n.", r"<hidden>\n."),
+        ('inline_string: "c2VjcmV0" name: "x"', 'inline_string: <hidden> name: "x"'),
+        (r'inline_string: "c2\"Vjc" name', "inline_string: <hidden> name"),
+        ('inline_bytes: "c2Vjc', "inline_bytes: <hidden>"),
+        ('{"inlineString": "c2VjcmV0"}', '{"inlineString": <hidden>}'),
+        (r"{\"inline_string\":\"c2VjcmV0\",\"a\":1}", r"{\"inline_string\":<hidden>,\"a\":1}"),
+        ("a.inline_string: a secret, changed", "a.inline_string: a secret, changed"),
+        ("password=c2VjcmV0, a: 1", "password=<hidden>, a: 1"),
+        ("{inline_string: 'c2VjcmV0'}", "{inline_string: <hidden>}"),
+        ("INLINE_STRING = 'c2VjcmV0'", "INLINE_STRING = <hidden>"),
+        ("nothing to hide: inline", "nothing to hide: inline"),
+    ],
+)
+def test_texts(text: str, masked: str) -> None:
+    """PEM blocks and inline values are hidden in a text, also where it was cut or quoted once more."""
+    assert masked == mask_text(text)
+
+
+@given(st.text(), st.text(alphabet=st.characters(codec="ascii", exclude_categories=["C"])))
+def test_an_inline_value_is_never_seen(before: str, value: str) -> None:
+    """Whatever stands around it, a quoted inline value is hidden."""
+    quoted = value.replace("\\", "\\\\").replace('"', '\\"')
+    marker = f"S3CR3T{quoted}S3CR3T"
+
+    assert "S3CR3T" not in mask_text(f'{before}inline_string: "{marker}" more')
+
+
+@pytest.mark.parametrize(
+    ("text", "masked"),
+    [
+        ("https://u:pw@a.b/c", "https://<hidden>@a.b/c"),
+        ("see /a?x=1&token=abc&y=2", "see /a?x=1&token=<hidden>&y=2"),
+        ("https://a.b/c?key=abc#d", "https://a.b/c?key=<hidden>#d"),
+        ("Authorization is Bearer abcdefghi", "Authorization is Bearer <hidden>"),
+        ('key: "x-mine" value: "abc"', 'key: "x-mine" value: <hidden>'),
+        ('key: "accept" value: "abc"', 'key: "accept" value: "abc"'),
+        ('cluster "token-service" of field password: expected text', 'cluster "token-service" of field password: expected text'),
+        ("xdstp://a/b/c?d=e", "xdstp://a/b/c?d=e"),
+    ],
+)  # fmt: skip
+def test_parts_of_texts(text: str, masked: str) -> None:
+    """User info and credentials of URIs, tokens, and values of headers are hidden; words of our own stay."""
+    assert masked == mask_text(text)
+
+
+def test_of_what_envoy_quotes_names_alone_stay() -> None:
+    """Envoy prints the messages that it rejects."""
+    reason = 'no such thing: name: "a" text: "b" cluster_name: "c" token: "d"'
+
+    assert 'no such thing: name: "a" text: <hidden> cluster_name: "c" token: <hidden>' == mask_reason(reason)
+
+
+def test_names_of_credentials() -> None:
+    """A name is that of a credential in any spelling, unless it ends with where that is, or how much of it there is."""
+    secret = (
+        "X-Api-Key",
+        "db_password",
+        "clientSecret",
+        "set-cookie",
+        "DB_PASS",
+        "x-auth",
+        "apikey",
+        "id_token",
+        "sig",
+    )
+    harmless = (
+        "token_endpoint",
+        "secret_name",
+        "max_tokens",
+        "tokens_per_fill",
+        "authority",
+        "compass",
+        "x-request-id",
+    )
+
+    assert all(map(is_secret_name, secret))
+    assert not any(map(is_secret_name, harmless))

@@ -7,6 +7,13 @@ from fsxds.values import Severity
 
 _CLUSTER = "- name: web\n  type: STATIC\n  connect_timeout: 1s\n"
 
+_ECHO = """\
+  filter_chains:
+  - filters:
+    - name: echo
+      typed_config: {"@type": type.googleapis.com/envoy.extensions.filters.network.echo.v3.Echo}
+"""
+
 RULES: tuple[Rule, ...] = (
     Rule(
         "unknown-field",
@@ -145,12 +152,25 @@ RULES: tuple[Rule, ...] = (
     Rule(
         "missing-name",
         Severity.ERROR,
-        "Every resource has a name; for endpoints it is cluster_name. A LbEndpoint has it in the `Resource` around it.",
-        "Envoy refuses clusters and endpoints without a name, and nothing can refer to others.",
+        "Every resource has a name; for endpoints it is cluster_name. A LbEndpoint has it in the `Resource` around it. One "
+        "listener may be without.",
+        "Envoy refuses clusters and endpoints without a name, and two such listeners; nothing can refer to others.",
         "Name the resource.",
         "- type: STATIC\n",
         "- name: web\n  type: STATIC\n",
         is_fixed=True,
+    ),
+    Rule(
+        "unnamed-listener",
+        Severity.NOTE,
+        "A listener has a name. fsxds serves one without it by the name of the `Resource` around it, or by one that it makes "
+        "of its address, so that it stays the same.",
+        "Envoy accepts one, and refuses two. By itself it would give it a random name in each response that holds it, and so "
+        "replace it, and drain its connections, with every update of any listener.",
+        "Name the listener.",
+        "- address: {socket_address: {address: 127.0.0.1, port_value: 10000}}\n" + _ECHO,
+        "- name: edge\n  address: {socket_address: {address: 127.0.0.1, port_value: 10000}}\n" + _ECHO,
+        file="lds.yaml",
     ),
     Rule(
         "name-mismatch",

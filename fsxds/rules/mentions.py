@@ -23,7 +23,10 @@ HOST = TypeUrl("host")
 HOST_NAME = TypeUrl("host name")
 """Stands for the type of a claim of virtual hosts: what Envoy keeps them by, which is `VirtualHost.name`."""
 
-CLAIMED = frozenset({ADDRESS, HOST, HOST_NAME})
+UNNAMED = TypeUrl("unnamed listener")
+"""Stands for the type of a claim of listeners without a name, of which there may be one."""
+
+CLAIMED = frozenset({ADDRESS, HOST, HOST_NAME, UNNAMED})
 """What stands for the type of a claim."""
 
 ANY = "*"

@@ -17,7 +17,7 @@ from types import MappingProxyType
 
 from fsxds.resource_types import BY_SHORT_NAME, BY_TYPE_URL
 from fsxds.rules.levels import RuleLevels
-from fsxds.rules.mentions import ADDRESS, HOST, HOST_NAME
+from fsxds.rules.mentions import ADDRESS, HOST, HOST_NAME, UNNAMED
 from fsxds.snapshots.file_names import FileNames
 from fsxds.snapshots.findings import Finding
 from fsxds.values import Reference, Resource, Severity, TypeUrl
@@ -45,6 +45,9 @@ CLAIMS: Mapping[TypeUrl, Claim] = {
         "duplicate-name",
         'a VirtualHost named "{claimed}" is already in {other}; Envoy keeps one of the two',
         "name each VirtualHost as its Resource",
+    ),
+    UNNAMED: Claim(
+        "missing-name", "{other} has no name either, and Envoy accepts one such listener at most", "name the listeners"
     ),
 }
 

@@ -17,6 +17,7 @@ from fsxds.formats.documents import MAX_FAULTS
 from fsxds.resource_types import BY_MESSAGE_TYPE, ResourceType
 from fsxds.snapshots import shape_faults, virtual_host_names
 from fsxds.snapshots.authored_paths import authored_path
+from fsxds.snapshots.listener_names import LISTENER, ONLY_ONE, name_of_unnamed, unnamed_fault
 from fsxds.snapshots.shape import DISCOVERY_RESPONSE, RESOURCE_WRAPPER, Piece, TypeClaim, shape_of
 from fsxds.snapshots.virtual_host_names import VIRTUAL_HOST
 from fsxds.values import Fault, FieldPath, Origin, PlainValue, Reference, Resource, Severity, TypeUrl, version_of_body
@@ -234,6 +235,9 @@ class DocumentReader:
         draft.declared.add(row.type_url)
         wrapping = place.wrapping
         own_name = str(getattr(message, row.name_field)) if row.name_field else ""
+        is_unnamed = row is LISTENER and not own_name
+        if is_unnamed:
+            own_name = self._name_listener(message, place, draft)
         fault = shape_faults.naming_fault(row, own_name, wrapping.name, place.field_path, _name_path(row, place))
         if fault is not None:
             draft.faults.append(fault)
@@ -246,12 +250,22 @@ class DocumentReader:
         version = version_of_body(row.type_url, body)
         origin = Origin(self._path, self._line_of(place.index), draft.number, place.field_path)
         references = self._check(message, place, draft)
+        if is_unnamed:
+            references += (ONLY_ONE,)
         if row is VIRTUAL_HOST:
             fault = virtual_host_names.lasting_fault(name, own_name, place.field_path)
             draft.faults += [fault] if fault else []
             references += tuple(virtual_host_names.claims_of(name, message, aliases))
             aliases = virtual_host_names.aliases_of(name, message, aliases)
         draft.resources.append(Resource(row.type_url, name, body, version, origin, aliases, wrapping.ttl_s, references))
+
+    def _name_listener(self, message: Message, place: _Place, draft: Draft) -> str:
+        """Give a listener a name that stays the same, and say so; return it, empty where there is nothing to make it of."""
+        name = name_of_unnamed(message, place.wrapping.name)
+        if name:
+            cast("_Named", message).name = name
+            draft.faults.append(unnamed_fault(name, _name_path(LISTENER, place)))
+        return name
 
     def _check_ttl(self, row: ResourceType, ttl_s: float, place: _Place, draft: Draft) -> None:
         """Note what is wrong with a time to live; that those of a type are not told is said once in a document."""
@@ -291,6 +305,10 @@ class _Envelope(Protocol):
     version_info: str
     type_url: str
     resources: list[Message]
+
+
+class _Named(Protocol):
+    name: str
 
 
 class _Wrapper(Protocol):

@@ -101,3 +101,15 @@ def test_lowered_domain_rule_leaves_addresses_alone() -> None:
         load_mentions(files, lowered("duplicate-domain", Severity.NOTE))
     )
     assert ["a: duplicate-domain error"] == tell(load_mentions(files, lowered("listener-address", None)))
+
+
+def test_two_listeners_without_a_name() -> None:
+    """One listener of a tree may be without a name; the file with the second one is held."""
+    story = MentionStory()
+    story.step({"b": "LDS unnamed-1 ?"})
+
+    loaded = story.step({"a": "LDS unnamed-2 ?", "c": "LDS c"})
+
+    assert {"unnamed-1", "c"} == served(loaded)
+    assert ["a: missing-name error"] == tell(loaded)
+    assert 'listener "unnamed-1" at b:1 has no name either' in loaded.problems[0].message

@@ -2,7 +2,7 @@
 
 `LDS edge CDS:web! RDS:r` is a listener that names a cluster, which is an error where there is none, and a route
 configuration, which is a warning. `CDS:*~` may use any cluster, `=SDS:ca!` needs a secret of the bootstrap. `@1.2.3.4:80`
-takes an address, `#r/web.com` a domain, and `&web` the name of a virtual host. `LDS` alone declares that there are none,
+takes an address, `#r/web.com` a domain, `&web` the name of a virtual host, and `?` is a listener's lack of one. `LDS` alone declares that there are none,
 and a line `!` does not parse.
 """
 
@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from pathlib import PurePosixPath
 
-from fsxds.rules.mentions import ADDRESS, HOST, HOST_NAME
+from fsxds.rules.mentions import ADDRESS, HOST, HOST_NAME, UNNAMED
 from fsxds.snapshots.load import Acceptance, Loaded, load
 from fsxds.snapshots.parsed import ParsedFile
 from fsxds.values import Document, Origin, Problem, Reference, Resource, Severity, SourceFile, TypeUrl
@@ -20,7 +20,12 @@ from tests.support.snapshots import resource, type_url
 from tests.support.trees import tree_of
 
 WEIGHTS = {"!": Severity.ERROR, "~": Severity.NOTE}
-CLAIMS = {"@": (ADDRESS, "address"), "#": (HOST, "domains"), "&": (HOST_NAME, "name")}
+CLAIMS = {
+    "@": (ADDRESS, "address"),
+    "#": (HOST, "domains"),
+    "&": (HOST_NAME, "name"),
+    "?": (UNNAMED, "name"),
+}
 
 
 def parse_file(file: SourceFile) -> ParsedFile:

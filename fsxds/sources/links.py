@@ -30,6 +30,11 @@ class Links:
         """
         return self._resolve(path, 0)
 
+    def forget_below(self, directories: tuple[str, ...]) -> None:
+        """Forget the links below these directories, which end with a slash."""
+        self.targets = {link: target for link, target in self.targets.items() if not link.startswith(directories)}
+        self.missing = {path for path in self.missing if not path.startswith(directories)}
+
     def are_unchanged(self) -> bool:
         """Tell whether every link still has the target that it had."""
         try:

@@ -266,6 +266,8 @@ class Walk:
         self._linked = [linked for linked in self._linked if linked[2] != link]
         self.linked_files = {path: through for path, through in self.linked_files.items() if through != link}
         self._visited = {identity: through for identity, through in self._visited.items() if through != link}
+        tops = tuple(f"{top}/" for top in self.tops if self.directories[top] not in self._visited)
+        self.links.forget_below(tops)
         self.directories = {path: known for path, known in self.directories.items() if known in self._visited}
         self.tops = [top for top in self.tops if top in self.directories]
         message = f"more than {_MOST_BEHIND_LINK} files and directories are behind this link, so none of them is read"

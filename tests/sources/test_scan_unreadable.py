@@ -119,6 +119,28 @@ def test_an_error_of_any_call_takes_nothing_away(tmp_path: Path, name: str, monk
     assert calls > 30
 
 
+def test_a_link_to_a_huge_directory_is_a_problem(tmp_path: Path) -> None:
+    """What is behind a link is read up to a bound; beyond, the link is a problem, and other links lead there still."""
+    root = tmp_path / "tree"
+    write(root, READ)
+    write(tmp_path / "huge", {"small/s.yaml": "s", "linked/l.yaml": "l"})
+    (tmp_path / "huge/inner").symlink_to("linked")
+    scanner = Scanner(root, is_read=is_read)
+    (root / "edge").symlink_to("../huge")
+    before = scanner.scan()
+    for number in range(20_000):
+        os.close(os.open(f"{tmp_path}/huge/small/{number}.yaml", os.O_CREAT | os.O_WRONLY))
+    (root / "small.d").symlink_to("../huge/linked")
+    look = scanner.look()
+
+    assert contents_of(before) == READ | {"edge/small/s.yaml": "s", "edge/linked/l.yaml": "l"}
+    assert contents_of(look.tree) == READ | {"small.d/l.yaml": "l"}
+    assert {str(problem.path) for problem in look.tree.problems} == {"edge", "edge/small/s.yaml", "edge/linked/l.yaml"}
+    assert {problem.rule for problem in look.tree.problems} == {"too-many-files"}
+    assert set(look.directories) == {str(root), str(root / "deep"), str(tmp_path / "huge/linked")}
+    assert str(tmp_path / "huge/inner") not in look.turning_points
+
+
 # Runs as a user that is not root, who alone can be forbidden to read.
 FORBIDDEN = """
 import asyncio, os, resource, tempfile

@@ -22,6 +22,7 @@ from fsxds.snapshots.load import Acceptance, Loaded, load
 from fsxds.snapshots.parsed import ParsedFile
 from fsxds.snapshots.static_names import StaticNames, static_names
 from fsxds.sources.envoy_api import AskFeatures, find_api
+from fsxds.sources.file_names import Exclusion
 from fsxds.sources.scan import Scanner
 from fsxds.values import PlainValue, Problem, Severity, SourceFile, SourceTree
 
@@ -102,7 +103,13 @@ def _ignored(paths: tuple[PurePosixPath, ...]) -> Problem:
 
 def scanner_of(directory: Path, settings: Settings) -> Scanner:
     """Return what reads the files of a tree."""
-    return Scanner(directory, is_read=is_read, max_file_size_bytes=settings.max_file_size_bytes)
+    limit = settings.max_file_size_bytes
+    return Scanner(directory, is_read=is_read, exclusion=exclusion_of(settings), max_file_size_bytes=limit)
+
+
+def exclusion_of(settings: Settings) -> Exclusion:
+    """Return what the settings exclude from every tree."""
+    return Exclusion(settings.exclude)
 
 
 def is_read(name: str) -> bool:

@@ -144,6 +144,12 @@ NAMES = Form(
     _read_names,
     {"anyOf": [{"type": "array", "items": {"type": "string", "minLength": 1}}, {"type": "string", "minLength": 1}]},
 )
+GLOBS = Form(
+    "GLOBS",
+    "a list of patterns (write README*,charts/**)",
+    _read_names,
+    {"anyOf": [{"type": "array", "items": {"type": "string", "minLength": 1}}, {"type": "string", "minLength": 1}]},
+)
 EXECUTABLE = Form(
     "[PATH]",
     "a path, true or false",

@@ -21,6 +21,7 @@ from fsxds.option_forms import (
     ADDRESS_OR_OFF,
     DURATION,
     EXECUTABLE,
+    GLOBS,
     INTERVAL,
     NAMES,
     PATH,
@@ -49,6 +50,14 @@ HOLDING = ("serve", "mirror", "show", "dev")
 READING, WATCHING, CHECKS = "Reading the tree", "Watching for changes", "Checks"
 REST, GRPC = "REST", "gRPC"
 MIRROR, API, OUTPUT = "Mirrored files", "Envoy's API", "Output"
+
+
+# Names that one tool owns, so that nobody keeps resources in a file of such a name; what could be a name for resources
+# (values.yaml) is told as a mistake instead, and is for the user to exclude. Hidden names are never read anyway.
+EXCLUDED = (
+    *("README*", "LICENSE*", "*.md", "kustomization.y*ml", "Chart.yaml", "skaffold.yaml", "catalog-info.yaml"),
+    *("docker-compose*.y*ml", "compose.y*ml", "package.json", "package-lock.json", "node_modules"),
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +121,11 @@ class Settings:
         DURATION, "50ms", WATCHING, LASTING, "Read the tree when it has been quiet for so long after a change."
     )
     settle_cap_s: float = option(
-        DURATION, "10s", WATCHING, LASTING, "Read it after so long even when it is never quiet."
+        DURATION,
+        "10s",
+        WATCHING,
+        LASTING,
+        "Wait so long at most for git, or for what was removed to come back; what is quiet itself is read every 0.5s.",
     )
     writer_patience_s: float = option(
         DURATION, "2s", WATCHING, LASTING, "How long to wait for the writer of a file to close it."
@@ -124,6 +137,13 @@ class Settings:
 
     unknown_fields: str = option(
         one_of("error", "warn"), "error", READING, ALL, "What a field that the API does not know is."
+    )
+    exclude: tuple[str, ...] = option(
+        GLOBS,
+        ",".join(EXCLUDED),
+        READING,
+        ALL,
+        "What is no configuration: names of files and directories, or with a slash paths from the top of the tree.",
     )
     max_file_size_bytes: int = option(SIZE, "64MiB", READING, ALL, "A larger file is a problem, and is not read.")
     accept: str = option(

@@ -102,12 +102,13 @@ class SourceTree:
     """All files of a tree at one settled moment, sorted by path.
 
     `problems` name files that exist and could not be read (too large, no permission): what they last held stays.
-    `ignored` are the files whose suffix no format claims.
+    `ignored` are the files whose suffix no format claims, `excluded` the files and directories that the user excludes.
     """
 
     files: tuple[SourceFile, ...]
     problems: tuple[Problem, ...] = ()
     ignored: tuple[PurePosixPath, ...] = ()
+    excluded: tuple[PurePosixPath, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

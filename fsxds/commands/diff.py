@@ -124,7 +124,9 @@ def _read_git(revisions: str, sides: tuple[str, ...], settings: Settings) -> Ite
         if revision is None:
             yield _Read(_side_of(directory), loading.scan_once(directory, settings))
         else:
-            tree = repository.tree_at(revision, loading.is_read, settings.max_file_size_bytes)
+            tree = repository.tree_at(
+                revision, loading.is_read, settings.max_file_size_bytes, loading.exclusion_of(settings)
+            )
             yield _Read(Side(revision, f"{revision}:{repository.prefix}"), tree)
 
 

@@ -15,6 +15,7 @@ from fsxds.errors import UsageError
 from fsxds.operations.log_lines import escape
 from fsxds.rules.levels import RuleLevels
 from fsxds.settings import Settings
+from fsxds.sources.file_names import Exclusion
 from fsxds.sources.reading import Content, Refusal, read_file
 from fsxds.values import Problem, Severity, SourceFile, SourceTree
 
@@ -119,12 +120,13 @@ def _subject_of_files(paths: Sequence[str], stdin_path: str | None, base: Path, 
         files = {file.path: file for file in scanned.files} | fresh
         tree = replace(scanned, files=tuple(sorted(files.values(), key=lambda file: file.path.parts)))
         return Subject(label, directory, tree, frozenset(inside))
-    return Subject(label, base, _tree_of(contents, base), is_partial=True)
+    return Subject(label, base, _tree_of(contents, base, loading.exclusion_of(settings)), is_partial=True)
 
 
-def _tree_of(contents: dict[str, bytes | Problem], base: Path) -> SourceTree:
+def _tree_of(contents: dict[str, bytes | Problem], base: Path, exclusion: Exclusion) -> SourceTree:
     """Return the tree that files alone are; their paths lead from the base."""
-    by_path = {path_from(base, Path(path)): content for path, content in contents.items()}
+    named = {path_from(base, Path(path)): content for path, content in contents.items()}
+    by_path = {path: content for path, content in named.items() if not exclusion.covers(str(path))}
     read = {path: content for path, content in by_path.items() if loading.is_read(path.name)}
     files = [SourceFile.of(path, content) for path, content in read.items() if isinstance(content, bytes)]
     problems = [replace(content, path=path) for path, content in read.items() if isinstance(content, Problem)]
@@ -132,6 +134,7 @@ def _tree_of(contents: dict[str, bytes | Problem], base: Path) -> SourceTree:
         tuple(sorted(files, key=lambda file: file.path.parts)),
         tuple(sorted(problems)),
         tuple(sorted(path for path in by_path if path not in read)),
+        tuple(sorted(path for path in named if path not in by_path)),
     )
 
 

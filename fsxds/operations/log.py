@@ -8,12 +8,13 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import datetime
-from pathlib import PurePosixPath
+from pathlib import Path, PurePosixPath
 from typing import Never
 
 from rich.console import Console
 
 from fsxds.api.secrets import mask_reason
+from fsxds.formats import FORMATS
 from fsxds.operations.change_reports import ChangeReports, count_of, some_of, type_name
 from fsxds.operations.internal_errors import InternalErrors, set_aside_line
 from fsxds.operations.library_logs import library_logs
@@ -24,7 +25,10 @@ from fsxds.protocol.node import Node
 from fsxds.protocol.streams import Verdict
 from fsxds.protocol.subscription import Subscription
 from fsxds.snapshots.load import Loaded
-from fsxds.values import PlainValue, TypeUrl, Version
+from fsxds.values import PlainValue, SourceTree, TypeUrl, Version
+
+# Names of files in one line for machines.
+MOST_FILES = 20
 
 LAST_FLUSH_S = 1.0
 
@@ -158,10 +162,20 @@ class Log:
         """Tell that the tree is back."""
         self.write(LogLine(Level.INFO, "tree_found", "the tree is back", admitted_as=Level.ERROR))
 
-    def file_ignored(self, path: PurePosixPath) -> None:
-        """Tell that no format claims the suffix of a file."""
-        text = f"{path}: ignored, no format has this suffix"
-        self.say(Level.INFO, "file_ignored", text, path=str(path))
+    def files_ignored(self, paths: tuple[PurePosixPath, ...]) -> None:
+        """Report files whose suffix no format has."""
+        names = [str(path) for path in paths]
+        text = f"{some_of(names)}: ignored, no format has {'this suffix' if len(names) == 1 else 'these suffixes'}"
+        self.say(Level.INFO, "files_ignored", text, count=len(names), files=[*names[:MOST_FILES]])
+
+    def waiting_for_files(self, root: Path, tree: SourceTree) -> None:
+        """Report that nothing in the directory is configuration yet."""
+        suffixes = ", ".join(suffix for row in FORMATS for suffix in row.suffixes)
+        others = ((tree.ignored, "ignored"), (tree.excluded, "excluded"))
+        there = "".join(f"; {word}: {some_of([str(path) for path in paths])}" for paths, word in others if paths)
+        text = f"waiting for configuration: no file in {root} has one of the suffixes {suffixes}{there}"
+        counts: dict[str, PlainValue] = {word: len(paths) for paths, word in others}
+        self.say(Level.WARNING, "waiting_for_files", text, directory=str(root), **counts)
 
     def queue_overflowed(self) -> None:
         """Tell that the kernel dropped events, which a rescan makes up for."""

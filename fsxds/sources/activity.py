@@ -9,7 +9,7 @@ from collections import deque
 from collections.abc import Callable, Iterable
 from pathlib import PurePosixPath
 
-from fsxds.sources.file_names import is_passed_over
+from fsxds.sources.file_names import Exclusion, is_passed_over
 from fsxds.sources.notifications import Happening, Notice
 
 # A file that is replaced so often within so many seconds is restless: nobody edits as fast, and a tool that writes a
@@ -28,8 +28,9 @@ class Activity:
     there is none. `touched` are the paths that the notices were about.
     """
 
-    def __init__(self, is_read: Callable[[str], bool]) -> None:
-        """Start with an empty inbox; `is_read` tells by a file's name whether its content matters."""
+    def __init__(self, is_read: Callable[[str], bool], exclusion: Exclusion | None = None) -> None:
+        """Start with an empty inbox; `is_read` tells by a file's name whether its content matters, unless it is excluded."""
+        self._exclusion = exclusion or Exclusion()
         self.first_s: float | None = None
         self.calm_s: float | None = None
         self.touched: set[str] = set()
@@ -108,7 +109,7 @@ class Activity:
         if path in self._points:
             return True
         below = [path[len(top) :] for top in self._tops if path.startswith(top)]
-        if all(any(map(is_passed_over, relative.split("/"))) for relative in below):
+        if all(any(map(is_passed_over, inner.split("/"))) or self._exclusion.covers(inner) for inner in below):
             return False
         if notice.is_directory or self._has_content(path):
             return True

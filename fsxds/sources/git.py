@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
 from fsxds.errors import UsageError
-from fsxds.sources.file_names import is_passed_over, is_text
+from fsxds.sources.file_names import Exclusion, is_passed_over, is_text
 from fsxds.sources.walk import problem_of
 from fsxds.values import Problem, SourceFile, SourceTree
 
@@ -65,7 +65,9 @@ class Repository:
         self._commit(second)
         return Range(first, second)
 
-    def tree_at(self, revision: str, is_read: Callable[[str], bool], max_file_size_bytes: int) -> SourceTree:
+    def tree_at(
+        self, revision: str, is_read: Callable[[str], bool], max_file_size_bytes: int, exclusion: Exclusion
+    ) -> SourceTree:
         """Return the files below the directory as a revision has them.
 
         Symbolic links are followed as far as they stay within the repository.
@@ -74,6 +76,7 @@ class Repository:
             revision: anything that git takes for a commit.
             is_read: tells by a file's name whether a format claims it; the others are listed as ignored.
             max_file_size_bytes: a larger file is a problem and is not read.
+            exclusion: what the user excludes.
         """
         commit = self._commit(revision)
         blobs = self._list(commit, self.prefix)
@@ -81,12 +84,14 @@ class Repository:
             blobs = self._list(commit, "")
         found = _Finder(blobs, self._read, is_read, max_file_size_bytes)
         found.find_all(self.prefix)
-        contents = self._read([blob.name for _, blob in found.files])
-        files = (SourceFile.of(PurePosixPath(path), contents[blob.name]) for path, blob in found.files)
+        wanted = [(path, blob) for path, blob in found.files if not exclusion.covers(path)]
+        contents = self._read([blob.name for _, blob in wanted])
+        files = (SourceFile.of(PurePosixPath(path), contents[blob.name]) for path, blob in wanted)
         return SourceTree(
             tuple(sorted(files, key=lambda file: file.path.parts)),
-            tuple(sorted(found.problems)),
-            tuple(sorted(found.ignored)),
+            tuple(sorted(problem for problem in found.problems if not exclusion.covers(str(problem.path)))),
+            tuple(sorted(path for path in found.ignored if not exclusion.covers(str(path)))),
+            tuple(sorted(PurePosixPath(path) for path, _ in found.files if exclusion.covers(path))),
         )
 
     def _commit(self, revision: str) -> str:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
 from fsxds.errors import FsxdsError
-from fsxds.sources.file_names import as_text
+from fsxds.sources.file_names import Exclusion, as_text
 from fsxds.sources.reading import Content, Refusal, read_file
 from fsxds.sources.walk import FoundFile, Identity, LostDirectory, Signature, Walk, problem_of, remedy_of
 from fsxds.values import Problem, SourceFile, SourceTree
@@ -59,6 +59,7 @@ class Scanner:
         root: Path,
         *,
         is_read: Callable[[str], bool],
+        exclusion: Exclusion | None = None,
         max_file_size_bytes: int = DEFAULT_MAX_FILE_SIZE_BYTES,
     ) -> None:
         """Remember what to read.
@@ -66,10 +67,12 @@ class Scanner:
         Args:
             root: the directory, which may be a link.
             is_read: tells by a file's name whether a format claims it; the others are listed as ignored.
+            exclusion: what the user excludes; it is neither read nor ignored.
             max_file_size_bytes: a larger file is a problem and is not read.
         """
         self.root = root.absolute()
         self.is_read = is_read
+        self.exclusion = exclusion or Exclusion()
         self.max_file_size_bytes = max_file_size_bytes
         self._seen: dict[str, _Seen] = {}
         self._tree = SourceTree(())
@@ -103,13 +106,13 @@ class Scanner:
         )
 
     def _take_in(self) -> tuple[Walk, bool]:
-        walk = Walk(str(self.root), self.is_read, self._seen)
+        walk = Walk(str(self.root), self.is_read, self._seen, self.exclusion)
         if walk.root_error is not None:
             raise TreeLost(f"{self.root}: the directory {_lost_because(walk.root_error)}")
         problems = [*walk.problems, *self._problems_of_lost(walk.lost)]
         seen, are_whole = self._read_changed(walk.files, problems)
         is_steady = are_whole and walk.is_still_true()
-        self._tree = self._tree_of(seen, problems, walk.ignored)
+        self._tree = self._tree_of(seen, problems, walk)
         # What cannot be read now is remembered: should its directory be lost next, it has to be named still.
         kept = {str(problem.path) for problem in problems} & self._seen.keys()
         self._seen = seen | {relative: self._seen[relative] for relative in kept}
@@ -152,13 +155,12 @@ class Scanner:
             if relative.startswith(directory.relative + "/")
         ]
 
-    def _tree_of(self, seen: dict[str, _Seen], problems: list[Problem], ignored: list[str]) -> SourceTree:
+    def _tree_of(self, seen: dict[str, _Seen], problems: list[Problem], walk: Walk) -> SourceTree:
         before = self._tree
         files = before.files
         if len(seen) != len(files) or any(_file_of(seen, file) is not file for file in files):
             files = tuple(sorted((known.file for known in seen.values()), key=lambda file: file.path.parts))
-        ignored_paths = tuple(PurePosixPath(as_text(relative)) for relative in sorted(ignored))
-        tree = SourceTree(files, tuple(sorted(problems)), ignored_paths)
+        tree = SourceTree(files, tuple(sorted(problems)), _paths_of(walk.ignored), _paths_of(walk.excluded))
         return before if tree == before else tree
 
 
@@ -169,6 +171,10 @@ def _lost_because(error: OSError) -> str:
         case errno.ENOTDIR:
             return "is not a directory; create it, or name another one"
     return f"cannot be read: {error.strerror}; {remedy_of(error)}"
+
+
+def _paths_of(relatives: list[str]) -> tuple[PurePosixPath, ...]:
+    return tuple(PurePosixPath(as_text(relative)) for relative in sorted(relatives))
 
 
 def _file_of(seen: dict[str, _Seen], file: SourceFile) -> SourceFile | None:

@@ -14,7 +14,7 @@ from collections.abc import Callable, Collection
 from pathlib import PurePosixPath
 from typing import NamedTuple, TypeAlias
 
-from fsxds.sources.file_names import as_text, is_passed_over, is_text
+from fsxds.sources.file_names import Exclusion, as_text, is_passed_over, is_text
 from fsxds.sources.links import Links
 from fsxds.values import Problem
 
@@ -79,16 +79,20 @@ class Walk:
     a link to a directory that was already seen, or that holds the tree, adds nothing.
     """
 
-    def __init__(self, root: str, is_read: Callable[[str], bool], known: Collection[str]) -> None:
+    def __init__(
+        self, root: str, is_read: Callable[[str], bool], known: Collection[str], exclusion: Exclusion | None = None
+    ) -> None:
         """Walk.
 
         Args:
             root: an absolute path.
             is_read: tells by a file's name whether it is one to read.
+            exclusion: what the user excludes.
             known: paths of the files that were read so far, whatever stands there now.
         """
         self.files: list[FoundFile] = []
         self.ignored: list[str] = []
+        self.excluded: list[str] = []
         self.problems: list[Problem] = []
         self.lost: list[LostDirectory] = []
         self.links = Links()
@@ -101,6 +105,7 @@ class Walk:
         """The real root, then the real paths of the linked directories."""
         self._is_read = is_read
         self._known = known
+        self._exclusion = exclusion or Exclusion()
         self._visited: dict[Identity, str] = {}
         """The directories that need no other visit, each with the link in the tree through which it was reached."""
         self._linked: list[tuple[str, str, str]] = []
@@ -164,10 +169,12 @@ class Walk:
         with os.scandir(directory) as entries:
             for direntry in entries:
                 self._count()
-                if direntry.is_symlink():
+                if is_passed_over(direntry.name):
+                    continue  # `..data` too: what leads through it tells when it flips.
+                if self._exclusion.matches(prefix + direntry.name):
+                    self.excluded.append(prefix + direntry.name)
+                elif direntry.is_symlink():
                     self._take_link(direntry, prefix)
-                elif is_passed_over(direntry.name):
-                    continue
                 elif direntry.is_dir(follow_symlinks=False):
                     inner.extend(self._take_directory(direntry, prefix))
                 else:
@@ -185,8 +192,6 @@ class Walk:
 
     def _take_link(self, direntry: os.DirEntry[str], prefix: str) -> None:
         relative = prefix + direntry.name
-        if is_passed_over(direntry.name):
-            return  # `..data` too: what leads through it tells when it flips.
         real = self.links.resolve(direntry.path)
         try:
             # By its real path: the link itself may lead into the next generation by now.
@@ -261,6 +266,7 @@ class Walk:
         below = link + "/"
         self.files = [file for file in self.files if not file.relative.startswith(below)]
         self.ignored = [relative for relative in self.ignored if not relative.startswith(below)]
+        self.excluded = [relative for relative in self.excluded if not relative.startswith(below)]
         self.problems = [problem for problem in self.problems if not str(problem.path).startswith(below)]
         self.lost = [lost for lost in self.lost if not lost.relative.startswith(below)]
         self._linked = [linked for linked in self._linked if linked[2] != link]

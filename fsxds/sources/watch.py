@@ -75,8 +75,11 @@ class WatchObserver(Protocol):
     def tree_found(self) -> None:
         """The tree is back."""
 
-    def file_ignored(self, path: PurePosixPath) -> None:
-        """No format claims this file; told once as long as it is there."""
+    def files_ignored(self, paths: tuple[PurePosixPath, ...]) -> None:
+        """No format claims these files; told once as long as they are there."""
+
+    def waiting_for_files(self, root: Path, tree: SourceTree) -> None:
+        """Nothing in the tree is configuration so far; the first file that is will be served."""
 
     def queue_overflowed(self) -> None:
         """The kernel dropped notifications; the tree is looked at again."""
@@ -95,7 +98,7 @@ async def watch(
     or that loses all its files at once, yields nothing. Close the iterator (`contextlib.aclosing`) to stop watchdog's
     threads.
     """
-    activity = Activity(scanner.is_read)
+    activity = Activity(scanner.is_read, scanner.exclusion)
     loop = asyncio.get_running_loop()
 
     def receive_overflow(at_s: float) -> None:
@@ -148,6 +151,7 @@ class _Watcher:
         self._shared_s = 0.0
         self._waiting_s: float | None = None
         self._is_lost = False
+        self._is_waiting = False
         self._told_ignored: frozenset[PurePosixPath] = frozenset()
 
     async def next_occasion(self) -> float:
@@ -249,9 +253,12 @@ class _Watcher:
         self._is_lost = error is not None
         if look is not None:
             ignored = frozenset(look.tree.ignored)
-            for path in sorted(ignored - self._told_ignored):
-                self._parts.observer.file_ignored(path)
+            if ignored - self._told_ignored:
+                self._parts.observer.files_ignored(tuple(sorted(ignored - self._told_ignored)))
             self._told_ignored = ignored
+            was_waiting, self._is_waiting = self._is_waiting, not look.tree.files and not look.tree.problems
+            if error is None and self._is_waiting and not was_waiting:
+                self._parts.observer.waiting_for_files(self._parts.scanner.root, look.tree)
 
     async def _share(
         self, look: Look, *, is_quiet: bool, is_due: bool, cap_s: float

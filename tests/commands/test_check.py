@@ -99,11 +99,11 @@ def test_the_threshold_sets_the_status(tmp_path: Path, severity: str, expected: 
 def test_notes(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     """A note is told in a line, and only `--severity note` makes the status 1."""
     tree = write_tree(tmp_path, cds=CLUSTERS)
-    (tree / "README.md").write_text("Ask me.\n")
+    (tree / "notes.txt").write_text("Ask me.\n")
 
     assert 0 == main(["check", str(tree)])
     assert (
-        f"{tree}/README.md:1:1: note[ignored-file]: ignored: no format has this suffix; rename"
+        f"{tree}/notes.txt:1:1: note[ignored-file]: ignored: no format has this suffix; rename"
         in capfd.readouterr().out
     )
     assert 1 == main(["check", str(tree), "--severity", "note"])
@@ -122,14 +122,14 @@ def test_ttl_that_is_dropped_is_told_where_it_is(tmp_path: Path, capfd: pytest.C
 def test_rules_are_lowered_and_silenced(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     """`--rules` changes what a rule weighs, and turns it off; a setting of the same name does the same."""
     tree = write_tree(tmp_path, cds=CLUSTERS)
-    (tree / "README.md").write_text("Ask me.\n")
+    (tree / "notes.txt").write_text("Ask me.\n")
     settings = tmp_path / "fsxds.yaml"
     settings.write_text("rules: {ignored-file: error}\n")
 
     assert 0 == main(["check", str(tree), "--rules", "ignored-file=off"])
     assert "" == capfd.readouterr().out
     assert 1 == main(["check", str(tree), "--settings", str(settings)])
-    assert "README.md:1:1: error[ignored-file]" in capfd.readouterr().out
+    assert "notes.txt:1:1: error[ignored-file]" in capfd.readouterr().out
 
 
 @pytest.mark.parametrize(

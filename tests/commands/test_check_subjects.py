@@ -48,14 +48,14 @@ def test_directory_without_configuration(
 
 
 def test_ignored_files_are_one_note(tree: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    """However many files no format claims, they take one line."""
-    for name in ("README.md", "Makefile", "a.txt"):
+    """However many files no format claims, they take one line; what is excluded by default is none of them."""
+    for name in ("README.md", "Makefile", "a.txt", "b.sh"):
         (tree / name).write_text("hello\n")
 
     assert main(["check", "xds", "--no-envoy"]) == 0
     (line, *_) = capfd.readouterr().out.splitlines()
     assert line.startswith(
-        "xds/Makefile:1:1: note[ignored-file]: ignored: no format has this suffix; nor README.md, a.txt;"
+        "xds/Makefile:1:1: note[ignored-file]: ignored: no format has this suffix; nor a.txt, b.sh;"
     )
 
 

@@ -6,7 +6,7 @@ import subprocess
 import sys
 from dataclasses import replace
 from datetime import UTC, datetime
-from pathlib import PurePosixPath
+from pathlib import Path, PurePosixPath
 
 import pytest
 
@@ -19,7 +19,7 @@ from fsxds.protocol.subscription import Subscription
 from fsxds.resource_types import BY_SHORT_NAME
 from fsxds.snapshots.accept import FileRecord
 from fsxds.snapshots.load import HeldFile, Loaded
-from fsxds.values import Problem, Severity, Snapshot, Version
+from fsxds.values import Problem, Severity, Snapshot, SourceTree, Version
 
 CDS = Subscription(BY_SHORT_NAME["cds"].type_url)
 NODE = Node("edge-1", "edge", "127.0.0.1")
@@ -60,13 +60,21 @@ def test_what_happens_to_the_tree() -> None:
     pen = Pen()
     pen.log.tree_lost(OSError("config/xds: is gone"))
     pen.log.tree_found()
-    pen.log.file_ignored(PurePosixPath("README.md"))
+    pen.log.files_ignored((PurePosixPath("a.txt"),))
+    pen.log.files_ignored(tuple(PurePosixPath(f"{number}.txt") for number in range(9)))
+    excluded = (PurePosixPath("Chart.yaml"),)
+    pen.log.waiting_for_files(Path("/config"), SourceTree((), ignored=(PurePosixPath("a.txt"),), excluded=excluded))
     pen.log.queue_overflowed()
 
     assert pen.lines == [
         "ERROR tree_lost: config/xds: is gone; what was served last stays until it is back",
         "INFO tree_found: the tree is back",
-        "INFO file_ignored: README.md: ignored, no format has this suffix",
+        "INFO files_ignored: a.txt: ignored, no format has this suffix",
+        "INFO files_ignored: 0.txt, 1.txt, 2.txt and 6 more: ignored, no format has these suffixes",
+        (
+            "WARNING waiting_for_files: waiting for configuration: no file in /config has one of the suffixes .yaml, .yml, "
+            ".json, .textproto, .txtpb, .pbtxt, .prototxt, .pb_text, .pb, .binpb; ignored: a.txt; excluded: Chart.yaml"
+        ),
         "WARNING queue_overflowed: too many file events at once: reading the whole tree again",
     ]
 

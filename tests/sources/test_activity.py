@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from fsxds.sources.activity import Activity
+from fsxds.sources.file_names import Exclusion
 from fsxds.sources.notifications import Happening, Notice
 from tests.sources.watching import is_read
 
@@ -58,6 +59,18 @@ async def test_what_matters(happening: Happening, paths: tuple[str, ...], *, mat
     activity.receive(Notice(1.0, happening, paths))
 
     assert (activity.first_s is not None) == matters
+
+
+async def test_what_is_excluded_does_not_matter() -> None:
+    """Neither an excluded file nor what happens below an excluded directory wakes anybody."""
+    activity = Activity(is_read, Exclusion(["busy*"]))
+    activity.attend_to(("/tree",), frozenset())
+    for path in ("/tree/busy.yaml", "/tree/busy/deep/a.yaml"):
+        activity.receive(Notice(1.0, Happening.MODIFIED, (path,)))
+    heard = activity.first_s
+    activity.receive(Notice(1.0, Happening.MODIFIED, ("/tree/deep/a.yaml",)))
+
+    assert (heard, activity.first_s) == (None, 1.0)
 
 
 async def test_directories_and_links_matter(tmp_path: Path) -> None:

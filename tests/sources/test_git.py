@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from fsxds.errors import UsageError
+from fsxds.sources.file_names import Exclusion
 from fsxds.sources.git import Range, Repository
 from fsxds.values import SourceTree
 
@@ -50,7 +51,9 @@ def checkout(tmp_path: Path) -> Path:
 
 def tree_at(directory: Path, revision: str, max_file_size_bytes: int = 1000) -> SourceTree:
     """Return the tree of a revision, of which YAML is read."""
-    return Repository(directory).tree_at(revision, lambda name: name.endswith(".yaml"), max_file_size_bytes)
+    return Repository(directory).tree_at(
+        revision, lambda name: name.endswith(".yaml"), max_file_size_bytes, Exclusion(["excluded*"])
+    )
 
 
 def contents(tree: SourceTree) -> dict[str, str]:
@@ -74,11 +77,14 @@ def test_what_is_not_read(checkout: Path) -> None:
     (checkout / "README.md").write_text("x")
     (checkout / ".hidden").mkdir()
     (checkout / ".hidden" / "a.yaml").write_text("x")
+    (checkout / "excluded.d").mkdir()
+    (checkout / "excluded.d" / "a.yaml").write_text("x")
     commit(checkout, cds="x", large="x" * 1001)
     tree = tree_at(checkout, "main")
 
     assert {"cds.yaml": "x"} == contents(tree)
     assert ["README.md"] == [str(path) for path in tree.ignored]
+    assert ["excluded.d/a.yaml"] == [str(path) for path in tree.excluded]
     assert ["large.yaml: file-too-large"] == [f"{problem.path}: {problem.rule}" for problem in tree.problems]
 
 

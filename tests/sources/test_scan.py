@@ -8,6 +8,7 @@ from pathlib import Path, PurePosixPath
 
 import pytest
 
+from fsxds.sources.file_names import Exclusion
 from fsxds.sources.reading import Content, read_file
 from fsxds.sources.scan import Scanner, TreeLost
 from fsxds.sources.walk import Walk, signature_of
@@ -52,6 +53,23 @@ def test_names_that_are_passed_over(tmp_path: Path) -> None:
     tree = scanner_of(tmp_path).scan()
 
     assert tree == SourceTree((), (), tuple(map(PurePosixPath, ("README", "a.yaml.bak", "docs/notes.txt"))))
+
+
+def test_what_is_excluded_is_neither_read_nor_ignored(tmp_path: Path) -> None:
+    """Names are excluded at any depth, with all that is below them, and paths from the top; links by their own names."""
+    wanted = {"a.yaml": "a", "edge/values.yaml": "e", "deep/charts/x/values.yaml": "d"}
+    excluded = ["README.txt", "edge/README.yaml", "node_modules/m.yaml", "charts/x/y/values.yaml", "only/this.yaml"]
+    write(tmp_path, wanted | dict.fromkeys(excluded, "x"))
+    (tmp_path / "edge/node_modules").symlink_to("nowhere")
+    exclusion = Exclusion(["README*", "node_modules/", "charts/**/values.yaml", "./only/*.yaml"])
+    scanner = Scanner(tmp_path, is_read=is_read, exclusion=exclusion)
+    tree = scanner.scan()
+
+    assert contents_of(tree) == wanted
+    assert (tree.problems, tree.ignored) == ((), ())
+    assert sorted(map(str, tree.excluded)) == sorted(
+        [*excluded[:2], "node_modules", "edge/node_modules", *excluded[3:]]
+    )
 
 
 def test_a_missing_root_is_lost(tmp_path: Path) -> None:

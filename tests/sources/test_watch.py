@@ -252,6 +252,16 @@ async def test_cancelling_leaves_no_thread_behind(tmp_path: Path) -> None:
     assert left == []
 
 
+async def test_a_tree_without_files_is_waited_for(tmp_path: Path) -> None:
+    """That nothing is configuration is told once, with what is there, and the first file is served."""
+    write(tmp_path, {"a.txt": ""})
+    async with watched(tmp_path) as record:
+        write(tmp_path, {"a.yaml": "1"})
+        await record.until_contents({"a.yaml": "1"})
+
+        assert [(root, [str(path) for path in tree.ignored]) for root, tree in record.waits] == [(tmp_path, ["a.txt"])]
+
+
 async def test_ignored_files_are_told_once(tmp_path: Path) -> None:
     """A file that no format claims is told when it is first seen; hidden and temporary ones are not worth a word."""
     write(tmp_path, {"README.md": "", "a.yaml~": "", ".a.yaml.swp": "", "b.tmp": "", "#a.yaml#": "", "4913": ""})

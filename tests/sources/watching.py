@@ -53,6 +53,7 @@ class Watched:
         self.lost: list[str] = []
         self.found = 0
         self.ignored: list[str] = []
+        self.waits: list[tuple[Path, SourceTree]] = []
         self.overflows = 0
         self._news = asyncio.Event()
 
@@ -96,9 +97,14 @@ class Watched:
         self.found += 1
         self._news.set()
 
-    def file_ignored(self, path: PurePosixPath) -> None:
-        """Record an ignored file."""
-        self.ignored.append(str(path))
+    def files_ignored(self, paths: tuple[PurePosixPath, ...]) -> None:
+        """Record ignored files."""
+        self.ignored.extend(map(str, paths))
+        self._news.set()
+
+    def waiting_for_files(self, root: Path, tree: SourceTree) -> None:
+        """Record that there is nothing to serve."""
+        self.waits.append((root, tree))
         self._news.set()
 
     def queue_overflowed(self) -> None:

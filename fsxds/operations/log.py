@@ -70,7 +70,6 @@ class Log:
         self._reports = ChangeReports(self.write, self._clock.now_s)
         self._ledger = ProblemLedger(paper.level)
         self._refusals = RefusalLimit()
-        self._is_empty = False
         self.internal_errors = InternalErrors(self._clock.now_s)
 
     def write(self, line: LogLine) -> None:
@@ -196,10 +195,6 @@ class Log:
         """Tell what is new about the problems of a tree: those that appeared, those that are gone, and what is held."""
         for line in self._ledger.update(loaded.problems, loaded.held, self._clock.moment()):
             self.write(line)
-        was_empty, self._is_empty = self._is_empty, not loaded.records
-        if self._is_empty and not was_empty:
-            text = "no file of the tree is configuration; what appears is served"
-            self.say(Level.WARNING, "tree_empty", text)
 
     # transports.rest_json.PollObserver
 

@@ -92,15 +92,6 @@ def test_problems() -> None:
     ]
 
 
-def test_tree_without_configuration_is_told() -> None:
-    """Who names the wrong directory learns that nothing in it is configuration."""
-    pen = Pen()
-    for _ in range(2):
-        pen.log.problems_found(Loaded(Snapshot(1, {}, {}), (), (), {}))
-
-    assert pen.lines == ["WARNING tree_empty: no file of the tree is configuration; what appears is served"]
-
-
 @pytest.mark.parametrize(("level", "expected"), [(Level.ERROR, 2), (Level.WARNING, 4), (Level.INFO, 4)])
 def test_the_end_of_a_problem_is_in_every_log_that_had_it(level: Level, expected: int) -> None:
     """What a log of this level had as a problem it has as fixed too, and never the end of what it did not have."""

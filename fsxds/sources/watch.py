@@ -179,6 +179,8 @@ class _Watcher:
             # The first tree is not shared out: what is left out of it would be missing.
             due_s = cap_s if self._last is None else min(cap_s, max(start_s, self._shared_s) + _SHARE_S)
             is_quiet = await self._wait_for_quiet(due_s)
+            # Not after the look: however long that takes, what happened meanwhile may be half of something.
+            is_due = time.monotonic() >= due_s
             if time.monotonic() < cap_s and await asyncio.to_thread(self._writers.git_rest_s) > 0.0:
                 # What git did is to be looked at when it is done with it, and as a whole.
                 start_s = time.monotonic()
@@ -188,7 +190,7 @@ class _Watcher:
             if look is None or look.tree == self._last:
                 self._waiting_s = None
                 return None
-            tree, rest_s = await self._share(look, is_quiet=is_quiet, is_due=time.monotonic() >= due_s, cap_s=cap_s)
+            tree, rest_s = await self._share(look, is_quiet=is_quiet, is_due=is_due, cap_s=cap_s)
             if tree is not None and tree != self._last:
                 self._waiting_s = start_s if rest_s > 0.0 else None
                 self._shared_s = time.monotonic()

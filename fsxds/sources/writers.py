@@ -13,6 +13,9 @@ from pathlib import Path, PurePosixPath
 
 from fsxds.values import SourceFile
 
+# After a git command.
+_MOMENT_S = 0.001
+
 
 @dataclass(frozen=True, slots=True)
 class Patience:
@@ -34,6 +37,8 @@ class Writers:
         """Start knowing nothing about the tree at `root`."""
         self._root = root
         self._patience = patience
+        # When git's index was written, and its inode.
+        self._index: tuple[int, int] | None = None
         # {path: (what was read, when it was first seen so)}
         self._since: dict[PurePosixPath, tuple[SourceFile, float]] = {}
 
@@ -65,17 +70,26 @@ class Writers:
     def git_rest_s(self) -> float:
         """Return how many seconds a running git command should be waited for, 0.0 for none.
 
-        Git holds the lock on its index while it replaces files, so half of a checkout is known to be half.
+        Git holds the lock on its index while it replaces files, so half of a checkout is known to be half. A command that
+        began and ended since the last call left another index behind; then it is still worth a moment.
         """
         for directory in (self._root, *self._root.parents):
             # Unlike Path.is_dir, this is false where we may not look.
             if os.path.isdir(directory / ".git"):  # noqa: PTH112
-                try:
-                    age_s = time.time() - (directory / ".git/index.lock").stat().st_mtime
-                except OSError:
-                    return 0.0
-                return max(0.0, self._patience.git_s - abs(age_s))
+                index = _times_of(directory / ".git/index")
+                index_before, self._index = self._index, index
+                lock = _times_of(directory / ".git/index.lock")
+                rest_s = 0.0 if lock is None else self._patience.git_s - abs(time.time() - lock[0] / 1e9)
+                return max(0.0, rest_s, _MOMENT_S if index != index_before else 0.0)
         return 0.0
+
+
+def _times_of(path: Path) -> tuple[int, int] | None:
+    try:
+        status = path.stat()
+    except OSError:
+        return None
+    return status.st_mtime_ns, status.st_ino
 
 
 def is_open_for_writing(path: Path) -> bool | None:

@@ -54,9 +54,7 @@ def test_ignored_files_are_one_note(tree: Path, capfd: pytest.CaptureFixture[str
 
     assert main(["check", "xds", "--no-envoy"]) == 0
     (line, *_) = capfd.readouterr().out.splitlines()
-    assert line.startswith(
-        "xds/Makefile:1:1: note[ignored-file]: ignored: no format has this suffix; nor a.txt, b.sh;"
-    )
+    assert line.startswith("xds/Makefile:1:1: note[ignored-file]: ignored: no format has this suffix; nor a.txt, b.sh;")
 
 
 @pytest.mark.usefixtures("tree")

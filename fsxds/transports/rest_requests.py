@@ -3,16 +3,22 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import hashlib
 import json
 import re
 import zlib
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any, NamedTuple, NoReturn
+from typing import Any, NamedTuple, NoReturn, cast
 
 from aiohttp import HttpVersion11, StreamReader, web
+from envoy.service.discovery.v3 import discovery_pb2
+from google.protobuf.descriptor import FileDescriptor
+from google.protobuf.descriptor_pb2 import FileDescriptorSet
 
+from fsxds.api.catalogue import Catalogue
+from fsxds.api.convert import Converter
 from fsxds.api.quotes import quoted_type_url
 from fsxds.errors import ProtocolError
 from fsxds.protocol.node import Node
@@ -22,7 +28,7 @@ from fsxds.protocol.reasons import without_message
 from fsxds.protocol.subscription import Subscription
 from fsxds.resource_types import ResourceType
 from fsxds.transports.client_status_nodes import told_in_json
-from fsxds.values import Nonce, Version
+from fsxds.values import Nonce, PlainValue, Severity, Version, pointer_of
 
 _NUMBER = re.compile(r"([0-9]{1,15}(?:\.[0-9]{1,9})?)(ms|s)?", re.ASCII)
 
@@ -40,6 +46,9 @@ BODY_S = 30.0
 TOO_LARGE, TOO_SLOW, UNKNOWN_CODING = "RESOURCE_EXHAUSTED", "DEADLINE_EXCEEDED", "UNIMPLEMENTED"
 # How zlib is told which header a compressed body has.
 _WINDOW_BITS = {"gzip": 31, "x-gzip": 31, "deflate": 15}
+
+_MESSAGE = discovery_pb2.DiscoveryRequest.DESCRIPTOR
+_ERROR_DETAIL = frozenset({"error_detail", "errorDetail"})
 
 EMPTY_BODY = "the body is empty; send a DiscoveryRequest in JSON, `{}` at least"
 NOT_JSON = "the body is not JSON; send a DiscoveryRequest in JSON"
@@ -139,7 +148,7 @@ class RequestReader:
         """Return the poll that `body` is.
 
         Args:
-            body: a DiscoveryRequest in proto JSON, in either spelling; unknown fields are ignored.
+            body: a DiscoveryRequest in proto JSON, in either spelling; unknown fields of an Envoy are ignored.
             row: the type that the path of the request speaks of.
             peer: the IP address of the client, empty on a unix socket.
             from_envoy: the request bears Envoy's own deadline.
@@ -179,7 +188,7 @@ def parse_request(body: bytes, row: ResourceType, peer: str, *, from_envoy: bool
     node = _object("node", _field(fields, "node"))
     _check_type_url(_text("type_url", _field(fields, "type_url")), row)
     detail = _field(fields, "error_detail")
-    return PollRequest(
+    poll = PollRequest(
         node=_node(node, peer),
         subscription=Subscription.for_request(row.type_url, _names(_field(fields, "resource_names"))),
         version_info=Version(_text("version_info", _field(fields, "version_info"))) or None,
@@ -187,6 +196,41 @@ def parse_request(body: bytes, row: ResourceType, peer: str, *, from_envoy: bool
         error_detail=None if detail is None else _reason(detail),
         from_envoy=from_envoy,
     )
+    # An Envoy sends what its version has, and nobody types it.
+    if not _text("node.user_agent_name", _field(node, "user_agent_name")).lower().startswith("envoy"):
+        _check_fields(fields)
+    return poll
+
+
+def _check_fields(fields: Mapping[str, object]) -> None:
+    """Refuse what a DiscoveryRequest does not have: a misspelt `resource_names` would ask for everything."""
+    known = {name: _without_details(value) if name in _ERROR_DETAIL else value for name, value in fields.items()}
+    for fault in _converter().convert(cast("PlainValue", known), _MESSAGE.full_name).faults:
+        if fault.severity is Severity.ERROR:
+            raise ProtocolError(f"{pointer_of(fault.field_path)}: {fault.message}; {fault.remedy}")
+
+
+def _without_details(value: object) -> object:
+    # They are of any type, also of one that nobody here knows.
+    return {name: each for name, each in value.items() if name != "details"} if isinstance(value, dict) else value
+
+
+@functools.cache
+def _converter() -> Converter:
+    """Return what knows the fields of a DiscoveryRequest, and of all that may be in one."""
+    files: dict[str, FileDescriptor] = {}
+
+    def collect(file: FileDescriptor) -> None:
+        if file.name not in files:
+            files[file.name] = file
+            for dependency in file.dependencies:
+                collect(dependency)
+
+    collect(_MESSAGE.file)
+    protos = FileDescriptorSet()
+    for file in files.values():
+        file.CopyToProto(protos.file.add())
+    return Converter(Catalogue.of(protos.SerializeToString(), "DiscoveryRequest"))
 
 
 def _node(node: Mapping[str, object], peer: str) -> Node:

@@ -49,23 +49,57 @@ def test_an_empty_object_asks_for_everything() -> None:
         },
         {
             "versionInfo": "7",
-            "node": {"id": "n", "cluster": "c", "userAgentName": "envoy"},
+            "node": {"id": "n", "cluster": "c", "userAgentName": "curl", "clientFeatures": ["f"]},
             "resourceNames": ["a", "b", "a"],
             "typeUrl": EDS.type_url,
             "responseNonce": "9",
             "errorDetail": {"message": "no"},
-            "resourceLocators": [],
-            "unknown": {"deep": [1, 2.5, None, True]},
+            "resourceLocators": [{"name": "a", "dynamicParameters": {"b": "c"}}],
         },
     ],
     ids=["snake_case", "camelCase"],
 )
 def test_all_fields_in_both_spellings(fields: dict[str, Any]) -> None:
-    """What is not known is ignored."""
+    """Those of the node, of locators and of errors included."""
     subscription = Subscription(EDS.type_url, frozenset("ab"), wildcard=False)
     expected = PollRequest(Node("n", "c", "10.0.0.1"), subscription, Version("7"), Nonce("9"), "no")
 
     assert parse(**fields) == expected
+
+
+@pytest.mark.parametrize(
+    ("fields", "said"),
+    [
+        (
+            {"resource_namez": ["a"]},
+            'resource_namez: envoy.service.discovery.v3.DiscoveryRequest has no field "resource',
+        ),
+        ({"resourceNamez": ["a"]}, 'did you mean "resourceNames"?'),
+        ({"node": {"ID": "a"}}, 'node.ID: envoy.config.core.v3.Node has no field "ID"; did you mean "id"?'),
+        ({"node": {"locality": {"zon": "a"}}}, 'did you mean "zone"?'),
+        ({"resource_locators": [{"nam": "a"}]}, "resource_locators[0].nam: "),
+        ({"resource_locators": 7}, "resource_locators: "),
+        ({"error_detail": {"code": "many"}}, "error_detail.code: "),
+        ({"node": {"client_features": [7]}}, "node.client_features[0]: "),
+        ({"node": {"user_agent_name": 7}}, "node.user_agent_name: "),
+        ({"unknown": {"deep": [1, 2.5, None, True]}}, "unknown: "),
+    ],
+)
+def test_a_misspelt_field_is_named(fields: dict[str, Any], said: str) -> None:
+    """With what was probably meant; ignored, it could ask for everything."""
+    with pytest.raises(ProtocolError) as caught:
+        parse(**fields)
+
+    assert said in str(caught.value)
+    assert caught.value.code == "INVALID_ARGUMENT"
+
+
+@pytest.mark.parametrize("spelling", ["user_agent_name", "userAgentName"])
+def test_an_envoy_may_send_what_nobody_knows(spelling: str) -> None:
+    """Its version may have fields that this one lacks."""
+    fields = {"unknown": {"deep": [1]}, "node": {"id": "n", spelling: "envoy-mobile", "unknown": 1}}
+
+    assert parse(**fields).node.id == "n"
 
 
 def test_null_and_empty_mean_absent() -> None:

@@ -19,7 +19,7 @@ from google.protobuf.descriptor_pb2 import FileDescriptorSet
 
 from fsxds.api.catalogue import Catalogue
 from fsxds.api.convert import Converter
-from fsxds.api.quotes import quoted_type_url
+from fsxds.api.quotes import quoted_type_url, shown_pointer
 from fsxds.errors import ProtocolError
 from fsxds.protocol.node import Node
 from fsxds.protocol.patience import patience_s
@@ -28,7 +28,7 @@ from fsxds.protocol.reasons import without_message
 from fsxds.protocol.subscription import Subscription
 from fsxds.resource_types import ResourceType
 from fsxds.transports.client_status_nodes import told_in_json
-from fsxds.values import Nonce, PlainValue, Severity, Version, pointer_of
+from fsxds.values import Nonce, PlainValue, Severity, Version
 
 _NUMBER = re.compile(r"([0-9]{1,15}(?:\.[0-9]{1,9})?)(ms|s)?", re.ASCII)
 
@@ -205,9 +205,11 @@ def parse_request(body: bytes, row: ResourceType, peer: str, *, from_envoy: bool
 def _check_fields(fields: Mapping[str, object]) -> None:
     """Refuse what a DiscoveryRequest does not have: a misspelt `resource_names` would ask for everything."""
     known = {name: _without_details(value) if name in _ERROR_DETAIL else value for name, value in fields.items()}
-    for fault in _converter().convert(cast("PlainValue", known), _MESSAGE.full_name).faults:
+    catalogue, converter = _api()
+    for fault in converter.convert(cast("PlainValue", known), _MESSAGE.full_name).faults:
         if fault.severity is Severity.ERROR:
-            raise ProtocolError(f"{pointer_of(fault.field_path)}: {fault.message}; {fault.remedy}")
+            place = shown_pointer(fault.field_path, fault.message, catalogue)
+            raise ProtocolError(f"{place}: {fault.message}; {fault.remedy}")
 
 
 def _without_details(value: object) -> object:
@@ -216,7 +218,7 @@ def _without_details(value: object) -> object:
 
 
 @functools.cache
-def _converter() -> Converter:
+def _api() -> tuple[Catalogue, Converter]:
     """Return what knows the fields of a DiscoveryRequest, and of all that may be in one."""
     files: dict[str, FileDescriptor] = {}
 
@@ -230,7 +232,8 @@ def _converter() -> Converter:
     protos = FileDescriptorSet()
     for file in files.values():
         file.CopyToProto(protos.file.add())
-    return Converter(Catalogue.of(protos.SerializeToString(), "DiscoveryRequest"))
+    catalogue = Catalogue.of(protos.SerializeToString(), "DiscoveryRequest")
+    return catalogue, Converter(catalogue)
 
 
 def _node(node: Mapping[str, object], peer: str) -> Node:

@@ -1,0 +1,184 @@
+"""Nothing secret is shown: canaries in every place, and every exit looked at.
+
+`python -m tests.end_to_end.test_canaries` prints how many were hit.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
+from pathlib import PurePosixPath
+
+import yaml
+from google.protobuf import text_format
+from rich.console import Console
+
+from fsxds.api.secrets import Masker, mask_reason
+from fsxds.commands import main, show
+from fsxds.comparison.resources import Comparer
+from fsxds.formats import FORMATS
+from fsxds.operations.log_lines import Level, LogLine, human_renderer, json_renderer
+from fsxds.operations.problem_ledger import ProblemLedger
+from fsxds.protocol.reasons import without_message
+from fsxds.reports.difference_json import json_text
+from fsxds.reports.difference_markdown import markdown
+from fsxds.reports.difference_text import text_lines
+from fsxds.reports.difference_words import Compared, Side
+from fsxds.reports.problem_formats import PROBLEM_FORMATS
+from fsxds.reports.report import Report, findings_of
+from fsxds.reports.watch_json import step_json
+from fsxds.reports.watch_text import step_lines
+from fsxds.resource_types import type_from_path
+from fsxds.settings import OPTIONS
+from fsxds.snapshots.conversion_input import ConversionReader
+from fsxds.snapshots.document import FileParser
+from fsxds.snapshots.load import Acceptance, load
+from fsxds.transports.client_status_contents import Contents
+from fsxds.values import Nonce, Resource, SourceFile, Version
+from fsxds.watching.holdings import Holdings
+from fsxds.watching.updates import Update
+from tests.support.canaries import Canaries, broken_files, resources
+from tests.support.polls import envoy_catalogue
+from tests.support.trees import tree_of
+
+NOW = datetime(2026, 1, 1, tzinfo=UTC)
+
+Exits = dict[str, Callable[[], Iterator[str]]]
+"""What each exit shows, by its name."""
+
+# Where the words of each command come from; a new command has to be looked at, and put here.
+EXITS_OF_COMMANDS = {
+    "bootstrap": (),  # written of settings alone
+    "check": tuple(f"problems {row.name}" for row in PROBLEM_FORMATS),
+    "convert": ("convert",),  # what it writes is the user's own file
+    "dev": ("log text", "log json", "NACK"),
+    "diff": ("diff text", "diff json", "diff markdown"),
+    "doctor": tuple(f"problems {row.name}" for row in PROBLEM_FORMATS),
+    "explain": (),  # the book of rules
+    "mirror": ("log text", "log json"),
+    "schema": (),  # the descriptors
+    "serve": ("log text", "log json", "NACK", "client status"),
+    "show": ("show json", "show yaml"),
+    "watch": ("watch json", "watch text"),
+}
+
+
+def exits_of_resources(before: tuple[Resource, ...], after: tuple[Resource, ...]) -> Exits:
+    """Return the exits that show what is good."""
+    catalogue = envoy_catalogue()
+    masker, comparer, contents = Masker(catalogue), Comparer(catalogue), Contents(catalogue)
+    holdings = Holdings()
+    steps = [
+        holdings.take(
+            Update(rows[0].type_url, Version(nonce), Nonce(nonce), {row.name: row for row in rows}, is_full=True)
+        )
+        for nonce, rows in (("1", before), ("2", after))
+    ]
+    difference = comparer.compare(*steps[1].snapshots)
+    compared = Compared(Side("a"), Side("b"), difference)
+
+    def listing() -> dict[str, object]:
+        return {row.name: masker.shown(row.type_url, row.body) for row in before}
+
+    return {
+        "show json": lambda: iter([show.dumped(listing(), "json")]),  # type: ignore[arg-type]
+        "show yaml": lambda: iter([show.dumped(listing(), "yaml")]),  # type: ignore[arg-type]
+        "watch json": lambda: (step_json(step, comparer.compare(*step.snapshots), masker) for step in steps),
+        "watch text": lambda: (
+            str(line) for step in steps for line in step_lines(step, comparer.compare(*step.snapshots), ())
+        ),
+        "diff text": lambda: map(str, text_lines(compared)),
+        "diff json": lambda: iter([json_text(compared)]),
+        "diff markdown": lambda: iter([markdown(compared, 10**9)]),
+        "client status": lambda: (
+            text for row in before for text in (str(contents.body_of(row)), json.dumps(contents.plain_of(row)))
+        ),
+        "NACK": lambda: map(_nack, before),
+    }
+
+
+def _nack(resource: Resource) -> str:
+    """Return what the log says when an Envoy rejects a resource, and prints it."""
+    catalogue = envoy_catalogue()
+    message = catalogue.message_class(resource.type_url.rpartition("/")[2]).FromString(resource.body)
+    printed = text_format.MessageToString(message, as_one_line=True, descriptor_pool=catalogue.pool)
+    reason = mask_reason(without_message(f"no such thing: {printed}"))
+    return human_renderer(Console(width=10_000))(LogLine(Level.WARNING, "nack_received", reason), NOW)
+
+
+def exits_of_broken_files(files: dict[str, str]) -> Exits:
+    """Return the exits that show what is wrong."""
+    catalogue = envoy_catalogue()
+    parser = FileParser(catalogue)
+    tree = tree_of(files)
+    loaded = load(tree, None, lambda wanted: map(parser.parse, wanted), Acceptance())
+    assert len({problem.path for problem in loaded.problems}) > len(files) - 4
+    sources = {file.path: file.content for file in tree.files}
+    report = Report("t", findings_of(loaded.problems, PurePosixPath("t"), sources, (), catalogue.knows_word))
+    lines = list(ProblemLedger(Level.DEBUG).update(loaded.problems, loaded.held, NOW))
+    lines += [LogLine(Level.ERROR, "problem_found", str(problem)) for problem in loaded.problems]
+
+    def converted() -> Iterator[str]:
+        reader = ConversionReader(catalogue)
+        for name, text in files.items():
+            file = SourceFile.of(PurePosixPath(name), text.encode())
+            row = next(row for row in FORMATS if file.path.suffix in row.suffixes)
+            yield from map(str, reader.read(file, row, type_from_path(file.path)).problems)
+
+    human = human_renderer(Console(width=10_000))
+    return {
+        **{f"problems {row.name}": lambda row=row: iter([row.write(report)]) for row in PROBLEM_FORMATS},  # type: ignore[misc]
+        "convert": converted,
+        "log text": lambda: (human(line, NOW) for line in lines),
+        "log json": lambda: (json_renderer(line, NOW) for line in lines),
+    }
+
+
+def hits_and_counts() -> tuple[list[str], int, int]:
+    """Return the canaries that are shown with their places and exits, and how many places and exits there are."""
+    good, other, bad = Canaries(1), Canaries(2), Canaries(3)
+    first, files = resources(good), broken_files(bad)
+    of_resources, of_files = exits_of_resources(first, resources(other)), exits_of_broken_files(files)
+    hits = []
+    for exits, canaries in ((of_resources, (*good.all, *other.all)), (of_files, tuple(bad.all))):
+        for name, show_all in exits.items():
+            shown = "\n".join(show_all())
+            assert shown.strip(), name
+            hits += [f"{name}: {canary.place}" for canary in canaries if canary.is_in(shown)]
+    return hits, len(first) + len(files), len(of_resources) + len(of_files)
+
+
+def test_no_canary_is_shown() -> None:
+    """In no exit, of no place, in no spelling."""
+    hits, places, exits = hits_and_counts()
+
+    assert [] == hits
+    assert places >= 250
+    assert exits >= 15
+
+
+def test_every_command_and_format_is_looked_at() -> None:
+    """The table of exits has every command, and every format that one of them writes."""
+    exits = {name for names in EXITS_OF_COMMANDS.values() for name in names}
+    formats = {row.field: set(row.form.choices) for row in OPTIONS if row.field in ("show_format", "diff_format")}
+
+    assert set(main.COMMANDS) == set(EXITS_OF_COMMANDS)
+    assert {f"show {name}" for name in formats["show_format"]} - {"show table"} <= exits
+    assert {f"diff {name}" for name in formats["diff_format"]} <= exits
+
+
+def test_what_is_masked_is_still_valid_and_says_what_it_is() -> None:
+    """The names of resources, of fields and of clusters stay, and the document can be read."""
+    shown = Masker(envoy_catalogue())
+    (first, *_) = resources(Canaries(1))
+    plain = shown.shown(first.type_url, first.body)
+
+    assert plain == yaml.safe_load(show.dumped(plain, "yaml")) == json.loads(show.dumped(plain, "json"))
+    assert first.name == plain["name"]
+
+
+if __name__ == "__main__":
+    found, place_count, exit_count = hits_and_counts()
+    sys.stdout.write(f"canaries hit: {len(found)} of {place_count} places x {exit_count} exits\n")

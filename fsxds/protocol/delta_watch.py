@@ -269,16 +269,14 @@ class DeltaWatch:
         self._verdicts.rejections.offered(rejected)
 
     def retries(self, snapshot: Snapshot, now_s: float) -> Iterator[News]:
-        """Yield what was rejected and is offered again now, apart from each other and from what else is told."""
-        if self.is_on_demand or self._base is not snapshot:
+        """Yield what was rejected and is offered again now, apart from each other and from what `news` told."""
+        if self._base is not snapshot:
             return
         rows, version = snapshot.resources(self.type_url), version_of(snapshot, Subscription(self.type_url))
         for names in self._verdicts.due(now_s):
             self._verdicts.rejections.offered(names)
             found = names & rows.keys()
-            if gone := names - found:
-                gone = self._absence.sayable(gone)
-                self._verdicts.rejections.forget(names - found - gone)
+            gone = self._absence.sayable(names - found)
             if found or gone:
                 resources = self._views.same([rows[name] for name in sorted(found)])
                 yield News(version, resources, gone=gone)

@@ -7,6 +7,7 @@ from typing import Any, Never
 
 from fsxds.protocol.delta import DeltaStream
 from fsxds.protocol.node import Node
+from fsxds.protocol.rejections import MOST_PARTS
 from fsxds.protocol.streams import DeltaRequest
 from fsxds.protocol.subscription import Subscription
 from fsxds.protocol.time_to_live import TtlMode
@@ -32,6 +33,10 @@ def _stream(views: Views | None = None) -> DeltaStream:
 
 def _ask(stream: DeltaStream, current: Snapshot, *names: str, **fields: Any) -> Any:
     return stream.receive_request(DeltaRequest(CDS, names, node=Node("n"), **fields), current, 0.0)
+
+
+def _contents(count: int) -> dict[str, str]:
+    return {f"c{number}": "1" for number in range(count)}
 
 
 def _next(before: Snapshot, name: str, content: str) -> Snapshot:
@@ -180,3 +185,17 @@ def test_members_that_are_gone_are_remembered_in_bounds() -> None:
         buried = views.buried(EDS, snapshot({"EDS": names}, generation=generation))
 
     assert 10_000 == len(buried)
+
+
+def test_a_stream_with_enough_offers_sleeps() -> None:
+    """While as many offers as may be await their verdict, what else is due wakes nobody."""
+    current = snapshot({"CDS": _contents(100)})
+    stream = _stream()
+    (response,) = _ask(stream, current).responses
+    _ask(stream, current, nonce=response.nonce, error_detail="no")
+    (pushed,) = stream.receive_snapshot(snapshot({"CDS": {**_contents(100), "x": "1"}}, generation=2), 0.0)
+    stream.receive_request(DeltaRequest(CDS, nonce=pushed.nonce, error_detail="no"), None, 0.5)
+
+    assert stream.look_again_at_s == 1.0
+    assert len(stream.receive_time(1.0)) == MOST_PARTS
+    assert stream.look_again_at_s is None

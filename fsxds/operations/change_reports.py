@@ -98,15 +98,17 @@ class ChangeReports:
         return next((change for change in reversed(self._gathering) if type_url in change.types), None)
 
     async def report(self) -> Never:
-        """Report every change when its answers are in; what is open at the end is reported as it stands."""
+        """Report every change when its answers are in; what is open when it is cancelled is reported as it stands."""
         try:
             while True:
-                await self._wait_until_quiet(await self._inbox.get())
+                await self._inbox.get()
+                await self._wait_until_quiet(self._gathering[0])
                 self._write(self._gathering.pop(0).line())
-        finally:
+        except asyncio.CancelledError:
             for change in self._gathering:
                 self._write(change.line())
             self._gathering.clear()
+            raise
 
     async def _wait_until_quiet(self, change: PublishedChange) -> None:
         published_s = change.last_s

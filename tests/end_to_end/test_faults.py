@@ -1,0 +1,201 @@
+"""Errors of fsxds itself, raised from within every component and every handler: everybody else is served on."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from pathlib import Path
+from typing import Any
+from unittest.mock import patch
+
+import grpc.aio
+import pytest
+
+from fsxds import reload
+from fsxds.addresses import UnixAddress
+from fsxds.clients import Clients
+from fsxds.grpc_serving import listening_grpc
+from fsxds.protocol.delta import DeltaStream
+from fsxds.protocol.sotw import SotwStream
+from fsxds.protocol.time_to_live import TtlMode
+from fsxds.store import SnapshotStore
+from fsxds.supervisor import Supervisor
+from fsxds.transports.client_status import ClientReports
+from fsxds.transports.client_status_grpc import client_status_handlers
+from fsxds.transports.client_status_rest import CLIENT_STATUS_PATH
+from fsxds.transports.grpc_edge import INTERNAL
+from fsxds.transports.grpc_streams import make_services
+from fsxds.transports.rest_json import ROWS
+from tests.support.errors import AT_ONCE
+from tests.support.faulty_server import CDS_URL, Boom, Faults, FaultyServer, following, serving_with_faults, until
+from tests.support.grpc_clients import LOCALHOST, StreamsHeard, channel_to, serving_grpc
+from tests.support.polls import envoy_catalogue, running
+
+# What raises within each component. Those that work once, or when another one fails, raise when the server starts.
+COMPONENTS: dict[str, tuple[Any, ...]] = {
+    "watcher": ("fsxds.sources.scan.Scanner.look",),
+    "reload": ("fsxds.reload.load",),
+    "log": ("fsxds.operations.change_reports.PublishedChange.line",),
+    "ADS rewriting": ("fsxds.transports.ads_config_sources.AdsConfigSources.rewrite",),
+    "streams": ("fsxds.transports.grpc_calls.StreamCall.wake",),
+    "mirror": ("fsxds.transports.mirror_writer.Mirror.write",),
+    "health": ("fsxds.transports.grpc_streams.Discovery.first_snapshot",),
+    "ready file": ("fsxds.ready_file.ReadyFile.write",),
+    "REST listener": ("fsxds.app.until_lost", lambda address: not isinstance(address, UnixAddress)),
+    "gRPC listener": ("fsxds.app.until_lost", lambda address: isinstance(address, UnixAddress)),
+}
+AT_START = ("health", "ready file", "REST listener", "gRPC listener")
+
+
+def mirrored(server: FaultyServer) -> bytes:
+    """Return the file of clusters."""
+    return (server.out / "cds.pb").read_bytes()
+
+
+async def test_every_component_comes_back(tmp_path: Path) -> None:
+    """Each fails once; all clients and the mirror get the next edit, and the failure is counted, logged and over."""
+    faults = Faults()
+    for name in AT_START:
+        faults.arm(name)
+    patches = [faults.plant(name, *target) for name, target in COMPONENTS.items()]
+    async with serving_with_faults(tmp_path, *patches) as server, following(server) as followers:
+        for version, name in enumerate(COMPONENTS, 1):
+            await until(lambda: {f"v{version - 1}"} == {follower.name for follower in followers})  # noqa: B023
+            if name not in AT_START:
+                faults.arm(name)
+            server.edit(version)
+            await until(lambda: faults.raised.get(name) == 1)  # noqa: B023
+            await until(lambda: {f"v{version}"} == {follower.name for follower in followers})  # noqa: B023
+            await until(lambda: f"v{version}".encode() in mirrored(server))  # noqa: B023
+        supervisor = server.house.supervisor
+
+        assert set(COMPONENTS) == supervisor.components
+        assert dict.fromkeys(COMPONENTS, 1) == supervisor.failures
+        await until(lambda: not supervisor.degraded)
+        await until(lambda: server.ready["degraded"] == [])
+        assert dict.fromkeys(COMPONENTS, 1) == server.log.internal_errors.counts
+        assert server.ready["pid"] == os.getpid()
+
+
+async def test_every_grpc_handler_is_an_edge() -> None:
+    """An error within any method that is registered is INTERNAL for its client, reported, and nobody else's."""
+    store, heard = SnapshotStore(), StreamsHeard()
+    reports = ClientReports(Clients(), envoy_catalogue())
+    services = make_services(store, heard, Clients(), TtlMode.ENVOY, client_status_handlers(reports))
+    methods = [
+        (name, method) for handler in services.handlers for name, method in _inner(handler)._method_handlers.items()
+    ]
+    faults = Faults(share=1.0)
+    supervisor = Supervisor(heard, AT_ONCE)
+    async with listening_grpc(services, LOCALHOST, supervisor, grace_s=1.0) as bound, channel_to(bound) as channel:
+        with (
+            faults.plant("parse", "fsxds.transports.grpc_requests._parsed"),
+            faults.plant("status", "fsxds.transports.client_status.ClientReports.answer"),
+        ):
+            for path, method in methods:
+                with pytest.raises(grpc.aio.AioRpcError) as caught:
+                    await _call(channel, path, method)
+                assert (caught.value.code(), caught.value.details()) == (grpc.StatusCode.INTERNAL, INTERNAL), path
+        health = channel.unary_unary("/grpc.health.v1.Health/Check")
+        assert await health(b"", timeout=10) == b"\x08\x02"
+
+    assert len(methods) > 30
+    assert [f"gRPC {path.rpartition('/')[2]}" for path, _ in methods] == [where for where, _ in heard.errors]
+
+
+def _inner(handler: Any) -> Any:
+    while hasattr(handler, "_handler"):
+        handler = handler._handler
+    return handler
+
+
+async def _call(channel: grpc.aio.Channel, path: str, method: Any) -> None:
+    if not method.response_streaming:
+        await channel.unary_unary(path)(b"", timeout=10)
+        return
+    call = channel.stream_stream(path)(timeout=10) if method.request_streaming else channel.unary_stream(path)(b"")
+    if method.request_streaming:
+        await call.write(b"")
+        await call.done_writing()
+    await call.read()
+    await call.read()
+
+
+@pytest.mark.parametrize("is_delta", [False, True])
+async def test_a_stream_that_fails_when_it_is_woken(*, is_delta: bool) -> None:
+    """News on which the core of one stream fails end that stream alone; the others get them."""
+    core = DeltaStream if is_delta else SotwStream
+    receive = core.receive_snapshot
+
+    def faulty(stream: Any, *arguments: Any) -> Any:
+        if stream.node.id == "bad":
+            raise Boom
+        return receive(stream, *arguments)
+
+    async with serving_grpc() as server:
+        server.publish({"CDS": {"a": "1"}})
+        clients = {name: server.stream("CDS", is_delta=is_delta) for name in ("bad", "good")}
+        for name, client in clients.items():
+            await client.ask("CDS", node=name)
+            await client.take(await client.answer())
+        with patch.object(core, "receive_snapshot", faulty):
+            server.publish({"CDS": {"a": "2"}})
+            await clients["good"].answer()
+            assert await clients["bad"].end() == (grpc.StatusCode.INTERNAL, INTERNAL)
+
+        assert [type(error) for _, error in server.heard.errors] == [Boom]
+        await until(lambda: server.services.open_streams == 1)
+
+
+async def test_every_rest_path_is_an_edge() -> None:
+    """An error within a request is a 500 for its client, reported, and nobody else's."""
+    paths = [*ROWS, CLIENT_STATUS_PATH]
+    async with running() as server:
+        with Faults(share=1.0).plant("request", "fsxds.transports.rest_json.is_json"):
+            statuses = [(await server.ask("POST", path, json={})).status for path in paths]
+        assert (await server.ask("POST", CLIENT_STATUS_PATH, json={})).status == 200
+
+    assert [500] * len(paths) == statuses
+    assert ["REST request"] * len(paths) == [where for where, _ in server.heard.errors]
+
+
+async def test_an_input_on_which_loading_fails_is_set_aside(tmp_path: Path) -> None:
+    """A file on which merging fails three times is a problem of its own; others are served, and its next edit too."""
+    load = reload.__dict__["load"]
+
+    def faulty(tree: Any, *arguments: Any) -> Any:
+        if any(b"poison" in file.content for file in tree.files):
+            raise Boom
+        return load(tree, *arguments)
+
+    async with serving_with_faults(tmp_path, patch.object(reload, "load", faulty)) as server:
+        problems = server.log._ledger
+        async with following(server) as followers:
+            (server.tree / "lds.yaml").write_text("[] # poison")
+            server.edit(1)
+            await until(lambda: {"v1"} == {follower.name for follower in followers})
+            await until(
+                lambda: any("internal-error" in line or "itself fails on this file" in line for line in server.lines)
+            )
+            (server.tree / "lds.yaml").write_text("[]")
+            server.edit(2)
+            await until(lambda: {"v2"} == {follower.name for follower in followers})
+
+    assert not problems.held
+    assert server.log.internal_errors.counts["reload"] == 3
+
+
+async def test_a_snapshot_on_which_the_mirror_fails_is_set_aside(tmp_path: Path) -> None:
+    """It is tried three times and left; the next edit is written."""
+    faults = Faults(share=1.0)
+    target = "fsxds.transports.mirror_layout.LayoutMaker.lay_out"
+    poisoned = faults.plant("mirror", target, lambda _, snapshot, *__: "v1" in snapshot.resources(CDS_URL))
+    async with serving_with_faults(tmp_path, poisoned) as server:
+        server.edit(1)
+        await until(lambda: any("set aside after 3 failures" in line for line in server.lines))
+        assert b"v0" in mirrored(server)
+        server.edit(2)
+        await until(lambda: b"v2" in mirrored(server))
+        await asyncio.sleep(0)
+
+    assert faults.raised == {"mirror": 3}

@@ -75,6 +75,8 @@ async def serve(directory: Path, settings: Settings, log: Log) -> None:
     """
     if settings.mirror is not None:
         refuse_loop(directory, settings.mirror)
+    elif settings.http == settings.grpc == OFF:
+        raise UsageError("there is nobody to serve: REST and gRPC are off; give --http, --grpc or --mirror")
     ready_file = None if settings.ready_file is None else ReadyFile(settings.ready_file)
     try:
         await until_stopped(_serve(directory, settings, log, ready_file), log, ready_file)
@@ -115,7 +117,7 @@ class House:
         streams: what is served on streams: the same, or with its config sources made ADS.
         clients: who is connected, and what each holds.
         supervisor: runs all components.
-        address: where REST listens.
+        address: where REST listens, empty where it is off.
         grpc_address: where gRPC listens, empty where it is off.
     """
 
@@ -181,20 +183,24 @@ class House:
         raise_open_files_limit()
         settings, log = self._settings, self._log
         reports = ClientReports(self.clients, self.catalogue)
-        listeners = [Listener(parse_address(settings.http), partial(self._rest, reports))]
-        if settings.grpc != OFF:
-            listeners.append(Listener(parse_address(settings.grpc), partial(self._grpc, reports)))
+        wanted = {"REST": (settings.http, self._rest), "gRPC": (settings.grpc, self._grpc)}
+        listeners = {
+            name: Listener(parse_address(address), partial(listen, reports))
+            for name, (address, listen) in wanted.items()
+            if address != OFF
+        }
         try:
             async with asyncio.TaskGroup() as tasks:
-                names = ("REST", "gRPC")
                 running = [
                     tasks.create_task(self.supervisor.run(f"{name} listener", listener.serve))
-                    for name, listener in zip(names, listeners, strict=False)
+                    for name, listener in listeners.items()
                 ]
-                for name, listener in zip(names, listeners, strict=False):
+                for name, listener in listeners.items():
                     await listener.is_up.wait()
                     log.listening(name, str(listener.address))
-                self.address, self.grpc_address, *_ = (*(str(listener.address) for listener in listeners), "")
+                self.address, self.grpc_address = (
+                    str(listeners[name].address) if name in listeners else "" for name in wanted
+                )
                 self.supervisor.is_starting = False
                 yield tasks
                 for task in running:
@@ -283,7 +289,7 @@ def _readiness(house: House, mirror: Path | None) -> dict[str, PlainValue]:
         if snapshot and type_url not in snapshot.withheld
     }
     return {
-        "http": house.address,
+        "http": house.address or None,
         "grpc": house.grpc_address or None,
         "mirror": None if mirror is None else str(mirror),
         "versions": versions,

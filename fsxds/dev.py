@@ -57,6 +57,8 @@ async def serve_to_local_envoy(directory: Path, settings: Settings, log: Log) ->
 
 def _for_transport(settings: Settings) -> Settings:
     """Return settings with which everything that Envoy gets leads to the same transport."""
+    if settings.http == OFF:
+        raise UsageError("dev needs REST, which is off; give --http HOST:PORT")
     if settings.dev_transport in {"rest", "mirror"}:
         return settings
     if settings.dev_transport == AUTO:

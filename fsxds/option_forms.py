@@ -125,12 +125,6 @@ DURATION = Form("DURATION", f"{_DURATION})", _read_duration, _number_schema(DURA
 INTERVAL = Form("DURATION", f"{_DURATION}, 10ms at least)", _read_interval, _number_schema(DURATION_TEXT))
 SIZE = Form("SIZE", "a size (write 64MiB, 500kB or a number of bytes)", _read_size, _number_schema(SIZE_TEXT))
 SWITCH = Form("BOOLEAN", "true or false", _read_switch, {"type": "boolean"})
-ADDRESS = Form(
-    "ADDRESS",
-    "an address (write 127.0.0.1:18001, [::1]:18001, :18001 or unix:/run/fsxds.sock)",
-    _read_text,
-    {"type": "string", "minLength": 1},
-)
 ADDRESS_OR_OFF = Form(
     "ADDRESS",
     "an address or off (write 127.0.0.1:18000, [::1]:18000, :18000, unix:/run/fsxds.sock or off)",

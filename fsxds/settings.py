@@ -17,7 +17,6 @@ from typing import Any, TypeVar
 
 from fsxds.errors import UsageError
 from fsxds.option_forms import (
-    ADDRESS,
     ADDRESS_OR_OFF,
     DURATION,
     EXECUTABLE,
@@ -65,7 +64,11 @@ class Settings:
     """The value of every option; its fields carry their units, the help texts say what they mean."""
 
     http: str = option(
-        ADDRESS, "127.0.0.1:18001", REST, LASTING, "Where Envoy polls; port 0 lets the system choose a free port."
+        ADDRESS_OR_OFF,
+        "127.0.0.1:18001",
+        REST,
+        LASTING,
+        "Where Envoy polls; port 0 lets the system choose a free port; off for nowhere.",
     )
     max_hold_s: float = option(
         DURATION, "60s", REST, LASTING, "The longest time that a poll is held when nothing is new."

@@ -59,7 +59,7 @@ class Choice:
 
             return mirror_bootstrap(file_of, wanted, self.identity, xds=self.address)
         if self.transport == "rest":
-            return rest_bootstrap(self.address or settings.http, wanted, self.identity)
+            return rest_bootstrap(self.address or http_address(settings), wanted, self.identity)
         return ads_bootstrap(
             self.address or grpc_address(settings), wanted, self.identity, delta=self.transport == "delta"
         )
@@ -82,6 +82,13 @@ class Choice:
         if self.transport in {"ads", "delta"}:
             serve.append("--ads-config-sources")
         return escape(shlex.join(serve)), envoy
+
+
+def http_address(settings: Settings) -> str:
+    """Return where REST listens; UsageError where the settings say nowhere."""
+    if settings.http == OFF:
+        raise UsageError("the settings switch REST off; add --address HOST:PORT, where fsxds listens")
+    return settings.http
 
 
 def grpc_address(settings: Settings) -> str:

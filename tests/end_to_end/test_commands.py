@@ -64,6 +64,8 @@ def test_check_names_every_mistake_by_line(tmp_path: Path) -> None:
         (("serve", str(SAMPLE), "--envoy", "/bin/sh"), "/bin/sh"),
         (("check", str(SAMPLE), "--watch", "never"), "--watch"),
         (("serve", str(SAMPLE), "--settle", "soon"), "--settle"),
+        (("serve", str(SAMPLE), "--http", "off", "--grpc", "off"), "there is nobody to serve"),
+        (("dev", str(SAMPLE), "--http", "off"), "dev needs REST"),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, tuple) else None,
 )

@@ -26,6 +26,7 @@ from fsxds.transports.client_status_rest import CLIENT_STATUS_PATH
 from fsxds.transports.grpc_edge import INTERNAL
 from fsxds.transports.grpc_streams import make_services
 from fsxds.transports.rest_json import ROWS
+from tests.end_to_end import chaos
 from tests.support.errors import AT_ONCE
 from tests.support.faulty_server import CDS_URL, Boom, Faults, FaultyServer, following, serving_with_faults, until
 from tests.support.grpc_clients import LOCALHOST, StreamsHeard, channel_to, serving_grpc
@@ -199,3 +200,11 @@ async def test_a_snapshot_on_which_the_mirror_fails_is_set_aside(tmp_path: Path)
         await asyncio.sleep(0)
 
     assert faults.raised == {"mirror": 3}
+
+
+async def test_chaos(tmp_path: Path) -> None:
+    """Whatever raises at random, each client and the mirror end on the last version, and nothing ends the process."""
+    outcome = await chaos.run(tmp_path, duration_s=2.0, seed=7)
+
+    assert outcome.held == {outcome.expected}
+    assert sum(outcome.raised.values()) > 20

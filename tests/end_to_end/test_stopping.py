@@ -122,3 +122,12 @@ def test_a_removed_socket_is_bound_again(tmp_path: Path) -> None:
         server.wait(path.exists, "the socket")
         with socket.socket(socket.AF_UNIX) as client:
             client.connect(str(path))
+
+
+def test_rest_can_be_off(tmp_path: Path) -> None:
+    """As gRPC can; nothing listens there, and the ready file says so."""
+    write_file(tmp_path / "tree" / "cds.yaml", CLUSTERS)
+    with Server(tmp_path / "tree", tmp_path, http="off") as server:
+        assert server.ready["http"] is None
+        assert server.ready["grpc"]
+        assert [line["name"] for line in server.log_events("listening")] == ["gRPC"]

@@ -20,6 +20,7 @@ POINTS = (
     "fsxds.ready_file.ReadyFile.write",
     "fsxds.sources.scan.Scanner.look",
     "fsxds.parsing.Parsing.parse",
+    "fsxds.parsing.Parsing._change_until",
     "fsxds.reload.load",
     "fsxds.store.SnapshotStore.newer_than",
     "fsxds.operations.log.Log.problems_found",

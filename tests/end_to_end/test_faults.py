@@ -35,6 +35,7 @@ from tests.support.polls import envoy_catalogue, running
 # What raises within each component. Those that work once, or when another one fails, raise when the server starts.
 COMPONENTS: dict[str, tuple[Any, ...]] = {
     "watcher": ("fsxds.sources.scan.Scanner.look",),
+    "parser": ("fsxds.parsing.Parsing._change_until",),
     "reload": ("fsxds.reload.load",),
     "log": ("fsxds.operations.change_reports.PublishedChange.line",),
     "ADS rewriting": ("fsxds.transports.ads_config_sources.AdsConfigSources.rewrite",),

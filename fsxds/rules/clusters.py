@@ -21,7 +21,13 @@ _RULE = "wrong-cluster"
 def hooks(_: Catalogue) -> dict[str, tuple[Hook, ...]]:
     """Return the rules over clusters."""
     return {
-        "envoy.config.cluster.v3.Cluster": (_check_type, _check_policy, _check_old_rings, _check_hashed_names),
+        "envoy.config.cluster.v3.Cluster": (
+            _check_type,
+            _check_policy,
+            _check_old_rings,
+            _check_hashed_names,
+            _check_header_name,
+        ),
         "envoy.config.cluster.v3.Cluster.LbSubsetConfig.LbSubsetSelector": (_check_fallback_keys,),
         "envoy.extensions.load_balancing_policies.subset.v3.Subset.LbSubsetSelector": (_check_fallback_keys,),
         "envoy.extensions.load_balancing_policies.ring_hash.v3.RingHash": (_check_ring,),
@@ -225,6 +231,13 @@ def _check_hashed_names(cluster: Any, path: Path, walk: Walk) -> None:
     if hashing.use_hostname_for_hashing and cluster.type != _STRICT_DNS and not cluster.HasField("cluster_type"):
         place = (((path, "common_lb_config"), "consistent_hashing_lb_config"), "use_hostname_for_hashing")
         walk.tell(place, _RULE, "needs a cluster of type STRICT_DNS", "remove it, or choose that type")
+
+
+def _check_header_name(cluster: Any, path: Path, walk: Walk) -> None:
+    config = cluster.original_dst_lb_config
+    if cluster.type == _ORIGINAL_DST and config.http_header_name and not config.use_http_header:
+        place = ((path, "original_dst_lb_config"), "http_header_name")
+        walk.tell(place, _RULE, "has a meaning only with use_http_header: true", "add that, or remove it")
 
 
 def _check_picking(policy: Any, path: Path, walk: Walk) -> None:

@@ -70,6 +70,9 @@ PLACES: dict[str, tuple[Place, ...]] = {
     "envoy.extensions.tracers.opentelemetry.samplers.v3.ParentBasedSamplerConfig": (
         Place("wrapped_sampler", "envoy.tracers.opentelemetry.samplers"),
     ),
+    "envoy.extensions.common.matching.v3.ExtensionWithMatcher": (
+        Place("extension_config", "envoy.filters.http envoy.filters.http.upstream"),
+    ),
     "envoy.extensions.filters.http.composite.v3.ExecuteFilterAction": (
         Place("typed_config", "envoy.filters.http envoy.filters.http.upstream"),
     ),

@@ -18,7 +18,8 @@ _HIGHEST_PORT = 65_536
 def hooks(_: Catalogue) -> dict[str, tuple[Hook, ...]]:
     """Return the rules over the settings of HTTP filters."""
     return {
-        _HTTP + "local_ratelimit.v3.LocalRateLimit": (_check_local_rate_limit,),
+        _HTTP + "local_ratelimit.v3.LocalRateLimit": (_check_local_rate_limit, _check_rate_limits),
+        _HTTP + "ratelimit.v3.RateLimit": (_check_rate_limits,),
         _HTTP + "jwt_authn.v3.JwtAuthentication": (_check_requirements,),
         _HTTP + "jwt_authn.v3.JwtProvider": (_check_keys, _check_claims),
         _HTTP + "health_check.v3.HealthCheck": (_check_cache,),
@@ -51,6 +52,15 @@ def _check_local_rate_limit(config: Any, path: Path, walk: Walk) -> None:
         # Envoy counts milliseconds; what is below one of them passes for none.
         if interval.seconds == 0 and 1_000_000 <= interval.nanos < _SHORTEST_FILL_NS:
             walk.tell((at, "fill_interval"), _RULE, "must be at least 0.05s", "fill more tokens at a time")
+
+
+def _check_rate_limits(config: Any, path: Path, walk: Walk) -> None:
+    """Check the limits that a filter has of its own: what tells those of routes apart has no meaning there."""
+    for index, limit in enumerate(getattr(config, "rate_limits", ())):
+        for field in ("stage", "disable_key"):
+            if limit.HasField(field) if field == "stage" else getattr(limit, field):
+                place = ((((path, "rate_limits"), index)), field)
+                walk.tell(place, _RULE, "is for the limits of routes", "remove it")
 
 
 def _check_requirements(config: Any, path: Path, walk: Walk) -> None:

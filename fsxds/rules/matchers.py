@@ -15,11 +15,12 @@ _HTTP, _NETWORK = "envoy.matching.http.input", "envoy.matching.network.input"
 
 
 class Context(NamedTuple):
-    """A field that holds a matcher: the category of its inputs, and the types of its actions."""
+    """A field that holds a matcher: the category of its inputs, the types of its actions, and whether one match is all."""
 
     field: str
     inputs: str
     actions: frozenset[str]
+    stops: bool = False
 
 
 _RBAC_ACTIONS = frozenset({"envoy.config.rbac.v3.Action"})
@@ -32,10 +33,10 @@ _CHAIN_ACTIONS = frozenset({"google.protobuf.StringValue", "envoy.config.core.v3
 
 CONTEXTS: dict[str, tuple[Context, ...]] = {
     "envoy.config.listener.v3.Listener": (Context("filter_chain_matcher", _NETWORK, _CHAIN_ACTIONS),),
-    "envoy.config.route.v3.VirtualHost": (Context("matcher", _HTTP, _ROUTES),),
+    "envoy.config.route.v3.VirtualHost": (Context("matcher", _HTTP, _ROUTES, stops=True),),
     "envoy.extensions.filters.http.rbac.v3.RBAC": (
-        Context("matcher", _HTTP, _RBAC_ACTIONS),
-        Context("shadow_matcher", _HTTP, _RBAC_ACTIONS),
+        Context("matcher", _HTTP, _RBAC_ACTIONS, stops=True),
+        Context("shadow_matcher", _HTTP, _RBAC_ACTIONS, stops=True),
     ),
     "envoy.extensions.filters.network.rbac.v3.RBAC": (
         Context("matcher", _NETWORK, _RBAC_ACTIONS),
@@ -69,6 +70,8 @@ def _rule(contexts: tuple[Context, ...], types: ExtensionTypes) -> Hook:
 def _check_matcher(matcher: Any, path: Path, walk: Walk, context: Context, types: ExtensionTypes) -> None:
     for on_match, place in _outcomes(matcher, path):
         chosen = on_match.WhichOneof("on_match")
+        if context.stops and getattr(on_match, "keep_matching", False):
+            walk.tell((place, "keep_matching"), _RULE, "the first match decides here", "remove it")
         if chosen == "matcher":
             _check_matcher(on_match.matcher, (place, "matcher"), walk, context, types)
         elif chosen == "action":

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import secrets
 import sys
 from pathlib import Path
 
@@ -18,16 +19,24 @@ def main() -> int:
     """Compare, print, and return 1 when fsxds refuses anything that Envoy takes."""
     parser = argparse.ArgumentParser(prog="python -m tests.agreement", description=__doc__)
     parser.add_argument("--cases", type=int, default=2400)
-    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--seed", type=int, default=secrets.randbelow(10**9), help="fresh by default")
+    parser.add_argument(
+        "--kind", action="append", default=[], help="only cases of this kind; may be given several times"
+    )
     parser.add_argument("--cache", type=Path, help="a file that remembers Envoy's verdicts")
     parser.add_argument("--out", type=Path, help="a directory for misses.txt and false_alarms.txt")
     parser.add_argument("--with-envoy", action="store_true", help="ask `check --with-envoy` about what is missed")
     arguments = parser.parse_args()
     catalogue = find_catalogue(Settings())
-    opinions = compare(make_cases(catalogue, arguments.cases, arguments.seed), catalogue, arguments.cache)
+    cases = make_cases(catalogue, arguments.cases, arguments.seed, frozenset(arguments.kind))
+    opinions = compare(cases, catalogue, arguments.cache)
     alarms = [*disagreements((one for one in opinions if one.is_false_alarm), alarm_cause)]
     misses = [*disagreements((one for one in opinions if one.is_missed), miss_cause)]
     lines = [
+        f"seed {arguments.seed}",
+        "",
+        *table(opinions, lambda one: one.case.kind),
+        "",
         *table(opinions, lambda one: one.case.mutation),
         "",
         *table(opinions, lambda one: one.case.seed.type_name),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import random
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,7 +13,8 @@ import yaml
 from fsxds.api.catalogue import Catalogue
 from fsxds.resource_types import BY_SHORT_NAME
 from tests.agreement.edits import edited, shown
-from tests.agreement.mutations import MUTATIONS, Mutation, Pool, Scene, holds_place
+from tests.agreement.mutation_values import snake_case
+from tests.agreement.mutations import ALL, Mutation, Pool, Scene, holds_place
 from tests.agreement.places import Place, places
 from tests.agreement.seeds import Seed, seeds
 
@@ -32,6 +33,7 @@ class Case:
 
     seed: Seed
     mutation: str
+    kind: str
     place: str
     change: str
     resource: Any
@@ -55,14 +57,15 @@ def text_of(document: Any, suffix: str) -> str:
     return yaml.dump(document, Dumper=yaml.CSafeDumper, sort_keys=False, allow_unicode=True, width=1000)
 
 
-def make_cases(catalogue: Catalogue, count: int, seed: int) -> list[Case]:
-    """Return so many different cases; the same seed gives the same ones."""
-    return list(_Drawing(catalogue, seed).draw(count))
+def make_cases(catalogue: Catalogue, count: int, seed: int, kinds: frozenset[str] = frozenset()) -> list[Case]:
+    """Return so many different cases, of some kinds or of all; the same seed gives the same ones."""
+    return list(_Drawing(catalogue, seed, kinds).draw(count))
 
 
 class _Drawing:
-    def __init__(self, catalogue: Catalogue, number: int) -> None:
+    def __init__(self, catalogue: Catalogue, number: int, kinds: frozenset[str]) -> None:
         self._rng = random.Random(number)
+        self._catalogue = catalogue
         self._places: dict[tuple[str, str], list[tuple[Seed, Place]]] = {}
         self._pool = Pool()
         self._seen: set[str] = set()
@@ -70,12 +73,14 @@ class _Drawing:
         for one in seeds():
             for place in places(catalogue, one.resource, BY_SHORT_NAME[one.type_name].message_type):
                 holds_place(self._pool, place)
-                for mutation in MUTATIONS:
+                for mutation in ALL:
+                    if kinds and mutation.kind not in kinds:
+                        continue
                     if mutation.fits(place):
                         self._places.setdefault((one.type_name, mutation.name), []).append((one, place))
 
     def draw(self, count: int) -> Iterator[Case]:
-        classes = {name: [m for m in MUTATIONS if (name, m.name) in self._places] for name in WEIGHTS}
+        classes = {name: [m for m in ALL if (name, m.name) in self._places] for name in WEIGHTS}
         total = sum(WEIGHTS[name] * len(classes[name]) for name in WEIGHTS)
         made = 0
         for type_name, mutations in classes.items():
@@ -96,20 +101,26 @@ class _Drawing:
     def _case(self, type_name: str, mutation: Mutation) -> Case | None:
         for _ in range(TRIES):
             seed, place = self._rng.choice(self._places[type_name, mutation.name])
-            edit = mutation.change(Scene(self._rng, place, self._pool))
+            edit = mutation.change(Scene(self._rng, place, self._pool, self._places_of(type_name)))
             if edit is None:
                 continue
             resource = edited(seed.resource, place.path, edit)
             suffix = ".yaml" if self._rng.random() < 0.5 else ".json"
-            case = Case(seed, mutation.name, ".".join(map(str, place.path)), shown(edit), resource, suffix)
+            case = Case(
+                seed, mutation.name, mutation.kind, ".".join(map(str, place.path)), shown(edit), resource, suffix
+            )
             if resource != seed.resource and case.key not in self._seen and self._can_be_asked(case):
                 self._seen.add(case.key)
                 return case
         return None
 
+    def _places_of(self, type_name: str) -> Callable[[Any], list[Place]]:
+        message_type = BY_SHORT_NAME[type_name].message_type
+        return lambda resource: list(places(self._catalogue, resource, message_type))
+
     def _can_be_asked(self, case: Case) -> bool:
         """Tell whether the subscription of the seed would ask for it still, and Envoy would look at all of it."""
-        if not isinstance(case.resource, dict) or any(name in case.place for name in LATE):
+        if not isinstance(case.resource, dict) or _late_parts(case.resource) != _late_parts(case.seed.resource):
             return False
         return _keeps_its_name(case) and _keeps_its_sort(case) and self._keeps_its_extension(case)
 
@@ -120,12 +131,24 @@ class _Drawing:
         return packed.get("@type") in self._http_types
 
 
+def _late_parts(value: Any) -> list[Any]:
+    """Return what Envoy does not look at yet, as often as it stands somewhere."""
+    if isinstance(value, list):
+        return [part for member in value for part in _late_parts(member)]
+    if not isinstance(value, dict):
+        return []
+    own = [(key, member) for key, member in value.items() if snake_case(str(key)) in LATE]
+    return own + [
+        part for key, member in value.items() if snake_case(str(key)) not in LATE for part in _late_parts(member)
+    ]
+
+
 def _keeps_its_name(case: Case) -> bool:
     name_field = NAMED.get(case.seed.type_name)
     if name_field is None:
         # Envoy makes up a name for a listener without one; fsxds has to tell resources by theirs.
         return case.seed.type_name != "lds" or bool(case.resource.get("name"))
-    name = case.resource.get(name_field)
+    name = next((value for key, value in case.resource.items() if snake_case(str(key)) == name_field), None)
     if isinstance(name, float) and case.suffix == ".yaml":
         return False  # Envoy takes it for a text, and so for another name.
     return not isinstance(name, str) or name in {"", case.seed.name}

@@ -94,6 +94,11 @@ def camel_case(name: str) -> str:
     return first + "".join(part.capitalize() for part in rest)
 
 
+def snake_case(name: str) -> str:
+    """Return the spelling of the API of a field's name."""
+    return "".join(f"_{letter.lower()}" if letter.isupper() else letter for letter in name)
+
+
 def generated(rng: random.Random, field: FieldDescriptor) -> Any:
     """Return a value of a field's own form, often an extreme one."""
     if is_map(field):

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from google.protobuf.descriptor import FieldDescriptor
 
-from tests.agreement.edits import Add, Drop, Edit, Put, Rename
+from tests.agreement.edits import Add, Drop, Edit, Put, Rename, edited
 from tests.agreement.mutation_values import (
     ADDRESSES,
     CIDRS,
@@ -35,19 +35,22 @@ SCALARS = {"string", "bytes", "number", "bool", "enum", "duration"}
 
 @dataclass(slots=True)
 class Pool:
-    """Values seen anywhere, by the full name of their field, and the types that are packed in Any."""
+    """Values seen anywhere, by the full name of their field and of their message, and what is packed in Any."""
 
     by_field: dict[str, list[Any]] = field(default_factory=dict)
+    by_message: dict[str, list[Any]] = field(default_factory=dict)
+    packed: list[dict[str, Any]] = field(default_factory=list)
     type_urls: list[str] = field(default_factory=list)
 
 
 @dataclass(frozen=True, slots=True)
 class Scene:
-    """What a mutation may look at: the place, what was seen elsewhere, and the dice."""
+    """What a mutation may look at: the place, what was seen elsewhere, the places of a changed resource, and the dice."""
 
     rng: random.Random
     place: Place
     pool: Pool
+    places_of: Callable[[Any], list[Place]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +60,7 @@ class Mutation:
     name: str
     fits: Callable[[Place], bool]
     change: Callable[[Scene], Edit | None]
+    kind: str = "one value"
 
 
 def _is_field(place: Place) -> bool:
@@ -256,6 +260,59 @@ def _wrapped_in_list(scene: Scene) -> Edit | None:
     return Put([scene.place.value]) if _is_field(scene.place) else None
 
 
+def _moved_extension(scene: Scene) -> Edit | None:
+    """Put what is packed elsewhere here, with all its settings."""
+    others = [one for one in scene.pool.packed if one.get("@type") != scene.place.value.get("@type")]
+    return Put(scene.rng.choice(others)) if others else None
+
+
+def _exchanged_within(scene: Scene) -> Edit | None:
+    """Let two extensions of a resource change places, unless one is within the other."""
+    packed = [place for place in scene.places_of(scene.place.value) if place.form == "any" and place.path]
+    pairs = [
+        (one, other)
+        for one in packed
+        for other in packed
+        if one.path < other.path and other.path[: len(one.path)] != one.path and one.value != other.value
+    ]
+    if not pairs:
+        return None
+    one, other = scene.rng.choice(pairs)
+    changed = edited(scene.place.value, one.path, Put(other.value))
+    return Put(edited(changed, other.path, Put(one.value)))
+
+
+def _of_same_message(scene: Scene) -> Edit | None:
+    """Put in a message of the same type that stands somewhere else."""
+    assert scene.place.message is not None
+    seen = scene.pool.by_message.get(scene.place.message.full_name, ())
+    others = [one for one in seen if one != scene.place.value]
+    return Put(scene.rng.choice(others)) if others else None
+
+
+def _several(scene: Scene) -> Edit | None:
+    """Make a few changes, each in what the ones before it left."""
+    changed = scene.place.value
+    for _ in range(scene.rng.choice([2, 2, 3, 4])):
+        places = [place for place in scene.places_of(changed) if place.path]
+        fitting = [(place, one) for place in places for one in GENTLE if one.fits(place)]
+        if not fitting:
+            return None
+        place, mutation = scene.rng.choice(fitting)
+        edit = mutation.change(replace(scene, place=place))
+        if edit is not None:
+            changed = edited(changed, place.path, edit)
+    return Put(changed) if changed != scene.place.value else None
+
+
+def _is_top(place: Place) -> bool:
+    return not place.path
+
+
+def _is_message(place: Place) -> bool:
+    return place.form == "message" and place.message is not None and bool(place.path)
+
+
 def _regex_place(place: Place) -> bool:
     return place.form == "string" and place.field_name in {"regex", "substitution", "path_template"}
 
@@ -297,10 +354,31 @@ MUTATIONS: tuple[Mutation, ...] = (
     Mutation("other-value", lambda place: place.form in SCALARS, _other_value),
 )
 
+# Those that leave most resources right, so that several of them together are not refused for the first alone.
+GENTLE = tuple(
+    one
+    for one in MUTATIONS
+    if one.name in {"drop-field", "drop-member", "camel-case", "double-member", "other-choice", "graft", "exchange"}
+    or one.name in {"add-field", "other-value", "order", "same-name", "number", "other-type"}
+)
+EXTENSIONS, MESSAGES, SEVERAL = "types at other places", "messages of other resources", "several edits"
+COMPOUND = (
+    Mutation("move-extension", _has_form("any"), _moved_extension, EXTENSIONS),
+    Mutation("swap-extensions", _is_top, _exchanged_within, EXTENSIONS),
+    Mutation("same-message", _is_message, _of_same_message, MESSAGES),
+    Mutation("several", _is_top, _several, SEVERAL),
+)
+ALL = MUTATIONS + COMPOUND
+"""Every class of mutations, also those that change more than one value."""
+
 
 def holds_place(pool: Pool, place: Place) -> None:
     """Remember what stands in a place."""
     if place.field is not None and not place.is_member and not is_map(place.field):
         pool.by_field.setdefault(place.field.full_name, []).append(place.value)
+    if _is_message(place) and place.message is not None:
+        pool.by_message.setdefault(place.message.full_name, []).append(place.value)
+    if place.form == "any" and isinstance(place.value, dict):
+        pool.packed.append(place.value)
     if place.form == "any" and isinstance(place.value, dict) and place.value.get("@type") not in pool.type_urls:
         pool.type_urls.append(place.value["@type"])

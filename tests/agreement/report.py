@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator
 from tests.agreement.causes import cause_of, last_line
 from tests.agreement.comparing import Opinion
 
-WIDTH = 22
+WIDTH = 30
 
 
 def table(opinions: list[Opinion], group: Callable[[Opinion], str]) -> Iterator[str]:
@@ -17,7 +17,7 @@ def table(opinions: list[Opinion], group: Callable[[Opinion], str]) -> Iterator[
     groups: defaultdict[str, list[Opinion]] = defaultdict(list)
     for opinion in opinions:
         groups[group(opinion)].append(opinion)
-    heads = ("cases", "envoy rejects", "fsxds rejects", "false alarms", "missed", "agree %", "missed %")
+    heads = ("cases", "envoy rejects", "fsxds rejects", "false alarms", "missed", "alarms %", "missed %")
     yield " " * WIDTH + "".join(f"{head:>15}" for head in heads)
     for name, members in (*sorted(groups.items()), ("all", opinions)):
         yield f"{name:<{WIDTH}}" + "".join(f"{figure:>15}" for figure in _figures(members))
@@ -27,10 +27,11 @@ def _figures(opinions: list[Opinion]) -> tuple[str, ...]:
     rejected = sum(not one.envoy.accepted for one in opinions)
     alarms = sum(one.is_false_alarm for one in opinions)
     missed = sum(one.is_missed for one in opinions)
-    agreed = 100 * (1 - (alarms + missed) / len(opinions))
+    accepted = len(opinions) - rejected
+    alarmed = 100 * alarms / accepted if accepted else 0.0
     share = 100 * missed / rejected if rejected else 0.0
     ours = sum(bool(one.errors) for one in opinions)
-    return (*map(str, (len(opinions), rejected, ours, alarms, missed)), f"{agreed:.1f}", f"{share:.1f}")
+    return (*map(str, (len(opinions), rejected, ours, alarms, missed)), f"{alarmed:.2f}", f"{share:.1f}")
 
 
 def disagreements(opinions: Iterable[Opinion], cause: Callable[[Opinion], str]) -> Iterator[str]:

@@ -18,7 +18,7 @@ OUTSIDE = re.compile(
 # Files are there on one machine and not on another, ADS and static secrets in one bootstrap: no resource can tell.
 AROUND = re.compile(
     r"existing path in the system|unable to open file|[Ff]ailed to open|File name too long|unable to read file"
-    r"|ADS must be configured|[Uu]nknown static|invalid (HMAC|token) secret configuration"
+    r"|ADS must be configured|[Uu]nknown static|Unknown tls session ticket keys|invalid (HMAC|token) secret configuration"
 )
 
 

@@ -11,14 +11,15 @@ from tests.agreement.cases import Case, make_cases, text_of
 from tests.agreement.comparing import Opinion, compare, file_text
 from tests.agreement.envoy_judge import EnvoyJudge
 from tests.agreement.fsxds_judge import FsxdsJudge
-from tests.agreement.mutations import MUTATIONS
+from tests.agreement.mutations import ALL
 from tests.agreement.report import alarm_cause, disagreements, miss_cause
 from tests.agreement.seeds import seeds
 
-CASES = 2400
+# Few, of fixed seeds: `python -m tests.agreement` draws fresh ones, as many as one likes.
+CASES = 1600
 SEED = 1
-# Measured: 2.0 %. Without an Envoy at hand, some of what it does cannot be known; `check --with-envoy` asks one.
-MOST_MISSED = 0.03
+# Without an Envoy at hand, some of what it does cannot be known; `check` asks one where it is.
+MOST_MISSED = 0.02
 
 
 @pytest.fixture(scope="module")
@@ -35,7 +36,7 @@ def _shown(opinions: list[Opinion]) -> str:
 
 @pytest.mark.parametrize("suffix", [".json", ".yaml"])
 def test_envoy_and_fsxds_agree(catalogue: Catalogue, cases: list[Case], suffix: str) -> None:
-    """Of resources with one thing changed, fsxds refuses none that Envoy takes, and takes few that Envoy refuses."""
+    """Of resources with something changed, fsxds refuses none that Envoy takes, and takes few that Envoy refuses."""
     opinions = compare([case for case in cases if case.suffix == suffix], catalogue)
     rejected = sum(not one.envoy.accepted for one in opinions)
     missed = sum(one.is_missed for one in opinions)
@@ -54,18 +55,18 @@ def test_both_take_what_the_cases_start_from(catalogue: Catalogue, suffix: str) 
         for seed in seeds():
             verdict = envoy.judge(seed, text_of(envoy_bootstrap.document(seed, seed.resource), suffix))
             refused += [(seed.name, verdict.words)] if not verdict.accepted else []
-            case = Case(seed, "", "", "", seed.resource, suffix)
+            case = Case(seed, "", "", "", "", seed.resource, suffix)
             refused += [(seed.name, error) for error in fsxds.judge(f"{seed.type_name}{suffix}", file_text(case))]
 
     assert [] == refused
 
 
 def test_the_cases_are_many_and_of_every_sort(cases: list[Case]) -> None:
-    """There are 2000 different cases and more, of every type and every class of mutation."""
-    assert len({case.key for case in cases}) == len(cases) >= 2000
+    """There are many different cases, of every type and every class of mutation."""
+    assert len({case.key for case in cases}) == len(cases) >= CASES - 10
     # The endpoints of LEDS stand in the seeds of EDS.
     assert {row.short_name for row in RESOURCE_TYPES} == {case.seed.type_name for case in cases} | {"leds"}
-    assert {mutation.name for mutation in MUTATIONS} == {case.mutation for case in cases}
+    assert {mutation.name for mutation in ALL} == {case.mutation for case in cases}
 
 
 def test_the_same_number_makes_the_same_cases(catalogue: Catalogue) -> None:

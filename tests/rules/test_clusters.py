@@ -20,6 +20,9 @@ def selector(text: str) -> Case:
     return cluster(f"{{lb_subset_config: {{subset_selectors: [{text}]}}}}")
 
 
+HASHED_NAMES = {"common_lb_config": {"consistent_hashing_lb_config": {"use_hostname_for_hashing": True}}}
+
+
 def drops(*percentages: str) -> Case:
     """A cluster that drops requests."""
     listed = [
@@ -45,6 +48,8 @@ def test_clusters_that_envoy_takes(catalogue: Catalogue) -> None:
         cluster("{circuit_breakers: {per_host_thresholds: [{max_connections: 1}]}}"),
         cluster("{http2_protocol_options: {custom_settings_parameters: [{identifier: 10, value: 3}]}}"),
         drops("100"),
+        cluster(HASHED_NAMES | {"type": "STRICT_DNS"}),
+        cluster({"original_dst_lb_config": {"http_header_name": "a"}}),
     )
 
 
@@ -77,6 +82,15 @@ def test_types_that_envoy_refuses(catalogue: Catalogue, case: Case) -> None:
 @pytest.mark.parametrize(
     "case",
     [
+        cluster(HASHED_NAMES),
+        cluster(
+            {
+                "type": "ORIGINAL_DST",
+                "lb_policy": "CLUSTER_PROVIDED",
+                "original_dst_lb_config": {"http_header_name": "a"},
+            }
+        ),
+        cluster({"load_balancing_policy": policy("wrr_locality.v3.WrrLocality")}),
         cluster("{lb_policy: LOAD_BALANCING_POLICY_CONFIG}"),
         cluster("{load_balancing_policy: {policies: []}}"),
         cluster({"load_balancing_policy": policy("round_robin.v3.RoundRobin"), "lb_subset_config": {}}),

@@ -125,6 +125,14 @@ def test_credentials_that_envoy_takes(catalogue: Catalogue) -> None:
 @pytest.mark.parametrize(
     "case",
     [
+        http_filter(
+            "local_ratelimit.v3.LocalRateLimit",
+            {
+                "stat_prefix": "s",
+                "token_bucket": {"max_tokens": 1, "fill_interval": "1s"},
+                "rate_limits": [{"actions": [{"remote_address": {}}], "stage": 1}],
+            },
+        ),
         users("user"),
         users("user:"),
         users(HTPASSWD.removeprefix("user")),
@@ -135,5 +143,5 @@ def test_credentials_that_envoy_takes(catalogue: Catalogue) -> None:
     ],
 )
 def test_credentials_that_envoy_refuses(catalogue: Catalogue, case: Case) -> None:
-    """Users without a password in SHA-1, the same user and the same key twice."""
+    """Users without a password in SHA-1, the same user and the same key twice, and what only routes have."""
     assert_refused(catalogue, "wrong-filter", case)

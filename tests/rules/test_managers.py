@@ -50,3 +50,16 @@ def test_managers_that_envoy_takes(catalogue: Catalogue) -> None:
 def test_managers_that_envoy_refuses(catalogue: Catalogue, case: Case) -> None:
     """What excludes itself, and what is discovered against its own settings."""
     assert_refused(catalogue, "wrong-filter", case)
+
+
+def traced(**fields: str) -> Case:
+    """A connection manager that traces by Zipkin."""
+    config = {"@type": TYPE + "envoy.config.trace.v3.ZipkinConfig", "collector_endpoint_version": "HTTP_JSON", **fields}
+    return manager({"tracing": {"provider": {"name": "zipkin", "typed_config": config}}})
+
+
+def test_zipkin_has_a_collector(catalogue: Catalogue) -> None:
+    """Zipkin needs a cluster and a path to send spans to."""
+    assert_taken(catalogue, traced(collector_cluster="xds", collector_endpoint="/"))
+    assert_refused(catalogue, "wrong-filter", traced(collector_endpoint="/"))
+    assert_refused(catalogue, "wrong-filter", traced(collector_cluster="xds"))

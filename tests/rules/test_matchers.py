@@ -57,6 +57,7 @@ def test_matchers_that_envoy_takes(catalogue: Catalogue) -> None:
         chains(tree(extension(PORT), {"matcher": {"on_no_match": ROUTE}})),
         routes(tree(extension(HEADER, header_name="a"), CHAIN)),
         routes({"on_no_match": {"action": extension("envoy.config.core.v3.Node")}}),
+        routes({"on_no_match": {**ROUTE, "keep_matching": True}}),
     ],
 )
 def test_matchers_that_envoy_refuses(catalogue: Catalogue, case: Case) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from fsxds.api.catalogue import Catalogue
-from fsxds.api.walk import Hook, Path, Walk
+from fsxds.api.walk import Hook, Path, Walk, field_path_of
 from fsxds.rules.ip_addresses import IP_REMEDY, address_fault, ip_version, not_an_ip_address, socket_address_fault
 
 _STATIC, _STRICT_DNS, _LOGICAL_DNS = 0, 1, 2
@@ -32,7 +32,8 @@ def hooks(catalogue: Catalogue) -> dict[str, tuple[Hook, ...]]:
 
 def _resolver_names(resolvers: frozenset[str]) -> Hook:
     def check_name(name: str, path: Path, walk: Walk) -> None:
-        if name not in resolvers:
+        # Envoy does not look at named endpoints.
+        if name not in resolvers and "named_endpoints" not in field_path_of(path):
             remedy = f"remove it, or write one of {', '.join(sorted(resolvers))}"
             walk.tell(path, "wrong-address", f'"{name}" is no resolver that Envoy has', remedy)
 

@@ -51,7 +51,8 @@ def _check_type(cluster: Any, path: Path, walk: Walk) -> None:
         _check_logical(cluster, path, walk)
     elif of_type == _ORIGINAL_DST:
         _check_original(cluster, path, walk)
-    if of_type in _WITHOUT_BALANCER and cluster.lb_policy == _CLUSTER_PROVIDED:
+    is_chosen = cluster.lb_policy == _CLUSTER_PROVIDED and not cluster.HasField("load_balancing_policy")
+    if of_type in _WITHOUT_BALANCER and is_chosen:
         message = "a cluster of this type provides no load balancer of its own"
         walk.tell((path, "lb_policy"), "cluster-type", message, "choose another lb_policy, such as ROUND_ROBIN")
 

@@ -6,7 +6,7 @@ import re
 from typing import Any
 
 from fsxds.api.catalogue import Catalogue
-from fsxds.api.walk import Hook, Path, Walk
+from fsxds.api.walk import Hook, Path, Walk, field_path_of
 
 _RULE = "wrong-config-source"
 _REST, _GRPC, _DELTA_GRPC, _AGGREGATED_GRPC, _AGGREGATED_DELTA_GRPC = 1, 2, 3, 5, 6
@@ -44,7 +44,8 @@ def _check_presence(field: str) -> Hook:
 
 def _check_collection(locality: Any, path: Path, walk: Walk) -> None:
     """Check the name of a collection of endpoints: Envoy refuses others when they come by EDS, where alone it looks."""
-    if not _COLLECTION.fullmatch(locality.leds_collection_name):
+    is_served = field_path_of(path)[:1] != ("load_assignment",)
+    if is_served and not _COLLECTION.fullmatch(locality.leds_collection_name):
         message = "Envoy asks for endpoints of a locality by names of another form"
         walk.tell((path, "leds_collection_name"), _RULE, message, f"write xdstp://<authority>/{_LB_ENDPOINTS}/<name>/*")
 

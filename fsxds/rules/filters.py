@@ -179,3 +179,15 @@ class FilterOrder:
             elif index == last and is_terminal is False:
                 message = f'"{one.name}" only passes on: it cannot be the last filter'
                 walk.tell((path, index), _RULE, message, f"end with a filter that answers, such as {example}")
+            elif index == last and self._terminal.get(_default_type(one)) is False:
+                place: Path = (((path, index), "config_discovery"), "default_config")
+                remedy = f"end with a filter that answers, such as {example}"
+                walk.tell(place, _RULE, "only passes on: it cannot be the last filter", remedy)
+
+
+def _default_type(http_filter: Any) -> str:
+    """Return the type that a discovered HTTP filter has at first; "" for other filters."""
+    if http_filter.DESCRIPTOR.name != "HttpFilter" or not http_filter.HasField("config_discovery"):
+        return ""
+    name: str = http_filter.config_discovery.default_config.type_url.rpartition("/")[2]
+    return name

@@ -59,9 +59,11 @@ _NOT_FOR_ROUTES = frozenset(
         "grpc_http1_bridge.v3.Config",
         "grpc_stats.v3.FilterConfig",
         "grpc_web.v3.GrpcWeb",
+        "health_check.v3.HealthCheck",
         "ip_tagging.v3.IPTagging",
         "original_src.v3.OriginalSrc",
         "router.v3.Router",
+        "tap.v3.Tap",
         "wasm.v3.Wasm",
     )
 )
@@ -108,7 +110,7 @@ class RouteExtensions:
             if wrapper.is_optional and not wrapper.disabled:
                 message = "says nothing to the filter"
                 walk.tell(path, _RULE, message, "add config, or disabled: true")
-        elif not wrapper.is_optional:
+        elif not wrapper.is_optional or wrapper.config.type_url.rpartition("/")[2] in FOR_ROUTES:
             self._check_settings(wrapper.config, (path, "config"), walk)
 
     def _check_settings(self, packed: Any, path: Path, walk: Walk) -> None:

@@ -20,6 +20,7 @@ NETWORK = "envoy.extensions.filters.network."
 TLS = "envoy.extensions.transport_sockets.tls.v3."
 TYPES = {
     "clusters": "envoy.config.cluster.v3.Cluster",
+    "endpoints": "envoy.config.endpoint.v3.ClusterLoadAssignment",
     "listeners": "envoy.config.listener.v3.Listener",
     "secrets": TLS + "Secret",
 }

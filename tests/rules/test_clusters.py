@@ -50,6 +50,8 @@ def test_clusters_that_envoy_takes(catalogue: Catalogue) -> None:
         drops("100"),
         cluster(HASHED_NAMES | {"type": "STRICT_DNS"}),
         cluster({"original_dst_lb_config": {"http_header_name": "a"}}),
+        # The policy that is given counts, and not the other.
+        cluster({"lb_policy": "CLUSTER_PROVIDED", "load_balancing_policy": policy("round_robin.v3.RoundRobin")}),
     )
 
 

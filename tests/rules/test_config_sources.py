@@ -83,6 +83,8 @@ def test_sources_that_are_not_read_are_not_judged(catalogue: Catalogue) -> None:
 )
 def test_names_of_collections(catalogue: Catalogue, name: str, *, is_right: bool) -> None:
     """Of endpoints by collection, Envoy takes xdstp names of their type; it looks at them when they come by EDS."""
-    case = cluster(LEDS.replace("NAME", name))
+    in_cluster = cluster(LEDS.replace("NAME", name))
+    by_eds = Case("endpoints", in_cluster.resource["load_assignment"])
 
-    assert ("wrong-config-source" not in told(catalogue, case)) is is_right
+    assert ("wrong-config-source" not in told(catalogue, by_eds)) is is_right
+    assert "wrong-config-source" not in told(catalogue, in_cluster)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path, PurePath
 from typing import Any
 
@@ -44,6 +45,14 @@ def test_wanted_is_what_the_tree_speaks_of() -> None:
 def test_covers_what_asks_for_no_more(other: Wanted, *, is_covered: bool) -> None:
     """An Envoy need not start anew for less than it asks for."""
     assert is_covered == ALL.covers(other)
+
+
+def test_streams_cover_polls_and_not_the_other_way_round() -> None:
+    """An edit that asks for streams needs another Envoy; one that no longer does leaves Envoy on its stream."""
+    streams = replace(ALL, streams=True)
+
+    assert streams.covers(ALL)
+    assert not ALL.covers(streams)
 
 
 def test_listeners_that_come_later_are_not_covered() -> None:

@@ -82,6 +82,19 @@ async def test_answers_are_gathered() -> None:
     assert lines.empty()
 
 
+async def test_a_report_names_who_rejected_the_change() -> None:
+    """A change that a client rejected does not end on a line that reads like success."""
+    async with reporting() as (reports, lines):
+        reports.publish(snapshot(1, cds=TypeChange(1, ("a",))), time.monotonic())
+        reports.answer(CDS, "edge-1")
+        reports.reject(CDS, "edge-1")
+        reports.reject(EDS, "edge-2")
+        line = await lines.get()
+
+    assert line.text.endswith("; rejected by edge-1")
+    assert line.details["rejected_by"] == ["edge-1"]
+
+
 async def test_an_answer_belongs_to_the_change_of_its_type() -> None:
     """Answers of a type count for the newest change of that type, and otherwise for none."""
     async with reporting() as (reports, lines):

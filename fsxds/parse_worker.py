@@ -31,6 +31,10 @@ class WorkerDiedError(Exception):
     """The worker process is gone, and the answer with it."""
 
 
+class WorkerStartError(Exception):
+    """The worker process ended before it could parse anything; no file is to blame."""
+
+
 class OutOfTimeError(Exception):
     """The worker took more processor time for a file than it may, and is gone."""
 
@@ -45,7 +49,11 @@ class ParseWorker:
 
     @classmethod
     def start(cls, catalogue: Catalogue, unknown_fields: Severity, levels: RuleLevels) -> Self:
-        """Start a process that parses by this API, with these weights."""
+        """Start a process that parses by this API, with these weights, and wait until it can.
+
+        Raises:
+            WorkerStartError: it ended before that.
+        """
         # A forked copy of a process with threads may hang.
         context = multiprocessing.get_context("forkserver")
         ours, theirs = context.Pipe()
@@ -54,7 +62,12 @@ class ParseWorker:
         theirs.close()
         worker = cls(process.pid or 0, process, ours)
         api = catalogue.serialized, catalogue.description, catalogue.features
-        worker._send((api, unknown_fields, levels))
+        try:
+            worker._send((api, unknown_fields, levels))
+            ours.recv()
+        except (WorkerDiedError, EOFError, OSError) as error:
+            process.join()
+            raise WorkerStartError(f"the process that parses files ended at its start: {process.exitcode}") from error
         return worker
 
     @property
@@ -135,6 +148,7 @@ def _work(connection: Connection) -> None:
         api, unknown_fields, levels = connection.recv()
         parser = FileParser(Catalogue.of(*api), unknown_fields, levels)
         gc.freeze()
+        connection.send(None)
         _answer(connection, parser)
 
 

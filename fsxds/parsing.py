@@ -207,9 +207,9 @@ class Parsing:
         for job in batch:
             limit_s = self._limits.time_of(job.file)
             parsed: ParsedFile | None = None
+            worker = self._living_worker()
+            self._running = job, monotonic()
             try:
-                worker = self._living_worker()
-                self._running = job, monotonic()
                 parsed = worker.parse(job.file, limit_s)
             except OutOfTimeError:
                 parsed = _out_of_time(job.file, limit_s)

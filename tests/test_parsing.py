@@ -8,12 +8,12 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
 from pathlib import PurePosixPath
-from typing import Never
+from typing import Any, Never
 
 import pytest
 
 from fsxds.api.catalogue import Catalogue
-from fsxds.parse_worker import parse_all
+from fsxds.parse_worker import WorkerStartError, parse_all
 from fsxds.parsing import ParseLimits, ParseRules, Parsing
 from fsxds.rules.levels import RuleLevels
 from fsxds.snapshots.document import FileParser
@@ -233,6 +233,26 @@ async def kill_while_parsing(parsing: Parsing, deadly: SourceFile) -> None:
                 with suppress(ProcessLookupError):
                     os.kill(pid, signal.SIGKILL)
         await asyncio.sleep(0)
+
+
+class Dying(RuleLevels):
+    """Weights of rules that end the process which reads them."""
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickle as a call of `os._exit`."""
+        return os._exit, (3,)
+
+
+async def test_worker_that_does_not_start_is_nobodys_fault(rules: ParseRules) -> None:
+    """Where no worker starts, the component fails, and no file is said to have killed a parser."""
+    limits = replace(ALL_APART, first_patience_s=0)
+    with Parsing(ParseRules(rules.catalogue, levels=Dying()), limits) as parsing:
+        (parsed,) = await parsing.parse(SMALL[:1])
+        with pytest.raises(WorkerStartError):
+            await parsing.keep_parsing()
+        (again,) = await parsing.parse(SMALL[:1])
+
+    assert ["still-parsing"] * 2 == [found.rule for file in (parsed, again) for found in file.problems]
 
 
 async def test_file_that_takes_too_long_is_a_problem(rules: ParseRules) -> None:

@@ -175,6 +175,7 @@ _HEADER_IN_TEXT = re.compile(
 )
 
 
+_IN_ANY_QUOTES = re.compile(r"""b?'[^'\n]*(?:'|\Z)|b?"[^"\n]*(?:"|\Z)""")
 # What RE2 and Lua repeat of an expression and of a program.
 _REPEATED = re.compile(
     r"((?:missing (?:closing )?\S+|repetition operator|invalid (?:perl operator|escape sequence|character class(?: range)?"
@@ -202,6 +203,11 @@ def mask_reason(text: str) -> str:
     text = _REPEATED.sub(lambda match: (match[1] or match[2]) + HIDDEN, mask_text(text))
     # In single quotes Envoy puts names of things, in double ones its messages have texts.
     return _without_values(text, lambda name: not _is_name(name), _DOUBLE_QUOTED)
+
+
+def mask_error(error: BaseException) -> str:
+    """Return what an exception says, on one line and without what it repeats of the data that it met."""
+    return _IN_ANY_QUOTES.sub(HIDDEN, mask_text(str(error).partition("\n")[0]))
 
 
 def _without_values(text: str, is_secret: Callable[[str], bool], quoted: re.Pattern[str] = _VALUE_IN_TEXT) -> str:

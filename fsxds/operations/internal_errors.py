@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import traceback
 from collections import Counter, OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
+from fsxds.api.secrets import mask_error
 from fsxds.operations.log_lines import Level, LogLine, shortened
 from fsxds.supervisor import MOST_ATTEMPTS, fault_of, place_of
 from fsxds.values import PlainValue
@@ -49,8 +50,8 @@ class InternalErrors:
             self._logged.popitem(last=False)
         repeats = logged.repeats if logged else 0
         more = f" ({repeats} more since it was logged last)" if repeats else ""
-        text = f"internal error in {where}: {name} at {place}: {shortened(str(error))}{more}; the rest goes on"
-        trace = "".join(traceback.format_exception(error))
+        text = f"internal error in {where}: {name} at {place}: {shortened(mask_error(error))}{more}; the rest goes on"
+        trace = traceback_of(error)
         details: dict[str, PlainValue] = {
             "where": where,
             "error": name,
@@ -59,6 +60,25 @@ class InternalErrors:
             "traceback": trace,
         }
         return LogLine(Level.ERROR, "internal_error", text, details)
+
+
+def traceback_of(error: BaseException) -> str:
+    """Write the traceback of an exception without what exceptions repeat of the data that they met."""
+    return "\n".join(_trace(error))
+
+
+def _trace(error: BaseException) -> Iterator[str]:
+    """Yield the parts of a traceback, causes first."""
+    before = error.__cause__ or (None if error.__suppress_context__ else error.__context__)
+    if before is not None:
+        yield from _trace(before)
+        yield "which led to:"
+    yield "Traceback (most recent call last):"
+    yield "".join(traceback.format_tb(error.__traceback__)).rstrip()
+    yield f"{type(error).__name__}: {mask_error(error)}"
+    if isinstance(error, BaseExceptionGroup):
+        for part in error.exceptions:
+            yield from _trace(part)
 
 
 def set_aside_line(component: str, error: BaseException) -> LogLine:

@@ -10,10 +10,11 @@ import logging
 import sys
 import threading
 import time
-import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
+from fsxds.api.secrets import mask_error
+from fsxds.operations.internal_errors import traceback_of
 from fsxds.operations.log_lines import Level, LogLine, shortened
 from fsxds.operations.refusal_limit import RefusalLimit
 from fsxds.supervisor import place_of
@@ -85,7 +86,7 @@ class LibraryLogs(logging.Handler):
     def _report(self, name: str, level: Level, message: str, error: BaseException | None) -> None:
         fact = message.partition("\n")[0]
         if error is not None:
-            fact = f"{fact}: {type(error).__name__} at {place_of(error)}: {str(error).partition(chr(10))[0]}"
+            fact = f"{fact}: {type(error).__name__} at {place_of(error)}: {mask_error(error)}"
         if level is Level.DEBUG:
             self._write(LogLine(level, "library_message", f"{name}: {shortened(fact)}", {"logger": name}))
             return
@@ -96,5 +97,5 @@ class LibraryLogs(logging.Handler):
         more = f" ({untold} more since)" if untold else ""
         details: dict[str, PlainValue] = {"logger": name, "repeats": untold, "details": shortened(message)}
         if error is not None:
-            details["traceback"] = "".join(traceback.format_exception(error))
+            details["traceback"] = traceback_of(error)
         self._write(LogLine(level, "library_error", f"{name}: {shortened(fact)}{more}", details))

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fsxds.api.secrets import is_secret_name, mask_reason, mask_text
+from fsxds.api.secrets import is_secret_name, mask_error, mask_reason, mask_text
 
 KEY = "-----BEGIN PRIVATE KEY-----\nc2VjcmV0\nc2VjcmV0\n-----END PRIVATE KEY-----\n"
 
@@ -91,3 +91,10 @@ def test_names_of_credentials() -> None:
 
     assert all(map(is_secret_name, secret))
     assert not any(map(is_secret_name, harmless))
+
+
+def test_an_exception_does_not_repeat_the_data_that_it_met() -> None:
+    """Its words stay, what it quotes goes."""
+    assert mask_error(KeyError("hunter2")) == "<hidden>"
+    assert mask_error(ValueError("no number: 'hunter2' at 3\nhunter2")) == "no number: <hidden> at 3"
+    assert mask_error(ValueError("broken on purpose")) == "broken on purpose"

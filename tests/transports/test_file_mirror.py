@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import shutil
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -89,10 +88,10 @@ async def test_what_somebody_removed_or_changed_is_written_again(tmp_path: Path)
         (out / "foreign.pb").write_bytes(b"foreign")
         (out / "cds.pb").write_bytes(b"changed")
         await listener.until(lambda: len(listener.reports) == 3)
-        shutil.rmtree(out)
+        out.rename(tmp_path / "away")
         await listener.until(lambda: len(listener.reports) == 4)
-        (out / "lds.pb").unlink()
-        (out / "lds.pb").mkdir()
+        (out / "link").symlink_to("foreign.pb")
+        (out / "link").rename(out / "lds.pb")
         await listener.until(lambda: len(listener.reports) == 5)
         await asyncio.sleep(0.3)
         task.cancel()

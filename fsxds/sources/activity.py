@@ -24,14 +24,15 @@ _RESTLESS_WRITER_S = 0.5
 class Activity:
     """The one inbox of a watcher: notices come in, and a look at the tree empties it. Used in the event loop only.
 
-    `first_s` is the time of the first notice, `calm_s` that of the last one about what is not restless; None where
-    there is none. `touched` are the paths that the notices were about.
+    `first_s` and `last_s` are the times of the first and the last notice, `calm_s` that of the last one about what is
+    not restless; None where there is none. `touched` are the paths that the notices were about.
     """
 
     def __init__(self, is_read: Callable[[str], bool], exclusion: Exclusion | None = None) -> None:
         """Start with an empty inbox; `is_read` tells by a file's name whether its content matters, unless it is excluded."""
         self._exclusion = exclusion or Exclusion()
         self.first_s: float | None = None
+        self.last_s: float | None = None
         self.calm_s: float | None = None
         self.touched: set[str] = set()
         self._is_read = is_read
@@ -67,7 +68,7 @@ class Activity:
 
     def clear(self) -> None:
         """Empty the inbox, just before a look at the tree. Who is writing is not forgotten."""
-        self.first_s = self.calm_s = None
+        self.first_s = self.last_s = self.calm_s = None
         self.touched = set()
         self._news.clear()
 
@@ -145,6 +146,7 @@ class Activity:
 
     def _mark(self, at_s: float, *, is_calm: bool) -> None:
         self.first_s = at_s if self.first_s is None else self.first_s
+        self.last_s = at_s
         if is_calm:
             self.calm_s = at_s
         self._news.set()

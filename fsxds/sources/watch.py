@@ -32,6 +32,9 @@ _SHARE_S = 0.5
 # Between two looks for git's lock, each of which is a few calls of `stat`.
 _GIT_REST_S = 0.01
 
+# Where directories come and go all the time, some watch will always be new; the next rescan finds what was not heard.
+_MOST_LOOKS = 5
+
 # Threads of watchdog that do not end in this time are left behind; they are daemons.
 _STOP_S = 5.0
 
@@ -201,15 +204,17 @@ class _Watcher:
     async def _wait_for_quiet(self, due_s: float) -> bool:
         """Return when nothing was heard for a while and nobody is known to write, or else when a look is due.
 
-        What is restless is looked at every half second only, and does not keep the rest from being quiet.
+        What is restless does not keep the rest from being quiet; alone, it is looked at every half second at least.
 
         Returns:
             Whether it was quiet.
         """
-        while self._activity.first_s is not None:
+        while self._activity.last_s is not None:
             now_s = time.monotonic()
             calm_s = self._activity.calm_s
-            quiet_s = self._looked_s + _SHARE_S if calm_s is None else calm_s + self._options.settle_s
+            quiet_s = (self._activity.last_s if calm_s is None else calm_s) + self._options.settle_s
+            if calm_s is None:
+                quiet_s = min(quiet_s, self._looked_s + _SHARE_S)
             written_s = self._activity.written_until_s(self._options.writer_patience_s, now_s)
             if now_s >= max(quiet_s, written_s):
                 return True
@@ -223,7 +228,8 @@ class _Watcher:
 
     async def _look(self) -> Look | None:
         """Look at the tree with all watches in place; None when it is lost."""
-        while True:
+        look, error = None, None
+        for _ in range(_MOST_LOOKS):
             self._activity.clear()
             self._looked_s = time.monotonic()
             look, error = await self._look_once()
@@ -269,7 +275,8 @@ class _Watcher:
 
         The rest is 0.0 s when all of it can be taken.
         """
-        if not look.is_steady:
+        # What links lead to may be of two generations when they did not hold still: it stays as it was.
+        if not look.is_steady and (self._last is None or not is_due):
             return None, _SHORTEST_REST_S
         is_over = time.monotonic() >= cap_s
         if is_over and self._last is None:
@@ -282,6 +289,7 @@ class _Watcher:
             await asyncio.sleep(_ECHO_S)
         now_s = time.monotonic()
         is_quiet = is_over or (is_quiet and self._activity.calm_s is None and git_s == 0.0)
+        is_quiet = is_quiet and look.is_steady
         waits_s = [rest_s for path, rest_s in rests_s.items() if not self._activity.is_restless(changed[path], now_s)]
         if not is_over and (git_s > 0.0 or not (is_due or (is_quiet and not waits_s))):
             return None, self._pace(min(waits_s, default=self._options.settle_s))
@@ -289,6 +297,9 @@ class _Watcher:
         others = await asyncio.to_thread(self._read_again, touched)
         if not (is_over and surroundings.is_remote):
             others |= dict.fromkeys(rests_s)
+        if not look.is_steady:
+            top = look.tops[0]
+            others |= {path: None for path, real in changed.items() if real != f"{top.rstrip('/')}/{path}"}
         patience_s = self._options.writer_patience_s
         others |= {path: None for path, real in changed.items() if self._activity.is_written(real, patience_s, now_s)}
         if self._last is None and None in others.values():

@@ -18,6 +18,9 @@ _RACY_NS = 2_000_000_000
 
 _CHUNK_BYTES = 64 * 1024
 
+# What the kernel makes up in /proc has size 0, and may not end.
+_MOST_UNSIZED_BYTES = 1024 * 1024
+
 
 @dataclass(frozen=True, slots=True)
 class Content:
@@ -62,9 +65,10 @@ def _read_steadily(descriptor: int, max_size_bytes: int) -> Content | Refusal | 
         if before.st_size > max_size_bytes:
             return _too_large(before.st_size, max_size_bytes)
         started_ns = time.time_ns()
-        content = _read_from_start(descriptor, before.st_size, max_size_bytes)
-        if len(content) > max_size_bytes:
-            return _too_large(None, max_size_bytes)
+        limit_bytes = max_size_bytes if before.st_size else min(max_size_bytes, _MOST_UNSIZED_BYTES)
+        content = _read_from_start(descriptor, before.st_size, limit_bytes)
+        if len(content) > limit_bytes and signature_of(os.fstat(descriptor)) == signature_of(before):
+            return _too_large(None, limit_bytes)
         if signature_of(os.fstat(descriptor)) == signature_of(before):
             age_ns = started_ns - max(before.st_mtime_ns, before.st_ctime_ns)
             return Content(content, signature_of(before), abs(age_ns) < _RACY_NS)
@@ -73,7 +77,7 @@ def _read_steadily(descriptor: int, max_size_bytes: int) -> Content | Refusal | 
 
 
 def _read_from_start(descriptor: int, size_bytes: int, max_size_bytes: int) -> bytes:
-    """Read all, and a little more than the limit at most: what the kernel makes up in /proc has size 0 and may not end.
+    """Read all, and a little more than the limit at most.
 
     Raises:
         BlockingIOError: there is nothing to read yet, which no regular file says.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
@@ -16,8 +17,9 @@ from fsxds.values import Problem, SourceFile, SourceTree
 DEFAULT_MAX_FILE_SIZE_BYTES = 64 * 1024 * 1024
 
 # A generation that is swapped while it is read is read again; more than a few swaps in a row are no swap but an
-# upheaval, and whoever watches is told so by `Look.is_steady`.
+# upheaval, and whoever watches is told so by `Look.is_steady`. Nor is a tree read again that takes long to read.
 _TRIES = 5
+_TRYING_S = 0.5
 
 
 class TreeLost(FsxdsError):  # noqa: N818 - it says what happened, as the observers' methods do
@@ -91,9 +93,10 @@ class Scanner:
         Raises:
             TreeLost: the root is missing or is not a directory.
         """
+        started_s = time.monotonic()
         walk, is_steady = self._take_in()
         tries = 1
-        while not is_steady and tries < _TRIES:
+        while not is_steady and tries < _TRIES and time.monotonic() - started_s < _TRYING_S:
             walk, is_steady = self._take_in()
             tries += 1
         return Look(

@@ -229,12 +229,14 @@ class _Watcher:
     async def _look(self) -> Look | None:
         """Look at the tree with all watches in place; None when it is lost."""
         look, error = None, None
-        for _ in range(_MOST_LOOKS):
+        started_s = time.monotonic()
+        for number in range(_MOST_LOOKS):
             self._activity.clear()
             self._looked_s = time.monotonic()
             look, error = await self._look_once()
             # What changed between a look and the watches that it asked for was not heard.
-            if not await self._parts.surroundings.attend_to(look):
+            is_new = await self._parts.surroundings.attend_to(look)
+            if not is_new or (number > 0 and time.monotonic() - started_s > _SHARE_S):
                 break
         if look is not None and self._lost_everything(look.tree):
             error = TreeLost(

@@ -36,7 +36,7 @@ class WorkerStartError(Exception):
 
 
 class OutOfTimeError(Exception):
-    """The worker took more processor time for a file than it may, and is gone."""
+    """The worker took more processor time than it may, and is gone."""
 
 
 class ParseWorker:
@@ -75,16 +75,16 @@ class ParseWorker:
         """Whether the process is there, as far as anybody knows."""
         return self._process.is_alive()
 
-    def parse(self, file: SourceFile, limit_s: float) -> ParsedFile:
-        """Have a file parsed, in so many seconds of processor time.
+    def parse(self, files: tuple[SourceFile, ...], limit_s: float) -> tuple[ParsedFile, ...]:
+        """Have files parsed, in so many seconds of processor time.
 
         Raises:
             OutOfTimeError: it took more; the worker is gone.
             WorkerDiedError: it was killed, or `end` was called meanwhile.
         """
-        self._send((file, limit_s))
+        self._send((files, limit_s))
         try:
-            parsed: ParsedFile = self._connection.recv()
+            parsed: tuple[ParsedFile, ...] = self._connection.recv()
         except (EOFError, OSError) as error:
             self._process.join()
             if self._process.exitcode == -signal.SIGPROF:
@@ -155,16 +155,16 @@ def _work(connection: Connection) -> None:
 def _answer(connection: Connection, parser: FileParser) -> None:
     parsed_bytes = 0
     while True:
-        file, limit_s = connection.recv()
+        files, limit_s = connection.recv()
         signal.setitimer(signal.ITIMER_PROF, limit_s)
         try:
-            parsed = parse_one(parser, file)
+            parsed = parse_all(parser, files)
         except MemoryError:
             os._exit(1)
         signal.setitimer(signal.ITIMER_PROF, 0)
         connection.send(parsed)
-        parsed_bytes += len(file.content)
-        del file, parsed
+        parsed_bytes += sum(len(file.content) for file in files)
+        del files, parsed
         if parsed_bytes > COLLECT_AFTER_BYTES:
             parsed_bytes = 0
             gc.collect()

@@ -39,7 +39,7 @@ FIRST_PATIENCE_S = 10.0
 # A worker takes a second to start.
 WORTH_KILLING_AFTER_S = 2.0
 
-# So many bytes of small files are handed to a thread at once.
+# So many bytes of small files are handed to the worker at once: each exchange costs half a millisecond.
 BATCH_BYTES = 256 * 1024
 
 # A file that its parser died of is tried again at once, and then after 1, 2, 4, … 60 seconds.
@@ -75,9 +75,9 @@ class ParseLimits:
     first_patience_s: float = FIRST_PATIENCE_S
     back_off: BackOff = BACK_OFF
 
-    def time_of(self, file: SourceFile) -> float:
-        """Return the processor time that a file may take."""
-        return self.time_s * max(1.0, len(file.content) / MIB)
+    def time_of(self, size_bytes: int) -> float:
+        """Return the processor time that so many bytes may take."""
+        return self.time_s * max(1.0, size_bytes / MIB)
 
     def apart(self, files: tuple[SourceFile, ...]) -> list[SourceFile]:
         """Return those of the files that are parsed in the worker: the large ones, and all where the others are many."""
@@ -88,11 +88,15 @@ class ParseLimits:
 
 @dataclass(slots=True, eq=False)
 class _Job:
-    """A file to parse apart: what became of it, how often its parser died of it, and when it is tried (again)."""
+    """A file to parse apart: what became of it, how often its parser died of it, and when it is tried (again).
+
+    `is_suspect`: the parser died of it, or of another that was parsed with it.
+    """
 
     file: SourceFile
     parsed: ParsedFile | None = None
     deaths: int = 0
+    is_suspect: bool = False
     due_s: float = 0.0
 
     @property
@@ -126,7 +130,7 @@ class Parsing:
         self._is_over = False
         self._is_first = True
         self._jobs: dict[_JobKey, _Job] = {}
-        self._running: tuple[_Job, float] | None = None
+        self._running: tuple[list[_Job], float] | None = None
         # Files that `parse` waits for; what becomes of the others is told by `look_again`.
         self._awaited: set[_Job] = set()
         self._progress = asyncio.Event()
@@ -180,9 +184,11 @@ class Parsing:
             self._jobs[_key_of(file)] = before.get(_key_of(file)) or _Job(file)
         self._awaited = {job for key, job in self._jobs.items() if key not in before}
         self._changed.set()
-        if self._running and self._running[0] not in self._jobs.values():
-            _, since_s = self._running
-            if monotonic() - since_s > WORTH_KILLING_AFTER_S:
+        running = self._running
+        if running is not None:
+            batch, since_s = running
+            is_wished = any(self._jobs.get(_key_of(job.file)) is job for job in batch)
+            if not is_wished and monotonic() - since_s > WORTH_KILLING_AFTER_S:
                 self._end_worker()
 
     async def _until_done(self) -> None:
@@ -203,21 +209,21 @@ class Parsing:
                 await self._changed.wait()
 
     def _parse_apart(self, batch: list[_Job], loop: asyncio.AbstractEventLoop) -> None:
-        """Have files parsed by the worker, until it dies; in a thread."""
-        for job in batch:
-            limit_s = self._limits.time_of(job.file)
-            parsed: ParsedFile | None = None
-            worker = self._living_worker()
-            self._running = job, monotonic()
-            try:
-                parsed = worker.parse(job.file, limit_s)
-            except OutOfTimeError:
-                parsed = _out_of_time(job.file, limit_s)
-            except WorkerDiedError:
-                break
-            finally:
-                self._running = None
-                loop.call_soon_threadsafe(self._receive, job, parsed)
+        """Have files parsed by the worker; in a thread."""
+        limit_s = self._limits.time_of(sum(len(job.file.content) for job in batch))
+        worker = self._living_worker()
+        self._running = batch, monotonic()
+        parsed: tuple[ParsedFile, ...] | None = None
+        try:
+            parsed = worker.parse(tuple(job.file for job in batch), limit_s)
+        except OutOfTimeError:
+            if len(batch) == 1:
+                parsed = (_out_of_time(batch[0].file, limit_s),)
+        except WorkerDiedError:
+            pass
+        finally:
+            self._running = None
+        loop.call_soon_threadsafe(self._receive_batch, batch, parsed)
 
     def _living_worker(self) -> ParseWorker:
         """Return the worker, and start it before that where there is none."""
@@ -229,11 +235,21 @@ class Parsing:
             worker.end()
         return worker
 
+    def _receive_batch(self, batch: list[_Job], parsed: tuple[ParsedFile, ...] | None) -> None:
+        """Take in what became of files; of several on which the worker ended, one may be to blame: each is tried alone."""
+        if parsed is None and len(batch) > 1:
+            for job in batch:
+                job.is_suspect = True
+            return
+        for number, job in enumerate(batch):
+            self._receive(job, None if parsed is None else parsed[number])
+
     def _receive(self, job: _Job, parsed: ParsedFile | None) -> None:
         """Take in what became of a file; None where the worker died of it."""
         if self._jobs.get(_key_of(job.file)) is not job:
             return
         if parsed is None:
+            job.is_suspect = True
             job.deaths += 1
             if job.deaths == 1:
                 return
@@ -263,11 +279,11 @@ def _key_of(file: SourceFile) -> _JobKey:
 
 def _batch(jobs: list[_Job]) -> list[_Job]:
     """Return what is parsed next: small files together, a large one alone, and last what the parser died of, alone."""
-    first, *others = sorted(jobs, key=lambda job: (job.deaths, len(job.file.content)))
+    first, *others = sorted(jobs, key=lambda job: (job.deaths, job.is_suspect, len(job.file.content)))
     batch, size_bytes = [first], len(first.file.content)
     for job in others:
         size_bytes += len(job.file.content)
-        if job.deaths or size_bytes > BATCH_BYTES:
+        if first.is_suspect or job.is_suspect or size_bytes > BATCH_BYTES:
             break
         batch.append(job)
     return batch

@@ -228,7 +228,7 @@ async def kill_while_parsing(parsing: Parsing, deadly: SourceFile) -> None:
     """Kill each worker before it can answer about one file."""
     while True:
         running = parsing._running
-        if running is not None and running[0].file == deadly:
+        if running is not None and deadly in [job.file for job in running[0]]:
             for pid in worker_pids(parsing):
                 with suppress(ProcessLookupError):
                     os.kill(pid, signal.SIGKILL)

@@ -6,7 +6,7 @@ import argparse
 
 from fsxds.loading import find_catalogue
 from fsxds.settings import Settings
-from tests.bench import checking, departing, hostile, loading, serving, streaming
+from tests.bench import checking, departing, hostile, loading, rest_departing, serving, streaming
 from tests.bench.figures import Figure, print_figures
 
 
@@ -21,7 +21,9 @@ def main() -> None:
         choices=["loading", "checking", "hostile", "serving", "streaming", "departing"],
         help="measure one part",
     )
-    parser.add_argument("--departures", type=int, default=10_000, help="clients of gRPC that go away in (j)")
+    parser.add_argument(
+        "--departures", type=int, default=10_000, help="clients of gRPC, and of REST, that go away in (j)"
+    )
     arguments = parser.parse_args()
     figures: list[Figure] = []
     if arguments.only in {None, "loading"}:
@@ -37,6 +39,7 @@ def main() -> None:
         figures += streaming.measure(arguments.streams)
     if arguments.only in {None, "departing"}:
         figures += departing.measure(arguments.departures)
+        figures += rest_departing.measure(arguments.departures)
     print_figures(figures)
 
 

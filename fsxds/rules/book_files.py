@@ -254,6 +254,18 @@ RULES: tuple[Rule, ...] = (
         file="",
     ),
     Rule(
+        "too-many-files",
+        Severity.ERROR,
+        "A link in the tree leads to a directory that can be listed at every look: it has no more files and directories than "
+        "the message says.",
+        "It goes on with what was there last.",
+        "Let the link lead to a smaller directory.",
+        "",
+        "",
+        is_fixed=True,
+        file="",
+    ),
+    Rule(
         "vanished",
         Severity.ERROR,
         "A file does not go away in the very step in which another one appears that does not load: it may have been "

@@ -27,7 +27,9 @@ FINDING = (
     "rules",
     "snapshots",
     "sources",
+    "commands/check.py",
     "loading.py",
+    "parse_worker.py",
     "parsing.py",
     "reload.py",
 )
@@ -36,7 +38,7 @@ RULE_NAME = re.compile(r"[a-z]+(-[a-z]+)*\Z")
 # Words with hyphens, in the rooms where problems are found, that name no rule.
 OTHER_WORDS = {
     "admin-address", "cat-file", "extension-config", "fsxds-dev", "fsxds-stand-in", "ls-tree", "merge-base",
-    "read-back", "rev-parse", "route-configuration", "scoped-route", "xds-protos",
+    "read-back", "rev-parse", "route-configuration", "scoped-route", "stream-need", "xds-protos",
 }  # fmt: skip
 
 # Which argument of a call is the name of a rule.

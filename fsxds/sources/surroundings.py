@@ -82,15 +82,13 @@ class Surroundings:
             self.unwatched = ()
             await self._become("poll", f"there is no inotify: {armed.reason}", armed.reason)
             return False
-        is_new = armed.is_new or not set(armed.unwatched) <= set(self.unwatched)
+        # What changed there since this look is found by the next listing, which is the first to be compared.
         self.unwatched = armed.unwatched
-        if is_new:
-            await self.parts_changed()
         if armed.unwatched:
             count = f"{len(armed.unwatched)} of {armed.count} directories"
             reason = f"{count}, such as {armed.unwatched[0]}, can only be polled: {armed.reason}"
         await self._become(mode, reason, armed.reason)
-        return is_new
+        return armed.is_new
 
     async def parts_changed(self) -> bool:
         """Look at what cannot be watched; tell whether something there is other than when last looked at."""

@@ -58,6 +58,18 @@ async def test_half_of_a_new_file_is_never_yielded(tmp_path: Path, options: Watc
         assert record.history == [{"b.yaml": "b"}, {"a.yaml": "first second", "b.yaml": "b"}]
 
 
+@MODES
+async def test_half_a_file_does_not_keep_the_rest(tmp_path: Path, options: WatchOptions) -> None:
+    """While one file is written, its old content is taken with the new one of others, and never half of it."""
+    write(tmp_path, {"a.yaml": "old", "b.yaml": "b"})
+    async with watched(tmp_path, options) as record, asyncio.TaskGroup() as tasks:
+        tasks.create_task(write_in_two_halves(tmp_path / "a.yaml", pause_s=1.5))
+        write(tmp_path, {"b.yaml": "edited"})
+        await record.until_contents({"a.yaml": "first second", "b.yaml": "edited"})
+
+        assert [contents["a.yaml"] for contents in record.history] == ["old", "old", "first second"]
+
+
 async def test_half_a_file_is_never_yielded_where_nobody_can_be_asked(tmp_path: Path) -> None:
     """On a network filesystem a change is taken when two looks, one poll apart, found the same."""
     table = tmp_path / "mounts"

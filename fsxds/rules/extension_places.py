@@ -50,7 +50,6 @@ PLACES: dict[str, tuple[Place, ...]] = {
     **dict.fromkeys(_WITH_FORMATTERS, (Place("formatters", "envoy.formatter", is_repeated=True),)),
     **dict.fromkeys(_WITH_RESOLVER, (Place("typed_dns_resolver_config", "envoy.network.dns_resolver"),)),
     "envoy.config.common.key_value.v3.KeyValueStoreConfig": (Place("config", "envoy.common.key_value"),),
-    "envoy.config.core.v3.ApiConfigSource": (Place("config_validators", "envoy.config.validators", is_repeated=True),),
     "envoy.config.core.v3.BindConfig": (Place("local_address_selector", "envoy.upstream.local_address_selector"),),
     "envoy.config.listener.v3.QuicProtocolOptions": (
         Place("connection_debug_visitor_config", "envoy.quic.connection_debug_visitor"),

@@ -25,7 +25,7 @@ def main() -> int:
     )
     parser.add_argument("--cache", type=Path, help="a file that remembers Envoy's verdicts")
     parser.add_argument("--out", type=Path, help="a directory for misses.txt and false_alarms.txt")
-    parser.add_argument("--with-envoy", action="store_true", help="ask `check --with-envoy` about what is missed")
+    parser.add_argument("--with-envoy", action="store_true", help="ask what `check` with Envoy says of what is missed")
     arguments = parser.parse_args()
     catalogue = find_catalogue(Settings())
     cases = make_cases(catalogue, arguments.cases, arguments.seed, frozenset(arguments.kind))
@@ -44,8 +44,9 @@ def main() -> int:
     sys.stdout.write("\n".join([*lines, ""]))
     if arguments.with_envoy:
         missed = [one for one in opinions if one.is_missed]
-        found = len(refused(missed, catalogue))
-        sys.stdout.write(f"\n{found} of {len(missed)} missed are found by check --with-envoy\n")
+        found = refused(missed, catalogue)
+        sys.stdout.write(f"\n{len(found)} of {len(missed)} missed are found by check with Envoy\n")
+        sys.stdout.write("".join(f"not found: {one.case.name}\n" for one in missed if one not in found))
     if arguments.out:
         arguments.out.mkdir(parents=True, exist_ok=True)
         (arguments.out / "false_alarms.txt").write_text("\n".join([*lines, *alarms, ""]))

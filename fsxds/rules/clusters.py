@@ -16,6 +16,7 @@ _RING_HASH, _MAGLEV, _CLUSTER_PROVIDED, _POLICY_CONFIG = 2, 5, 6, 7
 HTTP_OPTIONS = "envoy.extensions.upstreams.http.v3.HttpProtocolOptions"
 _DEFAULT_MINIMUM_RING, _DEFAULT_MAXIMUM_RING = 1024, 8_388_608
 _RULE = "wrong-cluster"
+_PICKS = "envoy.extensions.load_balancing_policies.client_side_weighted_round_robin.v3.ClientSideWeightedRoundRobin"
 
 
 def hooks(_: Catalogue) -> dict[str, tuple[Hook, ...]]:
@@ -27,6 +28,7 @@ def hooks(_: Catalogue) -> dict[str, tuple[Hook, ...]]:
             _check_old_rings,
             _check_hashed_names,
             _check_header_name,
+            _check_once,
         ),
         "envoy.config.cluster.v3.Cluster.LbSubsetConfig.LbSubsetSelector": (_check_fallback_keys,),
         "envoy.extensions.load_balancing_policies.subset.v3.Subset.LbSubsetSelector": (_check_fallback_keys,),
@@ -242,6 +244,19 @@ def _check_header_name(cluster: Any, path: Path, walk: Walk) -> None:
 
 
 def _check_picking(policy: Any, path: Path, walk: Walk) -> None:
+    place = (path, "endpoint_picking_policy")
+    listed = policy.endpoint_picking_policy.policies
+    remedy = f"write one of {_PICKS}"
     if not policy.HasField("endpoint_picking_policy"):
-        remedy = "add one, such as client_side_weighted_round_robin"
-        walk.tell((path, "endpoint_picking_policy"), _RULE, "is missing", remedy)
+        walk.tell(place, _RULE, "is missing", remedy)
+    elif listed:
+        first = listed[0].typed_extension_config.typed_config.type_url.rpartition("/")[2]
+        if first.startswith("envoy.extensions.load_balancing_policies.") and first != _PICKS:
+            walk.tell(place, _RULE, f"{first} cannot pick endpoints here", remedy)
+
+
+def _check_once(cluster: Any, path: Path, walk: Walk) -> None:
+    common = cluster.common_http_protocol_options
+    if cluster.HasField("max_requests_per_connection") and common.HasField("max_requests_per_connection"):
+        place = (path, "max_requests_per_connection")
+        walk.tell(place, _RULE, "stands in common_http_protocol_options too", "keep that one")

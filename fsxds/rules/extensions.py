@@ -74,6 +74,10 @@ class ExtensionTypes:
         # Another Envoy than the one that is known may have this one.
         return not features.is_exact and not name.startswith(_PLAIN_PACKAGES)
 
+    def is_of(self, name: str, category: str) -> bool:
+        """Tell whether a type is an extension of a category; True where nothing is known of that."""
+        return self._features is None or name in self._features.types(category)
+
     def remedy(self, name: str, categories: Iterable[str]) -> str:
         """Say which type is probably meant where `name` does not fit."""
         last = name.rpartition(".")[2]

@@ -61,6 +61,9 @@ def _check_rate_limits(config: Any, path: Path, walk: Walk) -> None:
             if limit.HasField(field) if field == "stage" else getattr(limit, field):
                 place = ((((path, "rate_limits"), index)), field)
                 walk.tell(place, _RULE, "is for the limits of routes", "remove it")
+        if limit.HasField("limit") and config.DESCRIPTOR.name == "LocalRateLimit":
+            place = ((((path, "rate_limits"), index)), "limit")
+            walk.tell(place, _RULE, "is for a rate limit service", "write a descriptor with a token_bucket")
 
 
 def _check_requirements(config: Any, path: Path, walk: Walk) -> None:

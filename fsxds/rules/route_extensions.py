@@ -7,7 +7,7 @@ from typing import Any
 from google.protobuf.message import DecodeError, Message
 
 from fsxds.api.catalogue import Catalogue
-from fsxds.api.walk import Hook, Path, Walk
+from fsxds.api.walk import Hook, Leave, Path, Walk
 from fsxds.rules.extensions import ExtensionTypes
 
 _HTTP = "envoy.extensions.filters.http."
@@ -82,6 +82,7 @@ def hooks(catalogue: Catalogue) -> dict[str, tuple[Hook, ...]]:
         (f"{holder}.typed_per_filter_config" for holder in _HOLDERS), (rules.check_all,)
     )
     found["envoy.extensions.filters.network.http_connection_manager.v3.HttpFilter"] = (_check_filter,)
+    found[_WRAPPER] = (rules.enter_wrapper,)
     return found
 
 
@@ -104,6 +105,18 @@ class RouteExtensions:
                 self._check_wrapper(wrapper, place, walk)
             else:
                 self._check_settings(packed, place, walk)
+
+    def enter_wrapper(self, wrapper: Any, path: Path, walk: Walk) -> Leave | None:
+        """Forget what was found in settings that Envoy does not read: optional ones of no filter that it has."""
+        name = wrapper.config.type_url.rpartition("/")[2]
+        if not wrapper.is_optional or self._types.is_of(name, _CATEGORIES[0]):
+            return None
+        count = len(walk.faults)
+
+        def forget() -> None:
+            del walk.faults[count:]
+
+        return forget
 
     def _check_wrapper(self, wrapper: Any, path: Path, walk: Walk) -> None:
         if not wrapper.HasField("config"):

@@ -93,6 +93,14 @@ def test_types_that_envoy_refuses(catalogue: Catalogue, case: Case) -> None:
             }
         ),
         cluster({"load_balancing_policy": policy("wrr_locality.v3.WrrLocality")}),
+        cluster(
+            {
+                "load_balancing_policy": policy(
+                    "wrr_locality.v3.WrrLocality", endpoint_picking_policy=policy("round_robin.v3.RoundRobin")
+                )
+            }
+        ),
+        cluster({"max_requests_per_connection": 5, "common_http_protocol_options": {"max_requests_per_connection": 5}}),
         cluster("{lb_policy: LOAD_BALANCING_POLICY_CONFIG}"),
         cluster("{load_balancing_policy: {policies: []}}"),
         cluster({"load_balancing_policy": policy("round_robin.v3.RoundRobin"), "lb_subset_config": {}}),

@@ -23,6 +23,8 @@ def test_what_routes_may_say(catalogue: Catalogue) -> None:
         saying(HTTP + "buffer.v3.BufferPerRoute", disabled=True),
         saying(WRAPPER, disabled=True),
         saying(WRAPPER, is_optional=True, config=node),
+        # It lacks a field that it must have; nobody reads it.
+        saying(WRAPPER, is_optional=True, config={"@type": TYPE + "envoy.config.core.v3.HttpUri"}),
     )
 
 
@@ -34,6 +36,7 @@ def test_what_routes_may_say(catalogue: Catalogue) -> None:
         saying(HTTP + "buffer.v3.Buffer", max_request_bytes=5),
         saying(WRAPPER, config={"@type": TYPE + "envoy.config.core.v3.Node"}),
         saying(WRAPPER, is_optional=True),
+        saying(WRAPPER, is_optional=True, config={"@type": TYPE + HTTP + "buffer.v3.Buffer", "max_request_bytes": 5}),
         route("{direct_response: {status: 200}, typed_per_filter_config: {f: {}}}"),
         http_filter("buffer.v3.BufferPerRoute", "{disabled: true}"),
     ],

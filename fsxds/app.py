@@ -78,6 +78,7 @@ async def serve(directory: Path, settings: Settings, log: Log) -> None:
     elif settings.http == settings.grpc == OFF:
         raise UsageError("there is nobody to serve: REST and gRPC are off; give --http, --grpc or --mirror")
     ready_file = None if settings.ready_file is None else ReadyFile(settings.ready_file)
+    asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, log.settings_kept)
     try:
         await until_stopped(_serve(directory, settings, log, ready_file), log, ready_file)
     finally:

@@ -126,6 +126,10 @@ class Log:
         """Tell that the process ends, and why."""
         self.say(Level.INFO, "stopping", f"stopping: {reason}", reason=reason)
 
+    def settings_kept(self) -> None:
+        """Report that SIGHUP changes nothing, and does not end the process."""
+        self.say(Level.INFO, "settings_kept", "SIGHUP: settings are read at the start alone; restart to change them")
+
     # supervisor.SupervisorObserver
 
     def internal_error(self, where: str, error: BaseException) -> None:

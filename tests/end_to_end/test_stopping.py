@@ -85,10 +85,12 @@ def test_the_second_signal_ends_the_process_at_once(tmp_path: Path, number: sign
 
 
 def test_ctrl_c_is_no_error(tmp_path: Path) -> None:
-    """The status is that of Ctrl-C, and there is no traceback."""
+    """The status is that of Ctrl-C, and there is no traceback; SIGHUP before it ends nothing."""
     write_file(tmp_path / "tree" / "cds.yaml", CLUSTERS)
     with Server(tmp_path / "tree", tmp_path) as server:
         assert server._process is not None
+        server._process.send_signal(signal.SIGHUP)
+        server.wait(lambda: server.log_events("settings_kept"), "the line that SIGHUP changes nothing")
         server._process.send_signal(signal.SIGINT)
 
         assert server._process.wait(10) == 130

@@ -28,8 +28,8 @@ def run(work: Coroutine[object, object, None]) -> None:
     """Run a coroutine until it ends, on asyncio's own event loop.
 
     Not on uvloop, which is faster: where some hundred clients connect and go away within a second, the server stops
-    accepting connections for good, as seen with 0.22.1 and 0.23.0 (in its epoll set sockets were missing then, the
-    listening one among them). And where it starts a process it forks, of which gRPC complains.
+    accepting connections for good, as seen with 0.22.1 and 0.23.0 (with the latter, the listening socket was not in its
+    epoll set any more). And where it starts a process it forks, of which gRPC complains.
 
     Raises:
         FsxdsError: with the text of all errors for people that its tasks ended with, where there are no others.

@@ -76,7 +76,9 @@ def _check_matcher(matcher: Any, path: Path, walk: Walk, context: Context, types
             _check_matcher(on_match.matcher, (place, "matcher"), walk, context, types)
         elif chosen == "action":
             name = _type_of(on_match.action)
-            if name and name not in context.actions and (name in _ACTIONS or not types.fits(name, ())):
+            # With keep_matching, Envoy does not look for what would be done.
+            is_done = not getattr(on_match, "keep_matching", False)
+            if is_done and name and name not in context.actions and (name in _ACTIONS or not types.fits(name, ())):
                 message = f"{name} is nothing that can be done here"
                 remedy = f"write {' or '.join(sorted(context.actions))}"
                 walk.tell(((place, "action"), "typed_config"), _RULE, message, remedy)

@@ -16,7 +16,7 @@ from tests.agreement.report import alarm_cause, disagreements, miss_cause
 from tests.agreement.seeds import seeds
 
 # Few, of fixed seeds: `python -m tests.agreement` draws fresh ones, as many as one likes.
-CASES = 1600
+CASES = 1200
 SEED = 1
 # Without an Envoy at hand, some of what it does cannot be known; `check` asks one where it is.
 MOST_MISSED = 0.02

@@ -46,6 +46,7 @@ def test_matchers_that_envoy_takes(catalogue: Catalogue) -> None:
         catalogue,
         chains(tree(extension(PORT), {"matcher": tree(extension(PORT), CHAIN)})),
         chains({"on_no_match": CHAIN}),
+        chains({"on_no_match": {"action": extension("envoy.config.core.v3.Node"), "keep_matching": True}}),
         routes(listed(header, ROUTE)),
     )
 

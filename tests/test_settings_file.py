@@ -34,7 +34,7 @@ def test_every_mistake_of_a_file_is_told(tmp_path: Path) -> None:
         "fsxds.yaml:4:1: watch: is set twice; keep one of them",
         "fsxds.yaml:6:1: rescan: 0 is not a duration (write 50ms, 2s, 1m or a number of seconds, 10ms at least)",
         "fsxds.yaml:7:1: mirror_durable: 'yes' is not true or false",
-        "fsxds.yaml:8:1: http: None is not an address (write 127.0.0.1:18001, [::1]:18001, :18001 or unix:/run/fsxds.sock)",
+        "fsxds.yaml:8:1: http: None is not an address or off (write 127.0.0.1:18000, [::1]:18000, :18000, unix:/run/fsxds.sock or off)",
     ]
 
 

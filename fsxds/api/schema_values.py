@@ -29,7 +29,7 @@ from fsxds.api.rule_options import RuleGroups, Rules
 Schema: TypeAlias = dict[str, Any]
 
 _TRUE, _FALSE = ("true", "t", "yes", "y", "1", "on"), ("false", "f", "no", "n", "0", "off")
-_INTEGER_TEXT = r"^[-+]?[0-9]+(\.0*)?([eE][-+]?[0-9]{1,3})?$"
+_INTEGER_TEXT = r"^[-+]?([0-9]+(\.0*)?([eE][-+]?[0-9]{1,3})?|0[xX][0-9A-Fa-f]{1,16})$"
 _NUMBER_TEXT = r"^([-+]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][-+]?[0-9]{1,3})?|NaN|-?Infinity)$"
 _HEADER_NAME = r"^:?[0-9a-zA-Z!#$%&'*+-.^_|~`]+$"
 _HEADER_VALUE = r"^[^\u0000-\u0008\u000a-\u001f\u007f]*$"

@@ -8,7 +8,7 @@ from fsxds.api.catalogue import Catalogue
 from fsxds.api.convert import Converter
 from fsxds.api.envoy_binary import read_descriptors
 from fsxds.api.printing import Printer
-from fsxds.sources.envoy_api import find_envoy
+from fsxds.sources.envoy_api import find_envoy, packaged_features
 
 
 @pytest.fixture(scope="session")
@@ -22,7 +22,7 @@ def envoy_bytes() -> bytes:
 @pytest.fixture(scope="session")
 def catalogue(envoy_bytes: bytes) -> Catalogue:
     """Every type that this Envoy knows."""
-    return Catalogue.of(read_descriptors(envoy_bytes).SerializeToString(), "Envoy")
+    return Catalogue.of(read_descriptors(envoy_bytes).SerializeToString(), "Envoy", packaged_features())
 
 
 @pytest.fixture(scope="session")

@@ -152,7 +152,7 @@ async def test_clients_are_chosen_by_their_nodes(server: Server) -> None:
 async def test_a_node_that_cannot_be_read_is_answered_and_told_of(server: Server) -> None:
     """By its id; what it says of itself decides nothing."""
     server.publish(named("cds", "a"))
-    answer = await server.poll(node={"id": "edge-1", "metadata": [1]})
+    answer = await server.poll(node={"id": "edge-1", "user_agent_name": "envoy", "metadata": [1]})
     [config] = await told(server)
 
     assert answer.status == 200

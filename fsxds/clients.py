@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass, field
+from itertools import starmap
 
 from fsxds.protocol.node import Node
 from fsxds.protocol.poll import PollRequest
@@ -27,12 +28,13 @@ class ClientStatus:
     """Where one client stands: one stream, or all polls of one node.
 
     `node` has an empty id where the client did not name itself yet. `service` is the method of the stream, such as
-    `StreamAggregatedResources`, or `REST`. `watches` may hold several of one type: polls for other names are others.
+    `StreamAggregatedResources`, or `REST`. `watches` may hold several of one type: polls for other names are others. They
+    are to be looked at once: an Envoy may have ten thousand, each of which is told of when it is its turn.
     """
 
     node: Node
     service: str
-    watches: tuple[WatchStatus, ...] = ()
+    watches: Iterable[WatchStatus] = ()
 
 
 class Clients:
@@ -153,14 +155,10 @@ class ReportedPolls:
         """Tell of the clients that polled lately, the longest silent first."""
         self._forget(now_s)
         for client in tuple(self._clients.values()):
-            watches = tuple(
-                _status(subscription, watch)
-                for subscription, watch in client.watches.items()
-                if not self._is_old(watch, now_s)
-            )
+            watches = [each for each in client.watches.items() if not self._is_old(each[1], now_s)]
             # There are none where the client was forgotten while others were told of.
             if watches:
-                yield ClientStatus(client.node, POLLING, watches)
+                yield ClientStatus(client.node, POLLING, starmap(_status, watches))
 
     def _watch_of(self, poll: PollRequest, now_s: float) -> _PolledWatch:
         key = _key(poll.node)

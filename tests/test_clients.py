@@ -35,7 +35,7 @@ def sent(polls: ReportedPolls, request: PollRequest, snapshot: Snapshot, now_s: 
 def watches(polls: ReportedPolls, now_s: float = 0.0) -> tuple[WatchStatus, ...]:
     """Return the watches of the only client."""
     [status] = polls.statuses(now_s)
-    return status.watches
+    return tuple(status.watches)
 
 
 # Streams
@@ -178,7 +178,7 @@ def test_a_client_that_holds_something_else_from_before_was_sent_nothing() -> No
     polls.poll_received(poll("edge-2", version=V1), None, 0)
 
     for status in polls.statuses(0):
-        assert status.watches == (WatchStatus(CDS, None),)
+        assert tuple(status.watches) == (WatchStatus(CDS, None),)
 
 
 def test_a_verdict_accepts_or_rejects() -> None:

@@ -43,13 +43,14 @@ def dump_plainly(plain: PlainValue) -> bytes:
     return json.dumps(plain, ensure_ascii=False, separators=(",", ":")).encode()
 
 
-_dump: Callable[[PlainValue], bytes]
+dump: Callable[[PlainValue], bytes]
+"""Writes plain values as compact JSON, as fast as it can be done."""
 try:
     import orjson
 
-    _dump = orjson.dumps
+    dump = orjson.dumps
 except ImportError:  # the extra "fast" is not installed
-    _dump = dump_plainly
+    dump = dump_plainly
 
 # What a field holds, a scalar or a message: only the descriptor tells which.
 _Print: TypeAlias = Callable[[Any], PlainValue]
@@ -97,7 +98,7 @@ class Printer:
             plain = self._unpacked(type_url, body)
         except (ValueError, DecodeError) as error:
             raise ApiError(f"{type_url} cannot be written as JSON: {error}") from error
-        return _dump(plain)
+        return dump(plain)
 
     def _printer(self, descriptor: Descriptor) -> _Print:
         known = self._printers.get(descriptor.full_name)

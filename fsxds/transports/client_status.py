@@ -8,7 +8,8 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Callable
-from typing import Any, cast
+from dataclasses import dataclass
+from typing import Any
 
 from envoy.service.status.v3 import csds_pb2
 from google.protobuf import json_format
@@ -17,123 +18,193 @@ from google.protobuf.message import DecodeError
 from fsxds.api.catalogue import Catalogue
 from fsxds.clients import Clients, ClientStatus
 from fsxds.errors import ProtocolError
+from fsxds.protocol.node import Node
 from fsxds.transports.client_status_contents import Contents
+from fsxds.transports.client_status_forms import Form, JsonForm, WireForm
 from fsxds.transports.client_status_matchers import node_filter
-from fsxds.transports.client_status_nodes import node_message
-from fsxds.transports.client_status_resources import ClientStand, ResourceStatus, resource_statuses
-from fsxds.values import PlainValue
+from fsxds.transports.client_status_resources import resource_statuses
+from fsxds.transports.json_bodies import LARGE_RESOURCE_BYTES, Payload
+from fsxds.values import Resource
 
 # A thousand clients with ten thousand resources each make gigabytes; an answer holds what somebody can look at.
 MOST_ANSWER_BYTES = 64 * 1024 * 1024
-# The event loop is lent to asking clients for so long at a time.
-ASKING_SLICE_S = 0.005
+# Reading a request of this size takes some 10 ms.
+MOST_REQUEST_BYTES = 64 * 1024
+# The event loop is lent to an answer for so long at a time. A thread would keep it for longer: it gives Python's lock
+# back after 5 ms, and the loop needs the lock anew after each look at a socket.
+SLICE_S = 0.002
+# Smaller pieces of an answer are joined; joining larger ones leaves the lock to others, which makes it work for a thread.
+PIECE_BYTES = 1024 * 1024
 
 _NO_REQUEST = "the body is no ClientStatusRequest in JSON; send `{}` at least"
+
+
+@dataclass(slots=True)
+class _Asked:
+    """An answer that some wait for.
+
+    Attributes:
+        waiting: how many want it and do not have it yet.
+        made_for: how many had come when it was begun: each of them may have it.
+        answer: the answer, None where it would be too large.
+    """
+
+    waiting: int = 0
+    made_for: int = 0
+    answer: Payload | None = None
 
 
 class ClientReports:
     """Answers requests for the status of clients.
 
-    Answers are made one after another, in a thread: they may be large, and no client is to wait for them.
+    Answers are made one after another, in slices of time: they may be large, and no client is to wait for them. Who asks
+    for the same while it waits shares an answer; who goes away is not worked for.
+
+    Attributes:
+        clients: who is told of.
+        made: how many answers were begun.
     """
 
     def __init__(self, clients: Clients, catalogue: Catalogue) -> None:
         self.clients = clients
+        self.made = 0
         self._contents = Contents(catalogue)
+        self._wire, self._json = WireForm(self._contents), JsonForm(self._contents)
         self._one_at_a_time = asyncio.Lock()
+        self._came = 0
+        self._asked: dict[tuple[Form, bytes], _Asked] = {}
 
     async def answer(self, request: bytes) -> bytes:
         """Answer a serialized ClientStatusRequest with a serialized ClientStatusResponse.
 
         Raises:
-            ProtocolError: the request cannot be read, or the answer would be too large: then with the code `RESOURCE_EXHAUSTED`.
+            ProtocolError: the request cannot be read, or it or the answer is too large: then with the code
+                `RESOURCE_EXHAUSTED`.
         """
+        _check_size(request)
         try:
             asked = csds_pb2.ClientStatusRequest.FromString(request)
         except DecodeError as error:
             raise ProtocolError("the message is no ClientStatusRequest; send one in protobuf's wire format") from error
-        return b"".join(await self._encode(asked, self._wire))
+        return (await self._answer(asked, self._wire)).body
 
-    async def answer_json(self, request: bytes) -> bytes:
+    async def answer_json(self, request: bytes) -> Payload:
         """Answer a ClientStatusRequest in proto JSON with a ClientStatusResponse in proto JSON with snake_case names.
 
         Raises:
             ProtocolError: as `answer` does.
         """
-        clients = await self._encode(_parse_json(request), self._json)
-        return b'{"config":[%b]}' % b",".join(clients)
+        _check_size(request)
+        return await self._answer(_parse_json(request), self._json)
 
-    async def _encode(self, asked: Any, encode: Callable[[ClientStatus, bool], bytes]) -> list[bytes]:
-        """Return each of the clients that are asked for as `encode` writes it."""
-        wants = node_filter(asked.node_matchers)
-        with_contents = not asked.exclude_resource_contents
-        clock = asyncio.get_running_loop().time
-        encoded: list[bytes] = []
-        size = 0
-        async with self._one_at_a_time:
-            self._contents.turn()
-            slice_end_s = clock() + ASKING_SLICE_S
-            for status in self.clients.statuses(clock()):
-                if wants(status.node):
-                    encoded.append(await asyncio.to_thread(encode, status, with_contents))
-                    size += len(encoded[-1])
-                elif clock() >= slice_end_s:
-                    await asyncio.sleep(0)
-                    slice_end_s = clock() + ASKING_SLICE_S
-                if size > MOST_ANSWER_BYTES:
-                    raise _too_much()
-        return encoded
+    async def _answer(self, request: Any, form: Form) -> Payload:
+        """Return an answer that was begun after this was called."""
+        wants = node_filter(request.node_matchers)
+        key = form, request.SerializeToString(deterministic=True)
+        asked = self._asked.setdefault(key, _Asked())
+        asked.waiting += 1
+        self._came += 1
+        number = self._came
+        try:
+            async with self._one_at_a_time:
+                if number > asked.made_for:
+                    begun_at, asked.answer = self._came, None
+                    asked.answer = await self._make(wants, form, with_contents=not request.exclude_resource_contents)
+                    asked.made_for = begun_at
+                answer = asked.answer
+        finally:
+            asked.waiting -= 1
+            if not asked.waiting:
+                del self._asked[key]
+        if answer is None:
+            raise _too_much()
+        return answer
 
-    def _wire(self, status: ClientStatus, with_contents: bool) -> bytes:  # noqa: FBT001  # called by position alone
-        """Write a client as a response with it alone: such responses make one with all of them when they are joined."""
-        response = csds_pb2.ClientStatusResponse()
-        config = response.config.add(node=node_message(status.node), client_scope=status.service)
+    async def _make(self, wants: Callable[[Node], bool], form: Form, *, with_contents: bool) -> Payload | None:
+        """Write those who are wanted; None where that is too much."""
+        self.made += 1
+        self._contents.turn(with_contents=with_contents)
+        answer = _Answer(form, with_contents=with_contents)
+        for status in self.clients.statuses(asyncio.get_running_loop().time()):
+            if wants(status.node):
+                await answer.add(status)
+            if answer.room < 0:
+                return None
+            await answer.pause()
+        return await form.payload(answer.pieces())
+
+
+class _Answer:
+    """An answer that grows, with turns of others in between.
+
+    Attributes:
+        room: how many bytes may follow; negative when it is too large.
+    """
+
+    def __init__(self, form: Form, *, with_contents: bool) -> None:
+        self.room = MOST_ANSWER_BYTES
+        self._form, self._with_contents = form, with_contents
+        self._large: list[bytes] = []
+        self._small: list[bytes] = []
+        self._small_bytes = 0
+        self._clock = asyncio.get_running_loop().time
+        self._slice_end_s = self._clock() + SLICE_S
+
+    async def pause(self) -> None:
+        """Let others have their turn, when it is time."""
+        if self._clock() >= self._slice_end_s:
+            await asyncio.sleep(0)
+            self._slice_end_s = self._clock() + SLICE_S
+
+    async def add(self, status: ClientStatus) -> None:
+        """Add a client."""
+        rows = await self._rows(status)
+        if self.room < 0:
+            return
+        is_first = not self._small
+        if sum(map(len, rows)) > PIECE_BYTES:
+            piece = await asyncio.to_thread(self._form.client, status, rows, is_first=is_first)
+        else:
+            piece = self._form.client(status, rows, is_first=is_first)
+        self.room -= len(piece) - sum(map(len, rows))
+        if self._small_bytes + len(piece) > PIECE_BYTES:
+            self._join()
+        self._small.append(piece)
+        self._small_bytes += len(piece)
+
+    def pieces(self) -> list[bytes]:
+        """Return all of it."""
+        self._join()
+        return self._large
+
+    async def _rows(self, status: ClientStatus) -> list[bytes]:
+        """Write the resources of a client, until there is no room left."""
+        rows: list[bytes] = []
         for each in resource_statuses(status):
-            told = config.generic_xds_configs.add(
-                type_url=each.type_url,
-                name=each.name,
-                version_info=each.version,
-                config_status=each.config_status,
-                client_status=each.stand,
-            )
-            if each.stand is ClientStand.NACKED:
-                told.error_state.details = each.reason or ""
-                told.error_state.version_info = each.refused or ""
-            body = self._contents.body_of(each.resource) if with_contents and each.resource is not None else None
-            if body is not None:
-                told.xds_config.type_url = each.type_url
-                told.xds_config.value = body
-        return cast("bytes", response.SerializeToString())
+            shown = each.resource if self._with_contents else None
+            rows.append(self._form.row(each, None if shown is None else await self._content(shown)))
+            self.room -= len(rows[-1])
+            if self.room < 0:
+                break
+            await self.pause()
+        return rows
 
-    def _json(self, status: ClientStatus, with_contents: bool) -> bytes:  # noqa: FBT001  # called by position alone
-        """Write a client as a ClientConfig."""
-        told: list[PlainValue] = [self._plain(each, with_contents=with_contents) for each in resource_statuses(status)]
-        plain: dict[str, PlainValue] = {
-            "node": self._contents.plain_node(node_message(status.node)),
-            "generic_xds_configs": told,
-            "client_scope": status.service,
-        }
-        return json.dumps(_without_empty(plain), ensure_ascii=False, separators=(",", ":")).encode()
+    async def _content(self, resource: Resource) -> bytes | None:
+        # To show a large one for the first time takes long.
+        if len(resource.body) > LARGE_RESOURCE_BYTES:
+            return await asyncio.to_thread(self._form.content, resource)
+        return self._form.content(resource)
 
-    def _plain(self, status: ResourceStatus, *, with_contents: bool) -> dict[str, PlainValue]:
-        """Return what is told of a resource as the JSON of a GenericXdsConfig."""
-        shown = self._contents.plain_of(status.resource) if with_contents and status.resource is not None else None
-        plain: dict[str, PlainValue] = {
-            "type_url": status.type_url,
-            "name": status.name,
-            "version_info": status.version,
-            "xds_config": shown,
-            "config_status": status.config_status.name,
-            "client_status": status.stand.name if status.stand else None,
-        }
-        if status.stand is ClientStand.NACKED:
-            plain["error_state"] = _without_empty({"details": status.reason, "version_info": status.refused})
-        return _without_empty(plain)
+    def _join(self) -> None:
+        if self._small:
+            self._large.append(b"".join(self._small))
+        self._small, self._small_bytes = [], 0
 
 
-def _without_empty(plain: dict[str, PlainValue]) -> dict[str, PlainValue]:
-    # What is empty is not written in proto JSON, but for messages.
-    return {name: value for name, value in plain.items() if value not in (None, "", [])}
+def _check_size(request: bytes) -> None:
+    if len(request) > MOST_REQUEST_BYTES:
+        message = f"the request is over {MOST_REQUEST_BYTES} bytes; ask with fewer or shorter node_matchers"
+        raise ProtocolError(message, "RESOURCE_EXHAUSTED")
 
 
 def _parse_json(request: bytes) -> Any:

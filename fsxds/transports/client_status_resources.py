@@ -64,9 +64,10 @@ def resource_statuses(status: ClientStatus) -> Iterator[ResourceStatus]:
 
 def _held(watch: WatchStatus, *, tells_each_version: bool) -> Iterator[ResourceStatus]:
     verdict = _verdict(watch)
+    reason = _reason(watch)
     for resource in watch.resources:
         if resource.name in watch.rejected:
-            yield _refused(watch, resource, tells_each_version=tells_each_version)
+            yield _refused(watch, resource, reason, tells_each_version=tells_each_version)
         else:
             version = resource.version if tells_each_version else _version(watch)
             yield ResourceStatus(watch.type_url, resource.name, *verdict, version, resource)
@@ -74,14 +75,16 @@ def _held(watch: WatchStatus, *, tells_each_version: bool) -> Iterator[ResourceS
 
 def _not_held(watch: WatchStatus) -> Iterator[ResourceStatus]:
     """Tell of what was rejected and is gone, of names that do not exist, and of what nothing was said of yet."""
-    for name in sorted(watch.rejected - {resource.name for resource in watch.resources}):
+    gone = sorted(watch.rejected - {resource.name for resource in watch.resources}) if watch.rejected else ()
+    reason = _reason(watch) if gone else None
+    for name in gone:
         yield ResourceStatus(
             watch.type_url,
             name,
             ConfigStatus.ERROR,
             ClientStand.NACKED,
             refused=watch.refused,
-            reason=_reason(watch),
+            reason=reason,
         )
     missing = frozenset(watch.missing) - watch.rejected
     for name in sorted(missing):
@@ -107,7 +110,7 @@ def _version(watch: WatchStatus) -> Version | None:
     return watch.accepted if watch.accepted is not None and watch.sent == watch.refused else watch.sent
 
 
-def _refused(watch: WatchStatus, resource: Resource, *, tells_each_version: bool) -> ResourceStatus:
+def _refused(watch: WatchStatus, resource: Resource, reason: str | None, *, tells_each_version: bool) -> ResourceStatus:
     return ResourceStatus(
         watch.type_url,
         resource.name,
@@ -117,7 +120,7 @@ def _refused(watch: WatchStatus, resource: Resource, *, tells_each_version: bool
         version=None if tells_each_version else watch.accepted,
         resource=resource,
         refused=resource.version if tells_each_version else watch.refused,
-        reason=_reason(watch),
+        reason=reason,
     )
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from aiohttp import web
 
 from fsxds.transports.client_status import ClientReports
-from fsxds.transports.json_bodies import Payload
 from fsxds.transports.rest_requests import read_body
 from fsxds.transports.rest_responses import send
 
@@ -18,5 +17,5 @@ async def answer_client_status(request: web.Request, reports: ClientReports) -> 
     Raises:
         ProtocolError: the body cannot be read, or it or the answer is too large.
     """
-    response, _ = await send(request, Payload(await reports.answer_json(await read_body(request))))
+    response, _ = await send(request, await reports.answer_json(await read_body(request)))
     return response

@@ -171,7 +171,7 @@ def _sotw_parts_with_ttl(resources: Iterable[Resource]) -> Iterator[bytes]:
         if resource.ttl_s is None:
             yield from _sotw_parts((resource,))
         else:
-            yield _wrapped(_resource_head(resource, resource.aliases, resource.ttl_s) + resource.body)
+            yield _wrapped(_resourcelength_head(resource, resource.aliases, resource.ttl_s) + resource.body)
 
 
 def _delta_parts(
@@ -179,13 +179,13 @@ def _delta_parts(
 ) -> Iterator[bytes]:
     for resource in resources:
         ttl_s = resource.ttl_s if with_ttl else None
-        head = _resource_head(resource, aliases.get(resource.name, resource.aliases), ttl_s)
-        yield _head(2, len(head) + len(resource.body))
+        head = _resourcelength_head(resource, aliases.get(resource.name, resource.aliases), ttl_s)
+        yield length_head(2, len(head) + len(resource.body))
         yield head
         yield resource.body
 
 
-def _resource_head(resource: Resource, aliases: tuple[str, ...], ttl_s: float | None) -> bytes:
+def _resourcelength_head(resource: Resource, aliases: tuple[str, ...], ttl_s: float | None) -> bytes:
     """Return all of a `Resource` but the body of what it holds, which comes last."""
     size = len(resource.body)
     held = _heads_of(resource.type_url).without_field[size]
@@ -196,7 +196,7 @@ def _resource_head(resource: Resource, aliases: tuple[str, ...], ttl_s: float | 
         head += b"".join([text_field(4, alias) for alias in aliases])
     if ttl_s is not None:
         head += length_delimited(6, _duration(ttl_s))
-    return head + _head(2, len(held) + size) + held
+    return head + length_head(2, len(held) + size) + held
 
 
 def _heartbeat(resource: Resource) -> bytes:
@@ -223,9 +223,9 @@ class _Heads(dict[int, bytes]):
         self._field = field
 
     def __missing__(self, size: int) -> bytes:
-        head = text_field(1, self._type_url) + _head(2, size)
+        head = text_field(1, self._type_url) + length_head(2, size)
         if self._field is not None:
-            head = _head(self._field, len(head) + size) + head
+            head = length_head(self._field, len(head) + size) + head
         if len(self) >= MOST_HEADS:
             self.clear()
         self[size] = head
@@ -257,14 +257,15 @@ def text_field(field: int, text: str) -> bytes:
 
 def length_delimited(field: int, content: bytes) -> bytes:
     """Write a field that is a string, bytes or a message."""
-    return _head(field, len(content)) + content
+    return length_head(field, len(content)) + content
 
 
 def _number_field(field: int, number: int) -> bytes:
     return varint(field << 3) + varint(number) if number else b""
 
 
-def _head(field: int, size: int) -> bytes:
+def length_head(field: int, size: int) -> bytes:
+    """Write the begin of a field that is a string, bytes or a message: its content follows."""
     return _SINGLE_BYTES[field << 3 | 2] + varint(size)
 
 

@@ -64,31 +64,32 @@ async def send(request: web.Request, payload: Payload) -> tuple[web.StreamRespon
     Returns:
         The response, and whether all of it was handed over to a client that was still there then.
     """
-    headers, body = _JSON, payload.body
+    headers = _JSON
     accepted = request.headers.get("Accept-Encoding")
     if accepted is not None and takes_gzip(accepted):
-        headers, body = _GZIPPED, await payload.gzipped()
+        headers, payload = _GZIPPED, await payload.gzipped()
     try:
-        response = await _write(request, headers, body)
+        response = await _write(request, headers, payload)
     except ConnectionError:
         return refuse(CLIENT_GONE), False
     transport = request.transport
     return response, transport is not None and not transport.is_closing()
 
 
-async def _write(request: web.Request, headers: Mapping[str, str], body: bytes) -> web.StreamResponse:
+async def _write(request: web.Request, headers: Mapping[str, str], payload: Payload) -> web.StreamResponse:
     """Write a whole response. Raises ConnectionError when its reader goes away."""
-    if len(body) < LARGE_BODY_BYTES:
-        small = web.Response(body=body, headers=headers)
+    if payload.size < LARGE_BODY_BYTES:
+        small = web.Response(body=payload.body, headers=headers)
         await small.prepare(request)
         await small.write_eof()
         return small
     response = web.StreamResponse(headers=headers)
-    response.content_length = len(body)
+    response.content_length = payload.size
     await response.prepare(request)
-    view = memoryview(body)
-    for start in range(0, len(body), SLICE_BYTES):
-        await response.write(view[start : start + SLICE_BYTES])
+    for piece in payload.pieces:
+        view = memoryview(piece)
+        for start in range(0, len(piece), SLICE_BYTES):
+            await response.write(view[start : start + SLICE_BYTES])
     await response.write_eof()
     return response
 

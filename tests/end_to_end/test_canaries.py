@@ -93,7 +93,7 @@ def exits_of_resources(before: tuple[Resource, ...], after: tuple[Resource, ...]
         "diff json": lambda: iter([json_text(compared)]),
         "diff markdown": lambda: iter([markdown(compared, 10**9)]),
         "client status": lambda: (
-            text for row in before for text in (str(contents.body_of(row)), json.dumps(contents.plain_of(row)))
+            text for row in before for text in (str(contents.body_of(row)), str(contents.json_of(row)))
         ),
         "NACK": lambda: map(_nack, before),
     }

@@ -1,11 +1,13 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import json
 import threading
-from collections.abc import Iterator
+import time
 from dataclasses import replace
 from functools import partial
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -19,8 +21,10 @@ from fsxds.protocol.streams import WatchStatus
 from fsxds.resource_types import BY_SHORT_NAME
 from fsxds.transports import client_status
 from fsxds.transports.client_status import ClientReports
+from fsxds.transports.client_status_contents import Contents
 from fsxds.transports.client_status_nodes import told_in_json
-from fsxds.values import Resource, Version
+from fsxds.transports.json_bodies import LARGE_RESOURCE_BYTES
+from fsxds.values import Resource, TypeUrl, Version
 from tests.support.polls import envoy_catalogue, named
 
 CDS, SDS = BY_SHORT_NAME["cds"].type_url, BY_SHORT_NAME["sds"].type_url
@@ -57,7 +61,7 @@ async def answer(reports: ClientReports, **request: Any) -> csds_pb2.ClientStatu
 
 async def answer_json(reports: ClientReports, **request: Any) -> dict[str, Any]:
     """Ask in JSON."""
-    content: dict[str, Any] = json.loads(await reports.answer_json(json.dumps(request).encode()))
+    content: dict[str, Any] = json.loads((await reports.answer_json(json.dumps(request).encode())).body)
     return content
 
 
@@ -173,7 +177,7 @@ async def test_secrets_are_never_told() -> None:
     """That a client holds a Secret is told, and not what it is."""
     secret = named("sds", "key", generic_secret={"secret": {"inline_string": "sunshine"}})
     reports = reports_of(ClientStatus(Node("edge-1"), SCOPE, (WatchStatus(SDS, None, V1, V1, resources=(secret,)),)))
-    wire, written = await reports.answer(b""), await reports.answer_json(b"{}")
+    wire, written = await reports.answer(b""), (await reports.answer_json(b"{}")).body
 
     assert b"sunshine" not in wire + written
     assert b"key" in wire
@@ -196,7 +200,7 @@ async def test_clients_are_chosen_by_their_nodes() -> None:
 
 async def test_others_have_their_turn_while_clients_are_asked(monkeypatch: pytest.MonkeyPatch) -> None:
     """Also where none of them is wanted."""
-    monkeypatch.setattr(client_status, "ASKING_SLICE_S", 0.0)
+    monkeypatch.setattr(client_status, "SLICE_S", 0.0)
     reports = reports_of(*(client(str(number)) for number in range(100)))
     turns = 0
 
@@ -237,7 +241,7 @@ async def test_both_spellings_of_a_request() -> None:
         (b"[]", "no ClientStatusRequest in JSON"),
         (b"nonsense", "no ClientStatusRequest in JSON"),
         (b"\xff", "no ClientStatusRequest in JSON"),
-        (b"[" * 100_000, "no ClientStatusRequest in JSON"),
+        (b"[" * 60_000, "no ClientStatusRequest in JSON"),
         (b"1", "no ClientStatusRequest in JSON"),
         (b'{"node_matchers":{}}', "no ClientStatusRequest in JSON; .*node_matchers"),
         (b'{"node_matchers":[{"node_id":{"exact":"\\ud800"}}]}', "no ClientStatusRequest in JSON"),
@@ -286,24 +290,130 @@ async def test_what_no_client_holds_any_more_is_forgotten() -> None:
     await reports.answer(b"")
     reports.clients.closed(connected)
 
-    assert reports._contents._shown
+    assert len(reports._contents._bodies)
 
     await reports.answer(b"")
     await reports.answer(b"")
 
-    assert not {**reports._contents._shown, **reports._contents._shown_before}
+    assert not len(reports._contents._bodies)
 
 
-async def test_no_client_waits_while_an_answer_is_made() -> None:
-    """It is made in a thread, the contents and the bytes."""
-    threads = set()
+@pytest.mark.parametrize("is_json", [False, True])
+async def test_no_client_waits_while_an_answer_is_made(*, is_json: bool) -> None:
+    """Others have their turn again and again: their longest time without is a small part of what the answer takes."""
+    clusters = [named("cds", f"c-{number:03}", alt_stat_name="x" * 500) for number in range(150)]
+    reports = reports_of(*(client(f"edge-{number}", watch(*clusters)) for number in range(10)))
+    turns_s: list[float] = []
 
-    class Resources(list[Resource]):
-        def __iter__(self) -> Iterator[Resource]:
-            threads.add(threading.current_thread())
-            return super().__iter__()
+    async def take_turns() -> None:
+        while True:
+            turns_s.append(time.thread_time())
+            await asyncio.sleep(0)
 
-    await reports_of(client("edge-1", WatchStatus(CDS, None, V1, resources=Resources()))).answer(b"")
+    gc.disable()
+    try:
+        async with asyncio.TaskGroup() as tasks:
+            other = tasks.create_task(take_turns())
+            await asyncio.sleep(0)
+            await (reports.answer_json(b"{}") if is_json else reports.answer(b""))
+            turns_s.append(time.thread_time())
+            other.cancel()
+    finally:
+        gc.enable()
 
-    assert threads
-    assert threading.main_thread() not in threads
+    longest_s = max(later - earlier for earlier, later in pairwise(turns_s))
+    assert longest_s < (turns_s[-1] - turns_s[0]) / 5
+
+
+async def test_a_large_resource_is_shown_in_a_thread(monkeypatch: pytest.MonkeyPatch) -> None:
+    """And no small one: a thread that runs Python makes the event loop wait after each look at a socket."""
+    threads = {}
+
+    def show(_: Contents, resource: Resource) -> bytes:
+        threads[resource.name] = threading.current_thread()
+        return resource.body
+
+    monkeypatch.setattr(Contents, "body_of", show)
+    large = named("cds", "large", alt_stat_name="x" * LARGE_RESOURCE_BYTES)
+    await reports_of(client("edge-1", watch(CLUSTER, large))).answer(b"")
+
+    assert threads["a"] is threading.main_thread()
+    assert threads["large"] is not threading.main_thread()
+
+
+async def test_large_clients_are_joined_in_a_thread(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The answer is the same."""
+    reports = reports_of(*(client(f"edge-{number}", watch(CLUSTER)) for number in range(3)))
+    wire, written = await reports.answer(b""), (await reports.answer_json(b"{}")).body
+    monkeypatch.setattr(client_status, "PIECE_BYTES", 1)
+    in_pieces = await reports.answer_json(b"{}")
+
+    assert await reports.answer(b"") == wire
+    assert in_pieces.body == written
+    assert len(in_pieces.pieces) > 3
+
+
+async def test_who_asks_for_the_same_meanwhile_shares_an_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One that was begun after the question, so that it tells of what was before."""
+    monkeypatch.setattr(client_status, "SLICE_S", 0.0)
+    reports = reports_of(client("edge-1", watch(CLUSTER)))
+    async with asyncio.TaskGroup() as tasks:
+        first = tasks.create_task(reports.answer_json(b"{}"))
+        await asyncio.sleep(0)
+        reports.clients.opened(lambda: client("edge-2"))
+        others = [tasks.create_task(reports.answer_json(b"{}")) for _ in range(10)]
+        different = tasks.create_task(reports.answer(b""))
+
+    assert reports.made == 3
+    assert b"edge-2" not in first.result().body
+    assert b"edge-2" in others[0].result().body
+    assert all(other.result() is others[0].result() for other in others)
+    assert b"edge-2" in different.result()
+    assert not reports._asked
+
+
+async def test_who_goes_away_is_not_worked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The work ends where it is, and who waits for the same gets an answer of its own."""
+    monkeypatch.setattr(client_status, "SLICE_S", 0.0)
+    reports = reports_of(client("edge-1", watch(*[CLUSTER] * 100)))
+    async with asyncio.TaskGroup() as tasks:
+        gone = tasks.create_task(reports.answer_json(b"{}"))
+        stays = tasks.create_task(reports.answer_json(b"{}"))
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        began = reports.made
+        gone.cancel()
+
+    assert (began, reports.made, gone.cancelled()) == (1, 2, True)
+    assert stays.result().body.count(b'"name":"a"') == 200
+    assert not reports._asked
+
+
+async def test_secrets_are_looked_for_once_per_content(monkeypatch: pytest.MonkeyPatch) -> None:
+    """However many clients hold it, and in both forms."""
+    looked = []
+    look = Contents._body
+
+    def count(contents: Contents, type_url: TypeUrl, body: bytes) -> bytes | None:
+        looked.append(body)
+        return look(contents, type_url, body)
+
+    monkeypatch.setattr(Contents, "_body", count)
+    reports = reports_of(*(client(f"edge-{number}", watch(CLUSTER)) for number in range(3)))
+    for _ in range(2):
+        await reports.answer(b"")
+        await reports.answer_json(b"{}")
+        await answer(reports, exclude_resource_contents=True)
+        await answer(reports, exclude_resource_contents=True)
+
+    assert looked == [CLUSTER.body]
+
+
+async def test_a_large_request_is_refused() -> None:
+    """Reading it would take long."""
+    request = json.dumps({"node_matchers": [{"node_id": {"exact": "x"}}] * 5000}).encode()
+    for ask in (reports_of().answer_json, reports_of().answer):
+        with pytest.raises(ProtocolError, match="the request is over 65536 bytes; ask with fewer") as refused:
+            await ask(request)
+
+        assert refused.value.code == "RESOURCE_EXHAUSTED"

@@ -45,7 +45,7 @@ def resource(short_name: str, content: dict[str, Any]) -> Resource:
 
 def shown(short_name: str, content: dict[str, Any]) -> dict[str, Any]:
     """Return what is shown of a resource, as JSON."""
-    plain = shared_contents().plain_of(resource(short_name, content))
+    plain = json.loads(shared_contents().json_of(resource(short_name, content)) or b"null")
     assert isinstance(plain, dict)
     return plain
 
@@ -69,7 +69,7 @@ def test_a_secret_is_not_shown_at_all() -> None:
     secret = resource("sds", {"name": "a", "generic_secret": {"secret": {"filename": "a.txt"}}})
 
     assert shared_contents().body_of(secret) is None
-    assert shared_contents().plain_of(secret) is None
+    assert shared_contents().json_of(secret) is None
 
 
 def test_a_type_that_the_catalogue_lacks_is_not_shown() -> None:
@@ -77,7 +77,7 @@ def test_a_type_that_the_catalogue_lacks_is_not_shown() -> None:
     unknown = Resource(TypeUrl(f"{TYPED}example.Unknown"), "a", b"", version_of_body(TypeUrl("x"), b""), ORIGIN)
 
     assert shared_contents().body_of(unknown) is None
-    assert shared_contents().plain_of(unknown) is None
+    assert shared_contents().json_of(unknown) is None
 
 
 @pytest.mark.parametrize(
@@ -95,7 +95,7 @@ def test_what_has_no_json_is_not_shown_in_json() -> None:
     cluster = named("cds", "a", connect_timeout={"seconds": 2**62})
 
     assert shared_contents().body_of(cluster) is None
-    assert shared_contents().plain_of(cluster) is None
+    assert shared_contents().json_of(cluster) is None
 
 
 def test_secrets_within_other_resources_are_hidden() -> None:
@@ -218,7 +218,7 @@ def test_what_a_listing_hides_is_hidden_here() -> None:
         expected = masker.shown(type_url, body)
         hidden += json.dumps(expected).count("<hidden>")
 
-        for place, value, mine in differing(expected, shared_contents().plain_of(random)):
+        for place, value, mine in differing(expected, json.loads(shared_contents().json_of(random) or b"null")):
             assert value == "<hidden>", (message_type, seed, place)
             assert mine in EMPTIED, (message_type, seed, place)
     assert hidden > 30
@@ -260,7 +260,7 @@ def test_what_was_shown_lately_is_not_looked_through_again() -> None:
     for _ in range(3):
         contents.turn()
         contents.body_of(cluster)
-        contents.plain_of(cluster)
+        contents.json_of(cluster)
 
     assert contents.looked_through == 1
 

@@ -10,6 +10,7 @@ from fsxds.clients import ClientStatus
 from fsxds.protocol.node import Node
 from fsxds.transports import client_status
 from fsxds.transports.rest_requests import MAX_REQUEST_BYTES
+from fsxds.transports.rest_responses import LARGE_BODY_BYTES
 from tests.support.polls import Server, named, running
 
 CLIENT_STATUS = "/v3/discovery:client_status"
@@ -164,6 +165,7 @@ async def test_a_node_that_cannot_be_read_is_answered_and_told_of(server: Server
     [
         ({"data": b"nonsense"}, 400, 3, "send `{}` at least"),
         ({"json": {"node_matchers": [{"node_id": {}}]}}, 400, 3, "node_matchers[0].node_id: has no form"),
+        ({"data": b" " * 70_000}, 413, 8, "the request is over 65536 bytes"),
         ({"data": BytesIO(b" " * (MAX_REQUEST_BYTES + 1))}, 413, 8, "the body is over"),
         ({"data": b"{}", "headers": {"content-type": "text/plain"}}, 415, 3, "not said to be JSON"),
     ],
@@ -196,6 +198,19 @@ async def test_an_answer_that_is_too_large_is_refused(server: Server, monkeypatc
 
     assert (answer.status, answer.content["code"]) == (413, 8)
     assert "node_matchers" in answer.content["message"]
+
+
+@pytest.mark.parametrize("coding", ["gzip", "identity"])
+async def test_a_large_answer(server: Server, coding: str) -> None:
+    """It is written in pieces, compressed where that is asked for."""
+    server.publish(*(named("cds", f"c-{number:02}", alt_stat_name="x" * 60_000) for number in range(40)))
+    await server.poll()
+    answer = await server.ask("POST", CLIENT_STATUS, json={}, headers={"accept-encoding": coding})
+    [config] = answer.content["config"]
+
+    assert len(answer.body) > 2 * LARGE_BODY_BYTES
+    assert answer.headers.get("Content-Encoding", "identity") == coding
+    assert [each["name"] for each in config["generic_xds_configs"]] == [f"c-{number:02}" for number in range(40)]
 
 
 async def test_the_wrong_path_names_this_one(server: Server) -> None:

@@ -93,9 +93,12 @@ async def watch(
     options: WatchOptions,
     observer: WatchObserver,
     *,
+    last: SourceTree | None = None,
     mount_table: Path = MOUNT_TABLE,
 ) -> AsyncGenerator[Settled, None]:
     """Yield the tree as it is, then once for each burst of changes that left other content behind.
+
+    Where another watcher yielded a tree before, `last`, the first one is yielded only when it differs from that.
 
     A notification only means "look again", so a lost one costs a delay and not a wrong answer. A tree that goes away,
     or that loses all its files at once, yields nothing. Close the iterator (`contextlib.aclosing`) to stop watchdog's
@@ -114,7 +117,7 @@ async def watch(
     )
     where = Where(scanner.root, options.mode, mount_table)
     surroundings = Surroundings(where, notifications, activity, observer.watching)
-    watcher = _Watcher(_Parts(scanner, options, observer, activity, surroundings))
+    watcher = _Watcher(_Parts(scanner, options, observer, activity, surroundings), last)
     try:
         noticed_s = time.monotonic()
         while True:
@@ -140,7 +143,7 @@ class _Parts:
 class _Watcher:
     """Decides when to look, and whether what was seen is at rest."""
 
-    def __init__(self, parts: _Parts) -> None:
+    def __init__(self, parts: _Parts, last: SourceTree | None = None) -> None:
         self._parts = parts
         self._options = parts.options
         self._activity = parts.activity
@@ -148,7 +151,7 @@ class _Watcher:
             writer_s=parts.options.writer_patience_s, git_s=parts.options.settle_cap_s, twice_s=parts.options.poll_s
         )
         self._writers = Writers(parts.scanner.root, patience)
-        self._last: SourceTree | None = None
+        self._last = last
         self._looked_s = 0.0
         # When the last tree was yielded from which something was left out, and when what was left out was noticed first.
         self._shared_s = 0.0

@@ -14,6 +14,7 @@ import pytest
 
 from fsxds.sources.scan import Look, Scanner
 from fsxds.sources.watch import WatchOptions, watch
+from fsxds.values import SourceTree
 from tests.sources.watching import PATIENCE_S, Contents, Watched, contents_of, is_read, watched, write
 
 POLL = WatchOptions(mode="poll", poll_s=0.1)
@@ -112,6 +113,34 @@ async def test_a_tree_that_did_not_hold_still_is_looked_at_again(tmp_path: Path)
         first = await anext(trees)
 
     assert (contents_of(first.tree), looks) == ({"a.yaml": "1"}, 6)
+
+
+async def test_a_watch_goes_on_where_another_ended(tmp_path: Path) -> None:
+    """What that one yielded is not yielded again; and where no file of it is left, the tree is lost."""
+    write(tmp_path, {"a.yaml": "1"})
+    scanner, record = Scanner(tmp_path, is_read=is_read), Watched()
+    last = scanner.scan()
+
+    async def follow(last: SourceTree) -> None:
+        async with contextlib.aclosing(watch(scanner, WatchOptions(), record, last=last)) as trees:
+            async for settled in trees:
+                record.take(settled)
+
+    async with asyncio.TaskGroup() as tasks:
+        following = tasks.create_task(follow(last))
+        await record.until(lambda: record.modes)
+        write(tmp_path, {"b.yaml": "2"})
+        await record.until_contents({"a.yaml": "1", "b.yaml": "2"})
+        following.cancel()
+    assert len(record.settled) == 1
+
+    for name in ("a.yaml", "b.yaml"):
+        (tmp_path / name).unlink()
+    async with asyncio.TaskGroup() as tasks:
+        following = tasks.create_task(follow(record.settled[0].tree))
+        await record.until(lambda: record.lost)
+        following.cancel()
+    assert len(record.settled) == 1
 
 
 async def follow_changing(scanner: Scanner, record: Watched) -> None:

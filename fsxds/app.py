@@ -8,30 +8,33 @@ import signal
 import threading
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, aclosing, asynccontextmanager
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Never, cast
 
 from fsxds.addresses import Address, parse_address
+from fsxds.api.catalogue import Catalogue
 from fsxds.api.printing import Printer
 from fsxds.clients import FORGOTTEN_AFTER_S, Clients
 from fsxds.draining import leave_at_once
-from fsxds.errors import UsageError
+from fsxds.errors import FsxdsError, UsageError
 from fsxds.formats import require_libyaml
 from fsxds.grpc_serving import listening_grpc
+from fsxds.live_settings import Changing, SettingsChange, SettingsReader
 from fsxds.loading import acceptance, find_catalogue, load_once, parse_rules, scanner_of
 from fsxds.operations.log import Log
+from fsxds.operations.log_lines import Level
 from fsxds.operations.mirror_log import MirrorLog
 from fsxds.option_forms import OFF
-from fsxds.parsing import ParseLimits, Parsing
+from fsxds.parsing import ParseLimits, ParseRules, Parsing
 from fsxds.protocol.time_to_live import TtlMode
 from fsxds.ready_file import ReadyFile
 from fsxds.reload import NewestTree, Reload
 from fsxds.resource_types import BY_TYPE_URL
 from fsxds.serving import listening, raise_open_files_limit, until_lost
 from fsxds.settings import Settings
-from fsxds.snapshots.load import Loaded
-from fsxds.sources.scan import TreeLost
+from fsxds.snapshots.load import Acceptance, Loaded
 from fsxds.sources.watch import WatchMode, WatchOptions, watch
 from fsxds.store import SnapshotStore
 from fsxds.supervisor import BackOff, Supervisor, words_of
@@ -49,6 +52,7 @@ from fsxds.transports.file_mirror import (
 from fsxds.transports.grpc_streams import make_services
 from fsxds.transports.rest_json import make_application
 from fsxds.values import PlainValue
+from fsxds.waits import report_waits, reported_wait
 
 # SIGTERM is followed by SIGKILL after ten seconds where containers run. A drain takes milliseconds, or as long as clients
 # take what was handed to them.
@@ -66,8 +70,8 @@ def mirror_once(directory: Path, out: Path, settings: Settings) -> tuple[Loaded,
     return loaded, write_once(loaded.snapshot, Mirror(out, catalogue, mirror_options(settings)))
 
 
-async def serve(directory: Path, settings: Settings, log: Log) -> None:
-    """Serve a tree until SIGTERM or Ctrl-C.
+async def serve(directory: Path, settings: Settings, log: Log, reader: SettingsReader | None = None) -> None:
+    """Serve a tree until SIGTERM or Ctrl-C; SIGHUP has `reader` read the settings again.
 
     Raises:
         UsageError: the address is taken, or the mirror belongs to another process; alone or in an exception group.
@@ -78,15 +82,16 @@ async def serve(directory: Path, settings: Settings, log: Log) -> None:
     elif settings.http == settings.grpc == OFF:
         raise UsageError("there is nobody to serve: REST and gRPC are off; give --http, --grpc or --mirror")
     ready_file = None if settings.ready_file is None else ReadyFile(settings.ready_file)
-    asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, log.settings_kept)
     try:
-        await until_stopped(_serve(directory, settings, log, ready_file), log, ready_file)
+        await until_stopped(_serve(directory, settings, log, ready_file, reader), log, ready_file)
     finally:
         if ready_file is not None:
             ready_file.remove()
 
 
-async def _serve(directory: Path, settings: Settings, log: Log, ready_file: ReadyFile | None) -> None:
+async def _serve(
+    directory: Path, settings: Settings, log: Log, ready_file: ReadyFile | None, reader: SettingsReader | None = None
+) -> None:
     house = House(directory, settings, log)
     async with AsyncExitStack() as stack:
         mirrored = asyncio.Event()
@@ -97,6 +102,10 @@ async def _serve(directory: Path, settings: Settings, log: Log, ready_file: Read
             house.start(tasks, "mirror", Mirroring(house.store, mirror, observer).keep_mirrored)
         else:
             mirrored.set()
+        waits_for = partial(what_start_waits_for, house, settings.mirror, mirrored)
+        house.start(tasks, "start-up", partial(report_waits, waits_for, log.waiting))
+        if reader is not None:
+            house.start(tasks, "settings", partial(house.keep_settings, reader))
         if ready_file is not None:
             house.start(tasks, "ready file", partial(_keep_ready_file, ready_file, house, settings.mirror, mirrored))
         tasks.create_task(house.run())
@@ -107,13 +116,36 @@ async def _serve(directory: Path, settings: Settings, log: Log, ready_file: Read
 def _mirror(house: House, settings: Settings) -> Mirror:
     if settings.mirror is None:
         raise ValueError("there is a mirror where one is configured")
-    return Mirror(settings.mirror, house.catalogue, mirror_options(settings))
+    return house.with_settings(Mirror(settings.mirror, house.catalogue, mirror_options(settings)))
+
+
+def what_start_waits_for(house: House, out: Path | None, mirrored: asyncio.Event) -> str:
+    """Return what the first snapshot and its first mirrored files wait for; empty when they are there."""
+    if what := house.waits_for():
+        return what
+    return "" if out is None or mirrored.is_set() else f"the first mirrored files in {out}"
+
+
+@dataclass(frozen=True, slots=True)
+class Judging:
+    """By what files are parsed and accepted."""
+
+    rules: ParseRules
+    limits: ParseLimits
+    acceptance: Acceptance
+
+    @classmethod
+    def by(cls, settings: Settings, catalogue: Catalogue) -> Judging:
+        """Return what settings say; UsageError when the bootstrap that they name cannot be read."""
+        limits = ParseLimits(settings.parse_apart_above_bytes, time_s=settings.parse_time_s)
+        return cls(parse_rules(settings, catalogue), limits, acceptance(settings))
 
 
 class House:
     """The rooms that every lasting command needs, once they are introduced to one another.
 
     Attributes:
+        settings: those in use; what can change while running is replaced.
         store: what is served.
         streams: what is served on streams: the same, or with its config sources made ADS.
         clients: who is connected, and what each holds.
@@ -129,13 +161,18 @@ class House:
         self.supervisor = Supervisor(log, back_off)
         self.address = ""
         self.grpc_address = ""
+        self.settings = settings
         self._directory = directory
-        self._settings = settings
         self._log = log
         self._trees = NewestTree()
+        self._reload: Reload | None = None
+        self._changing = Changing()
+        self._mirrors: list[Mirror] = []
         require_libyaml()
-        self.catalogue = find_catalogue(settings)
+        with reported_wait("the API of Envoy to be read", log.waiting):
+            self.catalogue = find_catalogue(settings)
         log.api_found(self.catalogue.description)
+        self._judging = Judging.by(settings, self.catalogue)
 
     def start(self, tasks: asyncio.TaskGroup, component: str, work: Callable[[], Awaitable[None]]) -> None:
         """Run a component in a task of its own."""
@@ -143,33 +180,93 @@ class House:
 
     async def run(self) -> None:
         """Watch, load, and report, until cancelled; REST and gRPC are served beside it."""
-        settings, log = self._settings, self._log
-        rules = parse_rules(settings, self.catalogue)
-        limits = ParseLimits(settings.parse_apart_above_bytes, time_s=settings.parse_time_s)
-        with Parsing(rules, limits, self._trees.put_again) as parsing:
-            reload = Reload(self.store, parsing, acceptance(settings), log)
+        log = self._log
+        async with asyncio.TaskGroup() as tasks:
+            self.start(tasks, "log", log.report_changes)
+            tasks.create_task(self._changing.run_with(lambda: self._judging, self._judge))
+            watch_again = partial(self.supervisor.run, "watcher", self._watch)
+            tasks.create_task(self._changing.run_with(self._watching, lambda _: watch_again()))
+            if self.streams is not self.store:
+                set_aside = partial(log.snapshot_set_aside, "ADS rewriting")
+                sources = AdsConfigSources(self.catalogue)
+                rewriting = Rewriting(self.store, self.streams, sources, set_aside)
+                self.start(tasks, "ADS rewriting", rewriting.keep_rewritten)
+
+    async def _judge(self, judging: Judging) -> None:
+        """Parse and load the newest tree by these rules; what is served stays, and what it holds is judged anew."""
+        limits = judging.limits
+        if self._reload is not None:
+            # There is no first load any more for which others would wait longer.
+            limits = replace(limits, first_patience_s=limits.patience_s)
+        with Parsing(judging.rules, limits, self._trees.put_again) as parsing:
+            if self._reload is None:
+                self._reload = Reload(self.store, parsing, judging.acceptance, self._log)
+            else:
+                self._reload.judge_by(parsing, judging.acceptance)
+                self._trees.put_again()
             async with asyncio.TaskGroup() as tasks:
-                self.start(tasks, "log", log.report_changes)
                 self.start(tasks, "parser", parsing.keep_parsing)
-                self.start(tasks, "reload", partial(reload.keep_current, self._trees))
-                self.start(tasks, "watcher", self._watch)
-                if self.streams is not self.store:
-                    set_aside = partial(log.snapshot_set_aside, "ADS rewriting")
-                    sources = AdsConfigSources(self.catalogue)
-                    rewriting = Rewriting(self.store, self.streams, sources, set_aside)
-                    self.start(tasks, "ADS rewriting", rewriting.keep_rewritten)
+                self.start(tasks, "reload", partial(self._reload.keep_current, self._trees))
+
+    def _watching(self) -> tuple[object, ...]:
+        """Return what a watcher has to be started anew for."""
+        return _watch_options(self.settings), self.settings.exclude, self.settings.max_file_size_bytes
 
     async def _watch(self) -> None:
-        """Pass on each tree that settles. A watcher that starts again does not know what was there before it failed."""
-        scanner = scanner_of(self._directory, self._settings)
-        before = self._trees.current
-        async with aclosing(watch(scanner, _watch_options(self._settings), self._log)) as trees:
+        """Pass on each tree that settles and is another than the last one, also where another watcher passed that on."""
+        scanner, options = scanner_of(self._directory, self.settings), _watch_options(self.settings)
+        last = None if self._trees.current is None else self._trees.current.tree
+        async with aclosing(watch(scanner, options, self._log, last=last)) as trees:
             async for settled in trees:
-                if before is not None and before.tree.files and not (settled.tree.files or settled.tree.problems):
-                    self._log.tree_lost(TreeLost(f"{self._directory}: all files are gone at once"))
-                else:
-                    self._trees.put(settled)
-                before = None
+                self._trees.put(settled)
+
+    def with_settings(self, mirror: Mirror) -> Mirror:
+        """Have a mirror change with the settings, and return it."""
+        self._mirrors.append(mirror)
+        return mirror
+
+    async def keep_settings(self, reader: SettingsReader) -> Never:
+        """Apply what can change of the settings after each SIGHUP; where there is a mistake in them, the old ones stay."""
+        while True:
+            await reader.wanted()
+            try:
+                change, judging = await asyncio.to_thread(self._read_settings, reader)
+            except FsxdsError as error:
+                self._log.settings_kept("; ".join(str(error).splitlines()))
+            else:
+                self._apply(change, judging)
+
+    def _read_settings(self, reader: SettingsReader) -> tuple[SettingsChange, Judging]:
+        change = SettingsChange.between(self.settings, reader.read(), reader.command)
+        return change, Judging.by(change.settings, self.catalogue)
+
+    def _apply(self, change: SettingsChange, judging: Judging) -> None:
+        settings, changed = change.settings, change.changed
+        if judging.acceptance.static != self._judging.acceptance.static and not {"bootstrap", "static_clusters"} & {
+            *changed
+        }:
+            changed = (*changed, "bootstrap")  # another content
+        self.settings, self._judging = settings, judging
+        self._log.write_from(Level[settings.log_level.upper()])
+        self.clients.polls.forgotten_after_s = FORGOTTEN_AFTER_S + settings.max_hold_s
+        for mirror in self._mirrors:
+            mirror.change(mirror_options(settings))
+        self._changing.note()
+        self._log.settings_reloaded(changed, change.needs_restart)
+
+    def waits_for(self) -> str:
+        """Return what the first snapshot with a resource waits for; empty when it is served."""
+        snapshot, settled, directory = self.store.current, self._trees.current, self._directory
+        if settled is None:
+            return f"{directory} to be read: it is not there, large, or written to all the time"
+        count, size_bytes = len(settled.tree.files), sum(len(file.content) for file in settled.tree.files)
+        if snapshot is None:
+            return f"{count} files of {size_bytes:,} bytes in all to be parsed"
+        if len(snapshot.withheld) < len(BY_TYPE_URL):
+            return ""
+        if not count:
+            return f"the first file with configuration in {directory}"
+        return f"the first file without a mistake: none of {count} in {directory} can be served"
 
     @asynccontextmanager
     async def serving(self) -> AsyncIterator[asyncio.TaskGroup]:
@@ -182,7 +279,7 @@ class House:
             UsageError: an address cannot be had.
         """
         raise_open_files_limit()
-        settings, log = self._settings, self._log
+        settings, log = self.settings, self._log
         reports = ClientReports(self.clients, self.catalogue)
         wanted = {"REST": (settings.http, self._rest), "gRPC": (settings.grpc, self._grpc)}
         listeners = {
@@ -212,13 +309,15 @@ class House:
             raise
 
     def _rest(self, reports: ClientReports, address: Address) -> AbstractAsyncContextManager[Address]:
-        hold_s = self._settings.max_hold_s
-        application = make_application(self.store, Printer(self.catalogue), self._log, reports, max_hold_s=hold_s)
+        printer = Printer(self.catalogue)
+        application = make_application(
+            self.store, printer, self._log, reports, max_hold_s=lambda: self.settings.max_hold_s
+        )
         return listening(application, address, grace_s=GRACE_S)
 
     def _grpc(self, reports: ClientReports, address: Address) -> AbstractAsyncContextManager[Address]:
         status = client_status_handlers(reports)
-        services = make_services(self.streams, self._log, self.clients, TtlMode(self._settings.ttl), extra=status)
+        services = make_services(self.streams, self._log, self.clients, TtlMode(self.settings.ttl), extra=status)
         return listening_grpc(services, address, self.supervisor, grace_s=GRACE_S)
 
 

@@ -122,7 +122,7 @@ class ReportedPolls:
         # The client that polled last is the last.
         self._clients: OrderedDict[_Key, _PollingClient] = OrderedDict()
         self._watches = 0
-        self._forgotten_after_s = forgotten_after_s
+        self.forgotten_after_s = forgotten_after_s
         self._most_clients = most_clients
         self._most_watches = most_watches
 
@@ -189,7 +189,7 @@ class ReportedPolls:
             self._forget_oldest(client)
 
     def _is_old(self, watch: _PolledWatch, now_s: float) -> bool:
-        return watch.seen_at_s < now_s - self._forgotten_after_s
+        return watch.seen_at_s < now_s - self.forgotten_after_s
 
     def _forget_oldest(self, client: _PollingClient) -> None:
         client.watches.popitem(last=False)

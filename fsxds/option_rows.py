@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import Field, dataclass, field, replace
 from difflib import get_close_matches
 from typing import Any, TypeVar
 
@@ -22,6 +22,7 @@ class Option:
         group: the heading under which `--help` shows it.
         commands: the commands that have it as a flag.
         help: one sentence.
+        is_reloadable: it can change while fsxds runs.
     """
 
     field: str
@@ -30,6 +31,12 @@ class Option:
     group: str
     commands: tuple[str, ...]
     help: str
+    is_reloadable: bool = False
+
+    @classmethod
+    def of(cls, row: Field[Any]) -> Option:
+        """Return what a field of the table says."""
+        return replace(cls(row.name, *row.metadata["row"]), is_reloadable="is_reloadable" in row.metadata)
 
     @property
     def name(self) -> str:
@@ -63,4 +70,11 @@ def option(form: Form[Value], default: str, group: str, commands: tuple[str, ...
 def optional(form: Form[Value], group: str, commands: tuple[str, ...], help_: str) -> Value | None:
     """Make a row of the table that is not set by default."""
     value: Value | None = field(default=None, metadata={"row": (form, None, group, commands, help_)})
+    return value
+
+
+def reloadable(row: Value) -> Value:
+    """Mark a row of the table: SIGHUP applies a new value at once."""
+    made: Any = row
+    value: Value = field(default=made.default, metadata={**made.metadata, "is_reloadable": True})
     return value

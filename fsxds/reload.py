@@ -10,7 +10,7 @@ from time import monotonic
 from typing import Never, Protocol
 
 from fsxds.parsing import Parsing
-from fsxds.snapshots.load import Acceptance, Loaded, changed_files, load
+from fsxds.snapshots.load import Acceptance, Loaded, changed_files, load, unjudged
 from fsxds.snapshots.merge import same_content
 from fsxds.snapshots.parsed import ParsedFile
 from fsxds.store import SnapshotStore
@@ -103,6 +103,14 @@ class Reload:
         self._last: SettledTree | None = None
         self._attempts = Attempts()
         self._set_aside: dict[PurePosixPath, _SetAside] = {}
+
+    def judge_by(self, parsing: Parsing, acceptance: Acceptance) -> None:
+        """Load by other rules from now on. What is served stays; the next load parses and judges every file anew."""
+        self._parsing, self._acceptance = parsing, acceptance
+        if self._loaded is not None:
+            self._loaded = unjudged(self._loaded)
+        # To set aside what fails under these rules, each file counts as changed.
+        self._tree, self._set_aside, self._attempts = NOTHING, {}, Attempts()
 
     async def keep_current(self, trees: NewestTree) -> Never:
         """Take in each newest tree; after a failure, the same one again."""

@@ -29,7 +29,7 @@ from fsxds.option_forms import (
     Schema,
     one_of,
 )
-from fsxds.option_rows import Option, option, optional
+from fsxds.option_rows import Option, option, optional, reloadable
 from fsxds.resource_types import RESOURCE_TYPES
 from fsxds.rule_forms import RULE_LEVELS
 from fsxds.rules.levels import RuleLevels
@@ -70,8 +70,8 @@ class Settings:
         LASTING,
         "Where Envoy polls; port 0 lets the system choose a free port; off for nowhere.",
     )
-    max_hold_s: float = option(
-        DURATION, "60s", REST, LASTING, "The longest time that a poll is held when nothing is new."
+    max_hold_s: float = reloadable(
+        option(DURATION, "60s", REST, LASTING, "The longest time that a poll is held when nothing is new.")
     )
 
     grpc: str = option(
@@ -106,51 +106,69 @@ class Settings:
         ("serve", "mirror", "doctor"),
         "Make the resources in them subscribe to these files instead of ADS or REST.",
     )
-    mirror_pause_s: float = option(
-        DURATION, "50ms", MIRROR, WRITING, "How long to wait between clusters and listeners, so that Envoy can follow."
+    mirror_pause_s: float = reloadable(
+        option(
+            DURATION,
+            "50ms",
+            MIRROR,
+            WRITING,
+            "How long to wait between clusters and listeners, so that Envoy can follow.",
+        )
     )
-    mirror_durable: bool = option(
-        SWITCH, "true", MIRROR, WRITING, "Force each file to the disk before it replaces the one before."
+    mirror_durable: bool = reloadable(
+        option(SWITCH, "true", MIRROR, WRITING, "Force each file to the disk before it replaces the one before.")
     )
 
-    watch: str = option(
-        one_of("auto", "inotify", "poll"),
-        "auto",
-        WATCHING,
-        LASTING,
-        "How to notice changes; auto polls where it must.",
+    watch: str = reloadable(
+        option(
+            one_of("auto", "inotify", "poll"),
+            "auto",
+            WATCHING,
+            LASTING,
+            "How to notice changes; auto polls where it must.",
+        )
     )
-    settle_s: float = option(
-        DURATION, "50ms", WATCHING, LASTING, "Read the tree when it has been quiet for so long after a change."
+    settle_s: float = reloadable(
+        option(DURATION, "50ms", WATCHING, LASTING, "Read the tree when it has been quiet for so long after a change.")
     )
-    settle_cap_s: float = option(
-        DURATION,
-        "10s",
-        WATCHING,
-        LASTING,
-        "Wait so long at most for git, or for what was removed to come back; what is quiet itself is read every 0.5s.",
+    settle_cap_s: float = reloadable(
+        option(
+            DURATION,
+            "10s",
+            WATCHING,
+            LASTING,
+            "Wait so long at most for git, or for what was removed to come back; what is quiet itself is read every 0.5s.",
+        )
     )
-    writer_patience_s: float = option(
-        DURATION, "2s", WATCHING, LASTING, "How long to wait for the writer of a file to close it."
+    writer_patience_s: float = reloadable(
+        option(DURATION, "2s", WATCHING, LASTING, "How long to wait for the writer of a file to close it.")
     )
-    rescan_s: float = option(
-        INTERVAL, "30s", WATCHING, LASTING, "Look at the whole tree so often, for events that were lost."
+    rescan_s: float = reloadable(
+        option(INTERVAL, "30s", WATCHING, LASTING, "Look at the whole tree so often, for events that were lost.")
     )
-    poll_s: float = option(INTERVAL, "1s", WATCHING, LASTING, "Look at the whole tree so often when polling.")
+    poll_s: float = reloadable(
+        option(INTERVAL, "1s", WATCHING, LASTING, "Look at the whole tree so often when polling.")
+    )
 
-    unknown_fields: str = option(
-        one_of("error", "warn"), "error", READING, ALL, "What a field that the API does not know is."
+    unknown_fields: str = reloadable(
+        option(one_of("error", "warn"), "error", READING, ALL, "What a field that the API does not know is.")
     )
-    exclude: tuple[str, ...] = option(
-        GLOBS,
-        ",".join(EXCLUDED),
-        READING,
-        ALL,
-        "What is no configuration: names of files and directories, or with a slash paths from the top of the tree.",
+    exclude: tuple[str, ...] = reloadable(
+        option(
+            GLOBS,
+            ",".join(EXCLUDED),
+            READING,
+            ALL,
+            "What is no configuration: names of files and directories, or with a slash paths from the top of the tree.",
+        )
     )
-    max_file_size_bytes: int = option(SIZE, "64MiB", READING, ALL, "A larger file is a problem, and is not read.")
-    accept: str = option(
-        one_of("file", "tree"), "file", READING, HOLDING, "What a mistake holds back: its file, or the whole tree."
+    max_file_size_bytes: int = reloadable(
+        option(SIZE, "64MiB", READING, ALL, "A larger file is a problem, and is not read.")
+    )
+    accept: str = reloadable(
+        option(
+            one_of("file", "tree"), "file", READING, HOLDING, "What a mistake holds back: its file, or the whole tree."
+        )
     )
     versions: str = option(
         one_of("content", "authored"),
@@ -159,29 +177,40 @@ class Settings:
         ALL,
         "Send digests of the content, or version_info as written.",
     )
-    parse_apart_above_bytes: int = option(
-        SIZE,
-        "1MB",
-        READING,
-        LASTING,
-        "Changes of more bytes than this are parsed in a process of their own, and each file above 128 KiB.",
+    parse_apart_above_bytes: int = reloadable(
+        option(
+            SIZE,
+            "1MB",
+            READING,
+            LASTING,
+            "Changes of more bytes than this are parsed in a process of their own, and each file above 128 KiB.",
+        )
     )
-    parse_time_s: float = option(
-        INTERVAL,
-        "5s",
-        READING,
-        LASTING,
-        "Processor time that one MiB of a file, or any smaller file, may take there before it is a problem.",
+    parse_time_s: float = reloadable(
+        option(
+            INTERVAL,
+            "5s",
+            READING,
+            LASTING,
+            "Processor time that one MiB of a file, or any smaller file, may take there before it is a problem.",
+        )
     )
 
-    rules: RuleLevels | None = optional(
-        RULE_LEVELS, CHECKS, ALL, "How much breaches of rules weigh: error, warning, note or off, by the rule's name."
+    rules: RuleLevels | None = reloadable(
+        optional(
+            RULE_LEVELS,
+            CHECKS,
+            ALL,
+            "How much breaches of rules weigh: error, warning, note or off, by the rule's name.",
+        )
     )
-    static_clusters: tuple[str, ...] | None = optional(
-        NAMES, CHECKS, ALL, "Clusters that the bootstraps of the Envoys define, so that resources may name them."
+    static_clusters: tuple[str, ...] | None = reloadable(
+        optional(
+            NAMES, CHECKS, ALL, "Clusters that the bootstraps of the Envoys define, so that resources may name them."
+        )
     )
-    bootstrap: Path | None = optional(
-        PATH, CHECKS, ALL, "The bootstrap of the Envoys; its static clusters and secrets may be named."
+    bootstrap: Path | None = reloadable(
+        optional(PATH, CHECKS, ALL, "The bootstrap of the Envoys; its static clusters and secrets may be named.")
     )
     with_envoy: Path | bool | None = optional(
         EXECUTABLE,
@@ -257,8 +286,10 @@ class Settings:
         LASTING,
         "auto is human on a terminal and JSON lines elsewhere.",
     )
-    log_level: str = option(
-        one_of("debug", "info", "warning", "error"), "info", OUTPUT, LASTING, "The least weighty lines to write."
+    log_level: str = reloadable(
+        option(
+            one_of("debug", "info", "warning", "error"), "info", OUTPUT, LASTING, "The least weighty lines to write."
+        )
     )
     # `fsxds schema --settings` asks for the schema of such a file.
     settings: Path | None = optional(
@@ -266,7 +297,7 @@ class Settings:
     )
 
 
-OPTIONS: tuple[Option, ...] = tuple(Option(row.name, *row.metadata["row"]) for row in fields(Settings))
+OPTIONS: tuple[Option, ...] = tuple(Option.of(row) for row in fields(Settings))
 # A settings file does not name another.
 BY_NAME = {row.name: row for row in OPTIONS if row.name != "settings"}
 

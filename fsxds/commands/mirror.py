@@ -34,7 +34,7 @@ def mirror(directory: Path, out: Path, settings: Settings) -> None:
     that fsxds did not write is touched. Exit status: 0 all is written, 1 a file of DIR has a mistake or a file of
     somebody else stood in the way, 2 wrong use.
     """
-    with spinner(f"mirroring {directory}"):
+    with spinner(f"mirroring {directory}", in_lines=True):
         loaded, report = app.mirror_once(directory, out, settings)
     tell_if_empty(directory, loaded)
     problems = [placed(problem, directory) for problem in loaded.problems]

@@ -11,10 +11,11 @@ from typing import Any
 import click
 
 from fsxds.errors import UsageError
+from fsxds.live_settings import SettingsReader
 from fsxds.operations.log_lines import escape
 from fsxds.option_forms import SWITCH
 from fsxds.option_rows import Option
-from fsxds.settings import OPTIONS, read_settings
+from fsxds.settings import LASTING, OPTIONS, read_settings
 
 
 def value_reader(row: Option) -> Callable[[str], object]:
@@ -87,6 +88,8 @@ class TableCommand(click.Command):
 def table_command(name: str, examples: str) -> Callable[[Callable[..., None]], TableCommand]:
     """Make a function with a `settings` parameter a command that has the flags of its rows of the table.
 
+    That of a command that lasts has a `reader` too, which reads the settings again.
+
     Args:
         name: the command, as the rows name it.
         examples: shown at the end of the help, as they stand.
@@ -98,7 +101,11 @@ def table_command(name: str, examples: str) -> Callable[[Callable[..., None]], T
         def call(**given: Any) -> None:
             negated = {row.name: False for row in rows if row.form.negation and given.pop(f"no_{row.name}")}
             flags = {row.name: value for row in rows if (value := given.pop(row.name)) is not None} | negated
-            function(settings=read_settings(flags), **given)
+            read = functools.partial(read_settings, flags)
+            if name in LASTING:
+                # Before anything else: SIGHUP during the start does not end the process.
+                given["reader"] = SettingsReader(name, read)
+            function(settings=read(), **given)
 
         command = click.command(name, cls=TableCommand, epilog=f"\b\nExamples:\n{examples}")(call)
         command.params += [option for row in rows for option in _options(row)]

@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import sys
 import threading
 import time
 from collections.abc import Callable, Coroutine, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
 from fsxds.draining import AbandonedThreads
 from fsxds.errors import FsxdsError
+from fsxds.operations.log_lines import escape
 from fsxds.serving import keep_large_buffers_apart
+from fsxds.waits import reported_wait
 
 # New objects between two looks of the garbage collector, instead of 700. Waking five thousand held polls makes some ten
 # thousand; looking at all that is held, again and again, took two thirds of the time, and found next to nothing.
@@ -56,11 +59,15 @@ def _texts(error: BaseException) -> Iterator[str]:
 
 
 @contextmanager
-def spinner(text: str) -> Iterator[None]:
-    """Show on a terminal that work goes on, when it takes longer than a second; nothing elsewhere."""
+def spinner(text: str, *, in_lines: bool = False) -> Iterator[None]:
+    """Show on a terminal that work goes on, when it takes longer than a second.
+
+    Elsewhere nothing, or with `in_lines` a line on stderr after three seconds, and then at growing intervals.
+    """
     console = Console(stderr=True)
     if not console.is_terminal:
-        yield
+        with reported_wait(text, _print_wait) if in_lines else nullcontext():
+            yield
         return
     status = console.status(text)
     timer = threading.Timer(SPINNER_DELAY_S, status.start)
@@ -72,6 +79,10 @@ def spinner(text: str) -> Iterator[None]:
         timer.cancel()
         timer.join()
         status.stop()
+
+
+def _print_wait(what: str, elapsed_s: float) -> None:
+    print(escape(f"{what}: {elapsed_s:g} s so far"), file=sys.stderr, flush=True)
 
 
 @contextmanager

@@ -80,6 +80,8 @@ def watch(address: str, settings: Settings, count: int | None, output_format: st
     ADDRESS is HOST:PORT or unix:PATH. The first answer is listed, every later one shown as what it changed, and each is
     accepted. Secrets are hidden. When the server goes, its return is waited for. Ctrl-C ends it.
     """
+    # Until there is an event loop that answers it.
+    signal.signal(signal.SIGHUP, lambda *_: None)
     node = _node(**flags)
     wanted = _wanted(address, **flags)
     wanted.check()
@@ -116,7 +118,10 @@ def _wanted(address: str, **flags: object) -> Wanted:
 
 
 async def _until_interrupted(work: Coroutine[object, object, None]) -> None:
-    """Run until Ctrl-C, which ends it like the end of the work does. Who presses it twice is not told of it twice."""
+    """Run until Ctrl-C, which ends it like the end of the work does. Who presses it twice is not told of it twice.
+
+    SIGHUP ends nothing.
+    """
     loop, task = asyncio.get_running_loop(), asyncio.current_task()
 
     def interrupt() -> None:
@@ -126,6 +131,7 @@ async def _until_interrupted(work: Coroutine[object, object, None]) -> None:
             task.cancel()
 
     loop.add_signal_handler(signal.SIGINT, interrupt)
+    loop.add_signal_handler(signal.SIGHUP, tell, "SIGHUP: goes on; a client has no settings to read again")
     await work
 
 

@@ -132,11 +132,18 @@ class LocalEnvoyLog:
         self._rejected = rejected
         self._now_s = now_s
         self._words = RefusalLimit(MOST_WORDS)
+        self._has_reported = False
         self._has_spoken = False
         self._is_stopping = False
 
+    @property
+    def has_reported(self) -> bool:
+        """Whether an Envoy has started, or ended before it did."""
+        return self._has_reported
+
     def envoy_started(self, admin: str, listeners: Sequence[ListenerAddress]) -> None:
         """Tell where Envoy's admin page is, and where it listens for traffic."""
+        self._has_reported = True
         details: dict[str, PlainValue] = {"admin": admin, "listeners": _addresses(listeners)}
         self._write(LogLine(Level.INFO, "envoy_started", f"Envoy runs; admin: http://{admin}", details))
         self.envoy_listens(listeners)
@@ -206,6 +213,7 @@ class LocalEnvoyLog:
 
     def envoy_ended(self, ended: EndedProcess) -> None:
         """Tell that Envoy is gone, with the last it said where its own words were not passed on."""
+        self._has_reported = True
         how = f"was ended by signal {-ended.status}" if ended.status < 0 else f"ended with status {ended.status}"
         # A key may go over several lines, so they are looked at as one text.
         tail = "" if self._has_spoken else mask_reason("\n".join(ended.tail))

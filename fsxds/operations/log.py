@@ -118,6 +118,11 @@ class Log:
         """The minimum level to write."""
         return self._paper.level
 
+    def write_from(self, level: Level) -> None:
+        """Write from another level on."""
+        self._paper = replace(self._paper, level=level)
+        self._ledger.show_from(level)
+
     def listening(self, name: str, address: str) -> None:
         """Tell an address that was really bound, or a directory that is written to."""
         self.say(Level.INFO, "listening", f"{name}: {address}", name=name, address=address)
@@ -126,9 +131,23 @@ class Log:
         """Tell that the process ends, and why."""
         self.say(Level.INFO, "stopping", f"stopping: {reason}", reason=reason)
 
-    def settings_kept(self) -> None:
-        """Report that SIGHUP changes nothing, and does not end the process."""
-        self.say(Level.INFO, "settings_kept", "SIGHUP: settings are read at the start alone; restart to change them")
+    def settings_reloaded(self, changed: tuple[str, ...], needs_restart: tuple[str, ...]) -> None:
+        """Report which settings changed after SIGHUP, and which of those that are others cannot while it runs."""
+        text = f"settings reloaded: {', '.join(changed) or 'nothing'} changed"
+        if needs_restart:
+            text += f"; restart to change {', '.join(needs_restart)}"
+        details: dict[str, PlainValue] = {"changed": [*changed], "needs_restart": [*needs_restart]}
+        self.say(Level.WARNING if needs_restart else Level.INFO, "settings_reloaded", text, **details)
+
+    def settings_kept(self, reason: str) -> None:
+        """Report that the settings were read again in vain: those in use stay."""
+        text = f"settings not reloaded, those in use stay: {shortened(reason)}; correct them, and send SIGHUP again"
+        self.say(Level.ERROR, "settings_kept", text, reason=reason)
+
+    def waiting(self, what: str, elapsed_s: float) -> None:
+        """Report what the start waits for."""
+        text = f"waiting for {what}, {elapsed_s:g} s so far"
+        self.say(Level.WARNING, "waiting", text, waits_for=what, elapsed_s=elapsed_s)
 
     # supervisor.SupervisorObserver
 

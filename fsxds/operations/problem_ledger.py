@@ -35,9 +35,15 @@ class ProblemLedger:
     """
 
     def __init__(self, level: Level = Level.INFO) -> None:
-        self._shown = {severity: _Shown() for severity, own in LEVELS.items() if own >= level}
+        self._shown: dict[Severity, _Shown] = {}
+        self.show_from(level)
         self._held: dict[PurePosixPath, HeldFile] = {}
         self._since: dict[PurePosixPath, datetime] = {}
+
+    def show_from(self, level: Level) -> None:
+        """Show problems from this level on; those that were shown before are still known."""
+        before = self._shown
+        self._shown = {severity: before.get(severity) or _Shown() for severity, own in LEVELS.items() if own >= level}
 
     def update(self, problems: Iterable[Problem], held: tuple[HeldFile, ...], moment: datetime) -> Iterator[LogLine]:
         """Take in all problems of a tree at a moment and yield the lines about what is new: fixed, found, not served."""

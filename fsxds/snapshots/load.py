@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import PurePosixPath
 from types import MappingProxyType
 
@@ -71,6 +71,16 @@ def changed_files(tree: SourceTree, before: Loaded | None) -> tuple[SourceFile, 
     """Return the files whose content was not parsed yet; the others cost nothing."""
     known = before.records if before else {}
     return tuple(file for file in tree.files if _known_parse(file, known.get(file.path)) is None)
+
+
+def unjudged(loaded: Loaded) -> Loaded:
+    """Return what was loaded for a load by other rules: what was good stays, and every file is parsed and judged anew."""
+    records = {
+        # Good content without a digest is that of no file.
+        path: replace(record, parsed=None, good=None if record.good is None else replace(record.good, digest=""))
+        for path, record in loaded.records.items()
+    }
+    return replace(loaded, records=MappingProxyType(records), memory=ReferenceMemory())
 
 
 def load(tree: SourceTree, before: Loaded | None, parse: Parse, acceptance: Acceptance) -> Loaded:

@@ -32,7 +32,7 @@ class MirrorDirectory:
 
     def __init__(self, root: Path, *, durable: bool) -> None:
         self.root = root
-        self._durable = durable
+        self.durable = durable
         self._lock: int | None = None
         self._unsynced: set[Path] = set()
 
@@ -118,7 +118,7 @@ class MirrorDirectory:
             with os.fdopen(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, mode), "wb") as file:
                 file.write(content)
                 file.flush()
-                if self._durable:
+                if self.durable:
                     os.fdatasync(file.fileno())
             temporary.replace(target)
         except BaseException:
@@ -137,7 +137,7 @@ class MirrorDirectory:
         """Make the renames and removals since the last call survive a power failure, once per folder."""
         while self._unsynced:
             folder = self._unsynced.pop()
-            if self._durable:
+            if self.durable:
                 descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
                 try:
                     os.fsync(descriptor)

@@ -82,6 +82,11 @@ class Mirror:
         # What others did to our files, as the last write left it.
         self._left_changed: dict[PurePosixPath, Signature | None] = {}
 
+    def change(self, options: MirrorOptions) -> None:
+        """Be as durable and as patient as these options say from now on; form and config sources stay."""
+        self._options = options
+        self._directory.durable = options.durable
+
     @property
     def rescan_s(self) -> float:
         """How often to ask whether something changed."""

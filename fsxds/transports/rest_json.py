@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import PurePosixPath
 from typing import Protocol
@@ -94,7 +95,7 @@ def make_application(
     observer: PollObserver,
     reports: ClientReports,
     *,
-    max_hold_s: float,
+    max_hold_s: Callable[[], float],
 ) -> web.Application:
     """Make the application that answers polls from `store`.
 
@@ -106,7 +107,7 @@ def make_application(
         printer: writes resources as JSON.
         observer: hears of polls.
         reports: remembers polls, and answers those who ask for the status of clients.
-        max_hold_s: the longest time that a poll is held.
+        max_hold_s: returns the longest time that a poll is held.
     """
     rest = RestJson(store, printer, Audience(observer, reports), max_hold_s)
     application = web.Application()
@@ -125,7 +126,9 @@ def make_application(
 class RestJson:
     """Answers polls. What a poll is told, and when, is decided in `protocol.poll`."""
 
-    def __init__(self, store: SnapshotStore, printer: Printer, audience: Audience, max_hold_s: float) -> None:
+    def __init__(
+        self, store: SnapshotStore, printer: Printer, audience: Audience, max_hold_s: Callable[[], float]
+    ) -> None:
         self._store = store
         self._observer = audience.observer
         self._reports = audience.reports
@@ -195,7 +198,7 @@ class RestJson:
         """
         deadline = request.headers.get(DEADLINE_HEADER)
         timeout = request.query.get("timeout") if request.query_string else None
-        patience_s = patience_of(deadline, timeout, self._max_hold_s)
+        patience_s = patience_of(deadline, timeout, self._max_hold_s())
         body = await read_body(request)
         return self._requests.read(body, row, request.remote or "", from_envoy=deadline is not None), patience_s
 

@@ -7,6 +7,7 @@ from click.testing import CliRunner
 
 from fsxds.commands.options import TableCommand, table_command, tree_argument
 from fsxds.errors import UsageError
+from fsxds.live_settings import SettingsReader
 from fsxds.settings import Settings
 
 
@@ -15,9 +16,10 @@ def serving(seen: list[Settings]) -> TableCommand:
 
     @table_command("serve", "  fsxds serve config/xds")
     @tree_argument
-    def command(directory: Path, settings: Settings) -> None:
+    def command(directory: Path, settings: Settings, reader: SettingsReader) -> None:
         """Serve nothing."""
         seen.append(settings)
+        assert settings == reader.read()
         assert directory.is_dir()
 
     return command

@@ -43,10 +43,12 @@ COMPONENTS: dict[str, tuple[Any, ...]] = {
     "mirror": ("fsxds.transports.mirror_writer.Mirror.write",),
     "health": ("fsxds.transports.grpc_streams.Discovery.first_snapshot",),
     "ready file": ("fsxds.ready_file.ReadyFile.write",),
+    "settings": ("fsxds.live_settings.SettingsReader.wanted",),
+    "start-up": ("fsxds.app.report_waits",),
     "REST listener": ("fsxds.app.until_lost", lambda address: not isinstance(address, UnixAddress)),
     "gRPC listener": ("fsxds.app.until_lost", lambda address: isinstance(address, UnixAddress)),
 }
-AT_START = ("health", "ready file", "REST listener", "gRPC listener")
+AT_START = ("health", "ready file", "settings", "start-up", "REST listener", "gRPC listener")
 
 
 def mirrored(server: FaultyServer) -> bytes:

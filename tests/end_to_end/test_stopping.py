@@ -90,7 +90,7 @@ def test_ctrl_c_is_no_error(tmp_path: Path) -> None:
     with Server(tmp_path / "tree", tmp_path) as server:
         assert server._process is not None
         server._process.send_signal(signal.SIGHUP)
-        server.wait(lambda: server.log_events("settings_kept"), "the line that SIGHUP changes nothing")
+        server.wait(lambda: server.log_events("settings_reloaded"), "the answer to SIGHUP")
         server._process.send_signal(signal.SIGINT)
 
         assert server._process.wait(10) == 130

@@ -18,6 +18,7 @@ import grpc.aio
 from envoy.service.discovery.v3 import discovery_pb2
 
 from fsxds import app
+from fsxds.live_settings import SettingsReader
 from fsxds.operations.log import Log, Paper
 from fsxds.ready_file import ReadyFile
 from fsxds.settings import Settings
@@ -95,6 +96,7 @@ async def serving_with_faults(folder: Path, *patches: Any) -> AsyncIterator[Faul
     )  # fmt: skip
     lines: list[str] = []
     log = Log(Paper(lambda line, _: line.text, lines.append))
+    reader = SettingsReader("serve", lambda: settings)
     made: list[app.House] = []
 
     def remember(directory: Path, settings: Settings, log: Log) -> app.House:
@@ -107,7 +109,7 @@ async def serving_with_faults(folder: Path, *patches: Any) -> AsyncIterator[Faul
         for each in (*patches, patch.object(app, "House", remember)):
             stack.enter_context(each)
         async with asyncio.TaskGroup() as tasks:
-            running = tasks.create_task(app._serve(tree, settings, log, ReadyFile(ready_file)))
+            running = tasks.create_task(app._serve(tree, settings, log, ReadyFile(ready_file), reader))
             await until(lambda: ready_file.exists() or running.done())
             yield FaultyServer(tree, out, ready_file, made[0], log, lines)
             assert not running.done(), "the process would have ended"

@@ -164,7 +164,7 @@ async def running(
     store, heard = SnapshotStore(), Heard()
     reports = ClientReports(Clients(), envoy_catalogue())
     printer = printer or Printer(envoy_catalogue())
-    application = make_application(store, printer, heard, reports, max_hold_s=max_hold_s)
+    application = make_application(store, printer, heard, reports, max_hold_s=lambda: max_hold_s)
     async with listening(application, address, grace_s=1.0) as bound:
         is_tcp = isinstance(bound, TcpAddress)
         connector = aiohttp.TCPConnector(limit=0) if is_tcp else aiohttp.UnixConnector(str(bound)[len("unix:") :])

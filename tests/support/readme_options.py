@@ -14,7 +14,7 @@ def options_section() -> str:
 
 
 def _table(group: str, rows: list[Option]) -> str:
-    head = "| flag | setting | variable | default | commands | meaning |\n| --- | --- | --- | --- | --- | --- |"
+    head = "| flag | setting | variable | default | commands | SIGHUP | meaning |\n| --- | --- | --- | --- | --- | --- | --- |"
     return "\n".join((f"### {group}", "", head, *map(_line, rows)))
 
 
@@ -23,7 +23,10 @@ def _line(row: Option) -> str:
     flag = f"`{row.flag}{metavar}`".replace("|", "\\|")
     setting = f"`{row.name}`" if row.name in BY_NAME else ""
     default = f"`{row.default}`" if row.default else ""
-    return f"| {flag} | {setting} | `{row.variable}` | {default} | {', '.join(row.commands)} | {row.help} |"
+    reloadable = "yes" if row.is_reloadable else ""
+    return (
+        f"| {flag} | {setting} | `{row.variable}` | {default} | {', '.join(row.commands)} | {reloadable} | {row.help} |"
+    )
 
 
 if __name__ == "__main__":

@@ -116,7 +116,7 @@ async def test_a_client_that_held_it_before_the_server_started(server: Server) -
 
 async def test_a_client_whose_poll_was_held_for_long_is_still_there(server: Server) -> None:
     """It was there until the poll ended, and may come back."""
-    server.rest._polls._forgotten_after_s = 0.3
+    server.rest._polls.forgotten_after_s = 0.3
     await server.poll(timeout_ms=500)
 
     assert [config["node"]["id"] for config in await told(server)] == ["edge-1"]

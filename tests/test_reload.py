@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import pytest
 
@@ -14,7 +14,7 @@ from fsxds.reload import NewestTree, Reload
 from fsxds.snapshots.load import Acceptance, Loaded
 from fsxds.sources.envoy_api import find_api
 from fsxds.store import SnapshotStore
-from fsxds.values import Snapshot, SourceTree
+from fsxds.values import Severity, Snapshot, SourceTree
 from tests.support.snapshots import type_url
 from tests.support.trees import tree_of
 
@@ -97,6 +97,30 @@ async def test_tree_that_serves_the_same_is_not_published(parsing: Parsing) -> N
     assert [event for event, _ in listener.told] == ["problems", "published", "problems", "problems"]
     assert listener.store.current is not None
     assert listener.store.current.generation == 1
+
+
+async def test_other_rules_judge_every_file_anew(parsing: Parsing, rules: ParseRules) -> None:
+    """What is the same by them is not published again, what they allow is, and what they forbid stays as it was."""
+    tree = Settled(tree_of({"cds.yaml": "- name: a\n", "more.cds.yaml": "- {name: b, no_such_field: 1}\n"}), 1.0)
+    store = SnapshotStore()
+    listener = Listener(store)
+    reload = Reload(store, parsing, Acceptance(), listener)
+    await reload.receive(tree)
+    with Parsing(replace(rules, unknown_fields=Severity.WARNING)) as mild:
+        for other, acceptance in (
+            (parsing, Acceptance()),
+            (mild, Acceptance()),
+            (parsing, Acceptance(whole_trees=True)),
+        ):
+            reload.judge_by(other, acceptance)
+            await reload.receive(tree)
+
+    assert listener.told == [
+        *[("problems", ["unknown-field"]), ("published", (1.0, ["a"]))],
+        ("problems", ["unknown-field"]),
+        *[("problems", ["unknown-field"]), ("published", (1.0, ["a", "b"]))],
+        ("problems", ["unknown-field"]),
+    ]
 
 
 @pytest.mark.parametrize("around", ["ttl: 5s", "aliases: [b]", "ttl: 60s, aliases: [a]"])

@@ -90,6 +90,19 @@ def test_levels_of_rules_and_static_clusters_change(tmp_path: Path) -> None:
         server.wait(lambda: len(server.log_events("problem_found")) > 1, "the problem again")
 
 
+def test_what_a_mistake_holds_back_changes(server: Reloading) -> None:
+    """A tree that is accepted whole waits for its broken file; file by file, its other files move on at once."""
+    server.reload("settle: 10ms\naccept: tree\n")
+    held = len(server.log_events("degraded"))
+    write_file(server.tree / "cds.yaml", CLUSTERS.replace("web", "edited"))
+    server.wait(lambda: len(server.log_events("degraded")) > held, "the edit that waits")
+    assert server.names() == {"web"}
+
+    server.reload("settle: 10ms\n")
+
+    server.wait(lambda: server.names() == {"edited"}, "the edit")
+
+
 def test_mistakes_keep_the_settings_in_use(server: Reloading) -> None:
     """One line names file, line and remedy, whatever is wrong; after that the next reload works as any other."""
     line = server.reload("settle: 10ms\nunknown_feilds: warn\n", "settings_kept")

@@ -21,7 +21,7 @@ from tests.agreement.cases import Case, make_cases
 from tests.agreement.comparing import file_text
 from tests.agreement.fsxds_judge import FsxdsJudge
 
-COUNT, SEED = 30, 20261120
+COUNT, SEED = 16, 20261120
 
 
 @pytest.fixture(scope="module")

@@ -89,7 +89,7 @@ MARKS += [
     b"\\ud800",
 ]
 
-QUICK = settings(max_examples=150)
+QUICK = settings(max_examples=60)
 
 
 @st.composite

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,8 @@ from fsxds.rules.book import RULES
 from fsxds.rules.levels import RuleLevels
 from fsxds.rules.rule import Rule
 from fsxds.settings import Settings
+from fsxds.snapshots.document import FileParser
+from fsxds.snapshots.load import load
 from fsxds.values import Problem, Severity
 from tests.support.envoy import find_envoy
 from tests.support.trees import tree_of
@@ -29,9 +32,18 @@ REFUSED = [
 LOWERED = Settings(rules=RuleLevels({rule.name: Severity.NOTE for rule in RULES if not rule.is_fixed}))
 
 
+@cache
+def parser_of(catalogue: Catalogue) -> FileParser:
+    """Return one parser for all examples: compiling its rules takes longer than an example."""
+    rules = loading.parse_rules(LOWERED, catalogue)
+    return FileParser(rules.catalogue, rules.unknown_fields, rules.levels)
+
+
 def refused(text: str, rule: Rule, catalogue: Catalogue, folder: Path) -> tuple[Problem, ...]:
     """Return what Envoy refuses of a tree of one file, whatever our own rules say of it."""
-    (loaded,) = loading.load_trees([tree_of({rule.file: text})], LOWERED, catalogue)
+    parse = parser_of(catalogue).parse
+    tree, acceptance = tree_of({rule.file: text}), loading.acceptance(LOWERED, locate_up_to_bytes=None)
+    loaded = load(tree, None, lambda files: tuple(map(parse, files)), acceptance)
     resources = [resource for row in loaded.snapshot.by_type.values() for resource in row.values()]
     return judge(resources, folder, Bench(Path(find_envoy()), catalogue))
 

@@ -59,6 +59,9 @@ def read_settings_file(path: Path, rows: Mapping[str, Option]) -> dict[str, obje
                 values[row.field] = _value_in_file(row, written.get(key), path, is_wrong=key in wrong)
             except ValueError:
                 faults.append(f"{place}: {key}: {row.complaint(written.get(key))}")
+            except UsageError as error:
+                # It names the key itself.
+                faults.append(f"{place}: {error}")
         seen.add(key)
     if faults:
         raise UsageError("\n".join(faults))

@@ -38,6 +38,14 @@ def test_every_mistake_of_a_file_is_told(tmp_path: Path) -> None:
     ]
 
 
+def test_mistakes_within_a_value_have_a_place(tmp_path: Path) -> None:
+    """A rule that does not exist is told with the others, at the line of its setting."""
+    assert complaints_of(tmp_path, "rules: {unused-clustr: off}\nmax_hld: 1\n") == [
+        "fsxds.yaml:1:1: rules: there is no rule unused-clustr; did you mean unused-cluster?",
+        "fsxds.yaml:2:1: max_hld: there is no such setting; did you mean max_hold?",
+    ]
+
+
 @pytest.mark.parametrize(
     ("text", "complaint"),
     [

@@ -28,6 +28,8 @@ from fsxds.values import Resource
 
 # A thousand clients with ten thousand resources each make gigabytes; an answer holds what somebody can look at.
 MOST_ANSWER_BYTES = 64 * 1024 * 1024
+# Of as many resources, with those of each client counted, is told at most: counting takes far less time than writing.
+MOST_ROWS = 400_000
 # Reading a request of this size takes some 10 ms.
 MOST_REQUEST_BYTES = 64 * 1024
 # The event loop is lent to an answer for so long at a time. A thread would keep it for longer: it gives Python's lock
@@ -108,7 +110,7 @@ class ClientReports:
         try:
             async with self._one_at_a_time:
                 if number > asked.made_for:
-                    begun_at, asked.answer = self._came, None
+                    begun_at, asked.made_for, asked.answer = self._came, 0, None
                     asked.answer = await self._make(wants, form, with_contents=not request.exclude_resource_contents)
                     asked.made_for = begun_at
                 answer = asked.answer
@@ -125,24 +127,22 @@ class ClientReports:
         self.made += 1
         self._contents.turn(with_contents=with_contents)
         answer = _Answer(form, with_contents=with_contents)
-        for status in self.clients.statuses(asyncio.get_running_loop().time()):
-            if wants(status.node):
-                await answer.add(status)
-            if answer.room < 0:
-                return None
-            await answer.pause()
+        # Counted first: whoever asks too much learns it at once.
+        for take in (answer.count, answer.add):
+            for status in self.clients.statuses(asyncio.get_running_loop().time()):
+                if wants(status.node):
+                    await take(status)
+                if answer.is_too_large:
+                    return None
+                await answer.pause()
         return await form.payload(answer.pieces())
 
 
 class _Answer:
-    """An answer that grows, with turns of others in between.
-
-    Attributes:
-        room: how many bytes may follow; negative when it is too large.
-    """
+    """An answer that grows, with turns of others in between."""
 
     def __init__(self, form: Form, *, with_contents: bool) -> None:
-        self.room = MOST_ANSWER_BYTES
+        self._rows_left, self._bytes_left = MOST_ROWS, MOST_ANSWER_BYTES
         self._form, self._with_contents = form, with_contents
         self._large: list[bytes] = []
         self._small: list[bytes] = []
@@ -150,23 +150,34 @@ class _Answer:
         self._clock = asyncio.get_running_loop().time
         self._slice_end_s = self._clock() + SLICE_S
 
+    @property
+    def is_too_large(self) -> bool:
+        """Whether it is refused."""
+        return min(self._rows_left, self._bytes_left) < 0
+
     async def pause(self) -> None:
         """Let others have their turn, when it is time."""
         if self._clock() >= self._slice_end_s:
             await asyncio.sleep(0)
             self._slice_end_s = self._clock() + SLICE_S
 
+    async def count(self, status: ClientStatus) -> None:
+        """Count the resources of a client."""
+        for watch in status.watches:
+            self._rows_left -= len(watch.resources)
+            await self.pause()
+
     async def add(self, status: ClientStatus) -> None:
         """Add a client."""
         rows = await self._rows(status)
-        if self.room < 0:
+        if self.is_too_large:
             return
         is_first = not self._small
         if sum(map(len, rows)) > PIECE_BYTES:
             piece = await asyncio.to_thread(self._form.client, status, rows, is_first=is_first)
         else:
             piece = self._form.client(status, rows, is_first=is_first)
-        self.room -= len(piece) - sum(map(len, rows))
+        self._bytes_left -= len(piece) - sum(map(len, rows))
         if self._small_bytes + len(piece) > PIECE_BYTES:
             self._join()
         self._small.append(piece)
@@ -183,8 +194,8 @@ class _Answer:
         for each in resource_statuses(status):
             shown = each.resource if self._with_contents else None
             rows.append(self._form.row(each, None if shown is None else await self._content(shown)))
-            self.room -= len(rows[-1])
-            if self.room < 0:
+            self._bytes_left -= len(rows[-1])
+            if self.is_too_large:
                 break
             await self.pause()
         return rows
@@ -220,7 +231,7 @@ def _parse_json(request: bytes) -> Any:
 
 def _too_much() -> ProtocolError:
     message = (
-        f"the answer would be over {MOST_ANSWER_BYTES} bytes; "
+        f"the answer would be over {MOST_ANSWER_BYTES} bytes, or tell of over {MOST_ROWS} resources; "
         "ask for fewer clients with node_matchers, or set exclude_resource_contents"
     )
     return ProtocolError(message, "RESOURCE_EXHAUSTED")

@@ -283,6 +283,17 @@ async def test_an_answer_that_is_too_large_is_refused(monkeypatch: pytest.Monkey
     assert await answer(reports, node_matchers=[{"node_id": {"exact": "edge-1"}}])
 
 
+async def test_too_many_resources_are_refused_before_they_are_written(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those of all clients that are asked for are counted."""
+    reports = reports_of(client("edge-1", watch(CLUSTER)), client("edge-2", watch(CLUSTER)))
+    monkeypatch.setattr(client_status, "MOST_ROWS", 1)
+    with pytest.raises(ProtocolError, match="or tell of over 1 resources; ask for fewer"):
+        await reports.answer_json(b"{}")
+
+    assert not len(reports._contents._bodies)
+    assert await answer(reports, node_matchers=[{"node_id": {"exact": "edge-1"}}])
+
+
 async def test_what_no_client_holds_any_more_is_forgotten() -> None:
     """With the second report without it."""
     reports = reports_of()
@@ -299,10 +310,11 @@ async def test_what_no_client_holds_any_more_is_forgotten() -> None:
 
 
 @pytest.mark.parametrize("is_json", [False, True])
-async def test_no_client_waits_while_an_answer_is_made(*, is_json: bool) -> None:
+async def test_no_client_waits_while_an_answer_is_made(monkeypatch: pytest.MonkeyPatch, *, is_json: bool) -> None:
     """Others have their turn again and again: their longest time without is a small part of what the answer takes."""
+    monkeypatch.setattr(client_status, "SLICE_S", client_status.SLICE_S / 10)
     clusters = [named("cds", f"c-{number:03}", alt_stat_name="x" * 500) for number in range(150)]
-    reports = reports_of(*(client(f"edge-{number}", watch(*clusters)) for number in range(10)))
+    reports = reports_of(*(client(f"edge-{number}", watch(*clusters)) for number in range(20)))
     turns_s: list[float] = []
 
     async def take_turns() -> None:
@@ -359,7 +371,8 @@ async def test_who_asks_for_the_same_meanwhile_shares_an_answer(monkeypatch: pyt
     reports = reports_of(client("edge-1", watch(CLUSTER)))
     async with asyncio.TaskGroup() as tasks:
         first = tasks.create_task(reports.answer_json(b"{}"))
-        await asyncio.sleep(0)
+        while not len(reports._contents._bodies):  # noqa: ASYNC110, to be noticed at once
+            await asyncio.sleep(0)
         reports.clients.opened(lambda: client("edge-2"))
         others = [tasks.create_task(reports.answer_json(b"{}")) for _ in range(10)]
         different = tasks.create_task(reports.answer(b""))

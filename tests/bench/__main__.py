@@ -6,7 +6,7 @@ import argparse
 
 from fsxds.loading import find_catalogue
 from fsxds.settings import Settings
-from tests.bench import checking, departing, hostile, loading, rest_departing, serving, streaming
+from tests.bench import checking, departing, faults, hostile, loading, rest_departing, serving, streaming
 from tests.bench.figures import Figure, print_figures
 
 
@@ -18,12 +18,13 @@ def main() -> None:
     parser.add_argument("--streams", type=int, default=2000, help="streams to open in (i)")
     parser.add_argument(
         "--only",
-        choices=["loading", "checking", "hostile", "serving", "streaming", "departing"],
+        choices=["loading", "checking", "hostile", "serving", "streaming", "departing", "faults"],
         help="measure one part",
     )
     parser.add_argument(
         "--departures", type=int, default=10_000, help="clients of gRPC, and of REST, that go away in (j)"
     )
+    parser.add_argument("--chaos", type=float, default=60.0, help="seconds of random exceptions in (k)")
     arguments = parser.parse_args()
     figures: list[Figure] = []
     if arguments.only in {None, "loading"}:
@@ -40,6 +41,8 @@ def main() -> None:
     if arguments.only in {None, "departing"}:
         figures += departing.measure(arguments.departures)
         figures += rest_departing.measure(arguments.departures)
+    if arguments.only in {None, "faults"}:
+        figures += faults.measure(arguments.chaos)
     print_figures(figures)
 
 

@@ -7,6 +7,7 @@ import os
 import shutil
 import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -78,6 +79,9 @@ def test_one_row_makes_a_type(tmp_path: Path) -> None:
 
 
 def contents(directory: Path) -> str:
-    """Return the names and the texts of all files below a directory."""
-    files = [path for path in directory.rglob("*") if path.is_file()]
-    return "".join(f"{path.name} {path.read_bytes()!r}" for path in files)
+    """Return the names and the texts of all files below a directory, but for those that are being written or removed."""
+    texts = []
+    for path in directory.rglob("*"):
+        with suppress(FileNotFoundError, IsADirectoryError):
+            texts.append(f"{path.name} {path.read_bytes()!r}")
+    return "".join(texts)

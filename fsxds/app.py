@@ -95,7 +95,10 @@ async def _serve(
     house = House(directory, settings, log)
     async with AsyncExitStack() as stack:
         mirrored = asyncio.Event()
-        mirror = stack.enter_context(_mirror(house, settings)) if settings.mirror is not None else None
+        mirror = None
+        if settings.mirror is not None:
+            mirror = house.with_settings(Mirror(settings.mirror, house.catalogue, mirror_options(settings)))
+            stack.enter_context(mirror)
         tasks = await stack.enter_async_context(house.serving())
         if mirror is not None:
             observer = FirstWrite(MirrorLog(log.write), mirrored)
@@ -111,12 +114,6 @@ async def _serve(
         tasks.create_task(house.run())
         # Cancelled here, all of them end side by side.
         await asyncio.Event().wait()
-
-
-def _mirror(house: House, settings: Settings) -> Mirror:
-    if settings.mirror is None:
-        raise ValueError("there is a mirror where one is configured")
-    return house.with_settings(Mirror(settings.mirror, house.catalogue, mirror_options(settings)))
 
 
 def what_start_waits_for(house: House, out: Path | None, mirrored: asyncio.Event) -> str:

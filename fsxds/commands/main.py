@@ -42,6 +42,15 @@ class Commands(click.Group):
         command: click.Command = getattr(import_module(f"fsxds.commands.{cmd_name}"), cmd_name)
         return command
 
+    def invoke(self, ctx: click.Context) -> object:
+        """Run a subcommand; Ctrl-C leaves the line of `^C` on a terminal, and nothing in a log, where click would."""
+        try:
+            return super().invoke(ctx)
+        except KeyboardInterrupt:
+            if sys.stderr.isatty():
+                click.echo(err=True)
+            raise click.Abort from None
+
 
 @click.group(
     cls=Commands, epilog="Most flags have a setting and an environment variable too; `fsxds serve --help` shows them."

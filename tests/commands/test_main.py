@@ -74,4 +74,4 @@ def test_ctrl_c_is_quiet(capfd: pytest.CaptureFixture[str], monkeypatch: pytest.
     monkeypatch.setitem(fsxds.commands, "wait", click.Command("wait", callback=interrupted))
 
     assert main(["wait"]) == 130
-    assert capfd.readouterr().err.strip() == ""
+    assert capfd.readouterr().err == ""

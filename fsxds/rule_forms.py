@@ -6,7 +6,7 @@ from difflib import get_close_matches
 
 from fsxds.errors import UsageError
 from fsxds.option_forms import Form
-from fsxds.rules.book import BY_NAME
+from fsxds.rules.book import rules
 from fsxds.rules.levels import RuleLevels
 from fsxds.values import Severity
 
@@ -33,9 +33,9 @@ def _pairs(written: object) -> dict[str, object]:
 
 
 def _read_level(name: str, word: object) -> Severity | None:
-    rule = BY_NAME.get(name)
+    rule = rules().get(name)
     if rule is None:
-        near = get_close_matches(name, BY_NAME, 1)
+        near = get_close_matches(name, rules(), 1)
         hint = f"did you mean {near[0]}?" if near else "`fsxds explain` lists the rules"
         raise UsageError(f"rules: there is no rule {name}; {hint}")
     if word not in LEVELS:

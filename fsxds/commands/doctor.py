@@ -25,7 +25,7 @@ from fsxds.operations.log_lines import escape
 from fsxds.reports.problem_formats import BY_NAME
 from fsxds.reports.report import Report, findings_of, resource_counts
 from fsxds.rules.all_rules import make_field_rules
-from fsxds.rules.book_bootstrap import RULES
+from fsxds.rules.book import chapters
 from fsxds.rules.levels import RuleLevels
 from fsxds.settings import Settings
 from fsxds.snapshots.load import Loaded
@@ -33,7 +33,7 @@ from fsxds.sources.file_facts import look_at
 from fsxds.values import Problem, Severity, SourceTree
 
 # What makes Envoy refuse a source, or crashes it, is found when the tree is loaded, which then holds the resource back.
-_RULES_OF_LOADING = frozenset({"wrong-config-source", *(rule.name for rule in RULES)})
+_SOURCE_RULE = "wrong-config-source"
 
 
 @table_command(
@@ -91,7 +91,8 @@ def report_of(patient: Patient, base: Path, settings: Settings, catalogue: Catal
     shown = sources if BY_NAME[settings.check_format].shows_source else {}
     # What is held could not be examined, which is no health.
     held = {file.problem for file in patient.loaded.held if file.problem}
-    told = [one for one in patient.loaded.problems if one in held or one.rule in _RULES_OF_LOADING]
+    rules_of_loading = {_SOURCE_RULE, *(rule.name for rule in chapters()["bootstrap"].rules)}
+    told = [one for one in patient.loaded.problems if one in held or one.rule in rules_of_loading]
     of_tree = _weighed(resource_problems(found.resources, catalogue, sources), settings.rules)
     findings = findings_of((*told, *of_tree), root, shown, sources.keys(), catalogue.knows_word)
     files = [str(root / path) for path in sources]

@@ -11,7 +11,7 @@ from fsxds.commands.options import table_command
 from fsxds.errors import UsageError
 from fsxds.operations.log_lines import escape
 from fsxds.reports.rule_pages import WIDEST_PAGE, list_as_json, list_of, page_as_json, page_of
-from fsxds.rules.book import BY_NAME, CHAPTERS
+from fsxds.rules.book import chapters, rules
 from fsxds.rules.rule import Rule
 from fsxds.settings import Settings
 
@@ -30,18 +30,18 @@ def explain(rule: str | None, settings: Settings) -> None:
     """
     row = None if rule is None else rule_of(rule)
     if settings.explain_format == "json":
-        print(list_as_json(CHAPTERS) if row is None else page_as_json(row, CHAPTERS))
+        print(list_as_json(chapters().values()) if row is None else page_as_json(row, chapters().values()))
         return
     console = Console(highlight=False)
     width = min(console.width, WIDEST_PAGE) if console.is_terminal else WIDEST_PAGE
-    text = list_of(CHAPTERS, width) if row is None else page_of(row, width)
+    text = list_of(chapters().values(), width) if row is None else page_of(row, width)
     console.print(text, soft_wrap=True, end="")
 
 
 def rule_of(name: str) -> Rule:
     """Return a rule by its name; UsageError, with the nearest name, where there is none."""
-    if name in BY_NAME:
-        return BY_NAME[name]
-    near = get_close_matches(name.lower(), BY_NAME, 1)
+    if name in rules():
+        return rules()[name]
+    near = get_close_matches(name.lower(), rules(), 1)
     hint = f"did you mean {near[0]}?" if near else "`fsxds explain` lists them"
     raise UsageError(f"{escape(name)}: there is no such rule; {hint}")

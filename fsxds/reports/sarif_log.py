@@ -15,7 +15,7 @@ from urllib.parse import quote
 
 from fsxds import __version__
 from fsxds.reports.report import Report, fact_of, remedy_of
-from fsxds.rules.book import BY_NAME
+from fsxds.rules.book import rules
 from fsxds.rules.rule import Rule
 from fsxds.values import PlainValue, Problem
 
@@ -48,7 +48,7 @@ def as_sarif(report: Report) -> str:
 
 def _rule(name: str) -> PlainValue:
     """Describe a rule by its row in the book (3.49)."""
-    row = BY_NAME.get(name)
+    row = rules().get(name)
     if row is None:
         return {"id": name}
     return {

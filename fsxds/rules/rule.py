@@ -31,4 +31,4 @@ class Rule:
     wrong: str
     right: str
     is_fixed: bool = False
-    file: str = "cds.yaml"
+    file: str = ""

@@ -15,6 +15,7 @@ ODD = Rule(
     "Add a letter.",
     "- name: odd\n  type: STATIC\n",
     "- name: even\n",
+    file="cds.yaml",
 )
 FIXED = Rule("gone", Severity.ERROR, "Files stay.", "It waits.", "Put it back.", "", "", is_fixed=True, file="")
 CHAPTERS = (Chapter("Names", (ODD,)), Chapter("Files", (FIXED,)))

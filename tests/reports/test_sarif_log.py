@@ -8,7 +8,7 @@ from jsonschema import Draft202012Validator
 
 from fsxds.reports.report import Report
 from fsxds.reports.sarif_log import SCHEMA, as_sarif
-from fsxds.rules.book import RULES
+from fsxds.rules.book import rules
 from fsxds.values import Severity
 from tests.reports.findings import problem, report
 
@@ -127,7 +127,7 @@ def test_a_problem_is_a_result() -> None:
     ] == result["locations"]
 
 
-@pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.name)
+@pytest.mark.parametrize("rule", rules().values(), ids=lambda rule: rule.name)
 def test_rules_are_described_from_the_book(rule) -> None:
     """The description of every rule of the book has the form that code scanning asks for."""
     (described,) = run_of(report(problem(rule=rule.name)))["tool"]["driver"]["rules"]

@@ -10,11 +10,12 @@ import pytest
 
 from fsxds import app, loading
 from fsxds.api.catalogue import Catalogue
-from fsxds.rules.book import BY_NAME, CHAPTERS, RULES
+from fsxds.rules.book import chapters, read_chapter, rules
 from fsxds.rules.rule import Rule
 from fsxds.settings import Settings
 from fsxds.snapshots.reference_words import REFERENTS
 from fsxds.values import Problem, Severity
+from tests.support.rule_list import rule_list
 from tests.support.trees import tree_of
 
 PACKAGE = Path(app.__file__).parent
@@ -61,6 +62,7 @@ REFERENCE_RULES = {
     for name in (row.missing, row.unused, row.missing.replace("no-", "no-static-", 1))
 }
 
+RULES = tuple(rules().values())
 LOADABLE = [rule for rule in RULES if rule.file]
 
 
@@ -69,11 +71,7 @@ def modules() -> dict[str, ast.Module]:
     """Return the syntax trees of the rooms where problems are found, without the book."""
     paths = [path for room in FINDING for path in (PACKAGE / room).rglob("*.py") or [PACKAGE / room]]
     paths += [PACKAGE / room for room in FINDING if room.endswith(".py")]
-    return {
-        str(path.relative_to(PACKAGE)): ast.parse(path.read_text(encoding="utf-8"))
-        for path in paths
-        if not path.name.startswith("book")
-    }
+    return {str(path.relative_to(PACKAGE)): ast.parse(path.read_text(encoding="utf-8")) for path in paths}
 
 
 def literals(tree: ast.AST) -> set[str]:
@@ -113,7 +111,7 @@ def test_every_rule_of_a_problem_is_in_the_book() -> None:
     found = {name: path for path, tree in modules().items() for name in literal_rules(tree)}
 
     assert {"unknown-field", "duplicate-name", "vanished", "ignored-file", "broken-link"} <= found.keys()
-    assert {} == {name: path for name, path in found.items() if name not in BY_NAME}
+    assert {} == {name: path for name, path in found.items() if name not in rules()}
 
 
 def test_every_name_with_hyphens_is_in_the_book() -> None:
@@ -126,7 +124,7 @@ def test_every_name_with_hyphens_is_in_the_book() -> None:
         if "-" in text and RULE_NAME.match(text) and not path.startswith("api/schema")
     }
 
-    assert [] == sorted((path, text) for path, text in words if text not in BY_NAME and text not in OTHER_WORDS)
+    assert [] == sorted((path, text) for path, text in words if text not in rules() and text not in OTHER_WORDS)
 
 
 def test_every_row_is_used() -> None:
@@ -138,9 +136,19 @@ def test_every_row_is_used() -> None:
 
 def test_names_are_unique_and_stable_words() -> None:
     """A name stands once in the book, in lower case with hyphens."""
-    assert len(RULES) == len(BY_NAME)
     assert [] == [rule.name for rule in RULES if not RULE_NAME.match(rule.name)]
-    assert RULES == tuple(rule for chapter in CHAPTERS for rule in chapter.rules)
+    assert RULES == tuple(rule for chapter in chapters().values() for rule in chapter.rules)
+
+
+def test_the_list_of_all_rules_is_up_to_date() -> None:
+    """`fsxds/lint/README.md` lists what the pages have; `python -m tests.support.rule_list` writes it."""
+    assert rule_list() == (PACKAGE / "lint" / "README.md").read_text(encoding="utf-8")
+
+
+def test_a_section_of_another_form() -> None:
+    """A rule whose section lacks a part is an error that names it."""
+    with pytest.raises(ValueError, match="form of a page: odd-name"):
+        read_chapter("# Names\n\n## odd-name\n\n**Severity:** error\n\nNames are even.\n")
 
 
 @pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.name)

@@ -10,7 +10,7 @@ import pytest
 from fsxds import loading
 from fsxds.api.catalogue import Catalogue
 from fsxds.local_envoy.judge import Bench, judge
-from fsxds.rules.book import RULES
+from fsxds.rules.book import rules
 from fsxds.rules.levels import RuleLevels
 from fsxds.rules.rule import Rule
 from fsxds.settings import Settings
@@ -24,12 +24,12 @@ from tests.support.trees import tree_of
 # does not come, or would find the file on its own machine.
 UNTOLD = {"duplicate-key", "no-extension-config", "no-secret", "unknown-tag", "wrong-certificate"}
 
-LOADABLE = [rule for rule in RULES if rule.file]
+LOADABLE = [rule for rule in rules().values() if rule.file]
 # A breach of the others leaves nothing that Envoy could be asked about.
 REFUSED = [
     rule for rule in LOADABLE if rule.severity is Severity.ERROR and not rule.is_fixed and rule.name not in UNTOLD
 ]
-LOWERED = Settings(rules=RuleLevels({rule.name: Severity.NOTE for rule in RULES if not rule.is_fixed}))
+LOWERED = Settings(rules=RuleLevels({rule.name: Severity.NOTE for rule in rules().values() if not rule.is_fixed}))
 
 
 @cache

@@ -1,0 +1,34 @@
+"""The list of all lint rules: `python -m tests.support.rule_list > fsxds/lint/README.md` writes it after a change."""
+
+from __future__ import annotations
+
+import sys
+
+from fsxds.rules.book import Chapter, chapters
+
+_HEAD = """\
+# The rules of the linter
+
+`fsxds explain RULE` prints the page of a rule: what it demands, what Envoy does where it is broken, how to fix it, and
+an example of both. All pages are in [pages](pages).
+
+To add a rule, write the function that finds it in the module of its subject, and its section in one of the pages;
+then write this list anew with `python -m tests.support.rule_list > fsxds/lint/README.md`.
+"""
+
+
+def rule_list() -> str:
+    """Return a Markdown table per page, with a row for each of its rules."""
+    return "\n".join((_HEAD, *(_table(page, chapter) for page, chapter in chapters().items())))
+
+
+def _table(page: str, chapter: Chapter) -> str:
+    rows = [
+        f"| [{rule.name}](pages/{page}.md#{rule.name}) | {rule.severity.value} | {rule.meaning.replace('|', chr(92) + '|')} |"
+        for rule in chapter.rules
+    ]
+    return "\n".join((f"## {chapter.title}", "", "| rule | severity | demand |", "| --- | --- | --- |", *rows, ""))
+
+
+if __name__ == "__main__":
+    sys.stdout.write(rule_list())

@@ -6,17 +6,15 @@ import asyncio
 from typing import Protocol, cast
 
 from envoy.service.status.v3 import csds_pb2
+from google.protobuf.wrappers_pb2 import BytesValue
 
 from fsxds.api.printing import dump
 from fsxds.clients import ClientStatus
 from fsxds.transports.client_status_contents import Contents
 from fsxds.transports.client_status_nodes import node_message
 from fsxds.transports.client_status_resources import ClientStand, ResourceStatus
-from fsxds.transports.grpc_wire import length_head
 from fsxds.transports.json_bodies import Payload
 from fsxds.values import PlainValue, Resource
-
-_CONFIG_FIELD = csds_pb2.ClientStatusResponse.CONFIG_FIELD_NUMBER
 
 
 class Form(Protocol):
@@ -66,7 +64,8 @@ class WireForm:
     def client(self, status: ClientStatus, rows: list[bytes], *, is_first: bool) -> bytes:
         """Write a client, as a ClientConfig in its field."""
         head = csds_pb2.ClientConfig(node=node_message(status.node), client_scope=status.service).SerializeToString()
-        return b"".join((length_head(_CONFIG_FIELD, len(head) + sum(map(len, rows))), head, *rows))
+        # Written as a ClientStatusResponse has it: bytes, in field 1.
+        return BytesValue(value=b"".join((head, *rows))).SerializeToString()
 
     async def payload(self, clients: list[bytes]) -> Payload:
         """Return the whole answer; gRPC wants it in one piece."""

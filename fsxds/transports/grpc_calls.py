@@ -217,7 +217,7 @@ class StreamCall:
                 for response in responses:
                     if self._closed:
                         return
-                    await self._context.write(self._written(response))
+                    await self._context.write(self._shared.writer.write(response))
                     self._tell_sent(response)
                 if self._idle is not None or not self._is_due:
                     break
@@ -240,10 +240,6 @@ class StreamCall:
         if at_s is None or at_s > now_s + HAIR_S:
             return ()
         return self._core.receive_time(max(now_s, at_s))
-
-    def _written(self, response: SotwResponse | DeltaResponse) -> bytes:
-        writer = self._shared.writer
-        return writer.sotw(response) if isinstance(response, SotwResponse) else writer.delta(response)
 
     def _set_alarm(self) -> None:
         at_s = None if self._closed else self._core.look_again_at_s

@@ -112,7 +112,7 @@ class Discovery:
             self._shared.observer.request_refused(peer, error.code, str(error))
             await context.abort(grpc.StatusCode[error.code], str(error))
         self._shared.observer.response_sent(request.node or Node("", peer=peer), subscription, response.version)
-        return self._shared.writer.sotw(response)
+        return self._shared.writer.write(response)
 
     def speak_in(self, tasks: asyncio.TaskGroup) -> None:
         """Say in tasks of this group what streams have to say that nobody asked for just now."""

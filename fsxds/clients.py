@@ -11,7 +11,8 @@ from fsxds.protocol.node import Node
 from fsxds.protocol.poll import PollRequest
 from fsxds.protocol.streams import Verdict, WatchStatus
 from fsxds.protocol.subscription import Selection, Subscription, select
-from fsxds.values import Resource, Snapshot, Version
+from fsxds.resources import Resource, Snapshot
+from fsxds.values import Version
 
 # What a polling client is said to use; streams name the method that they called.
 POLLING = "REST"

@@ -30,13 +30,14 @@ from fsxds.operations.problem_ledger import ProblemLedger
 from fsxds.option_forms import OFF
 from fsxds.protocol.streams import WatchStatus
 from fsxds.resource_types import BY_SHORT_NAME
+from fsxds.resources import Resource, Snapshot
 from fsxds.rules.levels import RuleLevels
 from fsxds.settings import Settings
 from fsxds.sources.envoy_api import find_envoy
 from fsxds.sources.file_facts import look_at
 from fsxds.transports.file_mirror import Mirror, Mirroring
 from fsxds.transports.mirror_files import path_of
-from fsxds.values import Fault, Problem, Resource, Snapshot
+from fsxds.values import Fault, Problem
 from fsxds.waits import report_waits
 
 # Let the tree say which transport it needs.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from fsxds.values import Snapshot
+from fsxds.resources import Snapshot
 
 
 class SnapshotStore:

@@ -10,7 +10,8 @@ from fsxds.protocol.poll import PollRequest
 from fsxds.protocol.streams import Verdict, WatchStatus
 from fsxds.protocol.subscription import Subscription, select
 from fsxds.resource_types import BY_SHORT_NAME
-from fsxds.values import Snapshot, TypeUrl, Version
+from fsxds.resources import Snapshot
+from fsxds.values import TypeUrl, Version
 from tests.support.polls import named, snapshot_of
 
 CDS, EDS = BY_SHORT_NAME["cds"].type_url, BY_SHORT_NAME["eds"].type_url

@@ -46,7 +46,7 @@ SPAWNING = {"create_task", "ensure_future", "gather", "wait", "run_coroutine_thr
 # Kinds of tests that belong to a room as a whole, not to one module.
 WHOLE_ROOM_TESTS = {"test_conversations", "test_convergence", "test_trees"}
 PURE = (
-    *("values.py", "errors.py", "resource_types.py"),
+    *("values.py", "errors.py", "resource_types.py", "resources.py"),
     *("api/", "comparison/", "formats/", "rules/", "snapshots/", "doctor/", "protocol/"),
 )
 

@@ -11,10 +11,11 @@ from fsxds.protocol.node import Node
 from fsxds.protocol.poll import Hold, PollMemory, PollRequest
 from fsxds.protocol.subscription import Subscription, version_of
 from fsxds.reload import NewestTree, Reload
+from fsxds.resources import Snapshot
 from fsxds.snapshots.load import Acceptance, Loaded
 from fsxds.sources.envoy_api import find_api
 from fsxds.store import SnapshotStore
-from fsxds.values import Severity, Snapshot, SourceTree
+from fsxds.values import Severity, SourceTree
 from tests.support.snapshots import type_url
 from tests.support.trees import tree_of
 

@@ -4,8 +4,8 @@ import asyncio
 
 import pytest
 
+from fsxds.resources import Snapshot
 from fsxds.store import SnapshotStore
-from fsxds.values import Snapshot
 from tests.support.snapshots import snapshot
 
 

@@ -7,7 +7,8 @@ from typing import Any, Final, TypeAlias
 
 from google.protobuf.message import Message
 
-from fsxds.values import Fault, FieldPath, Reference, Severity, TypeUrl
+from fsxds.resources import Reference
+from fsxds.values import Fault, FieldPath, Severity, TypeUrl
 
 Path: TypeAlias = "tuple[Path, str | int] | None"
 """A place within the walked message, innermost step last: `(((None, "endpoints"), 3), "priority")`; None is its top.

@@ -14,11 +14,12 @@ from fsxds.commands.running import progress_bar
 from fsxds.errors import UsageError
 from fsxds.loading import levels_of
 from fsxds.local_envoy.judge import Bench, judge
+from fsxds.resources import Resource
 from fsxds.settings import Settings
 from fsxds.snapshots.load import Loaded
 from fsxds.sources.api_cache import ApiCache
 from fsxds.sources.envoy_api import find_envoy
-from fsxds.values import Problem, Resource, SourceTree
+from fsxds.values import Problem, SourceTree
 
 # Counts what changes the question that Envoy is asked, so that older answers no longer count.
 _QUESTION = 1

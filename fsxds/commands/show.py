@@ -21,9 +21,10 @@ from fsxds.commands.options import table_command, tree_argument
 from fsxds.commands.running import spinner
 from fsxds.operations.change_reports import count_of, type_name
 from fsxds.operations.log_lines import escape
+from fsxds.resources import Resource
 from fsxds.settings import Settings
 from fsxds.snapshots.load import Loaded
-from fsxds.values import PlainValue, Resource, TypeUrl
+from fsxds.values import PlainValue, TypeUrl
 
 # Wide enough that no table is folded where a program reads it.
 PIPE_WIDTH = 10_000

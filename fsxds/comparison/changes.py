@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from enum import Enum
 from pathlib import PurePosixPath
 
-from fsxds.values import PlainValue, Resource, TypeUrl
+from fsxds.resources import Resource
+from fsxds.values import PlainValue, TypeUrl
 
 
 class Act(Enum):

@@ -13,7 +13,8 @@ from fsxds.api.printing import Printer
 from fsxds.comparison.changes import Act, Difference, FieldChange, Gap, ResourceChange, TypeDifference
 from fsxds.comparison.fields import FieldComparer
 from fsxds.resource_types import BY_SHORT_NAME, RESOURCE_TYPES
-from fsxds.values import PlainValue, Resource, Snapshot, TypeUrl
+from fsxds.resources import Resource, Snapshot
+from fsxds.values import PlainValue, TypeUrl
 
 Gaps = Sequence[Gap]
 

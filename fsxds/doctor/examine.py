@@ -17,7 +17,8 @@ from fsxds.doctor.subscriptions import Subscription, subscriptions_of
 from fsxds.doctor.times_to_live import expiry_faults
 from fsxds.doctor.xds_clusters import xds_cluster_faults
 from fsxds.resource_types import BY_SHORT_NAME
-from fsxds.values import Fault, Resource, Snapshot
+from fsxds.resources import Resource, Snapshot
+from fsxds.values import Fault
 
 Check = Callable[[Any, Any, Chart], Iterator[Fault]]
 

@@ -12,8 +12,9 @@ from fsxds.api.quotes import shown_pointer
 from fsxds.formats import PlainDocument, format_of
 from fsxds.formats.positions import locate_all
 from fsxds.resource_types import type_from_path
+from fsxds.resources import Resource
 from fsxds.snapshots.authored_paths import authored_path
-from fsxds.values import Fault, FieldPath, PlainValue, Problem, Resource
+from fsxds.values import Fault, FieldPath, PlainValue, Problem
 
 _BINARY = "binary"
 _TEXTPROTO = "textproto"

@@ -8,7 +8,8 @@ from fsxds.api.catalogue import Catalogue
 from fsxds.doctor.chart import REST
 from fsxds.doctor.messages import messages_in
 from fsxds.resource_types import BY_SHORT_NAME, RESOURCE_TYPES
-from fsxds.values import Fault, FieldPath, Resource, Snapshot
+from fsxds.resources import Resource, Snapshot
+from fsxds.values import Fault, FieldPath
 
 _RULE = "stream-need"
 _WITH_CONFIG_SOURCES = tuple(BY_SHORT_NAME[name].type_url for name in ("cds", "lds", "rds", "ecds"))

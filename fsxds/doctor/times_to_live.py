@@ -6,7 +6,8 @@ from collections.abc import Iterator
 from typing import Any
 
 from fsxds.protocol.time_to_live import SOTW_TTL_FEATURE, TTL_FEATURE
-from fsxds.values import Fault, Resource, Severity
+from fsxds.resources import Resource
+from fsxds.values import Fault, Severity
 
 _GRPC, _DELTA_GRPC, _AGGREGATED_GRPC, _AGGREGATED_DELTA_GRPC = 2, 3, 5, 6  # ApiConfigSource.ApiType
 _SOTW, _DELTA = frozenset({_GRPC, _AGGREGATED_GRPC}), frozenset({_DELTA_GRPC, _AGGREGATED_DELTA_GRPC})

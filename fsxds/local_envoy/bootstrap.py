@@ -8,7 +8,8 @@ from pathlib import PurePath
 
 from fsxds.local_envoy.xds_cluster import XDS_CLUSTER, Section, grpc_cluster, rest_cluster, socket_address
 from fsxds.resource_types import BY_SHORT_NAME
-from fsxds.values import PlainValue, Snapshot
+from fsxds.resources import Snapshot
+from fsxds.values import PlainValue
 
 __all__ = ["Identity", "Section", "Wanted", "ads_bootstrap", "files_of", "mirror_bootstrap", "rest_bootstrap"]
 

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 
 from fsxds.protocol.reasons import without_message
 from fsxds.resource_types import BY_REST_PATH, BY_SHORT_NAME
-from fsxds.values import Origin, Resource, TypeUrl
+from fsxds.resources import Origin, Resource
+from fsxds.values import TypeUrl
 
 # Arguments that make Envoy log one line per message, `level logger message`, with escapes in the message.
 LOG_ARGUMENTS = ("--log-format", "%l %n %v", "--log-format-escaped")

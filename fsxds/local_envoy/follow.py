@@ -14,8 +14,8 @@ from fsxds.local_envoy.scopes import Statistics
 from fsxds.local_envoy.verdict import Refusal, Refused, Took, Waiting, explain
 from fsxds.local_envoy.witness import Witness
 from fsxds.resource_types import ResourceType
+from fsxds.resources import Snapshot
 from fsxds.store import SnapshotStore
-from fsxds.values import Snapshot
 
 # Asking more often slows Envoy itself down; of an Envoy with many statistics, an answer takes its time.
 LOOK_EVERY_S = 0.05

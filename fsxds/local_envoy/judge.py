@@ -21,7 +21,8 @@ from fsxds.local_envoy.static_rendering import BOOTSTRAP, Renderer
 from fsxds.local_envoy.stub_files import STUB_FILE
 from fsxds.local_envoy.validating import Validator
 from fsxds.resource_types import BY_TYPE_URL, RESOURCE_TYPES
-from fsxds.values import Problem, Resource
+from fsxds.resources import Resource
+from fsxds.values import Problem
 
 AT_ONCE = 2
 

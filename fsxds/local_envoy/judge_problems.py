@@ -16,8 +16,9 @@ from fsxds.local_envoy.judge_places import field_named
 from fsxds.local_envoy.judge_words import lies_in_surroundings, plain_reason, remedy_for
 from fsxds.local_envoy.rejection import Rejection
 from fsxds.resource_types import BY_TYPE_URL
+from fsxds.resources import Resource
 from fsxds.snapshots.authored_paths import authored_path
-from fsxds.values import FieldPath, PlainValue, Problem, Resource, Severity, pointer_of
+from fsxds.values import FieldPath, PlainValue, Problem, Severity, pointer_of
 
 REJECTS = "envoy-rejects"
 UNDECIDED = "envoy-undecided"

@@ -11,7 +11,7 @@ from fsxds.api.catalogue import Catalogue
 from fsxds.local_envoy.reshaping import Reshaper
 from fsxds.local_envoy.stub_files import FileStubs
 from fsxds.resource_types import BY_SHORT_NAME
-from fsxds.values import Resource
+from fsxds.resources import Resource
 
 CDS, SDS, SRDS, ECDS = (BY_SHORT_NAME[name].type_url for name in ("cds", "sds", "srds", "ecds"))
 

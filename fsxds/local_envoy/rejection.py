@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from fsxds.values import Resource
+from fsxds.resources import Resource
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,8 +16,8 @@ from fsxds.local_envoy.complaints import LogLine
 from fsxds.local_envoy.follow import EnvoyObserver, Follower, Insight
 from fsxds.local_envoy.process import Ended, LocalEnvoy, running_envoy
 from fsxds.local_envoy.witness import StatisticsWitness, Witness
+from fsxds.resources import Snapshot
 from fsxds.store import SnapshotStore
-from fsxds.values import Snapshot
 
 LOOK_EVERY_S = 0.02
 # Envoy answers in milliseconds; one that does not is stuck, which is not worth a wait without end.

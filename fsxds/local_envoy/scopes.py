@@ -9,7 +9,8 @@ from types import MappingProxyType
 
 from fsxds.protocol.subscription import Subscription, version_of
 from fsxds.resource_types import BY_SHORT_NAME, BY_TYPE_URL, ResourceType
-from fsxds.values import Snapshot, TypeUrl, Version
+from fsxds.resources import Snapshot
+from fsxds.values import TypeUrl, Version
 
 Statistics = Mapping[str, int | str]
 """Counters and gauges as numbers, text readouts as text, by name."""

@@ -12,7 +12,7 @@ from fsxds.local_envoy.stand_ins import StandIns
 from fsxds.local_envoy.static_links import Linked, Linker, static_name
 from fsxds.local_envoy.stub_files import STAND_IN
 from fsxds.resource_types import BY_TYPE_URL, PREFIX
-from fsxds.values import Resource
+from fsxds.resources import Resource
 
 BOOTSTRAP = "envoy.config.bootstrap.v3.Bootstrap"
 _INTERNAL_LISTENER = "envoy.extensions.bootstrap.internal_listener.v3.InternalListener"

@@ -9,7 +9,8 @@ from fsxds.local_envoy.complaints import Complaint, origin_of
 from fsxds.local_envoy.scopes import VERSION_TEXT, WARMING, Expected, Scope, Statistics, scopes_in
 from fsxds.protocol.streams import WatchStatus
 from fsxds.resource_types import BY_TYPE_URL, ResourceType
-from fsxds.values import Origin, Snapshot, TypeUrl, Version
+from fsxds.resources import Origin, Snapshot
+from fsxds.values import TypeUrl, Version
 
 
 @dataclass(frozen=True, slots=True)

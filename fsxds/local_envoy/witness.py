@@ -9,8 +9,9 @@ from fsxds.local_envoy.complaints import Complaint
 from fsxds.local_envoy.scopes import Expected, Statistics
 from fsxds.local_envoy.verdict import Refused, Took, Waiting, judge, judge_streams
 from fsxds.protocol.streams import WatchStatus
+from fsxds.resources import Snapshot
 from fsxds.store import SnapshotStore
-from fsxds.values import Snapshot, TypeUrl, Version
+from fsxds.values import TypeUrl, Version
 
 Verdict = Took | Refused | Waiting
 

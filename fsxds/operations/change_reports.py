@@ -9,7 +9,8 @@ from typing import Never
 
 from fsxds.operations.log_lines import Level, LogLine
 from fsxds.resource_types import BY_TYPE_URL
-from fsxds.values import PlainValue, Snapshot, TypeChange, TypeUrl
+from fsxds.resources import Snapshot, TypeChange
+from fsxds.values import PlainValue, TypeUrl
 
 # Held polls are answered within milliseconds; a change is reported when so long nobody more was answered …
 QUIET_S = 0.2

@@ -12,7 +12,8 @@ from fsxds.operations.change_reports import count_of, some_of
 from fsxds.operations.log_lines import Level, LogLine, shortened
 from fsxds.operations.refusal_limit import RefusalLimit
 from fsxds.resource_types import ResourceType
-from fsxds.values import Origin, PlainValue, TypeUrl
+from fsxds.resources import Origin
+from fsxds.values import PlainValue, TypeUrl
 
 # Lines of Envoy's log in ten seconds; a server that is gone makes it log for each of its subscriptions.
 MOST_WORDS = 20

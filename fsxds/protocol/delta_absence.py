@@ -5,7 +5,8 @@ from __future__ import annotations
 from fsxds.protocol.delta_names import NOTHING
 from fsxds.protocol.delta_news import Draft
 from fsxds.protocol.lookup import Lookup
-from fsxds.values import Snapshot, TypeUrl
+from fsxds.resources import Snapshot
+from fsxds.values import TypeUrl
 
 
 class Absence:

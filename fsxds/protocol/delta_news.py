@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 
 from fsxds.protocol.delta_names import NOTHING
-from fsxds.values import Resource, Version
+from fsxds.resources import Resource
+from fsxds.values import Version
 
 
 @dataclass(frozen=True, slots=True)

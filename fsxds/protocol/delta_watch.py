@@ -20,7 +20,8 @@ from fsxds.protocol.views import Step, Views
 from fsxds.protocol.virtual_hosts import VIRTUAL_HOSTS, aliases_to_tell, is_wake_up, route_of
 from fsxds.protocol.xdstp_names import collection_of
 from fsxds.resource_types import ResourceType
-from fsxds.values import Nonce, Resource, Snapshot, TypeUrl, Version
+from fsxds.resources import Resource, Snapshot
+from fsxds.values import Nonce, TypeUrl, Version
 
 # Of so large a part of all resources, those that are wanted are found faster by walking over all of them.
 LARGE_SHARE = 0.25

@@ -7,7 +7,7 @@ from collections.abc import Set as AbstractSet
 
 from fsxds.protocol.virtual_hosts import find_hidden, find_virtual_hosts
 from fsxds.protocol.xdstp_names import SCHEME, collection_of, is_glob
-from fsxds.values import Resource
+from fsxds.resources import Resource
 
 # Names come from clients: when so many were looked up, all are forgotten.
 MOST_KEPT = 100_000

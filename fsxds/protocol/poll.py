@@ -24,7 +24,8 @@ from fsxds.protocol.node import Node
 from fsxds.protocol.streams import Verdict
 from fsxds.protocol.subscription import Selection, Subscription, select
 from fsxds.resource_types import BY_TYPE_URL
-from fsxds.values import Nonce, Snapshot, Version
+from fsxds.resources import Snapshot
+from fsxds.values import Nonce, Version
 
 # A client is forgotten when this many others polled after it; it then counts as one that was never seen.
 MOST_REMEMBERED = 100_000

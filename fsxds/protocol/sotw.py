@@ -23,7 +23,8 @@ from fsxds.protocol.subscription import Subscription
 from fsxds.protocol.time_to_live import TtlMode, ttl_use
 from fsxds.protocol.views import Views
 from fsxds.resource_types import BY_SHORT_NAME, BY_TYPE_URL, ResourceType, in_push_order
-from fsxds.values import Nonce, Snapshot, TypeUrl
+from fsxds.resources import Snapshot
+from fsxds.values import Nonce, TypeUrl
 
 CLUSTERS = BY_SHORT_NAME["cds"].type_url
 ENDPOINTS = BY_SHORT_NAME["eds"].type_url

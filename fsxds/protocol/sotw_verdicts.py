@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from fsxds.protocol.rejections import MOST_UNANSWERED, Rejections
 from fsxds.protocol.streams import SotwRequest, Verdict
 from fsxds.protocol.subscription import WILDCARD
-from fsxds.values import Nonce, Resource, Version
+from fsxds.resources import Resource
+from fsxds.values import Nonce, Version
 
 NOTHING: frozenset[str] = frozenset()
 

@@ -11,7 +11,8 @@ from fsxds.protocol.subscription import WILDCARD, Subscription
 from fsxds.protocol.time_to_live import TtlUse, heartbeat_s
 from fsxds.protocol.views import Rows, Views
 from fsxds.resource_types import ResourceType
-from fsxds.values import Nonce, Resource, Snapshot, TypeUrl, Version, version_of_set
+from fsxds.resources import Resource, Snapshot, version_of_set
+from fsxds.values import Nonce, TypeUrl, Version
 
 
 @dataclass(frozen=True, slots=True)

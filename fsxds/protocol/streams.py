@@ -8,7 +8,8 @@ from types import MappingProxyType
 from typing import Generic, TypeVar
 
 from fsxds.protocol.node import Node
-from fsxds.values import Nonce, Resource, TypeUrl, Version
+from fsxds.resources import Resource
+from fsxds.values import Nonce, TypeUrl, Version
 
 
 @dataclass(frozen=True, slots=True)

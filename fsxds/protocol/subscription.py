@@ -6,7 +6,8 @@ from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from pathlib import PurePosixPath
 
-from fsxds.values import Resource, Snapshot, TypeUrl, Version, version_of_set
+from fsxds.resources import Resource, Snapshot, version_of_set
+from fsxds.values import TypeUrl, Version
 
 WILDCARD = "*"
 

@@ -11,7 +11,8 @@ from fsxds.protocol.lookup import Lookup
 from fsxds.protocol.subscription import Subscription, version_of
 from fsxds.protocol.virtual_hosts import VIRTUAL_HOSTS
 from fsxds.protocol.xdstp_names import SCHEME
-from fsxds.values import Resource, Snapshot, TypeUrl, Version, version_of_set
+from fsxds.resources import Resource, Snapshot, version_of_set
+from fsxds.values import TypeUrl, Version
 
 Rows = Mapping[str, Resource]
 

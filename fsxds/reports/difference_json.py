@@ -8,7 +8,8 @@ from fsxds.api.secrets import mask_text
 from fsxds.comparison.changes import FieldChange, ResourceChange, TypeDifference
 from fsxds.reports.difference_words import Compared, Side, unknown_of
 from fsxds.resource_types import BY_TYPE_URL
-from fsxds.values import PlainValue, Resource
+from fsxds.resources import Resource
+from fsxds.values import PlainValue
 
 
 def json_text(compared: Compared) -> str:

@@ -16,7 +16,7 @@ from fsxds.reports.difference_words import (
     value_of,
     worded_counts,
 )
-from fsxds.values import Resource
+from fsxds.resources import Resource
 
 # GitHub takes no longer comments (https://github.com/orgs/community/discussions/27190).
 LONGEST_COMMENT = 65_536

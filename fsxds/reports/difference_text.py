@@ -18,7 +18,7 @@ from fsxds.reports.difference_words import (
     value_of,
     worded_counts,
 )
-from fsxds.values import Resource
+from fsxds.resources import Resource
 
 STYLES = {"+": "green", "-": "red", "~": "yellow", "?": "magenta"}
 

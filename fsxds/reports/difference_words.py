@@ -10,7 +10,8 @@ from dataclasses import dataclass
 from fsxds.comparison.changes import Act, Difference, FieldChange, TypeDifference
 from fsxds.operations.log_lines import escape
 from fsxds.resource_types import BY_TYPE_URL
-from fsxds.values import PlainValue, Resource
+from fsxds.resources import Resource
+from fsxds.values import PlainValue
 
 _PLAIN_WORD = re.compile(r"[\w.:/@*%+-]+")
 _LONGEST_VALUE = 100

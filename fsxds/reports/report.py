@@ -14,7 +14,8 @@ from fsxds.operations.change_reports import count_of
 from fsxds.operations.log_lines import escape
 from fsxds.reports.excerpts import Excerpt, Source
 from fsxds.resource_types import RESOURCE_TYPES
-from fsxds.values import Problem, Severity, Snapshot
+from fsxds.resources import Snapshot
+from fsxds.values import Problem, Severity
 
 # How messages name another place of the tree: `already defined at clusters.yaml:3`.
 _PLACE = re.compile(r"\bat (?P<path>\S.*?):(?P<line>\d+)\b")

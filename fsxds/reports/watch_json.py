@@ -9,7 +9,8 @@ from fsxds.api.secrets import Masker
 from fsxds.comparison.changes import Difference, TypeDifference
 from fsxds.reports.difference_json import field_content
 from fsxds.resource_types import BY_TYPE_URL
-from fsxds.values import PlainValue, Resource
+from fsxds.resources import Resource
+from fsxds.values import PlainValue
 from fsxds.watching.holdings import Step
 
 

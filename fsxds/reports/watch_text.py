@@ -13,7 +13,7 @@ from fsxds.operations.log_lines import escape
 from fsxds.reports.difference_text import STYLES, text_lines
 from fsxds.reports.difference_words import Compared, Side, worded_counts
 from fsxds.resource_types import BY_TYPE_URL
-from fsxds.values import Resource
+from fsxds.resources import Resource
 from fsxds.watching.holdings import Step
 
 # A first list of more names is of no use to people; the JSON has all.

@@ -10,8 +10,9 @@ from typing import Any, TypeAlias
 
 from fsxds.api.catalogue import Catalogue
 from fsxds.api.walk import Hook, Leave, Path, Walk, field_path_of
+from fsxds.resources import Reference
 from fsxds.rules.mentions import ANY, CLUSTER
-from fsxds.values import FieldPath, Reference, Severity
+from fsxds.values import FieldPath, Severity
 
 Hooks: TypeAlias = dict[str, tuple[Hook, ...]]
 

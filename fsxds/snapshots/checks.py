@@ -7,10 +7,11 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import PurePosixPath
 
 from fsxds.resource_types import BY_TYPE_URL
+from fsxds.resources import Resource, Snapshot
 from fsxds.snapshots.accept import Conflicts, Proposal
 from fsxds.snapshots.document import duplicate_name
 from fsxds.snapshots.parsed import Key, ParsedFile, key_of
-from fsxds.values import Problem, Resource, Snapshot, TypeUrl, Version
+from fsxds.values import Problem, TypeUrl, Version
 
 
 def names_are_unique(proposals: tuple[Proposal, ...]) -> Conflicts:

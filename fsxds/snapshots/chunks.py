@@ -17,8 +17,9 @@ from pathlib import PurePosixPath
 
 from fsxds.formats import PlainDocument, format_of
 from fsxds.resource_types import ResourceType
+from fsxds.resources import Document, Origin, Resource
 from fsxds.snapshots.reader import DocumentReader, Tools
-from fsxds.values import Document, FieldPath, Origin, PlainValue, Resource, SourceFile
+from fsxds.values import FieldPath, PlainValue, SourceFile
 
 # Below this size a file parses in less time than anybody notices.
 SMALLEST_BYTES = 100_000

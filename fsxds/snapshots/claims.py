@@ -16,11 +16,12 @@ from pathlib import PurePosixPath
 from types import MappingProxyType
 
 from fsxds.resource_types import BY_SHORT_NAME, BY_TYPE_URL
+from fsxds.resources import Reference, Resource
 from fsxds.rules.levels import RuleLevels
 from fsxds.rules.mentions import ADDRESS, HOST, HOST_NAME, UNNAMED
 from fsxds.snapshots.file_names import FileNames
 from fsxds.snapshots.findings import Finding
-from fsxds.values import Reference, Resource, Severity, TypeUrl
+from fsxds.values import Severity, TypeUrl
 
 
 @dataclass(frozen=True, slots=True)

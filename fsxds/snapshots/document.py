@@ -14,12 +14,13 @@ from fsxds.formats import Format, MessageDocument, PlainDocument, format_of
 from fsxds.formats.documents import MAX_FAULTS
 from fsxds.formats.positions import locate_all
 from fsxds.resource_types import BY_TYPE_URL, ResourceType, type_from_path
+from fsxds.resources import Document, Resource
 from fsxds.rules.all_rules import make_field_rules
 from fsxds.rules.levels import RuleLevels
 from fsxds.snapshots.chunks import SMALLEST_BYTES, ChunkParser
 from fsxds.snapshots.parsed import Key, ParsedFile, key_of
 from fsxds.snapshots.reader import DocumentReader, Draft, Tools
-from fsxds.values import Document, Fault, Problem, Resource, Severity, SourceFile
+from fsxds.values import Fault, Problem, Severity, SourceFile
 
 _WEIGHTS = tuple(Severity)
 

@@ -6,9 +6,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from fsxds.api.host_names import route_configuration_of
+from fsxds.resources import Reference, Resource
 from fsxds.rules.mentions import ANY, CLAIMED, IN_FILE, LB_ENDPOINT, VIRTUAL_HOST
 from fsxds.snapshots.parsed import Key, ParsedFile, key_of
-from fsxds.values import FieldPath, Reference, Resource, Severity, TypeUrl
+from fsxds.values import FieldPath, Severity, TypeUrl
 
 _IN_COLLECTIONS = frozenset({LB_ENDPOINT, VIRTUAL_HOST})
 

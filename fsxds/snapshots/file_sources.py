@@ -6,10 +6,11 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import PurePosixPath
 
 from fsxds.resource_types import BY_TYPE_URL
+from fsxds.resources import Resource
 from fsxds.rules.mentions import ANY, IN_FILE
 from fsxds.snapshots.file_names import FileNames
 from fsxds.snapshots.findings import Finding
-from fsxds.values import FieldPath, Resource, Severity, TypeUrl
+from fsxds.values import FieldPath, Severity, TypeUrl
 
 RULE = "wrong-file-source"
 

@@ -6,13 +6,14 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 
+from fsxds.resources import Reference, Resource
 from fsxds.rules.levels import RuleLevels
 from fsxds.rules.mentions import CLUSTER, SECRET
 from fsxds.snapshots.file_names import FileNames
 from fsxds.snapshots.parsed import Key, key_of
 from fsxds.snapshots.reference_words import REFERENTS, rule_of, words_of_missing
 from fsxds.snapshots.static_names import StaticNames
-from fsxds.values import FieldPath, Reference, Resource, Severity, TypeUrl
+from fsxds.values import FieldPath, Severity, TypeUrl
 
 
 @dataclass(frozen=True, slots=True)

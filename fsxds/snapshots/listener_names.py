@@ -9,8 +9,9 @@ from __future__ import annotations
 from typing import Any
 
 from fsxds.resource_types import BY_SHORT_NAME
+from fsxds.resources import Reference
 from fsxds.rules.mentions import UNNAMED
-from fsxds.values import Fault, FieldPath, Reference, Severity
+from fsxds.values import Fault, FieldPath, Severity
 
 LISTENER = BY_SHORT_NAME["lds"]
 

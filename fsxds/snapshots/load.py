@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import PurePosixPath
 from types import MappingProxyType
 
+from fsxds.resources import Snapshot
 from fsxds.rules.levels import RuleLevels
 from fsxds.snapshots.accept import FileRecord, Records, Rule, accept
 from fsxds.snapshots.checks import AuthoredVersions, names_are_unique
@@ -15,7 +16,7 @@ from fsxds.snapshots.parsed import ParsedFile
 from fsxds.snapshots.places import Places
 from fsxds.snapshots.references import ReferenceMemory, References
 from fsxds.snapshots.static_names import StaticNames
-from fsxds.values import Problem, Severity, Snapshot, SourceFile, SourceTree, TypeUrl
+from fsxds.values import Problem, Severity, SourceFile, SourceTree, TypeUrl
 
 Parse = Callable[[tuple[SourceFile, ...]], Iterable[ParsedFile]]
 

@@ -10,13 +10,14 @@ from functools import cached_property
 from pathlib import PurePosixPath
 
 from fsxds.api.host_names import route_configuration_of
+from fsxds.resources import Resource
 from fsxds.rules.levels import RuleLevels
 from fsxds.rules.mentions import ROUTES, VIRTUAL_HOST
 from fsxds.snapshots.file_names import FileNames
 from fsxds.snapshots.findings import Finding
 from fsxds.snapshots.parsed import Key
 from fsxds.snapshots.similar_names import nearest
-from fsxds.values import FieldPath, Resource, Severity, TypeUrl
+from fsxds.values import FieldPath, Severity, TypeUrl
 
 # Each takes some milliseconds where there are many route configurations, whenever anything changes.
 MOST_HINTS = 5

@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import PurePosixPath
 
-from fsxds.values import Document, Problem, Resource, Severity, TypeUrl
+from fsxds.resources import Document, Resource
+from fsxds.values import Problem, Severity, TypeUrl
 
 Key = tuple[TypeUrl, str]
 """Type and name, of which there may be one resource."""

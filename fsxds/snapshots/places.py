@@ -7,8 +7,9 @@ from pathlib import PurePosixPath
 
 from fsxds.formats import format_of
 from fsxds.formats.positions import locate_all
+from fsxds.resources import Resource
 from fsxds.snapshots.parsed import ParsedFile
-from fsxds.values import FieldPath, Resource, SourceFile, SourceTree
+from fsxds.values import FieldPath, SourceFile, SourceTree
 
 Place = tuple[int, int]
 """Line and column, from 1."""

@@ -15,12 +15,13 @@ from fsxds.api.nested import Unreadable, unreadable_parts
 from fsxds.formats import MessageDocument, PlainDocument
 from fsxds.formats.documents import MAX_FAULTS
 from fsxds.resource_types import BY_MESSAGE_TYPE, ResourceType
+from fsxds.resources import Origin, Reference, Resource, version_of_body
 from fsxds.snapshots import shape_faults, virtual_host_names
 from fsxds.snapshots.authored_paths import authored_path
 from fsxds.snapshots.listener_names import LISTENER, ONLY_ONE, name_of_unnamed, unnamed_fault
 from fsxds.snapshots.shape import DISCOVERY_RESPONSE, RESOURCE_WRAPPER, Piece, TypeClaim, shape_of
 from fsxds.snapshots.virtual_host_names import VIRTUAL_HOST
-from fsxds.values import Fault, FieldPath, Origin, PlainValue, Reference, Resource, Severity, TypeUrl, version_of_body
+from fsxds.values import Fault, FieldPath, PlainValue, Severity, TypeUrl
 
 
 @dataclass(frozen=True, slots=True)

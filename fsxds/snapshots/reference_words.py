@@ -6,8 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from fsxds.resource_types import BY_SHORT_NAME
+from fsxds.resources import Reference
 from fsxds.rules.mentions import ANY, CLUSTER, ENDPOINTS, EXTENSION_CONFIG, ROUTES, SCOPED_ROUTE, SECRET
-from fsxds.values import Reference, Severity, TypeUrl
+from fsxds.values import Severity, TypeUrl
 
 _LISTENER = BY_SHORT_NAME["lds"].type_url
 _VIRTUAL_HOST = BY_SHORT_NAME["vhds"].type_url

@@ -18,6 +18,7 @@ from pathlib import PurePosixPath
 from types import MappingProxyType
 from typing import TypeAlias
 
+from fsxds.resources import Resource
 from fsxds.rules.levels import RuleLevels
 from fsxds.rules.mentions import ANY, CLUSTER, ROUTES, VIRTUAL_HOST
 from fsxds.snapshots.accept import Conflicts, Proposal, Records
@@ -33,7 +34,7 @@ from fsxds.snapshots.places import Places
 from fsxds.snapshots.reference_words import REFERENTS
 from fsxds.snapshots.similar_names import similar_names
 from fsxds.snapshots.static_names import StaticNames
-from fsxds.values import Problem, Resource, Severity, TypeUrl, pointer_of
+from fsxds.values import Problem, Severity, TypeUrl, pointer_of
 
 _Found: TypeAlias = Mapping[PurePosixPath, tuple[Finding, ...]]
 

@@ -7,8 +7,9 @@ from typing import Any
 
 from fsxds.api.host_names import name_of_domain, route_configuration_of
 from fsxds.resource_types import BY_SHORT_NAME
+from fsxds.resources import Reference
 from fsxds.rules.mentions import HOST, HOST_NAME
-from fsxds.values import Fault, FieldPath, Reference, Severity
+from fsxds.values import Fault, FieldPath, Severity
 
 VIRTUAL_HOST = BY_SHORT_NAME["vhds"]
 

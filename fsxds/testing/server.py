@@ -17,10 +17,11 @@ from typing import Self, TypeAlias
 from fsxds.errors import UsageError
 from fsxds.loading import scan_once
 from fsxds.resource_types import BY_SHORT_NAME, BY_TYPE_URL
+from fsxds.resources import Snapshot
 from fsxds.settings import Settings, read_settings
 from fsxds.snapshots.load import Loaded
 from fsxds.testing.background import Background
-from fsxds.values import Problem, Snapshot, SourceTree
+from fsxds.values import Problem, SourceTree
 
 Tree: TypeAlias = str | PathLike[str] | Mapping[str, str | bytes]
 """A directory, or the contents of files by their paths within one."""

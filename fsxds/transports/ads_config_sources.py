@@ -11,10 +11,11 @@ from typing import Any, Never
 from google.protobuf.message import Message
 
 from fsxds.api.catalogue import Catalogue
+from fsxds.resources import Resource, Snapshot, TypeChange, version_of_body, version_of_set
 from fsxds.store import SnapshotStore
 from fsxds.supervisor import Attempts
 from fsxds.transports.config_source_sites import CDS, ECDS, LDS, RDS, Reference, SiteFinder
-from fsxds.values import Resource, Snapshot, TypeChange, TypeUrl, version_of_body, version_of_set
+from fsxds.values import TypeUrl
 
 Rows = Mapping[str, Resource]
 

@@ -19,12 +19,12 @@ from fsxds.api.catalogue import Catalogue
 from fsxds.clients import Clients, ClientStatus
 from fsxds.errors import ProtocolError
 from fsxds.protocol.node import Node
+from fsxds.resources import Resource
 from fsxds.transports.client_status_contents import Contents
 from fsxds.transports.client_status_forms import Form, JsonForm, WireForm
 from fsxds.transports.client_status_matchers import node_filter
 from fsxds.transports.client_status_resources import resource_statuses
 from fsxds.transports.json_bodies import LARGE_RESOURCE_BYTES, Payload
-from fsxds.values import Resource
 
 # A thousand clients with ten thousand resources each make gigabytes; an answer holds what somebody can look at.
 MOST_ANSWER_BYTES = 64 * 1024 * 1024

@@ -15,7 +15,8 @@ from fsxds.api.printing import Printer, dump
 from fsxds.api.secrets import HIDDEN, Masker
 from fsxds.errors import ApiError
 from fsxds.resource_types import BY_SHORT_NAME
-from fsxds.values import PlainValue, Resource, TypeUrl, Version
+from fsxds.resources import Resource
+from fsxds.values import PlainValue, TypeUrl, Version
 
 SECRET = BY_SHORT_NAME["sds"].type_url
 _NODE = "envoy.config.core.v3.Node"

@@ -10,11 +10,12 @@ from google.protobuf.wrappers_pb2 import BytesValue
 
 from fsxds.api.printing import dump
 from fsxds.clients import ClientStatus
+from fsxds.resources import Resource
 from fsxds.transports.client_status_contents import Contents
 from fsxds.transports.client_status_nodes import node_message
 from fsxds.transports.client_status_resources import ClientStand, ResourceStatus
 from fsxds.transports.json_bodies import Payload
-from fsxds.values import PlainValue, Resource
+from fsxds.values import PlainValue
 
 
 class Form(Protocol):

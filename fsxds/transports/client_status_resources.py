@@ -11,7 +11,8 @@ from fsxds.clients import ClientStatus
 from fsxds.protocol.reasons import without_message
 from fsxds.protocol.streams import WatchStatus
 from fsxds.protocol.subscription import WILDCARD
-from fsxds.values import Resource, TypeUrl, Version
+from fsxds.resources import Resource
+from fsxds.values import TypeUrl, Version
 
 
 class ConfigStatus(IntEnum):

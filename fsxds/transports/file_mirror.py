@@ -6,10 +6,10 @@ import asyncio
 import contextlib
 from typing import Never, Protocol
 
+from fsxds.resources import Snapshot
 from fsxds.store import SnapshotStore
 from fsxds.supervisor import Attempts
 from fsxds.transports.mirror_writer import Mirror, MirrorOptions, MirrorReport
-from fsxds.values import Snapshot
 
 __all__ = ["Mirror", "MirrorObserver", "MirrorOptions", "MirrorReport", "Mirroring", "write_once"]
 

@@ -29,6 +29,7 @@ from fsxds.protocol.streams import (
 )
 from fsxds.protocol.subscription import Subscription, files_of
 from fsxds.resource_types import BY_TYPE_URL
+from fsxds.resources import Snapshot
 from fsxds.store import SnapshotStore
 from fsxds.transports.grpc_edge import INTERNAL, where
 from fsxds.transports.grpc_lasting import STOPPING
@@ -36,7 +37,7 @@ from fsxds.transports.grpc_methods import DiscoveryMethod, Variant
 from fsxds.transports.grpc_requests import Context, RequestReader, peer_of
 from fsxds.transports.grpc_wire import ResponseWriter
 from fsxds.transports.stream_observer import StreamObserver
-from fsxds.values import Snapshot, TypeUrl
+from fsxds.values import TypeUrl
 
 # So many types that are not served are told per stream; a client that goes on is not listened to for its errors.
 MOST_IGNORED_TOLD = 8

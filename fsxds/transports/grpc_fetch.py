@@ -6,7 +6,7 @@ from fsxds.errors import ProtocolError
 from fsxds.protocol.poll import nonce_of
 from fsxds.protocol.streams import SotwRequest, SotwResponse
 from fsxds.protocol.subscription import Subscription, select
-from fsxds.values import Snapshot
+from fsxds.resources import Snapshot
 
 UNAVAILABLE = "UNAVAILABLE"
 

@@ -18,7 +18,8 @@ from google.protobuf.any_pb2 import Any as PackedAny
 from google.protobuf.duration_pb2 import Duration
 
 from fsxds.protocol.streams import DeltaResponse, SotwResponse
-from fsxds.values import Resource, TypeUrl, Version
+from fsxds.resources import Resource
+from fsxds.values import TypeUrl, Version
 
 # Messages are kept until together they take more than this, or are more than this; the last one is kept in any case.
 MOST_KEPT_BYTES = 64 * 1024 * 1024

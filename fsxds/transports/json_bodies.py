@@ -12,7 +12,8 @@ from dataclasses import dataclass, field
 from fsxds.api.printing import Printer
 from fsxds.protocol.poll import nonce_of
 from fsxds.protocol.subscription import Selection
-from fsxds.values import Resource, Snapshot, TypeUrl, Version
+from fsxds.resources import Resource, Snapshot
+from fsxds.values import TypeUrl, Version
 
 # The event loop is lent to rendering for so long at a time: polls that need none wait no longer.
 RENDER_SLICE_S = 0.005

@@ -13,8 +13,9 @@ from fsxds.api.printing import Printer
 from fsxds.errors import UsageError
 from fsxds.formats import FORMATS, Format, MessageDocument, PlainDocument, format_of
 from fsxds.resource_types import BY_TYPE_URL
+from fsxds.resources import Origin, Resource, version_of_body
 from fsxds.transports.mirror_files import FORMS, MirrorFile
-from fsxds.values import Origin, Resource, TypeUrl, Version, version_of_body
+from fsxds.values import TypeUrl, Version
 
 RESPONSE = "envoy.service.discovery.v3.DiscoveryResponse"
 

@@ -7,8 +7,9 @@ from dataclasses import dataclass, replace
 from pathlib import PurePosixPath
 
 from fsxds.resource_types import BY_TYPE_URL, RESOURCE_TYPES
+from fsxds.resources import Resource, version_of_body, version_of_set
 from fsxds.transports.mirror_names import file_name_of
-from fsxds.values import Resource, TypeUrl, Version, version_of_body, version_of_set
+from fsxds.values import TypeUrl, Version
 
 BUNDLES = tuple(row.type_url for row in RESOURCE_TYPES if row.rest_path and row.full_state_in_sotw)
 SINGLES = tuple(row.type_url for row in RESOURCE_TYPES if row.rest_path and not row.full_state_in_sotw)

@@ -8,10 +8,11 @@ from pathlib import PurePosixPath
 
 from fsxds.protocol.subscription import Subscription, version_of
 from fsxds.resource_types import BY_TYPE_URL
+from fsxds.resources import Origin, Resource, Snapshot
 from fsxds.transports.config_source_sites import CDS, EDS, RDS, SRDS, Reference
 from fsxds.transports.mirror_config_sources import WITH_CONFIG_SOURCES, ConfigSources, Find, Rewritten
 from fsxds.transports.mirror_files import BUNDLES, SINGLES, Held, Layout, MirrorFile, Remark, path_of, united
-from fsxds.values import Origin, Resource, Snapshot, TypeUrl
+from fsxds.values import TypeUrl
 
 
 class LayoutMaker:

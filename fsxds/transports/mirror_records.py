@@ -6,11 +6,11 @@ import hashlib
 from collections.abc import Iterable
 from pathlib import PurePosixPath
 
+from fsxds.resources import Snapshot
 from fsxds.transports.mirror_content import Content
 from fsxds.transports.mirror_directory import MANIFEST, MirrorDirectory, Signature
 from fsxds.transports.mirror_files import BUNDLES, HeldFile, MirrorFile
 from fsxds.transports.mirror_manifest import ManifestRow, decode_manifest, encode_manifest
-from fsxds.values import Snapshot
 
 
 class MirrorRecords:

@@ -11,6 +11,7 @@ from pathlib import Path, PurePosixPath
 from typing import Self
 
 from fsxds.api.catalogue import Catalogue
+from fsxds.resources import Snapshot
 from fsxds.transports.mirror_config_sources import ConfigSources
 from fsxds.transports.mirror_content import Content
 from fsxds.transports.mirror_directory import MirrorDirectory, Signature
@@ -18,7 +19,6 @@ from fsxds.transports.mirror_files import SECRET_TYPES, MirrorFile, Remark
 from fsxds.transports.mirror_layout import LayoutMaker
 from fsxds.transports.mirror_records import MirrorRecords
 from fsxds.transports.mirror_steps import Pause, Remove, Step, Write, steps_to
-from fsxds.values import Snapshot
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,6 +18,7 @@ from fsxds.protocol.poll import Hold, PollMemory, PollRequest, Send, Unavailable
 from fsxds.protocol.streams import Verdict
 from fsxds.protocol.subscription import Selection, Subscription, files_of
 from fsxds.resource_types import RESOURCE_TYPES, ResourceType
+from fsxds.resources import Snapshot
 from fsxds.serving import Connection
 from fsxds.store import SnapshotStore
 from fsxds.supervisor import ErrorObserver
@@ -35,7 +36,7 @@ from fsxds.transports.rest_requests import (
     read_body,
 )
 from fsxds.transports.rest_responses import CLIENT_GONE, Refusal, not_modified, refuse, send
-from fsxds.values import Snapshot, Version
+from fsxds.values import Version
 
 DEADLINE_HEADER = "x-envoy-expected-rq-timeout-ms"
 PREFIX = "/v3/discovery:"

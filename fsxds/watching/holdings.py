@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 
-from fsxds.values import Resource, Snapshot, TypeUrl, version_of_body
+from fsxds.resources import Resource, Snapshot, version_of_body
+from fsxds.values import TypeUrl
 from fsxds.watching.updates import Update
 
 

@@ -8,7 +8,8 @@ from pathlib import PurePosixPath
 from types import MappingProxyType
 
 from fsxds.errors import FsxdsError
-from fsxds.values import Nonce, Origin, Resource, TypeUrl, Version, version_of_body
+from fsxds.resources import Origin, Resource, version_of_body
+from fsxds.values import Nonce, TypeUrl, Version
 
 # What came over a wire was written in no file that is known here.
 ELSEWHERE = Origin(PurePosixPath(), 0)

@@ -6,22 +6,13 @@ from pathlib import PurePosixPath
 
 from fsxds.api.catalogue import Catalogue
 from fsxds.resource_types import BY_TYPE_URL
+from fsxds.resources import Document, Origin, Resource, version_of_body
 from fsxds.rules.mentions import ANY, CLUSTER
 from fsxds.snapshots.document import FileParser
 from fsxds.snapshots.load import Acceptance, load
 from fsxds.snapshots.parsed import ParsedFile
 from fsxds.snapshots.static_names import StaticNames
-from fsxds.values import (
-    Document,
-    Origin,
-    Problem,
-    Resource,
-    Severity,
-    SourceFile,
-    SourceTree,
-    TypeUrl,
-    version_of_body,
-)
+from fsxds.values import Problem, Severity, SourceFile, SourceTree, TypeUrl
 from tests.agreement.envoy_bootstrap import CLUSTERS
 
 COMPANIONS = PurePosixPath("companions.json")

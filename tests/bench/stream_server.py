@@ -23,10 +23,11 @@ from fsxds.clients import Clients
 from fsxds.grpc_serving import listening_grpc
 from fsxds.protocol.time_to_live import TtlMode
 from fsxds.resource_types import BY_SHORT_NAME, RESOURCE_TYPES
+from fsxds.resources import Origin, Resource, Snapshot, TypeChange, version_of_body, version_of_set
 from fsxds.store import SnapshotStore
 from fsxds.supervisor import Supervisor
 from fsxds.transports.grpc_streams import make_services
-from fsxds.values import Origin, Resource, Snapshot, TypeChange, TypeUrl, version_of_body, version_of_set
+from fsxds.values import TypeUrl
 from tests.bench.bare_server import announce
 
 CDS = BY_SHORT_NAME["cds"].type_url

@@ -9,7 +9,8 @@ from fsxds.api.catalogue import Catalogue
 from fsxds.comparison.changes import Act, FieldChange
 from fsxds.comparison.resources import Comparer
 from fsxds.resource_types import BY_SHORT_NAME
-from fsxds.values import Origin, Resource, Snapshot, TypeUrl, version_of_body
+from fsxds.resources import Origin, Resource, Snapshot, version_of_body
+from fsxds.values import TypeUrl
 
 CDS, VHDS = BY_SHORT_NAME["cds"].type_url, BY_SHORT_NAME["vhds"].type_url
 

@@ -15,11 +15,12 @@ from fsxds.api.convert import Converter
 from fsxds.doctor.bootstrap_file import read_bootstrap
 from fsxds.doctor.examine import Case, examine
 from fsxds.doctor.files import FileFacts
+from fsxds.resources import Snapshot
 from fsxds.rules.all_rules import make_field_rules
 from fsxds.snapshots.document import FileParser
 from fsxds.snapshots.load import Acceptance, load
 from fsxds.sources.file_facts import look_at
-from fsxds.values import Fault, Snapshot, pointer_of
+from fsxds.values import Fault, pointer_of
 from tests.support.trees import tree_of
 
 # Nothing is wrong with it.

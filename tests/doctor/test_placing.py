@@ -8,7 +8,8 @@ from pathlib import PurePosixPath
 from fsxds.api.catalogue import Catalogue
 from fsxds.doctor.placing import one_of_each, resource_problems
 from fsxds.resource_types import BY_SHORT_NAME
-from fsxds.values import Fault, Origin, Resource, Version
+from fsxds.resources import Origin, Resource
+from fsxds.values import Fault, Version
 from tests.doctor.patients import Surgery
 
 FAULT = Fault("r", "fact", "remedy", ("connect_timeout",))

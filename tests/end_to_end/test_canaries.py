@@ -31,12 +31,13 @@ from fsxds.reports.report import Report, findings_of
 from fsxds.reports.watch_json import step_json
 from fsxds.reports.watch_text import step_lines
 from fsxds.resource_types import type_from_path
+from fsxds.resources import Resource
 from fsxds.settings import OPTIONS
 from fsxds.snapshots.conversion_input import ConversionReader
 from fsxds.snapshots.document import FileParser
 from fsxds.snapshots.load import Acceptance, load
 from fsxds.transports.client_status_contents import Contents
-from fsxds.values import Nonce, Resource, SourceFile, Version
+from fsxds.values import Nonce, SourceFile, Version
 from fsxds.watching.holdings import Holdings
 from fsxds.watching.updates import Update
 from tests.support.canaries import Canaries, broken_files, resources

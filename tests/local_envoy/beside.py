@@ -16,8 +16,8 @@ from fsxds.local_envoy.run import EnvoyPlan, run_envoy
 from fsxds.local_envoy.verdict import Refusal, Waiting
 from fsxds.protocol.subscription import Subscription, select
 from fsxds.resource_types import BY_TYPE_URL, ResourceType
+from fsxds.resources import Snapshot
 from fsxds.store import SnapshotStore
-from fsxds.values import Snapshot
 from tests.local_envoy.snapshots import snapshot_of
 from tests.support.envoy import find_envoy
 

@@ -11,7 +11,8 @@ from fsxds.api.convert import Converter
 from fsxds.formats import PlainDocument, yaml_format
 from fsxds.local_envoy.judge import Bench, Progress, judge
 from fsxds.resource_types import BY_SHORT_NAME
-from fsxds.values import Origin, Problem, Resource, Severity, version_of_body
+from fsxds.resources import Origin, Resource, version_of_body
+from fsxds.values import Problem, Severity
 from tests.support.envoy import find_envoy
 
 

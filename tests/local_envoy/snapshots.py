@@ -7,15 +7,8 @@ from pathlib import PurePosixPath
 from types import MappingProxyType
 
 from fsxds.resource_types import BY_SHORT_NAME, RESOURCE_TYPES
-from fsxds.values import (
-    Origin,
-    Resource,
-    Snapshot,
-    TypeChange,
-    TypeUrl,
-    version_of_body,
-    version_of_set,
-)
+from fsxds.resources import Origin, Resource, Snapshot, TypeChange, version_of_body, version_of_set
+from fsxds.values import TypeUrl
 
 
 def type_url(short_name: str) -> TypeUrl:

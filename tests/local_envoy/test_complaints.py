@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from fsxds.local_envoy.complaints import Complaint, LogLine, origin_of, read_complaint, read_log_line
-from fsxds.values import Resource
+from fsxds.resources import Resource
 from tests.local_envoy.snapshots import snapshot_of, type_url
 
 

@@ -19,9 +19,10 @@ from fsxds.errors import UsageError
 from fsxds.local_envoy.bootstrap import Wanted, mirror_bootstrap
 from fsxds.local_envoy.judge import Bench, judge, rejections_of
 from fsxds.resource_types import BY_SHORT_NAME, RESOURCE_TYPES
+from fsxds.resources import Resource, Snapshot, version_of_set
 from fsxds.settings import Settings
 from fsxds.transports.file_mirror import Mirror, MirrorOptions, write_once
-from fsxds.values import Resource, Severity, Snapshot, version_of_set
+from fsxds.values import Severity
 from tests.local_envoy.judged import judged, resources_of
 from tests.support.envoy import Envoy, find_envoy, free_port
 

@@ -14,7 +14,7 @@ from fsxds.local_envoy.process import Ended
 from fsxds.local_envoy.run import EnvoyPlan, run_envoy
 from fsxds.local_envoy.verdict import Refusal
 from fsxds.resource_types import BY_SHORT_NAME
-from fsxds.values import Origin
+from fsxds.resources import Origin
 from tests.local_envoy.beside import (
     Beside,
     Listens,

@@ -9,7 +9,8 @@ import pytest
 from fsxds.local_envoy.scopes import STATISTICS_FILTER, Expected, Scope, Statistics, scope_of, scopes_in
 from fsxds.protocol.subscription import Subscription, version_of
 from fsxds.resource_types import BY_SHORT_NAME
-from fsxds.values import Snapshot, Version
+from fsxds.resources import Snapshot
+from fsxds.values import Version
 from tests.local_envoy.snapshots import snapshot_of, type_url
 
 

@@ -9,7 +9,7 @@ from fsxds.local_envoy.scopes import Expected, Scope
 from fsxds.local_envoy.verdict import Refusal, Refused, Took, Waiting, explain, judge
 from fsxds.protocol.subscription import Subscription, version_of
 from fsxds.resource_types import BY_SHORT_NAME
-from fsxds.values import Origin, Snapshot
+from fsxds.resources import Origin, Snapshot
 from tests.local_envoy.snapshots import snapshot_of, type_url
 
 CDS, RDS = BY_SHORT_NAME["cds"], BY_SHORT_NAME["rds"]

@@ -10,8 +10,9 @@ from fsxds.local_envoy.verdict import Refused, Took, Waiting
 from fsxds.local_envoy.witness import StreamWitness
 from fsxds.protocol.streams import WatchStatus
 from fsxds.resource_types import BY_SHORT_NAME
+from fsxds.resources import Snapshot
 from fsxds.store import SnapshotStore
-from fsxds.values import Snapshot, Version
+from fsxds.values import Version
 from tests.local_envoy.snapshots import snapshot_of, type_url
 
 CDS, EDS = type_url("cds"), type_url("eds")

@@ -10,7 +10,7 @@ from pathlib import PurePosixPath
 from fsxds.operations.change_reports import ChangeReports, PublishedChange, count_of, some_of
 from fsxds.operations.log_lines import Level, LogLine
 from fsxds.resource_types import BY_SHORT_NAME
-from fsxds.values import Snapshot, TypeChange
+from fsxds.resources import Snapshot, TypeChange
 
 CDS = BY_SHORT_NAME["cds"].type_url
 EDS = BY_SHORT_NAME["eds"].type_url

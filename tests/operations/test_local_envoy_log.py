@@ -6,7 +6,7 @@ from pathlib import PurePosixPath
 from fsxds.operations.local_envoy_log import LocalEnvoyLog
 from fsxds.operations.log_lines import LogLine
 from fsxds.resource_types import BY_SHORT_NAME, ResourceType
-from fsxds.values import Origin
+from fsxds.resources import Origin
 
 CDS = BY_SHORT_NAME["cds"]
 

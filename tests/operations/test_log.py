@@ -17,9 +17,10 @@ from fsxds.protocol.node import Node
 from fsxds.protocol.streams import Verdict
 from fsxds.protocol.subscription import Subscription
 from fsxds.resource_types import BY_SHORT_NAME
+from fsxds.resources import Snapshot
 from fsxds.snapshots.accept import FileRecord
 from fsxds.snapshots.load import HeldFile, Loaded
-from fsxds.values import Problem, Severity, Snapshot, SourceTree, Version
+from fsxds.values import Problem, Severity, SourceTree, Version
 
 CDS = Subscription(BY_SHORT_NAME["cds"].type_url)
 NODE = Node("edge-1", "edge", "127.0.0.1")

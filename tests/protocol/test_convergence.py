@@ -11,7 +11,8 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 from fsxds.protocol.node import Node
 from fsxds.protocol.poll import Decision, Hold, PollMemory, PollRequest, Send
 from fsxds.protocol.subscription import Selection, Subscription, select
-from fsxds.values import Snapshot, Version
+from fsxds.resources import Snapshot
+from fsxds.values import Version
 from tests.support.snapshots import snapshot, type_url
 
 NAMES = ("a", "b")

@@ -12,7 +12,8 @@ from fsxds.protocol.streams import DeltaRequest
 from fsxds.protocol.subscription import Subscription
 from fsxds.protocol.time_to_live import TtlMode
 from fsxds.protocol.views import Views
-from fsxds.values import Nonce, Resource, Snapshot, TypeChange, TypeUrl, Version
+from fsxds.resources import Resource, Snapshot, TypeChange
+from fsxds.values import Nonce, TypeUrl, Version
 from tests.support.snapshots import resource, snapshot, type_url
 
 CDS, EDS = type_url("CDS"), type_url("EDS")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from fsxds.protocol.lookup import MOST_KEPT, Lookup
-from fsxds.values import Resource
+from fsxds.resources import Resource
 from tests.support.snapshots import resource
 
 

@@ -14,7 +14,8 @@ from fsxds.protocol.sotw import SotwStream
 from fsxds.protocol.streams import SotwRequest, SotwResponse
 from fsxds.protocol.time_to_live import TtlMode
 from fsxds.protocol.views import Views
-from fsxds.values import Nonce, Snapshot, TypeChange, TypeUrl, Version
+from fsxds.resources import Snapshot, TypeChange
+from fsxds.values import Nonce, TypeUrl, Version
 from tests.support.snapshots import snapshot, type_url
 
 CDS, EDS, SDS, VHDS = (type_url(name) for name in ("CDS", "EDS", "SDS", "VHDS"))

@@ -15,7 +15,8 @@ from fsxds.protocol.subscription import Subscription, select
 from fsxds.protocol.time_to_live import TtlMode
 from fsxds.protocol.views import Views
 from fsxds.resource_types import BY_TYPE_URL, RESOURCE_TYPES
-from fsxds.values import Nonce, Reference, Severity, Snapshot, TypeUrl
+from fsxds.resources import Reference, Snapshot
+from fsxds.values import Nonce, Severity, TypeUrl
 from tests.support.snapshots import snapshot, type_url
 from tests.support.sotw_client import TypeClient
 

@@ -9,7 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fsxds.protocol.subscription import Subscription, files_of, select, version_of
-from fsxds.values import Snapshot, TypeChange, TypeUrl, Version, version_of_set
+from fsxds.resources import Snapshot, TypeChange, version_of_set
+from fsxds.values import TypeUrl, Version
 from tests.support.snapshots import resource, snapshot, type_url
 
 EDS = type_url("EDS")

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from fsxds.protocol.subscription import Subscription, version_of
 from fsxds.protocol.views import MOST_STEPS, Views
-from fsxds.values import Resource, Snapshot, TypeChange
+from fsxds.resources import Resource, Snapshot, TypeChange
 from tests.support.snapshots import snapshot, type_url
 
 EDS = type_url("EDS")

@@ -20,7 +20,8 @@ from fsxds.protocol.virtual_hosts import (
     wake_ups,
     wake_ups_of_hosts,
 )
-from fsxds.values import Reference, Resource, Severity
+from fsxds.resources import Reference, Resource
+from fsxds.values import Severity
 from tests.support.snapshots import resource
 
 LABELS = st.sampled_from(["a", "b", "ab", "x"])

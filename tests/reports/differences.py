@@ -7,7 +7,7 @@ from pathlib import PurePosixPath
 from fsxds.comparison.changes import Act, Difference, FieldChange, ResourceChange, TypeDifference
 from fsxds.reports.difference_words import Compared, Side
 from fsxds.resource_types import BY_SHORT_NAME
-from fsxds.values import Origin, Resource, version_of_body
+from fsxds.resources import Origin, Resource, version_of_body
 
 CDS, SDS = BY_SHORT_NAME["cds"].type_url, BY_SHORT_NAME["sds"].type_url
 

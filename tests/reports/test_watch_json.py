@@ -9,7 +9,8 @@ from typing import Any
 from fsxds.api.secrets import Masker
 from fsxds.comparison.resources import Comparer
 from fsxds.reports.watch_json import step_json
-from fsxds.values import Nonce, Resource, TypeUrl, Version
+from fsxds.resources import Resource
+from fsxds.values import Nonce, TypeUrl, Version
 from fsxds.watching.holdings import Holdings
 from fsxds.watching.updates import Update
 from tests.support.polls import envoy_catalogue, named

@@ -6,7 +6,8 @@ from dataclasses import replace
 
 from fsxds.comparison.resources import Comparer
 from fsxds.reports.watch_text import step_lines
-from fsxds.values import Nonce, Resource, TypeUrl, Version
+from fsxds.resources import Resource
+from fsxds.values import Nonce, TypeUrl, Version
 from fsxds.watching.holdings import Holdings
 from fsxds.watching.updates import Update
 from tests.support.polls import envoy_catalogue, named

@@ -7,8 +7,9 @@ from fsxds.api.catalogue import Catalogue
 from fsxds.api.convert import Converter
 from fsxds.api.field_rules import FieldRules
 from fsxds.resource_types import BY_SHORT_NAME
+from fsxds.resources import Reference
 from fsxds.rules.references import hooks
-from fsxds.values import Reference, pointer_of
+from fsxds.values import pointer_of
 
 EXTENSIONS = "type.googleapis.com/envoy.extensions."
 HCM = f"{EXTENSIONS}filters.network.http_connection_manager.v3.HttpConnectionManager"

@@ -6,9 +6,10 @@ import pytest
 from google.protobuf.message import Message
 
 from fsxds.api.catalogue import Catalogue
+from fsxds.resources import Origin, Resource, version_of_body
 from fsxds.snapshots.document import FileParser
 from fsxds.snapshots.parsed import ParsedFile
-from fsxds.values import Origin, Resource, Severity, version_of_body
+from fsxds.values import Severity
 from tests.support.snapshots import type_url
 from tests.support.trees import tree_of
 

@@ -5,8 +5,8 @@ from pathlib import PurePosixPath
 import pytest
 
 from fsxds.resource_types import RESOURCE_TYPES
+from fsxds.resources import Snapshot, TypeChange, version_of_set
 from fsxds.snapshots.merge import merge, same_content
-from fsxds.values import Snapshot, TypeChange, version_of_set
 from tests.support.snapshots import ALL_TYPES, resource, type_url
 from tests.support.stories import Story
 

@@ -19,7 +19,8 @@ from google.protobuf.descriptor import Descriptor, FieldDescriptor
 from fsxds.api.catalogue import Catalogue
 from fsxds.api.fields import is_map, map_parts
 from fsxds.resource_types import BY_SHORT_NAME
-from fsxds.values import Resource, TypeUrl, version_of_body
+from fsxds.resources import Resource, version_of_body
+from fsxds.values import TypeUrl
 from tests.support.polls import ORIGIN, envoy_catalogue
 
 HOST = "type.googleapis.com/"

@@ -38,7 +38,8 @@ from fsxds.protocol.poll import Decision, Hold, PollMemory, PollRequest, Send, U
 from fsxds.protocol.streams import Verdict
 from fsxds.protocol.subscription import Subscription
 from fsxds.resource_types import BY_TYPE_URL
-from fsxds.values import Nonce, Snapshot, Version
+from fsxds.resources import Snapshot
+from fsxds.values import Nonce, Version
 from tests.support import dialogue
 from tests.support.dialogue import Played
 from tests.support.snapshots import type_url

@@ -21,13 +21,14 @@ from fsxds.protocol.streams import Verdict
 from fsxds.protocol.subscription import Subscription
 from fsxds.protocol.time_to_live import TtlMode
 from fsxds.resource_types import BY_SHORT_NAME
+from fsxds.resources import Snapshot
 from fsxds.store import SnapshotStore
 from fsxds.supervisor import Supervisor
 from fsxds.transports.client_status import ClientReports
 from fsxds.transports.client_status_grpc import client_status_handlers
 from fsxds.transports.grpc_methods import AGGREGATED
 from fsxds.transports.grpc_streams import GrpcServices, make_services
-from fsxds.values import Snapshot, Version
+from fsxds.values import Version
 from tests.support.errors import AT_ONCE, ErrorsHeard
 from tests.support.snapshots import snapshot, type_url
 

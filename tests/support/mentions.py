@@ -12,10 +12,11 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from pathlib import PurePosixPath
 
+from fsxds.resources import Document, Origin, Reference, Resource
 from fsxds.rules.mentions import ADDRESS, HOST, HOST_NAME, UNNAMED
 from fsxds.snapshots.load import Acceptance, Loaded, load
 from fsxds.snapshots.parsed import ParsedFile
-from fsxds.values import Document, Origin, Problem, Reference, Resource, Severity, SourceFile, TypeUrl
+from fsxds.values import Problem, Severity, SourceFile, TypeUrl
 from tests.support.snapshots import resource, type_url
 from tests.support.trees import tree_of
 

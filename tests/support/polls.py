@@ -23,11 +23,12 @@ from fsxds.protocol.node import Node
 from fsxds.protocol.streams import Verdict
 from fsxds.protocol.subscription import Subscription
 from fsxds.resource_types import BY_SHORT_NAME, RESOURCE_TYPES
+from fsxds.resources import Origin, Resource, Snapshot, TypeChange, version_of_body, version_of_set
 from fsxds.serving import listening
 from fsxds.store import SnapshotStore
 from fsxds.transports.client_status import ClientReports
 from fsxds.transports.rest_json import REST, RestJson, make_application
-from fsxds.values import Origin, Resource, Snapshot, TypeChange, TypeUrl, Version, version_of_body, version_of_set
+from fsxds.values import TypeUrl, Version
 from tests.support.envoy import find_envoy
 from tests.support.errors import ErrorsHeard
 

@@ -6,7 +6,8 @@ from collections.abc import Collection, Mapping
 from pathlib import PurePosixPath
 
 from fsxds.resource_types import BY_SHORT_NAME, RESOURCE_TYPES
-from fsxds.values import Origin, Resource, Snapshot, TypeUrl, Version, version_of_body, version_of_set
+from fsxds.resources import Origin, Resource, Snapshot, version_of_body, version_of_set
+from fsxds.values import TypeUrl, Version
 
 ALL_TYPES = frozenset(row.type_url for row in RESOURCE_TYPES)
 

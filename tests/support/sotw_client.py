@@ -8,7 +8,8 @@ from dataclasses import dataclass, field
 from fsxds.protocol.node import Node
 from fsxds.protocol.streams import SotwRequest, SotwResponse
 from fsxds.resource_types import BY_TYPE_URL
-from fsxds.values import Nonce, Resource, Version
+from fsxds.resources import Resource
+from fsxds.values import Nonce, Version
 from tests.support.snapshots import type_url
 
 Held = dict[str, bytes]

@@ -40,7 +40,8 @@ from fsxds.protocol.streams import Reaction, SotwRequest, SotwResponse, Verdict
 from fsxds.protocol.time_to_live import SOTW_TTL_FEATURE, TTL_FEATURE, TtlMode
 from fsxds.protocol.views import Views
 from fsxds.resource_types import BY_TYPE_URL
-from fsxds.values import Nonce, Resource, Snapshot, TypeUrl, Version
+from fsxds.resources import Resource, Snapshot
+from fsxds.values import Nonce, TypeUrl, Version
 from tests.support import dialogue
 from tests.support.dialogue import Played
 from tests.support.snapshots import type_url

@@ -6,8 +6,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path, PurePosixPath
 
 from fsxds.resource_types import RESOURCE_TYPES
+from fsxds.resources import Resource
 from fsxds.snapshots.load import Loaded
-from fsxds.values import Problem, Resource, Severity, SourceFile, SourceTree
+from fsxds.values import Problem, Severity, SourceFile, SourceTree
 
 EXPECTED = "expected.txt"
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from fsxds.values import Reference, Resource, Severity, Snapshot
+from fsxds.resources import Reference, Resource, Snapshot
+from fsxds.values import Severity
 from tests.support.snapshots import snapshot, type_url
 
 VERBS = ("files", "better", "gone", "broken", "authored")

@@ -12,9 +12,10 @@ from fsxds.api.catalogue import Catalogue
 from fsxds.api.convert import Converter
 from fsxds.api.envoy_binary import read_descriptors
 from fsxds.resource_types import BY_SHORT_NAME, BY_TYPE_URL, RESOURCE_TYPES
+from fsxds.resources import Origin, Resource, Snapshot, version_of_body, version_of_set
 from fsxds.transports.mirror_content import Content
 from fsxds.transports.mirror_files import MirrorFile
-from fsxds.values import Origin, PlainValue, Resource, Snapshot, TypeUrl, version_of_body, version_of_set
+from fsxds.values import PlainValue, TypeUrl
 from tests.support.envoy import find_envoy
 
 HCM = "type.googleapis.com/envoy.extensions.filters.network.http_connection_manager.v3.HttpConnectionManager"

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from fsxds.protocol.views import Views
+from fsxds.resources import Snapshot, version_of_body
 from fsxds.store import SnapshotStore
 from fsxds.transports.ads_config_sources import AdsConfigSources, Rewriting
-from fsxds.values import Snapshot, version_of_body
 from tests.transports.mirroring import Plain, assignment, by_eds, catalogue, listener, message, snapshot, url
 
 CDS, EDS, LDS = url("cds"), url("eds"), url("lds")

@@ -19,12 +19,13 @@ from fsxds.errors import ProtocolError
 from fsxds.protocol.node import Node
 from fsxds.protocol.streams import WatchStatus
 from fsxds.resource_types import BY_SHORT_NAME
+from fsxds.resources import Resource
 from fsxds.transports import client_status
 from fsxds.transports.client_status import ClientReports
 from fsxds.transports.client_status_contents import Contents
 from fsxds.transports.client_status_nodes import told_in_json
 from fsxds.transports.json_bodies import LARGE_RESOURCE_BYTES
-from fsxds.values import Resource, TypeUrl, Version
+from fsxds.values import TypeUrl, Version
 from tests.support.polls import envoy_catalogue, named
 
 CDS, SDS = BY_SHORT_NAME["cds"].type_url, BY_SHORT_NAME["sds"].type_url

@@ -16,8 +16,9 @@ from fsxds.api.printing import Printer
 from fsxds.api.secrets import Masker
 from fsxds.comparison.lists import canonical
 from fsxds.resource_types import BY_SHORT_NAME
+from fsxds.resources import Resource, version_of_body
 from fsxds.transports.client_status_contents import SECRET, Contents
-from fsxds.values import Resource, TypeUrl, version_of_body
+from fsxds.values import TypeUrl
 from tests.support.messages import Generator
 from tests.support.polls import ORIGIN, envoy_catalogue, named
 

@@ -16,9 +16,10 @@ from fsxds.protocol.node import Node
 from fsxds.protocol.streams import Verdict
 from fsxds.protocol.subscription import Subscription
 from fsxds.protocol.time_to_live import TtlMode
+from fsxds.resources import Reference
 from fsxds.transports.grpc_calls import MOST_IGNORED_TOLD
 from fsxds.transports.grpc_lasting import STOPPING
-from fsxds.values import Reference, Severity
+from fsxds.values import Severity
 from tests.support.grpc_clients import DiscoveryClient, GrpcServer, channel_to, method_path, names_in, serving_grpc
 from tests.support.polls import until
 from tests.support.snapshots import snapshot, type_url

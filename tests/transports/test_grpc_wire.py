@@ -11,8 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fsxds.protocol.streams import DeltaResponse, SotwResponse
+from fsxds.resources import Origin, Resource
 from fsxds.transports.grpc_wire import LARGE_BYTES, RESOURCE_TYPE_URL, ResponseWriter
-from fsxds.values import Nonce, Origin, Resource, TypeUrl, Version
+from fsxds.values import Nonce, TypeUrl, Version
 from tests.support.snapshots import resource, type_url
 
 ORIGIN = Origin(PurePosixPath("a.yaml"), 1)

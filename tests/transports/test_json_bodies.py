@@ -12,8 +12,9 @@ import pytest
 from fsxds.api.printing import Printer
 from fsxds.protocol.subscription import Subscription, select
 from fsxds.resource_types import BY_SHORT_NAME
+from fsxds.resources import Resource, Snapshot
 from fsxds.transports.json_bodies import LARGE_RESOURCE_BYTES, RENDER_SLICE_S, Payload, ResponseBodies
-from fsxds.values import Resource, Snapshot, TypeUrl
+from fsxds.values import TypeUrl
 from tests.support.polls import envoy_catalogue, named, snapshot_of
 
 CDS, EDS = BY_SHORT_NAME["cds"].type_url, BY_SHORT_NAME["eds"].type_url

@@ -7,9 +7,10 @@ from typing import Any
 
 import pytest
 
+from fsxds.resources import Origin
 from fsxds.transports.config_source_sites import Reference
 from fsxds.transports.mirror_config_sources import ConfigSources, Find
-from fsxds.values import Origin, PlainValue
+from fsxds.values import PlainValue
 from tests.transports.mirroring import (
     ADS,
     HCM,

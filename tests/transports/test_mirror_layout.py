@@ -8,10 +8,10 @@ from types import MappingProxyType
 from typing import Any
 
 from fsxds.protocol.subscription import Subscription, version_of
+from fsxds.resources import Snapshot
 from fsxds.transports.mirror_config_sources import ConfigSources
 from fsxds.transports.mirror_files import HeldFile, Layout, MirrorFile, Remark
 from fsxds.transports.mirror_layout import LayoutMaker
-from fsxds.values import Snapshot
 from tests.transports.mirroring import (
     Plain,
     assignment,

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from pathlib import PurePosixPath
 
+from fsxds.resources import Snapshot
 from fsxds.transports.mirror_config_sources import ConfigSources
 from fsxds.transports.mirror_files import HeldFile, Layout
 from fsxds.transports.mirror_layout import LayoutMaker
 from fsxds.transports.mirror_steps import Pause, Remove, Step, Write, steps_to
-from fsxds.values import Snapshot
 from tests.transports.mirroring import Plain, assignment, by_eds, by_rds, catalogue, listener, routes, snapshot, static
 
 

@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 
 from fsxds.errors import UsageError
+from fsxds.resources import Snapshot
 from fsxds.transports.mirror_writer import Mirror, MirrorOptions, MirrorReport
-from fsxds.values import Snapshot
 from tests.transports.mirroring import (
     assignment,
     by_eds,

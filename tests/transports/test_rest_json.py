@@ -22,10 +22,11 @@ from fsxds.api.printing import Printer
 from fsxds.protocol.poll import PollMemory, PollRequest
 from fsxds.protocol.streams import Verdict
 from fsxds.resource_types import RESOURCE_TYPES, ResourceType
+from fsxds.resources import Origin
 from fsxds.transports.rest_json import ROWS
 from fsxds.transports.rest_requests import MAX_REQUEST_BYTES
 from fsxds.transports.rest_responses import LARGE_BODY_BYTES
-from fsxds.values import Origin, TypeUrl, Version
+from fsxds.values import TypeUrl, Version
 from tests.support.polls import REAL_REQUEST, Server, envoy_catalogue, named, running, until
 
 CLUSTERS = "/v3/discovery:clusters"

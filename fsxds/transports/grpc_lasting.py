@@ -1,16 +1,19 @@
-"""Streaming calls of services that know nothing of a stop: health, reflection, and what is given from elsewhere."""
+"""Services that know nothing of a stop, nor of errors: health, reflection, and what is given from elsewhere."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import suppress
+from functools import partial
 from inspect import isasyncgenfunction
 from typing import Any
 
 import grpc
 import grpc.aio
 
+from fsxds.supervisor import ErrorObserver
+from fsxds.transports.grpc_edge import guarded
 from fsxds.transports.grpc_requests import Context
 
 STOPPING = "the server stops; connect again"
@@ -19,18 +22,26 @@ STOPPING = "the server stops; connect again"
 class LastingCalls:
     """Knows the calls that last, and ends them. Touched from the event loop only."""
 
-    def __init__(self) -> None:
+    def __init__(self, observer: ErrorObserver) -> None:
+        self._observer = observer
         self._calls: dict[_Writer, asyncio.Task[Any] | None] = {}
 
     def known(self, handler: grpc.GenericRpcHandler) -> grpc.GenericRpcHandler:
-        """Return a handler that does the same, and whose streaming calls are known while they last."""
-        return _Known(handler, self._last)
+        """Return a handler that does the same, whose methods are guarded, and whose streaming calls are known."""
+        return _Known(handler, self._adapted)
 
     async def end(self) -> None:
         """End all calls with UNAVAILABLE, each after the response that is being written."""
         async with asyncio.TaskGroup() as ending:
             for context, task in tuple(self._calls.items()):
                 ending.create_task(_end(context, task))
+
+    def _adapted(self, method: grpc.RpcMethodHandler, name: str) -> grpc.RpcMethodHandler:
+        behavior = method.unary_unary or method.unary_stream or method.stream_stream
+        if method.response_streaming:
+            behavior = partial(self._last, behavior)
+        make = _MAKERS[method.request_streaming, method.response_streaming]
+        return make(guarded(behavior, name, self._observer), method.request_deserializer, method.response_serializer)
 
     async def _last(self, behavior: Callable[..., Any], request: Any, grpc_context: Context) -> None:
         context = _Writer(grpc_context)
@@ -44,6 +55,30 @@ class LastingCalls:
                 await behavior(request, context)
         finally:
             del self._calls[context]
+
+
+_MAKERS = {
+    (False, False): grpc.unary_unary_rpc_method_handler,
+    (False, True): grpc.unary_stream_rpc_method_handler,
+    (True, True): grpc.stream_stream_rpc_method_handler,
+}
+
+
+class _Known(grpc.GenericRpcHandler):  # type: ignore[misc]  # grpc has no types
+    """Has the methods of a handler, each as `adapt` makes it."""
+
+    def __init__(
+        self,
+        handler: grpc.GenericRpcHandler,
+        adapt: Callable[[grpc.RpcMethodHandler, str], grpc.RpcMethodHandler],
+    ) -> None:
+        self._handler = handler
+        self._adapt = adapt
+
+    def service(self, handler_call_details: grpc.HandlerCallDetails) -> grpc.RpcMethodHandler | None:
+        """Return the method that is called, None where it is another service's."""
+        method = self._handler.service(handler_call_details)
+        return None if method is None else self._adapt(method, handler_call_details.method)
 
 
 async def _end(context: _Writer, task: asyncio.Task[Any] | None) -> None:
@@ -74,26 +109,3 @@ class _Writer:
     def __getattr__(self, name: str) -> Any:
         """Return what gRPC's context has of this name."""
         return getattr(self._context, name)
-
-
-class _Known(grpc.GenericRpcHandler):  # type: ignore[misc]  # grpc has no types
-    """Wraps the streaming methods of a handler."""
-
-    def __init__(self, handler: grpc.GenericRpcHandler, last: Callable[..., Any]) -> None:
-        self._handler = handler
-        self._last = last
-
-    def service(self, handler_call_details: grpc.HandlerCallDetails) -> grpc.RpcMethodHandler | None:
-        """Return the method that is called, None where it is another service's."""
-        method = self._handler.service(handler_call_details)
-        if method is None or not method.response_streaming:
-            return method
-        behavior = method.stream_stream if method.request_streaming else method.unary_stream
-        make = (
-            grpc.stream_stream_rpc_method_handler if method.request_streaming else grpc.unary_stream_rpc_method_handler
-        )
-
-        async def last(request: Any, context: Context) -> None:
-            await self._last(behavior, request, context)
-
-        return make(last, method.request_deserializer, method.response_serializer)

@@ -7,6 +7,7 @@ import time
 from collections import defaultdict
 from collections.abc import AsyncIterator, Coroutine, Iterable
 from contextlib import asynccontextmanager
+from functools import partial
 from typing import Any, Never
 
 import grpc.aio
@@ -20,7 +21,7 @@ from fsxds.protocol.views import Views
 from fsxds.store import SnapshotStore
 from fsxds.supervisor import Supervisor
 from fsxds.transports.grpc_calls import ClientLedger, StreamCall, Surroundings
-from fsxds.transports.grpc_edge import GuardedHandler
+from fsxds.transports.grpc_edge import guarded
 from fsxds.transports.grpc_fetch import answer_fetch
 from fsxds.transports.grpc_health import HEALTH, Health
 from fsxds.transports.grpc_lasting import STOPPING, LastingCalls
@@ -81,17 +82,12 @@ class Discovery:
         return tuple(grpc.method_handlers_generic_handler(service, each) for service, each in methods.items())
 
     def _handler(self, method: DiscoveryMethod) -> grpc.RpcMethodHandler:
-        async def stream(_: object, context: Context) -> None:
-            await self._converse(method, context)
-
-        async def fetch(content: bytes, context: Context) -> bytes:
-            return await self._fetch(method, content, context)
-
+        observer = self._shared.observer
         if method.variant is Variant.FETCH:
-            return grpc.unary_unary_rpc_method_handler(fetch)
-        return grpc.stream_stream_rpc_method_handler(stream)
+            return grpc.unary_unary_rpc_method_handler(guarded(partial(self._fetch, method), method.name, observer))
+        return grpc.stream_stream_rpc_method_handler(guarded(partial(self._converse, method), method.name, observer))
 
-    async def _converse(self, method: DiscoveryMethod, context: Context) -> None:
+    async def _converse(self, method: DiscoveryMethod, _: object, context: Context) -> None:
         if self._is_draining:
             await context.abort(grpc.StatusCode.UNAVAILABLE, STOPPING)
         make_core = DeltaStream if method.variant is Variant.DELTA else SotwStream
@@ -161,10 +157,9 @@ class GrpcServices:
         )
         self._discovery = discovery
         self._health = Health(services)
-        self._lasting = LastingCalls()
+        self._lasting = LastingCalls(observer)
         others = (*more, self._health.handler, *Reflection((*services, HEALTH)).handlers)
-        handlers = (*streams, *map(self._lasting.known, others))
-        self.handlers = tuple(GuardedHandler(handler, observer) for handler in handlers)
+        self.handlers = (*streams, *map(self._lasting.known, others))
 
     @property
     def open_streams(self) -> int:

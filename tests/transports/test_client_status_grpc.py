@@ -21,7 +21,6 @@ from fsxds.store import SnapshotStore
 from fsxds.transports import client_status
 from fsxds.transports.client_status import ClientReports
 from fsxds.transports.client_status_grpc import CLIENT_STATUS_SERVICE, client_status_handlers
-from fsxds.transports.grpc_edge import GuardedHandler
 from fsxds.transports.grpc_lasting import LastingCalls
 from fsxds.transports.grpc_streams import make_services
 from tests.support.errors import make_supervisor
@@ -47,7 +46,7 @@ async def serving() -> AsyncIterator[Served]:
     """Run a server."""
     clients, heard, server = Clients(), StreamsHeard(), grpc.aio.server()
     [handler] = client_status_handlers(ClientReports(clients, envoy_catalogue()))
-    server.add_generic_rpc_handlers([GuardedHandler(LastingCalls().known(handler), heard)])
+    server.add_generic_rpc_handlers([LastingCalls(heard).known(handler)])
     port = server.add_insecure_port("127.0.0.1:0")
     await server.start()
     async with grpc.aio.insecure_channel(f"127.0.0.1:{port}") as channel:

@@ -12,7 +12,7 @@ import pytest
 from fsxds.grpc_serving import listening_grpc
 from fsxds.supervisor import Supervisor
 from fsxds.transports.grpc_lasting import STOPPING, LastingCalls
-from tests.support.errors import make_supervisor
+from tests.support.errors import ErrorsHeard, make_supervisor
 from tests.support.grpc_clients import LOCALHOST, PATIENCE_S, channel_to
 
 
@@ -27,7 +27,7 @@ class Patient:
 
     def __init__(self) -> None:
         self.ended: list[str] = []
-        self.lasting = LastingCalls()
+        self.lasting = LastingCalls(ErrorsHeard())
         forms = {"request_deserializer": _Told, "response_serializer": bytes}
         methods = {
             "Tell": grpc.unary_stream_rpc_method_handler(self._tell, **forms),

@@ -1,4 +1,4 @@
-"""Where a server listens: addresses as values, and the sockets behind them."""
+"""Where a server listens: addresses as values, the sockets behind them, and how its end waits for what is in hand."""
 
 from __future__ import annotations
 
@@ -8,11 +8,18 @@ import os
 import re
 import socket
 import stat
-from collections.abc import Iterator
+from collections.abc import Callable, Coroutine, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 from fsxds.errors import UsageError
+
+# Between two looks at the file of a unix socket.
+LOST_AFTER_S = 1.0
+# Who makes no progress for so long is not waited for. Counted in looks: an event loop that is busy looks less often.
+STALLED_AFTER_S = 1.5
+LOOK_EVERY_S = 0.02
 
 # Whoever may read the socket may read the secrets; Envoy runs as the same user or in the same group.
 SOCKET_MODE = 0o660
@@ -58,6 +65,15 @@ def parse_address(text: str) -> Address:
     if match is None or int(match["port"]) > 65535:
         raise UsageError(f"{text!r} is no address; write 127.0.0.1:18001, [::1]:18001, :18001 or unix:/run/fsxds.sock")
     return TcpAddress(match["host"].strip("[]"), int(match["port"]))
+
+
+@contextmanager
+def explained(address: Address, option: str) -> Iterator[None]:
+    """Word why an address cannot be had: an OSError becomes a UsageError that names the option to choose another."""
+    try:
+        yield
+    except OSError as error:
+        raise unavailable(address, error, f"use --{option} HOST:PORT, or port 0 for any free one") from error
 
 
 def unavailable(address: Address, error: OSError, remedy: str) -> UsageError:
@@ -113,19 +129,34 @@ def bind_unix(path: Path) -> socket.socket:
     return listener
 
 
-def identity_of(path: Path) -> tuple[int, int] | None:
-    """Return what tells a file from another one that took its name; None where there is none."""
+@contextmanager
+def listened_at(address: Address) -> Iterator[None]:
+    """Remove the file of a bound unix socket at the end, unless another process has put its own in its place."""
+    identity = _identity_of(address)
     try:
-        found = path.stat()
+        yield
+    finally:
+        if isinstance(address, UnixAddress) and identity is not None and _identity_of(address) == identity:
+            address.path.unlink(missing_ok=True)
+
+
+async def until_lost(address: Address) -> None:
+    """Return when nobody can connect to a bound address any more: somebody removed or replaced the file of a unix socket."""
+    identity = _identity_of(address)
+    # A TCP address cannot be lost.
+    while isinstance(address, TcpAddress) or identity == _identity_of(address):  # noqa: ASYNC110, a file has no event
+        await asyncio.sleep(LOST_AFTER_S)
+
+
+def _identity_of(address: Address) -> tuple[int, int] | None:
+    """Return what tells the file of a socket from another one that took its name; None where there is none."""
+    if isinstance(address, TcpAddress):
+        return None
+    try:
+        found = address.path.stat()
     except OSError:
         return None
     return found.st_dev, found.st_ino
-
-
-def remove_own(path: Path, identity: tuple[int, int] | None) -> None:
-    """Remove a socket, unless another process has put its own in this place."""
-    if identity is not None and identity_of(path) == identity:
-        path.unlink(missing_ok=True)
 
 
 def remove_stale(path: Path) -> None:
@@ -144,3 +175,25 @@ def close_all(listeners: list[socket.socket]) -> None:
     """Close sockets."""
     for listener in listeners:
         listener.close()
+
+
+async def drain(work: Coroutine[object, object, object], progress: Callable[[], object], limit_s: float) -> bool:
+    """Run `work` to its end, unless it stalls; tell whether it came to its end.
+
+    Args:
+        work: ends what is in hand; it is cancelled when it is waited for no longer.
+        progress: what is left to do, in a form that differs after each step.
+        limit_s: the longest time for all.
+    """
+    loop = asyncio.get_running_loop()
+    async with asyncio.TaskGroup() as tasks:
+        working = tasks.create_task(work)
+        ends_at_s = loop.time() + limit_s
+        last, looks = progress(), 0
+        while not working.done() and loop.time() < ends_at_s and looks * LOOK_EVERY_S < STALLED_AFTER_S:
+            await asyncio.sleep(LOOK_EVERY_S)
+            before, last = last, progress()
+            looks = looks + 1 if before == last else 0
+        is_done = working.done()
+        working.cancel()
+    return is_done

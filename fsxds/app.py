@@ -13,7 +13,7 @@ from functools import partial
 from pathlib import Path
 from typing import Never, cast
 
-from fsxds.addresses import Address, parse_address
+from fsxds.addresses import Address, parse_address, until_lost
 from fsxds.api.catalogue import Catalogue
 from fsxds.api.printing import Printer
 from fsxds.clients import FORGOTTEN_AFTER_S, Clients
@@ -32,7 +32,7 @@ from fsxds.protocol.time_to_live import TtlMode
 from fsxds.ready_file import ReadyFile
 from fsxds.reload import NewestTree, Reload
 from fsxds.resource_types import BY_TYPE_URL
-from fsxds.serving import listening, raise_open_files_limit, until_lost
+from fsxds.serving import listening, raise_open_files_limit
 from fsxds.settings import Settings
 from fsxds.snapshots.load import Acceptance, Loaded
 from fsxds.sources.watch import WatchMode, WatchOptions, watch

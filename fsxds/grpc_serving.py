@@ -16,21 +16,19 @@ import grpc.aio
 
 from fsxds.addresses import (
     SOCKET_MODE,
+    STALLED_AFTER_S,
     Address,
     TcpAddress,
     UnixAddress,
     bind_tcp,
     bind_unix,
     close_all,
-    identity_of,
-    remove_own,
+    drain,
+    explained,
+    listened_at,
     remove_stale,
-    unavailable,
 )
-from fsxds.draining import STALLED_AFTER_S, drain
 from fsxds.supervisor import Supervisor
-
-HOW_TO_CHOOSE = "use --grpc HOST:PORT, or port 0 for any free one"
 
 # Envoy's requests take 61 kB, nearly all of it the list of its extensions (ENVOY.md A1); those of a Delta client that
 # comes back name every resource that it holds.
@@ -112,16 +110,15 @@ async def listening_grpc(
     logging.getLogger("grpc._cython.cygrpc").addFilter(_is_ours)
     server = grpc.aio.server(options=OPTIONS)
     server.add_generic_rpc_handlers(services.handlers)
-    bound = await _bind(server, address, credentials)
-    identity = identity_of(address.path) if isinstance(address, UnixAddress) else None
+    with explained(address, "grpc"):
+        bound = await _bind(server, address, credentials)
     async with services.running(supervisor):
         await server.start()
         try:
-            yield bound
+            # Its file goes while it is still ours: once nobody listens, a successor may put its own in this place.
+            with listened_at(address):
+                yield bound
         finally:
-            if isinstance(address, UnixAddress):
-                # While it is still ours: once nobody listens, a successor may put its own in this place.
-                remove_own(address.path, identity)
             await _stop(server, services, grace_s)
 
 
@@ -139,13 +136,10 @@ async def _stop(server: grpc.aio.Server, services: Services, grace_s: float) -> 
 
 
 async def _bind(server: grpc.aio.Server, address: Address, credentials: grpc.ServerCredentials | None) -> Address:
-    try:
-        if isinstance(address, UnixAddress):
-            _bind_unix(server, address.path, credentials)
-            return address
-        return await _bind_tcp(server, address, credentials)
-    except OSError as error:
-        raise unavailable(address, error, HOW_TO_CHOOSE) from error
+    if isinstance(address, UnixAddress):
+        _bind_unix(server, address.path, credentials)
+        return address
+    return await _bind_tcp(server, address, credentials)
 
 
 async def _bind_tcp(

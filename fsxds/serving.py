@@ -17,17 +17,17 @@ from aiohttp import web
 from aiohttp.http_exceptions import HttpProcessingError
 
 from fsxds.addresses import (
+    LOOK_EVERY_S,
     Address,
     TcpAddress,
     UnixAddress,
     bind_tcp,
     bind_unix,
     close_all,
-    identity_of,
-    remove_own,
-    unavailable,
+    drain,
+    explained,
+    listened_at,
 )
-from fsxds.draining import LOOK_EVERY_S, drain
 
 # Thousands of Envoys may come back at once after a restart; the kernel cuts it down to net.core.somaxconn.
 BACKLOG = 4096
@@ -50,11 +50,6 @@ SPARE_FILES = 256
 # Below the size of an Envoy's request, far above that of anything that is kept for a held poll.
 LARGE_BUFFER_BYTES = 64 * 1024
 _M_MMAP_THRESHOLD = -3  # malloc.h
-
-# Between two looks at the file of a unix socket.
-LOST_AFTER_S = 1.0
-
-HOW_TO_CHOOSE = "use --http HOST:PORT, or port 0 for any free one"
 
 
 def raise_open_files_limit() -> int:
@@ -165,16 +160,15 @@ async def listening(application: web.Application, address: Address, *, grace_s: 
         # Who waits longer is in `_stop`.
         shutdown_timeout=grace_s,
     )
-    listeners = await _bind(address)
-    identity = identity_of(address.path) if isinstance(address, UnixAddress) else None
+    with explained(address, "http"):
+        listeners = [bind_unix(address.path)] if isinstance(address, UnixAddress) else await bind_tcp(address)
     try:
-        await runner.setup()
-        async with _accepting(listeners, _connections_of(runner)):
-            yield _bound(address, listeners[0])
+        # Its file goes while it is still ours: once nobody listens, a successor may put its own in this place.
+        with listened_at(address):
+            await runner.setup()
+            async with _accepting(listeners, _connections_of(runner)):
+                yield _bound(address, listeners[0])
     finally:
-        if isinstance(address, UnixAddress):
-            # While it is still ours: once nobody listens, a successor may put its own in this place.
-            remove_own(address.path, identity)
         close_all(listeners)
         await _stop(runner, grace_s)
 
@@ -281,28 +275,11 @@ def _unsent(transport: asyncio.Transport) -> int:
         return 0  # It is closed.
 
 
-async def until_lost(address: Address) -> None:
-    """Return when nobody can connect to a bound address any more: somebody removed or replaced the file of a unix socket."""
-    if not isinstance(address, UnixAddress):
-        await asyncio.Event().wait()
-        return
-    identity = identity_of(address.path)
-    while identity == identity_of(address.path):  # noqa: ASYNC110, a file has no event to wait for
-        await asyncio.sleep(LOST_AFTER_S)
-
-
 def _bound(address: Address, listener: socket.socket) -> Address:
     if isinstance(address, UnixAddress):
         return address
     host, port = listener.getsockname()[:2]
     return TcpAddress(host, port)
-
-
-async def _bind(address: Address) -> list[socket.socket]:
-    try:
-        return [bind_unix(address.path)] if isinstance(address, UnixAddress) else await bind_tcp(address)
-    except OSError as error:
-        raise unavailable(address, error, HOW_TO_CHOOSE) from error
 
 
 def _server_log() -> logging.Logger:

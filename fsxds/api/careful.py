@@ -61,8 +61,8 @@ class CarefulReader:
             return self._any(value, place)
         if name in WRAPPERS:
             return self._wrapper(value, descriptor.fields_by_name["value"], place)
-        if name in special.READERS:
-            return special.READERS[name](value, place)
+        if name in special.CHECKS:
+            return special.CHECKS[name](value, place)
         if isinstance(value, dict):
             return self._fields(value, descriptor, place)
         place.add_wrong(value, f"an object with the fields of {name}", _remedy_for_object(value))
@@ -133,24 +133,30 @@ class CarefulReader:
             place.add_wrong(value, "an object", "write key: value pairs")
             return DROPPED
         key_field, value_field = map_parts(field)
+        read_key = self._reader(key_field)
+        names: set[object] = set()
         entries: dict[str, PlainValue] = {}
         for key, element in value.items():
             here = place.at(key)
-            name = here.attempt(lambda text: dialect.read_map_key(key_field, str(text)), key)
-            if isinstance(name, str) and name in entries:
-                here.add("duplicate-field", "this key stands here twice", "remove one of them")
+            name = here.attempt(read_key, key)
+            if name in names:
+                here.add("duplicate-field", "this key is duplicated", "remove one of them")
+            names.add(name)
             read = self._one(_default(value_field) if element is None else element, value_field, here.within())
-            if isinstance(name, str) and read is not DROPPED:
-                entries[name] = read
+            if name is not DROPPED and read is not DROPPED:
+                entries[key] = read
         return entries
 
     def _one(self, value: PlainValue, field: FieldDescriptor, place: Place) -> Normal:
         if field.message_type is not None:
             return self._message(value, field.message_type, place)
+        return DROPPED if place.attempt(self._reader(field), value) is DROPPED else value
+
+    def _reader(self, field: FieldDescriptor) -> Read:
         read = self._readers.get(field.full_name)
         if read is None:
             read = self._readers[field.full_name] = dialect.reader(field)
-        return place.attempt(read, value)
+        return read
 
     def _wrapper(self, value: PlainValue, field: FieldDescriptor, place: Place) -> Normal:
         """Read a number, a text or a bool that may be absent. Envoy also takes `{"value": …}`."""

@@ -78,8 +78,8 @@ class Place:
         """Note a value that is not what its field asks for."""
         self.add("wrong-value", f"expected {expected}, found {quoted(value, secret=self.secret)}", remedy)
 
-    def attempt(self, read: Read, value: PlainValue) -> Normal:
-        """Read a value; what the reader refuses is noted, and dropped."""
+    def attempt(self, read: Read, value: PlainValue) -> object:
+        """Return what a reader makes of a value; DROPPED, with a fault, where it raises."""
         try:
             return read(value)
         except WrongValueError as error:

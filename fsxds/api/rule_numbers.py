@@ -8,14 +8,11 @@ from dataclasses import replace
 from functools import partial
 from typing import Any, TypeAlias
 
+from fsxds.api.dialect import LONGEST_DURATION_S, NANOS_PER_S
 from fsxds.api.rule_checks import Check, membership_checks, show_value
 
 _Moment: TypeAlias = tuple[int, int]
 _Bound: TypeAlias = "tuple[Callable[[Any], object], Any, str]"  # what breaks it, the limit, its words
-
-# What protobuf's TimeUtil takes: 10 000 years.
-_LONGEST_DURATION_S = 315_576_000_000
-_NANOS = 1_000_000_000
 
 # Of each, what the limit is to a value that breaks it. The first that is there counts, as in Envoy.
 _UPPER = (("lt", operator.le, "less than"), ("lte", operator.lt, "at most"))
@@ -51,8 +48,8 @@ def spell_number(value: float) -> str:
 
 def spell_moment(value: Any) -> str:
     """Write a Duration as its JSON: `0.25s`."""
-    nanos = value.seconds * _NANOS + value.nanos
-    whole, part = divmod(abs(nanos), _NANOS)
+    nanos = value.seconds * NANOS_PER_S + value.nanos
+    whole, part = divmod(abs(nanos), NANOS_PER_S)
     fraction = f".{part:09}".rstrip("0") if part else ""
     return f"{'-' if nanos < 0 else ''}{whole}{fraction}s"
 
@@ -66,7 +63,7 @@ def _show_moment(value: Any, secret: bool) -> str:  # noqa: FBT001  # the shape 
 
 
 def _is_no_duration(value: Any) -> bool:
-    return bool(abs(value.nanos) >= _NANOS or abs(value.seconds) > _LONGEST_DURATION_S)
+    return bool(abs(value.nanos) >= NANOS_PER_S or abs(value.seconds) > LONGEST_DURATION_S)
 
 
 _VALID_DURATION = Check(

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
+from typing import TypeAlias
 
-from fsxds.api import dialect, times
+from fsxds.api import dialect
+from fsxds.api.dialect import Read
 from fsxds.api.fields import (
     DURATION,
     FIELD_MASK,
@@ -17,61 +19,63 @@ from fsxds.api.fields import (
     VALUE,
 )
 from fsxds.api.places import DROPPED, Normal, Place
-from fsxds.api.spelled import SpelledFloat
 from fsxds.values import PlainValue
 
+Check: TypeAlias = Callable[[PlainValue, Place], Normal]
+"""Notes the faults of a value, and returns it, or DROPPED."""
 
-def read_struct(value: PlainValue, place: Place) -> Normal:
+
+def check_struct(value: PlainValue, place: Place) -> Normal:
     """A JSON object of anything."""
     if place.is_too_deep():
         return DROPPED
     if not isinstance(value, dict):
         place.add_wrong(value, "an object", "write key: value pairs")
         return DROPPED
-    normal: dict[str, PlainValue] = {}
     for key, element in value.items():
         here = place.at(key)
-        name = here.attempt(dialect.read_text, key)
-        read = read_value(element, here.within(STRUCT_LEVELS))
-        if isinstance(name, str) and read is not DROPPED:
-            normal[name] = read
-    return normal
+        here.attempt(dialect.read_text, key)
+        check_value(element, here.within(STRUCT_LEVELS))
+    return value
 
 
-def read_list(value: PlainValue, place: Place) -> Normal:
+def check_list(value: PlainValue, place: Place) -> Normal:
     """A JSON list of anything."""
     if place.is_too_deep():
         return DROPPED
     if not isinstance(value, list):
         place.add_wrong(value, "a list", "write a list")
         return DROPPED
-    items = [read_value(element, place.at(index).within(LIST_LEVELS)) for index, element in enumerate(value)]
-    return [element for element in items if element is not DROPPED]
+    for index, element in enumerate(value):
+        check_value(element, place.at(index).within(LIST_LEVELS))
+    return value
 
 
-def read_value(value: PlainValue, place: Place) -> Normal:
+def check_value(value: PlainValue, place: Place) -> Normal:
     """Any JSON value. A plain decimal of YAML is text, as in Envoy 1.40 (ENVOY.md H)."""
     if isinstance(value, dict):
-        return read_struct(value, place)
+        return check_struct(value, place)
     if isinstance(value, list):
-        return read_list(value, place)
-    if value is None or isinstance(value, bool):
-        return value
-    if isinstance(value, SpelledFloat):
-        return value.text
+        return check_list(value, place)
     if isinstance(value, str):
-        return place.attempt(dialect.read_text, value)
-    return place.attempt(dialect.read_number, value)
+        place.attempt(dialect.read_text, value)
+    elif value is not None and not isinstance(value, bool):
+        place.attempt(dialect.read_number, value)
+    return value
 
 
-READERS: Mapping[str, Callable[[PlainValue, Place], Normal]] = MappingProxyType(
+def _check_with(read: Read) -> Check:
+    return lambda value, place: DROPPED if place.attempt(read, value) is DROPPED else value
+
+
+CHECKS: Mapping[str, Check] = MappingProxyType(
     {
-        DURATION: lambda value, place: place.attempt(times.read_duration, value),
-        FIELD_MASK: lambda value, place: place.attempt(times.read_field_mask, value),
-        LIST_VALUE: read_list,
-        STRUCT: read_struct,
-        TIMESTAMP: lambda value, place: place.attempt(times.read_timestamp, value),
-        VALUE: read_value,
+        DURATION: _check_with(dialect.read_duration),
+        FIELD_MASK: _check_with(dialect.read_field_mask),
+        LIST_VALUE: check_list,
+        STRUCT: check_struct,
+        TIMESTAMP: _check_with(dialect.read_timestamp),
+        VALUE: check_value,
     }
 )
 

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, field
 from itertools import starmap
 
-from fsxds.protocol.node import Node
+from fsxds.protocol.messages import Acknowledgement, ClientStatus, Node, WatchStatus
 from fsxds.protocol.poll import PollRequest
-from fsxds.protocol.streams import Verdict, WatchStatus
 from fsxds.protocol.subscription import Selection, Subscription, select
 from fsxds.resources import Resource, Snapshot
 from fsxds.values import Version
@@ -22,20 +21,6 @@ FORGOTTEN_AFTER_S = 600.0
 MOST_POLLING_CLIENTS = 10_000
 # An Envoy polls for each cluster's endpoints apart. As many are remembered as `protocol.poll` does.
 MOST_POLLED_SUBSCRIPTIONS = 100_000
-
-
-@dataclass(frozen=True, slots=True)
-class ClientStatus:
-    """Where one client stands: one stream, or all polls of one node.
-
-    `node` has an empty id where the client did not name itself yet. `service` is the method of the stream, such as
-    `StreamAggregatedResources`, or `REST`. `watches` may hold several of one type: polls for other names are others. They
-    are to be looked at once: an Envoy may have ten thousand, each of which is told of when it is its turn.
-    """
-
-    node: Node
-    service: str
-    watches: Iterable[WatchStatus] = ()
 
 
 class Clients:
@@ -80,8 +65,8 @@ class _PolledWatch:
 
     seen_at_s: float
     sent: Version | None = None
-    accepted: Version | None = None
-    refused: Version | None = None
+    acked: Version | None = None
+    nacked: Version | None = None
     reason: str | None = None
     resources: Collection[Resource] = ()
     missing: tuple[str, ...] = ()
@@ -134,7 +119,7 @@ class ReportedPolls:
             is_incomplete = poll.subscription.type_url in snapshot.incomplete
             _meet(watch, select(snapshot, poll.subscription), poll.version_info, is_incomplete=is_incomplete)
         if poll.version_info is not None and poll.version_info == watch.sent and poll.error_detail is None:
-            watch.accepted, watch.refused, watch.reason = watch.sent, None, None
+            watch.acked, watch.nacked, watch.reason = watch.sent, None, None
 
     def response_sent(self, poll: PollRequest, selection: Selection, now_s: float) -> None:
         """A client was answered."""
@@ -144,13 +129,13 @@ class ReportedPolls:
         """A poll that was held ended without an answer: its client is still there."""
         self._watch_of(poll, now_s)
 
-    def verdict_received(self, poll: PollRequest, verdict: Verdict, now_s: float) -> None:
+    def verdict_received(self, poll: PollRequest, verdict: Acknowledgement, now_s: float) -> None:
         """A client took a version, or refused it."""
         watch = self._watch_of(poll, now_s)
         if verdict.accepted:
-            watch.accepted, watch.refused, watch.reason = verdict.version, None, None
+            watch.acked, watch.nacked, watch.reason = verdict.version, None, None
         else:
-            watch.refused, watch.reason = verdict.version, verdict.reason
+            watch.nacked, watch.reason = verdict.version, verdict.reason
 
     def statuses(self, now_s: float) -> Iterator[ClientStatus]:
         """Tell of the clients that polled lately, the longest silent first."""
@@ -220,13 +205,13 @@ def _note_sent(watch: _PolledWatch, selection: Selection) -> None:
 
 def _status(subscription: Subscription, watch: _PolledWatch) -> WatchStatus:
     # After a rejection nothing tells which of the resources the client took: all of the answer count as rejected.
-    is_rejected = watch.refused is not None and watch.refused == watch.sent
+    is_rejected = watch.nacked is not None and watch.nacked == watch.sent
     return WatchStatus(
         subscription.type_url,
         None if subscription.wildcard else subscription.names,
         sent=watch.sent,
-        accepted=watch.accepted,
-        refused=watch.refused,
+        acked=watch.acked,
+        nacked=watch.nacked,
         reason=watch.reason,
         resources=watch.resources,
         missing=watch.missing,

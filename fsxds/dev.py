@@ -28,7 +28,7 @@ from fsxds.operations.log import Log
 from fsxds.operations.mirror_log import MirrorLog
 from fsxds.operations.problem_ledger import ProblemLedger
 from fsxds.option_forms import OFF
-from fsxds.protocol.streams import WatchStatus
+from fsxds.protocol.messages import WatchStatus
 from fsxds.resource_types import BY_SHORT_NAME
 from fsxds.resources import Resource, Snapshot
 from fsxds.rules.levels import RuleLevels

@@ -4,10 +4,9 @@ from dataclasses import replace
 
 import pytest
 
-from fsxds.clients import FORGOTTEN_AFTER_S, POLLING, Clients, ClientStatus, ReportedPolls
-from fsxds.protocol.node import Node
+from fsxds.clients import FORGOTTEN_AFTER_S, POLLING, Clients, ReportedPolls
+from fsxds.protocol.messages import Acknowledgement, ClientStatus, Node, WatchStatus
 from fsxds.protocol.poll import PollRequest
-from fsxds.protocol.streams import Verdict, WatchStatus
 from fsxds.protocol.subscription import Subscription, select
 from fsxds.resource_types import BY_SHORT_NAME
 from fsxds.resources import Snapshot
@@ -142,7 +141,7 @@ def test_the_next_poll_accepts() -> None:
     polls.poll_received(poll(version=V1), FIRST, 1)
     [watch] = watches(polls)
 
-    assert (watch.sent, watch.accepted, watch.names) == (V1, V1, None)
+    assert (watch.sent, watch.acked, watch.names) == (V1, V1, None)
 
 
 def test_a_poll_with_another_version_accepts_nothing() -> None:
@@ -151,7 +150,7 @@ def test_a_poll_with_another_version_accepts_nothing() -> None:
     sent(polls, poll(), FIRST)
     polls.poll_received(poll(version=Version("other")), FIRST, 1)
 
-    assert watches(polls)[0].accepted is None
+    assert watches(polls)[0].acked is None
 
 
 def test_a_poll_that_rejects_accepts_nothing() -> None:
@@ -160,7 +159,7 @@ def test_a_poll_that_rejects_accepts_nothing() -> None:
     sent(polls, poll(), FIRST)
     polls.poll_received(replace(poll(version=V1), error_detail="bad"), FIRST, 1)
 
-    assert watches(polls)[0].accepted is None
+    assert watches(polls)[0].acked is None
 
 
 def test_a_client_that_holds_what_is_current_from_before_is_known_to_hold_it() -> None:
@@ -169,7 +168,7 @@ def test_a_client_that_holds_what_is_current_from_before_is_known_to_hold_it() -
     polls.poll_received(poll(version=V1), FIRST, 0)
     [watch] = watches(polls)
 
-    assert (watch.sent, watch.accepted, list(watch.resources)) == (V1, V1, [A])
+    assert (watch.sent, watch.acked, list(watch.resources)) == (V1, V1, [A])
 
 
 def test_a_client_that_holds_something_else_from_before_was_sent_nothing() -> None:
@@ -186,12 +185,12 @@ def test_a_verdict_accepts_or_rejects() -> None:
     """A rejection keeps what was accepted before; all resources of the answer count as rejected."""
     polls = ReportedPolls()
     sent(polls, poll(), FIRST)
-    polls.verdict_received(poll(), Verdict(V1, accepted=True), 1)
+    polls.verdict_received(poll(), Acknowledgement(V1, accepted=True), 1)
     sent(polls, poll(version=V1), SECOND, 2)
-    polls.verdict_received(poll(version=V1), Verdict(V2, accepted=False, reason="bad"), 3)
+    polls.verdict_received(poll(version=V1), Acknowledgement(V2, accepted=False, reason="bad"), 3)
     [watch] = watches(polls)
 
-    assert (watch.sent, watch.accepted, watch.refused, watch.reason) == (V2, V1, V2, "bad")
+    assert (watch.sent, watch.acked, watch.nacked, watch.reason) == (V2, V1, V2, "bad")
     assert watch.rejected == {"a", "b"}
 
 
@@ -199,7 +198,7 @@ def test_what_is_sent_after_a_rejection_is_not_rejected() -> None:
     """The reason stays known until something is accepted."""
     polls = ReportedPolls()
     sent(polls, poll(), SECOND)
-    polls.verdict_received(poll(), Verdict(V2, accepted=False, reason="bad"), 1)
+    polls.verdict_received(poll(), Acknowledgement(V2, accepted=False, reason="bad"), 1)
     sent(polls, poll(), FIRST, 2)
 
     assert watches(polls)[0].rejected == frozenset()
@@ -211,9 +210,9 @@ def test_accepting_ends_a_rejection(*, is_verdict: bool) -> None:
     """By a verdict, or by a poll that bears the version."""
     polls = ReportedPolls()
     sent(polls, poll(), FIRST)
-    polls.verdict_received(poll(), Verdict(V1, accepted=False, reason="bad"), 1)
+    polls.verdict_received(poll(), Acknowledgement(V1, accepted=False, reason="bad"), 1)
     if is_verdict:
-        polls.verdict_received(poll(), Verdict(V1, accepted=True), 2)
+        polls.verdict_received(poll(), Acknowledgement(V1, accepted=True), 2)
     else:
         polls.poll_received(poll(version=V1), FIRST, 2)
 
@@ -243,10 +242,10 @@ def test_a_client_is_what_it_said_last() -> None:
     """Its metadata may change with a restart."""
     polls = ReportedPolls()
     polls.poll_received(poll(), FIRST, 0)
-    polls.poll_received(replace(poll(), node=Node("edge-1", told=b"new")), FIRST, 1)
+    polls.poll_received(replace(poll(), node=Node("edge-1", serialized=b"new")), FIRST, 1)
     [status] = polls.statuses(1)
 
-    assert status.node.told == b"new"
+    assert status.node.serialized == b"new"
 
 
 # Which polling clients are forgotten
@@ -303,7 +302,7 @@ def test_every_sign_of_a_client_counts(event: str) -> None:
         "poll_received": (FIRST,),
         "response_sent": (select(FIRST, Subscription(CDS)),),
         "nothing_new": (),
-        "verdict_received": (Verdict(V1, accepted=True),),
+        "verdict_received": (Acknowledgement(V1, accepted=True),),
     }
     getattr(polls, event)(poll(), *told[event], FORGOTTEN_AFTER_S)
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 import pytest
 
 from fsxds.parsing import ParseRules, Parsing
-from fsxds.protocol.node import Node
+from fsxds.protocol.messages import Node
 from fsxds.protocol.poll import Hold, PollMemory, PollRequest
 from fsxds.protocol.subscription import Subscription, version_of
 from fsxds.reload import NewestTree, Reload

@@ -18,7 +18,7 @@ from fsxds.commands.options import table_command
 from fsxds.commands.running import run, spinner
 from fsxds.commands.watch_output import JsonOutput, Output, TextOutput, Troubles, tell
 from fsxds.errors import UsageError
-from fsxds.protocol.node import Node
+from fsxds.protocol.messages import Node
 from fsxds.resource_types import BY_SHORT_NAME, RESOURCE_TYPES
 from fsxds.settings import Settings
 from fsxds.watching.clients import Wire

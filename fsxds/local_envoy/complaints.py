@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from fsxds.protocol.reasons import without_message
+from fsxds.protocol.messages import without_message
 from fsxds.resource_types import BY_REST_PATH, BY_SHORT_NAME
 from fsxds.resources import Origin, Resource
 from fsxds.values import TypeUrl

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from fsxds.local_envoy.complaints import LogLine
 from fsxds.local_envoy.static_rendering import Member, Rendering
-from fsxds.protocol.reasons import without_message
+from fsxds.protocol.messages import without_message
 
 _REASON = re.compile(r"error initializing configuration '.*?': (?P<reason>.*)", re.DOTALL)
 _PLACE = re.compile(r"StaticResourcesValidationError\.(?P<list>Clusters|Listeners|Secrets)\[(?P<index>\d+)\]")

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from fsxds.local_envoy.complaints import Complaint, origin_of
 from fsxds.local_envoy.scopes import VERSION_TEXT, WARMING, Expected, Scope, Statistics, scopes_in
-from fsxds.protocol.streams import WatchStatus
+from fsxds.protocol.messages import WatchStatus
 from fsxds.resource_types import BY_TYPE_URL, ResourceType
 from fsxds.resources import Origin, Snapshot
 from fsxds.values import TypeUrl, Version
@@ -102,14 +102,14 @@ def judge_streams(
     warming = sum(int(statistics.get(gauge, 0)) for gauge in WARMING)
     if behind or warming or not watches:
         return Waiting(behind, warming)
-    moved = {watch.type_url for watch in watches if watch.accepted != accepted_before.get(watch.type_url)}
+    moved = {watch.type_url for watch in watches if watch.acked != accepted_before.get(watch.type_url)}
     return Took(tuple(sorted((BY_TYPE_URL[type_url] for type_url in moved), key=lambda row: row.short_name)))
 
 
 def _is_told(watch: WatchStatus, snapshot: Snapshot) -> bool:
     """Whether a client has what it should have, and said so."""
-    if watch.sent != watch.accepted or watch.type_url in snapshot.withheld:
-        return watch.sent == watch.accepted
+    if watch.sent != watch.acked or watch.type_url in snapshot.withheld:
+        return watch.sent == watch.acked
     rows = snapshot.resources(watch.type_url)
     held = {resource.name: resource for resource in watch.resources}
     wanted = rows if watch.names is None else {name: rows[name] for name in watch.names if name in rows}

@@ -8,7 +8,7 @@ from typing import Protocol
 from fsxds.local_envoy.complaints import Complaint
 from fsxds.local_envoy.scopes import Expected, Statistics
 from fsxds.local_envoy.verdict import Refused, Took, Waiting, judge, judge_streams
-from fsxds.protocol.streams import WatchStatus
+from fsxds.protocol.messages import WatchStatus
 from fsxds.resources import Snapshot
 from fsxds.store import SnapshotStore
 from fsxds.values import TypeUrl, Version
@@ -95,7 +95,7 @@ class StreamWitness:
         watches = tuple(self._watches())
         verdict = judge_streams(current, watches, self._before, now)
         if isinstance(verdict, Took):
-            self._accepted = {watch.type_url: watch.accepted for watch in watches}
+            self._accepted = {watch.type_url: watch.acked for watch in watches}
         self._is_refused = isinstance(verdict, Refused)
         said = [Complaint(watch.reason, watch.type_url) for watch in watches if watch.rejected and watch.reason]
         return verdict, said

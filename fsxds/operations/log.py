@@ -21,8 +21,7 @@ from fsxds.operations.library_logs import library_logs
 from fsxds.operations.log_lines import Level, LineSink, LogLine, Renderer, human_renderer, json_renderer, shortened
 from fsxds.operations.problem_ledger import ProblemLedger
 from fsxds.operations.refusal_limit import RefusalLimit
-from fsxds.protocol.node import Node
-from fsxds.protocol.streams import Verdict
+from fsxds.protocol.messages import Acknowledgement, Node
 from fsxds.protocol.subscription import Subscription
 from fsxds.snapshots.load import Loaded
 from fsxds.values import PlainValue, SourceTree, TypeUrl, Version
@@ -231,7 +230,7 @@ class Log:
         self._tell_client(Level.DEBUG, "ack_received", "took", (node, subscription, version))
 
     def nack_received(
-        self, node: Node, subscription: Subscription, verdict: Verdict, files: tuple[PurePosixPath, ...]
+        self, node: Node, subscription: Subscription, verdict: Acknowledgement, files: tuple[PurePosixPath, ...]
     ) -> None:
         """Tell that a client refused a version, why, and which files that version came from."""
         self.rejected(subscription.type_url, name_of(node))

@@ -20,8 +20,7 @@ from collections.abc import Iterable, Iterator
 from fsxds.protocol.delta_names import NOTHING
 from fsxds.protocol.delta_news import News
 from fsxds.protocol.delta_watch import DeltaWatch
-from fsxds.protocol.node import ENVOY, Node
-from fsxds.protocol.streams import DeltaRequest, DeltaResponse, Reaction, WatchStatus
+from fsxds.protocol.messages import ENVOY, DeltaRequest, DeltaResponse, Node, Reaction, WatchStatus
 from fsxds.protocol.subscription import Subscription
 from fsxds.protocol.time_to_live import TtlMode, ttl_use
 from fsxds.protocol.views import Views
@@ -58,9 +57,9 @@ class DeltaStream:
         self._unwarmed: dict[TypeUrl, frozenset[str]] = {}
 
     @property
-    def look_again_at_s(self) -> float | None:
-        """When `receive_time` has something to do; None for never."""
-        times = (watch.look_again_at_s for watch in self._watches.values())
+    def timer_at_s(self) -> float | None:
+        """When `receive_timer` has something to do; None for never."""
+        times = (watch.timer_at_s for watch in self._watches.values())
         return min((time_s for time_s in times if time_s is not None), default=None)
 
     def receive_request(
@@ -84,7 +83,7 @@ class DeltaStream:
         self._snapshot = snapshot
         return self._batch(now_s)
 
-    def receive_time(self, now_s: float) -> tuple[DeltaResponse, ...]:
+    def receive_timer(self, now_s: float) -> tuple[DeltaResponse, ...]:
         """Return what is due at this time: what was rejected before, and heartbeats."""
         return self._batch(now_s)
 

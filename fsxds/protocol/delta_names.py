@@ -7,7 +7,7 @@ Resources".
 from __future__ import annotations
 
 from fsxds.protocol.lookup import Lookup
-from fsxds.protocol.streams import DeltaRequest
+from fsxds.protocol.messages import DeltaRequest
 from fsxds.protocol.subscription import WILDCARD
 from fsxds.protocol.xdstp_names import collection_of, is_glob
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from fsxds.protocol.delta_names import NOTHING
+from fsxds.protocol.messages import Acknowledgement
 from fsxds.protocol.rejections import MOST_PARTS, MOST_UNANSWERED, Rejections
-from fsxds.protocol.streams import Verdict
 from fsxds.values import Nonce, Version
 
 
@@ -30,13 +30,13 @@ class Verdicts:
     refused. What is sent without being asked for is owed to nobody.
     """
 
-    __slots__ = ("_owed_hosts", "_unanswered", "accepted", "reason", "refused", "rejections", "sent")
+    __slots__ = ("_owed_hosts", "_unanswered", "acked", "nacked", "reason", "rejections", "sent")
 
     def __init__(self, *, is_whole: bool) -> None:
         self.rejections = Rejections(is_whole=is_whole)
         self.sent: Version | None = None
-        self.accepted: Version | None = None
-        self.refused: Version | None = None
+        self.acked: Version | None = None
+        self.nacked: Version | None = None
         self.reason: str | None = None
         # Of what is owed, hosts that were told as unknown.
         self._owed_hosts = NOTHING
@@ -66,7 +66,7 @@ class Verdicts:
 
     def judge(
         self, nonce: Nonce | None, error_detail: str | None, now_s: float, unasked: frozenset[str]
-    ) -> Verdict | None:
+    ) -> Acknowledgement | None:
         """Take what a request says of a response; None where it says nothing, or said it before."""
         if nonce is None or nonce not in self._unanswered:
             return None
@@ -75,20 +75,20 @@ class Verdicts:
         sent = self._unanswered.pop(nonce)
         if error_detail is None:
             self._accept(sent)
-            return Verdict(sent.version, accepted=True)
+            return Acknowledgement(sent.version, accepted=True)
         # What a later response says again has its verdict still to come.
         not_owed = self.under_way() | unasked
         if names := sent.names - not_owed if not_owed else sent.names:
             self.rejections.reject(names, now_s)
             self._owed_hosts = (self._owed_hosts | (sent.unpopulated & names)) - (names - sent.unpopulated)
-        self.refused, self.reason = sent.version, error_detail
-        return Verdict(sent.version, accepted=False, reason=error_detail or None)
+        self.nacked, self.reason = sent.version, error_detail
+        return Acknowledgement(sent.version, accepted=False, reason=error_detail or None)
 
     def _accept(self, sent: _Sent) -> None:
         self.rejections.accept(sent.names)
-        self.accepted = sent.version
+        self.acked = sent.version
         if not self.rejections.names:
-            self.refused = self.reason = None
+            self.nacked = self.reason = None
 
     def under_way(self) -> frozenset[str]:
         """Return the names that are on their way to the client, as far as it told."""

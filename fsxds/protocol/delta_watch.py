@@ -13,7 +13,7 @@ from fsxds.protocol.delta_names import NOTHING, DeltaNames
 from fsxds.protocol.delta_news import Draft, News
 from fsxds.protocol.delta_verdicts import Verdicts
 from fsxds.protocol.lookup import Lookup
-from fsxds.protocol.streams import DeltaRequest, DeltaResponse, Verdict, WatchStatus
+from fsxds.protocol.messages import Acknowledgement, DeltaRequest, DeltaResponse, WatchStatus
 from fsxds.protocol.subscription import WILDCARD, Subscription, version_of
 from fsxds.protocol.time_to_live import TtlUse, heartbeat_s
 from fsxds.protocol.views import Step, Views
@@ -92,7 +92,7 @@ class DeltaWatch:
         return self.is_on_demand and WILDCARD in self._asked
 
     @property
-    def look_again_at_s(self) -> float | None:
+    def timer_at_s(self) -> float | None:
         """When time alone gives this watch something to say."""
         retry_at_s, heartbeat_at_s = self._verdicts.retry_at_s, self.heartbeat_at_s
         if retry_at_s is None or heartbeat_at_s is None:
@@ -104,13 +104,13 @@ class DeltaWatch:
         """What the client wants."""
         return Subscription(self._row.type_url, self.names.names, self.names.selects_all)
 
-    def hear(self, request: DeltaRequest, now_s: float) -> Verdict | None:
+    def hear(self, request: DeltaRequest, now_s: float) -> Acknowledgement | None:
         """Take what a request says of the responses before it, and of what the client holds.
 
         The nonce tells which response is meant and nothing else: names count whatever it is.
         """
-        if self._base is None and request.held:
-            self._claims = {**self._claims, **request.held}
+        if self._base is None and request.initial_resource_versions:
+            self._claims = {**self._claims, **request.initial_resource_versions}
         unasked = self._unasked - self.names.names
         verdict = self._verdicts.judge(request.nonce, request.error_detail, now_s, unasked)
         if WILDCARD in request.unsubscribe:
@@ -288,7 +288,7 @@ class DeltaWatch:
         version = version_of(snapshot, Subscription(self.type_url))
         if not (resources or draft.absent or draft.unpopulated or draft.gone or draft.woken or draft.is_due):
             if not self._has_sent:
-                self._verdicts.sent = self._verdicts.accepted = version
+                self._verdicts.sent = self._verdicts.acked = version
             return None
         if self._verdicts.rejections.names and not self.is_on_demand:
             self._verdicts.rejections.offered([*draft.fresh, *draft.absent, *draft.gone])
@@ -391,8 +391,8 @@ class DeltaWatch:
             self.type_url,
             None if self.names.selects_all else self.names.names,
             sent=self._verdicts.sent,
-            accepted=self._verdicts.accepted,
-            refused=self._verdicts.refused,
+            acked=self._verdicts.acked,
+            nacked=self._verdicts.nacked,
             reason=self._verdicts.reason,
             resources=self.resources(),
             missing=missing,

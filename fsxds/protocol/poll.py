@@ -20,8 +20,7 @@ from collections import OrderedDict
 from dataclasses import dataclass
 
 from fsxds.protocol.back_off import back_off_s
-from fsxds.protocol.node import Node
-from fsxds.protocol.streams import Verdict
+from fsxds.protocol.messages import Acknowledgement, Node
 from fsxds.protocol.subscription import Selection, Subscription, select
 from fsxds.resource_types import BY_TYPE_URL
 from fsxds.resources import Snapshot
@@ -114,7 +113,7 @@ class PollMemory:
 
     def receive_request(
         self, request: PollRequest, snapshot: Snapshot | None, now_s: float
-    ) -> tuple[Decision, Verdict | None]:
+    ) -> tuple[Decision, Acknowledgement | None]:
         """Take a poll as it arrives; tell what to do, and what it says of the answer before it.
 
         Args:
@@ -144,14 +143,14 @@ class PollMemory:
         if sent is not None:
             sent.rejections, sent.counted = 0, True
 
-    def _hear(self, request: PollRequest, now_s: float) -> Verdict | None:
+    def _hear(self, request: PollRequest, now_s: float) -> Acknowledgement | None:
         """Learn from a poll what became of the version that was sent last."""
         sent = self._recall(request, now_s)
         if sent is None:
             return None
         if request.error_detail is None and request.version_info == sent.version:
             is_news, sent.confirmed, sent.rejections = not sent.confirmed, True, 0
-            return Verdict(sent.version, accepted=True) if is_news else None
+            return Acknowledgement(sent.version, accepted=True) if is_news else None
         if request.version_info is None and request.error_detail is None and not _is_returning(request, sent, now_s):
             # A client that starts, or a new subscription: nothing is known of what it makes of our answers.
             sent.rejections, sent.counted = 0, True
@@ -169,7 +168,7 @@ class PollMemory:
             self._keep(request, sent)
         return sent
 
-    def _count_rejection(self, request: PollRequest, sent: _Sent) -> Verdict | None:
+    def _count_rejection(self, request: PollRequest, sent: _Sent) -> Acknowledgement | None:
         if sent.counted:
             return None
         sent.counted, sent.confirmed = True, False
@@ -177,7 +176,7 @@ class PollMemory:
         told_at = 1 if request.version_info is not None or request.error_detail is not None else PROMPT_RETURNS_ALLOWED
         if sent.rejections != told_at:
             return None
-        return Verdict(sent.version, accepted=False, reason=request.error_detail)
+        return Acknowledgement(sent.version, accepted=False, reason=request.error_detail)
 
     def _decide(self, request: PollRequest, snapshot: Snapshot | None, now_s: float) -> Decision:
         if snapshot is None or request.subscription.type_url in snapshot.withheld:

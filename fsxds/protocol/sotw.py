@@ -15,10 +15,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import replace
 
-from fsxds.protocol.node import ENVOY, Node
+from fsxds.protocol.messages import ENVOY, Node, Reaction, SotwRequest, SotwResponse, WatchStatus
 from fsxds.protocol.sotw_verdicts import NOTHING
 from fsxds.protocol.sotw_watch import News, SotwWatch
-from fsxds.protocol.streams import Reaction, SotwRequest, SotwResponse, WatchStatus
 from fsxds.protocol.subscription import Subscription
 from fsxds.protocol.time_to_live import TtlMode, ttl_use
 from fsxds.protocol.views import Views
@@ -55,9 +54,9 @@ class SotwStream:
         self._nonces = 0
 
     @property
-    def look_again_at_s(self) -> float | None:
-        """When `receive_time` has something to do; None for never."""
-        times = (watch.look_again_at_s for watch in self._watches.values())
+    def timer_at_s(self) -> float | None:
+        """When `receive_timer` has something to do; None for never."""
+        times = (watch.timer_at_s for watch in self._watches.values())
         return min((time_s for time_s in times if time_s is not None), default=None)
 
     def receive_request(self, request: SotwRequest, snapshot: Snapshot | None, now_s: float) -> Reaction[SotwResponse]:
@@ -91,7 +90,7 @@ class SotwStream:
         self._snapshot = snapshot
         return self._batch(now_s, {})
 
-    def receive_time(self, now_s: float) -> tuple[SotwResponse, ...]:
+    def receive_timer(self, now_s: float) -> tuple[SotwResponse, ...]:
         """Return what is due at this time: what was rejected before, and heartbeats."""
         return self._batch(now_s, {})
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from fsxds.protocol.messages import Acknowledgement, SotwRequest
 from fsxds.protocol.rejections import MOST_UNANSWERED, Rejections
-from fsxds.protocol.streams import SotwRequest, Verdict
 from fsxds.protocol.subscription import WILDCARD
 from fsxds.resources import Resource
 from fsxds.values import Nonce, Version
@@ -38,7 +38,7 @@ class Heard:
     `overtaken` are the names that were news in a rejected full state that a later one, on its way already, says again.
     """
 
-    verdict: Verdict | None = None
+    verdict: Acknowledgement | None = None
     is_stale: bool = False
     is_repeat: bool = False
     overtaken: frozenset[str] = NOTHING
@@ -54,10 +54,10 @@ class SotwVerdicts:
         "_is_full",
         "_judged",
         "_unanswered",
-        "accepted",
+        "acked",
         "last_nonce",
+        "nacked",
         "reason",
-        "refused",
         "rejections",
         "sent",
         "suspects",
@@ -67,8 +67,8 @@ class SotwVerdicts:
         self.last_nonce: Nonce | None = None
         # Versions: what was sent, accepted and rejected last, and the client's words for that.
         self.sent: Version | None = None
-        self.accepted: Version | None = None
-        self.refused: Version | None = None
+        self.acked: Version | None = None
+        self.nacked: Version | None = None
         self.reason: str | None = None
         self.rejections = Rejections(is_whole=is_full)
         # The names that were news in a full state that was rejected: they are again when it is offered again.
@@ -122,19 +122,19 @@ class SotwVerdicts:
         is_overtaken = self._is_full and is_stale and not verdict.accepted
         return Heard(verdict, is_stale, overtaken=sent.fresh if is_overtaken else NOTHING)
 
-    def _judge(self, nonce: Nonce, error_detail: str | None, now_s: float) -> Verdict:
+    def _judge(self, nonce: Nonce, error_detail: str | None, now_s: float) -> Acknowledgement:
         while (oldest := next(iter(self._unanswered))) != nonce:
             self._accept(self._unanswered.pop(oldest))
         sent, self._judged = self._unanswered.pop(nonce), nonce
         if error_detail is None:
             self._accept(sent)
-            self.accepted = sent.version
+            self.acked = sent.version
             if nonce == self.last_nonce:
-                self.refused = self.reason = None
-            return Verdict(sent.version, accepted=True)
+                self.nacked = self.reason = None
+            return Acknowledgement(sent.version, accepted=True)
         self._reject(sent, now_s)
-        self.refused, self.reason = sent.version, error_detail
-        return Verdict(sent.version, accepted=False, reason=error_detail or None)
+        self.nacked, self.reason = sent.version, error_detail
+        return Acknowledgement(sent.version, accepted=False, reason=error_detail or None)
 
     def _accept(self, sent: Sent) -> None:
         if self.rejections.names:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
+from fsxds.protocol.messages import SotwRequest, SotwResponse, WatchStatus
 from fsxds.protocol.sotw_verdicts import NOTHING, Heard, Sent, SotwVerdicts
-from fsxds.protocol.streams import SotwRequest, SotwResponse, WatchStatus
 from fsxds.protocol.subscription import WILDCARD, Subscription
 from fsxds.protocol.time_to_live import TtlUse, heartbeat_s
 from fsxds.protocol.views import Rows, Views
@@ -85,7 +85,7 @@ class SotwWatch:
         return self._verdicts.rejections.names
 
     @property
-    def look_again_at_s(self) -> float | None:
+    def timer_at_s(self) -> float | None:
         """When time alone gives this watch something to say."""
         retry_at_s, heartbeat_at_s = self._verdicts.retry_at_s, self.heartbeat_at_s
         if retry_at_s is None or heartbeat_at_s is None:
@@ -165,7 +165,7 @@ class SotwWatch:
         self._base = snapshot
         full, version = self._row.full_state_in_sotw, self._views.version_of(snapshot, self.subscription)
         if self._holds_selection(snapshot):
-            self._verdicts.sent = self._verdicts.accepted = version
+            self._verdicts.sent = self._verdicts.acked = version
             self._views.say(version)
             # Nobody knows how long ago its time to live was renewed.
             self.heartbeat_at_s = now_s if self._timed() else None
@@ -310,8 +310,8 @@ class SotwWatch:
             subscription.type_url,
             names,
             sent=self._verdicts.sent,
-            accepted=self._verdicts.accepted,
-            refused=self._verdicts.refused,
+            acked=self._verdicts.acked,
+            nacked=self._verdicts.nacked,
             reason=self._verdicts.reason,
             resources=held,
             missing=missing,

@@ -16,9 +16,9 @@ from google.protobuf import json_format
 from google.protobuf.message import DecodeError
 
 from fsxds.api.catalogue import Catalogue
-from fsxds.clients import Clients, ClientStatus
+from fsxds.clients import Clients
 from fsxds.errors import ProtocolError
-from fsxds.protocol.node import Node
+from fsxds.protocol.messages import ClientStatus, Node
 from fsxds.resources import Resource
 from fsxds.transports.client_status_contents import Contents
 from fsxds.transports.client_status_forms import Form, JsonForm, WireForm

@@ -9,7 +9,7 @@ from envoy.service.status.v3 import csds_pb2
 from google.protobuf.wrappers_pb2 import BytesValue
 
 from fsxds.api.printing import dump
-from fsxds.clients import ClientStatus
+from fsxds.protocol.messages import ClientStatus
 from fsxds.resources import Resource
 from fsxds.transports.client_status_contents import Contents
 from fsxds.transports.client_status_nodes import node_message

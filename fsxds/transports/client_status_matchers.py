@@ -13,7 +13,7 @@ import re2
 from google.protobuf.struct_pb2 import Struct
 
 from fsxds.errors import ProtocolError
-from fsxds.protocol.node import Node
+from fsxds.protocol.messages import Node
 from fsxds.transports.client_status_nodes import node_message
 
 # RE2 compiles an expression of a megabyte for seconds; identifiers of nodes need no long ones.

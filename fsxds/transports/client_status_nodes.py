@@ -12,14 +12,14 @@ from envoy.config.core.v3 import base_pb2
 from google.protobuf import json_format
 from google.protobuf.message import DecodeError, EncodeError
 
-from fsxds.protocol.node import Node
+from fsxds.protocol.messages import Node
 
 # Nodes that say more are not kept; an Envoy's takes some hundred characters, its operator's metadata a few thousand.
 MOST_TOLD_BYTES = 16 * 1024
 
 
 def told_in_json(node: Mapping[str, object]) -> bytes:
-    """Return a node in proto JSON as `Node.told`: serialized, without its extensions.
+    """Return a node in proto JSON as `Node.serialized`: serialized, without its extensions.
 
     A node that protobuf cannot read, or that is very large, is not kept: the answer is empty then.
     """
@@ -42,8 +42,8 @@ def _serialized(told: str) -> bytes:
 
 def node_message(node: Node) -> base_pb2.Node:
     """Return a node as it was told, or where that was not kept, with what is known of it."""
-    if node.told:
+    if node.serialized:
         # Messages can be written that stand deeper in one another than they can be read.
         with suppress(DecodeError):
-            return base_pb2.Node.FromString(node.told)
+            return base_pb2.Node.FromString(node.serialized)
     return base_pb2.Node(id=node.id, cluster=node.cluster, client_features=sorted(node.features))

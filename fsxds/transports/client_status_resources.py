@@ -7,9 +7,7 @@ from dataclasses import dataclass
 from enum import IntEnum
 
 from fsxds.api.secrets import mask_reason
-from fsxds.clients import ClientStatus
-from fsxds.protocol.reasons import without_message
-from fsxds.protocol.streams import WatchStatus
+from fsxds.protocol.messages import ClientStatus, WatchStatus, without_message
 from fsxds.protocol.subscription import WILDCARD
 from fsxds.resources import Resource
 from fsxds.values import TypeUrl, Version
@@ -84,7 +82,7 @@ def _not_held(watch: WatchStatus) -> Iterator[ResourceStatus]:
             name,
             ConfigStatus.ERROR,
             ClientStand.NACKED,
-            refused=watch.refused,
+            refused=watch.nacked,
             reason=reason,
         )
     missing = frozenset(watch.missing) - watch.rejected
@@ -98,9 +96,9 @@ def _not_held(watch: WatchStatus) -> Iterator[ResourceStatus]:
 
 def _verdict(watch: WatchStatus) -> tuple[ConfigStatus, ClientStand]:
     """Tell where the resources stand that were not rejected."""
-    if watch.accepted is None:
+    if watch.acked is None:
         return ConfigStatus.STALE, ClientStand.REQUESTED
-    if watch.sent in (watch.accepted, watch.refused):
+    if watch.sent in (watch.acked, watch.nacked):
         return ConfigStatus.SYNCED, ClientStand.ACKED
     # Nothing tells which of the resources are as they were in the version before, so the client's view is not known.
     return ConfigStatus.STALE, ClientStand.UNKNOWN
@@ -108,7 +106,7 @@ def _verdict(watch: WatchStatus) -> tuple[ConfigStatus, ClientStand]:
 
 def _version(watch: WatchStatus) -> Version | None:
     """Return the version of what was not rejected."""
-    return watch.accepted if watch.accepted is not None and watch.sent == watch.refused else watch.sent
+    return watch.acked if watch.acked is not None and watch.sent == watch.nacked else watch.sent
 
 
 def _refused(watch: WatchStatus, resource: Resource, reason: str | None, *, tells_each_version: bool) -> ResourceStatus:
@@ -118,9 +116,9 @@ def _refused(watch: WatchStatus, resource: Resource, reason: str | None, *, tell
         ConfigStatus.ERROR,
         ClientStand.NACKED,
         # Which version of its own the client kept is not known.
-        version=None if tells_each_version else watch.accepted,
+        version=None if tells_each_version else watch.acked,
         resource=resource,
-        refused=resource.version if tells_each_version else watch.refused,
+        refused=resource.version if tells_each_version else watch.nacked,
         reason=reason,
     )
 

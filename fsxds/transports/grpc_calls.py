@@ -15,16 +15,16 @@ from typing import Any, Protocol
 
 import grpc.aio
 
-from fsxds.clients import ClientStatus
 from fsxds.errors import ProtocolError
-from fsxds.protocol.node import Node
-from fsxds.protocol.streams import (
+from fsxds.protocol.messages import (
+    Acknowledgement,
+    ClientStatus,
     DeltaRequest,
     DeltaResponse,
+    Node,
     Reaction,
     SotwRequest,
     SotwResponse,
-    Verdict,
     WatchStatus,
 )
 from fsxds.protocol.subscription import Subscription, files_of
@@ -64,8 +64,8 @@ class StreamCore(Protocol):
         """Who asks, once it was told."""
 
     @property
-    def look_again_at_s(self) -> float | None:
-        """When `receive_time` has something to do."""
+    def timer_at_s(self) -> float | None:
+        """When `receive_timer` has something to do."""
 
     def receive_request(self, request: Any, snapshot: Snapshot | None, now_s: float) -> Reaction[Any]:
         """Take a request."""
@@ -73,7 +73,7 @@ class StreamCore(Protocol):
     def receive_snapshot(self, snapshot: Snapshot, now_s: float) -> tuple[Any, ...]:
         """Take news."""
 
-    def receive_time(self, now_s: float) -> tuple[Any, ...]:
+    def receive_timer(self, now_s: float) -> tuple[Any, ...]:
         """Look at the clock."""
 
     def subscription_of(self, type_url: TypeUrl) -> Subscription:
@@ -176,8 +176,8 @@ class StreamCall:
         snapshot = self._shared.store.current
         reaction = self._core.receive_request(request, snapshot, self._loop.time())
         self._note_open()
-        if reaction.verdict is not None:
-            self._tell(request.type_url, reaction.verdict, snapshot)
+        if reaction.acknowledgement is not None:
+            self._tell(request.type_url, reaction.acknowledgement, snapshot)
         del request
         await self._speak(reaction.responses)
 
@@ -237,13 +237,13 @@ class StreamCall:
         if snapshot is not None and snapshot.generation != self._seen:
             self._seen = snapshot.generation
             return self._core.receive_snapshot(snapshot, now_s)
-        at_s = self._core.look_again_at_s
+        at_s = self._core.timer_at_s
         if at_s is None or at_s > now_s + HAIR_S:
             return ()
-        return self._core.receive_time(max(now_s, at_s))
+        return self._core.receive_timer(max(now_s, at_s))
 
     def _set_alarm(self) -> None:
-        at_s = None if self._closed else self._core.look_again_at_s
+        at_s = None if self._closed else self._core.timer_at_s
         if self._alarm is not None:
             if self._alarm.when() == at_s:
                 return
@@ -278,7 +278,7 @@ class StreamCall:
         subscription = self._core.subscription_of(response.type_url)
         self._shared.observer.response_sent(self._node(), subscription, response.version)
 
-    def _tell(self, type_url: TypeUrl, verdict: Verdict, snapshot: Snapshot | None) -> None:
+    def _tell(self, type_url: TypeUrl, verdict: Acknowledgement, snapshot: Snapshot | None) -> None:
         subscription = self._core.subscription_of(type_url)
         if verdict.accepted:
             self._shared.observer.ack_received(self._node(), subscription, verdict.version)

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from fsxds.errors import ProtocolError
+from fsxds.protocol.messages import SotwRequest, SotwResponse
 from fsxds.protocol.poll import nonce_of
-from fsxds.protocol.streams import SotwRequest, SotwResponse
 from fsxds.protocol.subscription import Subscription, select
 from fsxds.resources import Snapshot
 

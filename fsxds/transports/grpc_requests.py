@@ -14,9 +14,7 @@ from google.protobuf.message import DecodeError
 
 from fsxds.api.quotes import quoted_type_url
 from fsxds.errors import ProtocolError
-from fsxds.protocol.node import Node
-from fsxds.protocol.reasons import without_message
-from fsxds.protocol.streams import DeltaRequest, SotwRequest
+from fsxds.protocol.messages import DeltaRequest, Node, SotwRequest, without_message
 from fsxds.resource_types import ResourceType
 from fsxds.transports.client_status_nodes import MOST_TOLD_BYTES
 from fsxds.transports.grpc_messages import DeltaDiscoveryRequest, DiscoveryRequest
@@ -84,7 +82,9 @@ class RequestReader:
             type_url=_type_url(message.type_url, row),
             subscribe=tuple(message.resource_names_subscribe),
             unsubscribe=tuple(message.resource_names_unsubscribe),
-            held=MappingProxyType({held.key: Version(held.value) for held in message.initial_resource_versions}),
+            initial_resource_versions=MappingProxyType(
+                {held.key: Version(held.value) for held in message.initial_resource_versions}
+            ),
             nonce=Nonce(message.response_nonce) or None,
             error_detail=without_message(message.error_detail.message) if message.HasField("error_detail") else None,
             node=self._node(message, peer) if message.node and not knows_node else None,
@@ -108,7 +108,7 @@ class RequestReader:
                 peer=peer,
                 features=frozenset(message.client_features),
                 agent=message.user_agent_name,
-                told=told if len(told) <= MOST_TOLD_BYTES else b"",
+                serialized=told if len(told) <= MOST_TOLD_BYTES else b"",
             )
             self._nodes[key] = node
             if len(self._nodes) > MOST_NODES:

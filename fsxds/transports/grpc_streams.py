@@ -14,7 +14,7 @@ import grpc.aio
 
 from fsxds.errors import ProtocolError
 from fsxds.protocol.delta import DeltaStream
-from fsxds.protocol.node import Node
+from fsxds.protocol.messages import Node
 from fsxds.protocol.sotw import SotwStream
 from fsxds.protocol.time_to_live import TtlMode
 from fsxds.protocol.views import Views

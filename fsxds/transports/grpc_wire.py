@@ -17,7 +17,7 @@ from envoy.service.discovery.v3 import discovery_pb2
 from google.protobuf.any_pb2 import Any as PackedAny
 from google.protobuf.duration_pb2 import Duration
 
-from fsxds.protocol.streams import DeltaResponse, SotwResponse
+from fsxds.protocol.messages import DeltaResponse, SotwResponse
 from fsxds.resources import Resource
 from fsxds.values import TypeUrl, Version
 

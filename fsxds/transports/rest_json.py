@@ -13,9 +13,8 @@ from aiohttp import HttpVersion11, web
 from fsxds.api.printing import Printer
 from fsxds.clients import ReportedPolls
 from fsxds.errors import ProtocolError
-from fsxds.protocol.node import Node
+from fsxds.protocol.messages import Acknowledgement, Node
 from fsxds.protocol.poll import Hold, PollMemory, PollRequest, Send, Unavailable
-from fsxds.protocol.streams import Verdict
 from fsxds.protocol.subscription import Selection, Subscription, files_of
 from fsxds.resource_types import RESOURCE_TYPES, ResourceType
 from fsxds.resources import Snapshot
@@ -69,7 +68,7 @@ class PollObserver(ErrorObserver, Protocol):
         """A client took a version."""
 
     def nack_received(
-        self, node: Node, subscription: Subscription, verdict: Verdict, files: tuple[PurePosixPath, ...]
+        self, node: Node, subscription: Subscription, verdict: Acknowledgement, files: tuple[PurePosixPath, ...]
     ) -> None:
         """A client refused a version, which came from `files` (none where that is not known any more)."""
 
@@ -270,7 +269,7 @@ class RestJson:
                 return max(until_s, asyncio.get_running_loop().time())
         return asyncio.get_running_loop().time()
 
-    def _tell(self, poll: PollRequest, verdict: Verdict, snapshot: Snapshot | None) -> None:
+    def _tell(self, poll: PollRequest, verdict: Acknowledgement, snapshot: Snapshot | None) -> None:
         if verdict.accepted:
             self._observer.ack_received(poll.node, poll.subscription, verdict.version)
         else:

@@ -21,10 +21,9 @@ from fsxds.api.catalogue import Catalogue
 from fsxds.api.convert import Converter
 from fsxds.api.quotes import quoted_type_url, shown_pointer
 from fsxds.errors import ProtocolError
-from fsxds.protocol.node import Node
+from fsxds.protocol.messages import Node, without_message
 from fsxds.protocol.patience import patience_s
 from fsxds.protocol.poll import PollRequest
-from fsxds.protocol.reasons import without_message
 from fsxds.protocol.subscription import Subscription
 from fsxds.resource_types import ResourceType
 from fsxds.transports.client_status_nodes import told_in_json
@@ -239,7 +238,7 @@ def _api() -> tuple[Catalogue, Converter]:
 def _node(node: Mapping[str, object], peer: str) -> Node:
     # Its features and its agent matter to streams alone.
     texts = _text("node.id", node.get("id")), _text("node.cluster", node.get("cluster"))
-    return Node(*texts, peer, told=told_in_json(node))
+    return Node(*texts, peer, serialized=told_in_json(node))
 
 
 def _field(message: Mapping[str, object], name: str) -> object:

@@ -5,8 +5,7 @@ from __future__ import annotations
 from pathlib import PurePosixPath
 from typing import Protocol
 
-from fsxds.protocol.node import Node
-from fsxds.protocol.streams import Verdict
+from fsxds.protocol.messages import Acknowledgement, Node
 from fsxds.protocol.subscription import Subscription
 from fsxds.supervisor import ErrorObserver
 from fsxds.values import Version
@@ -28,7 +27,7 @@ class StreamObserver(ErrorObserver, Protocol):
         """A client took a version."""
 
     def nack_received(
-        self, node: Node, subscription: Subscription, verdict: Verdict, files: tuple[PurePosixPath, ...]
+        self, node: Node, subscription: Subscription, verdict: Acknowledgement, files: tuple[PurePosixPath, ...]
     ) -> None:
         """A client refused a version, which came from `files` (none where that is not known any more)."""
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Protocol
 
-from fsxds.protocol.node import Node
+from fsxds.protocol.messages import Node
 from fsxds.resource_types import ResourceType
 from fsxds.values import TypeUrl
 from fsxds.watching.channels import ads_method, method_of, open_channel

@@ -8,7 +8,7 @@ from typing import Any
 
 from google.protobuf.message import DecodeError
 
-from fsxds.protocol.node import Node
+from fsxds.protocol.messages import Node
 from fsxds.protocol.subscription import WILDCARD
 from fsxds.values import Nonce, TypeUrl, Version
 from fsxds.watching.messages import (

@@ -10,7 +10,7 @@ from envoy.service.discovery.v3 import discovery_pb2
 from google.protobuf.message import DecodeError
 from google.protobuf.wrappers_pb2 import StringValue
 
-from fsxds.protocol.node import Node
+from fsxds.protocol.messages import Node
 from fsxds.resource_types import PREFIX
 from fsxds.values import TypeUrl
 from fsxds.watching.updates import Contents, Told

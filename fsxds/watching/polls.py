@@ -12,7 +12,7 @@ from typing import Any, Self
 import aiohttp
 
 from fsxds.api.convert import Converter
-from fsxds.protocol.node import Node
+from fsxds.protocol.messages import Node
 from fsxds.resource_types import ResourceType
 from fsxds.values import Nonce, PlainValue, TypeUrl, Version
 from fsxds.watching.messages import AGENT, name_within

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from google.protobuf.message import DecodeError
 
-from fsxds.protocol.node import Node
+from fsxds.protocol.messages import Node
 from fsxds.resource_types import BY_TYPE_URL
 from fsxds.values import Nonce, TypeUrl, Version
 from fsxds.watching.messages import NACK_CODE, DiscoveryRequest, DiscoveryResponse, node_message, read_anys

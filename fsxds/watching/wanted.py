@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from fsxds.addresses import TcpAddress, parse_address
 from fsxds.api.convert import Converter
 from fsxds.errors import UsageError
-from fsxds.protocol.node import Node
+from fsxds.protocol.messages import Node
 from fsxds.resource_types import ResourceType
 from fsxds.watching.clients import Client, Streaming, Wire, streaming
 from fsxds.watching.polls import PollingClient

@@ -21,7 +21,7 @@ from fsxds.comparison.resources import Comparer
 from fsxds.formats import FORMATS
 from fsxds.operations.log_lines import Level, LogLine, human_renderer, json_renderer
 from fsxds.operations.problem_ledger import ProblemLedger
-from fsxds.protocol.reasons import without_message
+from fsxds.protocol.messages import without_message
 from fsxds.reports.difference_json import json_text
 from fsxds.reports.difference_markdown import markdown
 from fsxds.reports.difference_text import text_lines

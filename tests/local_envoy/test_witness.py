@@ -8,7 +8,7 @@ from fsxds.local_envoy.complaints import Complaint
 from fsxds.local_envoy.scopes import Scope
 from fsxds.local_envoy.verdict import Refused, Took, Waiting
 from fsxds.local_envoy.witness import StreamWitness
-from fsxds.protocol.streams import WatchStatus
+from fsxds.protocol.messages import WatchStatus
 from fsxds.resource_types import BY_SHORT_NAME
 from fsxds.resources import Snapshot
 from fsxds.store import SnapshotStore
@@ -83,7 +83,7 @@ def test_refusal_has_envoys_words() -> None:
     """What Envoy says on the stream is the complaint, and the next snapshot knows of it."""
     stream = Stream()
     stream.publish(OLD)
-    refusal = WatchStatus(CDS, None, Version("1"), refused=Version("1"), reason="bad", rejected=frozenset({"a"}))
+    refusal = WatchStatus(CDS, None, Version("1"), nacked=Version("1"), reason="bad", rejected=frozenset({"a"}))
     stream.watches = [refusal]
 
     verdict, complaints = stream._witness.judge({}, {}, ())

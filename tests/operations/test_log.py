@@ -13,8 +13,7 @@ import pytest
 from fsxds.operations.log import Clock, Log, Paper
 from fsxds.operations.log_lines import Level, LogLine
 from fsxds.operations.refusal_limit import MOST_REFUSALS, RefusalLimit
-from fsxds.protocol.node import Node
-from fsxds.protocol.streams import Verdict
+from fsxds.protocol.messages import Acknowledgement, Node
 from fsxds.protocol.subscription import Subscription
 from fsxds.resource_types import BY_SHORT_NAME
 from fsxds.resources import Snapshot
@@ -123,8 +122,8 @@ def test_nacks() -> None:
     """A NACK tells node, type, the first digits of the version, its files, and the reason or how it was inferred."""
     pen = Pen()
     files = (PurePosixPath("cds.yaml"), PurePosixPath("edge.yaml"))
-    pen.log.nack_received(NODE, CDS, Verdict(VERSION, accepted=False, reason="no such\nfilter"), files)
-    pen.log.nack_received(Node(""), CDS, Verdict(VERSION, accepted=False), ())
+    pen.log.nack_received(NODE, CDS, Acknowledgement(VERSION, accepted=False, reason="no such\nfilter"), files)
+    pen.log.nack_received(Node(""), CDS, Acknowledgement(VERSION, accepted=False), ())
 
     assert pen.lines == [
         "WARNING nack_received: NACK: edge-1 refused cds 0123456789ab from cds.yaml, edge.yaml: no such\nfilter",
@@ -138,7 +137,7 @@ def test_nacks() -> None:
 def test_a_long_reason_is_cut() -> None:
     """Envoy may quote a megabyte of configuration; the log does not."""
     pen = Pen()
-    pen.log.nack_received(NODE, CDS, Verdict(VERSION, accepted=False, reason="x" * 1_000_000), ())
+    pen.log.nack_received(NODE, CDS, Acknowledgement(VERSION, accepted=False, reason="x" * 1_000_000), ())
 
     assert len(pen.lines[0]) < 600
 

@@ -8,7 +8,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from fsxds.protocol.node import Node
+from fsxds.protocol.messages import Node
 from fsxds.protocol.poll import Decision, Hold, PollMemory, PollRequest, Send
 from fsxds.protocol.subscription import Selection, Subscription, select
 from fsxds.resources import Snapshot

@@ -6,9 +6,8 @@ from dataclasses import replace
 from typing import Any, Never
 
 from fsxds.protocol.delta import DeltaStream
-from fsxds.protocol.node import Node
+from fsxds.protocol.messages import DeltaRequest, Node
 from fsxds.protocol.rejections import MOST_PARTS
-from fsxds.protocol.streams import DeltaRequest
 from fsxds.protocol.subscription import Subscription
 from fsxds.protocol.time_to_live import TtlMode
 from fsxds.protocol.views import Views
@@ -105,17 +104,17 @@ def test_what_a_stream_is_said_to_hold() -> None:
     _ask(stream, current, nonce=first.nonce)
     changed = snapshot({"CDS": {"a": "2", "b": "1"}}, generation=2)
     (second,) = stream.receive_snapshot(changed, 0.0)
-    verdict = _ask(stream, changed, nonce=second.nonce, error_detail="bad").verdict
+    verdict = _ask(stream, changed, nonce=second.nonce, error_detail="bad").acknowledgement
 
     clusters, endpoints = stream.statistics()
 
     assert verdict is not None
     assert (CDS, frozenset({"a", "x"})) == (clusters.type_url, clusters.names)
-    assert (second.version, first.version, second.version) == (clusters.sent, clusters.accepted, clusters.refused)
+    assert (second.version, first.version, second.version) == (clusters.sent, clusters.acked, clusters.nacked)
     assert ("bad", frozenset({"a"}), ("x",)) == (clusters.reason, clusters.rejected, clusters.missing)
     assert ["a"] == [each.name for each in clusters.resources]
     assert EDS == endpoints.type_url
-    assert 1.0 == stream.look_again_at_s
+    assert 1.0 == stream.timer_at_s
 
 
 def test_a_wildcard_has_no_names() -> None:
@@ -163,7 +162,7 @@ def test_unknown_types_are_ignored() -> None:
     stream = _stream()
     reaction = stream.receive_request(DeltaRequest(TypeUrl("type.googleapis.com/none")), snapshot({}), 0.0)
 
-    assert ((), None, ()) == (reaction.responses, reaction.verdict, stream.statistics())
+    assert ((), None, ()) == (reaction.responses, reaction.acknowledgement, stream.statistics())
 
 
 def test_a_client_that_never_answers() -> None:
@@ -173,9 +172,9 @@ def test_a_client_that_never_answers() -> None:
     for _ in range(100):
         _ask(stream, current, "a")
 
-    assert _ask(stream, current, nonce=Nonce("1"), error_detail="late").verdict is None
-    assert _ask(stream, current, nonce=Nonce("100"), error_detail="bad").verdict is not None
-    assert 1.0 == stream.look_again_at_s
+    assert _ask(stream, current, nonce=Nonce("1"), error_detail="late").acknowledgement is None
+    assert _ask(stream, current, nonce=Nonce("100"), error_detail="bad").acknowledgement is not None
+    assert 1.0 == stream.timer_at_s
 
 
 def test_members_that_are_gone_are_remembered_in_bounds() -> None:
@@ -197,6 +196,6 @@ def test_a_stream_with_enough_offers_sleeps() -> None:
     (pushed,) = stream.receive_snapshot(snapshot({"CDS": {**_contents(100), "x": "1"}}, generation=2), 0.0)
     stream.receive_request(DeltaRequest(CDS, nonce=pushed.nonce, error_detail="no"), None, 0.5)
 
-    assert stream.look_again_at_s == 1.0
-    assert len(stream.receive_time(1.0)) == MOST_PARTS
-    assert stream.look_again_at_s is None
+    assert stream.timer_at_s == 1.0
+    assert len(stream.receive_timer(1.0)) == MOST_PARTS
+    assert stream.timer_at_s is None

@@ -13,8 +13,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition,
 
 from fsxds.protocol.back_off import back_off_s
 from fsxds.protocol.delta import DeltaStream
-from fsxds.protocol.node import Node
-from fsxds.protocol.streams import DeltaRequest, DeltaResponse
+from fsxds.protocol.messages import DeltaRequest, DeltaResponse, Node
 from fsxds.protocol.time_to_live import TtlMode
 from fsxds.protocol.views import Views
 from fsxds.resource_types import BY_TYPE_URL
@@ -144,9 +143,9 @@ class DeltaStreams(RuleBasedStateMachine):
     def pass_time(self, seconds: float) -> None:
         """Let time pass; the server looks at its stream when it asked for it."""
         self.now_s += seconds
-        at_s = self.stream.look_again_at_s
+        at_s = self.stream.timer_at_s
         if at_s is not None and at_s <= self.now_s:
-            self.take_responses(self.stream.receive_time(self.now_s))
+            self.take_responses(self.stream.receive_timer(self.now_s))
 
     @rule(number=st.integers(0, 2), index=st.integers(0, 4), is_more=st.booleans())
     def want(self, number: int, index: int, *, is_more: bool) -> None:
@@ -170,7 +169,7 @@ class DeltaStreams(RuleBasedStateMachine):
             known.is_wild = True
         else:
             known.names.add(name)
-        self.send(short_name, subscribe=(name,) if name else (), held=dict(known.accepted))
+        self.send(short_name, subscribe=(name,) if name else (), initial_resource_versions=dict(known.accepted))
 
     def subscribe(self, short_name: str, name: str) -> None:
         """Subscribe to a name, perhaps again."""
@@ -243,7 +242,7 @@ class DeltaStreams(RuleBasedStateMachine):
         for short_name, known in self.known.items():
             for name, refused in known.refused.items():
                 if name not in known.vague | self.under_way(type_url(short_name)) and self.is_wanted(short_name, name):
-                    at_s = self.stream.look_again_at_s
+                    at_s = self.stream.timer_at_s
                     assert at_s is not None, name
                     assert at_s <= refused.retry_at_s, name
 
@@ -322,8 +321,12 @@ class DeltaStreams(RuleBasedStateMachine):
     def check_brought(self, request: DeltaRequest, responses: tuple[DeltaResponse, ...]) -> None:
         """What a client brings from another stream is not sent again, but for endpoints that their clusters need."""
         for response in responses:
-            if request.held and response.type_url == request.type_url and not self.is_aggregated:
-                again = [each.name for each in response.resources if request.held.get(each.name) == each.version]
+            if request.initial_resource_versions and response.type_url == request.type_url and not self.is_aggregated:
+                again = [
+                    each.name
+                    for each in response.resources
+                    if request.initial_resource_versions.get(each.name) == each.version
+                ]
                 assert not again
 
     @rule(is_server_new=st.booleans())
@@ -340,7 +343,9 @@ class DeltaStreams(RuleBasedStateMachine):
             if known.was_asked:
                 # Nobody can know what a rejection left behind: only a change makes it known again.
                 self.send(
-                    short_name, subscribe=(*known.names, *(("*",) if known.is_wild else ())), held=dict(known.accepted)
+                    short_name,
+                    subscribe=(*known.names, *(("*",) if known.is_wild else ())),
+                    initial_resource_versions=dict(known.accepted),
                 )
 
     def teardown(self) -> None:
@@ -359,11 +364,11 @@ class DeltaStreams(RuleBasedStateMachine):
                     self.reach_server()
                 else:
                     self.reach_client(0, is_taken=True)
-            at_s = self.stream.look_again_at_s
+            at_s = self.stream.timer_at_s
             if at_s is None:
                 return
             self.now_s = max(self.now_s, at_s)
-            self.take_responses(self.stream.receive_time(self.now_s))
+            self.take_responses(self.stream.receive_timer(self.now_s))
         raise AssertionError("the server never falls silent")
 
     def check_held(self, short_name: str) -> None:

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from fsxds.protocol.node import Node
+from fsxds.protocol.messages import Node
 from fsxds.protocol.poll import Hold, PollMemory, PollRequest, Send, Unavailable, nonce_of
 from fsxds.protocol.subscription import Subscription
 from fsxds.values import Version

@@ -8,10 +8,9 @@ from dataclasses import replace
 
 import pytest
 
-from fsxds.protocol.node import Node
+from fsxds.protocol.messages import Node, SotwRequest, SotwResponse
 from fsxds.protocol.rejections import MOST_UNANSWERED
 from fsxds.protocol.sotw import SotwStream
-from fsxds.protocol.streams import SotwRequest, SotwResponse
 from fsxds.protocol.time_to_live import TtlMode
 from fsxds.protocol.views import Views
 from fsxds.resources import Snapshot, TypeChange
@@ -85,9 +84,9 @@ def test_statistics_tell_where_each_type_stands(stream: SotwStream) -> None:
     stream.receive_request(ack(clusters), current, 0.0)
     first, second = stream.statistics()
 
-    assert (first.type_url, first.names, first.sent, first.accepted) == (CDS, None, clusters.version, clusters.version)
+    assert (first.type_url, first.names, first.sent, first.acked) == (CDS, None, clusters.version, clusters.version)
     assert [resource.name for resource in first.resources] == ["a"]
-    assert (second.type_url, second.names, second.accepted) == (EDS, frozenset("xy"), None)
+    assert (second.type_url, second.names, second.acked) == (EDS, frozenset("xy"), None)
     assert second.missing == ("y",)
 
 
@@ -98,14 +97,14 @@ def test_statistics_of_a_rejection(stream: SotwStream) -> None:
     stream.receive_request(replace(ack(sent), error_detail="bad"), current, 0.0)
     (status,) = stream.statistics()
 
-    assert (status.refused, status.reason, status.rejected) == (sent.version, "bad", frozenset("a"))
-    assert status.accepted is None
+    assert (status.nacked, status.reason, status.rejected) == (sent.version, "bad", frozenset("a"))
+    assert status.acked is None
 
     (sent,) = stream.receive_snapshot(snapshot({"CDS": {"a": "2"}}, generation=2), 0.0)
     stream.receive_request(ack(sent), None, 0.0)
     (status,) = stream.statistics()
-    assert (status.refused, status.reason, status.rejected) == (None, None, frozenset())
-    assert status.accepted == sent.version
+    assert (status.nacked, status.reason, status.rejected) == (None, None, frozenset())
+    assert status.acked == sent.version
 
 
 def test_statistics_before_anything_was_told(stream: SotwStream) -> None:
@@ -113,7 +112,7 @@ def test_statistics_before_anything_was_told(stream: SotwStream) -> None:
     stream.receive_request(SotwRequest(EDS, ("a",), Version("old")), None, 0.0)
     (status,) = stream.statistics()
 
-    assert (status.sent, status.accepted, status.missing, tuple(status.resources)) == (None, None, (), ())
+    assert (status.sent, status.acked, status.missing, tuple(status.resources)) == (None, None, (), ())
 
 
 def test_statistics_of_what_was_held_already(stream: SotwStream) -> None:
@@ -122,7 +121,7 @@ def test_statistics_of_what_was_held_already(stream: SotwStream) -> None:
     stream.receive_request(SotwRequest(CDS, (), current.versions[CDS]), current, 0.0)
     (status,) = stream.statistics()
 
-    assert status.sent == status.accepted == current.versions[CDS]
+    assert status.sent == status.acked == current.versions[CDS]
     assert [resource.name for resource in status.resources] == ["a"]
 
 
@@ -135,8 +134,8 @@ def test_clients_that_never_answer_are_not_remembered_forever(stream: SotwStream
         sent += stream.receive_snapshot(snapshot({"EDS": {"a": str(generation)}}, generation=generation), 0.0)
 
     assert len(sent) == MOST_UNANSWERED + 1
-    assert stream.receive_request(replace(ack(sent[0], "a"), error_detail="bad"), None, 0.0).verdict is None
-    assert stream.receive_request(replace(ack(sent[1], "a"), error_detail="bad"), None, 0.0).verdict is not None
+    assert stream.receive_request(replace(ack(sent[0], "a"), error_detail="bad"), None, 0.0).acknowledgement is None
+    assert stream.receive_request(replace(ack(sent[1], "a"), error_detail="bad"), None, 0.0).acknowledgement is not None
 
 
 def test_streams_share_what_they_send() -> None:

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, precondition, rule
 
 from fsxds.protocol.back_off import back_off_s
+from fsxds.protocol.messages import SotwRequest, SotwResponse
 from fsxds.protocol.sotw import SotwStream
-from fsxds.protocol.streams import SotwRequest, SotwResponse
 from fsxds.protocol.subscription import Subscription, select
 from fsxds.protocol.time_to_live import TtlMode
 from fsxds.protocol.views import Views
@@ -171,7 +171,7 @@ class Streaming(RuleBasedStateMachine):
                 self.deliver_request()
                 self.deliver_response("accepted")
                 continue
-            times = [at_s for wire in wires if (at_s := wire.stream.look_again_at_s) is not None]
+            times = [at_s for wire in wires if (at_s := wire.stream.timer_at_s) is not None]
             if not times:
                 break
             self.advance(max(min(times), self.now_s))
@@ -241,9 +241,9 @@ class Streaming(RuleBasedStateMachine):
             assert is_due or url not in answered, "it is sent what it holds"
         if is_first:
             self.refusals.pop(url, None)
-        if reaction.verdict is not None and request.nonce is not None:
+        if reaction.acknowledgement is not None and request.nonce is not None:
             is_certain = request.nonce == wire.sent[url] and url not in changed
-            is_rejected = is_certain and not reaction.verdict.accepted
+            is_rejected = is_certain and not reaction.acknowledgement.accepted
             self.judge(url, wire.bodies[request.nonce], is_rejected=is_rejected)
         # What a request asks for is no offer of what was rejected before.
         if not is_stale and wire.names.get(url) != request.names:
@@ -331,14 +331,14 @@ class Streaming(RuleBasedStateMachine):
     def advance(self, until_s: float) -> None:
         """Let the clock go on, and the streams do what they planned at its time."""
         while True:
-            due = [(at_s, wire) for wire in self.distinct_wires() if (at_s := wire.stream.look_again_at_s) is not None]
+            due = [(at_s, wire) for wire in self.distinct_wires() if (at_s := wire.stream.timer_at_s) is not None]
             at_s, wire = min(due, key=lambda plan: plan[0], default=(until_s + 1, None))
             if wire is None or at_s > until_s:
                 break
             self.now_s = max(self.now_s, at_s)
-            responses = wire.stream.receive_time(self.now_s)
+            responses = wire.stream.receive_timer(self.now_s)
             self.send(wire, responses)
-            assert responses or wire.stream.look_again_at_s != at_s, "a stream that wakes has something to do"
+            assert responses or wire.stream.timer_at_s != at_s, "a stream that wakes has something to do"
         self.now_s = max(self.now_s, until_s)
 
     def read_files(self) -> Snapshot:

@@ -33,9 +33,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from fsxds.protocol.node import Node
+from fsxds.protocol.messages import Acknowledgement, Node
 from fsxds.protocol.poll import Decision, Hold, PollMemory, PollRequest, Send, Unavailable, nonce_of
-from fsxds.protocol.streams import Verdict
 from fsxds.protocol.subscription import Subscription
 from fsxds.resource_types import BY_TYPE_URL
 from fsxds.resources import Snapshot
@@ -163,7 +162,7 @@ class Conversation:
         names = ",".join(resource.name for resource in selection.resources) or "-"
         return f"server {short_name} R={names} V={self._symbol(selection.version)}{_who(request)}"
 
-    def _written_verdict(self, verdict: Verdict, request: PollRequest) -> str:
+    def _written_verdict(self, verdict: Acknowledgement, request: PollRequest) -> str:
         word = "accepted" if verdict.accepted else "rejected"
         detail = f" detail={verdict.reason}" if verdict.reason is not None else ""
         return f"verdict V={self._symbol(verdict.version)} {word}{detail}{_who(request)}"

@@ -20,8 +20,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from fsxds.protocol.delta import DeltaStream
-from fsxds.protocol.node import Node
-from fsxds.protocol.streams import DeltaRequest, DeltaResponse, Reaction
+from fsxds.protocol.messages import DeltaRequest, DeltaResponse, Node, Reaction
 from fsxds.values import Nonce, Version
 from tests.support import dialogue
 from tests.support.dialogue import Played

@@ -16,8 +16,7 @@ from fsxds.addresses import Address, TcpAddress
 from fsxds.api.catalogue import Catalogue
 from fsxds.clients import Clients
 from fsxds.grpc_serving import listening_grpc
-from fsxds.protocol.node import Node
-from fsxds.protocol.streams import Verdict
+from fsxds.protocol.messages import Acknowledgement, Node
 from fsxds.protocol.subscription import Subscription
 from fsxds.protocol.time_to_live import TtlMode
 from fsxds.resource_types import BY_SHORT_NAME
@@ -46,7 +45,7 @@ class StreamsHeard(ErrorsHeard):
     closed: list[tuple[Node, str, str]] = field(default_factory=list)
     sent: list[tuple[Node, Subscription, Version]] = field(default_factory=list)
     acks: list[tuple[Node, Subscription, Version]] = field(default_factory=list)
-    nacks: list[tuple[Subscription, Verdict, tuple[PurePosixPath, ...]]] = field(default_factory=list)
+    nacks: list[tuple[Subscription, Acknowledgement, tuple[PurePosixPath, ...]]] = field(default_factory=list)
     refused: list[tuple[str, int | str, str]] = field(default_factory=list)
 
     def stream_opened(self, node: Node, service: str, peer: str) -> None:
@@ -66,7 +65,7 @@ class StreamsHeard(ErrorsHeard):
         self.acks.append((node, subscription, version))
 
     def nack_received(
-        self, node: Node, subscription: Subscription, verdict: Verdict, files: tuple[PurePosixPath, ...]
+        self, node: Node, subscription: Subscription, verdict: Acknowledgement, files: tuple[PurePosixPath, ...]
     ) -> None:
         """Remember."""
         self.nacks.append((subscription, verdict, files))

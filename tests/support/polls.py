@@ -19,8 +19,7 @@ from fsxds.api.catalogue import Catalogue
 from fsxds.api.envoy_binary import read_descriptors
 from fsxds.api.printing import Printer
 from fsxds.clients import Clients
-from fsxds.protocol.node import Node
-from fsxds.protocol.streams import Verdict
+from fsxds.protocol.messages import Acknowledgement, Node
 from fsxds.protocol.subscription import Subscription
 from fsxds.resource_types import BY_SHORT_NAME, RESOURCE_TYPES
 from fsxds.resources import Origin, Resource, Snapshot, TypeChange, version_of_body, version_of_set
@@ -70,7 +69,7 @@ class Heard(ErrorsHeard):
 
     sent: list[tuple[Node, Subscription, Version]] = field(default_factory=list)
     acks: list[tuple[Node, Subscription, Version]] = field(default_factory=list)
-    nacks: list[tuple[Verdict, tuple[PurePosixPath, ...]]] = field(default_factory=list)
+    nacks: list[tuple[Acknowledgement, tuple[PurePosixPath, ...]]] = field(default_factory=list)
     refused: list[tuple[str, int, str]] = field(default_factory=list)
 
     def response_sent(self, node: Node, subscription: Subscription, version: Version) -> None:
@@ -82,7 +81,7 @@ class Heard(ErrorsHeard):
         self.acks.append((node, subscription, version))
 
     def nack_received(
-        self, node: Node, subscription: Subscription, verdict: Verdict, files: tuple[PurePosixPath, ...]
+        self, node: Node, subscription: Subscription, verdict: Acknowledgement, files: tuple[PurePosixPath, ...]
     ) -> None:
         """Remember."""
         self.nacks.append((verdict, files))

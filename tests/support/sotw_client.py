@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from fsxds.protocol.node import Node
-from fsxds.protocol.streams import SotwRequest, SotwResponse
+from fsxds.protocol.messages import Node, SotwRequest, SotwResponse
 from fsxds.resource_types import BY_TYPE_URL
 from fsxds.resources import Resource
 from fsxds.values import Nonce, Version

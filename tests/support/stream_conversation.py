@@ -34,9 +34,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import ClassVar
 
-from fsxds.protocol.node import Node
+from fsxds.protocol.messages import Acknowledgement, Node, Reaction, SotwRequest, SotwResponse
 from fsxds.protocol.sotw import SotwStream
-from fsxds.protocol.streams import Reaction, SotwRequest, SotwResponse, Verdict
 from fsxds.protocol.time_to_live import SOTW_TTL_FEATURE, TTL_FEATURE, TtlMode
 from fsxds.protocol.views import Views
 from fsxds.resource_types import BY_TYPE_URL
@@ -112,7 +111,7 @@ class StreamConversation:
         match verb:
             case "client":
                 reaction = self.ask(words)
-                said = [self._written_verdict(reaction.verdict)] if reaction.verdict else []
+                said = [self._written_verdict(reaction.acknowledgement)] if reaction.acknowledgement else []
                 return said + self._written(reaction.responses)
             case "clock":
                 return self._pass_time(float(words[0]))
@@ -176,11 +175,11 @@ class StreamConversation:
 
     def _pass_time(self, seconds: float) -> list[str]:
         self.now_s += seconds
-        at_s = self.stream.look_again_at_s
+        at_s = self.stream.timer_at_s
         if at_s is None or at_s > self.now_s:
             return []
-        said = self._written(self.stream.receive_time(self.now_s))
-        at_s = self.stream.look_again_at_s
+        said = self._written(self.stream.receive_timer(self.now_s))
+        at_s = self.stream.timer_at_s
         assert at_s is None or at_s > self.now_s, "a stream that did what it planned does not plan it again"
         return said
 
@@ -207,7 +206,7 @@ class StreamConversation:
                 words.append(f"{key}={symbol}")
         return " ".join(words)
 
-    def _written_verdict(self, verdict: Verdict) -> str:
+    def _written_verdict(self, verdict: Acknowledgement) -> str:
         word = "accepted" if verdict.accepted else "rejected"
         detail = f" detail={verdict.reason}" if verdict.reason is not None else ""
         self._next_expected("verdict")

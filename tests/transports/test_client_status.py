@@ -14,10 +14,9 @@ import pytest
 from envoy.config.core.v3 import base_pb2
 from envoy.service.status.v3 import csds_pb2
 
-from fsxds.clients import Clients, ClientStatus
+from fsxds.clients import Clients
 from fsxds.errors import ProtocolError
-from fsxds.protocol.node import Node
-from fsxds.protocol.streams import WatchStatus
+from fsxds.protocol.messages import ClientStatus, Node, WatchStatus
 from fsxds.resource_types import BY_SHORT_NAME
 from fsxds.resources import Resource
 from fsxds.transports import client_status
@@ -37,7 +36,7 @@ METADATA = {"role": "edge", "limit": float("nan"), "zones": ["a", None]}
 
 def watch(*resources: Resource, **fields: Any) -> WatchStatus:
     """Make a watch of clusters in step; fields say what is different."""
-    told: dict[str, Any] = {"names": None, "sent": V1, "accepted": V1, "resources": resources, **fields}
+    told: dict[str, Any] = {"names": None, "sent": V1, "acked": V1, "resources": resources, **fields}
     return WatchStatus(CDS, **told)
 
 
@@ -69,7 +68,7 @@ async def answer_json(reports: ClientReports, **request: Any) -> dict[str, Any]:
 async def test_a_client_in_step() -> None:
     """Over the wire: who it is, how it is connected, and each resource with its content."""
     told = base_pb2.Node(id="edge-1", user_agent_name="envoy")
-    reports = reports_of(client("", watch(CLUSTER), node=Node("edge-1", told=told.SerializeToString())))
+    reports = reports_of(client("", watch(CLUSTER), node=Node("edge-1", serialized=told.SerializeToString())))
     expected = csds_pb2.ClientStatusResponse()
     config = expected.config.add(node=told, client_scope=SCOPE)
     resource = config.generic_xds_configs.add(
@@ -82,7 +81,7 @@ async def test_a_client_in_step() -> None:
 
 async def test_a_client_in_step_in_json() -> None:
     """The same; resources as JSON of their own, with snake_case names."""
-    node = Node("edge-1", told=told_in_json({"id": "edge-1", "metadata": METADATA}))
+    node = Node("edge-1", serialized=told_in_json({"id": "edge-1", "metadata": METADATA}))
 
     assert await answer_json(reports_of(client("", watch(CLUSTER), node=node))) == {
         "config": [
@@ -106,7 +105,7 @@ async def test_a_client_in_step_in_json() -> None:
 
 async def test_a_rejection() -> None:
     """With the client's words, and what it refused; what is empty is not written."""
-    refused = watch(CLUSTER, accepted=None, refused=V1, reason="bad", rejected=frozenset({"a", "b"}))
+    refused = watch(CLUSTER, acked=None, nacked=V1, reason="bad", rejected=frozenset({"a", "b"}))
     reports = reports_of(client("edge-1", refused))
     [config] = (await answer(reports, exclude_resource_contents=True)).config
     content = await answer_json(reports, exclude_resource_contents=True)
@@ -131,7 +130,7 @@ async def test_a_rejection() -> None:
 
 async def test_a_rejection_without_words() -> None:
     """It is one all the same."""
-    reports = reports_of(client("edge-1", watch(CLUSTER, refused=V1, rejected=frozenset("a"))))
+    reports = reports_of(client("edge-1", watch(CLUSTER, nacked=V1, rejected=frozenset("a"))))
     [config] = (await answer(reports)).config
     content = await answer_json(reports)
 

@@ -12,9 +12,9 @@ from envoy.admin.v3 import config_dump_shared_pb2
 from envoy.service.status.v3 import csds_pb2, csds_pb2_grpc
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
-from fsxds.clients import Clients, ClientStatus
+from fsxds.clients import Clients
 from fsxds.grpc_serving import listening_grpc
-from fsxds.protocol.node import Node
+from fsxds.protocol.messages import ClientStatus, Node
 from fsxds.protocol.time_to_live import TtlMode
 from fsxds.resource_types import BY_SHORT_NAME
 from fsxds.store import SnapshotStore

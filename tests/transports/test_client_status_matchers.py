@@ -8,7 +8,7 @@ from envoy.service.status.v3 import csds_pb2
 from google.protobuf import json_format
 
 from fsxds.errors import ProtocolError
-from fsxds.protocol.node import Node
+from fsxds.protocol.messages import Node
 from fsxds.transports.client_status_matchers import LONGEST_REGEX, node_filter
 
 METADATA = {
@@ -29,7 +29,7 @@ def node(node_id: str = "edge-1", metadata: dict[str, Any] | None = None) -> Nod
     """Make a node that told its metadata."""
     told = base_pb2.Node(id=node_id)
     json_format.ParseDict(METADATA if metadata is None else metadata, told.metadata)
-    return Node(node_id, told=told.SerializeToString())
+    return Node(node_id, serialized=told.SerializeToString())
 
 
 def matches(*matchers: dict[str, Any], of: Node | None = None) -> bool:

@@ -8,7 +8,7 @@ from envoy.config.core.v3 import base_pb2
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fsxds.protocol.node import Node
+from fsxds.protocol.messages import Node
 from fsxds.transports.client_status_nodes import MOST_TOLD_BYTES, node_message, told_in_json
 from tests.support.polls import REAL_REQUEST
 
@@ -70,14 +70,14 @@ def test_no_node_breaks_a_poll(node: dict[str, Any]) -> None:
     """Whatever JSON stands there, it is kept or not; and what is kept can be shown."""
     told = told_in_json(node)
 
-    assert node_message(Node("x", told=told)).SerializeToString(deterministic=True) is not None
+    assert node_message(Node("x", serialized=told)).SerializeToString(deterministic=True) is not None
 
 
 def test_a_node_is_shown_as_it_was_told() -> None:
     """All of it."""
     told = base_pb2.Node(id="a", user_agent_name="envoy")
 
-    assert node_message(Node("a", told=told.SerializeToString())) == told
+    assert node_message(Node("a", serialized=told.SerializeToString())) == told
 
 
 def test_a_node_of_which_nothing_was_kept_is_shown_as_it_is_known() -> None:
@@ -92,4 +92,4 @@ def test_a_node_that_cannot_be_read_again_is_shown_as_it_is_known() -> None:
     told = told_in_json({"id": "a", "metadata": nested(45)})
 
     assert told
-    assert node_message(Node("a", told=told)) == base_pb2.Node(id="a")
+    assert node_message(Node("a", serialized=told)) == base_pb2.Node(id="a")

@@ -6,9 +6,8 @@ import pytest
 from envoy.admin.v3 import config_dump_shared_pb2
 from envoy.service.status.v3 import csds_pb2
 
-from fsxds.clients import POLLING, ClientStatus
-from fsxds.protocol.node import Node
-from fsxds.protocol.streams import WatchStatus
+from fsxds.clients import POLLING
+from fsxds.protocol.messages import ClientStatus, Node, WatchStatus
 from fsxds.resource_types import BY_SHORT_NAME
 from fsxds.transports.client_status_resources import ClientStand, ConfigStatus, ResourceStatus, resource_statuses
 from fsxds.values import Version
@@ -19,7 +18,7 @@ A, B = named("cds", "a"), named("cds", "b")
 V1, V2, V3 = Version("v1"), Version("v2"), Version("v3")
 
 # What a client was sent and accepted.
-IN_STEP = WatchStatus(CDS, None, sent=V1, accepted=V1, resources=(A, B))
+IN_STEP = WatchStatus(CDS, None, sent=V1, acked=V1, resources=(A, B))
 
 
 def statuses(watch: WatchStatus, service: str = "StreamClusters") -> list[ResourceStatus]:
@@ -62,14 +61,14 @@ def test_other_clients_know_all_by_the_version_of_the_response(service: str) -> 
 
 def test_what_nobody_spoke_of_yet_is_stale() -> None:
     """Sent, with no word about it; the first time, it may not have come yet."""
-    assert stands(replace(IN_STEP, accepted=None))["a"] == ("STALE", "REQUESTED")
+    assert stands(replace(IN_STEP, acked=None))["a"] == ("STALE", "REQUESTED")
     assert stands(replace(IN_STEP, sent=V2))["a"] == ("STALE", "UNKNOWN")
     assert statuses(replace(IN_STEP, sent=V2))[0].version == V2
 
 
 def test_what_was_rejected_is_an_error() -> None:
     """With the client's words, the version it refused, and the one it has; its neighbours are what they were."""
-    watch = replace(IN_STEP, sent=V2, refused=V2, reason="bad", rejected=frozenset("a"))
+    watch = replace(IN_STEP, sent=V2, nacked=V2, reason="bad", rejected=frozenset("a"))
 
     assert statuses(watch) == [
         ResourceStatus(CDS, "a", ConfigStatus.ERROR, ClientStand.NACKED, V1, A, V2, "bad"),
@@ -79,7 +78,7 @@ def test_what_was_rejected_is_an_error() -> None:
 
 def test_a_rejected_first_response_leaves_nothing() -> None:
     """The client has no version of what it refused, and said nothing of the rest."""
-    watch = replace(IN_STEP, accepted=None, refused=V1, reason="bad", rejected=frozenset("a"))
+    watch = replace(IN_STEP, acked=None, nacked=V1, reason="bad", rejected=frozenset("a"))
 
     assert [(each.name, each.config_status.name, each.version) for each in statuses(watch)] == [
         ("a", "ERROR", None),
@@ -89,7 +88,7 @@ def test_a_rejected_first_response_leaves_nothing() -> None:
 
 def test_a_delta_client_refused_a_resource_by_its_own_version() -> None:
     """Which version it kept is not known."""
-    watch = replace(IN_STEP, sent=V2, refused=V2, reason="bad", rejected=frozenset("a"))
+    watch = replace(IN_STEP, sent=V2, nacked=V2, reason="bad", rejected=frozenset("a"))
     rejected, _ = statuses(watch, "DeltaClusters")
 
     assert (rejected.version, rejected.refused) == (None, A.version)
@@ -98,7 +97,7 @@ def test_a_delta_client_refused_a_resource_by_its_own_version() -> None:
 def test_the_words_of_an_envoy_are_told_without_the_message_it_prints() -> None:
     """It holds the secrets of the resource."""
     words = 'Proto constraint validation failed (field): goo.gle/debugonly name: "a" password: "sunshine"'
-    watch = replace(IN_STEP, sent=V2, refused=V2, reason=words, rejected=frozenset({"a", "gone"}))
+    watch = replace(IN_STEP, sent=V2, nacked=V2, reason=words, rejected=frozenset({"a", "gone"}))
 
     assert [each.reason for each in statuses(watch) if each.reason] == [
         "Proto constraint validation failed (field)"
@@ -107,14 +106,14 @@ def test_the_words_of_an_envoy_are_told_without_the_message_it_prints() -> None:
 
 def test_what_is_offered_again_is_still_rejected() -> None:
     """Until the client takes it."""
-    watch = replace(IN_STEP, sent=V3, refused=V2, reason="bad", rejected=frozenset("a"))
+    watch = replace(IN_STEP, sent=V3, nacked=V2, reason="bad", rejected=frozenset("a"))
 
     assert stands(watch) == {"a": ("ERROR", "NACKED"), "b": ("STALE", "UNKNOWN")}
 
 
 def test_what_was_rejected_and_is_gone_is_told_of_without_content() -> None:
     """The file was deleted, and the client has not said that it is content."""
-    watch = replace(IN_STEP, sent=V2, refused=V2, reason="bad", rejected=frozenset({"gone"}), missing=("gone",))
+    watch = replace(IN_STEP, sent=V2, nacked=V2, reason="bad", rejected=frozenset({"gone"}), missing=("gone",))
 
     assert statuses(watch)[2:] == [
         ResourceStatus(CDS, "gone", ConfigStatus.ERROR, ClientStand.NACKED, refused=V2, reason="bad")

@@ -6,8 +6,7 @@ from typing import Any
 
 import pytest
 
-from fsxds.clients import ClientStatus
-from fsxds.protocol.node import Node
+from fsxds.protocol.messages import ClientStatus, Node
 from fsxds.transports import client_status
 from fsxds.transports.rest_requests import MAX_REQUEST_BYTES
 from fsxds.transports.rest_responses import LARGE_BODY_BYTES

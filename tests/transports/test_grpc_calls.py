@@ -12,8 +12,7 @@ import grpc.aio
 import pytest
 from envoy.config.core.v3 import base_pb2
 
-from fsxds.protocol.node import Node
-from fsxds.protocol.streams import Verdict
+from fsxds.protocol.messages import Acknowledgement, Node
 from fsxds.protocol.subscription import Subscription
 from fsxds.protocol.time_to_live import TtlMode
 from fsxds.resources import Reference
@@ -126,7 +125,7 @@ async def test_a_rejection_names_the_files(server: GrpcServer) -> None:
     (subscription, verdict, files) = server.heard.nacks[0]
 
     assert subscription == Subscription(EDS, frozenset({"e"}), wildcard=False)
-    assert verdict == Verdict(server.heard.sent[0][2], accepted=False, reason="no such thing")
+    assert verdict == Acknowledgement(server.heard.sent[0][2], accepted=False, reason="no such thing")
     assert files == (snapshot.resources(EDS)["e"].origin.path,)
 
 

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from fsxds.errors import ProtocolError
-from fsxds.protocol.streams import SotwRequest
+from fsxds.protocol.messages import SotwRequest
 from fsxds.protocol.subscription import Subscription
 from fsxds.transports.grpc_fetch import answer_fetch
 from tests.support.snapshots import snapshot, type_url

@@ -16,7 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fsxds.errors import ProtocolError
-from fsxds.protocol.streams import DeltaRequest, SotwRequest
+from fsxds.protocol.messages import DeltaRequest, SotwRequest
 from fsxds.resource_types import BY_SHORT_NAME
 from fsxds.transports.grpc_messages import DeltaDiscoveryRequest, DiscoveryRequest
 from fsxds.transports.grpc_requests import MOST_NAMES, MOST_NODE_BYTES, MOST_NODES, RequestReader, peer_of
@@ -109,11 +109,11 @@ def test_a_real_envoys_node() -> None:
 
     assert (read.id, read.cluster, read.peer, read.agent) == (node.id, node.cluster, PEER, "envoy")
     assert read.features == {"xds.config.supports-resource-ttl"}
-    told = base_pb2.Node.FromString(read.told)
+    told = base_pb2.Node.FromString(read.serialized)
     assert not told.extensions
     del node.extensions[:]
     assert told == node
-    assert len(read.told) < 2000
+    assert len(read.serialized) < 2000
 
 
 def test_nodes_are_shared() -> None:
@@ -225,7 +225,7 @@ def test_a_large_node_is_not_kept() -> None:
     first = reader.sotw(sotw(node=node), CDS, PEER).node
 
     assert first is not None
-    assert (first.id, first.told) == ("n1", b"")
+    assert (first.id, first.serialized) == ("n1", b"")
     assert reader.delta(delta(node=node), CDS, PEER).node is first
 
 

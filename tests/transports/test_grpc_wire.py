@@ -10,7 +10,7 @@ from google.protobuf.duration_pb2 import Duration
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fsxds.protocol.streams import DeltaResponse, SotwResponse
+from fsxds.protocol.messages import DeltaResponse, SotwResponse
 from fsxds.resources import Origin, Resource
 from fsxds.transports.grpc_wire import LARGE_BYTES, RESOURCE_TYPE_URL, ResponseWriter
 from fsxds.values import Nonce, TypeUrl, Version

@@ -19,8 +19,8 @@ import pytest
 
 from fsxds.addresses import TcpAddress
 from fsxds.api.printing import Printer
+from fsxds.protocol.messages import Acknowledgement
 from fsxds.protocol.poll import PollMemory, PollRequest
-from fsxds.protocol.streams import Verdict
 from fsxds.resource_types import RESOURCE_TYPES, ResourceType
 from fsxds.resources import Origin
 from fsxds.transports.rest_json import ROWS
@@ -342,7 +342,7 @@ async def test_a_rejection_in_words_is_told_with_its_files(server: Server) -> No
     detail = {"code": 3, "message": "no such thing"}
     await server.poll(timeout_ms=200, response_nonce=content["nonce"], error_detail=detail)
 
-    verdict = Verdict(Version(content["version_info"]), accepted=False, reason="no such thing")
+    verdict = Acknowledgement(Version(content["version_info"]), accepted=False, reason="no such thing")
     assert server.heard.nacks == [(verdict, (PurePosixPath("edge.yaml"),))]
 
 

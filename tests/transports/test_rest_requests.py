@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from fsxds.errors import ProtocolError
-from fsxds.protocol.node import Node
+from fsxds.protocol.messages import Node
 from fsxds.protocol.poll import PollRequest
 from fsxds.protocol.subscription import Subscription
 from fsxds.resource_types import BY_SHORT_NAME

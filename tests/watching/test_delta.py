@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from envoy.service.discovery.v3 import discovery_pb2
 
-from fsxds.protocol.node import Node
+from fsxds.protocol.messages import Node
 from fsxds.resource_types import BY_SHORT_NAME
 from fsxds.watching.clients import Streaming, Wire, streaming
 from fsxds.watching.delta import DeltaDialogue

@@ -6,7 +6,7 @@ from contextlib import aclosing
 
 import grpc
 
-from fsxds.protocol.node import Node
+from fsxds.protocol.messages import Node
 from fsxds.resource_types import BY_SHORT_NAME
 from fsxds.watching.clients import Streaming, Wire, streaming
 from fsxds.watching.follow import Trouble, follow

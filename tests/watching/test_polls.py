@@ -12,7 +12,7 @@ from aiohttp import web
 
 from fsxds.addresses import TcpAddress, UnixAddress
 from fsxds.api.convert import Converter
-from fsxds.protocol.node import Node
+from fsxds.protocol.messages import Node
 from fsxds.resource_types import BY_SHORT_NAME, RESOURCE_TYPES
 from fsxds.serving import listening
 from fsxds.watching.messages import name_within

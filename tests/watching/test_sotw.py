@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from envoy.config.endpoint.v3 import endpoint_pb2
 
-from fsxds.protocol.node import Node
+from fsxds.protocol.messages import Node
 from fsxds.resource_types import PREFIX
 from fsxds.watching.sotw import SotwDialogue
 from tests.watching.scripted import CDS, EDS, cluster, packed, sotw, wrapped

@@ -10,7 +10,7 @@ from pathlib import Path
 import grpc
 import pytest
 
-from fsxds.protocol.node import Node
+from fsxds.protocol.messages import Node
 from fsxds.resource_types import BY_SHORT_NAME
 from fsxds.watching.clients import Streaming, Wire, streaming
 from fsxds.watching.endings import WRONG_PROTOCOL

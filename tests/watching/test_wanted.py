@@ -8,7 +8,7 @@ import pytest
 
 from fsxds.api.convert import Converter
 from fsxds.errors import UsageError
-from fsxds.protocol.node import Node
+from fsxds.protocol.messages import Node
 from fsxds.resource_types import BY_SHORT_NAME
 from fsxds.watching.clients import Wire
 from fsxds.watching.wanted import Wanted, connecting

@@ -1,8 +1,10 @@
+"""What is shown of the reasons of NACKs."""
+
 from __future__ import annotations
 
 import pytest
 
-from fsxds.protocol.reasons import without_message
+from fsxds.protocol.messages import without_message
 
 
 def test_message_of_an_older_envoy_is_left_out() -> None:

@@ -1,0 +1,170 @@
+"""What goes over a stream in both directions, as values, and the state of a client.
+
+Source: xDS protocol, "Basic Protocol Overview", "Incremental xDS".
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Generic, TypeVar
+
+from fsxds.resources import Resource
+from fsxds.values import Nonce, TypeUrl, Version
+
+ENVOY = "envoy"
+"""The `user_agent_name` of an Envoy."""
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """The client: `node.id` and `node.cluster` of a request, and the IP address it came from ("" on a Unix socket).
+
+    `features` are its `client_features`, `agent` is its `user_agent_name`. `serialized` is the whole node without the list
+    of extensions (61 kB in an Envoy); it is kept to be shown, and decides nothing.
+    """
+
+    id: str
+    cluster: str = ""
+    peer: str = ""
+    features: frozenset[str] = frozenset()
+    agent: str = ""
+    serialized: bytes = field(default=b"", compare=False, repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class SotwRequest:
+    """A `DiscoveryRequest`.
+
+    `version_info` and `nonce` are None where they are empty, `node` where the message has none. `error_detail` is the
+    message of a NACK ("" for one without a message), None for an ACK.
+    """
+
+    type_url: TypeUrl
+    names: tuple[str, ...] = ()
+    version_info: Version | None = None
+    nonce: Nonce | None = None
+    error_detail: str | None = None
+    node: Node | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class SotwResponse:
+    """A `DiscoveryResponse`.
+
+    `resources` is the same object on all streams where it is equal, so that its bytes can be kept with it. With
+    `with_ttl`, resources that have a `ttl_s` are wrapped and carry it. `heartbeats` are resources whose time to live is
+    renewed without their content.
+    """
+
+    type_url: TypeUrl
+    version: Version
+    nonce: Nonce
+    resources: Collection[Resource]
+    with_ttl: bool = False
+    heartbeats: tuple[Resource, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class DeltaRequest:
+    """A `DeltaDiscoveryRequest`; what it has in common with a `SotwRequest` is as there."""
+
+    type_url: TypeUrl
+    subscribe: tuple[str, ...] = ()
+    unsubscribe: tuple[str, ...] = ()
+    initial_resource_versions: Mapping[str, Version] = field(default_factory=lambda: MappingProxyType({}))
+    nonce: Nonce | None = None
+    error_detail: str | None = None
+    node: Node | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class DeltaResponse:
+    """A `DeltaDiscoveryResponse`.
+
+    `version` is its `system_version_info`. `resources`, `with_ttl` and `heartbeats` are as in `SotwResponse`. `aliases`
+    replace those of a resource, by its name. `unpopulated` are names that are answered with a `Resource` that has the name
+    as its name and alias and no content: the virtual host does not exist (ENVOY.md D5).
+    """
+
+    type_url: TypeUrl
+    version: Version
+    nonce: Nonce
+    resources: Collection[Resource] = ()
+    removed: tuple[str, ...] = ()
+    with_ttl: bool = False
+    heartbeats: tuple[Resource, ...] = ()
+    aliases: Mapping[str, tuple[str, ...]] = field(default_factory=lambda: MappingProxyType({}))
+    unpopulated: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Acknowledgement:
+    """An ACK, or the NACK of a version, reported once. `reason` is None for a NACK without a message."""
+
+    version: Version
+    accepted: bool
+    reason: str | None = None
+
+
+Response = TypeVar("Response", SotwResponse, DeltaResponse)
+
+
+@dataclass(frozen=True, slots=True)
+class Reaction(Generic[Response]):
+    """What follows from a request: responses, to be sent in this order, and the ACK or NACK of an earlier one."""
+
+    responses: tuple[Response, ...] = ()
+    acknowledgement: Acknowledgement | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class WatchStatus:
+    """The state of one type on one stream, or of one subscription of a polling client.
+
+    `names` is None for everything. `resources` are those that were sent and that the client should hold, `missing` the
+    names it subscribed to that do not exist. `sent`, `acked` and `nacked` are the last versions of that kind, None where
+    there was none. `rejected` are the names in NACKed responses that were not ACKed since, `reason` is the message of
+    the last NACK.
+    """
+
+    type_url: TypeUrl
+    names: frozenset[str] | None
+    sent: Version | None = None
+    acked: Version | None = None
+    nacked: Version | None = None
+    reason: str | None = None
+    resources: Collection[Resource] = field(default=(), repr=False)
+    missing: tuple[str, ...] = ()
+    rejected: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class ClientStatus:
+    """The state of one client: of one stream, or of all polls of one node.
+
+    `node` has an empty id until the client sends one. `service` is the method of the stream, such as
+    `StreamAggregatedResources`, or `REST`. `watches` may hold several of one type: each list of polled names is a watch of
+    its own. They can be iterated once: an Envoy may have ten thousand, which are made one by one.
+    """
+
+    node: Node
+    service: str
+    watches: Iterable[WatchStatus] = ()
+
+
+# Envoy logs the whole message that it rejects, secrets included, before or after the reason; until 1.36 without the
+# mark in front of it.
+_MESSAGE_BEFORE = re.compile(r"^(?:goo\.gle/debug|[^\n]*\n).*: (?=Proto constraint validation failed)", re.DOTALL)
+_MESSAGE_AFTER = re.compile(r"(: goo\.gle/debug|\): \{).*$", re.DOTALL)
+
+# Reasons are kept with each client, and shown as one line.
+LONGEST_REASON = 4096
+
+
+def without_message(reason: str) -> str:
+    """Return the reason of a NACK without the message that Envoy appends to it, and cut to a readable length."""
+    short = _MESSAGE_AFTER.sub(lambda match: ")" if match[1] == "): {" else "", _MESSAGE_BEFORE.sub("", reason))
+    return short.strip()[:LONGEST_REASON]

@@ -13,9 +13,6 @@ from pathlib import Path
 
 import pytest
 
-from fsxds.resource_types import RESOURCE_TYPES
-from tests.support.readme_options import options_section
-
 TOP = Path(__file__).parent.parent
 PACKAGE = TOP / "fsxds"
 
@@ -264,17 +261,3 @@ def test_every_test_file_has_its_subject() -> None:
     ]
 
     assert [] == orphans
-
-
-def test_readme_has_every_option() -> None:
-    """README lists every option as the table of settings.py has it; `tests/support/readme_options.py` prints the list."""
-    readme = (TOP / "README.md").read_text(encoding="utf-8")
-
-    assert options_section() in readme
-
-
-def test_readme_has_every_resource_type() -> None:
-    """README names every resource type by its short name."""
-    readme = (TOP / "README.md").read_text(encoding="utf-8").lower()
-
-    assert [] == [row.short_name for row in RESOURCE_TYPES if row.short_name not in readme]

@@ -1,4 +1,4 @@
-"""What README tells people to type works."""
+"""What README and the pages beside the code tell you to type works, and what they link to exists."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import json
 import re
 import shlex
 import urllib.request
+from dataclasses import dataclass
 from pathlib import Path
 
 import click
@@ -13,19 +14,72 @@ import pytest
 import yaml
 
 from fsxds.commands.main import fsxds, main
+from fsxds.resource_types import RESOURCE_TYPES
+from tests.support.readme_options import options_section
 from tests.support.server import Server
 
 TOP = Path(__file__).parent.parent
-README = (TOP / "README.md").read_text(encoding="utf-8")
-BLOCKS = re.findall(r"^```sh\n(.*?)^```", README, re.DOTALL | re.MULTILINE)
-LINES = [line for block in BLOCKS for line in block.splitlines()]
-COMMANDS = [command for line in LINES for command in re.findall(r"(?:^|/)fsxds ([a-z].*?)(?: > \S+)?$", line)]
-CURLS = re.findall(r"^curl -s localhost:18001(\S+) .* -d '(.*)'$", "\n".join(LINES), re.MULTILINE)
+README_BYTES = 10_000
+PAGES = sorted(
+    path
+    for pattern in ("*.md", "config/*.md", "docker/*.md", "fsxds/**/*.md", "tests/README.md")
+    for path in TOP.glob(pattern)
+)
+
+# The first line of a block that is a file: a file of a tree, or settings.
+FILE_NAME = re.compile(r"# ([\w/.-]+\.yaml)$")
+SETTINGS_FILE = "fsxds.yaml"
+
+# What GitHub drops of a heading when it makes the anchor.
+DROPPED = re.compile(r"[^\w\- ]")
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """A block of code of a page. `marker` is the comment before it, empty where there is none."""
+
+    page: Path
+    line: int
+    marker: str
+    language: str
+    text: str
+
+    @property
+    def file_name(self) -> str | None:
+        """The file that the block is, by its first line; None where it is none."""
+        named = FILE_NAME.match(self.text.partition("\n")[0])
+        return named[1] if named else None
+
+    def __str__(self) -> str:
+        """Return the place, which names the block's tests."""
+        return f"{self.page.relative_to(TOP)}:{self.line}"
+
+
+def _blocks(page: Path) -> list[Block]:
+    text = page.read_text(encoding="utf-8")
+    found = re.finditer(r"^(?:<!-- (.*?) -->\n)?```(\w*)\n(.*?)^```$", text, re.DOTALL | re.MULTILINE)
+    return [Block(page, text.count("\n", 0, each.start()) + 1, each[1] or "", each[2], each[3]) for each in found]
+
+
+BLOCKS = [block for page in PAGES for block in _blocks(page)]
+
+
+def blocks(language: str) -> list[Block]:
+    """Return the blocks of a language on all pages."""
+    return [block for block in BLOCKS if block.language == language]
+
+
+LINES = [(str(block), line) for block in blocks("sh") for line in block.text.splitlines()]
+COMMANDS = sorted(
+    {command for _, line in LINES for command in re.findall(r"(?:^|/|\| )fsxds ([a-z].*?)(?: > \S+)?$", line)}
+)
+MODULES = sorted({module for _, line in LINES for module in re.findall(r"python -m (tests\.[\w.]+)", line)})
+CURLS = [found for _, line in LINES for found in re.findall(r"^curl -s localhost:18001(\S+) .* -d '(.*)'$", line)]
 
 
 @pytest.mark.parametrize("written", COMMANDS)
 def test_commands_are_understood(written: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Every command line in README names a command, a directory that exists, and options that there are."""
+    """Every command line names a command, a directory that exists, and options that there are."""
     monkeypatch.chdir(TOP)
     name, *arguments = shlex.split(written)
     command = fsxds.get_command(click.Context(fsxds), name)
@@ -34,8 +88,16 @@ def test_commands_are_understood(written: str, monkeypatch: pytest.MonkeyPatch) 
     assert command.make_context(name, arguments).params
 
 
+@pytest.mark.parametrize("module", MODULES)
+def test_modules_that_are_run_exist(module: str) -> None:
+    """`python -m tests.…` names a module or a package that can be run."""
+    path = TOP / module.replace(".", "/")
+
+    assert path.with_suffix(".py").exists() or (path / "__main__.py").exists()
+
+
 def test_polls_are_answered(tmp_path: Path) -> None:
-    """The polls in README get resources from the sample tree."""
+    """The polls on the pages get resources from the sample tree."""
     assert len(CURLS) == 3
     with Server(TOP / "config" / "xds", tmp_path) as server:
         for path, body in CURLS:
@@ -47,19 +109,125 @@ def test_polls_are_answered(tmp_path: Path) -> None:
                 assert answer.get("resources") or answer["config"]
 
 
-def test_files_that_are_named_exist() -> None:
-    """Links lead to files of the checkout."""
-    links = re.findall(r"\]\(([^)#:]+)\)", README)
+def _tree_pages() -> list[Path]:
+    return sorted({block.page for block in blocks("yaml") if block.file_name not in {None, SETTINGS_FILE}})
 
-    assert links
-    assert [] == [link for link in links if not (TOP / link).exists()]
+
+@pytest.mark.parametrize("page", _tree_pages(), ids=lambda page: str(page.relative_to(TOP)))
+def test_trees_have_no_errors(page: Path, tmp_path: Path) -> None:
+    """The files of a page, whose first lines are their names, are a tree without errors, for a real Envoy too."""
+    for block in _blocks(page):
+        if block.language == "yaml" and block.file_name not in {None, SETTINGS_FILE}:
+            path = tmp_path / str(block.file_name)
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(block.text, encoding="utf-8")
+
+    assert main(["check", str(tmp_path), "--with-envoy"]) == 0
+
+
+def test_the_tree_of_readme_is_complete(tmp_path: Path) -> None:
+    """What README shows as a complete tree has not even a note."""
+    for block in _blocks(TOP / "README.md"):
+        if block.file_name:
+            (tmp_path / block.file_name).write_text(block.text, encoding="utf-8")
+
+    assert main(["check", str(tmp_path), "--with-envoy", "--severity", "note"]) == 0
+
+
+@pytest.mark.parametrize("block", [one for one in blocks("yaml") if one.file_name == SETTINGS_FILE], ids=str)
+def test_settings_are_understood(block: Block, tmp_path: Path) -> None:
+    """A block that is a settings file can be given to `check`."""
+    path = tmp_path / SETTINGS_FILE
+    path.write_text(block.text, encoding="utf-8")
+
+    assert main(["check", "--no-envoy", "--settings", str(path), str(TOP / "config" / "xds")]) == 0
+
+
+@pytest.mark.parametrize("block", blocks("yaml") + blocks("json"), ids=str)
+def test_data_is_well_formed(block: Block) -> None:
+    """Every block of YAML or JSON can be read as such."""
+    if block.language == "json":
+        json.loads(block.text)
+    else:
+        yaml.safe_load(block.text)
+
+
+@pytest.mark.parametrize("block", blocks("python"), ids=str)
+def test_python_runs(block: Block, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every block of Python runs from the top of the checkout, and its assertions hold."""
+    monkeypatch.chdir(TOP)
+
+    exec(compile(block.text, str(block), "exec"), {"__name__": "example"})
+
+
+def test_output_of_check_is_as_it_is() -> None:
+    """What the pages show as the output of `check` begins the expected output of the seeded faults."""
+    (shown,) = [block for block in BLOCKS if block.marker.startswith("check-output")]
+    expected = (TOP / "tests/data/seeded_faults/expected.txt").read_text(encoding="utf-8")
+
+    assert expected.startswith(shown.text)
+
+
+def _anchors(page: Path) -> set[str]:
+    text = re.sub(r"^```.*?^```$", "", page.read_text(encoding="utf-8"), flags=re.DOTALL | re.MULTILINE)
+    headings = re.findall(r"^#+ (.*)$", text, re.MULTILINE)
+    anchors = {DROPPED.sub("", re.sub(r"[`*]", "", heading).lower()).replace(" ", "-") for heading in headings}
+    return anchors | set(re.findall(r'<a id="(.*?)">', text))
+
+
+def _broken_links(page: Path) -> list[str]:
+    text = re.sub(r"^```.*?^```$", "", page.read_text(encoding="utf-8"), flags=re.DOTALL | re.MULTILINE)
+    broken = []
+    for link in re.findall(r"\]\(([^)\s]+)\)", text):
+        path, _, anchor = link.partition("#")
+        target = (page.parent / path).resolve() if path else page
+        if "://" in link:
+            continue
+        if not target.exists() or (anchor and anchor not in _anchors(target)):
+            broken.append(link)
+    return broken
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(TOP)))
+def test_links_lead_somewhere(page: Path) -> None:
+    """Links lead to files of the checkout, and to headings that their pages have."""
+    assert [] == _broken_links(page)
+
+
+def test_every_page_can_be_reached() -> None:
+    """From README, links lead to every page."""
+    reached, following = set[Path](), [TOP / "README.md"]
+    while following:
+        page = following.pop()
+        reached.add(page)
+        links = re.findall(r"\]\(([^)#\s]+\.md)(?:#[^)]*)?\)", page.read_text(encoding="utf-8"))
+        following += {(page.parent / link).resolve() for link in links if "://" not in link} - reached
+
+    assert [] == [str(page) for page in PAGES if page not in reached]
+
+
+def test_readme_is_short() -> None:
+    """README can be read at once; everything else is on the pages that it links to."""
+    assert len((TOP / "README.md").read_bytes()) <= README_BYTES
+
+
+def test_every_option_is_listed() -> None:
+    """`config/README.md` lists every option as the table of options has it; `tests/support/readme_options.py` prints the list."""
+    assert options_section() in (TOP / "config/README.md").read_text(encoding="utf-8")
+
+
+def test_every_resource_type_is_named() -> None:
+    """`config/README.md` names every resource type by its short name."""
+    page = (TOP / "config/README.md").read_text(encoding="utf-8").lower()
+
+    assert [] == [row.short_name for row in RESOURCE_TYPES if row.short_name not in page]
 
 
 @pytest.mark.parametrize("names", [[], ["config/xds/routes.yaml", "config/xds/clusters.yaml"]])
 def test_hook_passes_on_the_sample_tree(names: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
     """The pre-commit hook does what it says, with the names of changed files and without any."""
-    (text,) = re.findall(r"^```yaml\n(repos:\n.*?)^```", README, re.DOTALL | re.MULTILINE)
-    (hook,) = yaml.safe_load(text)["repos"][0]["hooks"]
+    (block,) = [block for block in blocks("yaml") if block.text.startswith("repos:")]
+    (hook,) = yaml.safe_load(block.text)["repos"][0]["hooks"]
     monkeypatch.chdir(TOP)
 
     assert hook["always_run"]

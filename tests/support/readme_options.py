@@ -1,4 +1,4 @@
-"""The options as README lists them: `python -m tests.support.readme_options` prints what to paste after a change."""
+"""The options as `config/README.md` lists them: `python -m tests.support.readme_options` prints what to paste after a change."""
 
 from __future__ import annotations
 

@@ -22,7 +22,7 @@ TOP = Path(__file__).parent.parent
 README_BYTES = 10_000
 PAGES = sorted(
     path
-    for pattern in ("*.md", "config/*.md", "docker/*.md", "fsxds/**/*.md", "tests/README.md")
+    for pattern in ("*.md", "config/*.md", "docker/*.md", "fsxds/*.md", "fsxds/*/README.md", "tests/README.md")
     for path in TOP.glob(pattern)
 )
 

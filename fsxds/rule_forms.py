@@ -6,7 +6,6 @@ from difflib import get_close_matches
 
 from fsxds.errors import UsageError
 from fsxds.option_forms import Form
-from fsxds.rules.book import rules
 from fsxds.rules.levels import RuleLevels
 from fsxds.values import Severity
 
@@ -33,6 +32,9 @@ def _pairs(written: object) -> dict[str, object]:
 
 
 def _read_level(name: str, word: object) -> Severity | None:
+    # The pages of all rules, which only this needs.
+    from fsxds.rules.book import rules
+
     rule = rules().get(name)
     if rule is None:
         near = get_close_matches(name, rules(), 1)

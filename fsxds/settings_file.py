@@ -6,9 +6,6 @@ from collections.abc import Mapping
 from difflib import get_close_matches
 from pathlib import Path
 
-import yaml
-from jsonschema import Draft202012Validator
-
 from fsxds.errors import UsageError
 from fsxds.option_forms import SWITCH, TRUE, Schema
 from fsxds.option_rows import Option
@@ -39,6 +36,9 @@ def _json_default(row: Option) -> object:
 
 def read_settings_file(path: Path, rows: Mapping[str, Option]) -> dict[str, object]:
     """Return the values of a settings file by field; UsageError tells all of its mistakes."""
+    # Not needed by `--help`, and as slow to import as all of the rest of the settings.
+    from jsonschema import Draft202012Validator
+
     written, places = _parse(path)
     faults: list[str] = []
     values: dict[str, object] = {}
@@ -78,6 +78,8 @@ def _value_in_file(row: Option, written: object, path: Path, *, is_wrong: bool) 
 
 def _parse(path: Path) -> tuple[dict[str, object], list[tuple[str, str]]]:
     """Return what a settings file says, and each key with its place (`fsxds.yaml:3:1`), in order."""
+    import yaml
+
     try:
         loader = yaml.SafeLoader(path.read_bytes())
         node = loader.get_single_node()

@@ -7,13 +7,11 @@ import shlex
 import sys
 from dataclasses import dataclass, replace
 from pathlib import Path
-
-import click
+from typing import TypedDict
 
 from fsxds import loading
 from fsxds.addresses import TcpAddress, parse_address
 from fsxds.commands.empty_trees import tell_if_empty
-from fsxds.commands.options import existing_directory, table_command
 from fsxds.commands.running import spinner
 from fsxds.errors import UsageError
 from fsxds.local_envoy.bootstrap import (
@@ -98,12 +96,6 @@ def grpc_address(settings: Settings) -> str:
     return settings.grpc
 
 
-class Choosing(click.Option):
-    """A flag of this command alone; what it says belongs to one Envoy, and to no settings file."""
-
-    group = "The Envoy"
-
-
 def read_address(written: str) -> str:
     """Return an address to connect to; UsageError if it is none."""
     address = parse_address(written)
@@ -112,67 +104,33 @@ def read_address(written: str) -> str:
     return str(address)
 
 
-@table_command(
-    "bootstrap",
-    """\
-  fsxds bootstrap config/xds > envoy.yaml
-  fsxds bootstrap --transport files --mirror /run/envoy --node edge-1 --cluster edge
-  fsxds bootstrap --transport delta --address xds.example.com:18000 --format json""",
-)
-@click.argument("directory", metavar="[DIR]", required=False, type=existing_directory)
-@click.option(
-    "--transport",
-    cls=Choosing,
-    type=click.Choice(("rest", "files", "ads", "delta")),
-    default="rest",
-    help="By REST long poll, from mirrored files, by one gRPC stream (ads), or by one that tells changes alone (delta).",
-)
-@click.option(
-    "--address",
-    cls=Choosing,
-    metavar="HOST:PORT",
-    help="Where fsxds listens, or unix:/path; a name is looked up by DNS.",
-)
-@click.option(
-    "--mirror", cls=Choosing, metavar="PATH", type=click.Path(path_type=Path), help="Where the mirrored files are."
-)
-@click.option("--node", cls=Choosing, metavar="ID", default="envoy", help="The id of the Envoy; each has its own.")
-@click.option("--cluster", cls=Choosing, metavar="NAME", default="envoy", help="The fleet that it belongs to.")
-@click.option(
-    "--admin-port", cls=Choosing, metavar="PORT", type=click.IntRange(0, 65535), default=9901, help="Of its admin page."
-)
-@click.option(
-    "--format",
-    "output_format",
-    cls=Choosing,
-    type=click.Choice(("yaml", "json")),
-    default="yaml",
-    help="yaml has comments.",
-)
-def bootstrap(directory: Path | None, settings: Settings, output_format: str, **given: str | int | Path | None) -> None:
-    """Print a bootstrap for an Envoy that gets everything from fsxds.
+class BootstrapFlags(TypedDict):
+    """The flags of the command."""
 
-    Its values are those that real Envoys were seen to live well with; the comments say why. With DIR, it asks for the
-    types and runtime layers that are there; without, for clusters and listeners.
-    """
-    choice = _choice(**given)
+    transport: str
+    address: str | None
+    mirror: Path | None
+    node: str
+    cluster: str
+    admin_port: int
+    output_format: str
+
+
+def run_bootstrap(directory: Path | None, settings: Settings, flags: BootstrapFlags) -> None:
+    """Print a bootstrap that subscribes to what is in the tree; UsageError where nothing says how Envoy reaches fsxds."""
+    choice = _choice(flags)
     wanted = ALL_TYPES if directory is None else _wanted(directory, settings)
     section = choice.bootstrap(wanted, settings)
-    if output_format == "json":
+    if flags["output_format"] == "json":
         print(json.dumps(section, indent=2, ensure_ascii=False))
     else:
         print(bootstrap_text(section, choice.transport, choice.usage(directory, settings)), end="")
 
 
-def _choice(**given: str | int | Path | None) -> Choice:
-    address, mirror = given["address"], given["mirror"]
-    identity = Identity(str(given["node"]), str(given["cluster"]), int(str(given["admin_port"])), INITIAL_FETCH_TIMEOUT)
-    return Choice(
-        str(given["transport"]),
-        None if address is None else read_address(str(address)),
-        None if mirror is None else Path(str(mirror)),
-        identity,
-    )
+def _choice(flags: BootstrapFlags) -> Choice:
+    address = flags["address"]
+    identity = Identity(flags["node"], flags["cluster"], flags["admin_port"], INITIAL_FETCH_TIMEOUT)
+    return Choice(flags["transport"], None if address is None else read_address(address), flags["mirror"], identity)
 
 
 def _wanted(directory: Path, settings: Settings) -> Wanted:

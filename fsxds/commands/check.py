@@ -13,7 +13,6 @@ from rich.console import Console
 from fsxds import loading
 from fsxds.api.catalogue import Catalogue
 from fsxds.commands.bases import base_for, path_from
-from fsxds.commands.options import table_command
 from fsxds.commands.real_envoy import refused_by_envoy
 from fsxds.commands.running import spinner
 from fsxds.commands.subjects import STDIN, Subject, read_subjects
@@ -28,40 +27,8 @@ from fsxds.values import Problem, Severity
 FOUND_PROBLEMS = 1
 
 
-class _Asking(click.Option):
-    """A flag of this command alone, shown under its own heading."""
-
-    group = "What is checked"
-
-
-@table_command(
-    "check",
-    """\
-  fsxds check config/xds
-  fsxds check config/xds --severity warning --rules unused-cluster=off
-  fsxds check config/xds --no-envoy
-  fsxds check --tree config/xds config/xds/routes.yaml config/xds/clusters.yaml
-  fsxds check --tree config/xds --stdin-path config/xds/routes.yaml - < edited.yaml
-  fsxds check config/xds --format sarif > fsxds.sarif""",
-)
-@click.argument("paths", metavar="PATH...", nargs=-1)
-@click.option(
-    "--stdin-path",
-    cls=_Asking,
-    metavar="NAME",
-    help="What the file is called that comes by stdin: the name tells its format and type.",
-)
-def check(paths: tuple[str, ...], stdin_path: str | None, settings: Settings) -> None:
-    """Tell every problem in PATH.
-
-    PATH is a directory, which is checked as a tree of its own, a file, or - for stdin. Files are checked within the tree
-    that --tree names, whole: of the files everything is told, of the others errors. Without --tree, or outside of it, the
-    files are a tree by themselves, and what they name and do not define is a note. --tree alone means the whole tree.
-
-    Each problem comes with its file, line, column, rule, fact and remedy; the rules are those of serving, and
-    `fsxds explain RULE` tells more of one. A real Envoy is asked too where there is one. Exit status: 0 clean (there may
-    be problems that are milder than --severity), 1 problems, or nothing in a directory is configuration, 2 wrong use.
-    """
+def run_check(paths: tuple[str, ...], stdin_path: str | None, settings: Settings) -> None:
+    """Check what the paths name, print the report, and exit with 1 where it has failed."""
     with spinner("reading"):
         catalogue = loading.find_catalogue(settings, None if settings.with_envoy is False else ask_features)
         base = base_for(settings.check_format, Path(next((path for path in paths if path != STDIN), ".")))

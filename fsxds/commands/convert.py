@@ -6,18 +6,17 @@ import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
-from typing import Any
+from typing import TypedDict
 
 import click
 
 from fsxds import loading
 from fsxds.commands.check import has_errors, line_of
-from fsxds.commands.options import table_command
 from fsxds.errors import UsageError
 from fsxds.formats import FORMATS, Format, format_of, require_libyaml
 from fsxds.formats.comments import has_comments
 from fsxds.operations.log_lines import escape
-from fsxds.resource_types import BY_SHORT_NAME, RESOURCE_TYPES, ResourceType, type_from_path
+from fsxds.resource_types import BY_SHORT_NAME, ResourceType, type_from_path
 from fsxds.settings import Settings
 from fsxds.snapshots.conversion_input import ConversionReader, Part
 from fsxds.snapshots.conversion_output import ConversionWriter, LostError, NotOneResponseError, Output
@@ -30,43 +29,19 @@ STDIN = "-"
 BY_NAME = {"pb" if row.name == "binary" else row.name: row for row in FORMATS}
 
 
-class _Option(click.Option):
-    """A flag of this command alone, shown under its own heading."""
+class ConvertFlags(TypedDict):
+    """The flags of the command: names of formats and of a type, None where they were not given."""
 
-    group = "Converting"
+    target: str | None
+    source: str | None
+    type_name: str | None
+    output: Path | None
 
 
-_FORMAT = click.Choice(list(BY_NAME))
-_TYPE = click.Choice([row.short_name for row in RESOURCE_TYPES])
-
-
-@table_command(
-    "convert",
-    """\
-  fsxds convert config/xds/clusters.yaml --to textproto
-  fsxds convert dump.json --to yaml -o config/xds/clusters.yaml
-  curl -s localhost:18001/v3/discovery:clusters --json '{}' | fsxds convert --from json --to yaml""",
-)
-@click.argument("file", metavar="[FILE]", default=STDIN)
-@click.option(
-    "--to", "target", cls=_Option, type=_FORMAT, help="The format to write; by default that of the name after -o."
-)
-@click.option("--from", "source", cls=_Option, type=_FORMAT, help="The format of FILE; by default that of its name.")
-@click.option(
-    "--type", "type_name", cls=_Option, type=_TYPE, help="The type of resources that neither they nor FILE's name tell."
-)
-@click.option(
-    "-o", "--output", cls=_Option, type=click.Path(dir_okay=False, path_type=Path), help="Write this file, not stdout."
-)
-def convert(file: str, settings: Settings, **flags: Any) -> None:
-    """Write FILE, or what comes by stdin, in another format.
-
-    Nothing is lost but comments: what is written was read back and compared, and where the format cannot hold a value
-    nothing is written. A list, or several documents, become one DiscoveryResponse where the format has no such thing.
-    Exit status: 0 written, 1 problems, 2 wrong use.
-    """
+def run_convert(file: str, settings: Settings, flags: ConvertFlags) -> None:
+    """Write a file in another format; exit with 1 where it has problems."""
     require_libyaml()
-    request = _Request(PurePosixPath(file), **flags)
+    request = _Request(PurePosixPath(file), flags)
     content = _read(file)
     catalogue = loading.find_catalogue(settings)
     source_file = SourceFile.of(request.path, content)
@@ -84,28 +59,26 @@ def convert(file: str, settings: Settings, **flags: Any) -> None:
 
 @dataclass(frozen=True, slots=True)
 class _Request:
-    """What was asked for: the names of formats and of a type, None where they were not given."""
+    """What was asked for."""
 
     path: PurePosixPath
-    target: str | None
-    source: str | None
-    type_name: str | None
-    output: Path | None
+    flags: ConvertFlags
 
     @property
     def source_format(self) -> Format:
         """The format to read."""
-        return self._format(self.source, self.path, "--from")
+        return self._format(self.flags["source"], self.path, "--from")
 
     @property
     def target_format(self) -> Format:
         """The format to write."""
-        return self._format(self.target, PurePosixPath(self.output or ""), "--to")
+        return self._format(self.flags["target"], PurePosixPath(self.flags["output"] or ""), "--to")
 
     @property
     def hint(self) -> ResourceType | None:
         """The type of resources that do not tell their own."""
-        return BY_SHORT_NAME[self.type_name] if self.type_name else type_from_path(self.path)
+        type_name = self.flags["type_name"]
+        return BY_SHORT_NAME[type_name] if type_name else type_from_path(self.path)
 
     def _format(self, name: str | None, path: PurePosixPath, flag: str) -> Format:
         row = BY_NAME[name] if name else format_of(path)
@@ -153,13 +126,14 @@ def _note_on_comments(content: bytes, source_format: Format) -> str:
 
 
 def _print(content: bytes, request: _Request) -> None:
-    if request.output is None:
+    output = request.flags["output"]
+    if output is None:
         if request.target_format is BY_NAME["pb"] and sys.stdout.isatty():
             raise UsageError("binary is nothing for a terminal; give -o FILE")
         sys.stdout.buffer.write(content)
         sys.stdout.buffer.flush()
         return
     try:
-        request.output.write_bytes(content)
+        output.write_bytes(content)
     except OSError as error:
-        raise UsageError(f"{request.output}: cannot be written: {error.strerror}") from error
+        raise UsageError(f"{output}: cannot be written: {error.strerror}") from error

@@ -13,7 +13,7 @@ from rich.console import Console
 
 from fsxds import loading
 from fsxds.commands.check import line_of
-from fsxds.commands.options import existing_directory, table_command
+from fsxds.commands.options import existing_directory
 from fsxds.commands.running import spinner
 from fsxds.comparison.changes import Gap
 from fsxds.comparison.resources import Comparer
@@ -37,12 +37,6 @@ INCOMPLETE = 3
 _NOT_OVER_REST = tuple(row for row in RESOURCE_TYPES if row.rest_path is None)
 
 
-class _Option(click.Option):
-    """A flag of this command alone, shown under its own heading."""
-
-    group = "Comparing"
-
-
 @dataclass(frozen=True, slots=True)
 class _Read:
     """One side as it was read."""
@@ -53,30 +47,8 @@ class _Read:
     unavailable: tuple[ResourceType, ...] = ()
 
 
-@table_command(
-    "diff",
-    """\
-  fsxds diff config/xds other/xds
-  fsxds diff http://127.0.0.1:18001 config/xds
-  fsxds diff --git main..HEAD config/xds --format markdown""",
-)
-@click.argument("sides", metavar="[A] [B]", nargs=-1)
-@click.option(
-    "--git",
-    "revisions",
-    cls=_Option,
-    metavar="A..B",
-    help="Compare two revisions of DIR, or one with what is there now.",
-)
-def diff(sides: tuple[str, ...], revisions: str | None, settings: Settings) -> None:
-    """Tell which resources and fields are different between A and B.
-
-    A and B are directories, or addresses of a running fsxds: http://HOST:PORT, or unix:PATH. With --git A..B there is
-    one directory, by default the current one, and its revisions are compared; A...B begins where the two parted, and
-    A alone is compared with the files that are there now. Secrets are hidden.
-    What could not be read of either side is named, and of what may stand in it nothing is said to be added or removed.
-    Exit status: 0 no difference, 1 differences, 2 wrong use, 3 something could not be read.
-    """
+def run_diff(sides: tuple[str, ...], revisions: str | None, settings: Settings) -> None:
+    """Compare two sides, print the difference, and exit with 1 or 3 where there is one, or something was not read."""
     with spinner("loading both sides"):
         before, after = _read_git(revisions, sides, settings) if revisions is not None else _read_both(sides, settings)
         catalogue = loading.find_catalogue(settings)

@@ -14,7 +14,6 @@ from fsxds.api.catalogue import Catalogue
 from fsxds.commands.bases import base_for, path_from
 from fsxds.commands.check import FOUND_PROBLEMS, print_report
 from fsxds.commands.empty_trees import tell_if_empty
-from fsxds.commands.options import table_command, tree_argument
 from fsxds.commands.running import spinner
 from fsxds.doctor.bootstrap_file import BootstrapFile, read_bootstrap
 from fsxds.doctor.examine import Case, examine
@@ -36,23 +35,8 @@ from fsxds.values import Problem, Severity, SourceTree
 _SOURCE_RULE = "wrong-config-source"
 
 
-@table_command(
-    "doctor",
-    """\
-  fsxds doctor config/xds --bootstrap config/envoy-rest.yaml
-  fsxds doctor config/xds --bootstrap config/envoy-mirror.yaml --mirror-config-sources
-  fsxds doctor config/xds --bootstrap envoy.yaml --severity warning --format github""",
-)
-@tree_argument
-def doctor(directory: Path, settings: Settings) -> None:
-    """Tell what will hurt when an Envoy starts on DIR.
-
-    Reads the bootstrap that --bootstrap names, and the tree: time limits, pauses, paths, circuit breakers and streams
-    that do not go together, or that Envoy refuses. Without a bootstrap, the config sources of the tree alone are looked
-    at. Mistakes within the tree are told by `fsxds check`; of a file that is broken, and cannot be examined, the first is
-    told here too. Exit status: 0 healthy (there may be problems that are milder than --severity), 1 problems, 2 wrong
-    use.
-    """
+def run_doctor(directory: Path, settings: Settings) -> None:
+    """Examine a tree and the bootstrap of the settings, and print the report."""
     with spinner(f"examining {directory}"):
         catalogue = loading.find_catalogue(settings)
         tree = loading.scan_once(directory, settings)

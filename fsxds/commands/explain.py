@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from difflib import get_close_matches
 
-import click
 from rich.console import Console
 
-from fsxds.commands.options import table_command
 from fsxds.errors import UsageError
 from fsxds.operations.log_lines import escape
 from fsxds.reports.rule_pages import WIDEST_PAGE, list_as_json, list_of, page_as_json, page_of
@@ -16,18 +14,8 @@ from fsxds.rules.rule import Rule
 from fsxds.settings import Settings
 
 
-@table_command(
-    "explain",
-    """\
-  fsxds explain
-  fsxds explain unknown-field""",
-)
-@click.argument("rule", metavar="[RULE]", required=False)
-def explain(rule: str | None, settings: Settings) -> None:
-    """Explain RULE, or list all rules.
-
-    Every problem names the rule that it breaks. Exit status: 0, or 2 where there is no such rule.
-    """
+def run_explain(rule: str | None, settings: Settings) -> None:
+    """Print the page of a rule, or the list of all; UsageError where there is no such rule."""
     row = None if rule is None else rule_of(rule)
     if settings.explain_format == "json":
         print(list_as_json(chapters().values()) if row is None else page_as_json(row, chapters().values()))

@@ -5,27 +5,16 @@ from __future__ import annotations
 import sys
 import threading
 from collections.abc import Sequence
-from importlib import import_module
 from typing import NoReturn
 
 import click
 
 from fsxds import __version__
-from fsxds.api.secrets import mask_text
-from fsxds.draining import leave_at_once
+from fsxds.cli.commands import COMMANDS
 from fsxds.errors import FsxdsError
-from fsxds.operations.log_lines import escape
 
 WRONG_USE = 2
 INTERRUPTED = 130  # 128 + SIGINT, as shells count
-
-
-# In the order in which a user meets them, each in a module of its name. The one that is run is imported, and no other:
-# all together take a second of CPU.
-COMMANDS = (
-    *("dev", "check", "explain", "diff", "convert", "show"),
-    *("serve", "mirror", "watch", "bootstrap", "doctor", "schema"),
-)
 
 
 class Commands(click.Group):
@@ -33,14 +22,7 @@ class Commands(click.Group):
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         """Return their names."""
-        return list(COMMANDS)
-
-    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """Import a subcommand; None if there is none of that name."""
-        if cmd_name not in COMMANDS:
-            return super().get_command(ctx, cmd_name)
-        command: click.Command = getattr(import_module(f"fsxds.commands.{cmd_name}"), cmd_name)
-        return command
+        return [str(command.name) for command in COMMANDS]
 
     def invoke(self, ctx: click.Context) -> object:
         """Run a subcommand; Ctrl-C leaves the line of `^C` on a terminal, and nothing in a log, where click would."""
@@ -53,7 +35,9 @@ class Commands(click.Group):
 
 
 @click.group(
-    cls=Commands, epilog="Most flags have a setting and an environment variable too; `fsxds serve --help` shows them."
+    cls=Commands,
+    commands=COMMANDS,
+    epilog="Most flags have a setting and an environment variable too; `fsxds serve --help` shows them.",
 )
 @click.version_option(__version__, prog_name="fsxds", message="%(prog)s %(version)s")
 def fsxds() -> None:
@@ -84,11 +68,16 @@ def run_process() -> NoReturn:
     except KeyboardInterrupt:
         status = INTERRUPTED
     if any(not thread.daemon for thread in threading.enumerate() if thread is not threading.main_thread()):
+        from fsxds.draining import leave_at_once
+
         leave_at_once(status)
     sys.exit(status)
 
 
 def _refuse(text: str) -> int:
+    from fsxds.api.secrets import mask_text
+    from fsxds.operations.log_lines import escape
+
     for line in text.splitlines():
         print(escape(mask_text(line)), file=sys.stderr)
     return WRONG_USE

@@ -11,8 +11,6 @@ from typing import Any
 import click
 
 from fsxds.errors import UsageError
-from fsxds.live_settings import SettingsReader
-from fsxds.operations.log_lines import escape
 from fsxds.option_forms import SWITCH
 from fsxds.option_rows import Option
 from fsxds.settings import LASTING, OPTIONS, read_settings
@@ -36,7 +34,17 @@ def existing_directory(written: str) -> Path:
     if path.is_dir():
         return path
     fact = "is not a directory" if path.exists() else "there is no such directory"
+    from fsxds.operations.log_lines import escape
+
     raise UsageError(f"{escape(written)}: {fact}; give the directory that holds the resource files")
+
+
+class CommandOption(click.Option):
+    """A flag of one command alone, which no settings file has, shown under a heading of its own."""
+
+    def __init__(self, *declarations: Any, group: str, **attributes: Any) -> None:
+        super().__init__(*declarations, **attributes)
+        self.group = group
 
 
 class TableOption(click.Option):
@@ -103,6 +111,8 @@ def table_command(name: str, examples: str) -> Callable[[Callable[..., None]], T
             flags = {row.name: value for row in rows if (value := given.pop(row.name)) is not None} | negated
             read = functools.partial(read_settings, flags)
             if name in LASTING:
+                from fsxds.live_settings import SettingsReader
+
                 # Before anything else: SIGHUP during the start does not end the process.
                 given["reader"] = SettingsReader(name, read)
             function(settings=read(), **given)

@@ -17,7 +17,6 @@ from rich.text import Text
 from fsxds import loading
 from fsxds.api.secrets import Masker
 from fsxds.commands.empty_trees import tell_if_empty
-from fsxds.commands.options import table_command, tree_argument
 from fsxds.commands.running import spinner
 from fsxds.operations.change_reports import count_of, type_name
 from fsxds.operations.log_lines import escape
@@ -46,19 +45,8 @@ class Row:
         return type_name(self.resource.type_url)
 
 
-@table_command(
-    "show",
-    """\
-  fsxds show config/xds
-  fsxds show config/xds --type cds --format yaml""",
-)
-@tree_argument
-def show(directory: Path, settings: Settings) -> None:
-    """Show what would be served of DIR.
-
-    The table has names, versions, and the file and line of each resource. The formats json and yaml print the
-    resources themselves, with secrets hidden.
-    """
+def run_show(directory: Path, settings: Settings) -> None:
+    """Print what would be served of a tree, as the settings ask."""
     with spinner(f"loading {directory}"):
         catalogue = loading.find_catalogue(settings)
         loaded = loading.load_once(directory, settings, catalogue)

@@ -7,6 +7,8 @@ import click
 import pytest
 
 from fsxds import __version__
+from fsxds.cli.commands import FORMAT_NAMES
+from fsxds.commands.convert import BY_NAME
 from fsxds.commands.main import fsxds, main
 from fsxds.settings import OPTIONS
 
@@ -75,3 +77,25 @@ def test_ctrl_c_is_quiet(capfd: pytest.CaptureFixture[str], monkeypatch: pytest.
 
     assert main(["wait"]) == 130
     assert capfd.readouterr().err == ""
+
+
+HEAVY = {
+    *("aiohttp", "asyncio", "google", "grpc", "jsonschema", "rich", "watchdog", "yaml"),
+    *("fsxds.api", "fsxds.formats", "fsxds.protocol", "fsxds.snapshots", "fsxds.transports", "fsxds.rules.book"),
+}
+WRITE_IMPORTS = "import atexit, sys; atexit.register(lambda: print(*sys.modules, file=sys.stderr)); "
+
+
+@pytest.mark.parametrize("arguments", [["--help"], *([name, "--help"] for name in fsxds.commands)])
+def test_help_imports_little(arguments: list[str]) -> None:
+    """Help, of which shell completion is made too, does not wait for what only the work of a command needs."""
+    code = f"{WRITE_IMPORTS}from fsxds.commands.main import main; sys.exit(main({arguments}))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+
+    assert done.stdout.startswith("Usage: ")
+    assert HEAVY.isdisjoint(done.stderr.split())
+
+
+def test_formats_have_their_names() -> None:
+    """`fsxds convert` takes each format that there is, by the name that its help has."""
+    assert {*FORMAT_NAMES} == {*BY_NAME}

@@ -165,7 +165,7 @@ def test_every_command_and_format_is_looked_at() -> None:
     exits = {name for names in EXITS_OF_COMMANDS.values() for name in names}
     formats = {row.field: set(row.form.choices) for row in OPTIONS if row.field in ("show_format", "diff_format")}
 
-    assert set(main.COMMANDS) == set(EXITS_OF_COMMANDS)
+    assert set(main.fsxds.commands) == set(EXITS_OF_COMMANDS)
     assert {f"show {name}" for name in formats["show_format"]} - {"show table"} <= exits
     assert {f"diff {name}" for name in formats["diff_format"]} <= exits
 

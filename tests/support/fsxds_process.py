@@ -22,7 +22,6 @@ import threading
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cache
-from importlib import import_module
 from pathlib import Path
 from typing import IO, Any
 
@@ -213,10 +212,20 @@ def _become(message: dict[str, Any], files: list[int]) -> list[str]:
 
 def main() -> None:
     """Import everything, and fork; each copy goes on as `python -m fsxds`."""
-    from fsxds.commands.main import COMMANDS
+    from fsxds import app, dev, live_settings  # noqa: F401
+    from fsxds.commands import (  # noqa: F401
+        bootstrap,
+        check,
+        convert,
+        diff,
+        doctor,
+        explain,
+        mirror,
+        schema,
+        show,
+        watch,
+    )
 
-    for name in COMMANDS:
-        import_module(f"fsxds.commands.{name}")
     arguments = _fork_for_all(socket.socket(fileno=int(sys.argv[1])))
     if arguments is not None:
         sys.argv = ["fsxds", *arguments]

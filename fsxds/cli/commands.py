@@ -1,0 +1,386 @@
+"""Every command: its arguments, flags and help.
+
+What a command needs is imported when it runs: `--help` and shell completion import this module, and little else.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Unpack
+
+import click
+
+from fsxds.commands.options import CommandOption, existing_directory, table_command, tree_argument
+from fsxds.resource_types import RESOURCE_TYPES
+from fsxds.settings import Settings
+
+if TYPE_CHECKING:
+    from fsxds.commands.bootstrap import BootstrapFlags
+    from fsxds.commands.convert import ConvertFlags
+    from fsxds.commands.watch import WatchFlags
+    from fsxds.live_settings import SettingsReader
+
+# Of `fsxds convert`: the names of the formats.
+FORMAT_NAMES = ("yaml", "json", "textproto", "pb")
+
+_PATH = click.Path(path_type=Path)
+_TYPE_NAME = click.Choice([row.short_name for row in RESOURCE_TYPES])
+_FORMAT_NAME = click.Choice(FORMAT_NAMES)
+
+
+@table_command(
+    "dev",
+    """\
+  fsxds dev config/xds
+  fsxds dev config/xds --transport delta
+  fsxds dev config/xds --transport mirror --envoy ~/bin/envoy""",
+)
+@tree_argument
+def dev(directory: Path, settings: Settings, reader: SettingsReader) -> None:
+    """Serve DIR and start a real Envoy on it.
+
+    Envoy gets everything by REST, or by a gRPC stream where the tree asks for one; --transport chooses. Prints where
+    traffic, admin and xDS listen, what `fsxds doctor` finds, and at each edit what changed and whether Envoy accepted
+    it; where it did not, the reason, and the file and line of the resource. Ctrl-C ends both.
+    """
+    from fsxds.commands.running import run
+    from fsxds.dev import serve_to_local_envoy
+    from fsxds.operations.log import open_log
+
+    with open_log(settings.log_format, settings.log_level) as log:
+        run(serve_to_local_envoy(directory, settings, log, reader))
+
+
+_checked = partial(click.option, cls=CommandOption, group="What is checked")
+
+
+@table_command(
+    "check",
+    """\
+  fsxds check config/xds
+  fsxds check config/xds --severity warning --rules unused-cluster=off
+  fsxds check config/xds --no-envoy
+  fsxds check --tree config/xds config/xds/routes.yaml config/xds/clusters.yaml
+  fsxds check --tree config/xds --stdin-path config/xds/routes.yaml - < edited.yaml
+  fsxds check config/xds --format sarif > fsxds.sarif""",
+)
+@click.argument("paths", metavar="PATH...", nargs=-1)
+@_checked(
+    "--stdin-path", metavar="NAME", help="The name of the file that comes by stdin; it tells its format and type."
+)
+def check(paths: tuple[str, ...], stdin_path: str | None, settings: Settings) -> None:
+    """Report every problem in PATH.
+
+    PATH is a directory, which is checked as a tree of its own, a file, or - for stdin. Files are checked within the tree
+    that --tree names, whole: of the files everything is reported, of the others errors. Without --tree, or outside of
+    it, the files are a tree by themselves, and what they name and do not define is a note. --tree alone means the whole
+    tree.
+
+    Each problem comes with its file, line, column, rule, fact and remedy; the rules are those of serving, and
+    `fsxds explain RULE` explains one. A real Envoy is asked too where there is one. Exit status: 0 clean (there may be
+    problems of a lower severity than --severity), 1 problems, or nothing in a directory is configuration, 2 wrong use.
+    """
+    from fsxds.commands.check import run_check
+
+    run_check(paths, stdin_path, settings)
+
+
+@table_command(
+    "explain",
+    """\
+  fsxds explain
+  fsxds explain unknown-field""",
+)
+@click.argument("rule", metavar="[RULE]", required=False)
+def explain(rule: str | None, settings: Settings) -> None:
+    """Explain RULE, or list all rules.
+
+    Every problem names the rule that it breaks. Exit status: 0, or 2 where there is no such rule.
+    """
+    from fsxds.commands.explain import run_explain
+
+    run_explain(rule, settings)
+
+
+_compared = partial(click.option, cls=CommandOption, group="Comparing")
+
+
+@table_command(
+    "diff",
+    """\
+  fsxds diff config/xds other/xds
+  fsxds diff http://127.0.0.1:18001 config/xds
+  fsxds diff --git main..HEAD config/xds --format markdown""",
+)
+@click.argument("sides", metavar="[A] [B]", nargs=-1)
+@_compared(
+    "--git",
+    "revisions",
+    metavar="A..B",
+    help="Compare two revisions of DIR, or one with what is there now.",
+)
+def diff(sides: tuple[str, ...], revisions: str | None, settings: Settings) -> None:
+    """Show which resources and fields differ between A and B.
+
+    A and B are directories, or addresses of a running fsxds: http://HOST:PORT, or unix:PATH. With --git A..B there is
+    one directory, by default the current one, and its revisions are compared; A...B begins where the two parted, and
+    A alone is compared with the files that are there now. Secrets are hidden.
+    What could not be read of either side is named, and of what may be in it nothing is reported as added or removed.
+    Exit status: 0 no difference, 1 differences, 2 wrong use, 3 something could not be read.
+    """
+    from fsxds.commands.diff import run_diff
+
+    run_diff(sides, revisions, settings)
+
+
+_converted = partial(click.option, cls=CommandOption, group="Converting")
+
+
+@table_command(
+    "convert",
+    """\
+  fsxds convert config/xds/clusters.yaml --to textproto
+  fsxds convert dump.json --to yaml -o config/xds/clusters.yaml
+  curl -s localhost:18001/v3/discovery:clusters --json '{}' | fsxds convert --from json --to yaml""",
+)
+@click.argument("file", metavar="[FILE]", default="-")
+@_converted("--to", "target", type=_FORMAT_NAME, help="The format to write; by default that of the name after -o.")
+@_converted("--from", "source", type=_FORMAT_NAME, help="The format of FILE; by default that of its name.")
+@_converted(
+    "--type", "type_name", type=_TYPE_NAME, help="The type of resources where neither they nor FILE's name say."
+)
+@_converted(
+    "-o", "--output", type=click.Path(dir_okay=False, path_type=Path), help="Write this file instead of stdout."
+)
+def convert(file: str, settings: Settings, **flags: Unpack[ConvertFlags]) -> None:
+    """Write FILE, or what comes by stdin, in another format.
+
+    Nothing is lost but comments: what is written was read back and compared, and where the format cannot hold a value
+    nothing is written. A list, or several documents, become one DiscoveryResponse where the format has no such thing.
+    Exit status: 0 written, 1 problems, 2 wrong use.
+    """
+    from fsxds.commands.convert import run_convert
+
+    run_convert(file, settings, flags)
+
+
+@table_command(
+    "show",
+    """\
+  fsxds show config/xds
+  fsxds show config/xds --type cds --format yaml""",
+)
+@tree_argument
+def show(directory: Path, settings: Settings) -> None:
+    """Show what would be served of DIR.
+
+    The table has names, versions, and the file and line of each resource. The formats json and yaml print the
+    resources themselves, with secrets hidden.
+    """
+    from fsxds.commands.show import run_show
+
+    run_show(directory, settings)
+
+
+@table_command(
+    "serve",
+    """\
+  fsxds serve config/xds
+  fsxds serve config/xds --http 0.0.0.0:18001 --mirror /run/envoy
+  FSXDS_SETTLE=200ms fsxds serve config/xds --settings fsxds.yaml""",
+)
+@tree_argument
+def serve(directory: Path, settings: Settings, reader: SettingsReader) -> None:
+    """Serve DIR to Envoys, and every change of it.
+
+    REST polls are answered, and updates sent on gRPC streams, as soon as something that the client asked for changes.
+    With --mirror, the same resources are written as files as well. A file with a mistake is held back: its last good
+    content stays. SIGTERM ends it, and SIGHUP makes it read its settings again.
+    """
+    from fsxds import app
+    from fsxds.commands.running import run
+    from fsxds.operations.log import open_log
+
+    with open_log(settings.log_format, settings.log_level) as log:
+        run(app.serve(directory, settings, log, reader))
+
+
+@table_command(
+    "mirror",
+    """\
+  fsxds mirror config/xds /run/envoy
+  fsxds mirror config/xds out --mirror-format yaml --mirror-config-sources""",
+)
+@tree_argument
+@click.argument("out", metavar="OUT", type=_PATH)
+def mirror(directory: Path, out: Path, settings: Settings) -> None:
+    """Write DIR as files that Envoy watches, once.
+
+    OUT then holds what Envoy's filesystem subscriptions need. Files that are equal already are left alone; nothing
+    that fsxds did not write is touched. Exit status: 0 all is written, 1 a file of DIR has a mistake or a file that
+    fsxds did not write stood in the way, 2 wrong use.
+    """
+    from fsxds.commands.mirror import run_mirror
+
+    run_mirror(directory, out, settings)
+
+
+_client = partial(click.option, cls=CommandOption, group="The client")
+
+
+@table_command(
+    "watch",
+    """\
+  fsxds watch 127.0.0.1:18000 --type cds
+  fsxds watch 127.0.0.1:18000 --type eds --names backend,web --delta
+  fsxds watch 127.0.0.1:18000 --ads --type cds --type eds --format json
+  fsxds watch http://127.0.0.1:18001 --type cds --count 1""",
+)
+@click.argument("address", metavar="ADDRESS")
+@_client(
+    "--type",
+    "types",
+    type=_TYPE_NAME,
+    multiple=True,
+    required=True,
+    help="What to ask for; with --ads it may be given several times.",
+)
+@_client("--names", metavar="A,B", help="Ask for these alone; by default for everything.")
+@_client("--delta", is_flag=True, help="Receive changes alone, not the state of the world.")
+@_client("--ads", is_flag=True, help="Use the stream of all types, not that of the one type.")
+@_client("--rest", is_flag=True, help="Poll over REST; an http:// address means the same.")
+@_client("--node", metavar="ID", help="The id of the node; by default a new one.")
+@_client("--cluster", metavar="NAME", default="watch", help="The fleet that the node belongs to.")
+@_client(
+    "--agent",
+    metavar="NAME",
+    default="fsxds watch",
+    help="The user agent to announce; `envoy` gets what Envoy gets.",
+)
+@_client("--ttl", is_flag=True, help="Announce that times to live are understood, and show heartbeats.")
+@_client("--count", metavar="N", type=click.IntRange(min=1), help="End after N updates.")
+@_client(
+    "--format",
+    "output_format",
+    type=click.Choice(("text", "json")),
+    default="text",
+    help="Text to read, or one JSON object per update.",
+)
+def watch(address: str, settings: Settings, **flags: Unpack[WatchFlags]) -> None:
+    """Be a client of the xDS server at ADDRESS, and print what it sends.
+
+    ADDRESS is HOST:PORT or unix:PATH. The first response is listed, every later one shown as what it changed, and each
+    is accepted. Secrets are hidden. When the connection is lost, it is opened again. Ctrl-C ends it.
+    """
+    from fsxds.commands.watch import run_watch
+
+    run_watch(address, settings, flags)
+
+
+_envoy = partial(click.option, cls=CommandOption, group="The Envoy")
+
+
+@table_command(
+    "bootstrap",
+    """\
+  fsxds bootstrap config/xds > envoy.yaml
+  fsxds bootstrap --transport files --mirror /run/envoy --node edge-1 --cluster edge
+  fsxds bootstrap --transport delta --address xds.example.com:18000 --format json""",
+)
+@click.argument("directory", metavar="[DIR]", required=False, type=existing_directory)
+@_envoy(
+    "--transport",
+    type=click.Choice(("rest", "files", "ads", "delta")),
+    default="rest",
+    help="By REST long poll, from mirrored files, by one gRPC stream (ads), or by one that sends changes alone (delta).",
+)
+@_envoy("--address", metavar="HOST:PORT", help="Where fsxds listens, or unix:/path; a name is looked up by DNS.")
+@_envoy("--mirror", metavar="PATH", type=_PATH, help="Where the mirrored files are.")
+@_envoy("--node", metavar="ID", default="envoy", help="The id of the Envoy; each has its own.")
+@_envoy("--cluster", metavar="NAME", default="envoy", help="The fleet that it belongs to.")
+@_envoy(
+    "--admin-port",
+    metavar="PORT",
+    type=click.IntRange(0, 65535),
+    default=9901,
+    help="The port of its admin page.",
+)
+@_envoy(
+    "--format", "output_format", type=click.Choice(("yaml", "json")), default="yaml", help="Only yaml has comments."
+)
+def bootstrap(directory: Path | None, settings: Settings, **flags: Unpack[BootstrapFlags]) -> None:
+    """Print a bootstrap for an Envoy that gets everything from fsxds.
+
+    Its values were tried with real Envoys; the comments give the reasons. With DIR, it subscribes to the types and
+    runtime layers that are there; without, to clusters and listeners.
+    """
+    from fsxds.commands.bootstrap import run_bootstrap
+
+    run_bootstrap(directory, settings, flags)
+
+
+@table_command(
+    "doctor",
+    """\
+  fsxds doctor config/xds --bootstrap config/envoy-rest.yaml
+  fsxds doctor config/xds --bootstrap config/envoy-mirror.yaml --mirror-config-sources
+  fsxds doctor config/xds --bootstrap envoy.yaml --severity warning --format github""",
+)
+@tree_argument
+def doctor(directory: Path, settings: Settings) -> None:
+    """Report what will go wrong when an Envoy starts on DIR.
+
+    Reads the bootstrap that --bootstrap names, and the tree: time limits, pauses, paths, circuit breakers and streams
+    that do not go together, or that Envoy rejects. Without a bootstrap, only the config sources of the tree are
+    examined. Mistakes within the tree are reported by `fsxds check`; of a broken file, which cannot be examined, the
+    first is reported here too. Exit status: 0 healthy (there may be problems of a lower severity than --severity),
+    1 problems, 2 wrong use.
+    """
+    from fsxds.commands.doctor import run_doctor
+
+    run_doctor(directory, settings)
+
+
+_schema = partial(click.option, cls=CommandOption, group="What the schema is of")
+
+
+@table_command(
+    "schema",
+    """\
+  fsxds schema > xds.schema.json
+  fsxds schema --type cds --any UpstreamTlsContext --any HttpProtocolOptions > clusters.schema.json
+  fsxds schema --settings > fsxds.schema.json""",
+)
+@_schema(
+    "--type",
+    "short_names",
+    multiple=True,
+    metavar="TYPE",
+    type=_TYPE_NAME,
+    help="The files hold resources of this type; may be given again. By default they hold any.",
+)
+@_schema(
+    "--any",
+    "packed",
+    multiple=True,
+    metavar="MESSAGE",
+    help="Only this message type, and others given so, may stand under an @type, such as Router; makes a small schema.",
+)
+@_schema("--settings", "of_settings", is_flag=True, help="The settings file of fsxds, instead.")
+def schema(settings: Settings, short_names: tuple[str, ...], packed: tuple[str, ...], *, of_settings: bool) -> None:
+    """Print the JSON Schema of resource files.
+
+    It is made of the API of the Envoy in use: fields in both spellings, enums, ranges, required fields, and the rules in
+    words. Editors with yaml-language-server use it by a first line `# yaml-language-server: $schema=xds.schema.json`.
+    """
+    from fsxds.commands.schema import run_schema
+
+    run_schema(settings, short_names, packed, of_settings=of_settings)
+
+
+# In the order in which a user meets them.
+COMMANDS: tuple[click.Command, ...] = (
+    *(dev, check, explain, diff, convert, show),
+    *(serve, mirror, watch, bootstrap, doctor, schema),
+)

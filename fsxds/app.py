@@ -15,7 +15,6 @@ from typing import Never, cast
 
 from fsxds.addresses import Address, parse_address, until_lost
 from fsxds.api.catalogue import Catalogue
-from fsxds.api.printing import Printer
 from fsxds.clients import FORGOTTEN_AFTER_S, Clients
 from fsxds.draining import leave_at_once
 from fsxds.errors import FsxdsError, UsageError
@@ -306,9 +305,8 @@ class House:
             raise
 
     def _rest(self, reports: ClientReports, address: Address) -> AbstractAsyncContextManager[Address]:
-        printer = Printer(self.catalogue)
         application = make_application(
-            self.store, printer, self._log, reports, max_hold_s=lambda: self.settings.max_hold_s
+            self.store, self.catalogue, self._log, reports, max_hold_s=lambda: self.settings.max_hold_s
         )
         return listening(application, address, grace_s=GRACE_S)
 

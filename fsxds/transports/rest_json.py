@@ -10,6 +10,7 @@ from typing import Protocol
 
 from aiohttp import HttpVersion11, web
 
+from fsxds.api.catalogue import Catalogue
 from fsxds.api.printing import Printer
 from fsxds.clients import ReportedPolls
 from fsxds.errors import ProtocolError
@@ -91,7 +92,7 @@ class Audience:
 
 def make_application(
     store: SnapshotStore,
-    printer: Printer,
+    catalogue: Catalogue,
     observer: PollObserver,
     reports: ClientReports,
     *,
@@ -104,12 +105,12 @@ def make_application(
 
     Args:
         store: what is served.
-        printer: writes resources as JSON.
+        catalogue: the API that resources and requests are of.
         observer: hears of polls.
         reports: remembers polls, and answers those who ask for the status of clients.
         max_hold_s: returns the longest time that a poll is held.
     """
-    rest = RestJson(store, printer, Audience(observer, reports), max_hold_s)
+    rest = RestJson(store, catalogue, Audience(observer, reports), max_hold_s)
     application = web.Application()
     application[REST] = rest
     for path in (*ROWS, CLIENT_STATUS_PATH):
@@ -127,7 +128,7 @@ class RestJson:
     """Answers polls. What a poll is told, and when, is decided in `protocol.poll`."""
 
     def __init__(
-        self, store: SnapshotStore, printer: Printer, audience: Audience, max_hold_s: Callable[[], float]
+        self, store: SnapshotStore, catalogue: Catalogue, audience: Audience, max_hold_s: Callable[[], float]
     ) -> None:
         self._store = store
         self._observer = audience.observer
@@ -135,8 +136,8 @@ class RestJson:
         self._polls = audience.polls
         self._max_hold_s = max_hold_s
         self._memory = PollMemory()
-        self._requests = RequestReader()
-        self._bodies = ResponseBodies(printer)
+        self._requests = RequestReader(catalogue)
+        self._bodies = ResponseBodies(Printer(catalogue))
         # The time limits of the polls that are held.
         self._held: set[asyncio.Timeout] = set()
         self._is_draining = False

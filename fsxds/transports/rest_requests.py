@@ -3,19 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-import functools
 import hashlib
 import json
 import re
 import zlib
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any, NamedTuple, NoReturn, cast
+from typing import Any, NoReturn, cast
 
 from aiohttp import HttpVersion11, StreamReader, web
-from envoy.service.discovery.v3 import discovery_pb2
-from google.protobuf.descriptor import FileDescriptor
-from google.protobuf.descriptor_pb2 import FileDescriptorSet
 
 from fsxds.api.catalogue import Catalogue
 from fsxds.api.convert import Converter
@@ -31,7 +27,6 @@ from fsxds.values import Nonce, PlainValue, Severity, Version
 
 _NUMBER = re.compile(r"([0-9]{1,15}(?:\.[0-9]{1,9})?)(ms|s)?", re.ASCII)
 
-# A request is remembered while fewer than this many others came after it.
 MOST_REMEMBERED = 8192
 # What is kept of one request: Envoy asks for one name. Who asks for thousands is parsed each time, so that the
 # requests that are remembered never hold more than some 100 MB, and as much again of what nodes say of themselves.
@@ -46,7 +41,7 @@ TOO_LARGE, TOO_SLOW, UNKNOWN_CODING = "RESOURCE_EXHAUSTED", "DEADLINE_EXCEEDED",
 # How zlib is told which header a compressed body has.
 _WINDOW_BITS = {"gzip": 31, "x-gzip": 31, "deflate": 15}
 
-_MESSAGE = discovery_pb2.DiscoveryRequest.DESCRIPTOR
+_DISCOVERY_REQUEST = "envoy.service.discovery.v3.DiscoveryRequest"
 _ERROR_DETAIL = frozenset({"error_detail", "errorDetail"})
 
 EMPTY_BODY = "the body is empty; send a DiscoveryRequest in JSON, `{}` at least"
@@ -125,22 +120,21 @@ def _too_large() -> ProtocolError:
     return ProtocolError(message, TOO_LARGE)
 
 
-class _Key(NamedTuple):
-    digest: bytes
-    row: ResourceType
-    peer: str
-    from_envoy: bool
-
-
 class RequestReader:
     """Reads requests, and remembers what it read: an Envoy sends the same 77 kB with every poll (ENVOY.md A1).
 
     `parsed` counts the requests that were not remembered.
+
+    Args:
+        catalogue: has the fields that a request may have.
+        most_remembered: a request is remembered while fewer than this many others came after it.
     """
 
-    def __init__(self, most_remembered: int = MOST_REMEMBERED) -> None:
+    def __init__(self, catalogue: Catalogue, most_remembered: int = MOST_REMEMBERED) -> None:
         self.parsed = 0
-        self._remembered: OrderedDict[_Key, PollRequest] = OrderedDict()
+        self._catalogue = catalogue
+        self._converter = Converter(catalogue)
+        self._remembered: OrderedDict[tuple[bytes, ResourceType, str, bool], PollRequest] = OrderedDict()
         self._most_remembered = most_remembered
 
     def read(self, body: bytes, row: ResourceType, peer: str, *, from_envoy: bool) -> PollRequest:
@@ -155,18 +149,50 @@ class RequestReader:
         Raises:
             ProtocolError: with the field, what is wrong with it, and the remedy.
         """
-        key = _Key(hashlib.sha256(body).digest(), row, peer, from_envoy)
+        key = hashlib.sha256(body).digest(), row, peer, from_envoy
         poll = self._remembered.get(key)
         if poll is not None:
             self._remembered.move_to_end(key)
             return poll
-        poll = parse_request(body, row, peer, from_envoy=from_envoy)
+        poll = self._parse(body, row, peer, from_envoy=from_envoy)
         self.parsed += 1
         if _weight(poll) <= MOST_KEPT_CHARACTERS:
             self._remembered[key] = poll
             if len(self._remembered) > self._most_remembered:
                 self._remembered.popitem(last=False)
         return poll
+
+    def _parse(self, body: bytes, row: ResourceType, peer: str, *, from_envoy: bool) -> PollRequest:
+        if not body:
+            raise ProtocolError(EMPTY_BODY)
+        try:
+            message = _loads(body)
+        except (ValueError, RecursionError) as error:
+            raise ProtocolError(f"{NOT_JSON}: {error}") from error
+        fields = _object("the body", message)
+        node = _object("node", _field(fields, "node"))
+        _check_type_url(_text("type_url", _field(fields, "type_url")), row)
+        detail = _field(fields, "error_detail")
+        poll = PollRequest(
+            node=_node(node, peer),
+            subscription=Subscription.for_request(row.type_url, _names(_field(fields, "resource_names"))),
+            version_info=Version(_text("version_info", _field(fields, "version_info"))) or None,
+            response_nonce=Nonce(_text("response_nonce", _field(fields, "response_nonce"))) or None,
+            error_detail=None if detail is None else _reason(detail),
+            from_envoy=from_envoy,
+        )
+        # An Envoy sends what its version has, and nobody types it.
+        if not _text("node.user_agent_name", _field(node, "user_agent_name")).lower().startswith("envoy"):
+            self._check_fields(fields)
+        return poll
+
+    def _check_fields(self, fields: Mapping[str, object]) -> None:
+        """Reject what a DiscoveryRequest does not have: a misspelt `resource_names` would ask for everything."""
+        known = {name: _without_details(value) if name in _ERROR_DETAIL else value for name, value in fields.items()}
+        for fault in self._converter.convert(cast("PlainValue", known), _DISCOVERY_REQUEST).faults:
+            if fault.severity is Severity.ERROR:
+                place = shown_pointer(fault.field_path, fault.message, self._catalogue)
+                raise ProtocolError(f"{place}: {fault.message}; {fault.remedy}")
 
 
 def _weight(poll: PollRequest) -> int:
@@ -175,64 +201,9 @@ def _weight(poll: PollRequest) -> int:
     return sum(map(len, texts)) + len(poll.error_detail or "") + sum(map(len, names)) + 64 * len(names)
 
 
-def parse_request(body: bytes, row: ResourceType, peer: str, *, from_envoy: bool) -> PollRequest:
-    """Do what `RequestReader.read` promises, without remembering."""
-    if not body:
-        raise ProtocolError(EMPTY_BODY)
-    try:
-        message = _loads(body)
-    except (ValueError, RecursionError) as error:
-        raise ProtocolError(f"{NOT_JSON}: {error}") from error
-    fields = _object("the body", message)
-    node = _object("node", _field(fields, "node"))
-    _check_type_url(_text("type_url", _field(fields, "type_url")), row)
-    detail = _field(fields, "error_detail")
-    poll = PollRequest(
-        node=_node(node, peer),
-        subscription=Subscription.for_request(row.type_url, _names(_field(fields, "resource_names"))),
-        version_info=Version(_text("version_info", _field(fields, "version_info"))) or None,
-        response_nonce=Nonce(_text("response_nonce", _field(fields, "response_nonce"))) or None,
-        error_detail=None if detail is None else _reason(detail),
-        from_envoy=from_envoy,
-    )
-    # An Envoy sends what its version has, and nobody types it.
-    if not _text("node.user_agent_name", _field(node, "user_agent_name")).lower().startswith("envoy"):
-        _check_fields(fields)
-    return poll
-
-
-def _check_fields(fields: Mapping[str, object]) -> None:
-    """Refuse what a DiscoveryRequest does not have: a misspelt `resource_names` would ask for everything."""
-    known = {name: _without_details(value) if name in _ERROR_DETAIL else value for name, value in fields.items()}
-    catalogue, converter = _api()
-    for fault in converter.convert(cast("PlainValue", known), _MESSAGE.full_name).faults:
-        if fault.severity is Severity.ERROR:
-            place = shown_pointer(fault.field_path, fault.message, catalogue)
-            raise ProtocolError(f"{place}: {fault.message}; {fault.remedy}")
-
-
 def _without_details(value: object) -> object:
     # They are of any type, also of one that nobody here knows.
     return {name: each for name, each in value.items() if name != "details"} if isinstance(value, dict) else value
-
-
-@functools.cache
-def _api() -> tuple[Catalogue, Converter]:
-    """Return what knows the fields of a DiscoveryRequest, and of all that may be in one."""
-    files: dict[str, FileDescriptor] = {}
-
-    def collect(file: FileDescriptor) -> None:
-        if file.name not in files:
-            files[file.name] = file
-            for dependency in file.dependencies:
-                collect(dependency)
-
-    collect(_MESSAGE.file)
-    protos = FileDescriptorSet()
-    for file in files.values():
-        file.CopyToProto(protos.file.add())
-    catalogue = Catalogue.of(protos.SerializeToString(), "DiscoveryRequest")
-    return catalogue, Converter(catalogue)
 
 
 def _node(node: Mapping[str, object], peer: str) -> Node:

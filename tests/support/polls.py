@@ -17,7 +17,6 @@ from aiohttp import web
 from fsxds.addresses import Address, TcpAddress
 from fsxds.api.catalogue import Catalogue
 from fsxds.api.envoy_binary import read_descriptors
-from fsxds.api.printing import Printer
 from fsxds.clients import Clients
 from fsxds.protocol.messages import Acknowledgement, Node
 from fsxds.protocol.subscription import Subscription
@@ -157,14 +156,11 @@ async def until(predicate: Callable[[], bool]) -> None:
 
 
 @asynccontextmanager
-async def running(
-    *, max_hold_s: float = 60.0, address: Address = LOCALHOST, printer: Printer | None = None
-) -> AsyncIterator[Server]:
+async def running(*, max_hold_s: float = 60.0, address: Address = LOCALHOST) -> AsyncIterator[Server]:
     """Run a server; the connections of its client are not compressed unless asked for."""
     store, heard = SnapshotStore(), Heard()
     reports = ClientReports(Clients(), envoy_catalogue())
-    printer = printer or Printer(envoy_catalogue())
-    application = make_application(store, printer, heard, reports, max_hold_s=lambda: max_hold_s)
+    application = make_application(store, envoy_catalogue(), heard, reports, max_hold_s=lambda: max_hold_s)
     async with listening(application, address, grace_s=1.0) as bound:
         is_tcp = isinstance(bound, TcpAddress)
         connector = aiohttp.TCPConnector(limit=0) if is_tcp else aiohttp.UnixConnector(str(bound)[len("unix:") :])

@@ -27,7 +27,7 @@ from fsxds.operations.log_lines import Level
 from fsxds.operations.mirror_log import MirrorLog
 from fsxds.option_forms import OFF
 from fsxds.parsing import ParseLimits, ParseRules, Parsing
-from fsxds.protocol.time_to_live import TtlMode
+from fsxds.protocol.ttl import TtlMode
 from fsxds.ready_file import ReadyFile
 from fsxds.reload import NewestTree, Reload
 from fsxds.resource_types import BY_TYPE_URL

@@ -14,7 +14,7 @@ from fsxds.formats.utf8 import read_text
 from fsxds.formats.yaml_reader import read_yaml
 from fsxds.parse_worker import parse_one
 from fsxds.parsing import ParseRules
-from fsxds.protocol.time_to_live import TtlMode
+from fsxds.protocol.ttl import TtlMode
 from fsxds.rules.levels import RuleLevels
 from fsxds.settings import Settings
 from fsxds.snapshots.document import FileParser

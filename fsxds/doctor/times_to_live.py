@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from fsxds.protocol.time_to_live import SOTW_TTL_FEATURE, TTL_FEATURE
+from fsxds.protocol.ttl import SOTW_TTL_FEATURE, TTL_FEATURE
 from fsxds.resources import Resource
 from fsxds.values import Fault, Severity
 

@@ -22,7 +22,7 @@ from fsxds.protocol.delta_news import News
 from fsxds.protocol.delta_watch import DeltaWatch
 from fsxds.protocol.messages import ENVOY, DeltaRequest, DeltaResponse, Node, Reaction, WatchStatus
 from fsxds.protocol.subscription import Subscription
-from fsxds.protocol.time_to_live import TtlMode, ttl_use
+from fsxds.protocol.ttl import TtlMode, ttl_use
 from fsxds.protocol.views import Views
 from fsxds.protocol.virtual_hosts import ROUTES, VIRTUAL_HOSTS, wake_ups, wake_ups_of_hosts
 from fsxds.resource_types import BY_SHORT_NAME, BY_TYPE_URL, ResourceType, in_push_order

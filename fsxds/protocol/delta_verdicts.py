@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from fsxds.protocol.acks import MOST_PARTS, MOST_UNANSWERED, Rejections
 from fsxds.protocol.delta_names import NOTHING
 from fsxds.protocol.messages import Acknowledgement
-from fsxds.protocol.rejections import MOST_PARTS, MOST_UNANSWERED, Rejections
 from fsxds.values import Nonce, Version
 
 

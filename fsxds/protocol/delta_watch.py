@@ -15,7 +15,7 @@ from fsxds.protocol.delta_verdicts import Verdicts
 from fsxds.protocol.lookup import Lookup
 from fsxds.protocol.messages import Acknowledgement, DeltaRequest, DeltaResponse, WatchStatus
 from fsxds.protocol.subscription import WILDCARD, Subscription, version_of
-from fsxds.protocol.time_to_live import TtlUse, heartbeat_s
+from fsxds.protocol.ttl import TtlUse, heartbeat_s
 from fsxds.protocol.views import Step, Views
 from fsxds.protocol.virtual_hosts import VIRTUAL_HOSTS, aliases_to_tell, is_wake_up, route_of
 from fsxds.protocol.xdstp_names import collection_of

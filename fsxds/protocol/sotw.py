@@ -19,7 +19,7 @@ from fsxds.protocol.messages import ENVOY, Node, Reaction, SotwRequest, SotwResp
 from fsxds.protocol.sotw_verdicts import NOTHING
 from fsxds.protocol.sotw_watch import News, SotwWatch
 from fsxds.protocol.subscription import Subscription
-from fsxds.protocol.time_to_live import TtlMode, ttl_use
+from fsxds.protocol.ttl import TtlMode, ttl_use
 from fsxds.protocol.views import Views
 from fsxds.resource_types import BY_SHORT_NAME, BY_TYPE_URL, ResourceType, in_push_order
 from fsxds.resources import Snapshot

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from fsxds.protocol.acks import MOST_UNANSWERED, Rejections
 from fsxds.protocol.messages import Acknowledgement, SotwRequest
-from fsxds.protocol.rejections import MOST_UNANSWERED, Rejections
 from fsxds.protocol.subscription import WILDCARD
 from fsxds.resources import Resource
 from fsxds.values import Nonce, Version

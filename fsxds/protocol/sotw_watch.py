@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from fsxds.protocol.messages import SotwRequest, SotwResponse, WatchStatus
 from fsxds.protocol.sotw_verdicts import NOTHING, Heard, Sent, SotwVerdicts
 from fsxds.protocol.subscription import WILDCARD, Subscription
-from fsxds.protocol.time_to_live import TtlUse, heartbeat_s
+from fsxds.protocol.ttl import TtlUse, heartbeat_s
 from fsxds.protocol.views import Rows, Views
 from fsxds.resource_types import ResourceType
 from fsxds.resources import Resource, Snapshot, version_of_set

@@ -16,7 +16,7 @@ from fsxds.errors import ProtocolError
 from fsxds.protocol.delta import DeltaStream
 from fsxds.protocol.messages import Node
 from fsxds.protocol.sotw import SotwStream
-from fsxds.protocol.time_to_live import TtlMode
+from fsxds.protocol.ttl import TtlMode
 from fsxds.protocol.views import Views
 from fsxds.store import SnapshotStore
 from fsxds.supervisor import Supervisor

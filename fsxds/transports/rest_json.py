@@ -249,7 +249,7 @@ class RestJson:
             look_at_s = deadline_s if decision.until_s is None else min(decision.until_s, deadline_s)
             now_s = await self._wait(snapshot, look_at_s)
             snapshot = self._store.current
-            decision = self._memory.reconsider(poll, snapshot, now_s)
+            decision = self._memory.receive_snapshot(poll, snapshot, now_s)
         return decision, snapshot
 
     async def _wait(self, snapshot: Snapshot | None, until_s: float) -> float:

@@ -18,8 +18,7 @@ from fsxds.api.convert import Converter
 from fsxds.api.quotes import quoted_type_url, shown_pointer
 from fsxds.errors import ProtocolError
 from fsxds.protocol.messages import Node, without_message
-from fsxds.protocol.patience import patience_s
-from fsxds.protocol.poll import PollRequest
+from fsxds.protocol.poll import PollRequest, patience_s
 from fsxds.protocol.subscription import Subscription
 from fsxds.resource_types import ResourceType
 from fsxds.transports.client_status_nodes import told_in_json

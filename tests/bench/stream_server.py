@@ -21,7 +21,7 @@ from envoy.service.discovery.v3 import discovery_pb2
 from fsxds.addresses import TcpAddress
 from fsxds.clients import Clients
 from fsxds.grpc_serving import listening_grpc
-from fsxds.protocol.time_to_live import TtlMode
+from fsxds.protocol.ttl import TtlMode
 from fsxds.resource_types import BY_SHORT_NAME, RESOURCE_TYPES
 from fsxds.resources import Origin, Resource, Snapshot, TypeChange, version_of_body, version_of_set
 from fsxds.store import SnapshotStore

@@ -36,7 +36,7 @@ POINTS = (
     "fsxds.transports.grpc_requests._parsed",
     "fsxds.transports.grpc_calls.StreamCall.wake",
     "fsxds.protocol.poll.PollMemory.receive_request",
-    "fsxds.protocol.poll.PollMemory.reconsider",
+    "fsxds.protocol.poll.PollMemory.receive_snapshot",
     "fsxds.protocol.sotw.SotwStream.receive_request",
     "fsxds.protocol.sotw.SotwStream.receive_snapshot",
     "fsxds.protocol.delta.DeltaStream.receive_request",

@@ -17,7 +17,7 @@ from fsxds.clients import Clients
 from fsxds.grpc_serving import listening_grpc
 from fsxds.protocol.delta import DeltaStream
 from fsxds.protocol.sotw import SotwStream
-from fsxds.protocol.time_to_live import TtlMode
+from fsxds.protocol.ttl import TtlMode
 from fsxds.store import SnapshotStore
 from fsxds.supervisor import Supervisor
 from fsxds.transports.client_status import ClientReports

@@ -100,7 +100,7 @@ class Polling(RuleBasedStateMachine):
         """Look at all open polls again, as a newer snapshot makes the server do."""
         for client, fate in zip(self.clients, fates, strict=True):
             if client.is_waiting:
-                self.receive(client, self.memory.reconsider(client.poll(), self.current, self.now_s), fate)
+                self.receive(client, self.memory.receive_snapshot(client.poll(), self.current, self.now_s), fate)
 
     @rule(number=CLIENT_NUMBERS)
     def end_poll(self, number: int) -> None:
@@ -193,7 +193,7 @@ class Polling(RuleBasedStateMachine):
         for _ in range(MOST_TURNS):
             request = client.poll()
             if client.is_waiting:
-                self.receive(client, self.memory.reconsider(request, self.current, self.now_s), "accepted")
+                self.receive(client, self.memory.receive_snapshot(request, self.current, self.now_s), "accepted")
             else:
                 decision, _ = self.memory.receive_request(request, self.current, self.now_s)
                 self.receive(client, decision, "accepted")

@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any, Never
 
+from fsxds.protocol.acks import MOST_PARTS
 from fsxds.protocol.delta import DeltaStream
 from fsxds.protocol.messages import DeltaRequest, Node
-from fsxds.protocol.rejections import MOST_PARTS
 from fsxds.protocol.subscription import Subscription
-from fsxds.protocol.time_to_live import TtlMode
+from fsxds.protocol.ttl import TtlMode
 from fsxds.protocol.views import Views
 from fsxds.resources import Resource, Snapshot, TypeChange
 from fsxds.values import Nonce, TypeUrl, Version

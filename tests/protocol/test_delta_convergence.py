@@ -11,10 +11,10 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
 
-from fsxds.protocol.back_off import back_off_s
+from fsxds.protocol.acks import back_off_s
 from fsxds.protocol.delta import DeltaStream
 from fsxds.protocol.messages import DeltaRequest, DeltaResponse, Node
-from fsxds.protocol.time_to_live import TtlMode
+from fsxds.protocol.ttl import TtlMode
 from fsxds.protocol.views import Views
 from fsxds.resource_types import BY_TYPE_URL
 from fsxds.values import Nonce, TypeUrl, Version

@@ -8,10 +8,10 @@ from dataclasses import replace
 
 import pytest
 
+from fsxds.protocol.acks import MOST_UNANSWERED
 from fsxds.protocol.messages import Node, SotwRequest, SotwResponse
-from fsxds.protocol.rejections import MOST_UNANSWERED
 from fsxds.protocol.sotw import SotwStream
-from fsxds.protocol.time_to_live import TtlMode
+from fsxds.protocol.ttl import TtlMode
 from fsxds.protocol.views import Views
 from fsxds.resources import Snapshot, TypeChange
 from fsxds.values import Nonce, TypeUrl, Version

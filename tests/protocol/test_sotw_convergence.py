@@ -8,11 +8,11 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, precondition, rule
 
-from fsxds.protocol.back_off import back_off_s
+from fsxds.protocol.acks import back_off_s
 from fsxds.protocol.messages import SotwRequest, SotwResponse
 from fsxds.protocol.sotw import SotwStream
 from fsxds.protocol.subscription import Subscription, select
-from fsxds.protocol.time_to_live import TtlMode
+from fsxds.protocol.ttl import TtlMode
 from fsxds.protocol.views import Views
 from fsxds.resource_types import BY_TYPE_URL, RESOURCE_TYPES
 from fsxds.resources import Reference, Snapshot

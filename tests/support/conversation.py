@@ -134,7 +134,7 @@ class Conversation:
         said = []
         for poll in self._open.copy():
             if any(poll is due for due in polls):
-                decision = self._memory.reconsider(poll.request, self._snapshot, self._now_s)
+                decision = self._memory.receive_snapshot(poll.request, self._snapshot, self._now_s)
                 self._open.remove(poll)
                 said += self._conclude(poll, decision)
             else:

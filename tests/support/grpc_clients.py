@@ -18,7 +18,7 @@ from fsxds.clients import Clients
 from fsxds.grpc_serving import listening_grpc
 from fsxds.protocol.messages import Acknowledgement, Node
 from fsxds.protocol.subscription import Subscription
-from fsxds.protocol.time_to_live import TtlMode
+from fsxds.protocol.ttl import TtlMode
 from fsxds.resource_types import BY_SHORT_NAME
 from fsxds.resources import Snapshot
 from fsxds.store import SnapshotStore

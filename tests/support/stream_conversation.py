@@ -36,7 +36,7 @@ from typing import ClassVar
 
 from fsxds.protocol.messages import Acknowledgement, Node, Reaction, SotwRequest, SotwResponse
 from fsxds.protocol.sotw import SotwStream
-from fsxds.protocol.time_to_live import SOTW_TTL_FEATURE, TTL_FEATURE, TtlMode
+from fsxds.protocol.ttl import SOTW_TTL_FEATURE, TTL_FEATURE, TtlMode
 from fsxds.protocol.views import Views
 from fsxds.resource_types import BY_TYPE_URL
 from fsxds.resources import Resource, Snapshot

@@ -15,7 +15,7 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 from fsxds.clients import Clients
 from fsxds.grpc_serving import listening_grpc
 from fsxds.protocol.messages import ClientStatus, Node
-from fsxds.protocol.time_to_live import TtlMode
+from fsxds.protocol.ttl import TtlMode
 from fsxds.resource_types import BY_SHORT_NAME
 from fsxds.store import SnapshotStore
 from fsxds.transports import client_status

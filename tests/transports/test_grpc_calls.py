@@ -14,7 +14,7 @@ from envoy.config.core.v3 import base_pb2
 
 from fsxds.protocol.messages import Acknowledgement, Node
 from fsxds.protocol.subscription import Subscription
-from fsxds.protocol.time_to_live import TtlMode
+from fsxds.protocol.ttl import TtlMode
 from fsxds.resources import Reference
 from fsxds.transports.grpc_calls import MOST_IGNORED_TOLD
 from fsxds.transports.grpc_lasting import STOPPING

@@ -9,7 +9,7 @@ import pytest
 
 from fsxds.clients import Clients
 from fsxds.grpc_serving import listening_grpc
-from fsxds.protocol.time_to_live import TtlMode
+from fsxds.protocol.ttl import TtlMode
 from fsxds.resource_types import RESOURCE_TYPES, ResourceType
 from fsxds.store import SnapshotStore
 from fsxds.supervisor import Supervisor

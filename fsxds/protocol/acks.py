@@ -1,19 +1,27 @@
-"""What a client rejected of one type on one stream, and when it is offered again.
+"""ACK and NACK: what became of each response, and when something that was NACKed is sent again.
 
-A rejected response may have been applied in part (ENVOY.md D3), so every name in it is pending until a response that bears
-it is accepted. The same content is offered again with back-off: a rejection may heal by itself.
+The one place where ACKs and NACKs are matched with responses, for streams (by the nonce) and polls (by the version).
 
-Back-off belongs to a resource at a version: what else the client rejects does not lengthen it, and new content begins
-without one. Nobody knows which resource of a rejected response was to blame, so each is offered again in a smaller
-response, alone in the end. Then only the culprit waits.
+A NACKed response may have been applied in part (ENVOY.md D3), so every name in it is pending until a response with it is
+ACKed. The same content is sent again with back-off: a NACK may have come too early only, before what the content needs
+(ENVOY.md A4).
+
+Back-off belongs to a resource at a version: other NACKs do not lengthen it, and new content begins without one. Nobody
+knows which resource of a NACKed response was to blame, so each is sent again in a smaller response, alone in the end.
+Then only the culprit waits.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
+from enum import Enum, auto
 
-from fsxds.protocol.back_off import back_off_s
+from fsxds.values import Version
+
+# A version that was NACKed is sent again after 1, 2, 4, … and at most 60 seconds.
+FIRST_S = 1.0
+LONGEST_S = 60.0
 
 # A client that never answers is taken to accept what is older than this many responses.
 MOST_UNANSWERED = 64
@@ -25,6 +33,11 @@ MOST_PARTS = 16
 MOST_BATCHES = 256
 
 NOTHING: frozenset[str] = frozenset()
+
+
+def back_off_s(nacks: int) -> float:
+    """Return the seconds to wait before a version is sent again that was NACKed so many times in a row, from 1."""
+    return min(FIRST_S * 2.0 ** min(max(nacks, 1) - 1, 16), LONGEST_S)
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,3 +182,72 @@ def _parts(names: frozenset[str], most: int) -> Iterator[frozenset[str]]:
     ordered, count = sorted(names), min(len(names), most, MOST_PARTS)
     for part in range(count):
         yield frozenset(ordered[part * len(ordered) // count : (part + 1) * len(ordered) // count])
+
+
+class PollEvidence(Enum):
+    """What a poll shows of the response before it. It has no nonce, so that its version has to tell."""
+
+    ACK = auto()
+    NACK = auto()
+    NOTHING = auto()
+
+
+class PollState(Enum):
+    """What is known of the version that was sent last to one client for one subscription.
+
+    | state | means | at an ACK | at a NACK | at nothing |
+    | --- | --- | --- | --- | --- |
+    | SENT | the client has not polled since | ACKED | NACKED | UNKNOWN |
+    | ACKED | the client holds it | ACKED | NACKED | UNKNOWN |
+    | NACKED | it waits for its back-off | ACKED | NACKED | UNKNOWN |
+    | UNKNOWN | the response was lost, or the client restarted | ACKED | UNKNOWN | UNKNOWN |
+    | NACKED_BEFORE | a previous process sent it, or another replica | FORGOTTEN | NACKED_BEFORE | FORGOTTEN |
+
+    Only a change is reported. Sending makes each of them SENT, a lost response UNKNOWN.
+    """
+
+    SENT = auto()
+    ACKED = auto()
+    NACKED = auto()
+    UNKNOWN = auto()
+    NACKED_BEFORE = auto()
+    FORGOTTEN = auto()
+
+
+_AFTER_NACK = {PollState.UNKNOWN: PollState.UNKNOWN, PollState.NACKED_BEFORE: PollState.NACKED_BEFORE}
+
+
+@dataclass(slots=True)
+class PolledVersion:
+    """The version that was sent last to one client for one subscription.
+
+    `nacks` counts the NACKs in a row; times are readings of the caller's clock in seconds. `ended_at_s` is when the last
+    poll was answered, with the version or with nothing new.
+    """
+
+    version: Version
+    sent_at_s: float
+    ended_at_s: float
+    state: PollState = PollState.SENT
+    nacks: int = 0
+
+    def receive(self, evidence: PollEvidence) -> bool:
+        """Take what a poll shows of the version; return whether that is new."""
+        before = self.state
+        if evidence is PollEvidence.NACK:
+            self.state = _AFTER_NACK.get(before, PollState.NACKED)
+            self.nacks += self.state is not before
+        else:
+            known = PollState.ACKED if evidence is PollEvidence.ACK else PollState.UNKNOWN
+            self.state = PollState.FORGOTTEN if before is PollState.NACKED_BEFORE else known
+            self.nacks = 0
+        return self.state is not before
+
+    def receive_lost(self) -> None:
+        """Note that the response did not arrive: what the client holds next is no sign that it NACKed the version."""
+        self.state, self.nacks = PollState.UNKNOWN, 0
+
+    def retry_at_s(self, allowed: int) -> float:
+        """Return when the version may be sent again, if so many NACKs call for no back-off."""
+        nacks = self.nacks - allowed
+        return self.sent_at_s + (back_off_s(nacks) if nacks > 0 else 0.0)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from fsxds.protocol.time_to_live import SOTW_TTL_FEATURE, TTL_FEATURE, TtlMode, TtlUse, heartbeat_s, ttl_use
+from fsxds.protocol.ttl import SOTW_TTL_FEATURE, TTL_FEATURE, TtlMode, TtlUse, heartbeat_s, ttl_use
 from fsxds.resource_types import RESOURCE_TYPES
 from tests.support.snapshots import type_url
 

@@ -1,0 +1,91 @@
+"""Times to live: which clients get them, and how they are renewed.
+
+| rule | source |
+| --- | --- |
+| A time to live goes to clients that announce the feature, over SotW only to those that also announce that of SotW. | xDS protocol, "TTL" |
+| It is renewed before it ends, by the name, the version and the time alone (a heartbeat). | xDS protocol, "TTL" |
+| An Envoy on a SotW stream takes a heartbeat for an empty resource, so the whole resource is sent. | ENVOY.md D4 |
+| An Envoy gets it only of the types whose expiry does something, and does not crash it. | ENVOY.md D4 |
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from enum import Enum
+
+from fsxds.resource_types import BY_SHORT_NAME
+from fsxds.resources import Resource
+from fsxds.values import TypeUrl
+
+TTL_FEATURE = "xds.config.supports-resource-ttl"
+SOTW_TTL_FEATURE = "xds.config.supports-resource-in-sotw"
+# As the specification spells it, and as gRPC's own clients do.
+SOTW_TTL_FEATURES = frozenset((SOTW_TTL_FEATURE, "xds.config.resource-in-sotw"))
+
+# A heartbeat may be late by as much as the time between two of them.
+HEARTBEATS_PER_TTL = 2
+
+
+class TtlMode(Enum):
+    """Whose behaviour the clients are assumed to have."""
+
+    ENVOY = "envoy"
+    SPECIFICATION = "spec"
+
+
+class TtlUse(Enum):
+    """How the time to live of a type's resources is sent to a client.
+
+    NONE: not at all. FULL: with the resource, and the whole resource renews it. HEARTBEAT: with the resource, and the
+    name, the version and the time to live alone renew it.
+    """
+
+    NONE = "none"
+    FULL = "full"
+    HEARTBEAT = "heartbeat"
+
+
+# The types whose expiry has an effect on an Envoy which the Envoy survives.
+_SURVIVED = frozenset(BY_SHORT_NAME[name].type_url for name in ("cds", "lds", "rtds"))
+
+
+def ttl_use(type_url: TypeUrl, features: frozenset[str], mode: TtlMode, *, is_delta: bool) -> TtlUse:
+    """Return how the time to live of a type's resources is sent to a client with these `client_features`."""
+    if TTL_FEATURE not in features or not (is_delta or features & SOTW_TTL_FEATURES):
+        return TtlUse.NONE
+    if mode is TtlMode.SPECIFICATION:
+        return TtlUse.HEARTBEAT
+    if type_url not in _SURVIVED:
+        return TtlUse.NONE
+    return TtlUse.HEARTBEAT if is_delta else TtlUse.FULL
+
+
+def heartbeat_s(ttl_s: float) -> float:
+    """Return the seconds between two heartbeats of a resource, so that one of them may be late."""
+    return ttl_s / HEARTBEATS_PER_TTL
+
+
+class Heartbeats:
+    """Plans the heartbeats of one type on one stream: `at_s` is when the next is due, None for never."""
+
+    __slots__ = ("at_s",)
+
+    def __init__(self) -> None:
+        self.at_s: float | None = None
+
+    def is_due(self, now_s: float) -> bool:
+        """Whether what has a time to live has to be renewed now."""
+        return self.at_s is not None and self.at_s <= now_s
+
+    def plan(self, resources: Iterable[Resource], now_s: float, *, is_all: bool) -> None:
+        """Plan the next heartbeat of these resources: those of the client that have a time to live.
+
+        With `is_all`, all of them were sent now. Otherwise what is planned already is not put off.
+        """
+        next_at_s = min((now_s + heartbeat_s(each.ttl_s) for each in resources if each.ttl_s), default=None)
+        self.at_s = next_at_s if is_all or next_at_s is None else earliest(self.at_s, next_at_s)
+
+
+def earliest(*times_s: float | None) -> float | None:
+    """Return the earliest of these times, None where there is none."""
+    return min((time_s for time_s in times_s if time_s is not None), default=None)

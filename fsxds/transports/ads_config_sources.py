@@ -14,13 +14,10 @@ from fsxds.api.catalogue import Catalogue
 from fsxds.resources import Resource, Snapshot, TypeChange, version_of_body, version_of_set
 from fsxds.store import SnapshotStore
 from fsxds.supervisor import Attempts
-from fsxds.transports.config_source_sites import CDS, ECDS, LDS, RDS, Reference, SiteFinder
+from fsxds.transports.config_source_sites import WITH_CONFIG_SOURCES, Reference, SiteFinder
 from fsxds.values import TypeUrl
 
 Rows = Mapping[str, Resource]
-
-# The types whose resources can hold config sources.
-WITH_CONFIG_SOURCES = (ECDS, CDS, RDS, LDS)
 
 # So many resources are rewritten in one step of the event loop: some ten milliseconds.
 RESOURCES_PER_STEP = 200

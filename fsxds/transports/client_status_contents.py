@@ -14,11 +14,11 @@ from fsxds.api.convert import Converter
 from fsxds.api.printing import Printer, dump
 from fsxds.api.secrets import HIDDEN, Masker
 from fsxds.errors import ApiError
-from fsxds.resource_types import BY_SHORT_NAME
+from fsxds.resource_types import RESOURCE_TYPES
 from fsxds.resources import Resource
 from fsxds.values import PlainValue, TypeUrl, Version
 
-SECRET = BY_SHORT_NAME["sds"].type_url
+_SECRET = frozenset(row.type_url for row in RESOURCE_TYPES if row.is_secret)
 _NODE = "envoy.config.core.v3.Node"
 _Key = TypeVar("_Key", bound=Hashable)
 _Value = TypeVar("_Value")
@@ -74,7 +74,7 @@ class Contents:
         return None if body is None else self._printer.any_json(resource.type_url, body)
 
     def _body(self, type_url: TypeUrl, body: bytes) -> bytes | None:
-        if type_url == SECRET:
+        if type_url in _SECRET:
             return None
         try:
             plain = json.loads(self._printer.any_json(type_url, body))

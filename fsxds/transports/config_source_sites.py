@@ -10,12 +10,12 @@ from google.protobuf.descriptor import Descriptor, FieldDescriptor
 from google.protobuf.message import DecodeError, Message
 
 from fsxds.api.catalogue import Catalogue
-from fsxds.resource_types import BY_SHORT_NAME
+from fsxds.resource_types import BY_SHORT_NAME, RESOURCE_TYPES
 from fsxds.values import TypeUrl
 
-CDS, EDS, LDS, RDS, SDS, SRDS, ECDS = (
-    BY_SHORT_NAME[name].type_url for name in ("cds", "eds", "lds", "rds", "sds", "srds", "ecds")
-)
+CDS, EDS, RDS, SDS, SRDS, ECDS = (BY_SHORT_NAME[name].type_url for name in ("cds", "eds", "rds", "sds", "srds", "ecds"))
+WITH_CONFIG_SOURCES = tuple(row.type_url for row in RESOURCE_TYPES if row.holds_config_sources)
+"""The types whose resources may hold config sources."""
 
 ANY = "google.protobuf.Any"
 CLUSTER = "envoy.config.cluster.v3.Cluster"

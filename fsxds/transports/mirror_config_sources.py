@@ -12,11 +12,8 @@ from google.protobuf.message import Message
 from fsxds.api.catalogue import Catalogue
 from fsxds.resource_types import BY_TYPE_URL
 from fsxds.resources import Origin, Resource, version_of_body
-from fsxds.transports.config_source_sites import CDS, ECDS, EDS, LDS, RDS, Reference, SiteFinder, eds_name_of
+from fsxds.transports.config_source_sites import EDS, Reference, SiteFinder, eds_name_of
 from fsxds.values import TypeUrl, Version
-
-WITH_CONFIG_SOURCES = (ECDS, CDS, RDS, LDS)
-"""The types whose resources can hold config sources."""
 
 Answers = tuple[tuple[Reference, PurePosixPath | None], ...]
 Find = Callable[[Reference], PurePosixPath | None]

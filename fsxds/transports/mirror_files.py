@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from pathlib import PurePosixPath
 
 from fsxds.resource_types import BY_TYPE_URL, RESOURCE_TYPES
@@ -17,9 +18,6 @@ SINGLES = tuple(row.type_url for row in RESOURCE_TYPES if row.rest_path and not 
 
 FORMS = ("pb", "json", "yaml", "pb_text")
 """What the names of files can end with for Envoy (ENVOY.md B1): it takes any other suffix for JSON."""
-
-SECRET_TYPES = frozenset(row.type_url for row in RESOURCE_TYPES if row.short_name == "sds")
-"""The types whose files are for our own user alone; an Envoy that reads them runs as the same user."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +75,8 @@ class Layout:
     left_sources: tuple[Remark, ...] = ()
 
 
+# Making ten thousand paths takes longer than all else about an unchanged snapshot.
+@lru_cache(maxsize=131_072)
 def path_of(type_url: TypeUrl, name: str | None, suffix: str) -> PurePosixPath:
     """Return the path of a resource's file within the directory, or with None of a type's bundle."""
     short_name = BY_TYPE_URL[type_url].short_name

@@ -9,8 +9,8 @@ from pathlib import PurePosixPath
 from fsxds.protocol.subscription import Subscription, version_of
 from fsxds.resource_types import BY_TYPE_URL
 from fsxds.resources import Origin, Resource, Snapshot
-from fsxds.transports.config_source_sites import CDS, EDS, RDS, SRDS, Reference
-from fsxds.transports.mirror_config_sources import WITH_CONFIG_SOURCES, ConfigSources, Find, Rewritten
+from fsxds.transports.config_source_sites import CDS, EDS, RDS, SRDS, WITH_CONFIG_SOURCES, Reference
+from fsxds.transports.mirror_config_sources import ConfigSources, Find, Rewritten
 from fsxds.transports.mirror_files import BUNDLES, SINGLES, Held, Layout, MirrorFile, Remark, path_of, united
 from fsxds.values import TypeUrl
 
@@ -25,48 +25,24 @@ class LayoutMaker:
     """
 
     def __init__(self, suffix: str, sources: ConfigSources, directory: PurePosixPath | None) -> None:
-        self._suffix = suffix
-        self._sources = sources
-        self._directory = directory
-        self._paths: Paths = {}
+        self.suffix = suffix
+        self.sources = sources
+        self.directory = directory
 
     def lay_out(self, snapshot: Snapshot, held: Held) -> Layout:
         """Return which files should be there for a snapshot, given what is there."""
-        places = _Places(self._suffix, self._directory, self._paths)
-        layout = _Drawing(snapshot, held, places, self._sources).finished()
-        self._paths = places.used
-        return layout
-
-
-Paths = dict[tuple[TypeUrl, str | None], PurePosixPath]
-
-
-class _Places:
-    """Paths of one layout. Making ten thousand costs more than all else about an unchanged snapshot, so they are kept."""
-
-    def __init__(self, suffix: str, directory: PurePosixPath | None, before: Paths) -> None:
-        self._suffix = suffix
-        self.directory = directory
-        self._before = before
-        self.used: Paths = {}
-
-    def path(self, type_url: TypeUrl, name: str | None) -> PurePosixPath:
-        """Return the path of a resource's file, or with None of a type's bundle."""
-        key = type_url, name
-        if (path := self.used.get(key)) is None:
-            path = self.used[key] = self._before.get(key) or path_of(type_url, name, self._suffix)
-        return path
+        return _Drawing(snapshot, held, self).finished()
 
 
 class _Drawing:
     """One layout while it is made."""
 
-    def __init__(self, snapshot: Snapshot, held: Held, places: _Places, sources: ConfigSources) -> None:
+    def __init__(self, snapshot: Snapshot, held: Held, maker: LayoutMaker) -> None:
         self._snapshot = snapshot
         self._held = held
-        self._path = places.path
-        self._directory = places.directory
-        self._sources = sources
+        self._suffix = maker.suffix
+        self._directory = maker.directory
+        self._sources = maker.sources
         self._files: dict[PurePosixPath, MirrorFile] = {}
         self._kept: set[PurePosixPath] = set()
         self._remarks: list[Remark] = []
@@ -100,6 +76,9 @@ class _Drawing:
 
     def _served(self, type_url: TypeUrl) -> tuple[Resource, ...]:
         return () if type_url in self._snapshot.withheld else tuple(self._snapshot.resources(type_url).values())
+
+    def _path(self, type_url: TypeUrl, name: str | None) -> PurePosixPath:
+        return path_of(type_url, name, self._suffix)
 
     # -- one file per resource
 

@@ -11,11 +11,12 @@ from pathlib import Path, PurePosixPath
 from typing import Self
 
 from fsxds.api.catalogue import Catalogue
+from fsxds.resource_types import BY_TYPE_URL
 from fsxds.resources import Snapshot
 from fsxds.transports.mirror_config_sources import ConfigSources
 from fsxds.transports.mirror_content import Content
 from fsxds.transports.mirror_directory import MirrorDirectory, Signature
-from fsxds.transports.mirror_files import SECRET_TYPES, MirrorFile, Remark
+from fsxds.transports.mirror_files import MirrorFile, Remark
 from fsxds.transports.mirror_layout import LayoutMaker
 from fsxds.transports.mirror_records import MirrorRecords
 from fsxds.transports.mirror_steps import Pause, Remove, Step, Write, steps_to
@@ -192,7 +193,7 @@ class Mirror:
     def _put(self, file: MirrorFile, work: _Work) -> bool:
         """Write a file unless it holds these bytes already; tell whether it was written."""
         content = self._content.encode(file)
-        is_private = file.type_url in SECRET_TYPES
+        is_private = BY_TYPE_URL[file.type_url].is_secret
         signature = self._directory.signature(file.path)
         is_open = is_private and signature is not None and signature[3] & 0o077 != 0
         is_new = is_open or self._directory.read(file.path) != content

@@ -17,11 +17,12 @@ from fsxds.api.secrets import Masker
 from fsxds.comparison.lists import canonical
 from fsxds.resource_types import BY_SHORT_NAME
 from fsxds.resources import Resource, version_of_body
-from fsxds.transports.client_status_contents import SECRET, Contents
+from fsxds.transports.client_status_contents import Contents
 from fsxds.values import TypeUrl
 from tests.support.messages import Generator
 from tests.support.polls import ORIGIN, envoy_catalogue, named
 
+SECRET = BY_SHORT_NAME["sds"].type_url
 TYPED = "type.googleapis.com/"
 TLS = f"{TYPED}envoy.extensions.transport_sockets.tls.v3.UpstreamTlsContext"
 MANAGER = f"{TYPED}envoy.extensions.filters.network.http_connection_manager.v3.HttpConnectionManager"

@@ -43,7 +43,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from os import PathLike
 
-    from fsxds.settings import Settings
+    from fsxds.settings.options import Settings
     from fsxds.snapshots.load import Loaded
 
 __all__ = ["Loaded", "Settings", "__version__", "load"]
@@ -75,15 +75,15 @@ def load(path: str | PathLike[str], settings: Settings | None = None) -> Loaded:
     Raises:
         FsxdsError: there is no such directory, or no API of an Envoy can be had.
     """
-    loading = import_module("fsxds.loading")
-    chosen = settings or import_module("fsxds.settings").read_settings({})
+    loading = import_module("fsxds.reload")
+    chosen = settings or import_module("fsxds.settings.options").read_settings({})
     loaded: Loaded = loading.load_once(import_module("pathlib").Path(path), chosen, loading.find_catalogue(chosen))
     return loaded
 
 
 def __getattr__(name: str) -> object:
     """Import what is asked for by its name, such as `fsxds.Settings`."""
-    homes = {"Loaded": "fsxds.snapshots.load", "Settings": "fsxds.settings"}
+    homes = {"Loaded": "fsxds.snapshots.load", "Settings": "fsxds.settings.options"}
     if name not in homes:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return getattr(import_module(homes[name]), name)

@@ -13,43 +13,34 @@ from functools import partial
 from pathlib import Path
 from typing import Never, cast
 
-from fsxds.addresses import Address, parse_address, until_lost
 from fsxds.api.catalogue import Catalogue
-from fsxds.clients import FORGOTTEN_AFTER_S, Clients
-from fsxds.draining import leave_at_once
 from fsxds.errors import FsxdsError, UsageError
-from fsxds.formats import require_libyaml
-from fsxds.grpc_serving import listening_grpc
+from fsxds.events import MirrorObserver, MirrorReport
+from fsxds.formats.libyaml import require_libyaml
 from fsxds.live_settings import Changing, SettingsChange, SettingsReader
-from fsxds.loading import acceptance, find_catalogue, load_once, parse_rules, scanner_of
-from fsxds.operations.log import Log
-from fsxds.operations.log_lines import Level
-from fsxds.operations.mirror_log import MirrorLog
-from fsxds.option_forms import OFF
-from fsxds.parsing import ParseLimits, ParseRules, Parsing
+from fsxds.observe.change_reports import MirrorLog
+from fsxds.observe.clients import FORGOTTEN_AFTER_S, Clients
+from fsxds.observe.log import Log
+from fsxds.observe.log_lines import Level
+from fsxds.parse_worker import ParseLimits, ParseRules, Parsing
 from fsxds.protocol.ttl import TtlMode
 from fsxds.ready_file import ReadyFile
-from fsxds.reload import NewestTree, Reload
+from fsxds.reload import NewestTree, Reload, acceptance, find_catalogue, load_once, parse_rules, scanner_of
 from fsxds.resource_types import BY_TYPE_URL
-from fsxds.serving import listening, raise_open_files_limit
-from fsxds.settings import Settings
+from fsxds.settings.forms import OFF, Address, parse_address
+from fsxds.settings.options import Settings
 from fsxds.snapshots.load import Acceptance, Loaded
-from fsxds.sources.watch import WatchMode, WatchOptions, watch
+from fsxds.source.watch import WatchMode, WatchOptions, watch
 from fsxds.store import SnapshotStore
 from fsxds.supervisor import BackOff, Supervisor, words_of
-from fsxds.transports.ads_config_sources import AdsConfigSources, Rewriting
-from fsxds.transports.client_status import ClientReports
-from fsxds.transports.client_status_grpc import client_status_handlers
-from fsxds.transports.file_mirror import (
-    Mirror,
-    Mirroring,
-    MirrorObserver,
-    MirrorOptions,
-    MirrorReport,
-    write_once,
-)
-from fsxds.transports.grpc_streams import make_services
-from fsxds.transports.rest_json import make_application
+from fsxds.transports.client_status.service import ClientReports, client_status_handlers
+from fsxds.transports.config_sources import AdsConfigSources, Rewriting
+from fsxds.transports.grpc_streams.server import listening_grpc
+from fsxds.transports.grpc_streams.service import make_services
+from fsxds.transports.mirror.writer import Mirror, Mirroring, MirrorOptions, write_once
+from fsxds.transports.rest.server import listening, raise_open_files_limit
+from fsxds.transports.rest.service import make_application
+from fsxds.transports.sockets import leave_at_once, until_lost
 from fsxds.values import PlainValue
 from fsxds.waits import report_waits, reported_wait
 

@@ -24,3 +24,7 @@ class ProtocolError(FsxdsError):
     def __init__(self, message: str, code: str = "INVALID_ARGUMENT") -> None:
         super().__init__(message)
         self.code = code
+
+
+class TreeLost(FsxdsError):  # noqa: N818 - it says what happened, as the observers' methods do
+    """The directory that is served is not there, is not a directory, or lost all its files at once."""

@@ -9,7 +9,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Never, TypeVar
 
-from fsxds.settings import OPTIONS, Settings
+from fsxds.settings.options import OPTIONS, Settings
 
 Part = TypeVar("Part")
 

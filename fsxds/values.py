@@ -1,4 +1,7 @@
-"""The values that flow from a file to a client; immutable, no I/O."""
+"""The values that flow from a file to a client; immutable, no I/O.
+
+A decimal number that remembers how its author spelled it.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +9,7 @@ import hashlib
 from dataclasses import dataclass, field
 from enum import Enum
 from pathlib import PurePosixPath
-from typing import NewType, TypeAlias
+from typing import NewType, Self, TypeAlias
 
 TypeUrl = NewType("TypeUrl", str)
 """A full type URL, for example `type.googleapis.com/envoy.config.cluster.v3.Cluster`."""
@@ -107,3 +110,38 @@ class SourceTree:
     problems: tuple[Problem, ...] = ()
     ignored: tuple[PurePosixPath, ...] = ()
     excluded: tuple[PurePosixPath, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class HeldFile:
+    """A file of which something older is served, or nothing.
+
+    `problem` is the first thing that is wrong with it, None where it waits for others; `digest` is that of what it has now.
+    """
+
+    path: PurePosixPath
+    problem: Problem | None
+    has_last_good: bool
+    digest: str = field(default="", compare=False)
+
+
+class SpelledFloat(float):
+    """A float with the text it was read from.
+
+    Envoy 1.40 keeps YAML's plain decimals as text: `version_info: 1.0` is the string "1.0", and so is a `1.0` within a
+    Struct (ENVOY.md H). A number field takes the number, everything else the text.
+    """
+
+    __slots__ = ("text",)
+
+    text: str
+
+    def __new__(cls, text: str, value: float) -> Self:
+        """Make the number `value`, spelled `text`."""
+        spelled = super().__new__(cls, value)
+        spelled.text = text
+        return spelled
+
+    def __reduce__(self) -> tuple[type[SpelledFloat], tuple[str, float]]:
+        """Copy and pickle with the text."""
+        return SpelledFloat, (self.text, float(self))

@@ -11,7 +11,7 @@ import fsxds
 from fsxds.errors import FsxdsError
 from fsxds.resource_types import BY_SHORT_NAME
 from fsxds.snapshots.load import Loaded
-from tests.commands.trees import CLUSTERS, TYPO, write_tree
+from tests.cli.trees import CLUSTERS, TYPO, write_tree
 
 
 def test_load(tmp_path: Path) -> None:

@@ -23,7 +23,7 @@ ROW = """\
 TREE = "resources:\n- {name: all}\n- {name: errors}\n"
 EVERY_WAY = """
 import sys
-from fsxds.commands.main import main
+from fsxds.cli.main import main
 
 tree, grpc, rest, out = sys.argv[1:]
 once = ["--count", "1", "--format", "json"]

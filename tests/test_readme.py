@@ -13,7 +13,7 @@ import click
 import pytest
 import yaml
 
-from fsxds.commands.main import fsxds, main
+from fsxds.cli.main import fsxds, main
 from fsxds.resource_types import RESOURCE_TYPES
 from tests.support.readme_options import options_section
 from tests.support.server import Server

@@ -6,14 +6,14 @@ from dataclasses import dataclass, field, replace
 
 import pytest
 
-from fsxds.parsing import ParseRules, Parsing
+from fsxds.parse_worker import ParseRules, Parsing
 from fsxds.protocol.messages import Node
 from fsxds.protocol.poll import Hold, PollMemory, PollRequest
 from fsxds.protocol.subscription import Subscription, version_of
 from fsxds.reload import NewestTree, Reload
 from fsxds.resources import Snapshot
 from fsxds.snapshots.load import Acceptance, Loaded
-from fsxds.sources.envoy_api import find_api
+from fsxds.source.envoy_api import find_api
 from fsxds.store import SnapshotStore
 from fsxds.values import Severity, SourceTree
 from tests.support.snapshots import type_url

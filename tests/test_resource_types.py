@@ -12,7 +12,7 @@ from fsxds.resource_types import (
     RESOURCE_TYPES,
     type_from_path,
 )
-from fsxds.sources.envoy_api import find_api
+from fsxds.source.envoy_api import find_api
 
 
 def test_every_row_is_found_by_each_of_its_names() -> None:

@@ -6,16 +6,10 @@ import difflib
 from collections.abc import Iterator
 
 from google.protobuf import descriptor_pool, message_factory
-from google.protobuf.descriptor import (
-    Descriptor,
-    EnumValueDescriptor,
-    FieldDescriptor,
-    FileDescriptor,
-    OneofDescriptor,
-)
+from google.protobuf.descriptor import Descriptor, EnumValueDescriptor, FieldDescriptor, FileDescriptor, OneofDescriptor
 from google.protobuf.message import Message
 
-from fsxds.api.descriptor_sets import completed, parse_set
+from fsxds.api.descriptors import completed, parse_set
 from fsxds.api.features import Features
 from fsxds.errors import ApiError
 

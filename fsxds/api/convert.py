@@ -1,16 +1,292 @@
-"""Plain values to messages: fast where a value is in proper form, carefully where it is odd."""
+"""Plain values to messages: fast where a value is in proper form, carefully where it is odd.
+
+The fast path: plain values to messages by functions compiled once per message type.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import TypeAlias
 
-from google.protobuf.message import Message
+from google.protobuf.descriptor import Descriptor, FieldDescriptor
+from google.protobuf.message import DecodeError, Message
 
-from fsxds.api.careful import CarefulReader
+from fsxds.api import scalars
 from fsxds.api.catalogue import Catalogue
-from fsxds.api.compiled import CompiledConverter
-from fsxds.api.fields import descriptor_of
-from fsxds.values import Fault, PlainValue, Severity
+from fsxds.api.convert_lenient import CarefulReader
+from fsxds.api.fields import (
+    ANY,
+    DEEPEST_MESSAGE,
+    DURATION,
+    FIELD_MASK,
+    INTEGERS,
+    LIST_LEVELS,
+    LIST_VALUE,
+    SPECIAL_JSON,
+    STRUCT,
+    STRUCT_LEVELS,
+    TIMESTAMP,
+    VALUE,
+    WRAPPERS,
+    descriptor_of,
+    exclusive_groups,
+    fields_by_spelling,
+    is_map,
+    map_parts,
+    takes_null,
+    type_of_url,
+)
+from fsxds.api.scalars import Read, WrongValueError
+from fsxds.values import Fault, PlainValue, Severity, SpelledFloat
+
+Convert: TypeAlias = Callable[[PlainValue, int], object]
+"""Turns a value into what a message's constructor takes; the number says how many messages stand around it."""
+
+
+class Odd(Exception):  # noqa: N818 - it is no error: it sends a value down the careful path
+    """A value is not in the one form that the fast path is sure of."""
+
+
+# What says that a value is odd: our own checks, a name that no table has, and the constructor's checks of range, of text
+# and of depth. The careful path then finds out what exactly is wrong.
+_REFUSALS = (Odd, WrongValueError, KeyError, TypeError, ValueError, OverflowError, DecodeError)
+
+# The types whose values scalar fields take as they are; the constructor checks ranges and texts.
+_AS_IS: Mapping[int, type] = {
+    **dict.fromkeys(INTEGERS, int),
+    FieldDescriptor.TYPE_STRING: str,
+    FieldDescriptor.TYPE_BOOL: bool,
+}
+
+# Per spelling of a field: its name, the type whose values it takes as they are, what converts all others, and the bit
+# that stands for its oneof (0 for none).
+_Row: TypeAlias = tuple[str, type | None, Convert, int]
+
+
+class CompiledConverter:
+    """Builds messages of a catalogue from values that are in the one form of which it is sure.
+
+    A value is walked once, into keyword arguments for one call of the message's constructor. The constructor takes much
+    that JSON must not say (an int for a bool, two members of a oneof), so everything is checked on the way.
+    """
+
+    def __init__(self, catalogue: Catalogue) -> None:
+        self._catalogue = catalogue
+        self._converters: dict[str, Convert] = {
+            ANY: self._any,
+            DURATION: _leaf(scalars.read_duration),
+            FIELD_MASK: _leaf(scalars.read_field_mask),
+            LIST_VALUE: _list_fields,
+            STRUCT: _struct_fields,
+            TIMESTAMP: _leaf(scalars.read_timestamp),
+            VALUE: _value_fields,
+        }
+        self._packed: dict[str, tuple[type[Message], Convert, bool]] = {}  # by type URL
+
+    def build(self, value: PlainValue, message_class: type[Message]) -> Message | None:
+        """Return the message that the value stands for, or None when the value is odd in any way."""
+        try:
+            return _made(message_class, self._converter(descriptor_of(message_class))(value, 0))
+        except _REFUSALS:
+            return None
+
+    def build_any(self, value: PlainValue) -> Message | None:
+        """Return the message that the value stands for, of the type that its "@type" names, or None when it is odd."""
+        try:
+            return self._packed_message(value, 0)
+        except _REFUSALS:
+            return None
+
+    def _converter(self, descriptor: Descriptor) -> Convert:
+        known = self._converters.get(descriptor.full_name)
+        if known is not None:
+            return known
+        if descriptor.full_name in WRAPPERS:
+            converter = _wrapper(*_scalar(descriptor.fields_by_name["value"]))
+        else:
+            table: dict[str, _Row] = {}
+            converter = _object(table, frozenset(field.name for field in descriptor.fields if takes_null(field)))
+            # Known before its fields are looked at: a message may hold messages of its own type.
+            self._converters[descriptor.full_name] = converter
+            oneofs = exclusive_groups(descriptor)
+            for name, field in fields_by_spelling(descriptor).items():
+                bit = 1 << oneofs[field.name] if field.name in oneofs else 0
+                table[name] = (field.name, *self._conversion(field), bit)
+        self._converters[descriptor.full_name] = converter
+        return converter
+
+    def _conversion(self, field: FieldDescriptor) -> tuple[type | None, Convert]:
+        if is_map(field):
+            key, value = map_parts(field)
+            read_key = None if key.type == FieldDescriptor.TYPE_STRING else scalars.reader(key)
+            return None, _map(read_key, *self._one(value))
+        as_is, convert = self._one(field)
+        if field.is_repeated:
+            return None, _list(as_is, convert)
+        return as_is, _struct_content if convert is _struct_fields else convert
+
+    def _one(self, field: FieldDescriptor) -> tuple[type | None, Convert]:
+        if field.message_type is None:
+            return _scalar(field)
+        return None, self._converter(field.message_type)
+
+    def _any(self, value: PlainValue, depth: int) -> object:
+        if type(value) is not dict:
+            raise Odd
+        if not value:
+            return value
+        message = self._packed_message(value, depth)
+        return {"type_url": value["@type"], "value": message.SerializeToString(deterministic=True)}
+
+    def _packed_message(self, value: PlainValue, depth: int) -> Message:
+        if type(value) is not dict or depth > DEEPEST_MESSAGE:
+            raise Odd
+        content: dict[str, PlainValue] = dict(value)
+        message_class, convert, is_special = self._packing(content.pop("@type"))
+        if not is_special:
+            return _made(message_class, convert(content, depth + 1))
+        inner = content.pop("value")
+        if content:
+            raise Odd
+        return _made(message_class, convert(inner, depth + 1))
+
+    def _packing(self, type_url: PlainValue) -> tuple[type[Message], Convert, bool]:
+        if type(type_url) is not str:
+            raise Odd
+        packed = self._packed.get(type_url)
+        if packed is None:
+            message_type = type_of_url(type_url)
+            if message_type is None:
+                raise Odd
+            message_class = self._catalogue.message_class(message_type)
+            converter = self._converter(descriptor_of(message_class))
+            packed = self._packed[type_url] = (message_class, converter, message_type in SPECIAL_JSON)
+        return packed
+
+
+def _made(message_class: type[Message], fields: object) -> Message:
+    return message_class(**fields)  # type: ignore[arg-type]  # every converter of a message returns a dict
+
+
+def _leaf(read: Read) -> Convert:
+    return lambda value, _depth: read(value)
+
+
+def _scalar(field: FieldDescriptor) -> tuple[type | None, Convert]:
+    return _AS_IS.get(field.type), _leaf(scalars.reader(field))
+
+
+def _object(table: Mapping[str, _Row], nulls: frozenset[str]) -> Convert:
+    def convert(value: PlainValue, depth: int) -> object:
+        if type(value) is not dict or depth > DEEPEST_MESSAGE:
+            raise Odd
+        depth += 1
+        taken = 0
+        fields: dict[str, object] = {}
+        for key, element in value.items():
+            name, as_is, convert_item, oneof = table[key]
+            if type(element) is as_is:
+                fields[name] = element
+            elif element is not None or name in nulls:
+                fields[name] = convert_item(element, depth)
+            else:
+                continue
+            if oneof:
+                if taken & oneof:
+                    raise Odd
+                taken |= oneof
+        if len(fields) != len(value) and len({table[key][0] for key in value}) != len(value):
+            raise Odd  # one field in both spellings; a null alone would only be absent
+        return fields
+
+    return convert
+
+
+def _wrapper(as_is: type | None, convert_scalar: Convert) -> Convert:
+    def convert(value: PlainValue, depth: int) -> object:
+        return {"value": value if type(value) is as_is else convert_scalar(value, depth)}
+
+    return convert
+
+
+def _list(as_is: type | None, convert_item: Convert) -> Convert:
+    def convert(value: PlainValue, depth: int) -> object:
+        if type(value) is not list:
+            raise Odd
+        return [element if type(element) is as_is else convert_item(element, depth) for element in value]
+
+    return convert
+
+
+def _map(read_key: Read | None, as_is: type | None, convert_item: Convert) -> Convert:
+    def convert(value: PlainValue, depth: int) -> object:
+        if type(value) is not dict:
+            raise Odd
+        depth += 1
+        entries = {
+            key if read_key is None else read_key(key): element
+            if type(element) is as_is
+            else convert_item(element, depth)
+            for key, element in value.items()
+        }
+        if len(entries) != len(value):
+            raise Odd
+        return entries
+
+    return convert
+
+
+def _value_fields(value: PlainValue, depth: int) -> dict[str, object]:
+    """Any JSON value, as the fields of a google.protobuf.Value."""
+    python_type = type(value)
+    if python_type is str or python_type is bool:
+        return {"string_value" if python_type is str else "bool_value": value}
+    if python_type is dict:
+        return {"struct_value": _struct_content(value, depth + 1)}
+    if python_type is list:
+        return {"list_value": _list_fields(value, depth + 1)}
+    if value is None:
+        return {"null_value": 0}
+    if isinstance(value, SpelledFloat):
+        return {"string_value": value.text}
+    return {"number_value": scalars.read_number(value)}
+
+
+def _list_fields(value: PlainValue, depth: int) -> dict[str, object]:
+    """A JSON list, as the fields of a google.protobuf.ListValue."""
+    if type(value) is not list or depth > DEEPEST_MESSAGE:
+        raise Odd
+    return {"values": [_value_fields(element, depth + 1) for element in value]}
+
+
+def _struct_fields(value: PlainValue, depth: int) -> dict[str, object]:
+    """A JSON object, as the fields of a google.protobuf.Struct in a list, in a map or at the top."""
+    if type(value) is not dict or depth > DEEPEST_MESSAGE:
+        raise Odd
+    return {"fields": {key: _value_fields(element, depth + 2) for key, element in value.items()}}
+
+
+def _struct_content(value: PlainValue, depth: int) -> dict[str, object]:
+    """A JSON object, for a singular field of type google.protobuf.Struct.
+
+    For such a field alone the constructor takes a dict as the struct's content; elsewhere as its fields.
+    """
+    if type(value) is not dict or depth > DEEPEST_MESSAGE:
+        raise Odd
+    return {key: element if type(element) is str else _content(element, depth) for key, element in value.items()}
+
+
+def _content(value: PlainValue, depth: int) -> object:
+    if type(value) is str or type(value) is bool or value is None:
+        return value
+    if type(value) is dict:
+        return _struct_content(value, depth + STRUCT_LEVELS)
+    if type(value) is list:
+        if depth > DEEPEST_MESSAGE:
+            raise Odd
+        return [_content(element, depth + LIST_LEVELS) for element in value]
+    return value.text if isinstance(value, SpelledFloat) else scalars.read_number(value)
 
 
 @dataclass(frozen=True, slots=True)

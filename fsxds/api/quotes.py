@@ -17,8 +17,7 @@ import re
 from typing import Final
 
 from fsxds.api.catalogue import Catalogue
-from fsxds.api.spelled import SpelledFloat
-from fsxds.values import FieldPath, pointer_of
+from fsxds.values import FieldPath, SpelledFloat, pointer_of
 
 DID_YOU_MEAN: Final = "did you mean"
 UNSHOWN: Final = "[…]"

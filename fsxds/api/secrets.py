@@ -174,7 +174,6 @@ _HEADER_IN_TEXT = re.compile(
     re.DOTALL | re.VERBOSE,
 )
 
-
 _IN_ANY_QUOTES = re.compile(r"""b?'[^'\n]*(?:'|\Z)|b?"[^"\n]*(?:"|\Z)""")
 # What RE2 and Lua repeat of an expression and of a program.
 _REPEATED = re.compile(

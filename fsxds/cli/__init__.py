@@ -1,1 +1,1 @@
-"""The command line: what is declared in `commands`, and one module for the work of each command."""
+"""One module per `fsxds` subcommand, each a thin caller of the rooms."""

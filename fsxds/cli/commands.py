@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING, Unpack
 
 import click
 
-from fsxds.commands.options import CommandOption, existing_directory, table_command, tree_argument
+from fsxds.cli.command import CommandOption, existing_directory, table_command, tree_argument
 from fsxds.resource_types import RESOURCE_TYPES
-from fsxds.settings import Settings
+from fsxds.settings.options import Settings
 
 if TYPE_CHECKING:
-    from fsxds.commands.bootstrap import BootstrapFlags
-    from fsxds.commands.convert import ConvertFlags
-    from fsxds.commands.watch import WatchFlags
+    from fsxds.cli.bootstrap import BootstrapFlags
+    from fsxds.cli.convert import ConvertFlags
+    from fsxds.cli.watch import WatchFlags
     from fsxds.live_settings import SettingsReader
 
 # Of `fsxds convert`: the names of the formats.
@@ -44,9 +44,9 @@ def dev(directory: Path, settings: Settings, reader: SettingsReader) -> None:
     traffic, admin and xDS listen, what `fsxds doctor` finds, and at each edit what changed and whether Envoy accepted
     it; where it did not, the reason, and the file and line of the resource. Ctrl-C ends both.
     """
-    from fsxds.commands.running import run
-    from fsxds.dev import serve_to_local_envoy
-    from fsxds.operations.log import open_log
+    from fsxds.cli.command import run
+    from fsxds.envoy.dev import serve_to_local_envoy
+    from fsxds.observe.log import open_log
 
     with open_log(settings.log_format, settings.log_level) as log:
         run(serve_to_local_envoy(directory, settings, log, reader))
@@ -81,7 +81,7 @@ def check(paths: tuple[str, ...], stdin_path: str | None, settings: Settings) ->
     `fsxds explain RULE` explains one. A real Envoy is asked too where there is one. Exit status: 0 clean (there may be
     problems of a lower severity than --severity), 1 problems, or nothing in a directory is configuration, 2 wrong use.
     """
-    from fsxds.commands.check import run_check
+    from fsxds.cli.check import run_check
 
     run_check(paths, stdin_path, settings)
 
@@ -98,7 +98,7 @@ def explain(rule: str | None, settings: Settings) -> None:
 
     Every problem names the rule that it breaks. Exit status: 0, or 2 where there is no such rule.
     """
-    from fsxds.commands.explain import run_explain
+    from fsxds.cli.explain import run_explain
 
     run_explain(rule, settings)
 
@@ -129,7 +129,7 @@ def diff(sides: tuple[str, ...], revisions: str | None, settings: Settings) -> N
     What could not be read of either side is named, and of what may be in it nothing is reported as added or removed.
     Exit status: 0 no difference, 1 differences, 2 wrong use, 3 something could not be read.
     """
-    from fsxds.commands.diff import run_diff
+    from fsxds.cli.diff import run_diff
 
     run_diff(sides, revisions, settings)
 
@@ -160,7 +160,7 @@ def convert(file: str, settings: Settings, **flags: Unpack[ConvertFlags]) -> Non
     nothing is written. A list, or several documents, become one DiscoveryResponse where the format has no such thing.
     Exit status: 0 written, 1 problems, 2 wrong use.
     """
-    from fsxds.commands.convert import run_convert
+    from fsxds.cli.convert import run_convert
 
     run_convert(file, settings, flags)
 
@@ -178,7 +178,7 @@ def show(directory: Path, settings: Settings) -> None:
     The table has names, versions, and the file and line of each resource. The formats json and yaml print the
     resources themselves, with secrets hidden.
     """
-    from fsxds.commands.show import run_show
+    from fsxds.cli.show import run_show
 
     run_show(directory, settings)
 
@@ -199,8 +199,8 @@ def serve(directory: Path, settings: Settings, reader: SettingsReader) -> None:
     content stays. SIGTERM ends it, and SIGHUP makes it read its settings again.
     """
     from fsxds import app
-    from fsxds.commands.running import run
-    from fsxds.operations.log import open_log
+    from fsxds.cli.command import run
+    from fsxds.observe.log import open_log
 
     with open_log(settings.log_format, settings.log_level) as log:
         run(app.serve(directory, settings, log, reader))
@@ -221,7 +221,7 @@ def mirror(directory: Path, out: Path, settings: Settings) -> None:
     that fsxds did not write is touched. Exit status: 0 all is written, 1 a file of DIR has a mistake or a file that
     fsxds did not write stood in the way, 2 wrong use.
     """
-    from fsxds.commands.mirror import run_mirror
+    from fsxds.cli.mirror import run_mirror
 
     run_mirror(directory, out, settings)
 
@@ -273,7 +273,7 @@ def watch(address: str, settings: Settings, **flags: Unpack[WatchFlags]) -> None
     ADDRESS is HOST:PORT or unix:PATH. The first response is listed, every later one shown as what it changed, and each
     is accepted. Secrets are hidden. When the connection is lost, it is opened again. Ctrl-C ends it.
     """
-    from fsxds.commands.watch import run_watch
+    from fsxds.cli.watch import run_watch
 
     run_watch(address, settings, flags)
 
@@ -315,7 +315,7 @@ def bootstrap(directory: Path | None, settings: Settings, **flags: Unpack[Bootst
     Its values were tried with real Envoys; the comments give the reasons. With DIR, it subscribes to the types and
     runtime layers that are there; without, to clusters and listeners.
     """
-    from fsxds.commands.bootstrap import run_bootstrap
+    from fsxds.cli.bootstrap import run_bootstrap
 
     run_bootstrap(directory, settings, flags)
 
@@ -337,7 +337,7 @@ def doctor(directory: Path, settings: Settings) -> None:
     first is reported here too. Exit status: 0 healthy (there may be problems of a lower severity than --severity),
     1 problems, 2 wrong use.
     """
-    from fsxds.commands.doctor import run_doctor
+    from fsxds.cli.doctor import run_doctor
 
     run_doctor(directory, settings)
 
@@ -374,7 +374,7 @@ def schema(settings: Settings, short_names: tuple[str, ...], packed: tuple[str, 
     It is made of the API of the Envoy in use: fields in both spellings, enums, ranges, required fields, and the rules in
     words. Editors with yaml-language-server use it by a first line `# yaml-language-server: $schema=xds.schema.json`.
     """
-    from fsxds.commands.schema import run_schema
+    from fsxds.cli.schema import run_schema
 
     run_schema(settings, short_names, packed, of_settings=of_settings)
 

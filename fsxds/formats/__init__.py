@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import PurePosixPath
 
 from fsxds.formats import binary_format, json_format, textproto_format, yaml_format
-from fsxds.formats.documents import Decode, Decoded, Encode, MessageDocument, PlainDocument
+from fsxds.formats.decoded import Decode, Decoded, Encode, MessageDocument, PlainDocument
 from fsxds.formats.libyaml import require_libyaml
 
 __all__ = [

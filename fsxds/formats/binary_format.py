@@ -9,7 +9,7 @@ from google.protobuf.unknown_fields import UnknownFieldSet
 
 from fsxds.api.catalogue import Catalogue
 from fsxds.api.printing import Printer
-from fsxds.formats.documents import Decoded, MessageDocument, unreadable
+from fsxds.formats.decoded import Decoded, MessageDocument, unreadable
 from fsxds.values import Fault
 
 _RESPONSE: Final = "envoy.service.discovery.v3.DiscoveryResponse"

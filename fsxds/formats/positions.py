@@ -1,22 +1,226 @@
-"""Where in a YAML, JSON or textproto text a field stands; asked only when something is wrong with it."""
+"""Where in a YAML, JSON or textproto text a field stands; asked only when something is wrong with it.
+
+Walk through the documents of a YAML text, showing a visitor where things stand; no values are made.
+
+Walk through text format, showing a visitor where things stand; no message type is known and no value is made.
+
+Of a field that stands several times, the first is shown as the field itself and as its first item. What is packed in an
+Any stands where the Any stands, and the value of a map's entry under its key, as in JSON.
+"""
 
 from __future__ import annotations
 
 import json
-from collections import defaultdict
+import re
+from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Mapping
 from contextlib import suppress
+from typing import Any
 
 from yaml import YAMLError
+from yaml.events import (
+    DocumentEndEvent,
+    MappingEndEvent,
+    MappingStartEvent,
+    ScalarEvent,
+    SequenceEndEvent,
+    SequenceStartEvent,
+    StreamEndEvent,
+)
 
-from fsxds.formats.documents import UnreadableError
-from fsxds.formats.json_lenient import make_strict
-from fsxds.formats.json_text import JsonWalk
-from fsxds.formats.textproto_walk import TextprotoWalk
-from fsxds.formats.utf8 import read_text
-from fsxds.formats.visiting import EnoughError
-from fsxds.formats.yaml_walk import YamlWalk
+from fsxds.formats.decoded import MAX_DEPTH, UnreadableError, too_deep
+from fsxds.formats.json_format import make_strict
+from fsxds.formats.libyaml import read_events
+from fsxds.formats.text import EnoughError, JsonWalk, Places, Visitor, read_text
+from fsxds.formats.textproto_tokens import BadEscapeError, is_name, is_text, positions_of, unquote
 from fsxds.values import FieldPath
+
+_STARTS = (MappingStartEvent, SequenceStartEvent)
+_BREAK = re.compile("\r\n|[\n\r\x85\u2028\u2029]")
+_ENDS = (MappingEndEvent, SequenceEndEvent)
+
+
+class YamlWalk:
+    """One walk. What an alias or a merge key brings in is not walked: it stands elsewhere."""
+
+    def __init__(self, text: str, visitors: Mapping[int, Visitor]) -> None:
+        """Show each visitor the document of its number, counted from 0."""
+        self._next_event = read_events(text)
+        self._visitors = visitors
+        # Of an empty document at the end, libyaml says that it stands behind the text.
+        self._last_line = len(_BREAK.findall(text)) + 1
+
+    def walk(self) -> None:
+        """Walk as far as anybody wants to see something, and there is something.
+
+        Raises:
+            yaml.YAMLError: where the text stops being YAML, after what stands before was shown.
+            UnreadableError: where it nests too deep.
+        """
+        self._next_event()  # the stream's start
+        for document in range(max(self._visitors, default=-1) + 1):
+            if type(self._next_event()) is StreamEndEvent:
+                return
+            root = self._next_event()
+            if document in self._visitors:
+                self._visitor = self._visitors[document]
+                with suppress(EnoughError):
+                    self._meet((), root)
+                    self._value(root, ())
+            else:
+                self._skip(root)
+            while type(self._next_event()) is not DocumentEndEvent:
+                pass  # what nobody wants to see
+
+    def _value(self, event: Any, path: FieldPath) -> None:
+        if type(event) not in _STARTS:
+            return
+        is_mapping = type(event) is MappingStartEvent
+        inside = self._visitor.enter(path, "{" if is_mapping else "[")
+        if inside is None:
+            self._skip(event)
+        elif is_mapping:
+            self._mapping(inside)
+        else:
+            self._sequence(inside)
+
+    def _mapping(self, path: FieldPath) -> None:
+        while type(key := self._next_event()) is not MappingEndEvent:
+            if type(key) is not ScalarEvent or key.tag == "!ignore":
+                self._skip(key)
+                self._skip(self._next_event())
+                continue
+            inner = (*path, str(key.value))
+            self._meet(inner, key)
+            self._value(self._next_event(), inner)
+
+    def _sequence(self, path: FieldPath) -> None:
+        position = 0
+        while type(inner_event := self._next_event()) is not SequenceEndEvent:
+            inner = (*path, position)
+            self._meet(inner, inner_event)
+            self._value(inner_event, inner)
+            position += 1
+
+    def _skip(self, event: Any) -> None:
+        level = int(type(event) in _STARTS)
+        while level:
+            event_type = type(self._next_event())
+            level += (event_type in _STARTS) - (event_type in _ENDS)
+            # libyaml takes a time that grows with the square of the depth; no readable text is deeper.
+            if level > MAX_DEPTH:
+                raise UnreadableError(too_deep())
+
+    def _meet(self, path: FieldPath, event: Any) -> None:
+        self._visitor.meet(path, min(event.start_mark.line + 1, self._last_line), event.start_mark.column + 1)
+
+
+_OPENERS, _CLOSERS = frozenset("{<["), frozenset("}>]")
+_END = ("", 0)
+
+
+class TextprotoWalk:
+    """One walk."""
+
+    def __init__(self, text: str, visitor: Visitor) -> None:
+        self._words = [*positions_of(text), _END]
+        self._places = Places(text)
+        self._visitor = visitor
+        self._next = 0
+
+    def walk(self) -> None:
+        """Walk from the top, as far as the text goes on."""
+        self._visitor.meet((), *self._places.place(self._words[0][1]))
+        inside = self._visitor.enter((), "{")
+        if inside is not None:
+            self._fields(inside)
+
+    def _fields(self, path: FieldPath) -> None:
+        counts: Counter[str] = Counter()
+        while (word := self._word) and word not in _CLOSERS:
+            if word[0] == "[" and len(word) > 1:
+                self._visitor.meet((*path, "@type"), *self._places.place(self._words[self._next][1]))
+                self._next += 1
+                self._skip(":")
+                self._message(path)
+            elif is_name(word):
+                self._field((*path, word), counts[word])
+                counts[word] += 1
+            else:
+                self._next += 1
+
+    def _field(self, path: FieldPath, count: int) -> None:
+        self._meet(path, count)
+        self._next += 1
+        self._skip(":")
+        if self._word != "[":
+            self._value(path, count)
+            return
+        self._next += 1
+        while self._word not in ("]", ""):
+            self._meet(path, count)
+            self._value(path, count)
+            self._skip(",")
+            count += 1
+        self._skip("]")
+
+    def _meet(self, path: FieldPath, count: int) -> None:
+        place = self._places.place(self._words[self._next][1])
+        if count == 0:
+            self._visitor.meet(path, *place)
+        self._visitor.meet((*path, count), *place)
+
+    def _value(self, path: FieldPath, count: int) -> None:
+        if self._word not in ("{", "<"):
+            self._next += bool(self._word)
+            while is_text(self._word or " "):
+                self._next += 1
+            return
+        key = self._key()
+        if key is not None and self._visitor.enter((*path, key), "{") is not None:
+            self._visitor.meet((*path, key), *self._places.place(self._words[self._next][1]))
+            self._next += 4
+            self._skip(",")
+            self._skip("value")
+            self._skip(":")
+            self._message((*path, key))
+            self._skip_to_closer(1)
+            return
+        inside = self._visitor.enter((*path, count), "{")
+        if inside is None and count == 0:
+            inside = self._visitor.enter(path, "{")
+        self._message(inside)
+
+    def _key(self) -> str | None:
+        """Return the key of a map's entry where one begins here: `{ key: "a"`."""
+        words = [word for word, _ in self._words[self._next + 1 : self._next + 4]]
+        if words[:2] != ["key", ":"] or len(words) < 3 or not is_text(words[2]):
+            return None
+        try:
+            return unquote(words[2]).decode(errors="replace")
+        except BadEscapeError:
+            return None
+
+    def _message(self, path: FieldPath | None) -> None:
+        """Walk through what is in braces, or skip it; anything else is passed by."""
+        if self._word not in ("{", "<"):
+            return
+        self._next += 1
+        if path is not None:
+            self._fields(path)
+        self._skip_to_closer(1)
+
+    def _skip_to_closer(self, level: int) -> None:
+        while level and self._word:
+            level += (self._word in _OPENERS) - (self._word in _CLOSERS)
+            self._next += 1
+
+    def _skip(self, word: str) -> None:
+        self._next += self._word == word
+
+    @property
+    def _word(self) -> str:
+        return self._words[self._next][0]
 
 
 def locate(content: bytes, document: int, field_path: FieldPath) -> tuple[int, int]:

@@ -1,31 +1,419 @@
-"""YAML files: read as Envoy 1.40 reads them, and written so that Envoy and fsxds read the same values back."""
+"""YAML files: read as Envoy 1.40 reads them, and written so that Envoy and fsxds read the same values back.
+
+Read YAML into plain values in one pass over libyaml's events.
+
+The two loops (`_mapping`, `_sequence`) take the common case, a plain or quoted scalar without tag or anchor, without a
+call: the rest of the file costs less than libyaml's events do. Everything else goes through `_value`.
+
+What a plain YAML scalar means to Envoy 1.40.
+
+Envoy asks yaml-cpp for a bool, then for a 64-bit integer with C's prefixes, and takes everything else as text
+(ENVOY.md H; every row of the tests was put to the real binary). Numbers with a fraction or an exponent are text to Envoy
+too, but a number field takes them: they become `SpelledFloat`, which is both.
+
+What anchors stand for, and how much their aliases may blow up a document.
+"""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Final
+from dataclasses import dataclass
+from math import isfinite
+from typing import TYPE_CHECKING, Any, Final
 
 import yaml
 from google.protobuf.message import Message
+from yaml import YAMLError
+from yaml.events import AliasEvent, MappingEndEvent, MappingStartEvent, ScalarEvent, SequenceEndEvent, StreamEndEvent
 
 from fsxds.api.catalogue import Catalogue
 from fsxds.api.printing import Printer
-from fsxds.formats.documents import Decoded, UnreadableError, unreadable
-from fsxds.formats.utf8 import read_text
-from fsxds.formats.yaml_reader import read_yaml
-from fsxds.formats.yaml_scalars import LARGEST_INTEGER, resolve_plain
-from fsxds.values import PlainValue
+from fsxds.formats.decoded import MAX_DEPTH, MAX_FAULTS, Decoded, PlainDocument, UnreadableError, too_deep, unreadable
+from fsxds.formats.libyaml import read_events, syntax_fault
+from fsxds.formats.text import read_text
+from fsxds.values import Fault, FieldPath, PlainValue, Severity, SpelledFloat
+
+NULLS = frozenset(("", "~", "null", "Null", "NULL"))
+
+_TRUE_WORDS = ("y", "yes", "on")
+_FALSE_WORDS = ("n", "no", "off")
+
+AMBIGUOUS_WORDS = {
+    spelling: truth
+    for words, truth in ((_TRUE_WORDS, True), (_FALSE_WORDS, False))
+    for word in words
+    for spelling in (word, word.capitalize(), word.upper())
+}
+"""The bools that other YAML readers, and people, take for text."""
+
+CONSTANTS: dict[str, PlainValue] = {
+    **dict.fromkeys(NULLS, None),
+    **dict.fromkeys(("true", "True", "TRUE"), True),
+    **dict.fromkeys(("false", "False", "FALSE"), False),
+}
+"""The scalars that mean the same to everybody."""
+
+_INTEGER = re.compile(r"[-+]?(?:0[xX][0-9a-fA-F]+|[0-9]+)\Z")
+_OCTAL = re.compile(r"[-+]?0[0-7]+\Z")
+_LEADING_ZERO = re.compile(r"[-+]?0[0-9]+\Z")
+_FLOAT = re.compile(r"[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?\Z")
+_FIRST_LETTERS = frozenset("0123456789+-.")
+
+LARGEST_INTEGER = 2**31 - 1
+"""Beyond it an integer is text to Envoy."""
+
+_INT32 = range(-LARGEST_INTEGER - 1, LARGEST_INTEGER + 1)
+_INT64 = range(-(2**63), 2**63)
+
+# Longer runs of digits are text to Envoy in any case, and int() takes a time that grows with their square.
+_LONGEST_NUMBER = 64
+
+
+def resolve_plain(text: str) -> PlainValue:
+    """Return what a plain (unquoted, untagged) scalar means to Envoy."""
+    if text in CONSTANTS:
+        return CONSTANTS[text]
+    if text in AMBIGUOUS_WORDS:
+        return AMBIGUOUS_WORDS[text]
+    if text[0] not in _FIRST_LETTERS or len(text) > _LONGEST_NUMBER:
+        return text
+    if _INTEGER.match(text):
+        return _integer(text)
+    return _float(text) if _FLOAT.match(text) else text
+
+
+def is_ambiguous(text: str) -> bool:
+    """Tell whether a plain scalar means something else to Envoy than to many readers: `yes`, `off`, `0755`."""
+    return text in AMBIGUOUS_WORDS or _LEADING_ZERO.match(text) is not None
+
+
+def _integer(text: str) -> PlainValue:
+    if _LEADING_ZERO.match(text) and not _OCTAL.match(text):
+        return _float(text)
+    number = int(text, 8 if _OCTAL.match(text) else 16 if "x" in text or "X" in text else 10)
+    if number in _INT32:
+        return number
+    return str(number) if number in _INT64 else text
+
+
+def _float(text: str) -> PlainValue:
+    number = float(text)
+    return SpelledFloat(text, number) if isfinite(number) else text
+
+
+MAX_COPIED_VALUES = 1_000_000
+"""Values that all aliases of one file may stand for together; conversion would copy each of them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Complaint:
+    """Why an alias cannot be used; `is_final` where reading must end."""
+
+    rule: str
+    message: str
+    remedy: str
+    is_final: bool = False
+
+
+class Anchors:
+    """The anchors of the document that is being read, and what their aliases have copied so far in the file.
+
+    Values are shared, not copied: they are only read from here on. The budget is for those who expand them.
+    """
+
+    def __init__(self) -> None:
+        self._values: dict[str, PlainValue] = {}
+        self._open: set[str] = set()
+        self._extents: dict[str, tuple[int, int]] = {}  # {anchor: (number of values, levels)}
+        self._copied = 0
+
+    def forget(self) -> None:
+        """Begin a new document: anchors do not reach beyond their own."""
+        self._values.clear()
+        self._open.clear()
+        self._extents.clear()
+
+    def begin(self, anchor: str) -> None:
+        """Note that the value of this anchor has begun: an alias inside it would be recursive."""
+        self._open.add(anchor)
+
+    def define(self, anchor: str, value: PlainValue) -> None:
+        """Note the value of an anchor; a later one of the same name replaces it, as YAML wants."""
+        self._open.discard(anchor)
+        self._extents.pop(anchor, None)
+        self._values[anchor] = value
+
+    def use(self, anchor: str, depth: int) -> tuple[PlainValue, Complaint | None]:
+        """Return what an alias at this depth stands for, or None and why it cannot be used."""
+        if anchor in self._open:
+            return None, Complaint("recursive-alias", "this alias contains itself", "break the loop")
+        if anchor not in self._values:
+            remedy = "define its anchor before it, or quote the text"
+            return None, Complaint("undefined-alias", "this alias is not defined above", remedy)
+        value = self._values[anchor]
+        if not isinstance(value, (dict, list)):
+            return value, None
+        size, height = self._extent(anchor, value)
+        self._copied += size
+        if self._copied > MAX_COPIED_VALUES:
+            message = f"the aliases of this file stand for more than {MAX_COPIED_VALUES} values"
+            return None, Complaint("alias-bomb", message, "write less by aliases", is_final=True)
+        if depth - 1 + height > MAX_DEPTH:
+            fault = too_deep()
+            return None, Complaint(fault.rule, fault.message, fault.remedy, is_final=True)
+        return value, None
+
+    def _extent(self, anchor: str, value: PlainValue) -> tuple[int, int]:
+        if anchor not in self._extents:
+            self._extents[anchor] = _measure(value)
+        return self._extents[anchor]
+
+
+def _measure(value: PlainValue) -> tuple[int, int]:
+    """Return how many values there are inside, with aliases expanded, and in how many levels of containers."""
+    size, levels, level = 0, 0, [value]
+    while level:
+        size += len(level)
+        containers = [container for container in level if isinstance(container, (dict, list))]
+        levels += bool(containers)
+        level = [
+            child
+            for container in containers
+            for child in (container.values() if isinstance(container, dict) else container)
+        ]
+    return size, levels
+
+
+_CORE = "tag:yaml.org,2002:"
+_SCALAR_TAGS = frozenset(_CORE + name for name in ("str", "int", "float", "bool", "null"))
+_KEY_TAGS = frozenset((None, "!", *_SCALAR_TAGS))
+_CONTAINER_TAGS = frozenset((None, "!", _CORE + "map", _CORE + "seq"))
+_IGNORE: Final = "!ignore"
+
+
+def read_yaml(text: str) -> Decoded:
+    """Read all documents of a text. Never raises for a bad one: what is wrong is in the faults."""
+    reader = _Reader(text)
+    try:
+        reader.read_stream()
+    except UnreadableError as error:
+        return Decoded((), (*reader.faults, error.fault))
+    except YAMLError as error:
+        return Decoded((), (*reader.faults, syntax_fault(error, text)))
+    return Decoded(tuple(reader.documents) or (PlainDocument(None, 1),), tuple(reader.faults))
+
+
+class _Reader:
+    """The state of one reading.
+
+    `_path` leads to the container that is being read; `_plain` remembers what plain scalars of this text mean.
+    """
+
+    def __init__(self, text: str) -> None:
+        self.documents: list[PlainDocument] = []
+        self.faults: list[Fault] = []
+        self._warnings = 0
+        self._next_event = read_events(text)
+        self._plain: dict[str, PlainValue] = dict(CONSTANTS)
+        self._path: list[str | int] = []
+        self._anchors = Anchors()
+        self._item_lines: list[int] = []
+
+    def read_stream(self) -> None:
+        """Read every document into `documents`."""
+        self._next_event()  # the stream's start
+        while type(self._next_event()) is not StreamEndEvent:
+            root = self._next_event()
+            self._anchors.forget()
+            self._item_lines = []
+            value = self._value(root, 1)
+            self.documents.append(PlainDocument(value, root.start_mark.line + 1, tuple(self._item_lines)))
+            self._next_event()  # the document's end
+
+    def _value(self, event: Any, depth: int) -> PlainValue:
+        event_type = type(event)
+        if event_type is AliasEvent:
+            return self._alias(event, depth)
+        if event_type is ScalarEvent:
+            value = self._scalar(event)
+        else:
+            if depth > MAX_DEPTH:
+                raise UnreadableError(too_deep(*_place(event), tuple(self._path)))
+            if event.tag not in _CONTAINER_TAGS:
+                self._unknown_tag(event)
+            if event.anchor is not None:
+                self._anchors.begin(event.anchor)
+            value = self._mapping(depth) if event_type is MappingStartEvent else self._sequence(depth)
+        if event.anchor is not None:
+            self._anchors.define(event.anchor, value)
+        return value
+
+    def _mapping(self, depth: int) -> dict[str, PlainValue]:
+        next_event, plain, path = self._next_event, self._plain, self._path
+        members: dict[str, PlainValue] = {}
+        marks: dict[str, Any] = {}
+        merged: PlainValue = None
+        while True:
+            key_event = next_event()
+            if type(key_event) is not ScalarEvent or key_event.tag is not None or key_event.anchor is not None:
+                if type(key_event) is MappingEndEvent:
+                    return members if merged is None else self._merge(members, merged)
+                key = self._odd_key(key_event, depth)
+                if key is None:
+                    self._value(next_event(), depth + 1)
+                    continue
+            else:
+                key = key_event.value
+            if key in marks:
+                self._duplicate(key, key_event, marks[key])
+            marks[key] = key_event.start_mark
+            event = next_event()
+            if type(event) is ScalarEvent and event.tag is None and event.anchor is None:
+                if not event.implicit[0]:
+                    members[key] = event.value
+                    continue
+                if event.value in plain:
+                    members[key] = plain[event.value]
+                    continue
+            path.append(key)
+            if key == "<<" and type(key_event) is ScalarEvent and key_event.implicit[0]:
+                merged = self._merge_value(event, depth)
+            else:
+                members[key] = self._value(event, depth + 1)
+            path.pop()
+
+    def _sequence(self, depth: int) -> list[PlainValue]:
+        next_event, plain, path = self._next_event, self._plain, self._path
+        lines = self._item_lines if depth == 1 or (depth == 2 and path == ["resources"]) else None
+        items: list[PlainValue] = []
+        while True:
+            event = next_event()
+            if type(event) is SequenceEndEvent:
+                return items
+            if lines is not None:
+                lines.append(event.start_mark.line + 1)
+            if type(event) is ScalarEvent and event.tag is None and event.anchor is None:
+                if not event.implicit[0]:
+                    items.append(event.value)
+                    continue
+                if event.value in plain:
+                    items.append(plain[event.value])
+                    continue
+            path.append(len(items))
+            items.append(self._value(event, depth + 1))
+            path.pop()
+
+    def _scalar(self, event: Any) -> PlainValue:
+        text: str = event.value
+        if event.tag == "!" or (event.tag is None and not event.implicit[0]):
+            return text
+        # With any other tag Envoy goes by the letters alone, except that nothing is null any more.
+        value = text if event.tag is not None and text in NULLS else resolve_plain(text)
+        if event.tag is not None:
+            self._check_scalar_tag(event, value)
+        elif is_ambiguous(text):
+            self._warn_ambiguous(event, value)
+        else:
+            self._plain[text] = value
+        return value
+
+    def _alias(self, event: Any, depth: int) -> PlainValue:
+        value, complaint = self._anchors.use(event.anchor, depth)
+        if complaint is None:
+            return value
+        fault = Fault(complaint.rule, complaint.message, complaint.remedy, tuple(self._path), *_place(event))
+        if complaint.is_final:
+            raise UnreadableError(fault)
+        self._report(fault)
+        return None
+
+    def _odd_key(self, event: Any, depth: int) -> str | None:
+        """Return the key of an event that is no mere scalar, None where key and value are to be dropped."""
+        if type(event) is ScalarEvent:
+            if event.anchor is not None:
+                self._anchors.define(event.anchor, event.value)
+            if event.tag == _IGNORE:
+                return None
+            if event.tag not in _KEY_TAGS:
+                self._unknown_tag(event)
+            return str(event.value)
+        key = self._value(event, depth + 1)
+        if type(event) is AliasEvent and isinstance(key, (str, SpelledFloat)):
+            return key if isinstance(key, str) else key.text
+        fact = "a key must be a single word or a text"
+        self._report(Fault("bad-key", fact, "write it as a text in quotes", tuple(self._path), *_place(event)))
+        return None
+
+    def _merge_value(self, event: Any, depth: int) -> PlainValue:
+        value = self._value(event, depth)
+        sources = value if isinstance(value, list) else [value]
+        if all(isinstance(source, dict) for source in sources):
+            return value
+        fact = "only mappings can be merged with <<"
+        remedy = 'give it an alias of a mapping or a list of such, or quote the key: "<<"'
+        self._report(Fault("bad-merge", fact, remedy, tuple(self._path), *_place(event)))
+        return None
+
+    def _merge(self, members: dict[str, PlainValue], merged: PlainValue) -> dict[str, PlainValue]:
+        """Explicit keys win over merged ones, and earlier sources over later ones. Source: yaml.org/type/merge."""
+        for source in merged if isinstance(merged, list) else [merged]:
+            if isinstance(source, dict):
+                for key, value in source.items():
+                    members.setdefault(key, value)
+        return members
+
+    def _duplicate(self, key: str, event: Any, first: Any) -> None:
+        message = f"this key is already set on line {first.line + 1}"
+        path = (*self._path, key)
+        self._report(Fault("duplicate-key", message, "keep one of them", path, *_place(event)))
+
+    def _unknown_tag(self, event: Any) -> None:
+        remedy = "remove it" if event.tag != _IGNORE else "put it before the key: only keys can be ignored"
+        message = "this tag has no meaning here"
+        self._report(Fault("unknown-tag", message, remedy, tuple(self._path), *_place(event)))
+
+    def _check_scalar_tag(self, event: Any, value: PlainValue) -> None:
+        if event.tag not in _SCALAR_TAGS:
+            self._unknown_tag(event)
+        elif event.tag == _CORE + "str" and not isinstance(value, (str, SpelledFloat)):
+            message = "Envoy does not look at !!str: this is no text to it"
+            self._warn(event, message, 'write it in quotes, or with a single "!"')
+
+    def _warn_ambiguous(self, event: Any, value: PlainValue) -> None:
+        text: str = event.value
+        if text in AMBIGUOUS_WORDS:
+            truth = "true" if value else "false"
+            self._warn(event, f"Envoy reads {text} as {truth}", f'write {truth}, or "{text}" in quotes for a text')
+        else:
+            meaning = "an octal number" if isinstance(value, int) else "a text"
+            self._warn(event, f"Envoy reads a number that begins with 0 as {meaning}", "remove the zero, or quote it")
+
+    def _warn(self, event: Any, message: str, remedy: str) -> None:
+        if self._warnings < MAX_FAULTS:
+            self._warnings += 1
+            path: FieldPath = tuple(self._path)
+            self.faults.append(Fault("ambiguous-scalar", message, remedy, path, *_place(event), Severity.WARNING))
+
+    def _report(self, fault: Fault) -> None:
+        if len(self.faults) - self._warnings >= MAX_FAULTS:
+            message = f"there are more than {MAX_FAULTS} faults; the rest was not read"
+            remedy = "correct the others first"
+            raise UnreadableError(Fault("too-many-faults", message, remedy, (), fault.line, fault.column))
+        self.faults.append(fault)
+
+
+def _place(event: Any) -> tuple[int, int]:
+    return event.start_mark.line + 1, event.start_mark.column + 1
+
 
 if yaml.__with_libyaml__ or TYPE_CHECKING:
     from yaml import CSafeDumper
 else:
     from yaml import SafeDumper as CSafeDumper  # pragma: no cover - require_libyaml ends such a start
 
-
 # Line breaks to YAML 1.1, which libyaml writes, and not to YAML 1.2, which Envoy reads: only an escape is safe.
 _BREAKS: Final = re.compile("[\x85\u2028\u2029]")
-
 
 # Lines, such as those of a certificate, that are the same in every way of writing them; people read them best as they are.
 _PLAIN_LINES: Final = re.compile("(?:[!-~](?:[ -~]*[!-~])?\\n)+(?:[!-~](?:[ -~]*[!-~])?)?")

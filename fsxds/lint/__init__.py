@@ -1,1 +1,1 @@
-"""The linter: every check of what files say, and its page in `pages/`."""
+"""What Envoy would refuse: rules over messages, by what they mean, and the book that explains every rule."""

@@ -16,17 +16,53 @@ A file that is gone takes its resources along, but for one case: it vanished in 
 that does not parse, or that is held and defines some of the same names. It may have been renamed; what it held, and no
 other file does, stays until that file is served or gone. A file that appeared as another vanished owns the names that both
 define.
+
+Where in the files of a tree a field of a resource stands.
+
+Rules over the resources of a whole tree: a name once in a type, one authored version for a type.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections import defaultdict
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
 from pathlib import PurePosixPath
 
-from fsxds.snapshots.parsed import ParsedFile, key_of
-from fsxds.values import Problem, Severity
+from fsxds.formats import format_of
+from fsxds.formats.positions import locate_all
+from fsxds.resource_types import BY_TYPE_URL
+from fsxds.resources import Key, ParsedFile, Resource, Snapshot, key_of
+from fsxds.values import FieldPath, Problem, Severity, SourceFile, SourceTree, TypeUrl, Version
+
+Place = tuple[int, int]
+"""Line and column, from 1."""
+
+
+class Places:
+    """Finds fields in the texts of a tree; each costs a walk over its file, so larger files can be left alone."""
+
+    def __init__(self, tree: SourceTree, up_to_bytes: int | None) -> None:
+        self._files: Mapping[PurePosixPath, SourceFile] = {file.path: file for file in tree.files}
+        self._up_to_bytes = up_to_bytes
+
+    def of(self, parsed: ParsedFile, wanted: Collection[tuple[Resource, FieldPath]]) -> list[Place]:
+        """Return the place of each field, given by its resource and its path within it; else of the resource."""
+        file = self._files.get(parsed.path)
+        row = format_of(parsed.path)
+        if (
+            file is None
+            or file.digest != parsed.digest
+            or row is None
+            or row.name == "binary"
+            or (self._up_to_bytes is not None and len(file.content) > self._up_to_bytes)
+        ):
+            return [(resource.origin.line, 1) for resource, _ in wanted]
+        paths = [(resource.origin.document, resource.origin.field_path + path) for resource, path in wanted]
+        places = locate_all(file.content, set(paths), is_textproto=row.name == "textproto")
+        return [places[path] for path in paths]
+
 
 Conflicts = Mapping[PurePosixPath, tuple[Problem, ...]]
 
@@ -84,7 +120,6 @@ class Proposal:
 
 
 Records = Mapping[PurePosixPath, FileRecord]
-
 
 Tell = Callable[[Mapping[PurePosixPath, "FileRecord"]], Conflicts]
 """Says of records what is wrong between their files, which holds none of them back."""
@@ -299,3 +334,116 @@ def _as_before(records: Records, before: Records) -> dict[PurePosixPath, FileRec
         path: replace(record, good=before[path].good if path in before else None) for path, record in records.items()
     }
     return kept | present
+
+
+def _owned(proposals: tuple[Proposal, ...]) -> dict[Key, Resource]:
+    """Return the names that files have and are served with; of those that are served as they are, the order tells."""
+    owned: dict[Key, Resource] = {}
+    for proposal in proposals:
+        if proposal.was and not (proposal.is_last_good or proposal.is_gone or proposal.is_on_trial):
+            served = {key_of(resource) for parsed in proposal.was for resource in parsed.resources}
+            for resource in proposal.parsed.resources:
+                if key_of(resource) in served:
+                    owned.setdefault(key_of(resource), resource)
+    return owned
+
+
+def _is_of_another(taken: Mapping[Key, Resource], key: Key, path: PurePosixPath) -> bool:
+    return key in taken and taken[key].origin.path != path
+
+
+class AuthoredVersions:
+    """Holds authors to their versions, where those are served: one for a type, and a new one for new content."""
+
+    def __init__(self, served: Snapshot | None) -> None:
+        self._served = served
+
+    def __call__(self, proposals: tuple[Proposal, ...]) -> Conflicts:
+        """Find the files whose version disagrees with a more trusted one, or with the content that it was served with."""
+        found: defaultdict[PurePosixPath, list[Problem]] = defaultdict(list)
+        agreed: dict[TypeUrl, tuple[str, PurePosixPath]] = {}
+        for proposal, type_url, version_info in _declarations(proposals):
+            if version_info is None:
+                found[proposal.path].append(_no_version(proposal.path, type_url))
+                continue
+            own = (version_info, proposal.path)
+            version, path = agreed.get(type_url, own) if proposal.is_on_trial else agreed.setdefault(type_url, own)
+            if version != version_info and not (proposal.is_on_trial and path == proposal.path):
+                found[proposal.path].append(_disagrees(proposal.path, version_info, version, path))
+        if not found:
+            for type_url, (version, _) in agreed.items():
+                self._compare(type_url, version, proposals, found)
+        return {path: tuple(problems) for path, problems in found.items()}
+
+    def _compare(
+        self,
+        type_url: TypeUrl,
+        version: str,
+        proposals: tuple[Proposal, ...],
+        found: defaultdict[PurePosixPath, list[Problem]],
+    ) -> None:
+        served = self._served
+        if served is None or served.authored.get(type_url) != version:
+            return
+        counted = [proposal for proposal in proposals if not proposal.is_on_trial]
+        content = _content(type_url, (proposal.parsed for proposal in counted))
+        if content == {name: resource.version for name, resource in served.resources(type_url).items()}:
+            return
+        for proposal in counted:
+            if proposal.is_last_good or type_url not in proposal.parsed.declared:
+                continue
+            if _content(type_url, (proposal.parsed,)) != _content(type_url, proposal.was):
+                found[proposal.path].append(_same_version(proposal.path, type_url, Version(version)))
+
+
+def _declarations(proposals: tuple[Proposal, ...]) -> list[tuple[Proposal, TypeUrl, str | None]]:
+    """Return the version that each document gives each of its types, those first that are served with the type."""
+    declared = [
+        (proposal, type_url, document.version_info)
+        for proposal in proposals
+        for document in proposal.parsed.documents
+        for type_url in sorted(document.declared)
+    ]
+    return sorted(declared, key=lambda one: (one[0].is_on_trial, not _serves(one[0], one[1])))
+
+
+def _serves(proposal: Proposal, type_url: TypeUrl) -> bool:
+    return proposal.is_last_good or any(type_url in was.declared for was in proposal.was)
+
+
+def _content(type_url: TypeUrl, files: Iterable[ParsedFile]) -> dict[str, Version]:
+    """Return the versions of the resources of a type by their names."""
+    return {
+        resource.name: resource.version
+        for parsed in files
+        for resource in parsed.resources
+        if resource.type_url == type_url
+    }
+
+
+def _no_version(path: PurePosixPath, type_url: TypeUrl) -> Problem:
+    noun = BY_TYPE_URL[type_url].noun
+    return Problem(
+        path,
+        1,
+        1,
+        "",
+        "no-version",
+        f"there is no version_info for its {noun}",
+        "add one, or serve `--versions content`",
+    )
+
+
+def _disagrees(path: PurePosixPath, version: str, agreed: str, other: PurePosixPath) -> Problem:
+    return Problem(
+        path, 1, 1, "version_info", "version-conflict", f'version "{version}" is not that of {other}, "{agreed}"',
+        "give all documents of a type one version",
+    )  # fmt: skip
+
+
+def _same_version(path: PurePosixPath, type_url: TypeUrl, version: Version) -> Problem:
+    noun = BY_TYPE_URL[type_url].noun
+    return Problem(
+        path, 1, 1, "version_info", "stale-version", f'the {noun} changed under the unchanged version "{version}"',
+        "give new content a new version",
+    )  # fmt: skip

@@ -1,156 +1,380 @@
-"""One file: its shape, its resources, their names and bytes."""
+"""The API's path of a field, as the author of a document spelled it.
+
+Read one document: which resources it holds, under which names, as which bytes.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from dataclasses import replace
-from itertools import islice
+from dataclasses import dataclass, field, replace
 from pathlib import PurePosixPath
+from typing import Protocol, cast
+
+from google.protobuf.message import DecodeError, Message
 
 from fsxds.api.catalogue import Catalogue
+from fsxds.api.constraints import FieldRules
 from fsxds.api.convert import Converter
-from fsxds.api.quotes import shown_pointer
-from fsxds.formats import Format, MessageDocument, PlainDocument, format_of
-from fsxds.formats.documents import MAX_FAULTS
-from fsxds.formats.positions import locate_all
-from fsxds.resource_types import BY_TYPE_URL, ResourceType, type_from_path
-from fsxds.resources import Document, Resource
-from fsxds.rules.all_rules import make_field_rules
-from fsxds.rules.levels import RuleLevels
-from fsxds.snapshots.chunks import SMALLEST_BYTES, ChunkParser
-from fsxds.snapshots.parsed import Key, ParsedFile, key_of
-from fsxds.snapshots.reader import DocumentReader, Draft, Tools
-from fsxds.values import Fault, Problem, Severity, SourceFile
-
-_WEIGHTS = tuple(Severity)
+from fsxds.api.walk import Unreadable, unreadable_parts
+from fsxds.formats.decoded import MAX_FAULTS, MessageDocument, PlainDocument
+from fsxds.resource_types import BY_MESSAGE_TYPE, ResourceType
+from fsxds.resources import Origin, Reference, Resource, version_of_body
+from fsxds.snapshots import names, shape
+from fsxds.snapshots.names import LISTENER, ONLY_ONE, VIRTUAL_HOST, name_of_unnamed, unnamed_fault
+from fsxds.snapshots.shape import DISCOVERY_RESPONSE, RESOURCE_WRAPPER, Piece, TypeClaim, shape_of
+from fsxds.values import Fault, FieldPath, PlainValue, Severity, TypeUrl
 
 
-class FileParser:
-    """Turns files into documents, or into problems; one catalogue, any number of files.
+def authored_path(value: PlainValue, field_path: FieldPath) -> FieldPath:
+    """Return the path by which a value of an author's document is found.
 
-    Lists of `chunked_from_bytes` and more are parsed by their items when they come again. `levels` are the rules that
-    weigh more, less or nothing here.
+    Authors may write `connectTimeout`, and one object where a list is due. Steps that lead to nothing, such as a field that
+    is missing, stay as they are.
+
+    Args:
+        value: what the author wrote at the top of the path.
+        field_path: fields in snake_case, indexes and keys of maps.
     """
+    steps: list[str | int] = []
+    for number, step in enumerate(field_path):
+        if isinstance(step, int):
+            if not isinstance(value, list):
+                continue
+            if step >= len(value):
+                return (*steps, *field_path[number:])
+            value = value[step]
+            steps.append(step)
+            continue
+        key = _key_of(value, step)
+        if key is None or not isinstance(value, dict):
+            return (*steps, *field_path[number:])
+        value = value[key]
+        steps.append(key)
+    return tuple(steps)
+
+
+def _key_of(value: PlainValue, step: str) -> str | None:
+    if not isinstance(value, dict):
+        return None
+    if step in value:
+        return step
+    first, *others = step.split("_")
+    camel = first + "".join(word.capitalize() for word in others)
+    return camel if camel in value else None
+
+
+@dataclass(frozen=True, slots=True)
+class _Wrapping:
+    """What a `Resource` message says around its resource."""
+
+    name: str = ""
+    aliases: tuple[str, ...] = ()
+    ttl_s: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """Where a resource stands: its path in the document, its place in the list, what is around it, and what is written.
+
+    `written` is None where the author wrote no plain values.
+    """
+
+    field_path: FieldPath
+    index: int | None
+    wrapping: _Wrapping = _Wrapping()
+    written: PlainValue = None
+
+
+@dataclass(slots=True)
+class Draft:
+    """A document in the making."""
+
+    number: int
+    resources: list[Resource] = field(default_factory=list)
+    declared: set[TypeUrl] = field(default_factory=set)
+    faults: list[Fault] = field(default_factory=list)
+    version_info: str | None = None
+    broken: int = 0
+    """How many of its resources have errors."""
+    with_ttl: set[TypeUrl] = field(default_factory=set)
+    """The types of its resources that have a time to live."""
+
+
+@dataclass(frozen=True, slots=True)
+class Tools:
+    """What reading needs.
+
+    Attributes:
+        catalogue: the message types that exist.
+        converter: the way to make them.
+        field_rules: what is asked of them.
+        unknown_fields: how much a field weighs that no message type has.
+    """
+
+    catalogue: Catalogue
+    converter: Converter
+    field_rules: FieldRules
+    unknown_fields: Severity = Severity.ERROR
+
+
+class DocumentReader:
+    """Reads the resources of one document into a draft."""
 
     def __init__(
         self,
-        catalogue: Catalogue,
-        unknown_fields: Severity = Severity.ERROR,
-        levels: RuleLevels | None = None,
-        *,
-        chunked_from_bytes: int = SMALLEST_BYTES,
+        tools: Tools,
+        path: PurePosixPath,
+        document: PlainDocument | MessageDocument,
+        hint: ResourceType | None,
     ) -> None:
-        converter = Converter(catalogue, unknown_fields=unknown_fields)
-        self._tools = Tools(catalogue, converter, make_field_rules(catalogue), unknown_fields)
-        self._levels = levels or RuleLevels()
-        self._chunks = ChunkParser(self._tools, chunked_from_bytes)
+        self._catalogue = tools.catalogue
+        self._converter = tools.converter
+        self._field_rules = tools.field_rules
+        self._unknown_fields = tools.unknown_fields
+        self._path = path
+        self._document = document
+        self._hint = hint
 
-    def parse(self, file: SourceFile) -> ParsedFile:
-        """Parse one file. Every problem in it is reported; bad content never raises."""
-        file_format = format_of(file.path)
-        if file_format is None:
-            problem = _whole_file(file.path, "unknown-format", "no format is known for this suffix", "rename the file")
-            return ParsedFile(file.path, file.digest, problems=(problem,))
-        hint = type_from_path(file.path)
-        document = self._chunks.parse(file, hint)
-        if document is not None:
-            return ParsedFile(file.path, file.digest, (document,))
-        parsed = self._parse_whole(file, file_format, hint)
-        if len(parsed.documents) == 1 and not parsed.problems:
-            self._chunks.learn(file, hint, parsed.documents[0])
-        return parsed
+    def read(self, number: int) -> Draft:
+        """Read the document, which is the `number`th of its file, counted from 0."""
+        draft = Draft(number)
+        if isinstance(self._document, PlainDocument):
+            self._read_plain(self._document, draft)
+        else:
+            self._read_message(self._document.message, draft)
+            draft.faults = [replace(fault, line=self._line_of(_index_of(fault.field_path))) for fault in draft.faults]
+        return draft
 
-    def _parse_whole(self, file: SourceFile, file_format: Format, hint: ResourceType | None) -> ParsedFile:
-        decoded = file_format.decode(file.content, self._tools.catalogue, hint.message_type if hint else None)
-        drafts = [
-            self._draft(file.path, number, document, hint)
-            for number, document in enumerate(decoded.documents)
-            if not _is_void(document)
-        ]
-        faults = [(0, fault) for fault in decoded.faults]
-        faults += ((draft.number, fault) for draft in drafts for fault in draft.faults)
-        weighed = [(number, fault) for number, found in faults if (fault := self._levels.weigh(found)) is not None]
-        problems = list(_problems(file, _bounded(weighed), self._tools.catalogue))
-        if not drafts and not problems:
-            problems.append(_void_file(file.path))
-        documents = tuple(_finished(file.path, draft) for draft in drafts)
-        repeated = map(self._levels.weigh, islice(_same_names(documents), MAX_FAULTS))
-        problems += (problem for problem in repeated if problem is not None)
-        return ParsedFile(file.path, file.digest, documents, tuple(sorted(problems)))
+    def _read_plain(self, document: PlainDocument, draft: Draft) -> None:
+        """Read a document of plain values."""
+        shape = shape_of(document.value, self._unknown_fields)
+        draft.version_info = shape.version_info
+        draft.faults += shape.faults
+        for piece in shape.pieces:
+            self._read_piece(piece, draft)
+            if draft.broken > MAX_FAULTS:
+                break  # nobody reads on, and what is broken is not served
+        if shape.is_empty_on_purpose:
+            self._declare_empty(shape.claim, draft)
 
-    def _draft(
-        self, path: PurePosixPath, number: int, document: PlainDocument | MessageDocument, hint: ResourceType | None
-    ) -> Draft:
-        reader = DocumentReader(self._tools, path, document, hint)
-        return reader.read(number)
+    def _read_message(self, message: Message, draft: Draft) -> None:
+        """Read a document that is a message already: a DiscoveryResponse, a `Resource`, or a resource."""
+        if message.DESCRIPTOR.full_name != DISCOVERY_RESPONSE:
+            self._read_item(message, (), 0, draft)
+            return
+        envelope = cast("_Envelope", message)  # its class is made at run time
+        draft.version_info = envelope.version_info or None
+        for index, packed in enumerate(envelope.resources):
+            self._read_item(packed, ("resources", index), index, draft)
+        if not envelope.resources:
+            self._declare_empty(TypeClaim(envelope.type_url, ("type_url",)) if envelope.type_url else None, draft)
+
+    def _read_piece(self, piece: Piece, draft: Draft) -> None:
+        wrapping = self._wrapping(piece, draft)
+        if wrapping is None:
+            return
+        if not isinstance(piece.value, dict):
+            draft.faults.append(shape.not_an_object(piece.field_path))
+            draft.broken += 1
+            return
+        if "@type" in piece.value:
+            converted = self._converter.convert_any(piece.value)
+        else:
+            row = self._row(piece.claim, piece.field_path, draft)
+            if row is None:
+                return
+            converted = self._converter.convert(piece.value, row.message_type)
+        if converted.faults:
+            draft.faults += (
+                replace(fault, field_path=piece.field_path + fault.field_path) for fault in converted.faults
+            )
+        draft.broken += converted.message is None
+        if converted.message is not None:
+            self._add(converted.message, _Place(piece.field_path, piece.index, wrapping, piece.value), draft)
+
+    def _declare_empty(self, claim: TypeClaim | None, draft: Draft) -> None:
+        """Note that a document holds nothing on purpose."""
+        row = self._row(claim, (), draft)
+        if row is not None:
+            draft.declared.add(row.type_url)
+
+    def _row(self, claim: TypeClaim | None, field_path: FieldPath, draft: Draft) -> ResourceType | None:
+        """Return the type of a resource that does not name its own: the envelope's, else the file's."""
+        if claim is None:
+            if self._hint is None:
+                draft.faults.append(shape.no_type(field_path))
+            return self._hint
+        message_type = claim.type_url.rpartition("/")[2]
+        row = BY_MESSAGE_TYPE.get(message_type)
+        if row is None:
+            fault = self._no_resource_type(message_type, claim.field_path)
+            # Said once, however many resources the envelope has.
+            draft.faults += [fault] if fault not in draft.faults else []
+        return row
+
+    def _no_resource_type(self, message_type: str, field_path: FieldPath) -> Fault:
+        if self._catalogue.knows(message_type):
+            return shape.not_served(message_type, field_path)
+        return shape.unknown_type(message_type, self._catalogue.similar(message_type), field_path)
+
+    def _wrapping(self, piece: Piece, draft: Draft) -> _Wrapping | None:
+        """Read what is around a resource; None where nothing is inside."""
+        if piece.wrapper is None:
+            return _Wrapping()
+        if piece.value is None:
+            draft.faults.append(shape.heartbeat(piece.wrapper_path))
+            return None
+        converted = self._converter.convert(piece.wrapper, RESOURCE_WRAPPER)
+        draft.faults += (replace(fault, field_path=piece.wrapper_path + fault.field_path) for fault in converted.faults)
+        return _wrapping_of(converted.message) if converted.message is not None else _Wrapping()
+
+    def _read_item(self, message: Message, field_path: FieldPath, index: int, draft: Draft) -> None:
+        """Unpack what stands in a message document: Any in `Resource` in Any, as deep as it goes."""
+        wrapping = _Wrapping()
+        while True:
+            name = message.DESCRIPTOR.full_name
+            if name == RESOURCE_WRAPPER:
+                wrapping = _wrapping_of(message)
+                if not message.HasField("resource"):
+                    draft.faults.append(shape.heartbeat(field_path))
+                    return
+                message = cast("_Wrapper", message).resource
+            elif name == "google.protobuf.Any":
+                unpacked = self._unpack(message, field_path)
+                if isinstance(unpacked, Fault):
+                    draft.faults.append(unpacked)
+                    return
+                message = unpacked
+            else:
+                faults = [self._unreadable(part) for part in unreadable_parts(message, self._catalogue, field_path)]
+                draft.faults += faults
+                if not faults:
+                    self._add(message, _Place(field_path, index, wrapping), draft)
+                return
+
+    def _unpack(self, packed: Message, field_path: FieldPath) -> Message | Fault:
+        any_message = cast("_Any", packed)  # its class is made at run time
+        message_type = any_message.type_url.rpartition("/")[2]
+        if not self._catalogue.knows(message_type):
+            return self._unreadable(Unreadable(field_path, message_type, is_known=False))
+        try:
+            return self._catalogue.message_class(message_type).FromString(any_message.value)
+        except DecodeError:
+            return self._unreadable(Unreadable(field_path, message_type, is_known=True))
+
+    def _unreadable(self, part: Unreadable) -> Fault:
+        if part.is_known:
+            return shape.broken_message(part.message_type, part.field_path)
+        return shape.unknown_type(part.message_type, self._catalogue.similar(part.message_type), part.field_path)
+
+    def _add(self, message: Message, place: _Place, draft: Draft) -> None:
+        row = BY_MESSAGE_TYPE.get(message.DESCRIPTOR.full_name)
+        if row is None:
+            draft.faults.append(shape.not_served(message.DESCRIPTOR.full_name, place.field_path))
+            return
+        draft.declared.add(row.type_url)
+        wrapping = place.wrapping
+        own_name = str(getattr(message, row.name_field)) if row.name_field else ""
+        is_unnamed = row is LISTENER and not own_name
+        if is_unnamed:
+            own_name = self._name_listener(message, place, draft)
+        fault = names.naming_fault(row, own_name, wrapping.name, place.field_path, _name_path(row, place))
+        if fault is not None:
+            draft.faults.append(fault)
+            draft.broken += 1
+            return
+        if wrapping.ttl_s is not None:
+            self._check_ttl(row, wrapping.ttl_s, place, draft)
+        name, aliases = wrapping.name or own_name, wrapping.aliases
+        body = message.SerializeToString(deterministic=True)
+        version = version_of_body(row.type_url, body)
+        origin = Origin(self._path, self._line_of(place.index), draft.number, place.field_path)
+        references = self._check(message, place, draft)
+        if is_unnamed:
+            references += (ONLY_ONE,)
+        if row is VIRTUAL_HOST:
+            fault = names.lasting_fault(name, own_name, place.field_path)
+            draft.faults += [fault] if fault else []
+            references += tuple(names.claims_of(name, message, aliases))
+            aliases = names.aliases_of(name, message, aliases)
+        draft.resources.append(Resource(row.type_url, name, body, version, origin, aliases, wrapping.ttl_s, references))
+
+    def _name_listener(self, message: Message, place: _Place, draft: Draft) -> str:
+        """Give a listener a name that stays the same, and say so; return it, empty where there is nothing to make it of."""
+        name = name_of_unnamed(message, place.wrapping.name)
+        if name:
+            cast("_Named", message).name = name
+            draft.faults.append(unnamed_fault(name, _name_path(LISTENER, place)))
+        return name
+
+    def _check_ttl(self, row: ResourceType, ttl_s: float, place: _Place, draft: Draft) -> None:
+        """Note what is wrong with a time to live; that those of a type are not told is said once in a document."""
+        fault = shape.wrong_ttl(ttl_s, place.field_path)
+        if fault is None and row.type_url not in draft.with_ttl:
+            draft.with_ttl.add(row.type_url)
+            fault = shape.dropped_ttl(row, place.field_path)
+        if fault is not None:
+            draft.faults.append(fault)
+            draft.broken += fault.severity is Severity.ERROR
+
+    def _check(self, message: Message, place: _Place, draft: Draft) -> tuple[Reference, ...]:
+        """Note what the rules find in a resource, and return what it refers to, all by the author's own paths."""
+        walk = self._field_rules.check(message)
+        draft.broken += any(fault.severity is Severity.ERROR for fault in walk.faults)
+        for fault in walk.faults:
+            path = place.field_path + authored_path(place.written, fault.field_path)
+            draft.faults.append(replace(fault, field_path=path))
+        return tuple(_as_authored(reference, place.written) for reference in walk.references)
+
+    def _line_of(self, index: int | None) -> int:
+        lines = self._document.item_lines
+        return lines[index] if index is not None and index < len(lines) else self._document.line
 
 
-def _is_void(document: PlainDocument | MessageDocument) -> bool:
-    return isinstance(document, PlainDocument) and document.value is None
+class _Duration(Protocol):
+    seconds: int
+    nanos: int
 
 
-def _finished(path: PurePosixPath, draft: Draft) -> Document:
-    return Document(path, tuple(draft.resources), frozenset(draft.declared), draft.version_info)
+class _Any(Protocol):
+    type_url: str
+    value: bytes
 
 
-def _bounded(faults: list[tuple[int, Fault]]) -> list[tuple[int, Fault]]:
-    """Return no more faults than anybody reads, with errors before all others."""
-    if len(faults) <= MAX_FAULTS:
-        return faults
-    kept = sorted(faults, key=lambda numbered: _WEIGHTS.index(numbered[1].severity))[:MAX_FAULTS]
-    number, last = kept[-1]
-    fact = f"this file has more problems than the {MAX_FAULTS} that are told"
-    return [*kept, (number, replace(last, rule="too-many-problems", message=fact, remedy="mend those first"))]
+class _Envelope(Protocol):
+    version_info: str
+    type_url: str
+    resources: list[Message]
 
 
-def _problems(file: SourceFile, faults: list[tuple[int, Fault]], catalogue: Catalogue) -> Iterator[Problem]:
-    """Put faults, each with the number of its document, to their places; a text is searched once for all of them."""
-    row = format_of(file.path)
-    wanted = {(number, fault.field_path) for number, fault in faults if fault.line is None}
-    places = (
-        locate_all(file.content, wanted, is_textproto=row is not None and row.name == "textproto") if wanted else {}
-    )
-    for number, fault in faults:
-        line, column = (fault.line, fault.column) if fault.line else places[number, fault.field_path]
-        pointer = shown_pointer(fault.field_path, fault.message, catalogue)
-        yield Problem(file.path, line, column or 1, pointer, fault.rule, fault.message, fault.remedy, fault.severity)
+class _Named(Protocol):
+    name: str
 
 
-def _whole_file(path: PurePosixPath, rule: str, message: str, remedy: str) -> Problem:
-    return Problem(path, 1, 1, "", rule, message, remedy)
+class _Wrapper(Protocol):
+    name: str
+    aliases: list[str]
+    ttl: _Duration
+    resource: Message
 
 
-def _void_file(path: PurePosixPath) -> Problem:
-    return _whole_file(
-        path, "empty-file", "the file is empty", "write `resources: []` to serve none on purpose, or delete the file"
-    )
+def _as_authored(reference: Reference, written: PlainValue) -> Reference:
+    path = authored_path(written, reference.field_path)
+    return reference if path == reference.field_path else reference._replace(field_path=path)
 
 
-def _same_names(documents: Iterable[Document]) -> Iterable[Problem]:
-    seen: dict[Key, Resource] = {}
-    for document in documents:
-        for resource in document.resources:
-            first = seen.setdefault(key_of(resource), resource)
-            if first is not resource:
-                yield replace(duplicate_name(resource, first), severity=_weight_of_repeat(resource, first))
+def _name_path(row: ResourceType, place: _Place) -> FieldPath:
+    """Return where the name of a resource is written, else where the resource is."""
+    if row.name_field is None or not isinstance(place.written, dict):
+        return place.field_path
+    written = authored_path(place.written, (row.name_field,))
+    return place.field_path + written if written[0] in place.written else place.field_path
 
 
-def _weight_of_repeat(resource: Resource, first: Resource) -> Severity:
-    # Generated files repeat what several others use. An Envoy that asks by name gets one of the equals; one that gets
-    # all of a type refuses them (ENVOY.md A2).
-    is_harmless = resource.version == first.version and not BY_TYPE_URL[resource.type_url].full_state_in_sotw
-    return Severity.WARNING if is_harmless else Severity.ERROR
+def _index_of(field_path: FieldPath) -> int | None:
+    return next((step for step in field_path if isinstance(step, int)), None)
 
 
-def duplicate_name(resource: Resource, first: Resource) -> Problem:
-    """Say that a name stands twice in one type; the problem is put to `resource`, and names both places."""
-    noun = BY_TYPE_URL[resource.type_url].message_type.rpartition(".")[2]
-    return Problem(
-        resource.origin.path,
-        resource.origin.line,
-        1,
-        "",
-        "duplicate-name",
-        f'{noun} "{resource.name}" is already defined at {first.origin}',
-        "rename or remove one of the two",
-    )
+def _wrapping_of(message: Message) -> _Wrapping:
+    wrapper = cast("_Wrapper", message)
+    ttl_s = wrapper.ttl.seconds + wrapper.ttl.nanos / 1e9 if message.HasField("ttl") else None
+    return _Wrapping(wrapper.name, tuple(wrapper.aliases), ttl_s)

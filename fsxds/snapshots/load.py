@@ -7,16 +7,14 @@ from dataclasses import dataclass, field, replace
 from pathlib import PurePosixPath
 from types import MappingProxyType
 
-from fsxds.resources import Snapshot
-from fsxds.rules.levels import RuleLevels
-from fsxds.snapshots.accept import FileRecord, Records, Rule, accept
-from fsxds.snapshots.checks import AuthoredVersions, names_are_unique
+from fsxds.lint.references import ReferenceMemory, References
+from fsxds.lint.rules import RuleLevels
+from fsxds.lint.tree_names import StaticNames
+from fsxds.resources import ParsedFile, Snapshot
+from fsxds.snapshots.accept import AuthoredVersions, FileRecord, Places, Records, Rule, accept
 from fsxds.snapshots.merge import merge
-from fsxds.snapshots.parsed import ParsedFile
-from fsxds.snapshots.places import Places
-from fsxds.snapshots.references import ReferenceMemory, References
-from fsxds.snapshots.static_names import StaticNames
-from fsxds.values import Problem, Severity, SourceFile, SourceTree, TypeUrl
+from fsxds.snapshots.names import names_are_unique
+from fsxds.values import HeldFile, Problem, Severity, SourceFile, SourceTree, TypeUrl
 
 Parse = Callable[[tuple[SourceFile, ...]], Iterable[ParsedFile]]
 
@@ -39,19 +37,6 @@ class Acceptance:
     levels: RuleLevels = field(default_factory=RuleLevels)
     static: StaticNames = field(default_factory=StaticNames)
     locate_up_to_bytes: int | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class HeldFile:
-    """A file of which something older is served, or nothing.
-
-    `problem` is the first thing that is wrong with it, None where it waits for others; `digest` is that of what it has now.
-    """
-
-    path: PurePosixPath
-    problem: Problem | None
-    has_last_good: bool
-    digest: str = field(default="", compare=False)
 
 
 @dataclass(frozen=True, slots=True)

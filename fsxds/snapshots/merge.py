@@ -7,9 +7,8 @@ from pathlib import PurePosixPath
 from types import MappingProxyType
 
 from fsxds.resource_types import RESOURCE_TYPES, exact_type_from_path
-from fsxds.resources import Resource, Snapshot, TypeChange, version_of_set
+from fsxds.resources import ParsedFile, Resource, Snapshot, TypeChange, version_of_set
 from fsxds.snapshots.accept import Records
-from fsxds.snapshots.parsed import ParsedFile
 from fsxds.values import TypeUrl, Version
 
 Rows = Mapping[str, Resource]

@@ -1,228 +1,446 @@
-"""References between types, over a whole tree: whether what resources name is there, and whether anybody names them.
+"""What resources say of one another, collected in the walk: whom they name, and which addresses they take.
 
-A new file whose reference leads nowhere is held back where that is an error, as by any rule between files; references
-among new files are fine in any direction. What is served already stays, whatever is taken away from it: to delete a
-file is its author's will, and the error is told at the places that still name what was in it. So a tree with such an
-error may be served as it stands now, and be held back when it is loaded anew.
+The words in which resources mention one another.
 
-A broken file causes no problems elsewhere. The names in it that are known count as defined, and where its content is
-not known, nothing of the types that it may define is said to be missing. A new file that needs what is only in the
-broken one waits for it: it is held without a problem of its own.
+TypedStructs: messages that are written as plain values, looked at as what they stand for.
+
+Everything that is told to look for a resource by discovery: endpoints, routes, scopes, secrets, extensions.
+
+What Envoy 1.40 does when nothing has the name was tried out against fsxds over REST.
+
+Everything that names a cluster.
+
+Whether Envoy looks for the cluster when it takes the resource, or only when a request needs it, was tried out with
+Envoy 1.40 for every row. A cluster that comes by CDS in the same moment is there in time: Envoy loads clusters first.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
-from pathlib import PurePosixPath
-from types import MappingProxyType
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
-from fsxds.resources import Resource
-from fsxds.rules.levels import RuleLevels
-from fsxds.rules.mentions import ANY, CLUSTER, ROUTES, VIRTUAL_HOST
-from fsxds.snapshots.accept import Conflicts, Proposal, Records
-from fsxds.snapshots.claims import ClaimKey, conflicts, owned_claims, weights_of_claims
-from fsxds.snapshots.file_names import FileNames, NameBook, Pages, union
-from fsxds.snapshots.file_sources import RULE as SOURCE_RULE
-from fsxds.snapshots.file_sources import source_findings
-from fsxds.snapshots.findings import Finding, World
-from fsxds.snapshots.memberships import Memberships, are_errors
-from fsxds.snapshots.merge import may_define
-from fsxds.snapshots.parsed import Key, ParsedFile
-from fsxds.snapshots.places import Places
-from fsxds.snapshots.reference_words import REFERENTS
-from fsxds.snapshots.similar_names import similar_names
-from fsxds.snapshots.static_names import StaticNames
-from fsxds.values import Problem, Severity, TypeUrl, pointer_of
+from fsxds.api.catalogue import Catalogue
+from fsxds.api.convert import Converter
+from fsxds.api.printing import Printer
+from fsxds.api.walk import Hook, Leave, Path, Walk, field_path_of
+from fsxds.errors import ApiError
+from fsxds.resource_types import BY_SHORT_NAME
+from fsxds.resources import Reference
+from fsxds.values import FieldPath, Severity, TypeUrl
 
-_Found: TypeAlias = Mapping[PurePosixPath, tuple[Finding, ...]]
+TYPED_STRUCTS = ("xds.type.v3.TypedStruct", "udpa.type.v1.TypedStruct")
 
+CLUSTER = BY_SHORT_NAME["cds"].type_url
+ENDPOINTS = BY_SHORT_NAME["eds"].type_url
+ROUTES = BY_SHORT_NAME["rds"].type_url
+SCOPED_ROUTE = BY_SHORT_NAME["srds"].type_url
+SECRET = BY_SHORT_NAME["sds"].type_url
+EXTENSION_CONFIG = BY_SHORT_NAME["ecds"].type_url
+VIRTUAL_HOST = BY_SHORT_NAME["vhds"].type_url
+LB_ENDPOINT = BY_SHORT_NAME["leds"].type_url
 
-@dataclass(frozen=True, slots=True)
-class Told:
-    """What was said of a file, and what it came of."""
+ADDRESS = TypeUrl("address")
+"""Stands for the type of a mention that is no reference but a claim: no other resource may make the same."""
 
-    parsed: ParsedFile
-    findings: tuple[Finding, ...]
-    problems: tuple[Problem, ...]
+HOST = TypeUrl("host")
+"""Stands for the type of a claim of virtual hosts: their names, and the names by which their domains are asked for."""
 
+HOST_NAME = TypeUrl("host name")
+"""Stands for the type of a claim of virtual hosts: what Envoy keeps them by, which is `VirtualHost.name`."""
 
-@dataclass(frozen=True, slots=True)
-class ReferenceMemory:
-    """What is remembered from one tree to the next, so that only what changed is looked at."""
+UNNAMED = TypeUrl("unnamed listener")
+"""Stands for the type of a claim of listeners without a name, of which there may be one."""
 
-    names: Pages = field(default_factory=lambda: MappingProxyType({}))
-    told: Mapping[PurePosixPath, Told] = field(default_factory=lambda: MappingProxyType({}))
-    hints: Mapping[Key, str] = field(default_factory=lambda: MappingProxyType({}))
+CLAIMED = frozenset({ADDRESS, HOST, HOST_NAME, UNNAMED})
+"""What stands for the type of a claim."""
 
+ANY = "*"
+"""Stands for a name: all resources of the type may be meant, and one of them has to be there.
 
-class References:
-    """The rule about references, for one load of a tree."""
+As with all mentions that weigh no more than a NOTE, nothing has to be there: it says what may be in use.
+"""
 
-    def __init__(self, memory: ReferenceMemory, places: Places, levels: RuleLevels, static: StaticNames) -> None:
-        self.memory = memory
-        self._book = NameBook(memory.names)
-        self._places = places
-        self._levels = levels
-        self._static = static
-        self._claim_weights = weights_of_claims(levels)
-
-    def hold(self, proposals: tuple[Proposal, ...]) -> Conflicts:
-        """Find the new files that Envoy would refuse, or wait for in vain; `tell` says why."""
-        new = [proposal for proposal in proposals if not (proposal.is_last_good or proposal.is_gone)]
-        if not new:
-            return {}
-        files = self._book.all_of(proposal.parsed for proposal in proposals)
-        world, others = self._world(files), self._others(files, self._memberships_to_hold_by(files))
-        # That nothing is said of a type is milder than that a name is missing: what is on trial must not make it worse.
-        on_trial = {proposal.path for proposal in proposals if proposal.is_on_trial}
-        spoken_of = _declared(self._book.all_of(p.parsed for p in proposals if p.path not in on_trial))
-        found = {}
-        for proposal in new:
-            names = self._book.of(proposal.parsed)
-            own = replace(world, declared=spoken_of | names.declared)
-            found[proposal.path] = (*own.findings(names), *others.get(proposal.path, ()))
-        return {
-            path: ()
-            for path, findings in found.items()
-            if any(finding.severity is Severity.ERROR for finding in findings)
-        }
-
-    def hold_claims(self, proposals: tuple[Proposal, ...]) -> Conflicts:
-        """Find the files whose listeners take the addresses of others, or their virtual hosts the domains of others."""
-        is_new = any(not p.is_last_good and self._book.of(p.parsed).claims for p in proposals)
-        weights = {sort: weight for sort, weight in self._claim_weights.items() if weight is Severity.ERROR}
-        if not is_new or not weights:
-            return {}
-        files = self._book.all_of(p.parsed for p in proposals)
-        trials = self._book.all_of(p.parsed for p in proposals if p.is_on_trial)
-        found = conflicts(files, weights, self._owned_claims(proposals), trials)
-        parsed = {proposal.path: proposal.parsed for proposal in proposals if proposal.path in found}
-        return {path: tuple(self._placed(parsed[path], findings)) for path, findings in found.items()}
-
-    def _owned_claims(self, proposals: tuple[Proposal, ...]) -> Mapping[ClaimKey, Resource]:
-        owned: dict[ClaimKey, Resource] = {}
-        for proposal in proposals:
-            if proposal.was and not (proposal.is_last_good or proposal.is_gone or proposal.is_on_trial):
-                names = self._book.of(proposal.parsed)
-                if names.claims:
-                    # Of two that took the place of one which is gone, the first path owns what both claim.
-                    owned = {**owned_claims(names, self._book.all_of(proposal.was)), **owned}
-        return owned
-
-    def tell(self, records: Records) -> Mapping[PurePosixPath, tuple[Problem, ...]]:
-        """Say what is wrong with the references of all files as they stand there, served or not."""
-        present = self._book.all_of(record.parsed for record in records.values() if record.parsed is not None)
-        served = self._book.all_of(record.good for record in records.values() if record.good and record.is_held)
-        broken = tuple(_broken(records))
-        unknown = _types_of((path, parsed) for path, parsed in broken if parsed is None or not _names_are_known(parsed))
-        world = replace(self._world(present + served), unknown=unknown)
-        missing = union(filter(None, map(world.missing_from, present)))
-        memberships = Memberships(present + served, self._levels, unknown)
-        world = replace(
-            world,
-            hints=similar_names(missing, world.defined, self.memory.hints),
-            quiet=world.of_elsewhere(missing),
-            unused=_unused(world, present + served, _types_of(broken) | _elsewhere(missing, memberships)),
-        )
-        harmless, others = self._harmless_conflicts(present), self._others(present, memberships)
-        told = {}
-        for names in present:
-            findings = world.findings(names)
-            if harmless or others:
-                findings += (*harmless.get(names.parsed.path, ()), *others.get(names.parsed.path, ()))
-            if findings:
-                told[names.parsed.path] = self._told(names.parsed, findings)
-        self.memory = ReferenceMemory(self._book.pages, told, world.hints)
-        return {path: said.problems for path, said in told.items()}
-
-    def _harmless_conflicts(self, files: Iterable[FileNames]) -> _Found:
-        weights = self._claim_weights.items()
-        told = {sort: weight for sort, weight in weights if weight is not None and weight is not Severity.ERROR}
-        return conflicts(files, told) if told else {}
-
-    def _memberships_to_hold_by(self, files: list[FileNames]) -> Memberships | None:
-        return Memberships(files, self._levels, frozenset()) if are_errors(self._levels) else None
-
-    def _others(self, files: list[FileNames], memberships: Memberships | None) -> _Found:
-        """Return what is wrong with files beside references to names; None where nobody asks for memberships."""
-        sources, lonely = self._sources(files), memberships.findings(files) if memberships else {}
-        return {path: (*sources.get(path, ()), *lonely.get(path, ())) for path in sources.keys() | lonely.keys()}
-
-    def _sources(self, files: list[FileNames]) -> _Found:
-        found = source_findings(files)
-        if SOURCE_RULE not in self._levels.changed:
-            return found
-        weight = self._levels.changed[SOURCE_RULE]
-        if weight is None:
-            return {}
-        return {path: tuple(replace(finding, severity=weight) for finding in found[path]) for path in found}
-
-    def _world(self, files: list[FileNames]) -> World:
-        defined = union(names.defined for names in files)
-        some = {(type_url, ANY) for type_url in {type_url for type_url, _ in defined}}
-        static = {(CLUSTER, name) for name in self._static.clusters or ()}
-        return World(defined.union(some, static), _declared(files), self._static, self._levels)
-
-    def _told(self, parsed: ParsedFile, findings: tuple[Finding, ...]) -> Told:
-        before = self.memory.told.get(parsed.path)
-        if before is not None and before.parsed is parsed and before.findings == findings:
-            return before
-        return Told(parsed, findings, tuple(self._placed(parsed, findings)))
-
-    def _placed(self, parsed: ParsedFile, findings: tuple[Finding, ...]) -> Iterator[Problem]:
-        places = self._places.of(parsed, [(finding.resource, finding.field_path) for finding in findings])
-        for finding, (line, column) in zip(findings, places, strict=True):
-            pointer = pointer_of(finding.resource.origin.field_path + finding.field_path)
-            rule, message, remedy = finding.rule, finding.message, finding.remedy
-            yield Problem(parsed.path, line, column, pointer, rule, message, remedy, finding.severity)
+IN_FILE = "file:"
+"""Begins the type of a mention whose name is the path of a file where Envoy looks for that type, a line feed and the name."""
 
 
-def _declared(files: Iterable[FileNames]) -> frozenset[TypeUrl]:
-    return frozenset[TypeUrl]().union(*{names.declared for names in files})
+def typed_structs_hooks(catalogue: Catalogue) -> dict[str, tuple[Hook, ...]]:
+    """Return the rule over TypedStructs."""
+    rule = TypedStructs(catalogue)
+    return dict.fromkeys(TYPED_STRUCTS, (rule.check,))
 
 
-def _unused(world: World, files: Iterable[FileNames], half_read: frozenset[TypeUrl]) -> frozenset[Key]:
-    """Return what nobody mentions, of the types whose users are all known, which those in `half_read` are not."""
-    mentioned = union(names.mentioned for names in files)
-    types = {
-        type_url
-        for type_url, referent in REFERENTS.items()
-        if referent.users & world.declared and not referent.users & half_read and (type_url, ANY) not in mentioned
+class TypedStructs:
+    """Turns the content of a TypedStruct into its message, and has that walked."""
+
+    def __init__(self, catalogue: Catalogue) -> None:
+        self._catalogue = catalogue
+        self._converter = Converter(catalogue, unknown_fields=Severity.WARNING)
+        self._printer = Printer(catalogue)
+
+    def check(self, struct: Any, path: Path, walk: Walk) -> None:
+        """Check the content; one of a type that is not known is left to whoever reads it."""
+        message_type = struct.type_url.rpartition("/")[2]
+        if not struct.HasField("value") or not self._catalogue.knows(message_type):
+            return
+        try:
+            plain = self._printer.to_plain(struct.value)
+        except ApiError:
+            return  # told elsewhere
+        place: Path = (path, "value")
+        converted = self._converter.convert(plain, message_type)
+        if converted.message is not None:
+            walk.enter(converted.message, place)
+            return
+        for fault in converted.faults:
+            if fault.severity is Severity.ERROR:
+                at = place
+                for step in fault.field_path:
+                    at = (at, step)
+                walk.tell(at, "wrong-typed-struct", fault.message, fault.remedy)
+
+
+Hooks: TypeAlias = dict[str, tuple[Hook, ...]]
+
+_Target: TypeAlias = tuple[TypeUrl, str, Severity]
+
+_EDS = 3
+_REST = 1
+
+_HCM = "envoy.extensions.filters.network.http_connection_manager.v3."
+
+# Whatever may have its content by discovery instead of in place; the name to look for is its own.
+_EXTENSIBLE = (
+    f"{_HCM}HttpFilter",
+    "envoy.config.listener.v3.Filter",
+    "envoy.config.listener.v3.ListenerFilter",
+    "envoy.config.cluster.v3.Filter",
+    "envoy.extensions.filters.http.composite.v3.DynamicConfig",
+    "envoy.extensions.filters.udp.udp_proxy.v3.UdpProxyConfig.SessionFilter",
+)
+
+
+def hooks(catalogue: Catalogue) -> Hooks:
+    """Return the hooks that collect the names of what is discovered."""
+    extensible = {name: (_refer_extension,) for name in _EXTENSIBLE if _is_extensible(catalogue, name)}
+    return {
+        "envoy.config.cluster.v3.Cluster": (_refer_endpoints,),
+        "envoy.config.endpoint.v3.LedsClusterLocalityConfig": (_refer_lb_endpoints,),
+        f"{_HCM}Rds": (_refer_routes,),
+        "envoy.config.route.v3.RouteConfiguration": (_refer_virtual_hosts,),
+        f"{_HCM}ScopedRoutes": (_refer_scopes,),
+        "envoy.config.route.v3.ScopedRouteConfiguration": (_refer_routes_of_scope,),
+        "envoy.extensions.transport_sockets.tls.v3.SdsSecretConfig": (_refer_secret,),
+        "envoy.extensions.transport_sockets.tls.cert_selectors.on_demand_secret.v3.Config": (_refer_any_secret,),
+        **extensible,
     }
-    return frozenset(key for key in world.defined - mentioned if key[0] in types and key[1] != ANY)
 
 
-def _elsewhere(missing: frozenset[Key], memberships: Memberships) -> frozenset[TypeUrl]:
-    """Return the types of which more is in use than the tree has: routes of elsewhere may lead to any cluster."""
-    routes = {type_url for type_url, _ in missing if type_url == ROUTES}
-    return frozenset(routes | ({VIRTUAL_HOST} if memberships.has_hosts_elsewhere else set()))
+def _is_extensible(catalogue: Catalogue, message_type: str) -> bool:
+    descriptor = catalogue.descriptor(message_type)
+    return descriptor is not None and "config_discovery" in descriptor.fields_by_name
 
 
-def _broken(records: Records) -> Iterator[tuple[PurePosixPath, ParsedFile | None]]:
-    """Yield the files that are there and could not be read, or not wholly. A file that is gone is known by what it was."""
-    for path, record in records.items():
-        if record.parsed is None or record.problems:
-            is_broken = record.parsed is None or not record.parsed.is_good
-            if is_broken and not record.suspects:
-                yield path, record.parsed
+def _refer_endpoints(cluster: Any, path: Path, walk: Walk) -> None:
+    if cluster.WhichOneof("cluster_discovery_type") != "type" or cluster.type != _EDS:
+        return
+    eds = cluster.eds_cluster_config
+    place = ((path, "eds_cluster_config"), "service_name") if eds.service_name else (path, "name")
+    name = eds.service_name or cluster.name
+    source_path: Path = ((path, "eds_cluster_config"), "eds_config")
+    _refer(walk, place, (ENDPOINTS, name, Severity.WARNING), eds.eds_config, source_path)
 
 
-def _types_of(files: Iterable[tuple[PurePosixPath, ParsedFile | None]]) -> frozenset[TypeUrl]:
-    """Return the types that files may define."""
-    types = (may_define(path) | (parsed.declared if parsed else frozenset()) for path, parsed in files)
-    return frozenset[TypeUrl]().union(*types)
+def _refer_lb_endpoints(leds: Any, path: Path, walk: Walk) -> None:
+    if leds.leds_collection_name:
+        walk.refer((path, "leds_collection_name"), LB_ENDPOINT, leds.leds_collection_name, Severity.NOTE)
 
 
-def _names_are_known(parsed: ParsedFile) -> bool:
-    """Tell whether every error of a file lies within a resource whose name could be read."""
-    errors = [problem for problem in parsed.problems if problem.severity is Severity.ERROR]
-    if not errors:
-        return True
-    known = tuple(pointer_of(resource.origin.field_path) for resource in parsed.resources)
-    return bool(known) and all(problem.pointer.startswith(known) or problem.rule in _NAMED for problem in errors)
+def _refer_virtual_hosts(config: Any, path: Path, walk: Walk) -> None:
+    # Within a listener, Envoy does not look at `vhds`.
+    if path is None and config.HasField("vhds"):
+        walk.refer((path, "vhds"), VIRTUAL_HOST, f"{config.name}/{ANY}", Severity.NOTE)
+        # The one source, beside those of secrets, whose cluster may come by CDS.
+        _refer_source(walk, config.vhds.config_source, ((path, "vhds"), "config_source"), is_static=False)
 
 
-# Problems of a whole resource, whose name they tell.
-_NAMED = frozenset({"duplicate-name"})
+def _refer_routes(rds: Any, path: Path, walk: Walk) -> None:
+    target = (ROUTES, rds.route_config_name, Severity.WARNING)
+    place = (path, "route_config_name")
+    if not _refer(walk, place, target, rds.config_source, (path, "config_source")):
+        # Routes of elsewhere may lead to any cluster.
+        walk.refer(place, CLUSTER, ANY, Severity.NOTE)
+
+
+def _refer_scopes(scoped: Any, path: Path, walk: Walk) -> None:
+    which = scoped.WhichOneof("config_specifier")
+    source, source_path = scoped.rds_config_source, (path, "rds_config_source")
+    if which == "scoped_rds":
+        target = (SCOPED_ROUTE, ANY, Severity.WARNING)
+        place: Path = (path, "scoped_rds")
+        _refer(walk, place, target, scoped.scoped_rds.scoped_rds_config_source, (place, "scoped_rds_config_source"))
+        _refer_source(walk, source, source_path, is_static=True)
+    elif which == "scoped_route_configurations_list":
+        rows: Path = ((path, which), "scoped_route_configurations")
+        for index, scope in enumerate(scoped.scoped_route_configurations_list.scoped_route_configurations):
+            if scope.route_configuration_name:
+                target = (ROUTES, scope.route_configuration_name, Severity.WARNING)
+                _refer(walk, ((rows, index), "route_configuration_name"), target, source, source_path)
+
+
+def _refer_routes_of_scope(scope: Any, path: Path, walk: Walk) -> None:
+    # Within a listener, the list's own source counts.
+    if path is None and scope.route_configuration_name:
+        walk.refer((path, "route_configuration_name"), ROUTES, scope.route_configuration_name, Severity.WARNING)
+
+
+def _refer_secret(config: Any, path: Path, walk: Walk) -> None:
+    if not config.name:
+        return
+    place = (path, "name")
+    if not config.HasField("sds_config"):
+        walk.refer_to_static(place, SECRET, config.name, Severity.ERROR)
+        return
+    source, source_path = config.sds_config, (path, "sds_config")
+    _refer(walk, place, (SECRET, config.name, _weight_of_waiting(source)), source, source_path)
+
+
+def _refer_any_secret(_: Any, path: Path, walk: Walk) -> None:
+    walk.refer(path, SECRET, ANY, Severity.NOTE)
+
+
+def _refer_extension(owner: Any, path: Path, walk: Walk) -> None:
+    if not owner.HasField("config_discovery"):
+        return
+    discovery = owner.config_discovery
+    severity = _weight_of_waiting(discovery.config_source)
+    if discovery.HasField("default_config"):
+        # The listener waits all the same, unless it is told not to.
+        severity = Severity.NOTE if discovery.apply_default_config_without_warming else Severity.WARNING
+    source_path: Path = ((path, "config_discovery"), "config_source")
+    _refer(walk, (path, "name"), (EXTENSION_CONFIG, owner.name, severity), discovery.config_source, source_path)
+
+
+def _weight_of_waiting(source: Any) -> Severity:
+    """Return how much it weighs that Envoy waits for a resource that never comes.
+
+    A gRPC service of its own is most often another server: an agent that hands out secrets.
+    """
+    is_api = source.WhichOneof("config_source_specifier") == "api_config_source"
+    return Severity.WARNING if is_api and source.api_config_source.api_type != _REST else Severity.ERROR
+
+
+def _refer(walk: Walk, place: Path, target: _Target, source: Any, source_path: Path) -> bool:
+    """Note a resource that is asked of a source, if that may be us; return whether it may be."""
+    type_url, name, severity = target
+    _refer_source(walk, source, source_path, is_static=type_url != SECRET)
+    which = source.WhichOneof("config_source_specifier")
+    if which in {"path", "path_config_source"}:
+        path = source.path if which == "path" else source.path_config_source.path
+        if path:
+            step = ((source_path, which), "path") if which == "path_config_source" else (source_path, which)
+            walk.refer(step, TypeUrl(IN_FILE + type_url), f"{path}\n{name}", Severity.ERROR)
+        # Should the tree hold that file, this is what uses it.
+        walk.refer(place, type_url, name, Severity.NOTE)
+        return False
+    if which is None or source.authorities or name.startswith("xdstp:"):
+        return False
+    walk.refer(place, type_url, name, severity)
+    return True
+
+
+def _refer_source(walk: Walk, source: Any, path: Path, *, is_static: bool) -> None:
+    """Note the clusters through which a source is asked.
+
+    They have to be in the bootstrap; not so for secrets and virtual hosts, whose cluster may come by CDS as well.
+    """
+    if source.WhichOneof("config_source_specifier") != "api_config_source":
+        return
+    api, place = source.api_config_source, (path, "api_config_source")
+    refer, severity = (walk.refer_to_static, Severity.ERROR) if is_static else (walk.refer, Severity.NOTE)
+    for index, name in enumerate(api.cluster_names):
+        refer(((place, "cluster_names"), index), CLUSTER, name, severity)
+    for index, service in enumerate(api.grpc_services):
+        if service.envoy_grpc.cluster_name:
+            step: Path = ((((place, "grpc_services"), index), "envoy_grpc"), "cluster_name")
+            refer(step, CLUSTER, service.envoy_grpc.cluster_name, severity)
+
+
+_ROUTES = "envoy.config.route.v3."
+_NETWORK = "envoy.extensions.filters.network."
+_HTTP = "envoy.extensions.filters.http."
+_THRIFT = f"{_NETWORK}thrift_proxy.v3."
+_REDIS = f"{_NETWORK}redis_proxy.v3.RedisProxy.PrefixRoutes.Route"
+_SPECIFIERS = "envoy.extensions.router.cluster_specifiers."
+_MODULES = "dynamic_modules.v3.DynamicModule"
+
+# The message, its field, and whether Envoy refuses the message when there is no such cluster. Of routes, the
+# configuration that they are in decides.
+_NAMED: tuple[tuple[str, str, Severity], ...] = (
+    (f"{_NETWORK}tcp_proxy.v3.TcpProxy", "cluster", Severity.WARNING),
+    (f"{_NETWORK}tcp_proxy.v3.TcpProxy.WeightedCluster.ClusterWeight", "name", Severity.WARNING),
+    ("envoy.extensions.filters.udp.udp_proxy.v3.UdpProxyConfig", "cluster", Severity.WARNING),
+    ("envoy.extensions.filters.udp.udp_proxy.v3.Route", "cluster", Severity.WARNING),
+    (f"{_THRIFT}RouteAction.RequestMirrorPolicy", "cluster", Severity.WARNING),
+    (f"{_THRIFT}WeightedCluster.ClusterWeight", "name", Severity.WARNING),
+    (f"{_NETWORK}dubbo_proxy.v3.RouteAction", "cluster", Severity.WARNING),
+    (f"{_NETWORK}generic_proxy.action.v3.RouteAction", "cluster", Severity.WARNING),
+    (_REDIS, "cluster", Severity.WARNING),
+    (f"{_REDIS}.RequestMirrorPolicy", "cluster", Severity.WARNING),
+    (f"{_REDIS}.ReadCommandPolicy", "cluster", Severity.WARNING),
+    (f"{_SPECIFIERS}matcher.v3.ClusterAction", "cluster", Severity.WARNING),
+    (f"{_SPECIFIERS}lua.v3.LuaConfig", "default_cluster", Severity.WARNING),
+    (f"{_SPECIFIERS}priority_group.v3.ClusterWeight", "cluster_name", Severity.WARNING),
+    ("envoy.extensions.clusters.composite.v3.ClusterConfig.ClusterEntry", "name", Severity.WARNING),
+    ("envoy.extensions.clusters.mcp_multicluster.v3.ClusterConfig.McpCluster", "cluster", Severity.WARNING),
+    (f"{_HTTP}mcp_router.v3.McpRouter.McpCluster", "cluster", Severity.WARNING),
+    (f"{_HTTP}gcp_authn.v3.GcpAuthnFilterConfig", "cluster", Severity.WARNING),
+    (f"{_HTTP}cache_v2.v3.CacheV2Config", "override_upstream_cluster", Severity.WARNING),
+    ("envoy.data.dns.v3.DnsTable.DnsEndpoint", "cluster_name", Severity.WARNING),
+    ("envoy.data.dns.v3.DnsTable.DnsServiceTarget", "cluster_name", Severity.WARNING),
+    ("envoy.extensions.tracers.fluentd.v3.FluentdConfig", "cluster", Severity.WARNING),
+    ("envoy.config.trace.v3.ZipkinConfig", "collector_cluster", Severity.ERROR),
+    ("envoy.config.trace.v3.DatadogConfig", "collector_cluster", Severity.ERROR),
+)
+
+# The same where a name may come with the request instead, in `cluster_header`.
+_ROUTED: tuple[tuple[str, str], ...] = (
+    (f"{_ROUTES}RouteAction", "cluster"),
+    (f"{_ROUTES}RouteAction.RequestMirrorPolicy", "cluster"),
+    (f"{_ROUTES}WeightedCluster.ClusterWeight", "name"),
+    (f"{_THRIFT}RouteAction", "cluster"),
+)
+
+# These must be in the bootstrap: Envoy refuses a cluster of CDS here.
+_STATIC: tuple[tuple[str, str], ...] = (
+    ("envoy.extensions.access_loggers.fluentd.v3.FluentdAccessLogConfig", "cluster"),
+)
+
+# What may use any cluster, by a name that stands in its code or comes with the request.
+_ANY = (
+    f"{_HTTP}lua.v3.Lua",
+    f"{_HTTP}lua.v3.LuaPerRoute",
+    f"{_HTTP}golang.v3alpha.Config",
+    f"{_HTTP}{_MODULES}Filter",
+    f"{_NETWORK}{_MODULES}NetworkFilter",
+    "envoy.extensions.wasm.v3.PluginConfig",
+    f"{_SPECIFIERS}{_MODULES}ClusterSpecifier",
+    f"{_SPECIFIERS}lua.v3.LuaConfig",
+    "envoy.extensions.router.cluster_specifiers.golang.v3alpha.Config",
+)
+
+
+def hooks_of_cluster_references(_: Catalogue) -> Hooks:
+    """Return the hooks that collect the names of clusters; those of fields that this Envoy does not have are never called."""
+    named: Hooks = {f"{message_type}.{field}": (_naming(severity),) for message_type, field, severity in _NAMED}
+    named |= {f"{message_type}.{field}": (_name_static,) for message_type, field in _STATIC}
+    named |= {f"{message_type}.{field}": (_naming(Severity.WARNING),) for message_type, field in _ROUTED}
+    named |= {f"{message_type}.cluster_header": (_refer_any,) for message_type, _ in _ROUTED}
+    return {
+        **named,
+        **dict.fromkeys(_ANY, (_refer_any,)),
+        "envoy.extensions.clusters.aggregate.v3.ClusterConfig": (_refer_all,),
+        "envoy.config.core.v3.HttpUri.cluster": (_refer_uri,),
+        "envoy.config.core.v3.GrpcService.EnvoyGrpc.cluster_name": (_refer_grpc,),
+        f"{_ROUTES}RouteConfiguration": (_validate_routes,),
+        f"{_THRIFT}RouteConfiguration": (_validate_thrift_routes,),
+    }
+
+
+def _naming(severity: Severity) -> Hook:
+    """Make a hook that notes the name in a field."""
+
+    def refer(name: Any, path: Path, walk: Walk) -> None:
+        walk.refer(path, CLUSTER, name, severity)
+
+    return refer
+
+
+def _name_static(name: Any, path: Path, walk: Walk) -> None:
+    walk.refer_to_static(path, CLUSTER, name, Severity.ERROR)
+
+
+def _refer_all(cluster: Any, path: Path, walk: Walk) -> None:
+    for index, name in enumerate(cluster.clusters):
+        walk.refer(((path, "clusters"), index), CLUSTER, name, Severity.WARNING)
+
+
+def _refer_any(_: Any, path: Path, walk: Walk) -> None:
+    walk.refer(path, CLUSTER, ANY, Severity.NOTE)
+
+
+def _refer_uri(cluster: Any, path: Path, walk: Walk) -> None:
+    # Zipkin's collector is looked for at once, all others when they are called.
+    is_collector = _ends(path, "collector_service", "http_uri", "cluster")
+    walk.refer(path, CLUSTER, cluster, Severity.ERROR if is_collector else Severity.WARNING)
+
+
+def _refer_grpc(cluster: Any, path: Path, walk: Walk) -> None:
+    # That of a config source has to be static, and is noted with the source.
+    if not _is_of_source(path):
+        walk.refer(path, CLUSTER, cluster, Severity.WARNING)
+
+
+def _is_of_source(path: Path) -> bool:
+    return field_path_of(path)[-4:-3] == ("grpc_services",)  # before its index, envoy_grpc and cluster_name
+
+
+def _ends(path: Path, *steps: str) -> bool:
+    return field_path_of(path)[-len(steps) :] == steps
+
+
+def _validate_routes(config: Any, path: Path, walk: Walk) -> Leave | None:
+    """Let missing clusters be errors where Envoy looks for those of a route configuration when it takes it.
+
+    It does by default where the configuration is within a listener; by RDS only where `validate_clusters` asks for it.
+    """
+    is_inline = path is not None
+    if not (config.validate_clusters.value if config.HasField("validate_clusters") else is_inline):
+        return None
+    start, depth = len(walk.references), len(field_path_of(path))
+
+    def weigh() -> None:
+        for index in range(start, len(walk.references)):
+            reference = walk.references[index]
+            if reference.type_url == CLUSTER and _is_validated(config, reference.field_path[depth:]):
+                walk.references[index] = _as_error(reference)
+
+    return weigh
+
+
+def _validate_thrift_routes(config: Any, _: Path, walk: Walk) -> Leave | None:
+    if config.HasField("validate_clusters") and not config.validate_clusters.value:
+        return None
+    start = len(walk.references)
+
+    def weigh() -> None:
+        walk.references[start:] = map(_as_error, walk.references[start:])
+
+    return weigh
+
+
+def _as_error(reference: Reference) -> Reference:
+    return reference if reference.name == ANY else reference._replace(severity=Severity.ERROR)
+
+
+def _is_validated(config: Any, steps: FieldPath) -> bool:
+    """Tell whether Envoy looks for the cluster that a place in a route configuration names.
+
+    It does for the routes of virtual hosts, with the mirrors that they have or inherit; not for those of a matcher.
+    """
+    match steps:
+        case ("virtual_hosts", int(), "routes", int(), "route", "cluster"):
+            return True
+        case ("virtual_hosts", int(), "routes", int(), "route", "weighted_clusters", "clusters", int(), "name"):
+            return True
+        case ("virtual_hosts", int(), "routes", int(), "route", "request_mirror_policies", int(), "cluster"):
+            return True
+        case ("virtual_hosts", int(host), "request_mirror_policies", int(), "cluster"):
+            return _inherits_mirrors(config.virtual_hosts[host])
+        case ("request_mirror_policies", int(), "cluster"):
+            hosts = [host for host in config.virtual_hosts if not host.request_mirror_policies]
+            return any(map(_inherits_mirrors, hosts))
+    return False
+
+
+def _inherits_mirrors(host: Any) -> bool:
+    return any(not route.route.request_mirror_policies for route in host.routes)

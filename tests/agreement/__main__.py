@@ -7,8 +7,8 @@ import secrets
 import sys
 from pathlib import Path
 
-from fsxds.loading import find_catalogue
-from fsxds.settings import Settings
+from fsxds.reload import find_catalogue
+from fsxds.settings.options import Settings
 from tests.agreement.cases import make_cases
 from tests.agreement.comparing import compare
 from tests.agreement.report import alarm_cause, disagreements, miss_cause, table

@@ -3,8 +3,8 @@
 import pytest
 
 from fsxds.api.catalogue import Catalogue
-from fsxds.loading import find_catalogue
-from fsxds.settings import Settings
+from fsxds.reload import find_catalogue
+from fsxds.settings.options import Settings
 
 
 @pytest.fixture(scope="session")

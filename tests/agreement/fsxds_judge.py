@@ -5,13 +5,12 @@ from __future__ import annotations
 from pathlib import PurePosixPath
 
 from fsxds.api.catalogue import Catalogue
+from fsxds.lint.tree_names import StaticNames
 from fsxds.resource_types import BY_TYPE_URL
-from fsxds.resources import Document, Origin, Resource, version_of_body
-from fsxds.rules.mentions import ANY, CLUSTER
-from fsxds.snapshots.document import FileParser
+from fsxds.resources import Document, Origin, ParsedFile, Resource, version_of_body
 from fsxds.snapshots.load import Acceptance, load
-from fsxds.snapshots.parsed import ParsedFile
-from fsxds.snapshots.static_names import StaticNames
+from fsxds.snapshots.parse import FileParser
+from fsxds.snapshots.references import ANY, CLUSTER
 from fsxds.values import Problem, Severity, SourceFile, SourceTree, TypeUrl
 from tests.agreement.envoy_bootstrap import CLUSTERS
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from fsxds.api.catalogue import Catalogue
-from fsxds.local_envoy.judge import Bench, rejections_of
+from fsxds.envoy.validate import Bench, rejections_of
 from tests.agreement.comparing import Opinion, file_text
 from tests.agreement.fsxds_judge import FsxdsJudge
 from tests.support.envoy import find_envoy

@@ -6,9 +6,9 @@ import pytest
 
 from fsxds.api.catalogue import Catalogue
 from fsxds.api.convert import Converter
-from fsxds.api.envoy_binary import read_descriptors
+from fsxds.api.descriptors import read_descriptors
 from fsxds.api.printing import Printer
-from fsxds.sources.envoy_api import find_envoy, packaged_features
+from fsxds.source.envoy_api import find_envoy, packaged_features
 
 
 @pytest.fixture(scope="session")

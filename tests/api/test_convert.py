@@ -11,13 +11,11 @@ from google.protobuf.message import Message
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fsxds.api.careful import CarefulReader
 from fsxds.api.catalogue import Catalogue
-from fsxds.api.compiled import CompiledConverter
-from fsxds.api.convert import Converter
+from fsxds.api.convert import CompiledConverter, Converter
+from fsxds.api.convert_lenient import CarefulReader
 from fsxds.api.printing import Printer
-from fsxds.api.spelled import SpelledFloat
-from fsxds.values import PlainValue, Severity
+from fsxds.values import PlainValue, Severity, SpelledFloat
 from tests.api.samples import CLUSTER, PREFIX, SAMPLES, WELL_KNOWN
 
 ODD: tuple[Any, ...] = (

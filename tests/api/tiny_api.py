@@ -8,8 +8,8 @@ from google.protobuf import text_format
 from google.protobuf.descriptor_pb2 import FileDescriptorSet
 
 from fsxds.api.catalogue import Catalogue
-from fsxds.api.descriptor_sets import parse_set
-from fsxds.api.field_rules import FieldRules
+from fsxds.api.constraints import FieldRules
+from fsxds.api.descriptors import parse_set
 
 HEAD = """
 name: "tiny.proto" package: "tiny" syntax: "proto3"

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import argparse
 
-from fsxds.loading import find_catalogue
-from fsxds.settings import Settings
+from fsxds.reload import find_catalogue
+from fsxds.settings.options import Settings
 from tests.bench import checking, departing, faults, hostile, loading, rest_departing, serving, streaming
 from tests.bench.figures import Figure, print_figures
 

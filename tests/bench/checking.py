@@ -8,11 +8,10 @@ from typing import Any
 
 from fsxds.api.catalogue import Catalogue
 from fsxds.api.convert import Converter
-from fsxds.formats.yaml_format import decode
-from fsxds.formats.yaml_reader import read_yaml
-from fsxds.rules.all_rules import make_field_rules
-from fsxds.snapshots.document import FileParser
+from fsxds.formats.yaml_format import decode, read_yaml
+from fsxds.lint.linter import make_field_rules
 from fsxds.snapshots.load import Acceptance, Loaded, load
+from fsxds.snapshots.parse import FileParser
 from fsxds.values import SourceFile, SourceTree
 from tests.bench.data import cluster
 from tests.bench.figures import Figure, cpu_of

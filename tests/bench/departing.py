@@ -10,7 +10,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from fsxds.addresses import Address, TcpAddress, UnixAddress
+from fsxds.settings.forms import Address, TcpAddress, UnixAddress
 from tests.bench import data
 from tests.bench.figures import Figure
 from tests.bench.stream_clients import Channels, Stream

@@ -11,9 +11,9 @@ from google.protobuf import any_pb2, json_format
 
 from fsxds.api.catalogue import Catalogue
 from fsxds.formats import format_of
-from fsxds.snapshots.document import FileParser
 from fsxds.snapshots.load import Acceptance, load
-from fsxds.sources.scan import Scanner
+from fsxds.snapshots.parse import FileParser
+from fsxds.source.scan import Scanner
 from fsxds.values import SourceFile
 from tests.bench.data import clusters, replace_file, write_tree
 from tests.bench.figures import Figure, cpu_of

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from statistics import median
 
-from fsxds.addresses import Address, UnixAddress, parse_address
+from fsxds.settings.forms import Address, UnixAddress, parse_address
 from tests.bench.data import write_tree
 from tests.bench.figures import Figure
 from tests.support.departures import JSON, bad_requests, connected, good_requests, many_go_away, wire

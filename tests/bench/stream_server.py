@@ -18,15 +18,15 @@ from typing import Any
 import grpc.aio
 from envoy.service.discovery.v3 import discovery_pb2
 
-from fsxds.addresses import TcpAddress
-from fsxds.clients import Clients
-from fsxds.grpc_serving import listening_grpc
+from fsxds.observe.clients import Clients
 from fsxds.protocol.ttl import TtlMode
 from fsxds.resource_types import BY_SHORT_NAME, RESOURCE_TYPES
 from fsxds.resources import Origin, Resource, Snapshot, TypeChange, version_of_body, version_of_set
+from fsxds.settings.forms import TcpAddress
 from fsxds.store import SnapshotStore
 from fsxds.supervisor import Supervisor
-from fsxds.transports.grpc_streams import make_services
+from fsxds.transports.grpc_streams.server import listening_grpc
+from fsxds.transports.grpc_streams.service import make_services
 from fsxds.values import TypeUrl
 from tests.bench.bare_server import announce
 

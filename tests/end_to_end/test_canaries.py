@@ -16,30 +16,26 @@ from google.protobuf import text_format
 from rich.console import Console
 
 from fsxds.api.secrets import Masker, mask_reason
-from fsxds.commands import main, show
-from fsxds.comparison.resources import Comparer
+from fsxds.cli import main, show
 from fsxds.formats import FORMATS
-from fsxds.operations.log_lines import Level, LogLine, human_renderer, json_renderer
-from fsxds.operations.problem_ledger import ProblemLedger
+from fsxds.lint.report import Report, findings_of
+from fsxds.lint.report_formats import PROBLEM_FORMATS
+from fsxds.observe.log import ProblemLedger
+from fsxds.observe.log_lines import Level, LogLine, human_renderer, json_renderer
 from fsxds.protocol.messages import without_message
-from fsxds.reports.difference_json import json_text
-from fsxds.reports.difference_markdown import markdown
-from fsxds.reports.difference_text import text_lines
-from fsxds.reports.difference_words import Compared, Side
-from fsxds.reports.problem_formats import PROBLEM_FORMATS
-from fsxds.reports.report import Report, findings_of
-from fsxds.reports.watch_json import step_json
-from fsxds.reports.watch_text import step_lines
 from fsxds.resource_types import type_from_path
 from fsxds.resources import Resource
-from fsxds.settings import OPTIONS
-from fsxds.snapshots.conversion_input import ConversionReader
-from fsxds.snapshots.document import FileParser
+from fsxds.settings.options import OPTIONS
 from fsxds.snapshots.load import Acceptance, load
-from fsxds.transports.client_status_contents import Contents
+from fsxds.snapshots.parse import FileParser
+from fsxds.tools.client.messages import Update
+from fsxds.tools.client.output import Holdings, step_json, step_lines
+from fsxds.tools.convert import ConversionReader
+from fsxds.tools.diff.compare import Comparer
+from fsxds.tools.diff.markdown import markdown
+from fsxds.tools.diff.output import Compared, Side, json_text, text_lines
+from fsxds.transports.client_status.contents import Contents
 from fsxds.values import Nonce, SourceFile, Version
-from fsxds.watching.holdings import Holdings
-from fsxds.watching.updates import Update
 from tests.support.canaries import Canaries, broken_files, resources
 from tests.support.polls import envoy_catalogue
 from tests.support.trees import tree_of

@@ -11,8 +11,10 @@ from typing import Any
 import pytest
 import yaml
 
-from fsxds.sources.envoy_api import find_api
-from tests.doctor.patients import (
+from fsxds.source.envoy_api import find_api
+from tests.support.envoy import Envoy, EnvoyError
+from tests.support.server import Server
+from tests.tools.doctor.patients import (
     HEALTHY,
     HTTP2,
     Surgery,
@@ -23,8 +25,6 @@ from tests.doctor.patients import (
     rest_source,
     xds_of,
 )
-from tests.support.envoy import Envoy, EnvoyError
-from tests.support.server import Server
 
 NOWHERE = "/no/such/file.json"
 

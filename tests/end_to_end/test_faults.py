@@ -12,20 +12,18 @@ import grpc.aio
 import pytest
 
 from fsxds import reload
-from fsxds.addresses import UnixAddress
-from fsxds.clients import Clients
-from fsxds.grpc_serving import listening_grpc
+from fsxds.observe.clients import Clients
 from fsxds.protocol.delta import DeltaStream
 from fsxds.protocol.sotw import SotwStream
 from fsxds.protocol.ttl import TtlMode
+from fsxds.settings.forms import UnixAddress
 from fsxds.store import SnapshotStore
 from fsxds.supervisor import Supervisor
-from fsxds.transports.client_status import ClientReports
-from fsxds.transports.client_status_grpc import client_status_handlers
-from fsxds.transports.client_status_rest import CLIENT_STATUS_PATH
-from fsxds.transports.grpc_edge import INTERNAL
-from fsxds.transports.grpc_streams import make_services
-from fsxds.transports.rest_json import ROWS
+from fsxds.transports.client_status.service import CLIENT_STATUS_PATH, ClientReports, client_status_handlers
+from fsxds.transports.grpc_streams.requests import INTERNAL
+from fsxds.transports.grpc_streams.server import listening_grpc
+from fsxds.transports.grpc_streams.service import make_services
+from fsxds.transports.rest.service import ROWS
 from tests.end_to_end import chaos
 from tests.support.errors import AT_ONCE
 from tests.support.faulty_server import CDS_URL, Boom, Faults, FaultyServer, following, serving_with_faults, until
@@ -34,14 +32,14 @@ from tests.support.polls import envoy_catalogue, running
 
 # What raises within each component. Those that work once, or when another one fails, raise when the server starts.
 COMPONENTS: dict[str, tuple[Any, ...]] = {
-    "watcher": ("fsxds.sources.scan.Scanner.look",),
-    "parser": ("fsxds.parsing.Parsing._change_until",),
+    "watcher": ("fsxds.source.scan.Scanner.look",),
+    "parser": ("fsxds.parse_worker.Parsing._change_until",),
     "reload": ("fsxds.reload.load",),
-    "log": ("fsxds.operations.change_reports.PublishedChange.line",),
-    "ADS rewriting": ("fsxds.transports.ads_config_sources.AdsConfigSources.rewrite",),
-    "streams": ("fsxds.transports.grpc_calls.StreamCall.wake",),
-    "mirror": ("fsxds.transports.mirror_writer.Mirror.write",),
-    "health": ("fsxds.transports.grpc_streams.Discovery.first_snapshot",),
+    "log": ("fsxds.observe.change_reports.PublishedChange.line",),
+    "ADS rewriting": ("fsxds.transports.config_sources.AdsConfigSources.rewrite",),
+    "streams": ("fsxds.transports.grpc_streams.stream.StreamCall.wake",),
+    "mirror": ("fsxds.transports.mirror.writer.Mirror.write",),
+    "health": ("fsxds.transports.grpc_streams.service.Discovery.first_snapshot",),
     "ready file": ("fsxds.ready_file.ReadyFile.write",),
     "settings": ("fsxds.live_settings.SettingsReader.wanted",),
     "start-up": ("fsxds.app.report_waits",),
@@ -93,8 +91,8 @@ async def test_every_grpc_handler_is_an_edge() -> None:
     supervisor = Supervisor(heard, AT_ONCE)
     async with listening_grpc(services, LOCALHOST, supervisor, grace_s=1.0) as bound, channel_to(bound) as channel:
         with (
-            faults.plant("parse", "fsxds.transports.grpc_requests._parsed"),
-            faults.plant("status", "fsxds.transports.client_status.ClientReports.answer"),
+            faults.plant("parse", "fsxds.transports.grpc_streams.requests._parsed"),
+            faults.plant("status", "fsxds.transports.client_status.service.ClientReports.answer"),
         ):
             for path, method in methods:
                 with pytest.raises(grpc.aio.AioRpcError) as caught:
@@ -155,7 +153,7 @@ async def test_every_rest_path_is_an_edge() -> None:
     """An error within a request is a 500 for its client, reported, and nobody else's."""
     paths = [*ROWS, CLIENT_STATUS_PATH]
     async with running() as server:
-        with Faults(share=1.0).plant("request", "fsxds.transports.rest_json.is_json"):
+        with Faults(share=1.0).plant("request", "fsxds.transports.rest.service.is_json"):
             statuses = [(await server.ask("POST", path, json={})).status for path in paths]
         assert (await server.ask("POST", CLIENT_STATUS_PATH, json={})).status == 200
 
@@ -192,7 +190,7 @@ async def test_an_input_on_which_loading_fails_is_set_aside(tmp_path: Path) -> N
 async def test_a_snapshot_on_which_the_mirror_fails_is_set_aside(tmp_path: Path) -> None:
     """It is tried three times and left; the next edit is written."""
     faults = Faults(share=1.0)
-    target = "fsxds.transports.mirror_layout.LayoutMaker.lay_out"
+    target = "fsxds.transports.mirror.layout.LayoutMaker.lay_out"
     poisoned = faults.plant("mirror", target, lambda _, snapshot, *__: "v1" in snapshot.resources(CDS_URL))
     async with serving_with_faults(tmp_path, poisoned) as server:
         server.edit(1)

@@ -12,13 +12,7 @@ from typing import Any
 import pytest
 import yaml
 
-from tests.end_to_end.test_rest_named_types import (
-    HEADERS_FILTER,
-    headers_config,
-    scope,
-    scoped_listener,
-    tls_listener,
-)
+from tests.end_to_end.test_rest_named_types import HEADERS_FILTER, headers_config, scope, scoped_listener, tls_listener
 from tests.support.certificates import Pair, make_pair
 from tests.support.grpc_envoy import DELTA_ADS, LDS, SOTW_ADS, VARIANTS, Fleet, StreamingEnvoy
 from tests.support.resources import direct_route, http_listener, static_cluster

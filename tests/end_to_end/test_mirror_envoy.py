@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from fsxds.transports.file_mirror import Mirror, MirrorOptions
-from fsxds.transports.mirror_files import FORMS
+from fsxds.transports.mirror.files import FORMS
+from fsxds.transports.mirror.writer import Mirror, MirrorOptions
 from tests.support.envoy import Envoy
 from tests.transports.mirroring import (
     ADS,

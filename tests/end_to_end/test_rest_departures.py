@@ -14,10 +14,10 @@ import aiohttp
 import pytest
 from aiohttp import web
 
-from fsxds.addresses import Address, UnixAddress
 from fsxds.resource_types import RESOURCE_TYPES
-from fsxds.transports.rest_json import make_application
-from fsxds.transports.rest_responses import LARGE_BODY_BYTES
+from fsxds.settings.forms import Address, UnixAddress
+from fsxds.transports.rest.responses import LARGE_BODY_BYTES
+from fsxds.transports.rest.service import make_application
 from tests.support import polls
 from tests.support.departures import NODES, bad_requests, good_requests, many_go_away, wire
 from tests.support.polls import LOCALHOST, named, running, until

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from fsxds.commands.check import FOUND_PROBLEMS
-from fsxds.rules.book import rules
+from fsxds.cli.problems import FOUND_PROBLEMS
+from fsxds.lint.rules import rules
 from tests.end_to_end.seeded_faults import FAULTS, FORMATS, GOLDEN, SeededFault, checked, seed
 
 

@@ -4,7 +4,7 @@ import pytest
 
 from fsxds.api.catalogue import Catalogue
 from fsxds.api.printing import Printer
-from fsxds.sources.xds_protos import read_xds_protos
+from fsxds.source.envoy_api import read_xds_protos
 
 
 @pytest.fixture(scope="session")

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from fsxds.formats.documents import PlainDocument
+from fsxds.formats.decoded import PlainDocument
 from fsxds.formats.json_format import decode, encode
 from tests.formats.reading import values_of
 

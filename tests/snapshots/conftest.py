@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from fsxds.api.catalogue import Catalogue
-from fsxds.snapshots.document import FileParser
-from fsxds.sources.envoy_api import find_api
+from fsxds.snapshots.parse import FileParser
+from fsxds.source.envoy_api import find_api
 
 
 @pytest.fixture(scope="session")

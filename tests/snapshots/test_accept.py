@@ -5,8 +5,8 @@ from pathlib import PurePosixPath
 from hypothesis import given
 from hypothesis import strategies as st
 
+from fsxds.resources import ParsedFile
 from fsxds.snapshots.accept import Conflicts, FileRecord, Proposal, Records, accept
-from fsxds.snapshots.parsed import ParsedFile
 from fsxds.values import SourceFile
 from tests.support.stories import parse_file, problem
 

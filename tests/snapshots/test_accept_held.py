@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fsxds.rules.mentions import CLAIMED
+from fsxds.resources import ParsedFile
 from fsxds.snapshots.load import Acceptance, load
-from fsxds.snapshots.parsed import ParsedFile
+from fsxds.snapshots.references import CLAIMED
 from tests.support.mentions import MentionStory, parse_file
 from tests.support.mentions import held as held_mentions
 from tests.support.mentions import served as served_mentions

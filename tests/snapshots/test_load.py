@@ -5,8 +5,8 @@ from pathlib import PurePosixPath
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fsxds.snapshots.load import Acceptance, HeldFile, changed_files, load
-from fsxds.values import Severity, SourceTree
+from fsxds.snapshots.load import Acceptance, changed_files, load
+from fsxds.values import HeldFile, Severity, SourceTree
 from tests.support.snapshots import ALL_TYPES, type_url
 from tests.support.stories import UNREADABLE, Story, held, parse_file, problem, served, tell
 from tests.support.trees import tree_of

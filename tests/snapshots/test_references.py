@@ -1,372 +1,374 @@
 from __future__ import annotations
 
-from types import MappingProxyType
-
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+import yaml
 
-from fsxds.rules.levels import RuleLevels
-from fsxds.snapshots.load import Acceptance
-from fsxds.snapshots.static_names import StaticNames
-from fsxds.values import Severity
-from tests.support.mentions import MentionStory, held, load_mentions, served, tell
+from fsxds.api.catalogue import Catalogue
+from fsxds.api.constraints import FieldRules
+from fsxds.api.convert import Converter
+from fsxds.lint.claims import references_hooks
+from fsxds.resource_types import BY_SHORT_NAME
+from fsxds.resources import Reference
+from fsxds.values import pointer_of
+
+EXTENSIONS = "type.googleapis.com/envoy.extensions."
+HCM = f"{EXTENSIONS}filters.network.http_connection_manager.v3.HttpConnectionManager"
+REST = "{api_config_source: {api_type: REST, transport_api_version: V3, refresh_delay: 1s, cluster_names: [xds]}}"
+GRPC = (
+    "{api_config_source: {api_type: GRPC, transport_api_version: V3, grpc_services: {envoy_grpc: {cluster_name: x}}}}"
+)
+DEFAULT = "default_config: {'@type': type.googleapis.com/google.protobuf.Duration, value: 1s},"
+FILE = "{path_config_source: {path: /etc/x.yaml}}"
 
 
-def lowered(rule: str, severity: Severity | None) -> Acceptance:
-    """Accept with another weight of one rule."""
-    return Acceptance(levels=RuleLevels(MappingProxyType({rule: severity})))
+@pytest.fixture(scope="module")
+def find(catalogue: Catalogue) -> Finder:
+    """Find references in YAML."""
+    return Finder(catalogue)
 
 
-def static(clusters: set[str] | None = None, secrets: set[str] | None = None) -> Acceptance:
-    """Accept with what a bootstrap defines."""
-    names = StaticNames(
-        None if clusters is None else frozenset(clusters), None if secrets is None else frozenset(secrets)
+class Finder:
+    """Collects the references of resources that are written as YAML."""
+
+    def __init__(self, catalogue: Catalogue) -> None:
+        self._converter = Converter(catalogue)
+        self._rules = FieldRules(catalogue, references_hooks(catalogue))
+
+    def walk(self, short_name: str, text: str) -> list[Reference]:
+        """Return the references of one resource."""
+        converted = self._converter.convert(yaml.safe_load(text), BY_SHORT_NAME[short_name].message_type)
+        assert converted.message is not None, converted.faults
+        return self._rules.check(converted.message).references
+
+    def __call__(self, short_name: str, text: str) -> list[str]:
+        """Return the references of one resource as `CDS name severity`, static ones with `=`."""
+        return [brief(reference) for reference in self.walk(short_name, text)]
+
+    def listener(self, *filters: str) -> list[str]:
+        """Return the references of a listener with network filters."""
+        chains = [{"filters": [yaml.safe_load(one) for one in filters]}]
+        return self("lds", yaml.safe_dump({"name": "l", "filter_chains": chains}))
+
+    def hcm(self, fields: str) -> list[str]:
+        """Return the references of a listener with an HTTP connection manager."""
+        return self.listener(network(HCM, f"stat_prefix: s, {fields}"))
+
+    def http(self, type_url: str, fields: str) -> list[str]:
+        """Return the references of a listener with an HTTP filter."""
+        return self.hcm(f"http_filters: [{{name: f, typed_config: {{'@type': '{EXTENSIONS}{type_url}', {fields}}}}}]")
+
+
+def network(type_url: str, fields: str) -> str:
+    """Write a network filter."""
+    return f"{{name: f, typed_config: {{'@type': '{type_url}', {fields}}}}}"
+
+
+def brief(reference: Reference) -> str:
+    """Write a reference shortly."""
+    kinds = {row.type_url: row.short_name.upper() for row in BY_SHORT_NAME.values()}
+    head = kinds.get(reference.type_url, reference.type_url.replace("type.googleapis.com/", ""))
+    return f"{'=' if reference.is_static else ''}{head} {reference.name!r} {reference.severity.value}"
+
+
+ROUTES = "virtual_hosts: [{name: v, domains: ['*'], routes: [{match: {prefix: /}, ACTION}]}]"
+
+
+def routes(action: str, more: str = "") -> str:
+    """Write a route configuration in braces."""
+    return "{name: r, " + more + ROUTES.replace("ACTION", action) + "}"
+
+
+@pytest.mark.parametrize(
+    ("action", "expected"),
+    [
+        ("route: {cluster: c}", ["CDS 'c' {}"]),
+        (
+            "route: {weighted_clusters: {clusters: [{name: a, weight: 1}, {name: b, weight: 1}]}}",
+            ["CDS 'a' {}", "CDS 'b' {}"],
+        ),
+        ("route: {cluster: c, request_mirror_policies: [{cluster: m}]}", ["CDS 'c' {}", "CDS 'm' {}"]),
+        ("route: {cluster_header: x-c}", ["CDS '*' note"]),
+        ("route: {weighted_clusters: {clusters: [{cluster_header: x, weight: 1}]}}", ["CDS '*' note"]),
+        ("redirect: {host_redirect: x}", []),
+    ],
+)
+def test_routes(find: Finder, action: str, expected: list[str]) -> None:
+    """What a route names is an error where Envoy looks for it at once: in a listener, or where validate_clusters says so."""
+    errors, warnings = [row.format("error") for row in expected], [row.format("warning") for row in expected]
+
+    assert warnings == find("rds", routes(action))
+    assert errors == find("rds", routes(action, "validate_clusters: true, "))
+    assert errors == find.hcm(f"route_config: {routes(action)}")
+    assert warnings == find.hcm(f"route_config: {routes(action, 'validate_clusters: false, ')}")
+
+
+def test_inherited_mirrors(find: Finder) -> None:
+    """A mirror of a virtual host counts where a route of it has none of its own; one of the whole likewise."""
+    own = "{cluster: c, request_mirror_policies: [{cluster: m}]}"
+    host = "{name: v, domains: ['*'], MIRRORS routes: [{match: {prefix: /}, route: ROUTE}]}"
+
+    def mirrors(of_all: str, of_host: str, route: str) -> list[str]:
+        text = host.replace("MIRRORS", of_host).replace("ROUTE", route)
+        return [
+            row
+            for row in find("rds", f"{{name: r, validate_clusters: true, {of_all} virtual_hosts: [{text}]}}")
+            if "'x'" in row
+        ]
+
+    policy = "request_mirror_policies: [{cluster: x}],"
+    assert ["CDS 'x' error"] == mirrors("", policy, "{cluster: c}")
+    assert ["CDS 'x' warning"] == mirrors("", policy, own)
+    assert ["CDS 'x' error"] == mirrors(policy, "", "{cluster: c}")
+    assert ["CDS 'x' warning"] == mirrors(policy, policy.replace("x", "y"), "{cluster: c}")
+
+
+def test_routes_of_a_matcher(find: Finder) -> None:
+    """Envoy does not look for the clusters of routes in a matcher."""
+    action = "{name: r, typed_config: {'@type': type.googleapis.com/envoy.config.route.v3.Route, match: {prefix: /}, route: {cluster: c}}}"
+    config = (
+        f"{{name: r, virtual_hosts: [{{name: v, domains: ['*'], matcher: {{on_no_match: {{action: {action}}}}}}}]}}"
     )
-    return Acceptance(static=names)
+
+    assert ["CDS 'c' warning"] == find.hcm(f"route_config: {config}")
+
+
+GRPC_SERVICE = "grpc_service: {envoy_grpc: {cluster_name: c}}"
+URI = "{uri: 'http://x', cluster: c, timeout: 1s}"
 
 
 @pytest.mark.parametrize(
-    ("files", "expected"),
+    ("type_url", "fields"),
     [
-        ({"a": "RDS r CDS:web\nCDS wbe\nLDS l RDS:r CDS:wbe"}, "no-cluster warning"),
-        ({"a": "CDS c EDS:e\nEDS f"}, "no-endpoints warning"),
-        ({"a": "LDS l RDS:r\nRDS s"}, "no-route-configuration warning"),
-        ({"a": "LDS l SRDS:*\nSRDS"}, "no-scoped-route warning"),
-        ({"a": "CDS c SDS:s!\nSDS t"}, "no-secret error"),
-        ({"a": "LDS l ECDS:x!\nECDS y"}, "no-extension-config error"),
+        ("filters.http.ext_authz.v3.ExtAuthz", GRPC_SERVICE),
+        ("filters.http.ext_authz.v3.ExtAuthz", f"http_service: {{server_uri: {URI}}}"),
+        ("filters.http.ext_proc.v3.ExternalProcessor", GRPC_SERVICE),
+        ("filters.http.ratelimit.v3.RateLimit", f"domain: d, rate_limit_service: {{{GRPC_SERVICE}}}"),
+        ("filters.http.jwt_authn.v3.JwtAuthentication", f"providers: {{p: {{remote_jwks: {{http_uri: {URI}}}}}}}"),
+        ("filters.http.oauth2.v3.OAuth2", f"config: {{token_endpoint: {URI}}}"),
     ],
 )
-def test_missing_name(files: dict[str, str], expected: str) -> None:
-    """A name that no file of a tree defines is told by the rule of its type."""
-    assert f"a: {expected}" in tell(load_mentions(files))
-
-
-def test_defined_names_are_no_problem() -> None:
-    """Names may be defined in any file of the tree, and in either direction."""
-    files = {"a": "LDS l RDS:r ECDS:x!", "b": "RDS r CDS:c", "c": "CDS c EDS:e SDS:s!", "d": "EDS e\nSDS s\nECDS x"}
-
-    loaded = load_mentions(files)
-
-    assert [] == tell(loaded)
-    assert [] == held(loaded)
-
-
-def test_error_holds_the_file() -> None:
-    """A new file that Envoy would refuse is held back, and what it was before stays."""
-    story = MentionStory()
-    story.step({"cds": "CDS c", "lds": "LDS l CDS:c!"})
-
-    loaded = story.step({"lds": "LDS l CDS:d!\nLDS m CDS:c!"})
-
-    assert {"c", "l"} == served(loaded)
-    assert ["lds"] == held(loaded)
-    assert ["lds: no-cluster error"] == tell(loaded)
-    assert "no-cluster" == next(file.problem.rule for file in loaded.held if file.problem)
-
-
-def test_warning_holds_nothing() -> None:
-    """A file whose reference fails only later is served."""
-    loaded = load_mentions({"cds": "CDS c", "rds": "RDS r CDS:d CDS:c"})
-
-    assert {"c", "r"} == served(loaded)
-    assert ["rds: no-cluster warning"] == tell(loaded)
-
-
-def test_mended_file_is_served() -> None:
-    """When what a held file names appears, it is served, though it did not change."""
-    story = MentionStory()
-    story.step({"cds": "CDS c", "lds": "LDS l CDS:d!"})
-
-    loaded = story.step({"more": "CDS d"})
-
-    assert {"c", "d", "l"} == served(loaded)
-    assert [] == held(loaded)
-
-
-def test_new_files_may_need_each_other() -> None:
-    """Two new files that name each other's resources are both served."""
-    story = MentionStory()
-    story.step({"old": "CDS old"})
-
-    loaded = story.step({"a": "LDS l CDS:c!\nSDS s", "b": "CDS c SDS:s!"})
-
-    assert {"old", "l", "s", "c"} == served(loaded)
-    assert [] == held(loaded)
-
-
-def test_holding_goes_on_to_what_needs_the_held() -> None:
-    """A file that needs what is only in a held one waits for it, without a problem of its own."""
-    story = MentionStory()
-    story.step({"cds": "CDS c\nSDS s"})
-
-    loaded = story.step({"more": "CDS d SDS:t!", "lds": "LDS l CDS:d!"})
-
-    assert {"c", "s"} == served(loaded)
-    assert ["lds", "more"] == held(loaded)
-    assert "lds" not in " ".join(row for row in tell(loaded) if "error" in row)
-    assert [None] == [file.problem for file in loaded.held if str(file.path) == "lds"]
-
-
-def test_broken_file_causes_no_problems_elsewhere() -> None:
-    """Nothing is said to be missing that a file may define which does not parse."""
-    story = MentionStory()
-    story.step({"clusters/a": "CDS a", "lds": "LDS l CDS:a!"})
-
-    loaded = story.step({"clusters/a": "!", "clusters/b": "!", "lds": "LDS l CDS:b!", "rds": "RDS r CDS:e"})
-
-    assert ["clusters/a: broken error", "clusters/b: broken error"] == [
-        row for row in tell(loaded) if "CDS" not in row
-    ][:2]
-    assert [] == [row for row in tell(loaded) if "no-" in row]
-    assert {"a", "l", "r"} == served(loaded)
-
-
-def test_known_names_of_a_broken_file_are_defined() -> None:
-    """What could be read of a file with an error counts; a name that it cannot have is missing."""
-    files = {"x": "CDS a\nCDS b\n! [1].lb_policy", "rds": "RDS r CDS:a CDS:b CDS:c"}
-
-    assert ["rds: no-cluster warning", "x: broken error"] == tell(load_mentions(files))
-
-
-def test_lost_resource_may_have_any_name() -> None:
-    """An error outside of all that could be read may hide a name."""
-    files = {"cds": "CDS a\n! [7].name", "rds": "RDS r CDS:c"}
-
-    assert ["cds: broken error"] == tell(load_mentions(files))
-
-
-def test_deletion_is_its_authors_will() -> None:
-    """A deleted file is gone though a served one needs it; the error is told where the name is."""
-    story = MentionStory()
-    story.step({"cds": "CDS c", "more": "CDS d", "lds": "LDS l CDS:d! CDS:c"})
-
-    loaded = story.step({"more": None})
-
-    assert {"c", "l"} == served(loaded)
-    assert ["lds: no-cluster error"] == tell(loaded)
-    assert [] == held(loaded)
-    assert ["lds: no-cluster error"] == tell(story.step({}))
-    assert {"c", "l", "x"} == served(story.step({"other": "RTDS x"}))
-
-
-def test_removal_by_an_edit_is_its_authors_will() -> None:
-    """A file that lost a resource is served so."""
-    story = MentionStory()
-    story.step({"cds": "CDS c\nCDS d", "lds": "LDS l CDS:d! CDS:c"})
-
-    loaded = story.step({"cds": "CDS c"})
-
-    assert {"c", "l"} == served(loaded)
-    assert ["lds: no-cluster error"] == tell(loaded)
-
-
-def test_what_is_kept_of_a_file_that_is_gone() -> None:
-    """What is left of a file that may have been renamed stays, though what it names is gone as well."""
-    story = MentionStory()
-    story.step({"a": "LDS l CDS:x!\nLDS m", "cds": "CDS x\nCDS y"})
-
-    loaded = story.step({"a": None, "b": "!", "d": "LDS m", "cds": "CDS y"})
-
-    assert {"l", "m", "y"} == served(loaded)
-
-
-def test_file_that_is_gone_hides_nothing() -> None:
-    """What may have been renamed is known by what it was; only the broken file may define names that nobody could read."""
-    story = MentionStory()
-    story.step({"cds/a": "CDS c", "rds": "RDS r CDS:c"})
-
-    loaded = story.step({"cds/a": None, "lds/b": "!", "rds": "RDS r CDS:c CDS:x"})
-
-    assert ["cds/a: vanished error", "lds/b: broken error", "rds: no-cluster warning"] == tell(loaded)
-
-
-def test_served_names_are_defined() -> None:
-    """What is served of a held file may be named, though it is not in the file any more."""
-    story = MentionStory()
-    story.step({"cds": "CDS a\nCDS b", "rds": "RDS r CDS:b CDS:a"})
-
-    assert ["cds: broken error"] == tell(story.step({"cds": "CDS a\n! [0].type"}))
-
-
-def test_served_names_are_in_use() -> None:
-    """What is served of a held file uses what it names."""
-    story = MentionStory()
-    story.step({"cds": "CDS a", "lds": "LDS l CDS:a!"})
-
-    assert ["lds: no-cluster error"] == tell(story.step({"lds": "LDS l CDS:b!"}))
-
-
-def test_name_that_may_be_in_use_need_not_exist() -> None:
-    """Of two mentions of a name, the one that demands nothing is not told."""
-    assert 1 == len(load_mentions({"a": "CDS c\nRDS r CDS:x CDS:x~ CDS:c"}).problems)
-
-
-def test_whole_trees_wait_for_their_references() -> None:
-    """Where trees are accepted whole, a deletion that breaks a reference keeps all as it was."""
-    story = MentionStory(Acceptance(whole_trees=True))
-    story.step({"cds": "CDS c", "more": "CDS d", "lds": "LDS l CDS:d! CDS:c"})
-
-    loaded = story.step({"more": None, "cds": "CDS c\nCDS e"})
-
-    assert {"c", "d", "l"} == served(loaded)
-
-
-def test_type_that_the_tree_does_not_have() -> None:
-    """Of a type that no file speaks of, all may come from elsewhere: a note, which holds nothing."""
-    loaded = load_mentions({"lds": "LDS l CDS:c! SDS:s! RDS:r"})
-
-    assert 3 == len(loaded.problems)
-    assert {Severity.NOTE} == {problem.severity for problem in loaded.problems}
-    assert {"l"} == served(loaded)
-
-
-def test_type_that_the_tree_does_not_have_is_told_once() -> None:
-    """One missing name stands for all, so that a tree of listeners does not drown in notes."""
-    files = {"a": "LDS l CDS:d CDS:e", "b": "LDS m CDS:c CDS:f"}
-
-    loaded = load_mentions(files)
-
-    assert ['there is no cluster "c" in this tree, nor any other'] == [problem.message for problem in loaded.problems]
-    assert 4 == len(load_mentions(files, lowered("no-cluster", Severity.WARNING)).problems)
-
-
-def test_type_that_is_empty_on_purpose() -> None:
-    """A tree that speaks of a type has all of it."""
-    assert ["a: no-cluster error"] == tell(load_mentions({"a": "LDS l CDS:c!\nCDS"}))
-
-
-def test_static_clusters_are_defined() -> None:
-    """A static cluster may be named; others have to be in the tree, though it defines none."""
-    loaded = load_mentions({"a": "LDS l CDS:s! CDS:c!"}, static({"s"}))
-
-    assert ["a: no-cluster error"] == tell(loaded)
-    assert '"c"' in loaded.problems[0].message
-
-
-def test_cluster_of_a_config_source() -> None:
-    """What has to be static is looked for only in a bootstrap that is known, and the tree's clusters will not do."""
-    files = {"a": "CDS c =CDS:c!\nCDS d =CDS:xds!\nRDS r CDS:c CDS:d\nLDS l RDS:r"}
-
-    assert [] == tell(load_mentions(files))
-    assert ["a: no-static-cluster error"] == tell(load_mentions(files, static({"xds"})))
-
-
-def test_secret_without_a_source() -> None:
-    """A secret of the bootstrap is looked for there; without one, a namesake by SDS shows what was forgotten."""
-    files = {"a": "CDS c =SDS:s!\nCDS d =SDS:t!\nSDS s"}
-
-    assert [
-        "a: no-static-secret warning", "a: unused-secret note",
-    ] == tell(load_mentions(files))  # fmt: skip
-    assert [
-        "a: no-static-secret error", "a: unused-secret note",
-    ] == tell(load_mentions(files, static(set(), {"t"})))  # fmt: skip
+def test_http_filters(find: Finder, type_url: str, fields: str) -> None:
+    """Services of HTTP filters are looked for when they are called."""
+    assert ["CDS 'c' warning"] == find.http(type_url, fields)
 
 
 @pytest.mark.parametrize(
-    ("content", "expected"),
+    ("type_url", "fields", "expected"),
     [
-        ("CDS c\nCDS d\nRDS r CDS:c\nLDS l RDS:r", ["cluster"]),
-        ("EDS e\nCDS c", ["endpoints"]),
-        ("RDS r\nLDS l", ["route-configuration"]),
-        ("SDS s\nCDS c", ["secret"]),
-        ("ECDS x\nLDS l", ["extension-config"]),
-        ("SRDS s\nLDS l", ["scoped-route"]),
-        ("SRDS s\nLDS l SRDS:*", []),
-        ("CDS c\nEDS c", ["endpoints"]),
-        ("CDS c\nSDS s SDS:x", ["secret"]),
-        ("CDS c", []),
-        ("EDS e", []),
-        ("SDS s\nEDS e\nECDS x\nRDS r\nRTDS t", []),
-        ("CDS c\nLDS l CDS:*~", []),
-        ("CDS c\nLDS l RDS:elsewhere", []),
-        ("CDS c\nLDS l\n!", []),
+        ("tcp_proxy.v3.TcpProxy", "cluster: c", ["CDS 'c' warning"]),
+        ("tcp_proxy.v3.TcpProxy", "weighted_clusters: {clusters: [{name: a, weight: 1}]}", ["CDS 'a' warning"]),
+        ("redis_proxy.v3.RedisProxy", "prefix_routes: {catch_all_route: {cluster: c}}", ["CDS 'c' warning"]),
+        ("thrift_proxy.v3.ThriftProxy", "route_config: {routes: [{route: {cluster: c}}]}", ["CDS 'c' error"]),
+        (
+            "thrift_proxy.v3.ThriftProxy",
+            "route_config: {validate_clusters: false, routes: [{route: {cluster: c}}]}",
+            ["CDS 'c' warning"],
+        ),
+        ("dubbo_proxy.v3.DubboProxy", "route_config: [{routes: [{route: {cluster: c}}]}]", ["CDS 'c' warning"]),
+        ("ext_authz.v3.ExtAuthz", GRPC_SERVICE, ["CDS 'c' warning"]),
     ],
 )
-def test_unused(content: str, expected: list[str]) -> None:
-    """What nobody names is a note, in trees that hold what could name it, and all of that is known."""
-    told = tell(load_mentions({"a": content}))
-
-    assert [f"a: unused-{noun} note" for noun in expected] == [row for row in told if "unused" in row]
+def test_network_filters(find: Finder, type_url: str, fields: str, expected: list[str]) -> None:
+    """Network filters name clusters, and Envoy looks at once only for those of Thrift."""
+    assert expected == find.listener(network(f"{EXTENSIONS}filters.network.{type_url}", f"stat_prefix: s, {fields}"))
 
 
-def test_near_names_are_offered() -> None:
-    """A typo is answered with the name that was meant."""
-    loaded = load_mentions({"a": "CDS web-frontend\nCDS other\nRDS r CDS:web-fronted CDS:zzz CDS:other"})
-
-    remedies = {problem.message: problem.remedy for problem in loaded.problems}
-    assert ['did you mean "web-frontend"?'] == [text for fact, text in remedies.items() if "fronted" in fact]
-    assert [True] == [text.startswith("define it") for fact, text in remedies.items() if "zzz" in fact]
-
-
-def test_hint_is_given_up_with_its_name() -> None:
-    """A name that is gone is not offered any more."""
-    story = MentionStory()
-    story.step({"cds": "CDS web-one\nCDS other", "rds": "RDS r CDS:web-ona CDS:other"})
-
-    loaded = story.step({"cds": "CDS other"})
-
-    assert ["define it, or declare it by --static-clusters or --bootstrap"] == [p.remedy for p in loaded.problems]
-
-
-def test_lowered_rule_does_not_hold() -> None:
-    """A rule that is no error here holds nothing back, and a silenced one is not told."""
-    files = {"cds": "CDS c", "lds": "LDS l CDS:d! CDS:c"}
-
-    assert ["lds: no-cluster warning"] == tell(load_mentions(files, lowered("no-cluster", Severity.WARNING)))
-    assert {"c", "l"} == served(load_mentions(files, lowered("no-cluster", Severity.NOTE)))
-    assert [] == tell(load_mentions(files, lowered("no-cluster", None)))
-
-
-def test_raised_rule_holds() -> None:
-    """A rule that is an error here holds files back."""
-    files = {"cds": "CDS c", "rds": "RDS r CDS:d CDS:c"}
-
-    assert {"c"} == served(load_mentions(files, lowered("no-cluster", Severity.ERROR)))
-
-
-LINES = st.sampled_from(
-    ["CDS a", "CDS b", "LDS l CDS:a!", "LDS m CDS:b!", "RDS r CDS:a", "CDS c SDS:s!", "SDS s", "LDS n SDS:s!", "!"]
+@pytest.mark.parametrize(
+    ("type_url", "fields", "expected"),
+    [
+        ("ZipkinConfig", "collector_cluster: c, collector_endpoint: /x", ["CDS 'c' error"]),
+        ("ZipkinConfig", f"collector_service: {{http_uri: {URI}}}", ["CDS 'c' error"]),
+        ("DatadogConfig", "collector_cluster: c, service_name: s", ["CDS 'c' error"]),
+        ("OpenTelemetryConfig", GRPC_SERVICE, ["CDS 'c' warning"]),
+        ("SkyWalkingConfig", GRPC_SERVICE, ["CDS 'c' warning"]),
+    ],
 )
-EDITS = st.dictionaries(
-    st.sampled_from(["1", "2", "3", "cds"]),
-    st.one_of(st.none(), st.lists(LINES, max_size=3, unique=True).map("\n".join)),
-    max_size=3,
+def test_tracers(find: Finder, type_url: str, fields: str, expected: list[str]) -> None:
+    """Of tracers, Envoy looks at once for the collectors of Zipkin and Datadog."""
+    typed = f"{{'@type': type.googleapis.com/envoy.config.trace.v3.{type_url}, {fields}}}"
+
+    assert expected == find.hcm(f"tracing: {{provider: {{name: t, typed_config: {typed}}}}}")
+
+
+def test_access_log_that_needs_a_static_cluster(find: Finder) -> None:
+    """The Fluentd access log takes no cluster of CDS."""
+    typed = f"{{'@type': '{EXTENSIONS}access_loggers.fluentd.v3.FluentdAccessLogConfig', cluster: c}}"
+
+    assert ["=CDS 'c' error"] == find.hcm(f"access_log: [{{name: a, typed_config: {typed}}}]")
+
+
+def test_scripts_may_use_any_cluster(find: Finder) -> None:
+    """Where code may call a cluster, none can be said to be unused."""
+    assert ["CDS '*' note"] == find.http("filters.http.lua.v3.Lua", "default_source_code: {inline_string: x}")
+
+
+def test_names_that_match_are_no_references(find: Finder) -> None:
+    """The fault filter compares the name of a cluster with that of the route; it may be anything."""
+    assert [] == find.http("filters.http.fault.v3.HTTPFault", "upstream_cluster: c")
+
+
+@pytest.mark.parametrize("cluster_type", ["aggregate", "composite"])
+def test_clusters_of_clusters(find: Finder, cluster_type: str) -> None:
+    """A cluster of clusters names them."""
+    named = "[a]" if cluster_type == "aggregate" else "[{name: a}]"
+    typed = f"{{'@type': '{EXTENSIONS}clusters.{cluster_type}.v3.ClusterConfig', clusters: {named}}}"
+
+    assert ["CDS 'a' warning"] == find("cds", f"{{name: c, cluster_type: {{name: t, typed_config: {typed}}}}}")
+
+
+@pytest.mark.parametrize(
+    ("source", "expected"),
+    [
+        ("{ads: {}}", ["EDS 'c' warning"]),
+        ("{self: {}}", ["EDS 'c' warning"]),
+        (REST, ["=CDS 'xds' error", "EDS 'c' warning"]),
+        (GRPC, ["=CDS 'x' error", "EDS 'c' warning"]),
+        (FILE, ["file:envoy.config.endpoint.v3.ClusterLoadAssignment '/etc/x.yaml\\nc' error", "EDS 'c' note"]),
+        ("{ads: {}, authorities: [{name: a}]}", []),
+        ("{}", []),
+    ],
 )
+def test_endpoints(find: Finder, source: str, expected: list[str]) -> None:
+    """A cluster asks for its endpoints by its name, if its source may be this server."""
+    assert expected == find("cds", f"{{name: c, type: EDS, eds_cluster_config: {{eds_config: {source}}}}}")
 
 
-@settings(max_examples=200)
-@given(st.lists(EDITS, max_size=6))
-def test_loading_again_changes_nothing(steps: list[dict[str, str | None]]) -> None:
-    """Nothing is held and let go in turns: a second look at the same tree serves and tells the same."""
-    story = MentionStory()
-    for edits in steps:
-        first = story.step(edits)
-        again = story.step({})
-        assert served(first) == served(again)
-        assert first.problems == again.problems
-        assert first.held == again.held
+def test_endpoints_by_service_name(find: Finder) -> None:
+    """A service name goes before that of the cluster."""
+    (reference,) = find.walk(
+        "cds", "{name: c, type: EDS, eds_cluster_config: {service_name: s, eds_config: {ads: {}}}}"
+    )
+
+    assert "EDS 's' warning" == brief(reference)
+    assert "eds_cluster_config.service_name" == pointer_of(reference.field_path)
 
 
-@settings(max_examples=200)
-@given(st.lists(EDITS, max_size=6))
-def test_memory_makes_no_difference(steps: list[dict[str, str | None]]) -> None:
-    """What is told of a tree without errors is what a first load would tell, whatever happened before."""
-    story = MentionStory()
-    for edits in steps:
-        loaded = story.step(edits)
-        if not loaded.held and not any(problem.severity is Severity.ERROR for problem in loaded.problems):
-            assert load_mentions(story.files).problems == loaded.problems
+def test_other_clusters_ask_for_no_endpoints(find: Finder) -> None:
+    """Only a cluster of type EDS does."""
+    assert [] == find("cds", "{name: c, type: STATIC, eds_cluster_config: {eds_config: {ads: {}}}}")
 
 
-def test_only_what_changed_is_looked_at() -> None:
-    """After one edit, the names of one file are collected, and what was told of the others is told again as it was."""
-    files = {f"{index}.rds": f"RDS r{index} CDS:d{index}\nCDS c{index}" for index in range(50)}
-    story = MentionStory()
-    before = story.step(files).memory
+def test_route_discovery(find: Finder) -> None:
+    """A listener asks for its routes; those of elsewhere may lead to any cluster."""
+    assert ["RDS 'r' warning"] == find.hcm("rds: {route_config_name: r, config_source: {ads: {}}}")
+    assert "CDS '*' note" in find.hcm(f"rds: {{route_config_name: r, config_source: {FILE}}}")
 
-    after = story.step({"7.rds": "RDS r7 CDS:c7\nCDS c7"}).memory
 
-    assert 1 == len([key for key, names in after.names.items() if before.names.get(key) is not names])
-    assert {"7.rds"} == {str(path) for path, told in before.told.items() if after.told.get(path) is not told}
+def test_scopes(find: Finder) -> None:
+    """A listener asks for scopes or has them, and a scope names its routes."""
+    scope = "{name: a, route_configuration_name: r, key: {fragments: [{string_key: k}]}}"
+    listed = f"scoped_route_configurations_list: {{scoped_route_configurations: [{scope}]}}"
+
+    assert ["RDS 'r' warning"] == find("srds", scope)
+    assert ["RDS 'r' warning"] == find.hcm(f"scoped_routes: {{name: s, rds_config_source: {{ads: {{}}}}, {listed}}}")
+    assert ["SRDS '*' warning"] == find.hcm(
+        "scoped_routes: {name: s, rds_config_source: {ads: {}}, scoped_rds: {scoped_rds_config_source: {ads: {}}}}"
+    )
+
+
+@pytest.mark.parametrize(
+    ("config", "expected"),
+    [
+        ("{name: s, sds_config: {ads: {}}}", ["SDS 's' error"]),
+        (f"{{name: s, sds_config: {REST}}}", ["CDS 'xds' note", "SDS 's' error"]),
+        (f"{{name: s, sds_config: {GRPC}}}", ["CDS 'x' note", "SDS 's' warning"]),
+        ("{name: s}", ["=SDS 's' error"]),
+        (
+            f"{{name: s, sds_config: {FILE}}}",
+            ["file:envoy.extensions.transport_sockets.tls.v3.Secret '/etc/x.yaml\\ns' error", "SDS 's' note"],
+        ),
+    ],
+)
+def test_secrets(find: Finder, config: str, expected: list[str]) -> None:
+    """A secret is discovered, or static; a gRPC service of its own may be an agent that has others."""
+    common = f"common_tls_context: {{validation_context_sds_secret_config: {config}}}"
+    socket = (
+        f"{{name: t, typed_config: {{'@type': '{EXTENSIONS}transport_sockets.tls.v3.UpstreamTlsContext', {common}}}}}"
+    )
+
+    assert expected == find("cds", f"{{name: c, transport_socket: {socket}}}")
+
+
+@pytest.mark.parametrize(
+    ("more", "expected"),
+    [
+        ("", "ECDS 'x' error"),
+        (DEFAULT, "ECDS 'x' warning"),
+        (
+            f"apply_default_config_without_warming: true, {DEFAULT}",
+            "ECDS 'x' note",
+        ),
+    ],
+)
+def test_extensions(find: Finder, more: str, expected: str) -> None:
+    """A filter whose configuration is discovered holds its listener up, unless a default is used at once."""
+    discovery = f"{{name: x, config_discovery: {{{more} config_source: {{ads: {{}}}}, type_urls: [a/b]}}}}"
+
+    assert [expected] == find.hcm(f"http_filters: [{discovery}]")
+    assert [expected] == find.listener(discovery)
+    assert [expected] == find("lds", f"{{name: l, listener_filters: [{discovery}]}}")
+    assert [expected] == find("cds", f"{{name: c, filters: [{discovery}]}}")
+
+
+def test_addresses(find: Finder) -> None:
+    """A listener claims its addresses, in one spelling, and none that any number of listeners may have."""
+
+    def claims(address: str, more: str = "") -> list[str]:
+        return find("lds", f"{{name: l, address: {address}{more}}}")
+
+    socket = "{socket_address: {address: '%s', port_value: %d}}"
+    assert claims(socket % ("::1", 80)) == claims(socket % ("0:0:0:0:0:0:0:1", 80))
+    assert claims(socket % ("::1", 80)) != claims(socket % ("::1", 81))
+    assert [] == claims(socket % ("::1", 0))
+    assert [] == claims(socket % ("localhost", 80))
+    assert 1 == len(claims("{pipe: {path: /run/x}}"))
+    assert 1 == len(claims(socket % ("::1", 80), f", additional_addresses: [{{address: {socket % ('::1', 80)}}}]"))
+    assert 2 == len(claims(socket % ("::1", 80), f", additional_addresses: [{{address: {socket % ('::1', 81)}}}]"))
+
+
+def test_virtual_hosts_that_are_discovered(find: Finder) -> None:
+    """A route configuration that discovers virtual hosts asks for those named after it, and keeps its own domains."""
+    text = "{name: a/r, virtual_hosts: [{name: v, domains: [X.com, '*']}], VHDS}"
+
+    assert [] == find("rds", text.replace(", VHDS", ""))
+    assert ["host 'a/r/x.com' error", "host 'a/r/*' error", "VHDS 'a/r/*' note"] == sorted(
+        find("rds", text.replace("VHDS", "vhds: {config_source: {ads: {}}}")), reverse=True
+    )
+    assert [
+        ("virtual_hosts[0].domains[0]", "a/r/x.com"),
+        ("virtual_hosts[0].domains[1]", "a/r/*"),
+        ("vhds", "a/r/*"),
+    ] == [
+        (pointer_of(reference.field_path), reference.name)
+        for reference in find.walk("rds", text.replace("VHDS", "vhds: {config_source: {ads: {}}}"))
+    ]
+
+
+def test_virtual_hosts_within_a_listener_are_not_discovered(find: Finder) -> None:
+    """Envoy does not look at `vhds` of a route configuration that stands in a listener."""
+    assert [] == find.hcm(
+        "route_config: {name: r, vhds: {config_source: {ads: {}}}, virtual_hosts: [{name: v, domains: [a]}]}"
+    )
+
+
+def test_cluster_through_which_virtual_hosts_come(find: Finder) -> None:
+    """The cluster that virtual hosts are discovered through may come by CDS."""
+    source = GRPC.replace("api_type: GRPC", "api_type: DELTA_GRPC")
+
+    assert ["VHDS 'r/*' note", "CDS 'x' note"] == find("rds", f"{{name: r, vhds: {{config_source: {source}}}}}")
+
+
+def test_routes_of_a_virtual_host_alone(find: Finder) -> None:
+    """What the routes of a virtual host name is looked for when a request needs it, as by RDS."""
+    policy = "request_mirror_policies: [{cluster: m}]"
+    text = f"{{name: r/v, domains: ['*'], {policy}, routes: [{{match: {{prefix: /}}, route: {{cluster: c}}}}]}}"
+
+    assert ["CDS 'c' warning", "CDS 'm' warning"] == sorted(find("vhds", text))
+
+
+def test_endpoints_by_collection(find: Finder) -> None:
+    """A locality may ask for its endpoints by a collection."""
+    collection = "xdstp://a/envoy.config.endpoint.v3.LbEndpoint/web/*"
+    locality = f"leds_cluster_locality_config: {{leds_collection_name: '{collection}', leds_config: {{ads: {{}}}}}}"
+
+    assert [f"LEDS '{collection}' note"] == find("eds", f"{{cluster_name: c, endpoints: [{{{locality}}}]}}")

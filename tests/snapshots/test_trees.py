@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from fsxds.snapshots.document import FileParser
 from fsxds.snapshots.load import Acceptance, load
+from fsxds.snapshots.parse import FileParser
 from tests.support.trees import EXPECTED, read_tree, written
 
 TREES = sorted(path for path in (Path(__file__).parent.parent / "trees").iterdir() if path.is_dir())

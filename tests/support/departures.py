@@ -12,10 +12,10 @@ import struct
 from collections.abc import Iterator
 from pathlib import Path
 
-from fsxds.addresses import Address, TcpAddress, UnixAddress
-from fsxds.transports.client_status_rest import CLIENT_STATUS_PATH
-from fsxds.transports.rest_json import ROWS
-from fsxds.transports.rest_requests import MAX_REQUEST_BYTES
+from fsxds.settings.forms import Address, TcpAddress, UnixAddress
+from fsxds.transports.client_status.service import CLIENT_STATUS_PATH
+from fsxds.transports.rest.requests import MAX_REQUEST_BYTES
+from fsxds.transports.rest.service import ROWS
 
 REAL_REQUEST = Path(__file__).parents[1] / "data" / "rest-request-clusters.json"
 # Those who go away use a few names only, so that what is remembered of them is bounded by what they ask for.

@@ -19,9 +19,9 @@ from envoy.service.discovery.v3 import discovery_pb2
 
 from fsxds import app
 from fsxds.live_settings import SettingsReader
-from fsxds.operations.log import Log, Paper
+from fsxds.observe.log import Log, Paper
 from fsxds.ready_file import ReadyFile
-from fsxds.settings import Settings
+from fsxds.settings.options import Settings
 from tests.support.errors import AT_ONCE
 from tests.support.grpc_clients import DiscoveryClient, method_path
 from tests.support.server import write_file

@@ -212,19 +212,7 @@ def _become(message: dict[str, Any], files: list[int]) -> list[str]:
 
 def main() -> None:
     """Import everything, and fork; each copy goes on as `python -m fsxds`."""
-    from fsxds import app, dev, live_settings  # noqa: F401
-    from fsxds.commands import (  # noqa: F401
-        bootstrap,
-        check,
-        convert,
-        diff,
-        doctor,
-        explain,
-        mirror,
-        schema,
-        show,
-        watch,
-    )
+    from fsxds import live_settings  # noqa: F401
 
     arguments = _fork_for_all(socket.socket(fileno=int(sys.argv[1])))
     if arguments is not None:

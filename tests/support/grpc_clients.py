@@ -12,21 +12,20 @@ from typing import Any
 import grpc.aio
 from envoy.service.discovery.v3 import discovery_pb2
 
-from fsxds.addresses import Address, TcpAddress
 from fsxds.api.catalogue import Catalogue
-from fsxds.clients import Clients
-from fsxds.grpc_serving import listening_grpc
+from fsxds.observe.clients import Clients
 from fsxds.protocol.messages import Acknowledgement, Node
 from fsxds.protocol.subscription import Subscription
 from fsxds.protocol.ttl import TtlMode
 from fsxds.resource_types import BY_SHORT_NAME
 from fsxds.resources import Snapshot
+from fsxds.settings.forms import Address, TcpAddress
 from fsxds.store import SnapshotStore
 from fsxds.supervisor import Supervisor
-from fsxds.transports.client_status import ClientReports
-from fsxds.transports.client_status_grpc import client_status_handlers
-from fsxds.transports.grpc_methods import AGGREGATED
-from fsxds.transports.grpc_streams import GrpcServices, make_services
+from fsxds.transports.client_status.service import ClientReports, client_status_handlers
+from fsxds.transports.grpc_streams.requests import AGGREGATED
+from fsxds.transports.grpc_streams.server import listening_grpc
+from fsxds.transports.grpc_streams.service import GrpcServices, make_services
 from fsxds.values import Version
 from tests.support.errors import AT_ONCE, ErrorsHeard
 from tests.support.snapshots import snapshot, type_url

@@ -17,8 +17,8 @@ from envoy.service.status.v3 import csds_pb2
 from grpc_health.v1 import health_pb2
 from grpc_reflection.v1alpha import reflection_pb2
 
-from fsxds.addresses import Address, TcpAddress, UnixAddress
-from fsxds.transports.grpc_methods import METHODS, Variant
+from fsxds.settings.forms import Address, TcpAddress, UnixAddress
+from fsxds.transports.grpc_streams.requests import METHODS, Variant
 
 PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
 DATA, HEADERS, RST_STREAM, SETTINGS, PING = 0, 1, 3, 4, 6

@@ -14,8 +14,7 @@ from typing import Any
 
 import yaml
 
-from fsxds.local_envoy.bootstrap import Identity, Wanted, ads_bootstrap
-from fsxds.local_envoy.xds_cluster import XDS_CLUSTER
+from fsxds.envoy.bootstrap import XDS_CLUSTER, Identity, Wanted, ads_bootstrap
 from tests.support.envoy import Envoy, EnvoyError
 from tests.support.resources import document
 from tests.support.server import Server, write_file

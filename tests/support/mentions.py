@@ -12,10 +12,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from pathlib import PurePosixPath
 
-from fsxds.resources import Document, Origin, Reference, Resource
-from fsxds.rules.mentions import ADDRESS, HOST, HOST_NAME, UNNAMED
+from fsxds.resources import Document, Origin, ParsedFile, Reference, Resource
 from fsxds.snapshots.load import Acceptance, Loaded, load
-from fsxds.snapshots.parsed import ParsedFile
+from fsxds.snapshots.references import ADDRESS, HOST, HOST_NAME, UNNAMED
 from fsxds.values import Problem, Severity, SourceFile, TypeUrl
 from tests.support.snapshots import resource, type_url
 from tests.support.trees import tree_of

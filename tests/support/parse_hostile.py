@@ -7,9 +7,9 @@ import sys
 import time
 from pathlib import Path, PurePosixPath
 
-from fsxds.loading import find_catalogue
-from fsxds.settings import Settings
-from fsxds.snapshots.document import FileParser
+from fsxds.reload import find_catalogue
+from fsxds.settings.options import Settings
+from fsxds.snapshots.parse import FileParser
 from fsxds.values import SourceFile
 from tests.support.hostile_inputs import hostile
 

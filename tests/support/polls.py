@@ -14,18 +14,18 @@ from typing import Any
 import aiohttp
 from aiohttp import web
 
-from fsxds.addresses import Address, TcpAddress
 from fsxds.api.catalogue import Catalogue
-from fsxds.api.envoy_binary import read_descriptors
-from fsxds.clients import Clients
+from fsxds.api.descriptors import read_descriptors
+from fsxds.observe.clients import Clients
 from fsxds.protocol.messages import Acknowledgement, Node
 from fsxds.protocol.subscription import Subscription
 from fsxds.resource_types import BY_SHORT_NAME, RESOURCE_TYPES
 from fsxds.resources import Origin, Resource, Snapshot, TypeChange, version_of_body, version_of_set
-from fsxds.serving import listening
+from fsxds.settings.forms import Address, TcpAddress
 from fsxds.store import SnapshotStore
-from fsxds.transports.client_status import ClientReports
-from fsxds.transports.rest_json import REST, RestJson, make_application
+from fsxds.transports.client_status.service import ClientReports
+from fsxds.transports.rest.server import listening
+from fsxds.transports.rest.service import REST, RestJson, make_application
 from fsxds.values import TypeUrl, Version
 from tests.support.envoy import find_envoy
 from tests.support.errors import ErrorsHeard

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from itertools import groupby
 
-from fsxds.option_rows import Option
-from fsxds.settings import BY_NAME, OPTIONS
+from fsxds.settings.forms import Option
+from fsxds.settings.options import BY_NAME, OPTIONS
 
 
 def options_section() -> str:

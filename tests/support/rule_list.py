@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 
-from fsxds.rules.book import Chapter, chapters
+from fsxds.lint.rules import Chapter, chapters
 
 _HEAD = """\
 # The rules of the linter

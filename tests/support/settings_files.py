@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from fsxds.errors import UsageError
-from fsxds.settings import Settings, read_settings
+from fsxds.settings.options import Settings, read_settings
 
 
 def read_file(tmp_path: Path, text: str) -> Settings:

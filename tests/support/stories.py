@@ -12,9 +12,8 @@ from dataclasses import replace
 from pathlib import PurePosixPath
 
 from fsxds.resource_types import BY_TYPE_URL
-from fsxds.resources import Document, Resource, Snapshot
+from fsxds.resources import Document, ParsedFile, Resource, Snapshot
 from fsxds.snapshots.load import Acceptance, Loaded, load
-from fsxds.snapshots.parsed import ParsedFile
 from fsxds.values import Problem, Severity, SourceFile
 from tests.support.snapshots import resource, type_url
 from tests.support.trees import tree_of

@@ -15,11 +15,12 @@ from envoy.service.discovery.v3 import discovery_pb2
 
 import fsxds.testing
 from fsxds.errors import UsageError
-from fsxds.operations.log import Log
+from fsxds.observe.log import Log
 from fsxds.resource_types import BY_SHORT_NAME
-from fsxds.settings import Settings
-from fsxds.testing import serve, server
-from tests.commands.trees import CLUSTERS, TYPO
+from fsxds.settings.options import Settings
+from fsxds.testing import server
+from fsxds.testing.server import serve
+from tests.cli.trees import CLUSTERS, TYPO
 
 CLUSTER = "[{name: web, type: STATIC, connect_timeout: 1s}]"
 

@@ -10,11 +10,10 @@ from typing import Any
 
 from fsxds.api.catalogue import Catalogue
 from fsxds.api.convert import Converter
-from fsxds.api.envoy_binary import read_descriptors
+from fsxds.api.descriptors import read_descriptors
 from fsxds.resource_types import BY_SHORT_NAME, BY_TYPE_URL, RESOURCE_TYPES
 from fsxds.resources import Origin, Resource, Snapshot, version_of_body, version_of_set
-from fsxds.transports.mirror_content import Content
-from fsxds.transports.mirror_files import MirrorFile
+from fsxds.transports.mirror.files import Content, MirrorFile
 from fsxds.values import PlainValue, TypeUrl
 from tests.support.envoy import find_envoy
 

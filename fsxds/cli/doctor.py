@@ -1,0 +1,107 @@
+"""`fsxds doctor DIR`: what will hurt when an Envoy with this bootstrap meets this tree."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path, PurePosixPath
+
+import click
+
+from fsxds import reload
+from fsxds.api.catalogue import Catalogue
+from fsxds.cli.command import spinner
+from fsxds.cli.problems import FOUND_PROBLEMS, print_report
+from fsxds.cli.subjects import base_for, path_from, tell_if_empty
+from fsxds.errors import UsageError
+from fsxds.lint.linter import make_field_rules
+from fsxds.lint.report import Report, findings_of, resource_counts
+from fsxds.lint.report_formats import BY_NAME
+from fsxds.lint.rules import RuleLevels, chapters
+from fsxds.observe.log_lines import count_of, escape
+from fsxds.settings.options import Settings
+from fsxds.snapshots.load import Loaded
+from fsxds.tools.doctor.bootstrap_file import BootstrapFile, read_bootstrap, resource_problems
+from fsxds.tools.doctor.examine import Case, examine
+from fsxds.tools.doctor.facts import look_at
+from fsxds.values import Problem, Severity, SourceTree
+
+# What makes Envoy refuse a source, or crashes it, is found when the tree is loaded, which then holds the resource back.
+_SOURCE_RULE = "wrong-config-source"
+
+
+def run_doctor(directory: Path, settings: Settings) -> None:
+    """Examine a tree and the bootstrap of the settings, and print the report."""
+    with spinner(f"examining {directory}"):
+        catalogue = reload.find_catalogue(settings)
+        tree = reload.scan_once(directory, settings)
+        # As `fsxds check DIR` does: how the bootstrap and the tree fit together is for the examination to say, and a file
+        # that was held back because they do not would be left out of it.
+        (loaded,) = reload.load_trees((tree,), replace(settings, bootstrap=None), catalogue)
+        base = base_for(settings.check_format, directory)
+        bootstrap = None if settings.bootstrap is None else _read(settings.bootstrap, base, catalogue)
+        report = report_of(Patient(directory, loaded, tree, bootstrap), base, settings, catalogue)
+    print_report(report, settings.check_format)
+    tell_if_empty(directory, loaded)
+    if loaded.problems:
+        known = count_of(len(loaded.problems), "problem")
+        print(f"the tree itself has {known}: fsxds check {escape(str(directory))} lists them", file=sys.stderr)
+    if report.has_failed:
+        raise click.exceptions.Exit(FOUND_PROBLEMS)
+
+
+@dataclass(frozen=True, slots=True)
+class Patient:
+    """What is examined: a tree, as it was loaded and as it was read, and a bootstrap, None where there is none."""
+
+    directory: Path
+    loaded: Loaded
+    tree: SourceTree
+    bootstrap: BootstrapFile | None
+
+
+def report_of(patient: Patient, base: Path, settings: Settings, catalogue: Catalogue) -> Report:
+    """Return what is told of a bootstrap and a tree; all paths in it lead from `base`."""
+    bootstrap, root = patient.bootstrap, path_from(base, patient.directory)
+    is_rewritten = settings.mirror_config_sources or settings.ads_config_sources
+    case = Case(bootstrap.message if bootstrap else None, patient.loaded.snapshot, is_rewritten=is_rewritten)
+    found = examine(case, catalogue, look_at)
+    sources = {file.path: file.content for file in patient.tree.files}
+    shown = sources if BY_NAME[settings.check_format].shows_source else {}
+    # What is held could not be examined, which is no health.
+    held = {file.problem for file in patient.loaded.held if file.problem}
+    rules_of_loading = {_SOURCE_RULE, *(rule.name for rule in chapters()["bootstrap"].rules)}
+    told = [one for one in patient.loaded.problems if one in held or one.rule in rules_of_loading]
+    of_tree = _weighed(resource_problems(found.resources, catalogue, sources), settings.rules)
+    findings = findings_of((*told, *of_tree), root, shown, sources.keys(), catalogue.knows_word)
+    files = [str(root / path) for path in sources]
+    if bootstrap is not None:
+        path = bootstrap.written.path
+        of_bootstrap = _weighed((*bootstrap.problems, *bootstrap.problems_of(found.bootstrap)), settings.rules)
+        shown = {path: bootstrap.written.content} if shown else {}
+        findings += findings_of(of_bootstrap, PurePosixPath(), shown, is_word=catalogue.knows_word)
+        files.append(str(path))
+    return Report(
+        str(patient.directory),
+        tuple(sorted(findings, key=lambda finding: finding.problem)),
+        tuple(sorted(files)),
+        resource_counts(patient.loaded.snapshot),
+        Severity(settings.check_severity),
+        str(base),
+    )
+
+
+def _read(path: Path, base: Path, catalogue: Catalogue) -> BootstrapFile:
+    try:
+        content = path.read_bytes()
+    except OSError as error:
+        raise UsageError(f"{escape(str(path))}: cannot be read: {error.strerror}; give a bootstrap of Envoy") from error
+    return read_bootstrap(path_from(base, path), content, catalogue, make_field_rules(catalogue))
+
+
+def _weighed(problems: Iterable[Problem], levels: RuleLevels | None) -> Iterator[Problem]:
+    for problem in problems:
+        weighed = problem if levels is None else levels.weigh(problem)
+        if weighed is not None:
+            yield weighed

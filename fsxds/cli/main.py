@@ -1,0 +1,83 @@
+"""The `fsxds` command: its subcommands, and what becomes of errors."""
+
+from __future__ import annotations
+
+import sys
+import threading
+from collections.abc import Sequence
+from typing import NoReturn
+
+import click
+
+from fsxds import __version__
+from fsxds.cli.commands import COMMANDS
+from fsxds.errors import FsxdsError
+
+WRONG_USE = 2
+INTERRUPTED = 130  # 128 + SIGINT, as shells count
+
+
+class Commands(click.Group):
+    """The subcommands, in our order and not in that of the alphabet."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """Return their names."""
+        return [str(command.name) for command in COMMANDS]
+
+    def invoke(self, ctx: click.Context) -> object:
+        """Run a subcommand; Ctrl-C leaves the line of `^C` on a terminal, and nothing in a log, where click would."""
+        try:
+            return super().invoke(ctx)
+        except KeyboardInterrupt:
+            if sys.stderr.isatty():
+                click.echo(err=True)
+            raise click.Abort from None
+
+
+@click.group(
+    cls=Commands,
+    commands=COMMANDS,
+    epilog="Most flags have a setting and an environment variable too; `fsxds serve --help` shows them.",
+)
+@click.version_option(__version__, prog_name="fsxds", message="%(prog)s %(version)s")
+def fsxds() -> None:
+    """Keep Envoys in step with a directory of files: by gRPC streams, by REST long poll, or by files that they watch."""
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command line and return the exit status.
+
+    0: it did what it should; 1: it found problems, or a difference; 2: wrong use, told in a line; 130: Ctrl-C.
+    """
+    try:
+        status = fsxds.main(arguments, prog_name="fsxds", standalone_mode=False)
+    except click.UsageError as error:
+        path = error.ctx.command_path if error.ctx else "fsxds"
+        return _refuse(f"{path}: {error.format_message()} (see {path} --help)")
+    except FsxdsError as error:
+        return _refuse("\n".join(f"fsxds: {line}" for line in str(error).splitlines()))
+    except click.Abort:
+        return INTERRUPTED
+    return status if isinstance(status, int) else 0
+
+
+def run_process() -> NoReturn:
+    """Run the command line of this process, and end it: threads that are at work still are not waited for."""
+    try:
+        status = main()
+    except KeyboardInterrupt:
+        status = INTERRUPTED
+    if any(not thread.daemon for thread in threading.enumerate() if thread is not threading.main_thread()):
+        from fsxds.transports.sockets import leave_at_once
+
+        leave_at_once(status)
+    sys.exit(status)
+
+
+def _refuse(text: str) -> int:
+    from fsxds.api.secrets import mask_text
+    from fsxds.observe.log_lines import escape
+
+    for line in text.splitlines():
+        print(escape(mask_text(line)), file=sys.stderr)
+    return WRONG_USE

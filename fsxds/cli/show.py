@@ -1,0 +1,133 @@
+"""`fsxds show DIR`: what would be served, and where it was written; secrets stay hidden."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+
+import yaml
+from rich import box
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from fsxds import reload
+from fsxds.api.secrets import Masker
+from fsxds.cli.command import spinner
+from fsxds.cli.subjects import tell_if_empty
+from fsxds.observe.log_lines import count_of, escape, type_name
+from fsxds.resources import Resource
+from fsxds.settings.options import Settings
+from fsxds.snapshots.load import Loaded
+from fsxds.values import PlainValue, TypeUrl
+
+# Wide enough that no table is folded where a program reads it.
+PIPE_WIDTH = 10_000
+
+SHORT_DIGITS = 12
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One resource as it would be served; `version_info` is what its author wrote, None where nothing was."""
+
+    resource: Resource
+    version_info: str | None
+    place: str
+
+    @property
+    def type_name(self) -> str:
+        """The short name of its type, such as `cds`."""
+        return type_name(self.resource.type_url)
+
+
+def run_show(directory: Path, settings: Settings) -> None:
+    """Print what would be served of a tree, as the settings ask."""
+    with spinner(f"loading {directory}"):
+        catalogue = reload.find_catalogue(settings)
+        loaded = reload.load_once(directory, settings, catalogue)
+    rows = [row for row in rows_of(loaded, directory) if settings.show_type in (None, row.type_name)]
+    if settings.show_format == "table":
+        print_table(rows)
+    else:
+        listing = as_plain(rows, loaded, Masker(catalogue))
+        print(dumped(listing, settings.show_format))
+    tell_if_empty(directory, loaded)
+    if loaded.problems:
+        print(f"{count_of(len(loaded.problems), 'problem')}: fsxds check {directory} lists them", file=sys.stderr)
+
+
+def rows_of(loaded: Loaded, directory: Path) -> Iterator[Row]:
+    """Yield the resources of a snapshot in order of type and name."""
+    authored = _authored_versions(loaded)
+    for type_url, resources in loaded.snapshot.by_type.items():
+        for name, resource in resources.items():
+            place = f"{PurePosixPath(directory) / resource.origin.path}:{resource.origin.line}"
+            yield Row(resource, authored.get((type_url, name)), place)
+
+
+def _authored_versions(loaded: Loaded) -> dict[tuple[TypeUrl, str], str | None]:
+    good = (record.good for record in loaded.records.values() if record.good)
+    return {
+        (resource.type_url, resource.name): document.version_info
+        for parsed in good
+        for document in parsed.documents
+        for resource in document.resources
+    }
+
+
+def print_table(rows: list[Row]) -> None:
+    """Print one line per resource on stdout, folded to the width of a terminal, never cut."""
+    console = Console(width=None if sys.stdout.isatty() else PIPE_WIDTH, highlight=False)
+    table = Table(box=box.SIMPLE_HEAD if console.is_terminal else None, pad_edge=False)
+    columns: list[tuple[str, Callable[[Row], str]]] = [
+        ("TYPE", lambda row: row.type_name),
+        ("NAME", lambda row: row.resource.name),
+        ("VERSION", lambda row: row.resource.version[:SHORT_DIGITS]),
+        ("FROM", lambda row: row.place),
+        ("VERSION_INFO", lambda row: row.version_info or ""),
+    ]
+    # Few trees have these.
+    if any(row.resource.ttl_s is not None for row in rows):
+        columns.append(("TTL", lambda row: "" if row.resource.ttl_s is None else f"{row.resource.ttl_s:g}s"))
+    if any(row.resource.aliases for row in rows):
+        columns.append(("ALIASES", lambda row: " ".join(row.resource.aliases)))
+    for heading, _ in columns:
+        table.add_column(heading, overflow="fold")
+    for row in rows:
+        table.add_row(*(Text(escape(cell(row))) for _, cell in columns))
+    console.print(table)
+
+
+def as_plain(rows: list[Row], loaded: Loaded, masker: Masker) -> dict[str, PlainValue]:
+    """Return the listing in plain values: per type its version and its resources, with secrets hidden."""
+    listing: dict[str, PlainValue] = {}
+    for type_url, version in loaded.snapshot.versions.items():
+        name = type_name(type_url)
+        members: list[PlainValue] = [_plain_row(row, masker) for row in rows if row.type_name == name]
+        if members:
+            listing[name] = {"version": version, "resources": members}
+    return listing
+
+
+def _plain_row(row: Row, masker: Masker) -> PlainValue:
+    resource = row.resource
+    return {
+        "name": resource.name,
+        "version": resource.version,
+        "version_info": row.version_info,
+        "from": row.place,
+        **({"aliases": [*resource.aliases]} if resource.aliases else {}),
+        **({"ttl_s": resource.ttl_s} if resource.ttl_s is not None else {}),
+        "resource": masker.shown(resource.type_url, resource.body),
+    }
+
+
+def dumped(listing: dict[str, PlainValue], output_format: str) -> str:
+    """Write a listing as JSON or YAML text."""
+    if output_format == "json":
+        return json.dumps(listing, indent=2)
+    return yaml.safe_dump(listing, sort_keys=False).rstrip("\n")

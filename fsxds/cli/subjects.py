@@ -1,0 +1,193 @@
+"""What `fsxds check` is asked about: whole trees, some files of a tree, files alone, or what comes by stdin.
+
+From where the paths of a report lead: the current directory for people, the top of the repository for pipelines.
+
+Say that nothing in a directory is configuration, where a command goes on all the same.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path, PurePosixPath
+
+import click
+
+from fsxds import reload
+from fsxds.errors import UsageError
+from fsxds.lint.rules import RuleLevels
+from fsxds.observe.log_lines import escape
+from fsxds.settings.options import Settings
+from fsxds.snapshots.load import Loaded
+from fsxds.source.listing import Exclusion
+from fsxds.source.scan import Content, Refusal, read_file
+from fsxds.values import Problem, Severity, SourceFile, SourceTree
+
+# Their readers know the repository, and nothing of the directory in which a step of a pipeline ran.
+_OF_REPOSITORIES = frozenset({"github", "sarif"})
+
+
+def base_for(format_name: str, directory: Path) -> Path:
+    """Return the directory from which all paths of a report lead.
+
+    Args:
+        format_name: of the report.
+        directory: the tree; the repository is the nearest directory above it, or itself, that holds `.git`.
+    """
+    here = Path.cwd()
+    if format_name not in _OF_REPOSITORIES:
+        return here
+    top = Path(os.path.normpath(directory.absolute()))
+    return next((one for one in (top, *top.parents) if (one / ".git").exists()), here)
+
+
+def path_from(base: Path, path: Path) -> PurePosixPath:
+    """Return a path as it leads from a base: relative where it leads into it, else as it was given."""
+    absolute = Path(os.path.normpath(path.absolute()))
+    if absolute.is_relative_to(base):
+        return PurePosixPath(absolute.relative_to(base))
+    return PurePosixPath(path if base == Path.cwd() else absolute)
+
+
+def tell_if_empty(directory: Path, loaded: Loaded) -> None:
+    """Tell on stderr that no file of a tree is configuration: most often another directory was meant."""
+    if not loaded.records:
+        print(f"{escape(str(directory))}: no file in this directory is configuration", file=sys.stderr)
+
+
+STDIN = "-"
+
+# What a file alone cannot answer: whether others define what it names, and whether they use what it defines.
+_ASKS_OTHERS = (
+    "no-cluster",
+    "no-endpoints",
+    "no-route-configuration",
+    "no-scoped-route",
+    "no-secret",
+    "no-extension-config",
+)
+_USED_BY_OTHERS = (
+    "unused-cluster",
+    "unused-endpoints",
+    "unused-route-configuration",
+    "unused-scoped-route",
+    "unused-secret",
+    "unused-extension-config",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Subject:
+    """One tree that is checked.
+
+    Attributes:
+        label: what the user calls it.
+        directory: leads to its files.
+        tree: its files.
+        asked: the files that were named, of which everything is told, and of the others errors alone; None for all.
+        is_partial: the files are not a whole tree; what they refer to may be elsewhere.
+    """
+
+    label: str
+    directory: Path
+    tree: SourceTree
+    asked: frozenset[PurePosixPath] | None = None
+    is_partial: bool = False
+
+    def is_told(self, problem: Problem) -> bool:
+        """Whether a problem is of interest to who asked."""
+        return self.asked is None or problem.path in self.asked or problem.severity is Severity.ERROR
+
+    def settings(self, settings: Settings) -> Settings:
+        """Return the settings with which it is loaded: of files alone, nothing is demanded that others may have."""
+        if not self.is_partial:
+            return settings
+        changed = dict.fromkeys(_USED_BY_OTHERS) | dict.fromkeys(_ASKS_OTHERS, Severity.NOTE)
+        own = settings.rules.changed if settings.rules else {}
+        return replace(settings, rules=RuleLevels({**changed, **own}))
+
+    def refers_to_others(self, problems: Sequence[Problem]) -> bool:
+        """Whether something of it cannot be judged without files that are not here."""
+        return self.is_partial and any(problem.rule in _ASKS_OTHERS for problem in problems)
+
+
+def read_subjects(paths: Sequence[str], stdin_path: str | None, base: Path, settings: Settings) -> Iterator[Subject]:
+    """Read what was named: each directory is a tree, all files together are part of one.
+
+    Args:
+        paths: of directories and files, `-` for stdin.
+        stdin_path: what the file is called that comes by stdin.
+        base: the directory from which the paths of the report lead.
+        settings: how to read, and which tree files belong to.
+
+    Raises:
+        UsageError: a path does not exist, or it is not told what stdin is called.
+    """
+    if not paths and settings.check_tree is not None:
+        paths = (str(settings.check_tree),)
+    if not paths:
+        raise click.UsageError("give a directory, files, or - for stdin")
+    directories = [path for path in paths if path != STDIN and Path(path).is_dir()]
+    others = [path for path in paths if path not in directories]
+    for path in others:
+        if path != STDIN and not Path(path).exists():
+            raise UsageError(f"{escape(path)}: there is no such file or directory; give what holds the resources")
+    for path in dict.fromkeys(directories):
+        yield Subject(path, Path(path), reload.scan_once(Path(path), settings))
+    if others:
+        yield _subject_of_files(others, stdin_path, base, settings)
+
+
+def _subject_of_files(paths: Sequence[str], stdin_path: str | None, base: Path, settings: Settings) -> Subject:
+    label = paths[0] if len(paths) == 1 else f"{len(paths)} files"
+    if STDIN in paths and stdin_path is None:
+        raise UsageError("-: a file's name tells its format and type; give it by --stdin-path NAME")
+    named = [str(stdin_path) if path == STDIN else path for path in paths]
+    contents = {path: _read(path, given, settings) for path, given in zip(named, paths, strict=True)}
+    directory = settings.check_tree
+    if directory is not None and all(_absolute(path).is_relative_to(_absolute(directory)) for path in named):
+        scanned = reload.scan_once(directory, settings)
+        inside = {
+            PurePosixPath(_absolute(path).relative_to(_absolute(directory))): content
+            for path, content in contents.items()
+        }
+        piped = inside if STDIN in paths else {}
+        fresh = {path: SourceFile.of(path, content) for path, content in piped.items() if isinstance(content, bytes)}
+        files = {file.path: file for file in scanned.files} | fresh
+        tree = replace(scanned, files=tuple(sorted(files.values(), key=lambda file: file.path.parts)))
+        return Subject(label, directory, tree, frozenset(inside))
+    return Subject(label, base, _tree_of(contents, base, reload.exclusion_of(settings)), is_partial=True)
+
+
+def _tree_of(contents: dict[str, bytes | Problem], base: Path, exclusion: Exclusion) -> SourceTree:
+    """Return the tree that files alone are; their paths lead from the base."""
+    named = {path_from(base, Path(path)): content for path, content in contents.items()}
+    by_path = {path: content for path, content in named.items() if not exclusion.covers(str(path))}
+    read = {path: content for path, content in by_path.items() if reload.is_read(path.name)}
+    files = [SourceFile.of(path, content) for path, content in read.items() if isinstance(content, bytes)]
+    problems = [replace(content, path=path) for path, content in read.items() if isinstance(content, Problem)]
+    return SourceTree(
+        tuple(sorted(files, key=lambda file: file.path.parts)),
+        tuple(sorted(problems)),
+        tuple(sorted(path for path in by_path if path not in read)),
+        tuple(sorted(path for path in named if path not in by_path)),
+    )
+
+
+def _read(path: str, given: str, settings: Settings) -> bytes | Problem:
+    if given == STDIN:
+        content = sys.stdin.buffer.read(settings.max_file_size_bytes + 1)
+        if len(content) > settings.max_file_size_bytes:
+            raise UsageError("-: what comes by stdin is larger than --max-file-size")
+        return content
+    outcome = read_file(path, settings.max_file_size_bytes)
+    if isinstance(outcome, Content):
+        return outcome.content
+    refusal = outcome or Refusal("unreadable-file", "it is no regular file", "name files of resources")
+    return Problem(PurePosixPath(path), 1, 1, "", refusal.rule, refusal.message, refusal.remedy)
+
+
+def _absolute(path: str | Path) -> Path:
+    return Path(path).absolute()

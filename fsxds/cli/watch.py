@@ -1,0 +1,116 @@
+"""`fsxds watch ADDRESS`: be a client of an xDS server, and print what it tells."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import socket
+from collections.abc import Coroutine
+from contextlib import aclosing
+from typing import TypedDict
+
+import click
+
+from fsxds import reload
+from fsxds.api.catalogue import Catalogue
+from fsxds.api.convert import Converter
+from fsxds.cli.command import run, spinner
+from fsxds.errors import UsageError
+from fsxds.protocol.messages import Node
+from fsxds.resource_types import BY_SHORT_NAME
+from fsxds.settings.options import Settings
+from fsxds.tools.client.connection import URLS, Trouble, Wanted, Wire, connecting, follow
+from fsxds.tools.client.output import Holdings, JsonOutput, Output, TextOutput, Troubles, tell
+
+# What a client announces that takes times to live, in SotW in a wrapper of its own.
+TTL_FEATURES = frozenset({"xds.config.supports-resource-ttl", "xds.config.supports-resource-in-sotw"})
+
+
+class WatchFlags(TypedDict):
+    """The flags of the command; `types` and `names` as they were given."""
+
+    types: tuple[str, ...]
+    names: str | None
+    delta: bool
+    ads: bool
+    rest: bool
+    node: str | None
+    cluster: str
+    agent: str
+    ttl: bool
+    count: int | None
+    output_format: str
+
+
+def run_watch(address: str, settings: Settings, flags: WatchFlags) -> None:
+    """Watch a server until Ctrl-C, or for as many updates as the flags say."""
+    # Until there is an event loop that answers it.
+    signal.signal(signal.SIGHUP, lambda *_: None)
+    node = _node(flags)
+    wanted = _wanted(address, flags)
+    wanted.check()
+    with spinner("reading Envoy's API"):
+        catalogue = reload.find_catalogue(settings)
+    output = JsonOutput(catalogue) if flags["output_format"] == "json" else TextOutput(catalogue, wanted.names)
+    tell(f"watching {wanted.title} as {node.id}")
+    try:
+        run(_until_interrupted(_watch(wanted, node, catalogue, (output, flags["count"]))))
+    except asyncio.CancelledError as error:
+        raise click.Abort from error
+
+
+def _node(flags: WatchFlags) -> Node:
+    # An id of its own: a server remembers by it what it sent to a client that polls.
+    own_id = f"watch-{socket.gethostname()}-{os.getpid()}"
+    features = TTL_FEATURES if flags["ttl"] else frozenset[str]()
+    return Node(flags["node"] or own_id, flags["cluster"], features=features, agent=flags["agent"])
+
+
+def _wanted(address: str, flags: WatchFlags) -> Wanted:
+    over_rest = flags["rest"] or (address.startswith(URLS) and not (flags["delta"] or flags["ads"]))
+    if flags["rest"] and flags["delta"]:
+        raise UsageError("there is no --delta over REST; give HOST:PORT of streams, and leave --rest out")
+    names = (flags["names"] or "").split(",")
+    return Wanted(
+        address,
+        tuple(BY_SHORT_NAME[name] for name in dict.fromkeys(flags["types"])),
+        tuple(dict.fromkeys(name for name in names if name)),
+        Wire.REST if over_rest else Wire.DELTA if flags["delta"] else Wire.SOTW,
+        is_aggregated=flags["ads"],
+    )
+
+
+async def _until_interrupted(work: Coroutine[object, object, None]) -> None:
+    """Run until Ctrl-C, which ends it like the end of the work does. Who presses it twice is not told of it twice.
+
+    SIGHUP ends nothing.
+    """
+    loop, task = asyncio.get_running_loop(), asyncio.current_task()
+
+    def interrupt() -> None:
+        loop.remove_signal_handler(signal.SIGINT)
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+        if task is not None:
+            task.cancel()
+
+    loop.add_signal_handler(signal.SIGINT, interrupt)
+    loop.add_signal_handler(signal.SIGHUP, tell, "SIGHUP: goes on; a client has no settings to read again")
+    await work
+
+
+async def _watch(wanted: Wanted, node: Node, catalogue: Catalogue, printing: tuple[Output, int | None]) -> None:
+    output, left = printing
+    holdings, troubles = Holdings(), Troubles()
+    async with connecting(wanted, node, Converter(catalogue)) as client, aclosing(follow(client)) as events:
+        client.on_connected = troubles.connected
+        async for event in events:
+            if isinstance(event, Trouble):
+                troubles.happened(event)
+                continue
+            troubles.updated()
+            output.step(holdings.take(event))
+            left = None if left is None else left - 1
+            if left == 0:
+                await client.finish()
+                return

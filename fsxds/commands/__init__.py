@@ -1,1 +1,0 @@
-"""One module per `fsxds` subcommand, each a thin caller of the rooms."""

@@ -1,0 +1,232 @@
+"""What a running Envoy says on its admin page.
+
+Which subscription a statistic of Envoy speaks of, and which versions it should show (pure).
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+
+import aiohttp
+
+from fsxds.protocol.subscription import Subscription, version_of
+from fsxds.resource_types import BY_SHORT_NAME, BY_TYPE_URL, ResourceType
+from fsxds.resources import Snapshot
+from fsxds.values import TypeUrl, Version
+
+Statistics = Mapping[str, int | str]
+"""Counters and gauges as numbers, text readouts as text, by name."""
+
+VERSION_TEXT = ".version_text"
+WARMING = ("cluster_manager.warming_clusters", "listener_manager.total_listeners_warming")
+
+# One filter for all that is asked, so that one answer, which is of one moment, says everything.
+STATISTICS_FILTER = (
+    r"\.version_text$|\.update_(success|rejected|failure)$|^(" + "|".join(re.escape(gauge) for gauge in WARMING) + ")$"
+)
+
+# The stat scopes of the subscriptions, ENVOY.md A1; the first that fits decides.
+_SCOPES = tuple(
+    (re.compile(pattern), BY_SHORT_NAME[short_name])
+    for pattern, short_name in (
+        (r"cluster_manager\.cds", "cds"),
+        (r"listener_manager\.lds", "lds"),
+        (r"http\..*\.scoped_rds\..*", "srds"),
+        (r"http\..*?\.rds\.(?P<name>.*)", "rds"),
+        (r"sds\.(?P<name>.*)", "sds"),
+        (r"runtime", "rtds"),
+        (r"extension_config_discovery\.[a-z_]+\.(?P<name>.*)", "ecds"),
+        (r"cluster\.(?P<name>.*)", "eds"),
+    )
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Scope:
+    """One subscription of Envoy: the prefix of its statistics, its type, and the resource's name where one shows."""
+
+    prefix: str
+    resource_type: ResourceType
+    name: str | None = None
+
+
+def scope_of(prefix: str) -> Scope | None:
+    """Read the prefix of a statistic, None where it is not a subscription's."""
+    for pattern, resource_type in _SCOPES:
+        if match := pattern.fullmatch(prefix):
+            return Scope(prefix, resource_type, match.groupdict().get("name"))
+    return None
+
+
+def scopes_in(statistics: Statistics) -> tuple[Scope, ...]:
+    """Return every subscription that Envoy has."""
+    prefixes = (name.removesuffix(VERSION_TEXT) for name in statistics if name.endswith(VERSION_TEXT))
+    return tuple(scope for prefix in prefixes if (scope := scope_of(prefix)))
+
+
+@dataclass(frozen=True, slots=True)
+class Expected:
+    """The versions that Envoy should show for one snapshot.
+
+    Attributes:
+        bundles: of the types that are asked for as a whole.
+        named: of the others, by name as statistics write it. A name that was served once stays, with the version of
+            its absence where absence can be told, and else with its last one, which is what Envoy keeps.
+        unsure: types of which Envoy may rightly show another version: removals are not told, so it keeps what it has.
+        doubted: prefixes of the subscriptions that refused their last update. A part of it may be in effect all the same
+            (ENVOY.md A4), so the right version counts only after one more update.
+    """
+
+    bundles: Mapping[TypeUrl, Version]
+    named: Mapping[TypeUrl, Mapping[str, Version]]
+    unsure: frozenset[TypeUrl]
+    doubted: frozenset[str] = frozenset()
+
+    @classmethod
+    def of(cls, snapshot: Snapshot, before: Expected | None = None, doubted: frozenset[str] = frozenset()) -> Expected:
+        """Compute them; `before` are those of the snapshot before, for the names that are gone."""
+        bundles: dict[TypeUrl, Version] = {}
+        named: dict[TypeUrl, Mapping[str, Version]] = {}
+        for type_url, row in BY_TYPE_URL.items():
+            if row.full_state_in_sotw:
+                bundles[type_url] = version_of(snapshot, Subscription(type_url))
+            else:
+                known = before.named.get(type_url, {}) if before else {}
+                named[type_url] = MappingProxyType(_named_versions(snapshot, row, known))
+        unsure = snapshot.withheld | snapshot.incomplete | snapshot.undeclared
+        return cls(MappingProxyType(bundles), MappingProxyType(named), unsure, doubted)
+
+    def is_settled(self, scope: Scope, version_text: str) -> bool:
+        """Say whether a subscription shows what it should, as far as its statistics can tell.
+
+        The name that was asked for does not always show: all runtime layers share a scope, and an EDS cluster may ask
+        for another name than its own. But a version covers its name, so any of the present versions of the type is
+        the right one of its name.
+        """
+        type_url = scope.resource_type.type_url
+        if scope.resource_type.full_state_in_sotw:
+            return self.bundles[type_url] == version_text
+        versions = self.named[type_url]
+        # A name that never was is not answered where absence cannot be told.
+        is_unanswered = not scope.resource_type.may_be_empty and scope.name not in (None, *versions)
+        return is_unanswered or not versions or version_text in versions.values()
+
+
+def _named_versions(snapshot: Snapshot, row: ResourceType, known: Mapping[str, Version]) -> dict[str, Version]:
+    versions = {
+        _in_statistics(name): version_of(snapshot, Subscription.for_request(row.type_url, [name]))
+        for name in snapshot.resources(row.type_url)
+    }
+    for name in known.keys() - versions.keys():
+        absence = version_of(snapshot, Subscription.for_request(row.type_url, [name]))
+        versions[name] = absence if row.may_be_empty else known[name]
+    return versions
+
+
+def _in_statistics(name: str) -> str:
+    """Write a name as Envoy does in the names of statistics."""
+    return name.replace("://", "_").replace(":/", "_").replace(":", "_")
+
+
+OK = 200
+
+# What a name of a target of Envoy's init managers begins with, before the words that name the subscription.
+_INIT_TARGET = re.compile(r"^(?:shared )?(?:target )?(?:\w+Subscription )?")
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Listening:
+    """A listener, and the address that it is really bound to: `127.0.0.1:10000`, `[::1]:10000`, `unix:/run/web.sock`."""
+
+    name: str
+    address: str
+
+
+class AdminPage:
+    """Asks Envoy's admin page, anew at each call; None stands for an Envoy that does not answer.
+
+    Args:
+        session: to ask through.
+        address: `host:port` of the admin page.
+    """
+
+    def __init__(self, session: aiohttp.ClientSession, address: str) -> None:
+        self._session = session
+        self.address = address
+        self._url = f"http://{address}"
+
+    async def statistics(self) -> Statistics | None:
+        """Return the versions, verdicts and warming gauges of all subscriptions, as of one moment."""
+        text = await self._get("/stats", filter=STATISTICS_FILTER)
+        return None if text is None else parse_statistics(text)
+
+    async def listeners(self) -> tuple[Listening, ...] | None:
+        """Return where traffic can go, sorted by name."""
+        text = await self._get("/listeners", format="json")
+        return None if text is None else parse_listeners(text)
+
+    async def is_live(self) -> bool:
+        """Say whether the start is over: everything was asked for once, and workers run."""
+        return await self._get("/ready") is not None
+
+    async def unready(self) -> tuple[str, ...]:
+        """Return what its start, or a listener or cluster that it got, waits for, in its own words, sorted."""
+        targets = await self._get("/init_dump")
+        warming = await self._get("/config_dump", resource="dynamic_warming_clusters")
+        return (*parse_init_dump(targets or "{}"), *parse_warming_clusters(warming or "{}"))
+
+    async def _get(self, path: str, **query: str) -> str | None:
+        try:
+            async with self._session.get(self._url + path, params=query) as response:
+                return await response.text() if response.status == OK else None
+        except (aiohttp.ClientError, TimeoutError):
+            # It is ending, which those who hold the process notice, or busy, which passes.
+            return None
+
+
+def parse_statistics(text: str) -> Statistics:
+    """Read the text form of `/stats`: `name: 12` is a counter or gauge, `name: "text"` a text readout."""
+    statistics: dict[str, int | str] = {}
+    for line in text.splitlines():
+        name, _, value = line.partition(": ")
+        if value.startswith('"'):
+            statistics[name] = value[1:-1]
+        elif re.fullmatch(r"-?\d+", value):
+            statistics[name] = int(value)
+    return statistics
+
+
+def parse_init_dump(text: str) -> tuple[str, ...]:
+    """Read `/init_dump`: `shared target RdsRouteConfigSubscription RDS init web` becomes `RDS web`."""
+    dumps = json.loads(text).get("unready_targets_dumps", [])
+    targets = {str(name) for dump in dumps for name in dump.get("target_names", [])}
+    return tuple(sorted(_INIT_TARGET.sub("", target).replace(" init ", " ") for target in targets))
+
+
+def parse_warming_clusters(text: str) -> tuple[str, ...]:
+    """Read `/config_dump?resource=dynamic_warming_clusters`: `cluster web`, as far as they have names."""
+    names = (dict(one).get("cluster", {}).get("name") for one in json.loads(text).get("configs", []))
+    return tuple(sorted(f"cluster {name}" for name in names if name))
+
+
+def parse_listeners(text: str) -> tuple[Listening, ...]:
+    """Read the JSON form of `/listeners`; a listener with several addresses has a row for each."""
+    found: list[Listening] = []
+    for status in json.loads(text).get("listener_statuses", []):
+        addresses = [status["local_address"], *status.get("additional_local_addresses", [])]
+        found += [Listening(status["name"], written) for address in addresses if (written := _written(address))]
+    return tuple(sorted(found))
+
+
+def _written(address: dict[str, dict[str, object]]) -> str | None:
+    if pipe := address.get("pipe"):
+        return f"unix:{pipe['path']}"
+    if socket := address.get("socket_address"):
+        host = str(socket["address"])
+        return f"[{host}]:{socket['port_value']}" if ":" in host else f"{host}:{socket['port_value']}"
+    # An internal listener: nobody outside can reach it.
+    return None

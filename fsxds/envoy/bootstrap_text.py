@@ -1,0 +1,190 @@
+"""A bootstrap as a file for people: what it is for, how to use it, and why each value is what it is (pure).
+
+Plain values as YAML that people read and edit: comments above keys, and what is shared is written once (pure).
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from types import MappingProxyType
+
+from fsxds.envoy.bootstrap import Section
+from fsxds.values import PlainValue
+
+LINE_LENGTH = 120
+_STEP = "  "
+
+# What every YAML reader takes for text without quotes; the words are those of YAML 1.1 for other values.
+_WORD = re.compile(r"[A-Za-z/][A-Za-z0-9_./-]*")
+_NOT_TEXT = frozenset({"true", "false", "yes", "no", "on", "off", "null", "y", "n"})
+_DURATION = re.compile(r"[0-9]+(?:\.[0-9]+)?s")
+_IPV4 = re.compile(r"[0-9]+(?:\.[0-9]+){3}")
+
+
+def as_yaml(value: dict[str, PlainValue], comments: Mapping[str, str], shared: str = "shared") -> str:
+    """Write a mapping as YAML, its top-level keys set apart by empty lines.
+
+    Args:
+        value: what to write. A mapping that stands in it twice, as the same object, is written once, with an anchor.
+        comments: by key, a text to put above it where it stands for the first time; may have several lines.
+        shared: the name of the anchor.
+    """
+    writer = _Writer(value, comments, shared)
+    blocks = ["\n".join(writer.mapping({key: content}, "")) for key, content in value.items()]
+    return "\n\n".join(blocks) + "\n"
+
+
+class _Writer:
+    def __init__(self, value: PlainValue, comments: Mapping[str, str], anchor: str) -> None:
+        self._comments = dict(comments)
+        self._anchor = anchor
+        self._shared = {number for number, count in Counter(_identities(value)).items() if count > 1}
+        self._anchors: dict[int, str] = {}
+
+    def mapping(self, value: dict[str, PlainValue], indent: str) -> Iterator[str]:
+        """Yield the lines of a mapping in block style."""
+        for key, content in value.items():
+            comment = self._comments.pop(key, None)
+            if comment is not None:
+                yield from (f"{indent}# {line}" for line in comment.splitlines())
+            yield from self._pair(f"{indent}{_text(key)}:", content, indent)
+
+    def _pair(self, head: str, content: PlainValue, indent: str) -> Iterator[str]:
+        if isinstance(content, dict) and id(content) in self._anchors:
+            yield f"{head} *{self._anchors[id(content)]}"
+            return
+        in_flow = self._flow(content)
+        if self._is_anchored_here(content):
+            name = self._anchor + (str(len(self._anchors) + 1) if self._anchors else "")
+            self._anchors[id(content)] = name
+            head = f"{head} &{name}"
+        in_line = f"{head} {in_flow}"
+        if not self._needs_lines(content) and len(in_line) <= LINE_LENGTH:
+            yield in_line
+        elif isinstance(content, dict):
+            yield head
+            yield from self.mapping(content, indent + _STEP)
+        elif isinstance(content, list):
+            yield head
+            for element in content:
+                yield from self._element(element, indent)
+        else:
+            yield in_line
+
+    def _element(self, element: PlainValue, indent: str) -> Iterator[str]:
+        in_line = f"{indent}- {self._flow(element)}"
+        if not isinstance(element, dict) or (len(in_line) <= LINE_LENGTH and not self._needs_lines(element)):
+            yield in_line
+            return
+        comment = self._comments.pop(next(iter(element)), None)
+        if comment is not None:
+            yield from (f"{indent}# {line}" for line in comment.splitlines())
+        for number, line in enumerate(self.mapping(element, indent + _STEP)):
+            yield f"{indent}- {line.removeprefix(indent + _STEP)}" if number == 0 else line
+
+    def _flow(self, value: PlainValue) -> str:
+        if isinstance(value, dict):
+            if id(value) in self._anchors:
+                return f"*{self._anchors[id(value)]}"
+            return "{" + ", ".join(f"{_text(key)}: {self._flow(content)}" for key, content in value.items()) + "}"
+        if isinstance(value, list):
+            return "[" + ", ".join(map(self._flow, value)) + "]"
+        return _text(value) if isinstance(value, str) else json.dumps(value)
+
+    def _needs_lines(self, value: PlainValue) -> bool:
+        """Tell whether a comment or an anchor is due within a value."""
+        if isinstance(value, list):
+            return any(map(self._needs_lines, value))
+        if not isinstance(value, dict):
+            return False
+        return any(
+            key in self._comments or self._is_anchored_here(content) or self._needs_lines(content)
+            for key, content in value.items()
+        )
+
+    def _is_anchored_here(self, value: PlainValue) -> bool:
+        return id(value) in self._shared and id(value) not in self._anchors
+
+
+def _identities(value: PlainValue) -> Iterator[int]:
+    """Yield the identity of every mapping as often as it stands there, the content of a repeated one once."""
+    seen: set[int] = set()
+    waiting = [value]
+    while waiting:
+        current = waiting.pop()
+        if isinstance(current, list):
+            waiting.extend(current)
+        elif isinstance(current, dict):
+            yield id(current)
+            if id(current) not in seen:
+                waiting.extend(current.values())
+            seen.add(id(current))
+
+
+def _text(text: str) -> str:
+    is_word = _WORD.fullmatch(text) and text.lower() not in _NOT_TEXT
+    if is_word or _DURATION.fullmatch(text) or _IPV4.fullmatch(text):
+        return text
+    escaped = (c if c.isprintable() else f"\\U{ord(c):08x}" for c in text.replace("\\", "\\\\").replace('"', '\\"'))
+    return f'"{"".join(escaped)}"'
+
+
+_TITLES: Mapping[str, str] = MappingProxyType({
+    "rest": "An Envoy that gets everything from fsxds by REST long polling.",
+    "ads": "An Envoy that gets everything by one gRPC stream: state-of-the-world ADS.",
+    "delta": "An Envoy that gets everything by one gRPC stream: delta ADS.",
+    "files": "An Envoy that reads files which fsxds rewrites.",
+})  # fmt: skip
+
+# By key; each stands above the first such key.
+_COMMENTS: Mapping[str, str] = MappingProxyType({
+    "node": "fsxds tells its clients apart by the id: give each Envoy its own.",
+    "admin": "For this machine only: whoever reaches this page can change settings and stop Envoy.",
+    "clusters": "fsxds. It has to be static: a cluster that comes by CDS cannot be where configuration comes from.",
+    "dns_lookup_family": "Without it, Envoy looks for an IPv6 address first.",
+    "circuit_breakers":
+        "Each subscription (one for each EDS cluster, route table, secret …) holds a poll, and each poll a connection.\n"
+        "Envoy's default limit of 1024 makes a start with more of them slow.",
+    "connection_keepalive":
+        "Not more often: gRPC servers close connections that ping more than once in five minutes.",
+    "upstream_connection_options": "Tells within a minute when the server's machine is gone without a word.",
+    "set_node_on_first_message_only": "Else each message carries 61 kB of what this Envoy is able to.",
+    "initial_fetch_timeout": "How long the start waits for the first answer; 0 would wait for ever.",
+    "refresh_delay": "The pause between two polls. Below one millisecond it makes Envoy 1.40 crash.",
+    "request_timeout":
+        "fsxds holds a poll that long, less a margin, when there is nothing new. Envoy's own default is 1s.",
+    "layers":
+        "A later layer goes before an earlier one. Values that are set by hand on the admin page go first; without\n"
+        "the layer `admin` they cannot be set.",
+})  # fmt: skip
+
+_STREAM_COMMENTS: Mapping[str, str] = MappingProxyType({
+    "circuit_breakers": "For resources whose sources are not `ads: {}`: each has a stream or a held poll of its own.",
+})  # fmt: skip
+
+_FILES_COMMENTS: Mapping[str, str] = MappingProxyType({
+    "dynamic_resources":
+        "The files must exist before Envoy starts: wait for fsxds's --ready-file. Paths are relative to where Envoy is\n"
+        "started. No watched_directory is needed: fsxds moves each file over the one before, which Envoy notices. Files\n"
+        "that come by a Kubernetes ConfigMap need one: `watched_directory: {path: the directory that is mounted}`.",
+})  # fmt: skip
+
+
+def bootstrap_text(bootstrap: Section, transport: str, usage: tuple[str, ...]) -> str:
+    """Write a bootstrap as commented YAML.
+
+    Args:
+        bootstrap: of an Envoy of that transport.
+        transport: `rest`, `ads`, `delta` or `files`.
+        usage: the commands that go with it, one a line.
+    """
+    comments = dict(_COMMENTS)
+    if transport == "files":
+        comments |= _FILES_COMMENTS
+    elif transport != "rest":
+        comments |= _STREAM_COMMENTS
+    head = "\n".join((f"# {_TITLES[transport]}", "#", *(f"#   {line}" for line in usage)))
+    return f"{head}\n\n{as_yaml(bootstrap, comments, 'source')}"

@@ -1,0 +1,210 @@
+"""What Envoy's log says against a resource, and where that resource was written (pure).
+
+What a validating Envoy logged: its reason, what it was busy with, and what it had taken before (pure).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from fsxds.envoy.static_bootstrap import Member, Rendering
+from fsxds.protocol.messages import without_message
+from fsxds.resource_types import BY_REST_PATH, BY_SHORT_NAME
+from fsxds.resources import Origin, Resource
+from fsxds.values import TypeUrl
+
+# Arguments that make Envoy log one line per message, `level logger message`, with escapes in the message.
+LOG_ARGUMENTS = ("--log-format", "%l %n %v", "--log-format-escaped")
+
+# `cds: cluster 'a' config rejected: why`: names the resource, so it goes before what is said of the whole update.
+_OF_RESOURCE = re.compile(
+    r"(?P<type>cds|lds): (?:cluster|listener) '(?P<name>.*?)' config rejected: (?P<reason>.*)", re.DOTALL
+)
+_OF_POLL = re.compile(r"REST config for /v3/discovery:(?P<path>[a-z_-]+) rejected: (?P<reason>.*)", re.DOTALL)
+_OF_FILE = re.compile(r"Filesystem config update (?:rejected: |failure: in (?P<file>.*?), )(?P<reason>.*)", re.DOTALL)
+
+_ESCAPE = re.compile(rb"\\([0-7]{3}|.)", re.DOTALL)
+_CONTROL = {b"n": b"\n", b"t": b"\t", b"r": b"\r"}
+
+
+@dataclass(frozen=True, slots=True)
+class LogLine:
+    """One line of Envoy's log; `level` is empty for what it printed before logging was set up."""
+
+    level: str
+    logger: str
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class Complaint:
+    """Why Envoy refused an update.
+
+    Attributes:
+        reason: in Envoy's words, without the message that it refused.
+        type_url: None where the log does not tell, as for files.
+        resource_name: None for an update as a whole.
+        is_failure: the update could not even be read, which Envoy counts as `update_failure`.
+    """
+
+    reason: str
+    type_url: TypeUrl | None = None
+    resource_name: str | None = None
+    is_failure: bool = False
+
+
+def read_log_line(line: str) -> LogLine:
+    """Read a line that was written as `LOG_ARGUMENTS` say; any other line is all message."""
+    level, _, rest = line.partition(" ")
+    logger, _, message = rest.partition(" ")
+    if level not in {"trace", "debug", "info", "warning", "error", "critical"}:
+        return LogLine("", "", line)
+    return LogLine(level, logger, _unescape(message).strip())
+
+
+def _unescape(text: str) -> str:
+    def character(match: re.Match[bytes]) -> bytes:
+        code = match[1]
+        return bytes([int(code, 8) & 0xFF]) if len(code) == 3 else _CONTROL.get(code, code)
+
+    return _ESCAPE.sub(character, text.encode()).decode(errors="replace")
+
+
+def read_complaint(message: str) -> Complaint | None:
+    """Read the message of a log line, None if it is no complaint about an update."""
+    if match := _OF_RESOURCE.match(message):
+        return Complaint(without_message(match["reason"]), BY_SHORT_NAME[match["type"]].type_url, match["name"])
+    if match := _OF_POLL.match(message):
+        row = BY_REST_PATH.get(match["path"])
+        return Complaint(without_message(match["reason"]), row.type_url if row else None)
+    if match := _OF_FILE.match(message):
+        return Complaint(without_message(match["reason"]), is_failure=match["file"] is not None)
+    return None
+
+
+def origin_of(reason: str, resources: Iterable[Resource]) -> Origin | None:
+    """Return where the resource was written whose name stands in a reason: the longest such name; None for none."""
+    named = [one for one in resources if one.name and re.search(rf"(?<![\w.-]){re.escape(one.name)}(?![\w-])", reason)]
+    return max(named, key=lambda one: len(one.name)).origin if named else None
+
+
+_REASON = re.compile(r"error initializing configuration '.*?': (?P<reason>.*)", re.DOTALL)
+_PLACE = re.compile(r"StaticResourcesValidationError\.(?P<list>Clusters|Listeners|Secrets)\[(?P<index>\d+)\]")
+_LOADING = re.compile(r"loading (\d+) (static secret|cluster|listener)\(s\)")
+# Clusters are all created before any is added, and what was created is destroyed in the end.
+_CLUSTER_DONE = re.compile(r"init manager Cluster (?P<name>.*) destroyed$", re.DOTALL)
+_CLUSTER_BEGUN = re.compile(r"init manager Cluster (?P<name>.*) initializing$", re.DOTALL)
+_LISTENER_DONE = re.compile(r"add (?:active|warming) listener: name=(?P<name>.*), original_hash=", re.DOTALL)
+_LISTENER_BEGUN = re.compile(r"^listener #(?P<index>\d+):")
+_SECRET_BEGUN = re.compile(r"^static secret #(?P<index>\d+):")
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """Envoy refused a bootstrap.
+
+    Attributes:
+        reason: in its own words, without the message that it refused.
+        suspect: the resource that it was probably busy with, None where it does not tell.
+        proven: resources that it had taken before.
+    """
+
+    reason: str
+    suspect: Member | None = None
+    proven: frozenset[Member] = frozenset()
+
+
+def read_refusal(lines: Iterable[LogLine], rendering: Rendering) -> Refused:
+    """Read why a bootstrap was refused from a log that is written as `LOG_ARGUMENTS` say, at level debug."""
+    progress = _Progress(rendering)
+    reason = ""
+    for line in lines:
+        if match := _REASON.match(line.message):
+            reason = match["reason"]
+            progress.fail()
+        elif line.logger in {"config", "init"}:
+            progress.read(line.message)
+        elif line.level == "critical" and not reason:
+            reason = line.message
+    place = _PLACE.search(reason)
+    suspect = progress.member_at(place["list"], int(place["index"])) if place else progress.suspect()
+    return Refused(without_message(reason), suspect, frozenset(progress.proven - {suspect}))
+
+
+class _Progress:
+    """Where Envoy is in a bootstrap: secrets come first, then all clusters but EDS', then those, then listeners."""
+
+    def __init__(self, rendering: Rendering) -> None:
+        self._secrets = rendering.secrets
+        self._clusters = rendering.clusters
+        self._listeners = rendering.listeners
+        self._eds = rendering.eds
+        self._layers = rendering.layers
+        self._stage = ""
+        self._done: set[str] = set()
+        self._index = 0
+        self._has_failed = False
+        self._half_made: str | None = None
+        self.proven: set[Member] = set()
+
+    def read(self, message: str) -> None:
+        """Take one more message."""
+        if match := _LOADING.match(message):
+            self._stage = match[2]
+        elif match := _CLUSTER_DONE.match(message):
+            self._meet_destroyed(match["name"])
+        elif match := _CLUSTER_BEGUN.match(message):
+            self._half_made = match["name"]
+        elif match := _LISTENER_DONE.match(message):
+            self._finish(match["name"], self._listeners.get(match["name"]))
+        elif match := _LISTENER_BEGUN.match(message) or _SECRET_BEGUN.match(message):
+            self._index = int(match["index"])
+
+    def fail(self) -> None:
+        """Take note that Envoy gives up; what is destroyed from now on was whole."""
+        self._has_failed = True
+
+    def _meet_destroyed(self, name: str) -> None:
+        if self._has_failed:
+            self._finish(name, self._clusters.get(name))
+        elif self._stage == "cluster":
+            self._half_made = name
+
+    def _finish(self, name: str, member: Member | None) -> None:
+        self._done.add(name)
+        if member is not None:
+            self.proven.add(member)
+
+    def suspect(self) -> Member | None:
+        """Return what Envoy is busy with."""
+        if self._stage == "static secret":
+            return self.member_at("Secrets", self._index)
+        if self._stage == "listener":
+            return self.member_at("Listeners", self._index)
+        if self._stage == "cluster":
+            if self._half_made is not None:
+                return self._clusters.get(self._half_made)
+            in_order = sorted(self._clusters, key=lambda name: name in self._eds)
+            return next((self._clusters[name] for name in in_order if name not in self._done), None)
+        # The runtime comes before all that.
+        return next(iter(self._layers), None)
+
+    def member_at(self, list_name: str, index: int) -> Member | None:
+        """Return what a part of the bootstrap stands for."""
+        lists = {"Secrets": self._secrets, "Clusters": self._clusters.values(), "Listeners": self._listeners.values()}
+        members = list(lists[list_name])
+        return members[index] if index < len(members) else None
+
+
+def counts_differ(lines: Iterable[LogLine], rendering: Rendering) -> bool:
+    """Tell whether Envoy did not read all of a bootstrap: of a binary one that it cannot parse it takes what it can."""
+    wanted = {
+        "static secret": len(rendering.secrets),
+        "cluster": len(rendering.clusters),
+        "listener": len(rendering.listeners),
+    }
+    counted = {match[2]: int(match[1]) for line in lines if (match := _LOADING.match(line.message))}
+    # An Envoy that words this in another way is believed.
+    return any(count != wanted[name] for name, count in counted.items())

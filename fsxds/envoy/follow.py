@@ -1,0 +1,295 @@
+"""Watch an Envoy take or refuse each snapshot, and tell.
+
+Run an Envoy beside fsxds, and start another when the tree asks for more than it can get.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path, PurePath
+from typing import Never, Protocol
+
+import aiohttp
+
+from fsxds.envoy.admin import AdminPage, Listening, Statistics
+from fsxds.envoy.bootstrap import Section, Wanted, files_of
+from fsxds.envoy.envoy_log import Complaint, LogLine, read_complaint
+from fsxds.envoy.process import Ended, EnvoyLog, LocalEnvoy, running_envoy
+from fsxds.envoy.snapshot_status import Refusal, Refused, StatisticsWitness, Took, Waiting, Witness, explain
+from fsxds.resource_types import ResourceType
+from fsxds.resources import Snapshot
+from fsxds.store import SnapshotStore
+
+# Asking more often slows Envoy itself down; of an Envoy with many statistics, an answer takes its time.
+LOOK_EVERY_S = 0.05
+SHARE_OF_TIME = 0.1
+# How often to look when there is no hurry any more: to see whether it heals.
+LOOK_SELDOM_S = 1.0
+# After this time without a verdict, say what is missing; then at three times that age, and every half minute from then on.
+LONG_S = 3.0
+LONGEST_SILENCE_S = 30.0
+# A refusal is told when it was seen so often: once more than once, so that the log has arrived too; and for half a
+# second after another refusal, whose update fsxds may have offered again just before.
+SIGHTINGS = 2
+SIGHTINGS_AFTER_REFUSAL = 10
+
+
+class EnvoyObserver(Protocol):
+    """What a local Envoy has to tell."""
+
+    def envoy_started(self, admin: str, listeners: tuple[Listening, ...]) -> None:
+        """Envoy runs: where its admin page is, and where it listens for traffic."""
+
+    def envoy_took(self, types: tuple[ResourceType, ...], elapsed_s: float) -> None:
+        """The current snapshot is in effect; `types` are those of which Envoy took something new."""
+
+    def envoy_refused(self, refusal: Refusal, elapsed_s: float) -> None:
+        """Envoy refused a part of the current snapshot."""
+
+    def envoy_waits(self, waiting: Waiting, unready: tuple[str, ...], elapsed_s: float) -> None:
+        """The current snapshot is not in effect after a long time; `unready` is what Envoy says it waits for."""
+
+    def envoy_listens(self, listeners: tuple[Listening, ...]) -> None:
+        """The addresses for traffic are others than before."""
+
+    def envoy_ended(self, ended: Ended) -> None:
+        """Envoy ended without being asked to."""
+
+
+@dataclass(frozen=True, slots=True)
+class Insight:
+    """What can be seen of one Envoy: its admin page, its log, and what knows whether it took a snapshot."""
+
+    admin: AdminPage
+    log: EnvoyLog
+    witness: Witness
+
+
+class Follower:
+    """Follows one Envoy from snapshot to snapshot.
+
+    Args:
+        store: holds the snapshots that Envoy is served.
+        insight: what can be seen of it.
+        observer: is told.
+    """
+
+    def __init__(self, store: SnapshotStore, insight: Insight, observer: EnvoyObserver) -> None:
+        self._store = store
+        self._admin = insight.admin
+        self._log = insight.log
+        self._witness = insight.witness
+        self._observer = observer
+        # As they were when the current snapshot was not there yet.
+        self._before: Statistics = {}
+        self._log_length = 0
+        self._listeners: tuple[Listening, ...] = ()
+        self._is_live = False
+
+    async def follow(self, snapshot: Snapshot, seen_s: float) -> None:
+        """Tell what becomes of a snapshot; return when Envoy has it in effect, or when there is a newer one.
+
+        Args:
+            snapshot: the snapshot.
+            seen_s: reading of the event loop's clock when it was published.
+        """
+        was_refused = self._witness.begin(snapshot)
+        loop = asyncio.get_running_loop()
+        trial = Trial(snapshot, loop.time, since_s=seen_s, was_refused=was_refused)
+        before, log_length = self._before, self._log_length
+        while self._store.current is snapshot:
+            length = self._log.length
+            asked_s = trial.elapsed_s
+            statistics = await self._admin.statistics()
+            # An answer that crossed with a newer snapshot may already hold what became of that one.
+            if statistics is not None and self._store.current is snapshot:
+                self._before, self._log_length = statistics, length
+                if await self._is_over(trial, before, log_length):
+                    return
+            await self._pause(trial, trial.elapsed_s - asked_s)
+
+    async def _is_over(self, trial: Trial, before: Statistics, log_length: int) -> bool:
+        """Judge by the last statistics, and tell what is new in the verdict."""
+        logged = read_complaints(self._log, log_length)
+        verdict, complaints = self._witness.judge(before, self._before, logged)
+        for refusal in trial.receive_verdict(verdict, complaints):
+            self._observer.envoy_refused(refusal, trial.elapsed_s)
+        await self._look_whether_live()
+        if (isinstance(verdict, Waiting) or not self._is_live) and trial.is_silent_for_long():
+            waiting = verdict if isinstance(verdict, Waiting) else Waiting((), 0)
+            self._observer.envoy_waits(waiting, await self._admin.unready(), trial.elapsed_s)
+        if not self._is_live:
+            return False
+        if isinstance(verdict, Took) and verdict.types:
+            self._observer.envoy_took(verdict.types, trial.elapsed_s)
+        if not isinstance(verdict, Waiting):
+            await self._look_at_listeners()
+        return isinstance(verdict, Took)
+
+    async def _look_whether_live(self) -> None:
+        """Tell where Envoy listens as soon as its start is over."""
+        if not self._is_live and await self._admin.is_live():
+            self._is_live = True
+            self._listeners = await self._admin.listeners() or ()
+            self._observer.envoy_started(self._admin.address, self._listeners)
+
+    async def _look_at_listeners(self) -> None:
+        listeners = await self._admin.listeners()
+        if listeners is not None and listeners != self._listeners:
+            self._listeners = listeners
+            self._observer.envoy_listens(listeners)
+
+    async def _pause(self, trial: Trial, answer_took_s: float) -> None:
+        """Wait until it is time to look again, or until there is a newer snapshot."""
+        pause_s = LOOK_SELDOM_S if trial.is_told else max(LOOK_EVERY_S, answer_took_s / SHARE_OF_TIME)
+        try:
+            async with asyncio.timeout(pause_s):
+                await self._store.newer_than(trial.snapshot.generation)
+        except TimeoutError:
+            return
+
+
+class Trial:
+    """One snapshot before Envoy: for how long, and what was told of it.
+
+    Args:
+        snapshot: the snapshot.
+        clock: reads the time in seconds.
+        since_s: when it was published by that clock; None for now.
+        was_refused: something of the snapshot before was.
+    """
+
+    def __init__(
+        self,
+        snapshot: Snapshot,
+        clock: Callable[[], float],
+        *,
+        since_s: float | None = None,
+        was_refused: bool = False,
+    ) -> None:
+        self.snapshot = snapshot
+        self.is_told = False
+        self._clock = clock
+        self._started_s = clock() if since_s is None else since_s
+        self._sightings_due = SIGHTINGS_AFTER_REFUSAL if was_refused else SIGHTINGS
+        self._told: set[Refusal] = set()
+        self._speak_at_s = LONG_S
+
+    @property
+    def elapsed_s(self) -> float:
+        """Seconds since the snapshot was seen."""
+        return self._clock() - self._started_s
+
+    def receive_verdict(
+        self, verdict: Took | Refused | Waiting, complaints: Sequence[Complaint]
+    ) -> tuple[Refusal, ...]:
+        """Return the refusals that are to be told now."""
+        if not isinstance(verdict, Refused):
+            return ()
+        self._sightings_due -= 1
+        if self._sightings_due > 0:
+            return ()
+        refusals = explain(verdict, complaints, self.snapshot)
+        news = tuple(refusal for refusal in refusals if refusal not in self._told)
+        self._told.update(news)
+        self.is_told = True
+        return news
+
+    def is_silent_for_long(self) -> bool:
+        """Say whether it is time to say again what is waited for: never more than half a minute after the last time."""
+        elapsed_s = self.elapsed_s
+        if elapsed_s < self._speak_at_s:
+            return False
+        self._speak_at_s = elapsed_s + min(2 * elapsed_s, LONGEST_SILENCE_S)
+        return True
+
+
+def read_complaints(log: EnvoyLog, length: int) -> tuple[Complaint, ...]:
+    """Return the complaints in the log since it had `length` lines."""
+    return tuple(found for line in log.since(length) if (found := read_complaint(line.message)))
+
+
+LOOK_EVERY_S_OF_RUN = 0.02
+# Envoy answers in milliseconds; one that does not is stuck, which is not worth a wait without end.
+ADMIN_TIMEOUT = aiohttp.ClientTimeout(total=10.0)
+
+
+async def _wanted_by(snapshot: Snapshot) -> Wanted:
+    return Wanted.by(snapshot)
+
+
+@dataclass(frozen=True, slots=True)
+class EnvoyPlan:
+    """How to start Envoy.
+
+    Attributes:
+        executable: the binary itself.
+        bootstrap_for: makes the bootstrap for what the tree calls for.
+        observe_log: is told every line of Envoy's log; None for nobody.
+        witness_of: makes what knows whether an Envoy with such a bootstrap takes a snapshot.
+        wanted_by: works out what a snapshot calls for.
+    """
+
+    executable: Path
+    bootstrap_for: Callable[[Wanted], Section]
+    observe_log: Callable[[LogLine], None] | None = None
+    witness_of: Callable[[Wanted], Witness] = lambda _: StatisticsWitness()
+    wanted_by: Callable[[Snapshot], Awaitable[Wanted]] = _wanted_by
+
+
+async def run_envoy(store: SnapshotStore, plan: EnvoyPlan, observer: EnvoyObserver) -> Never:
+    """Keep an Envoy running beside the store, and tell what it makes of each snapshot.
+
+    It starts with the first snapshot. It starts anew with a snapshot that calls for more than its bootstrap asks for
+    (the first listener of a tree, another runtime layer), and, after it ended by itself, with one that it did not start
+    with.
+
+    Raises:
+        UsageError: the executable cannot be started; in an ExceptionGroup, as from any task group.
+    """
+    snapshot = await store.newer_than(0)
+    while True:
+        wanted = await plan.wanted_by(snapshot)
+        bootstrap = plan.bootstrap_for(wanted)
+        await _wait_for(files_of(bootstrap))
+        # The log is read until the very end: an Envoy whose pipe is full does not end.
+        async with asyncio.TaskGroup() as tasks, running_envoy(plan.executable, bootstrap, plan.observe_log) as envoy:
+            tasks.create_task(envoy.read_log())
+            following = tasks.create_task(_follow_until_outgrown(store, envoy, wanted, plan, observer))
+            status = await envoy.ended()
+            following.cancel()
+        if not envoy.was_stopped:
+            observer.envoy_ended(Ended(status, envoy.log.tail()))
+        snapshot = await store.newer_than(snapshot.generation)
+
+
+async def _wait_for(files: tuple[PurePath, ...]) -> None:
+    """Wait until files exist that somebody else is about to write."""
+    while not _exist(files):  # noqa: ASYNC110, a file that appears has no event to wait for
+        await asyncio.sleep(LOOK_EVERY_S_OF_RUN)
+
+
+def _exist(files: tuple[PurePath, ...]) -> bool:
+    return all(Path(file).exists() for file in files)
+
+
+async def _follow_until_outgrown(
+    store: SnapshotStore, envoy: LocalEnvoy, wanted: Wanted, plan: EnvoyPlan, observer: EnvoyObserver
+) -> None:
+    """Follow an Envoy until a snapshot calls for more than it asks for, and stop it then."""
+    address = await envoy.admin_address()
+    if address is None:
+        return
+    async with aiohttp.ClientSession(timeout=ADMIN_TIMEOUT) as session:
+        insight = Insight(AdminPage(session, address), envoy.log, plan.witness_of(wanted))
+        follower = Follower(store, insight, observer)
+        now_s = asyncio.get_running_loop().time
+        snapshot: Snapshot = await store.newer_than(0)
+        seen_s = now_s()
+        while wanted.covers(await plan.wanted_by(snapshot)):
+            await follower.follow(snapshot, seen_s)
+            snapshot = await store.newer_than(snapshot.generation)
+            seen_s = now_s()
+    await envoy.stop()

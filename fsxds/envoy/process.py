@@ -1,0 +1,193 @@
+"""One Envoy process of our own: started with a generated bootstrap, its log read, ended with us."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import shutil
+from asyncio.subprocess import PIPE, STDOUT, Process
+from collections import deque
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from fsxds.envoy.bootstrap import Section
+from fsxds.envoy.envoy_log import LOG_ARGUMENTS, LogLine, read_log_line
+from fsxds.errors import UsageError
+
+# How long Envoy may take to end after SIGTERM; it needs some milliseconds.
+PATIENCE_S = 2.0
+# Rejections can print whole configurations; what is beyond this many bytes of a line is dropped.
+LONGEST_LINE_BYTES = 65536
+LINES_KEPT = 2000
+TAIL_LINES = 12
+LOOK_EVERY_S = 0.02
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """An Envoy that is gone: its exit status (negative: the signal that ended it) and the last lines of its log."""
+
+    status: int
+    tail: tuple[str, ...]
+
+
+class EnvoyLog:
+    """The last lines of an Envoy's log."""
+
+    def __init__(self, observe: Callable[[LogLine], None] | None = None) -> None:
+        self._lines: deque[LogLine] = deque(maxlen=LINES_KEPT)
+        self._observe = observe
+        self.length = 0
+
+    def append(self, text: str) -> None:
+        """Take one more line."""
+        line = read_log_line(text)
+        self._lines.append(line)
+        self.length += 1
+        if self._observe is not None:
+            self._observe(line)
+
+    def since(self, length: int) -> tuple[LogLine, ...]:
+        """Return the lines that came after the log had `length` lines, as far as they are kept."""
+        newer = min(self.length - length, len(self._lines))
+        return tuple(self._lines)[len(self._lines) - newer :]
+
+    def tail(self) -> tuple[str, ...]:
+        """Return the last few messages."""
+        return tuple(line.message for line in tuple(self._lines)[-TAIL_LINES:])
+
+
+class LocalEnvoy:
+    """A running Envoy; made by `running_envoy`.
+
+    Attributes:
+        log: what `read_log` has read.
+        was_stopped: it was asked to end, rather than ended by itself.
+    """
+
+    def __init__(self, process: Process, log: EnvoyLog, address_file: Path) -> None:
+        self._process = process
+        self._address_file = address_file
+        self.log = log
+        self.was_stopped = False
+
+    @property
+    def pid(self) -> int:
+        """The process id."""
+        return self._process.pid
+
+    async def admin_address(self) -> str | None:
+        """Wait until the admin page listens, and return its `host:port`; None if Envoy ended before."""
+        while self._process.returncode is None:
+            if address := self._read_address():
+                return address
+            await asyncio.sleep(LOOK_EVERY_S)
+        return None
+
+    def _read_address(self) -> str:
+        return self._address_file.read_text().strip() if self._address_file.exists() else ""
+
+    async def read_log(self) -> None:
+        """Read the log until Envoy closes it."""
+        rest = b""
+        while self._process.stdout and (chunk := await self._process.stdout.read(LONGEST_LINE_BYTES)):
+            *lines, rest = (rest + chunk).split(b"\n")
+            rest = rest[:LONGEST_LINE_BYTES]
+            for line in lines:
+                self.log.append(line[:LONGEST_LINE_BYTES].decode(errors="replace"))
+
+    async def ended(self) -> int:
+        """Wait until Envoy has ended, by itself or by `stop`, and return its exit status."""
+        return await self._process.wait()
+
+    async def stop(self) -> None:
+        """End it with SIGTERM, and with SIGKILL after two seconds; nothing happens when it has ended already."""
+        if self._process.returncode is not None:
+            return
+        self.was_stopped = True
+        self._process.terminate()
+        try:
+            async with asyncio.timeout(PATIENCE_S):
+                await self._process.wait()
+        except TimeoutError:
+            self._process.kill()
+            await self._process.wait()
+        finally:
+            # Reached in this state only when the wait was cancelled.
+            if self._process.returncode is None:
+                self._process.kill()
+
+
+@asynccontextmanager
+async def running_envoy(
+    executable: Path, bootstrap: Section, observe: Callable[[LogLine], None] | None = None
+) -> AsyncIterator[LocalEnvoy]:
+    """Run Envoy for as long as the block lasts. Somebody has to run its `read_log`, or it stops when the pipe is full.
+
+    Args:
+        executable: the Envoy binary itself, no script around it: the signals have to reach Envoy.
+        bootstrap: what to start it with.
+        observe: is told every line of the log.
+
+    Raises:
+        UsageError: the executable cannot be started.
+    """
+    _check(executable)
+    with TemporaryDirectory(prefix="fsxds-envoy-") as folder:
+        config, address_file = _write(bootstrap, folder), Path(folder, "admin-address")
+        try:
+            process = await asyncio.create_subprocess_exec(
+                *command_line(executable, config, address_file),
+                stdin=asyncio.subprocess.DEVNULL,
+                stdout=PIPE,
+                stderr=STDOUT,
+                # Ctrl-C is for us: we end Envoy ourselves, after the last message about it.
+                start_new_session=True,
+            )
+        except OSError as error:
+            raise UsageError(f"{executable}: {error.strerror}; --envoy names the Envoy binary") from error
+        envoy = LocalEnvoy(process, EnvoyLog(observe), address_file)
+        try:
+            yield envoy
+        finally:
+            await envoy.stop()
+
+
+def _check(executable: Path) -> None:
+    """Find out what else `setpriv` would, which could only end then."""
+    if not executable.is_file() or not os.access(executable, os.X_OK):
+        raise UsageError(f"{executable}: is no executable file; --envoy names the Envoy binary")
+
+
+def _write(bootstrap: Section, folder: str) -> Path:
+    path = Path(folder, "bootstrap.json")
+    path.write_text(json.dumps(bootstrap))
+    return path
+
+
+def command_line(executable: Path, config: Path, address_file: Path) -> tuple[str, ...]:
+    """Return the command that starts Envoy."""
+    # Envoy should not outlive us even when we are killed. Python could only ask for that between fork and exec, which
+    # is not safe beside threads; this program of util-linux, present on nearly every Linux, does it and becomes Envoy.
+    setpriv = shutil.which("setpriv")
+    prefix = (setpriv, "--pdeathsig", "TERM") if setpriv else ()
+    return (
+        *prefix,
+        str(executable),
+        "--config-path",
+        str(config),
+        "--admin-address-path",
+        str(address_file),
+        *LOG_ARGUMENTS,
+        # Without hot restart any number of Envoys can run, and none leaves shared memory behind.
+        "--disable-hot-restart",
+        "--concurrency",
+        "1",
+        # How long an old listener keeps its connections after an edit; Envoy's ten minutes hide the edit from a browser.
+        "--drain-time-s",
+        "2",
+    )

@@ -1,0 +1,375 @@
+"""What a validating Envoy refuses, in terms of resources.
+
+A validating Envoy's words, made fit for the author of a resource (pure).
+
+Which field of a resource a validating Envoy speaks of (pure).
+
+A validating Envoy's refusals as problems at the places where authors wrote what it refuses (pure).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import PurePosixPath
+from typing import TypeAlias
+
+from fsxds.api.catalogue import Catalogue
+from fsxds.api.printing import Printer
+from fsxds.api.secrets import HIDDEN, Masker, mask_reason
+from fsxds.envoy.stub_files import STAND_IN
+from fsxds.errors import ApiError
+from fsxds.formats import format_of
+from fsxds.formats.decoded import PlainDocument
+from fsxds.formats.positions import locate_all
+from fsxds.resource_types import BY_TYPE_URL
+from fsxds.resources import Resource
+from fsxds.snapshots.document import authored_path
+from fsxds.values import FieldPath, PlainValue, Problem, Severity, pointer_of
+
+
+@dataclass(frozen=True, slots=True)
+class Rejection:
+    """Why Envoy refuses a resource.
+
+    Attributes:
+        resource: None where it could not be found out which it is.
+        reason: in Envoy's words.
+        others: resources without which it would be taken.
+        is_certain: False where Envoy would load code or data that is not on this machine.
+    """
+
+    resource: Resource | None
+    reason: str
+    others: tuple[Resource, ...] = ()
+    is_certain: bool = True
+
+
+LONGEST_REASON = 500
+# Shorter pieces of a secret are words that may stand anywhere.
+SHORTEST_SECRET = 4
+
+_CONSTRAINT = re.compile(r"Proto constraint validation failed \((?P<chain>.*)\)", re.DOTALL)
+_CAUSE = " | caused by "
+# Said of static listeners only; the problem is at the listener anyway.
+_LISTENER = re.compile(r"^error adding listener(?: named)?(?: '[^']*')?: ")
+# What an Envoy says of EDS that gets from a server what another says of a static cluster.
+_LEDS = re.compile(r"LEDS is only supported when EDS is used\..*", re.DOTALL)
+_LEDS_BESIDE_LIST = "a ClusterLoadAssignment cannot include both LEDS and a list of endpoints"
+_LINK = re.compile(r"(\w+)ValidationError\.([^:]+): ")
+# How Lua calls a script: by its beginning, which is ours.
+_LUA_CHUNK = re.compile(r'\[string "[^\n]*?"\]:(\d+): ')
+_STATIC_NAME = re.compile(rf"{STAND_IN}/")
+
+# Reasons that lie in the machine or the bootstrap of an Envoy, and may not be given on the one that it is for.
+_SURROUNDINGS = re.compile(
+    r"[Uu]nable to (?:open|read)|[Ff]ailed to (?:open|read)|No such file|Permission denied|existing path in the system"
+    r"|[Ii]nvalid path: |cannot open shared object|[Ff]ailed to load dynamic module|module '[^']*' not found"
+    r"|[Cc]annot bind|Cannot assign requested|[Nn]etwork namespace|[Bb]ootstrap extension"
+)
+
+# What helps, by what Envoy says; the first that is found counts.
+_REMEDIES = tuple(
+    (re.compile(pattern), remedy)
+    for pattern, remedy in (
+        ("malformed IP address", "write an IP address; a host name needs a cluster of type STRICT_DNS or LOGICAL_DNS"),
+        ("invalid ip address|Unable to parse", "write an IP address and prefix length that Envoy can parse"),
+        ("[Dd]uplicate address|duplicate address", "give one of the listeners another address or port"),
+        ("Only unique values for domains|Only a single wildcard domain", "write each domain in one virtual host only"),
+        ("scope key conflict", "give each scope another key"),
+        ("has duplicate|Duplicate|[Mm]ore than one|already exists", "write it once"),
+        ("no such field|has unknown fields", "remove the field, or correct its name"),
+        (
+            "[Ii]nvalid regex|no argument for repetition|missing \\)|missing \\]|bad repetition",
+            "mend the regular expression",
+        ),
+        (
+            "Didn't find a registered implementation",
+            "correct the name and type; this Envoy may be built without the extension",
+        ),
+        ("must be the terminal|terminal filter", "put the filter that answers requests, such as the router, last"),
+        ("refresh_delay is required", "add refresh_delay, of at least 0.01s"),
+        ("without an EDS config", "add eds_cluster_config, or choose another type"),
+        ("is not valid for Cluster type", "set the lb_policy that Envoy names"),
+        ("no filter chains specified", "add filter_chains"),
+        ("address is necessary", "add the address to listen on"),
+        ("Not supported field in StreamInfo|Incorrect header configuration", "write a command that Envoy knows"),
+        ("ticket key length", "write keys of exactly 80 bytes"),
+        ("has the same matching rules", "give each filter chain another filter_chain_match"),
+        ("reason: is required", "set one of the fields of the choice"),
+        ("value must|value length must", "write a value that fulfils this"),
+        ("script load error|lua code", "mend the Lua script"),
+        ("unknown cluster", "define the cluster, or correct the name"),
+        ("Failed to load certificate chain", "write the certificates as PEM, the server's own first"),
+        ("Failed to load (?:incomplete )?private key", "write the key that belongs to the certificate, as PEM"),
+        ("KEY_VALUES_MISMATCH|key.*mismatch", "use the key that belongs to the certificate"),
+        ("Failed to load trusted CA", "write the certificates of the authorities as PEM"),
+        ("Envoy crashes|Envoy hangs", "leave it out, and tell Envoy's developers"),
+        ("[Dd]uration", "write a duration from 0s to some years"),
+        ("value is required", "add the field"),
+        ("[Uu]nable to open|No such file|[Ii]nvalid path|not found", "create it on the machine of the Envoy"),
+    )
+)
+_DEFAULT_REMEDY = "change what Envoy names; its API reference says what it may be"
+
+
+def remedy_for(reason: str) -> str:
+    """Return what to do about a reason."""
+    return next((remedy for pattern, remedy in _REMEDIES if pattern.search(reason)), _DEFAULT_REMEDY)
+
+
+def lies_in_surroundings(reason: str) -> bool:
+    """Tell whether a reason speaks of what only the machine of an Envoy can tell, and not of the resource."""
+    return _SURROUNDINGS.search(reason) is not None
+
+
+def plain_reason(reason: str, secrets: Iterable[str] = ()) -> str:
+    """Return a reason in one line, without what we made for the question, the chain to the field, and secrets.
+
+    Args:
+        reason: what Envoy said.
+        secrets: the texts of the resource that nobody may see.
+    """
+    short = _LUA_CHUNK.sub(r"line \1: ", _STATIC_NAME.sub("", as_if_served(reason)))
+    short = _CONSTRAINT.sub(lambda match: _LINK.sub("", match["chain"].rpartition(_CAUSE)[2]), short)
+    lines = {
+        piece for secret in secrets for piece in (secret, *secret.splitlines()) if len(piece.strip()) >= SHORTEST_SECRET
+    }
+    for piece in sorted(lines, key=len, reverse=True):
+        short = short.replace(piece, HIDDEN)
+    # Behind the first line some versions of Envoy print what they refuse.
+    short = mask_reason(" ".join(short.strip().partition("\n")[0].split()))
+    return short if len(short) <= LONGEST_REASON else short[: LONGEST_REASON - 1] + "…"
+
+
+def as_if_served(reason: str) -> str:
+    """Return a reason without the listener that it begins with, as it would be said of what is served."""
+    return _LEDS.sub(_LEDS_BESIDE_LIST, _LISTENER.sub("", reason))
+
+
+def constraint_chain(reason: str) -> tuple[tuple[str, str], ...]:
+    """Return the way to a field that breaks its rule, `(("Cluster", "HealthChecks[0]"), …)`; empty for other reasons."""
+    match = _CONSTRAINT.search(reason)
+    causes = match["chain"].split(_CAUSE) if match else []
+    links = map(_LINK.match, causes)
+    return tuple((link[1], link[2]) for link in links if link)
+
+
+_STEP = re.compile(r"(\w+)(?:\[([^\]]*)\])?")
+# What may be a value or a name: texts in quotes, and words.
+_QUOTED = re.compile(r"(?<!\w)'([^']+)'|\"([^\"]+)\"|<([^>]+)>")
+_WORD = re.compile(r"[^\s'\"]+")
+_SHORTEST_WORD = 3
+_HINTS = tuple(
+    (re.compile(reason), re.compile(value))
+    for reason, value in (
+        ("single wildcard domain", r"\*$"),
+        ("Invalid duration", r"-\d|\d{12,}"),
+        ("may not be (?:removed|modified)", "(?i)(?::|host$)"),
+    )
+)
+_Places: TypeAlias = tuple[tuple[FieldPath, PlainValue], ...]
+_REPEATED = re.compile("[Dd]uplicate|[Oo]nly unique|already|[Mm]ore than one")
+
+
+def field_named(reason: str, plain: PlainValue, message_type: str) -> FieldPath:
+    """Return the path of the field that a reason speaks of, as far as it leads; empty where it names none.
+
+    Args:
+        reason: in Envoy's words, whole.
+        plain: the resource as snake_case JSON.
+        message_type: the full name of its type.
+    """
+    chain = constraint_chain(reason)
+    if chain:
+        return _follow(chain, plain, message_type)
+    words, parts = as_if_served(reason), tuple(_parts(plain, ()))
+    return _of_hint(words, parts) or _of_value(words, parts) or _of_key(words, parts)
+
+
+def _follow(chain: tuple[tuple[str, str], ...], plain: PlainValue, message_type: str) -> FieldPath:
+    """Follow the way to a broken rule from where it enters the resource, or something packed in it."""
+    own_name = message_type.rpartition(".")[2]
+    starts = [number for number, (owner, _) in enumerate(chain) if owner == own_name]
+    if starts:
+        return _steps(chain[starts[0] :], plain, ())
+    found = [
+        _steps(chain, part, path)
+        for path, part in _parts(plain, ())
+        if isinstance(part, dict) and str(part.get("@type", "")).endswith(f".{chain[0][0].replace('_', '.')}")
+    ]
+    return max(found, key=len, default=())
+
+
+def _steps(chain: tuple[tuple[str, str], ...], part: PlainValue, path: FieldPath) -> FieldPath:
+    for _, written in chain:
+        match = _STEP.match(written)
+        if match is None or not isinstance(part, dict):
+            return path
+        key = next((key for key in part if key.replace("_", "").lower() == match[1].lower()), None)
+        if key is None:
+            return (*path, _snake(match[1]))
+        path, part = (*path, key), part[key]
+        if match[2] is None:
+            continue
+        if isinstance(part, list) and match[2].isdigit() and int(match[2]) < len(part):
+            path, part = (*path, int(match[2])), part[int(match[2])]
+        elif isinstance(part, dict) and match[2] in part:
+            path, part = (*path, match[2]), part[match[2]]
+    return path
+
+
+def _snake(name: str) -> str:
+    return re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name).lower()
+
+
+def _of_hint(reason: str, parts: _Places) -> FieldPath:
+    """Return the path of the last value of the sort that a reason speaks of without quoting it."""
+    for pattern, value in _HINTS:
+        if pattern.search(reason):
+            return next((path for path, part in reversed(parts) if isinstance(part, str) and value.match(part)), ())
+    return ()
+
+
+def _of_value(reason: str, parts: _Places) -> FieldPath:
+    """Return the path of a value or a key that is quoted: the first such, or the last of those that stand twice."""
+    places: dict[str, list[FieldPath]] = {}
+    quoted = set(_quoted(reason))
+    for path, part in parts:
+        if not path or path == ("name",):
+            continue
+        if isinstance(part, str | int | float) and not isinstance(part, bool):
+            text = str(part)
+            for known in {text, text.rpartition("/")[2] if path[-1] == "@type" else text}:
+                places.setdefault(known, []).append(path)
+        if isinstance(part, dict) and str(path[-1]) in quoted:
+            places.setdefault(str(path[-1]), []).append(path)
+    for piece in _pieces(reason):
+        if piece in places:
+            return places[piece][-1 if _REPEATED.search(reason) else 0]
+    return ()
+
+
+def _of_key(reason: str, parts: _Places) -> FieldPath:
+    """Return the path of a field whose name stands in the reason, or of a text that such a name is a part of."""
+    words = " ".join(re.findall(r"\w+", reason)).lower()
+    for path, _ in parts:
+        if path and isinstance(path[-1], str) and "_" in path[-1]:
+            name = path[-1].removesuffix("s")
+            if name in words or name.replace("_", " ") in words:
+                return path
+    commands = set(re.findall(r"\b[A-Z][A-Z_]{2,}\b", reason))
+    named = (path for path, part in parts if isinstance(part, str) and any(f"%{word}" in part for word in commands))
+    return next(named, ())
+
+
+def _pieces(reason: str) -> Iterator[str]:
+    """Yield what may be a value, that in quotes before bare words."""
+    quoted = _quoted(reason)
+    yield from quoted
+    # What is quoted without quotes, after a colon: `missing ): (a`.
+    yield from (reason[match.end() :] for match in re.finditer(": ", reason))
+    for text in quoted:
+        yield text.rpartition(":")[0]
+        yield text.rpartition(":")[2]
+    for word in _WORD.findall(reason):
+        bare = word.strip(".,;:()[]")
+        for piece in (
+            word.rstrip(".,;"),
+            bare,
+            bare.rpartition(":")[0],
+            bare.rpartition(":")[2],
+            bare.partition("=")[2],
+        ):
+            if len(piece) >= _SHORTEST_WORD:
+                yield piece
+
+
+def _quoted(reason: str) -> list[str]:
+    return [next(filter(None, groups)) for groups in _QUOTED.findall(reason)]
+
+
+def _parts(value: PlainValue, path: FieldPath) -> Iterator[tuple[FieldPath, PlainValue]]:
+    yield path, value
+    if isinstance(value, dict):
+        for key, member in value.items():
+            yield from _parts(member, (*path, key))
+    elif isinstance(value, list):
+        for index, member in enumerate(value):
+            yield from _parts(member, (*path, index))
+
+
+REJECTS = "envoy-rejects"
+UNDECIDED = "envoy-undecided"
+
+Read: TypeAlias = Callable[[PurePosixPath], bytes | None]
+"""The content of a file of the tree, None where it cannot be read."""
+
+
+class ProblemWriter:
+    """Makes problems of rejections; it reads the files that they come from."""
+
+    def __init__(self, catalogue: Catalogue, read: Read) -> None:
+        self._catalogue = catalogue
+        self._printer = Printer(catalogue)
+        self._masker = Masker(catalogue)
+        self._read = read
+
+    def problem(self, rejection: Rejection) -> Problem:
+        """Say what Envoy refuses, and where that was written."""
+        resource = rejection.resource
+        if resource is None:
+            remedy = "check its files one by one to find out which of them it is"
+            return Problem(PurePosixPath("."), 1, 1, "", REJECTS, plain_reason(rejection.reason), remedy)
+        plain = self._plain(resource)
+        message_type = BY_TYPE_URL[resource.type_url].message_type
+        field_path = field_named(rejection.reason, plain, message_type)
+        line, column, authored = self._place(resource, field_path)
+        secrets = self._masker.secrets_in({"@type": resource.type_url, **plain})
+        message = plain_reason(rejection.reason, secrets) + _beside(rejection.others)
+        path, pointer, remedy = resource.origin.path, pointer_of(authored), remedy_for(rejection.reason)
+        if rejection.is_certain and not lies_in_surroundings(rejection.reason):
+            return Problem(path, line, column, pointer, REJECTS, message, remedy)
+        message = f"not decided, as it hangs on what is not on this machine: {message}"
+        return Problem(path, line, column, pointer, UNDECIDED, message, remedy, Severity.NOTE)
+
+    def _plain(self, resource: Resource) -> dict[str, PlainValue]:
+        message_type = BY_TYPE_URL[resource.type_url].message_type
+        try:
+            return self._printer.to_plain(self._catalogue.message_class(message_type).FromString(resource.body))
+        except ApiError:
+            return {}
+
+    def _place(self, resource: Resource, field_path: FieldPath) -> tuple[int, int, FieldPath]:
+        """Return line, column and path as the author wrote them."""
+        origin = resource.origin
+        row, content = format_of(origin.path), self._read(origin.path)
+        if row is None or content is None or row.name == "binary":
+            return origin.line, 1, origin.field_path + field_path
+        if row.name != "textproto":
+            decoded = row.decode(content, self._catalogue, None).documents
+            document = decoded[origin.document] if origin.document < len(decoded) else None
+            value = document.value if isinstance(document, PlainDocument) else None
+            field_path = authored_path(_inner(value, origin.field_path), field_path)
+        path = origin.field_path + field_path
+        wanted = origin.document, path
+        line, column = locate_all(content, (wanted,), is_textproto=row.name == "textproto")[wanted]
+        return line, column, path
+
+
+def _inner(value: PlainValue, path: FieldPath) -> PlainValue:
+    for step in path:
+        if isinstance(value, dict) and isinstance(step, str):
+            value = value.get(step)
+        elif isinstance(value, list) and isinstance(step, int) and step < len(value):
+            value = value[step]
+    return value
+
+
+def _beside(others: tuple[Resource, ...]) -> str:
+    """Name the resources without which there would be no problem."""
+    if not others:
+        return ""
+    named = (f'"{other.name}" at {other.origin}' for other in others)
+    return f", beside {' and '.join(named)}"

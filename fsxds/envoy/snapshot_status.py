@@ -1,0 +1,269 @@
+"""What tells whether an Envoy took a snapshot: the statistics on its admin page, or what it says on its streams.
+
+What Envoy made of a snapshot, told from its statistics and its log (pure).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from fsxds.envoy.admin import VERSION_TEXT, WARMING, Expected, Scope, Statistics, scopes_in
+from fsxds.envoy.envoy_log import Complaint, origin_of
+from fsxds.protocol.messages import WatchStatus
+from fsxds.resource_types import BY_TYPE_URL, ResourceType
+from fsxds.resources import Origin, Snapshot
+from fsxds.store import SnapshotStore
+from fsxds.values import TypeUrl, Version
+
+
+@dataclass(frozen=True, slots=True)
+class Took:
+    """Everything that Envoy asks for is in effect; `types` are those of which it took something new."""
+
+    types: tuple[ResourceType, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """Envoy refused an update in each of `scopes`; others may have been taken."""
+
+    scopes: tuple[Scope, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Waiting:
+    """Envoy has not finished: `scopes` do not show their versions yet, or clusters and listeners are `warming`."""
+
+    scopes: tuple[Scope, ...]
+    warming: int
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """One reason why Envoy refused something.
+
+    Attributes:
+        resource_type: of the update.
+        resource_name: None where Envoy does not tell.
+        reason: in Envoy's words, None where its log does not tell.
+        origins: where that was written: the resource's place, else the files whose change brought the update.
+    """
+
+    resource_type: ResourceType
+    resource_name: str | None
+    reason: str | None
+    origins: tuple[Origin, ...]
+
+
+def judge(
+    expected: Expected, before: Statistics, now: Statistics, complaints: Sequence[Complaint]
+) -> Took | Refused | Waiting:
+    """Decide what became of a snapshot. Source: ENVOY.md G.
+
+    Args:
+        expected: the versions that it should show.
+        before: the statistics from before it was published; empty for a new Envoy.
+        now: the present statistics.
+        complaints: of the log since the snapshot was published.
+    """
+    scopes = scopes_in(now)
+    doubted = [one for one in scopes if one.prefix in expected.doubted]
+    unproven = [one for one in doubted if not _rose(f"{one.prefix}.update_success", before, now)]
+    behind = [one for one in scopes if one in unproven or not expected.is_settled(one, _version_text(one, now))]
+    # A file that Envoy cannot read counts as a failed update, but so does a poll that found nobody.
+    is_unreadable = any(one.is_failure for one in complaints)
+    counters = ("update_rejected", "update_failure") if is_unreadable else ("update_rejected",)
+    if refused := tuple(one for one in behind if any(_rose(f"{one.prefix}.{name}", before, now) for name in counters)):
+        return Refused(refused)
+    late = tuple(one for one in behind if one.resource_type.type_url not in expected.unsure)
+    warming = sum(int(now.get(gauge, 0)) for gauge in WARMING)
+    if late or warming:
+        return Waiting(late, warming)
+    moved = {
+        one.resource_type for one in scopes if one in doubted or _version_text(one, now) != _version_text(one, before)
+    }
+    return Took(tuple(sorted(moved, key=lambda row: row.short_name)))
+
+
+def judge_streams(
+    snapshot: Snapshot,
+    watches: Sequence[WatchStatus],
+    accepted_before: Mapping[TypeUrl, Version | None],
+    statistics: Statistics,
+) -> Took | Refused | Waiting:
+    """Decide what became of a snapshot by what Envoy said on its streams.
+
+    Args:
+        snapshot: as streams are told it.
+        watches: where each type stands on each stream; none before Envoy opened one.
+        accepted_before: what it had accepted of each type when it had taken all of the snapshot before.
+        statistics: the present ones.
+    """
+    if refused := tuple(_scope_of(watch) for watch in watches if watch.rejected):
+        return Refused(refused)
+    behind = tuple(_scope_of(watch) for watch in watches if not _is_told(watch, snapshot))
+    warming = sum(int(statistics.get(gauge, 0)) for gauge in WARMING)
+    if behind or warming or not watches:
+        return Waiting(behind, warming)
+    moved = {watch.type_url for watch in watches if watch.acked != accepted_before.get(watch.type_url)}
+    return Took(tuple(sorted((BY_TYPE_URL[type_url] for type_url in moved), key=lambda row: row.short_name)))
+
+
+def _is_told(watch: WatchStatus, snapshot: Snapshot) -> bool:
+    """Whether a client has what it should have, and said so."""
+    if watch.sent != watch.acked or watch.type_url in snapshot.withheld:
+        return watch.sent == watch.acked
+    rows = snapshot.resources(watch.type_url)
+    held = {resource.name: resource for resource in watch.resources}
+    wanted = rows if watch.names is None else {name: rows[name] for name in watch.names if name in rows}
+    return all(name in held and held[name].says_the_same_as(row) for name, row in wanted.items())
+
+
+def _scope_of(watch: WatchStatus) -> Scope:
+    row = BY_TYPE_URL[watch.type_url]
+    (name,) = watch.rejected if len(watch.rejected) == 1 else (None,)
+    return Scope(row.noun, row, name)
+
+
+def _version_text(scope: Scope, statistics: Statistics) -> str:
+    return str(statistics.get(scope.prefix + VERSION_TEXT, ""))
+
+
+def _rose(name: str, before: Statistics, now: Statistics) -> bool:
+    return int(now.get(name, 0)) > int(before.get(name, 0))
+
+
+def explain(refused: Refused, complaints: Sequence[Complaint], snapshot: Snapshot) -> tuple[Refusal, ...]:
+    """Say why, and where what was refused was written; at least one refusal per type.
+
+    Args:
+        refused: by `judge`.
+        complaints: of the log since the snapshot was published.
+        snapshot: the one that was refused.
+    """
+    refusals: list[Refusal] = []
+    for resource_type in dict.fromkeys(scope.resource_type for scope in refused.scopes):
+        scopes = [scope for scope in refused.scopes if scope.resource_type is resource_type]
+        refusals += _explain_type(resource_type, scopes, complaints, snapshot)
+    return tuple(refusals)
+
+
+def _explain_type(
+    resource_type: ResourceType, scopes: Sequence[Scope], complaints: Sequence[Complaint], snapshot: Snapshot
+) -> list[Refusal]:
+    """Prefer what is said of a resource to what is said of its type, and that to what is said of no type."""
+    of_type = [one for one in complaints if one.type_url == resource_type.type_url]
+    chosen = [one for one in of_type if one.resource_name is not None] or of_type
+    chosen = chosen or [one for one in complaints if one.type_url is None]
+    told: list[tuple[str | None, str | None]] = [(one.resource_name, one.reason) for one in chosen] or [(None, None)]
+    names = [scope.name for scope in scopes]
+    only_name = names[0] if len(names) == 1 else None
+    return [
+        Refusal(
+            resource_type,
+            name or only_name,
+            reason,
+            _origins(resource_type, name or only_name, reason or "", snapshot),
+        )
+        for name, reason in dict.fromkeys(told)
+    ]
+
+
+def _origins(resource_type: ResourceType, name: str | None, reason: str, snapshot: Snapshot) -> tuple[Origin, ...]:
+    resources = snapshot.resources(resource_type.type_url)
+    if name is not None and name in resources:
+        return (resources[name].origin,)
+    if origin := origin_of(reason, resources.values()):
+        return (origin,)
+    change = snapshot.changes.get(resource_type.type_url)
+    return tuple(Origin(path, 1) for path in change.files) if change else ()
+
+
+Verdict = Took | Refused | Waiting
+
+
+class Witness(Protocol):
+    """Follows one Envoy from snapshot to snapshot."""
+
+    def begin(self, snapshot: Snapshot) -> bool:
+        """Turn to a snapshot that was just published; tell whether Envoy refused something of the one before."""
+
+    def judge(
+        self, before: Statistics, now: Statistics, complaints: Sequence[Complaint]
+    ) -> tuple[Verdict, Sequence[Complaint]]:
+        """Decide what became of the snapshot, and say with what complaints.
+
+        Args:
+            before: the statistics from before it was published; empty for a new Envoy.
+            now: the present statistics.
+            complaints: of Envoy's log since the snapshot was published.
+        """
+
+
+class StatisticsWitness:
+    """Compares the versions on the admin page with those that were sent: by REST, and by files, nobody else can tell."""
+
+    def __init__(self) -> None:
+        self._expected: Expected | None = None
+        # The prefixes of the subscriptions that refused their last update.
+        self._refused: frozenset[str] = frozenset()
+
+    def begin(self, snapshot: Snapshot) -> bool:
+        """Work out which versions Envoy should show now."""
+        self._expected = Expected.of(snapshot, self._expected, self._refused)
+        return bool(self._refused)
+
+    def judge(
+        self, before: Statistics, now: Statistics, complaints: Sequence[Complaint]
+    ) -> tuple[Verdict, Sequence[Complaint]]:
+        """Compare."""
+        if self._expected is None:
+            raise RuntimeError("a snapshot is judged that nobody turned to")
+        verdict = judge(self._expected, before, now, complaints)
+        if isinstance(verdict, Refused):
+            self._refused |= {scope.prefix for scope in verdict.scopes}
+        elif isinstance(verdict, Took):
+            self._refused = frozenset()
+        return verdict, complaints
+
+
+class StreamWitness:
+    """Reads Envoy's own verdicts, which its streams bring: ACKs, and NACKs with a reason.
+
+    Args:
+        store: holds the snapshots that streams are told.
+        watches: where the streams of this Envoy stand now.
+    """
+
+    def __init__(self, store: SnapshotStore, watches: Callable[[], Iterable[WatchStatus]]) -> None:
+        self._store = store
+        self._watches = watches
+        self._generation = 0
+        # What it had accepted when it had taken all of the snapshot before, and of this one.
+        self._before: dict[TypeUrl, Version | None] = {}
+        self._accepted: dict[TypeUrl, Version | None] = {}
+        self._is_refused = False
+
+    def begin(self, snapshot: Snapshot) -> bool:
+        """Note what Envoy has accepted so far."""
+        self._generation = snapshot.generation
+        self._before = self._accepted
+        was_refused, self._is_refused = self._is_refused, False
+        return was_refused
+
+    def judge(
+        self, before: Statistics, now: Statistics, complaints: Sequence[Complaint]
+    ) -> tuple[Verdict, Sequence[Complaint]]:
+        """Look where the streams stand; clusters and listeners that are warming are found in the statistics."""
+        current = self._store.current
+        if current is None or current.generation < self._generation:
+            return Waiting((), 0), ()
+        watches = tuple(self._watches())
+        verdict = judge_streams(current, watches, self._before, now)
+        if isinstance(verdict, Took):
+            self._accepted = {watch.type_url: watch.acked for watch in watches}
+        self._is_refused = isinstance(verdict, Refused)
+        said = [Complaint(watch.reason, watch.type_url) for watch in watches if watch.rejected and watch.reason]
+        return verdict, said

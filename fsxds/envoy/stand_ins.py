@@ -1,0 +1,202 @@
+"""Clusters and listeners that put a resource in use, so that Envoy looks at what it holds (pure)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from google.protobuf.message import Message
+
+from fsxds.api.catalogue import Catalogue
+from fsxds.envoy.stub_files import STAND_IN, STUB_CERTIFICATE, STUB_PRIVATE_KEY
+
+_TLS = "envoy.extensions.transport_sockets.tls.v3."
+_NETWORK = "envoy.extensions.filters.network."
+_CONNECTION_MANAGER = f"{_NETWORK}http_connection_manager.v3.HttpConnectionManager"
+_ROUTER = "envoy.extensions.filters.http.router.v3.Router"
+_WITH_MATCHER = "envoy.extensions.common.matching.v3.ExtensionWithMatcher"
+_UPSTREAM_CODEC = "envoy.extensions.filters.http.upstream_codec.v3.UpstreamCodec"
+_TCP_PROXY = f"{_NETWORK}tcp_proxy.v3.TcpProxy"
+
+# Network filters that end their chain; the others need one of these behind them.
+_TERMINAL = frozenset(
+    f"{_NETWORK}{name}"
+    for name in (
+        "direct_response.v3.Config",
+        "dubbo_proxy.v3.DubboProxy",
+        "echo.v3.Echo",
+        "generic_proxy.v3.GenericProxy",
+        "http_connection_manager.v3.EnvoyMobileHttpConnectionManager",
+        "http_connection_manager.v3.HttpConnectionManager",
+        "redis_proxy.v3.RedisProxy",
+        "reverse_tunnel.v3.ReverseTunnel",
+        "tcp_proxy.v3.TcpProxy",
+        "thrift_proxy.v3.ThriftProxy",
+    )
+)
+# What says in a validation context whom to trust.
+_AUTHORITIES = ("trusted_ca", "ca_certificate_provider_instance", "system_root_certs", "custom_validator_config")
+_V3 = 2  # ApiVersion.V3
+_GRPC = 2  # ApiConfigSource.GRPC
+_SERVED: Mapping[str, object] = {
+    "resource_api_version": _V3,
+    "api_config_source": {
+        "api_type": _GRPC,
+        "transport_api_version": _V3,
+        "grpc_services": [{"envoy_grpc": {"cluster_name": STAND_IN}}],
+    },
+}
+
+Fields = Mapping[str, object]
+
+
+class StandIns:
+    """Builds stand-ins of a catalogue's messages; each gets the name that it is to have."""
+
+    def __init__(self, catalogue: Catalogue) -> None:
+        self._catalogue = catalogue
+
+    def cluster(self, name: str, **fields: object) -> Any:
+        """Return a cluster without endpoints that answers to a name."""
+        assignment = {"cluster_name": name}
+        return self._new("envoy.config.cluster.v3.Cluster", name=name, **{"load_assignment": assignment, **fields})
+
+    def of_endpoints(self, name: str, body: bytes) -> Any:
+        """Return a cluster that has a ClusterLoadAssignment; its type is the one whose endpoints are fixed, as EDS' are."""
+        cluster = self.cluster(name)
+        cluster.load_assignment.ParseFromString(body)
+        for locality in cluster.load_assignment.endpoints:
+            # Only EDS may ask for more endpoints, and not beside a list of them: that stays, to be refused.
+            if not locality.lb_endpoints:
+                locality.ClearField("leds_cluster_locality_config")
+        return cluster
+
+    def of_lb_endpoint(self, name: str, body: bytes) -> Any:
+        """Return a cluster with one endpoint."""
+        cluster = self.cluster(name)
+        cluster.load_assignment.endpoints.add().lb_endpoints.add().ParseFromString(body)
+        return cluster
+
+    def of_secret(self, name: str, secret: Any) -> Any:
+        """Return a cluster or a listener that uses a static secret, None for forms that nothing has to look into."""
+        form, used = secret.WhichOneof("type"), {"name": secret.name}
+        if form == "tls_certificate":
+            return self._tls_cluster(name, {"tls_certificate_sds_secret_configs": [used]})
+        if form == "validation_context":
+            # What the secret lacks is given here, as whoever uses it may have it too.
+            whole = any(secret.validation_context.HasField(field) for field in _AUTHORITIES)
+            default = {} if whole else {"trusted_ca": {"inline_string": STUB_CERTIFICATE}}
+            combined = {"default_validation_context": default, "validation_context_sds_secret_config": used}
+            return self._tls_cluster(name, {"combined_validation_context": combined})
+        if form == "session_ticket_keys":
+            return self._ticket_listener(name, used)
+        return None
+
+    def of_route(self, name: str, body: bytes) -> Any:
+        """Return a listener with a route table as RDS would give it: its clusters are checked only if it says so."""
+        table: Any = self._new("envoy.config.route.v3.RouteConfiguration")
+        table.ParseFromString(body)
+        table.ClearField("vhds")
+        if not table.HasField("validate_clusters"):
+            table.validate_clusters.value = False
+        return self.http_listener(name, route_config=table)
+
+    def of_scope(self, name: str, body: bytes) -> Any:
+        """Return a listener with one scope."""
+        fragment = {"header_value_extractor": {"name": "x", "element_separator": ",", "index": 0}}
+        scopes: Any = self._new(
+            f"{_NETWORK}http_connection_manager.v3.ScopedRoutes",
+            name=name,
+            scope_key_builder={"fragments": [fragment]},
+            rds_config_source=_SERVED,
+        )
+        scope = scopes.scoped_route_configurations_list.scoped_route_configurations.add()
+        scope.ParseFromString(body)
+        if scope.route_configuration_name:
+            # Scopes within a listener cannot ask for their routes.
+            scope.route_configuration.name = scope.route_configuration_name
+            scope.ClearField("route_configuration_name")
+        return self.http_listener(name, scoped_routes=scopes)
+
+    def of_virtual_hosts(self, name: str, table_name: str, bodies: tuple[bytes, ...]) -> Any:
+        """Return a listener with the virtual hosts of one route table."""
+        unchecked = {"value": False}
+        table: Any = self._new("envoy.config.route.v3.RouteConfiguration", name=table_name, validate_clusters=unchecked)
+        for body in bodies:
+            table.virtual_hosts.add().ParseFromString(body)
+        return self.http_listener(name, route_config=table)
+
+    def of_extension(self, name: str, body: bytes) -> Any:
+        """Return a listener that uses a filter, None where its type does not tell what sort of filter it is."""
+        extension: Any = self._new("envoy.config.core.v3.TypedExtensionConfig")
+        extension.ParseFromString(body)
+        message_type = extension.typed_config.type_url.rpartition("/")[2]
+        if not extension.HasField("typed_config"):
+            # A place in which Envoy says so.
+            return self.cluster(name, load_balancing_policy={"policies": [{"typed_extension_config": extension}]})
+        used = {"name": extension.name, "typed_config": extension.typed_config}
+        if message_type == _UPSTREAM_CODEC:
+            return None
+        if message_type.startswith("envoy.extensions.filters.http.") or message_type == _WITH_MATCHER:
+            return self.http_listener(name, (used,), route_config={"name": name})
+        if message_type.startswith("envoy.extensions.filters.listener."):
+            return self._listener(name, [self._tcp_proxy()], listener_filters=[used])
+        if message_type.startswith(_NETWORK):
+            return self._listener(name, [used] if message_type in _TERMINAL else [used, self._tcp_proxy()])
+        return None
+
+    def http_listener(self, name: str, filters: tuple[Fields, ...] = (), **routes: object) -> Any:
+        """Return a listener with an HTTP connection manager that has these filters, the router, and these routes."""
+        ends = any(_ROUTER in str(one["typed_config"].type_url) for one in filters)  # type: ignore[attr-defined]
+        router = () if ends else ({"name": "router", "typed_config": self._packed(_ROUTER)},)
+        manager = self._packed(_CONNECTION_MANAGER, stat_prefix=STAND_IN, http_filters=[*filters, *router], **routes)
+        return self._listener(name, [{"name": "http", "typed_config": manager}])
+
+    def static_secrets(self, name: str) -> tuple[Any, ...]:
+        """Return secrets of all forms that answer to a name which the bootstrap is to define."""
+        text = {"inline_string": STUB_CERTIFICATE}
+        pair = {"certificate_chain": text, "private_key": {"inline_string": STUB_PRIVATE_KEY}}
+        forms: tuple[Fields, ...] = (
+            {"tls_certificate": pair},
+            {"validation_context": {"trusted_ca": text}},
+            {"session_ticket_keys": {"keys": [{"inline_bytes": bytes(80)}]}},
+            {"generic_secret": {"secret": {"inline_string": STAND_IN}}},
+        )
+        return tuple(self._new(f"{_TLS}Secret", name=name, **form) for form in forms)
+
+    def _tls_cluster(self, name: str, context: Fields) -> Any:
+        packed = self._packed(f"{_TLS}UpstreamTlsContext", common_tls_context=context)
+        return self.cluster(name, transport_socket={"name": "tls", "typed_config": packed})
+
+    def _ticket_listener(self, name: str, used: Fields) -> Any:
+        text = {"inline_string": STUB_CERTIFICATE}
+        certificate = {"certificate_chain": text, "private_key": {"inline_string": STUB_PRIVATE_KEY}}
+        context = self._packed(
+            f"{_TLS}DownstreamTlsContext",
+            common_tls_context={"tls_certificates": [certificate]},
+            session_ticket_keys_sds_secret_config=used,
+        )
+        listener = self._listener(name, [self._tcp_proxy()])
+        listener.filter_chains[0].transport_socket.name = "tls"
+        listener.filter_chains[0].transport_socket.typed_config.MergeFrom(context)
+        return listener
+
+    def _tcp_proxy(self) -> Fields:
+        return {"name": "tcp", "typed_config": self._packed(_TCP_PROXY, stat_prefix=STAND_IN, cluster=STAND_IN)}
+
+    def _listener(self, name: str, filters: list[Fields], **fields: object) -> Any:
+        # A pipe of its own: no listener of the tree has this address, and in validation nothing is bound.
+        address = {"pipe": {"path": f"/{name}"}}
+        chains = [{"filters": filters}]
+        return self._new(
+            "envoy.config.listener.v3.Listener", name=name, address=address, filter_chains=chains, **fields
+        )
+
+    def _packed(self, message_type: str, **fields: object) -> Any:
+        packed: Any = self._new("google.protobuf.Any")
+        packed.type_url = f"type.googleapis.com/{message_type}"
+        packed.value = self._new(message_type, **fields).SerializeToString(deterministic=True)
+        return packed
+
+    def _new(self, message_type: str, **fields: object) -> Message:
+        return self._catalogue.message_class(message_type)(**fields)

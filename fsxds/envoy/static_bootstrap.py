@@ -1,0 +1,395 @@
+"""Put secrets and filters that a resource asks a server for in their places, as far as they are judged with it (pure).
+
+A resource made ready to be judged on any machine: its files replaced, its mentions of others noted (pure).
+
+Any choice of a tree's resources as one static bootstrap that means what they mean when they are served (pure).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias
+
+from google.protobuf.descriptor import Descriptor, FieldDescriptor
+
+from fsxds.api.catalogue import Catalogue
+from fsxds.envoy.stand_ins import StandIns
+from fsxds.envoy.stub_files import STAND_IN, FileStubs, Reshaper
+from fsxds.resource_types import BY_SHORT_NAME, BY_TYPE_URL, PREFIX
+from fsxds.resources import Resource
+
+CDS, SDS, SRDS, ECDS = (BY_SHORT_NAME[name].type_url for name in ("cds", "sds", "srds", "ecds"))
+
+SECRET_CONFIG = "envoy.extensions.transport_sockets.tls.v3.SdsSecretConfig"  # noqa: S105 (a message type)
+EXTENSION_CONFIG_SOURCE = "envoy.config.core.v3.ExtensionConfigSource"
+
+_CLUSTER_FIELDS = ("cluster", "clusters", "cluster_name", "cluster_names")
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """A resource whose files are stubs.
+
+    Attributes:
+        resource: as it is served.
+        body: the same with stubs.
+        clusters: every name that may be meant as a cluster's.
+        secrets: the names of the secrets that it asks a server for.
+        static_secrets: the names of secrets that it expects in the bootstrap.
+        extensions: the names of the filters that it asks a server for.
+        secret_form: what a secret is (`tls_certificate`), empty for other resources.
+        scope_key: the key of a scoped route as bytes, empty for other resources.
+        is_complete: everything that Envoy would load from elsewhere has a valid stub.
+    """
+
+    resource: Resource
+    body: bytes
+    clusters: frozenset[str] = frozenset()
+    secrets: frozenset[str] = frozenset()
+    static_secrets: frozenset[str] = frozenset()
+    extensions: frozenset[str] = frozenset()
+    secret_form: str = ""
+    scope_key: bytes = b""
+    is_complete: bool = True
+
+
+@dataclass(slots=True)
+class _Notes:
+    clusters: set[str] = field(default_factory=set)
+    secrets: set[str] = field(default_factory=set)
+    static_secrets: set[str] = field(default_factory=set)
+    extensions: set[str] = field(default_factory=set)
+
+
+class Preparer:
+    """Makes resources ready to be judged."""
+
+    def __init__(self, catalogue: Catalogue, folder: str) -> None:
+        """Take message types from a catalogue; files are looked for in a folder that exists."""
+        self._catalogue = catalogue
+        self._reshaper = Reshaper(catalogue)
+        self._stubs = FileStubs(folder)
+        self._changes = self._stubs.changes()
+        self._cluster_fields: dict[str, tuple[FieldDescriptor, ...]] = {}
+
+    def prepare(self, resource: Resource) -> Prepared:
+        """Replace what is elsewhere, and note what is mentioned."""
+        message: Any = self._catalogue.message_class(resource.type_url.rpartition("/")[2]).FromString(resource.body)
+        notes = _Notes({one.name for one in resource.references if one.type_url == CDS})
+        self._stubs.is_complete = True
+
+        def note(one: Any) -> None:
+            self._stubs.change_sources(one)
+            self._note(one, notes)
+
+        self._reshaper.reshape(message, self._changes, note)
+        return Prepared(
+            resource,
+            message.SerializeToString(deterministic=True),
+            frozenset(notes.clusters - {""}),
+            frozenset(notes.secrets),
+            frozenset(notes.static_secrets - {""}),
+            frozenset(notes.extensions),
+            (message.WhichOneof("type") or "") if resource.type_url == SDS else "",
+            message.key.SerializeToString(deterministic=True) if resource.type_url == SRDS else b"",
+            self._stubs.is_complete,
+        )
+
+    def _note(self, message: Any, notes: _Notes) -> None:
+        descriptor = message.DESCRIPTOR
+        for mention in self._mentions_in(descriptor):
+            value = getattr(message, mention.name)
+            notes.clusters.update(value if mention.is_repeated else (value,))
+        if descriptor.full_name == SECRET_CONFIG:
+            (notes.secrets if message.HasField("sds_config") else notes.static_secrets).add(message.name)
+        elif is_discovered(message):
+            notes.extensions.add(message.name)
+
+    def _mentions_in(self, descriptor: Descriptor) -> tuple[FieldDescriptor, ...]:
+        if (fields := self._cluster_fields.get(descriptor.full_name)) is None:
+            fields = tuple(one for one in descriptor.fields if _may_name_cluster(one, descriptor))
+            self._cluster_fields[descriptor.full_name] = fields
+        return fields
+
+
+def _may_name_cluster(one: FieldDescriptor, owner: Descriptor) -> bool:
+    """Tell by its name whether a field may hold the name of a cluster; too many do no harm."""
+    if one.type != FieldDescriptor.TYPE_STRING or owner.full_name.endswith(".ClusterLoadAssignment"):
+        return False
+    is_weighted = one.name == "name" and owner.name.endswith("ClusterWeight")
+    return is_weighted or one.name.endswith(_CLUSTER_FIELDS)
+
+
+def is_discovered(message: Any) -> bool:
+    """Tell whether a message is a filter whose configuration is asked for by its name."""
+    fields = message.DESCRIPTOR.fields_by_name
+    if "config_discovery" not in fields or not {"name", "typed_config"}.issubset(fields.keys()):
+        return False
+    held = fields["config_discovery"].message_type
+    return held is not None and held.full_name == EXTENSION_CONFIG_SOURCE and message.HasField("config_discovery")
+
+
+_TLS = "envoy.extensions.transport_sockets.tls.v3."
+_TYPED_EXTENSION = "envoy.config.core.v3.TypedExtensionConfig"
+
+
+def static_name(secret: str) -> str:
+    """Return the name of a served secret among static ones, which may have secrets of the same names."""
+    return f"fsxds-stand-in/{secret}"
+
+
+@dataclass(frozen=True, slots=True)
+class Linked:
+    """A resource with others in their places: its bytes, and the names of those others."""
+
+    body: bytes
+    secrets: frozenset[str] = frozenset()
+    extensions: frozenset[str] = frozenset()
+
+
+@dataclass(slots=True)
+class _Used:
+    secrets: set[str] = field(default_factory=set)
+    extensions: set[str] = field(default_factory=set)
+
+
+class Linker:
+    """Links resources to secrets and filters, of which it is told the forms and contents."""
+
+    def __init__(self, catalogue: Catalogue) -> None:
+        self._catalogue = catalogue
+        self._reshaper = Reshaper(catalogue)
+        self._known: dict[tuple[str, str, frozenset[str], frozenset[str]], Linked] = {}
+
+    def link(self, prepared: Prepared, secrets: Mapping[str, str], extensions: Mapping[str, bytes]) -> Linked:
+        """Return a resource that uses what is there, statically.
+
+        Args:
+            prepared: the resource.
+            secrets: the form (`tls_certificate`) of each secret that is there.
+            extensions: the serialized TypedExtensionConfig of each filter that is there.
+        """
+        near_secrets = prepared.secrets.intersection(secrets)
+        near_extensions = prepared.extensions.intersection(extensions)
+        if not near_secrets and not near_extensions:
+            return Linked(prepared.body)
+        key = prepared.resource.type_url, prepared.resource.name, near_secrets, near_extensions
+        if (linked := self._known.get(key)) is None:
+            linked = self._known[key] = self._link(prepared, secrets, extensions)
+        return linked
+
+    def _link(self, prepared: Prepared, secrets: Mapping[str, str], extensions: Mapping[str, bytes]) -> Linked:
+        used = _Used()
+
+        def use_secret(config: Any, form: str) -> None:
+            if config.HasField("sds_config") and secrets.get(config.name) == form:
+                used.secrets.add(config.name)
+                config.ClearField("sds_config")
+                config.name = static_name(config.name)
+
+        def change_context(context: Any) -> None:
+            for config in context.tls_certificate_sds_secret_configs:
+                use_secret(config, "tls_certificate")
+            # Reading what is absent gives an empty message, and changes nothing.
+            use_secret(context.validation_context_sds_secret_config, "validation_context")
+            combined = context.combined_validation_context
+            use_secret(combined.validation_context_sds_secret_config, "validation_context")
+
+        def change_downstream(context: Any) -> None:
+            use_secret(context.session_ticket_keys_sds_secret_config, "session_ticket_keys")
+
+        def use_extension(message: Any) -> None:
+            if is_discovered(message) and message.name in extensions:
+                used.extensions.add(message.name)
+                self._place(message, extensions[message.name])
+
+        message: Any = self._catalogue.message_class(prepared.resource.type_url.rpartition("/")[2]).FromString(
+            prepared.body
+        )
+        changes = {f"{_TLS}CommonTlsContext": change_context, f"{_TLS}DownstreamTlsContext": change_downstream}
+        self._reshaper.reshape(message, changes, use_extension)
+        body = message.SerializeToString(deterministic=True)
+        return Linked(body, frozenset(used.secrets), frozenset(used.extensions))
+
+    def _place(self, message: Any, serialized: bytes) -> None:
+        """Put a filter in its place; one of a type that is not expected there becomes its default, which Envoy refuses."""
+        extension: Any = self._catalogue.message_class(_TYPED_EXTENSION).FromString(serialized)
+        expected = {url.rpartition("/")[2] for url in message.config_discovery.type_urls}
+        if extension.typed_config.type_url.rpartition("/")[2] in expected:
+            message.typed_config.CopyFrom(extension.typed_config)
+        else:
+            message.config_discovery.default_config.CopyFrom(extension.typed_config)
+
+
+BOOTSTRAP = "envoy.config.bootstrap.v3.Bootstrap"
+_INTERNAL_LISTENER = "envoy.extensions.bootstrap.internal_listener.v3.InternalListener"
+_EDS = 3  # Cluster.DiscoveryType.EDS
+
+Member = int
+"""A resource, by its place in the order in which they were given."""
+
+
+@dataclass(slots=True)
+class Rendering:
+    """A bootstrap, and which resource each part of it stands for; None where it stands for none, or for several.
+
+    `eds` are the clusters that Envoy creates after all others. `layers` are the resources of the runtime's layers.
+    """
+
+    bootstrap: Any
+    secrets: list[Member | None] = field(default_factory=list)
+    clusters: dict[str, Member | None] = field(default_factory=dict)
+    listeners: dict[str, Member | None] = field(default_factory=dict)
+    eds: set[str] = field(default_factory=set)
+    layers: list[Member] = field(default_factory=list)
+
+    @property
+    def size(self) -> int:
+        """How many parts the bootstrap has."""
+        return len(self.secrets) + len(self.clusters) + len(self.listeners)
+
+    def content(self) -> bytes:
+        """Return the bootstrap as bytes."""
+        serialized: bytes = self.bootstrap.SerializeToString(deterministic=True)
+        return serialized
+
+    def add_secret(self, secret: Any, member: Member | None) -> None:
+        """Add a static secret."""
+        self.bootstrap.static_resources.secrets.append(secret)
+        self.secrets.append(member)
+
+    def add_cluster(self, cluster: Any, member: Member | None) -> None:
+        """Add a cluster."""
+        self.bootstrap.static_resources.clusters.append(cluster)
+        self.clusters[cluster.name] = member
+        if cluster.WhichOneof("cluster_discovery_type") == "type" and cluster.type == _EDS:
+            self.eds.add(cluster.name)
+
+    def add_listener(self, listener: Any, member: Member | None) -> None:
+        """Add a listener."""
+        self.bootstrap.static_resources.listeners.append(listener)
+        self.listeners[listener.name] = member
+
+    def add_user(self, user: Any, member: Member | None) -> None:
+        """Add the cluster or the listener that stands for a resource; None is neither."""
+        if user is None:
+            return
+        (self.add_cluster if user.DESCRIPTOR.name == "Cluster" else self.add_listener)(user, member)
+
+
+class Renderer:
+    """Renders any of some resources.
+
+    Clusters and listeners stand for themselves, with the secrets and filters that are chosen too in the places where they
+    are asked for; whatever else they ask a server for stays so, as Envoy contacts none when it validates. Every other
+    resource is used by a cluster or a listener made for it. What is mentioned and not chosen is there as a cluster without
+    endpoints, or a secret from nowhere: that it is missing is for others to tell.
+    """
+
+    def __init__(self, catalogue: Catalogue, resources: Sequence[Resource], folder: str) -> None:
+        """Make resources ready, which takes most of the time; `folder` is an empty one that exists."""
+        preparer = Preparer(catalogue, folder)
+        self.prepared: tuple[Prepared, ...] = tuple(map(preparer.prepare, resources))
+        self._catalogue = catalogue
+        self._linker = Linker(catalogue)
+        self._stand_ins = StandIns(catalogue)
+
+    def render(self, members: Collection[Member]) -> Rendering:
+        """Render some of the resources."""
+        chosen = {member: self.prepared[member] for member in sorted(members)}
+        links = self._links(chosen)
+        rendering = Rendering(self._frame())
+        self._render_secrets(rendering, chosen)
+        self._render_mentioned(rendering, chosen)
+        for member, prepared in chosen.items():
+            self._render_one(rendering, member, prepared, links)
+        self._render_hosts(rendering, chosen)
+        return rendering
+
+    def _frame(self) -> Any:
+        """Return what every bootstrap has: a node, as subscriptions demand one, and what internal listeners need."""
+        extension = {"name": _INTERNAL_LISTENER, "typed_config": {"type_url": f"{PREFIX}{_INTERNAL_LISTENER}"}}
+        extensions = [extension] if self._catalogue.knows(_INTERNAL_LISTENER) else []
+        frame = self._catalogue.message_class(BOOTSTRAP)
+        # Some filters add a page to the admin's; without one Envoy crashes of them.
+        admin = {"address": {"pipe": {"path": f"/{STAND_IN}"}}}
+        return frame(node={"id": STAND_IN, "cluster": STAND_IN}, admin=admin, bootstrap_extensions=extensions)
+
+    def _links(self, chosen: _Chosen) -> dict[Member, Linked]:
+        secrets = {one.resource.name: one.secret_form for one in chosen.values() if one.resource.type_url == SDS}
+        extensions = {one.resource.name: one.body for one in chosen.values() if one.resource.type_url == ECDS}
+        return {member: self._linker.link(prepared, secrets, extensions) for member, prepared in chosen.items()}
+
+    def _render_secrets(self, rendering: Rendering, chosen: _Chosen) -> None:
+        for member, prepared in _of_type(chosen, SDS):
+            secret = self._parsed(prepared.resource, prepared.body)
+            # The name of the resource, which is that by which others ask for it.
+            secret.name = static_name(prepared.resource.name)
+            rendering.add_secret(secret, member)
+            rendering.add_user(self._stand_ins.of_secret(_stand_in_for(member), secret), member)
+
+    def _render_mentioned(self, rendering: Rendering, chosen: _Chosen) -> None:
+        """Render what is not chosen, but has to be there for those who mention it."""
+        own = {prepared.resource.name for _, prepared in _of_type(chosen, CDS)}
+        mentioned = {STAND_IN} | {name for prepared in chosen.values() for name in prepared.clusters}
+        for name in sorted(mentioned - own):
+            rendering.add_cluster(self._stand_ins.cluster(name), None)
+        for name in sorted({name for prepared in chosen.values() for name in prepared.static_secrets}):
+            for secret in self._stand_ins.static_secrets(name):
+                rendering.add_secret(secret, None)
+
+    def _render_one(
+        self, rendering: Rendering, member: Member, prepared: Prepared, links: Mapping[Member, Linked]
+    ) -> None:
+        """Render a resource that stands for itself, or alone for a part that is made for it."""
+        short_name, name = _short_name(prepared), _stand_in_for(member)
+        if short_name == "cds":
+            rendering.add_cluster(self._parsed(prepared.resource, links[member].body), member)
+        elif short_name == "lds":
+            listener = self._parsed(prepared.resource, links[member].body)
+            # Envoy takes no API listener from a server: it leaves it out, and says so in its log.
+            if not listener.HasField("api_listener"):
+                rendering.add_listener(listener, member)
+        elif short_name == "eds":
+            rendering.add_cluster(self._stand_ins.of_endpoints(name, prepared.body), member)
+        elif short_name == "leds":
+            rendering.add_cluster(self._stand_ins.of_lb_endpoint(name, prepared.body), member)
+        elif short_name == "rds":
+            rendering.add_listener(self._stand_ins.of_route(name, prepared.body), member)
+        elif short_name == "srds":
+            rendering.add_listener(self._stand_ins.of_scope(name, prepared.body), member)
+        elif short_name == "rtds":
+            layer = self._parsed(prepared.resource, prepared.body).layer
+            rendering.bootstrap.layered_runtime.layers.add(name=name, static_layer=layer)
+            rendering.layers.append(member)
+        elif short_name == "ecds" and not any(prepared.resource.name in one.extensions for one in links.values()):
+            rendering.add_user(self._stand_ins.of_extension(name, prepared.body), member)
+
+    def _render_hosts(self, rendering: Rendering, chosen: _Chosen) -> None:
+        """Render the virtual hosts of each route table together, as Envoy looks at them."""
+        hosts: dict[str, list[bytes]] = {}
+        for one in chosen.values():
+            if _short_name(one) == "vhds":
+                hosts.setdefault(one.resource.name.rpartition("/")[0], []).append(one.body)
+        for number, (table, bodies) in enumerate(hosts.items()):
+            listener = self._stand_ins.of_virtual_hosts(f"{STAND_IN}-hosts-{number}", table, tuple(bodies))
+            rendering.add_listener(listener, None)
+
+    def _parsed(self, resource: Resource, body: bytes) -> Any:
+        return self._catalogue.message_class(resource.type_url.rpartition("/")[2]).FromString(body)
+
+
+_Chosen: TypeAlias = Mapping[Member, Prepared]
+
+
+def _of_type(chosen: _Chosen, type_url: str) -> Iterator[tuple[Member, Prepared]]:
+    return ((member, one) for member, one in chosen.items() if one.resource.type_url == type_url)
+
+
+def _short_name(prepared: Prepared) -> str:
+    return BY_TYPE_URL[prepared.resource.type_url].short_name
+
+
+def _stand_in_for(member: Member) -> str:
+    return f"{STAND_IN}-{member}"

@@ -1,0 +1,382 @@
+"""What stands in for files: they are on the machine where Envoy will run, not here (pure).
+
+Change messages in place wherever they stand in a resource, also where they are packed (pure).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, TypeAlias
+
+from google.protobuf.descriptor import Descriptor, FieldDescriptor
+from google.protobuf.message import DecodeError
+
+from fsxds.api.catalogue import Catalogue
+from fsxds.api.fields import ANY, LIST_VALUE, STRUCT, VALUE, is_map
+
+Change: TypeAlias = Callable[[Any], None]
+"""Changes one message in place."""
+
+# Free-form content: it can be large, and nothing in it is a message of its own.
+_LEAVES = frozenset({LIST_VALUE, STRUCT, VALUE})
+
+
+class Reshaper:
+    """Walks messages, and what is packed into them, to those that are to be changed.
+
+    What the catalogue does not know, or cannot read, stays as it is.
+    """
+
+    def __init__(self, catalogue: Catalogue) -> None:
+        self._catalogue = catalogue
+        self._roads: dict[str, frozenset[int]] = {}
+
+    def reshape(self, message: Any, changes: Mapping[str, Change], every: Change | None = None) -> None:
+        """Change a message and all that is in it, the outer before the inner.
+
+        Args:
+            message: what to change.
+            changes: what to do to messages, by their full names.
+            every: what else to do to each message.
+        """
+        full_name = message.DESCRIPTOR.full_name
+        if full_name == ANY:
+            self._reshape_packed(message, changes, every)
+            return
+        if change := changes.get(full_name):
+            change(message)
+        if every is not None:
+            every(message)
+        roads = self._roads_from(message.DESCRIPTOR)
+        for field, value in message.ListFields():
+            if field.number in roads:
+                for inner in _messages_in(field, value):
+                    self.reshape(inner, changes, every)
+
+    def _reshape_packed(self, packed: Any, changes: Mapping[str, Change], every: Change | None) -> None:
+        message_type = packed.type_url.rpartition("/")[2]
+        if not self._catalogue.knows(message_type):
+            return
+        try:
+            inner = self._catalogue.message_class(message_type).FromString(packed.value)
+        except DecodeError:
+            return
+        self.reshape(inner, changes, every)
+        packed.value = inner.SerializeToString(deterministic=True)
+
+    def _roads_from(self, descriptor: Descriptor) -> frozenset[int]:
+        """Return the numbers of the fields that hold messages."""
+        if (roads := self._roads.get(descriptor.full_name)) is None:
+            roads = frozenset(field.number for field in descriptor.fields if _holds_messages(field))
+            self._roads[descriptor.full_name] = roads
+        return roads
+
+
+def _holds_messages(field: FieldDescriptor) -> bool:
+    if is_map(field) and field.message_type is not None:
+        return _holds_messages(field.message_type.fields_by_name["value"])
+    return field.message_type is not None and field.message_type.full_name not in _LEAVES
+
+
+def _messages_in(field: FieldDescriptor, value: Any) -> Iterator[Any]:
+    if not field.is_repeated:
+        yield value
+    elif is_map(field):
+        yield from value.values()
+    else:
+        yield from value
+
+
+STUB_CERTIFICATE = """\
+-----BEGIN CERTIFICATE-----
+MIICDzCCAbagAwIBAgIUPB6NOosNDw0PLI5M3gHXZdUMvj4wCgYIKoZIzj0EAwIw
+UDEVMBMGA1UEAwwMc3R1Yi5pbnZhbGlkMTcwNQYDVQQKDC5mc3hkcyBzdGFuZC1p
+biBmb3IgYSBmaWxlLCBuZXZlciB0byBiZSB0cnVzdGVkMCAXDTI2MTEyMDIzMzUz
+MFoYDzIwOTgwMTI2MjMzNTMwWjBQMRUwEwYDVQQDDAxzdHViLmludmFsaWQxNzA1
+BgNVBAoMLmZzeGRzIHN0YW5kLWluIGZvciBhIGZpbGUsIG5ldmVyIHRvIGJlIHRy
+dXN0ZWQwWTATBgcqhkjOPQIBBggqhkjOPQMBBwNCAATZ/P3ndn1rnbZfZNlIkpYB
+reGcv+PdT9+lCXK34zaVIrxMdCi8kr2bkHuTljkY/rNdGP/RSz0bBiN+i60VOCOI
+o2wwajAdBgNVHQ4EFgQUHbvOQ9mjBJQ8RsIh+r61Xgz433kwHwYDVR0jBBgwFoAU
+HbvOQ9mjBJQ8RsIh+r61Xgz433kwDwYDVR0TAQH/BAUwAwEB/zAXBgNVHREEEDAO
+ggxzdHViLmludmFsaWQwCgYIKoZIzj0EAwIDRwAwRAIgDehaWRGumhy4lyJ0w8mH
+CDd5JfbAQlbj3Erw08xF1DkCIDqZuJ1zqK8uBVKUY3xHEeP/XXMxlhAFbnR6XlGw
+8tLL
+-----END CERTIFICATE-----
+"""
+"""A certificate of the name `stub.invalid` that signs itself, and is its own authority; it ends in 2098."""
+
+STUB_PRIVATE_KEY = """\
+-----BEGIN PRIVATE KEY-----
+MIGHAgEAMBMGByqGSM49AgEGCCqGSM49AwEHBG0wawIBAQQg8H2Ct8oUfNxVZF/2
+5FLE5Nt+odIEfwLj9CFwii0z0pChRANCAATZ/P3ndn1rnbZfZNlIkpYBreGcv+Pd
+T9+lCXK34zaVIrxMdCi8kr2bkHuTljkY/rNdGP/RSz0bBiN+i60VOCOI
+-----END PRIVATE KEY-----
+"""
+"""The key of `STUB_CERTIFICATE`; it is published here, so it protects nothing."""
+
+STAND_IN = "fsxds-stand-in"
+"""The name of what stands in for something else, or how such a name begins; also the cluster of all served sources."""
+
+STUB_FILE = "stub"
+"""The empty file that has to be in the folder which stands in for all."""
+
+_TEXT = "stub"
+# The public half of the key above.
+_JWKS = (
+    '{"keys": [{"kty": "EC", "crv": "P-256", "alg": "ES256", "kid": "stub", '
+    '"x": "2fz953Z9a522X2TZSJKWAa3hnL_j3U_fpQlyt-M2lSI", "y": "vEx0KLySvZuQe5OWORj-s10Y_9FLPRsGI36LrRU4I4g"}]}'
+)
+_GRPC, _V3 = 2, 2  # ApiConfigSource.GRPC, ApiVersion.V3
+_TICKET_KEY = bytes(80)
+_DATA_SOURCE = "envoy.config.core.v3.DataSource"
+_TLS = "envoy.extensions.transport_sockets.tls.v3."
+_HTTP_FILTERS = "envoy.extensions.filters.http."
+_GOOGLE_CREDENTIALS = "envoy.config.core.v3.GrpcService.GoogleGrpc.SslCredentials."
+_LUA_MATCHER = "envoy.extensions.string_matcher.lua.v3.Lua"
+_LUA_SPECIFIER = "envoy.extensions.router.cluster_specifiers.lua.v3.LuaConfig"
+# Fields with Lua sources, and the functions that Envoy demands of those.
+_LUA_SOURCES = {
+    f"{_HTTP_FILTERS}lua.v3.Lua": ("default_source_code", "source_codes"),
+    f"{_HTTP_FILTERS}lua.v3.LuaPerRoute": ("source_code",),
+    _LUA_MATCHER: ("source_code",),
+    _LUA_SPECIFIER: ("source_code",),
+}
+_LUA_FUNCTIONS = ("envoy_match", "envoy_on_route")
+_BYTECODE = b"\x1b"
+_ROLES_ANYWHERE = "envoy.extensions.common.aws.v3.IAMRolesAnywhereCredentialProvider."
+
+# What stands in for the content of a file, by the full name of the field; Envoy looks into these.
+_CONTENTS = {
+    f"{_TLS}SPIFFECertValidatorConfig.TrustDomain.trust_bundle": STUB_CERTIFICATE,
+    f"{_TLS}GenericSecret.secret": _TEXT,
+    f"{_TLS}GenericSecret.SecretsEntry.value": _TEXT,
+    f"{_GOOGLE_CREDENTIALS}cert_chain": STUB_CERTIFICATE,
+    f"{_GOOGLE_CREDENTIALS}private_key": STUB_PRIVATE_KEY,
+    f"{_GOOGLE_CREDENTIALS}root_certs": STUB_CERTIFICATE,
+    f"{_ROLES_ANYWHERE}certificate": STUB_CERTIFICATE,
+    f"{_ROLES_ANYWHERE}certificate_chain": STUB_CERTIFICATE,
+    f"{_ROLES_ANYWHERE}private_key": STUB_PRIVATE_KEY,
+    f"{_HTTP_FILTERS}basic_auth.v3.BasicAuth.users": "stub:{SHA}tESsBmE/yNY3lb6a0L6vVQEZNqw=",
+    f"{_HTTP_FILTERS}basic_auth.v3.BasicAuthPerRoute.users": "stub:{SHA}tESsBmE/yNY3lb6a0L6vVQEZNqw=",
+    f"{_HTTP_FILTERS}jwt_authn.v3.JwtProvider.local_jwks": _JWKS,
+    "envoy.extensions.filters.common.jwks.v3.JwtHandshakeValidator.local_jwks": _JWKS,
+    f"{_HTTP_FILTERS}lua.v3.Lua.default_source_code": "-- stub",
+    f"{_HTTP_FILTERS}lua.v3.Lua.SourceCodesEntry.value": "-- stub",
+    f"{_HTTP_FILTERS}lua.v3.LuaPerRoute.source_code": "-- stub",
+    f"{_LUA_MATCHER}.source_code": "function envoy_match() end",
+    f"{_LUA_SPECIFIER}.source_code": "function envoy_on_route() end",
+    "envoy.config.core.v3.SubstitutionFormatString.text_format_source": _TEXT,
+    "envoy.config.grpc_credential.v3.FileBasedMetadataConfig.secret_data": _TEXT,
+    "envoy.config.route.v3.DirectResponseAction.body": _TEXT,
+    "envoy.config.trace.v3.LightstepConfig.access_token": _TEXT,
+    "envoy.extensions.filters.network.direct_response.v3.Config.response": _TEXT,
+    "envoy.extensions.filters.network.http_connection_manager.v3.ResponseMapper.body": _TEXT,
+    "envoy.extensions.filters.network.redis_proxy.v3.RedisProtocolOptions.auth_password": _TEXT,
+    "envoy.extensions.filters.network.redis_proxy.v3.RedisProtocolOptions.auth_username": _TEXT,
+    "envoy.extensions.filters.network.redis_proxy.v3.RedisProtocolOptions.Credential.auth_password": _TEXT,
+    "envoy.extensions.filters.network.redis_proxy.v3.RedisProtocolOptions.Credential.auth_username": _TEXT,
+    "envoy.extensions.filters.network.redis_proxy.v3.RedisProxy.downstream_auth_password": _TEXT,
+    "envoy.extensions.filters.network.redis_proxy.v3.RedisProxy.downstream_auth_passwords": _TEXT,
+    "envoy.extensions.filters.network.redis_proxy.v3.RedisProxy.downstream_auth_username": _TEXT,
+    "envoy.extensions.http.custom_response.local_response_policy.v3.LocalResponsePolicy.body": _TEXT,
+}
+
+# Texts that are paths which Envoy opens when it creates what they stand in.
+_FILE_FIELDS = {
+    "envoy.config.core.v3.HealthCheck": "event_log_path",
+    "envoy.extensions.access_loggers.file.v3.FileAccessLog": "path",
+    "envoy.extensions.health_check.event_sinks.file.v3.HealthCheckEventFileSink": "event_log_path",
+    # Libraries that Envoy would load, and so run.
+    "envoy.extensions.filters.http.golang.v3alpha.Config": "library_path",
+    "envoy.extensions.filters.network.golang.v3alpha.Config": "library_path",
+    "envoy.extensions.key_value.file_based.v3.FileBasedKeyValueStoreConfig": "filename",
+    f"{_TLS}TlsKeyLog": "path",
+}
+_FOLDER_FIELDS = {
+    "envoy.config.core.v3.WatchedDirectory": "path",
+    "envoy.extensions.http.cache.file_system_http_cache.v3.FileSystemHttpCacheConfig": "cache_path",
+    "envoy.extensions.http.cache_v2.file_system_http_cache.v3.FileSystemHttpCacheV2Config": "cache_path",
+}
+
+# What these load is code or data of the target machine, for which nothing can stand in.
+_BEYOND_REACH = frozenset(
+    {
+        "envoy.config.trace.v3.DynamicOtConfig",
+        "envoy.extensions.dynamic_modules.v3.DynamicModuleConfig",
+        "envoy.extensions.filters.http.golang.v3alpha.Config",
+        "envoy.extensions.filters.network.golang.v3alpha.Config",
+        "envoy.extensions.geoip_providers.maxmind.v3.MaxMindConfig",
+        "envoy.extensions.wasm.v3.VmConfig",
+    }
+)
+
+
+class FileStubs:
+    """Replaces what names a file, a folder or a variable of the target machine by what is at hand everywhere.
+
+    Attributes:
+        is_complete: since somebody set it, nothing was met for whose content nothing valid could stand in.
+    """
+
+    def __init__(self, folder: str) -> None:
+        """Replace paths by this folder, which must exist, and by the file in it."""
+        self._folder = folder
+        self._file = f"{folder}/{STUB_FILE}"
+        self._sources: dict[str, tuple[FieldDescriptor, ...]] = {}
+        self.is_complete = True
+
+    def changes(self) -> dict[str, Change]:
+        """Return what to do to messages, by their full names."""
+        changes: dict[str, Change] = {
+            f"{_TLS}TlsCertificate": _change_certificate,
+            f"{_TLS}CertificateValidationContext": _change_validation,
+            f"{_TLS}TlsSessionTicketKeys": _change_ticket_keys,
+            f"{_HTTP_FILTERS}grpc_json_transcoder.v3.GrpcJsonTranscoder": _change_transcoder,
+            "envoy.config.core.v3.ApiConfigSource": _change_api_source,
+            "envoy.config.core.v3.ConfigSource": _change_config_source,
+        }
+        changes |= {full_name: _writer(field, self._file) for full_name, field in _FILE_FIELDS.items()}
+        changes |= {full_name: _writer(field, self._folder) for full_name, field in _FOLDER_FIELDS.items()}
+        changes |= {full_name: _lua_guard(fields) for full_name, fields in _LUA_SOURCES.items()}
+        return changes
+
+    def change_sources(self, message: Any) -> None:
+        """Replace the data sources among the fields of any message."""
+        descriptor = message.DESCRIPTOR
+        if descriptor.full_name in _BEYOND_REACH:
+            self.is_complete = False
+        for field in self._sources_in(descriptor):
+            content = _CONTENTS.get(_name_of(field))
+            for source in _values(message, field):
+                if _is_elsewhere(source):
+                    source.Clear()
+                    source.inline_string = content or _TEXT
+                    self.is_complete &= content is not None
+
+    def _sources_in(self, descriptor: Descriptor) -> tuple[FieldDescriptor, ...]:
+        if (fields := self._sources.get(descriptor.full_name)) is None:
+            fields = tuple(field for field in descriptor.fields if _holds_source(field))
+            self._sources[descriptor.full_name] = fields
+        return fields
+
+
+def _writer(field: str, path: str) -> Change:
+    def change(message: Any) -> None:
+        if getattr(message, field):
+            setattr(message, field, path)
+
+    return change
+
+
+def compiled_only(script: str) -> str:
+    """Return a Lua script that Envoy compiles whole, with the same line numbers, and runs nothing of.
+
+    Envoy runs scripts when it loads them, with all of Lua's libraries: `os.execute` would run on this machine, and
+    `require` would not find the modules of the target machine.
+    """
+    functions = "".join(f"function {name}() end " for name in _LUA_FUNCTIONS if name in script)
+    return f"{functions}do return end {script}"
+
+
+def _lua_guard(fields: tuple[str, ...]) -> Change:
+    def change(message: Any) -> None:
+        if getattr(message, "inline_code", ""):
+            message.inline_code = compiled_only(message.inline_code)
+        for field in fields:
+            for source in _values(message, message.DESCRIPTOR.fields_by_name[field]):
+                _guard_source(source)
+
+    return change
+
+
+def _guard_source(source: Any) -> None:
+    form = source.WhichOneof("specifier")
+    if form == "inline_bytes" and source.inline_bytes.startswith(_BYTECODE):
+        # It cannot be compiled without running it.
+        source.inline_bytes = b"-- stub"
+    elif form == "inline_bytes" and source.inline_bytes:
+        guarded = compiled_only(source.inline_bytes.decode("utf-8", "surrogateescape"))
+        source.inline_bytes = guarded.encode("utf-8", "surrogateescape")
+    elif form == "inline_string" and source.inline_string:
+        source.inline_string = compiled_only(source.inline_string)
+
+
+def _holds_source(field: FieldDescriptor) -> bool:
+    held = field.message_type
+    if held is not None and is_map(field):
+        held = held.fields_by_name["value"].message_type
+    return held is not None and held.full_name == _DATA_SOURCE
+
+
+def _name_of(field: FieldDescriptor) -> str:
+    """Return the full name of a field; that of the value, for a map."""
+    return f"{field.message_type.full_name}.value" if field.message_type and is_map(field) else field.full_name
+
+
+def _values(message: Any, field: FieldDescriptor) -> list[Any]:
+    value = getattr(message, field.name)
+    if not field.is_repeated:
+        return [value] if message.HasField(field.name) else []
+    return list(value.values() if is_map(field) else value)
+
+
+def _is_elsewhere(source: Any) -> bool:
+    """Tell whether a data source has its content from the target machine."""
+    return source.WhichOneof("specifier") in {"filename", "environment_variable"}
+
+
+def _change_certificate(certificate: Any) -> None:
+    """Replace chain and key together where any part of them is elsewhere: they have to match."""
+    certificate.ClearField("watched_directory")
+    parts = ("certificate_chain", "private_key", "pkcs12", "password")
+    if any(_is_elsewhere(getattr(certificate, part)) for part in parts):
+        for part in (*parts, "ocsp_staple", "signed_certificate_timestamp"):
+            certificate.ClearField(part)
+        certificate.certificate_chain.inline_string = STUB_CERTIFICATE
+        certificate.private_key.inline_string = STUB_PRIVATE_KEY
+    elif _is_elsewhere(certificate.ocsp_staple):
+        certificate.ClearField("ocsp_staple")
+    elsewhere = [source for source in certificate.signed_certificate_timestamp if _is_elsewhere(source)]
+    if elsewhere:
+        certificate.ClearField("signed_certificate_timestamp")
+
+
+def _change_validation(validation: Any) -> None:
+    validation.ClearField("watched_directory")
+    if _is_elsewhere(validation.trusted_ca):
+        validation.trusted_ca.Clear()
+        validation.trusted_ca.inline_string = STUB_CERTIFICATE
+    if _is_elsewhere(validation.crl):
+        validation.ClearField("crl")
+
+
+def _change_config_source(source: Any) -> None:
+    """Replace paths, which must exist and are watched, and ADS: a validating Envoy has none, and crashes of it."""
+    specifier = source.WhichOneof("config_source_specifier")
+    path = source.path_config_source.path if specifier == "path_config_source" else source.path
+    # A path that is empty stays, to be refused.
+    if specifier == "ads" or path:
+        api = source.api_config_source
+        api.api_type, api.transport_api_version = _GRPC, _V3
+        api.grpc_services.add().envoy_grpc.cluster_name = STAND_IN
+
+
+def _change_api_source(source: Any) -> None:
+    """Keep Envoy from calling anybody: it starts some subscriptions even when it validates."""
+    for service in source.grpc_services:
+        if service.HasField("google_grpc"):
+            service.google_grpc.target_uri = f"unix:/{STAND_IN}"
+
+
+def _change_ticket_keys(ticket_keys: Any) -> None:
+    for source in ticket_keys.keys:
+        if _is_elsewhere(source):
+            source.Clear()
+            source.inline_bytes = _TICKET_KEY
+
+
+def _change_transcoder(transcoder: Any) -> None:
+    """Replace the descriptors by none at all, and ask for no service then."""
+    if transcoder.proto_descriptor:
+        transcoder.proto_descriptor_bin = b""
+        transcoder.ClearField("services")

@@ -1,0 +1,345 @@
+"""Scoped routes of one key, which Envoy refuses of a server only, and so does not when it validates (pure).
+
+Find all that Envoy refuses among many, in few questions: it stops at the first (pure).
+
+Run Envoy's `--mode validate` on a bootstrap: it binds no port, and contacts nobody.
+
+Ask a real Envoy what it makes of resources, and find out which of them it refuses.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path, PurePosixPath
+from tempfile import TemporaryDirectory
+from typing import TypeAlias
+
+from fsxds.api.catalogue import Catalogue
+from fsxds.envoy.envoy_log import LOG_ARGUMENTS, LogLine, Refused, counts_differ, read_log_line, read_refusal
+from fsxds.envoy.rejections import ProblemWriter, Rejection
+from fsxds.envoy.static_bootstrap import BOOTSTRAP, SRDS, Member, Prepared, Renderer, Rendering
+from fsxds.envoy.stub_files import STUB_FILE
+from fsxds.errors import UsageError
+from fsxds.resource_types import BY_TYPE_URL, RESOURCE_TYPES
+from fsxds.resources import Resource
+from fsxds.values import Problem
+
+Members: TypeAlias = tuple[Member, ...]
+
+Ask: TypeAlias = "Callable[[Sequence[Members]], Sequence[Refused | None]]"
+"""Asks about several sets of resources at once; None stands for a set that is taken."""
+
+
+@dataclass(frozen=True, slots=True)
+class Culprits:
+    """Resources that Envoy refuses together, though it takes any part of them; mostly it is one alone.
+
+    No members at all: Envoy refuses what it was asked, and it could not be found out why.
+    """
+
+    members: Members
+    reason: str
+
+
+def find_culprits(members: Sequence[Member], ask: Ask) -> tuple[Culprits, ...]:
+    """Return all culprits.
+
+    For each one that Envoy's log points at, two questions are asked at the same time: about it alone, and about what is
+    left. Where the log points at none, or at a wrong one, the set is cut into thirds.
+    """
+    found = _Search(ask).run(tuple(members))
+    return tuple(sorted(found, key=lambda culprits: culprits.members[-1:]))
+
+
+class _Search:
+    def __init__(self, ask: Ask) -> None:
+        self._ask = ask
+        self._found: list[Culprits] = []
+
+    def run(self, members: Members) -> list[Culprits]:
+        """Look through a set until what is left of it is taken as a whole."""
+        answer = self._ask_one(members)
+        while answer is not None:
+            part = members
+            while answer is not None:
+                part, answer = self._advance(part, answer)
+            if not self._found[-1].members:
+                break
+            members = self._without_found(members)
+            answer = self._ask_one(members)
+        return self._found
+
+    def _ask_one(self, members: Members) -> Refused | None:
+        return self._ask((members,))[0] if members else None
+
+    def _without_found(self, members: Members) -> Members:
+        # Of those that are refused together the last goes: it came to what was there.
+        gone = {culprits.members[-1] for culprits in self._found if culprits.members}
+        return tuple(member for member in members if member not in gone)
+
+    def _advance(self, members: Members, answer: Refused) -> tuple[Members, Refused | None]:
+        """Find a culprit in a set that is refused, and return what of it was not asked for yet, with the answer to that.
+
+        What Envoy took before it refused need not be asked again, other than in the end with all else.
+        """
+        suspect = answer.suspect
+        if len(members) == 1:
+            self._found.append(Culprits(members, answer.reason))
+            return (), None
+        if suspect not in members:
+            return self._search(members, (), answer)
+        rest = tuple(member for member in members if member != suspect and member not in answer.proven)
+        alone, answer_of_rest = self._ask(((suspect,), rest)) if rest else (self._ask_one((suspect,)), None)
+        if alone is None:
+            return self._search(tuple(member for member in members if member != suspect), (suspect,), answer)
+        self._found.append(Culprits((suspect,), alone.reason))
+        return rest, answer_of_rest
+
+    def _search(self, members: Members, fixed: Members, answer: Refused) -> tuple[Members, Refused | None]:
+        """Do what `_advance` does without a hint, or with one that is only a part of the truth."""
+        culprits = self._narrow(members, fixed, answer)
+        self._found.append(culprits)
+        if not culprits.members:
+            return (), None
+        rest = self._without_found((*fixed, *members))
+        return rest, self._ask_one(rest)
+
+    def _narrow(self, members: Members, fixed: Members, answer: Refused) -> Culprits:
+        """Return a smallest set that is refused, of members that are refused together with those that are fixed."""
+        reason = answer.reason
+        while True:
+            end = self._shortest_refused(members, fixed)
+            if end is None:
+                return Culprits((), reason)
+            fixed = (*fixed, members[end - 1])
+            members = members[: end - 1]
+            now, alone = self._ask((fixed, (fixed[-1],)))
+            if alone is not None:
+                return Culprits((fixed[-1],), alone.reason)
+            if now is not None:
+                return Culprits(tuple(sorted(fixed)), now.reason)
+
+    def _shortest_refused(self, members: Members, fixed: Members) -> int | None:
+        """Return how many members, from the first on, it takes to be refused; None when all of them are taken."""
+        low, high, is_sure = 0, len(members), False
+        while high - low > 1 or not is_sure:
+            third = max(1, (high - low) // 3)
+            cuts = sorted({min(low + third, high), min(low + 2 * third, high)} | (set() if is_sure else {high}))
+            answers = self._ask([(*fixed, *members[:cut]) for cut in cuts])
+            refused = [cut for cut, one in zip(cuts, answers, strict=True) if one is not None]
+            taken = [cut for cut, one in zip(cuts, answers, strict=True) if one is None]
+            if not is_sure and not refused:
+                return None
+            is_sure = True
+            high = min([*refused, high])
+            low = max([low, *(cut for cut in taken if cut < high)])
+        return high
+
+
+def repeated_scopes(prepared: Sequence[Prepared]) -> tuple[Culprits, ...]:
+    """Return each scoped route whose key an earlier one has."""
+    found: list[Culprits] = []
+    first: dict[bytes, int] = {}
+    for member, one in enumerate(prepared):
+        if one.resource.type_url == SRDS:
+            other = first.setdefault(one.scope_key, member)
+            if other != member:
+                names = prepared[other].resource.name, one.resource.name
+                reason = "scope key conflict found, first scope is '{}', second scope is '{}'".format(*names)
+                found.append(Culprits((other, member), reason))
+    return tuple(found)
+
+
+# Envoy takes 55 ms, and up to a millisecond for each resource; where it takes so much longer it hangs.
+PATIENCE_S = 20.0
+PATIENCE_PER_PART_S = 0.02
+# Parts of a configuration above which it is first asked for the verdict alone: to tell what it does takes it half as long
+# as to do it.
+LARGE = 300
+
+_ADVICE = "--with-envoy takes the path of an Envoy binary"
+_ACCEPTED = re.compile("configuration '.*' OK$")
+_ARGUMENTS = (
+    *LOG_ARGUMENTS,
+    # Envoy takes unknown fields from a server, with a warning.
+    "--allow-unknown-static-fields",
+    "--disable-hot-restart",
+    "--concurrency",
+    "1",
+)
+
+
+class Validator:
+    """Runs one Envoy on bootstraps, in a folder that is its own. Threads may share it."""
+
+    def __init__(self, executable: Path, folder: Path, patience_s: float = PATIENCE_S) -> None:
+        """Take an Envoy, and how long it may take beyond what the size of a bootstrap calls for.
+
+        Raises:
+            UsageError: there is no such executable.
+        """
+        if not executable.is_file() or not os.access(executable, os.X_OK):
+            raise UsageError(f"{executable}: is no executable file; {_ADVICE}")
+        self._executable = executable.absolute()
+        self._folder = folder
+        self._patience_s = patience_s
+
+    def validate(self, rendering: Rendering) -> Refused | None:
+        """Return why Envoy refuses a bootstrap, None if it does not.
+
+        Raises:
+            UsageError: the executable cannot be run, or is no Envoy.
+        """
+        path = self._folder / f"{id(rendering):x}.pb"
+        path.write_bytes(rendering.content())
+        try:
+            if rendering.size > LARGE and self._run(path, rendering, "info") is None:
+                return None
+            return self._run(path, rendering, "debug")
+        except subprocess.TimeoutExpired:
+            return Refused("Envoy hangs: it was ended after a time in which it takes much larger configurations")
+        except OSError as error:
+            raise UsageError(f"{self._executable}: {error.strerror}; {_ADVICE}") from error
+        finally:
+            path.unlink()
+
+    def _run(self, path: Path, rendering: Rendering, level: str) -> Refused | None:
+        done = subprocess.run(  # noqa: S603 - no shell
+            [self._executable, "--mode", "validate", "--config-path", path, "--log-level", level, *_ARGUMENTS],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            cwd=self._folder,
+            timeout=self._patience_s + rendering.size * PATIENCE_PER_PART_S,
+            check=False,
+        )
+        lines = [read_log_line(line) for line in done.stdout.decode(errors="replace").splitlines()]
+        if any(_ACCEPTED.match(line.message) for line in lines):
+            # A crash after that is one of its end, which does not come where it is served.
+            return Refused("Envoy reads only a part of it") if counts_differ(lines, rendering) else None
+        return self._refusal(done.returncode, lines, rendering)
+
+    def _refusal(self, status: int, lines: list[LogLine], rendering: Rendering) -> Refused:
+        if not any(line.level for line in lines):
+            raise UsageError(f"{self._executable}: does not answer as Envoy does; {_ADVICE}")
+        refused = read_refusal(lines, rendering)
+        if status >= 0:
+            return refused
+        if any("inotify_fd_ >= 0" in line.message for line in lines):
+            raise UsageError("Envoy cannot watch files: raise fs.inotify.max_user_instances of this machine by sysctl")
+        return replace(refused, reason=f"Envoy crashes of it ({signal.Signals(-status).name})")
+
+
+AT_ONCE = 2
+
+Progress: TypeAlias = Callable[[int, int], None]
+"""Is told how many questions were answered, and how many it takes as far as is known by then."""
+
+
+@dataclass(frozen=True, slots=True)
+class Bench:
+    """Who judges, and by which message types.
+
+    Attributes:
+        executable: the Envoy to ask.
+        catalogue: the message types; of the same Envoy or of another.
+        progress: is told how far it is.
+        contents: what the files hold, where that was read already; None where it is to be read from the disk.
+    """
+
+    executable: Path
+    catalogue: Catalogue
+    progress: Progress | None = None
+    contents: Mapping[PurePosixPath, bytes] | None = None
+
+
+def judge(resources: Iterable[Resource], directory: Path, bench: Bench) -> tuple[Problem, ...]:
+    """Return what Envoy refuses of a tree, as problems at their places, sorted.
+
+    Args:
+        resources: all that an Envoy would get; they are judged together.
+        directory: the tree that their origins are relative to.
+        bench: who judges.
+
+    Raises:
+        UsageError: the executable is no Envoy, or cannot be started.
+    """
+    contents = bench.contents
+    content_of = contents.get if contents is not None else lambda path: _content(directory / path)
+    writer = ProblemWriter(bench.catalogue, content_of)
+    return tuple(sorted(map(writer.problem, rejections_of(resources, bench))))
+
+
+def _content(path: Path) -> bytes | None:
+    try:
+        return path.read_bytes()
+    except OSError:
+        return None
+
+
+def rejections_of(resources: Iterable[Resource], bench: Bench) -> tuple[Rejection, ...]:
+    """Return what Envoy refuses of resources that it would get together, in push order.
+
+    Raises:
+        UsageError: the executable is no Envoy, or cannot be started.
+    """
+    if not bench.catalogue.knows(BOOTSTRAP):
+        raise UsageError(f"--with-envoy: there is no {BOOTSTRAP} in {bench.catalogue.description}")
+    order = {row.type_url: number for number, row in enumerate(RESOURCE_TYPES)}
+    known = [one for one in resources if one.type_url in BY_TYPE_URL]
+    ordered = sorted(known, key=lambda one: (order[one.type_url], one.origin.path, one.origin.line, one.name))
+    with _court(ordered, bench) as court:
+        return tuple(map(court.rejection, court.find()))
+
+
+@contextmanager
+def _court(resources: Sequence[Resource], bench: Bench) -> Iterator[_Court]:
+    with TemporaryDirectory(prefix="fsxds-judge-") as name, ThreadPoolExecutor(AT_ONCE) as threads:
+        validator = Validator(bench.executable, Path(name))
+        stubs = Path(name, "stubs")
+        stubs.mkdir()
+        Path(stubs, STUB_FILE).touch()
+        yield _Court(Renderer(bench.catalogue, resources, str(stubs)), validator, threads, bench.progress)
+
+
+class _Court:
+    """Asks Envoy about sets of resources, two at a time."""
+
+    def __init__(
+        self, renderer: Renderer, validator: Validator, threads: ThreadPoolExecutor, progress: Progress | None
+    ) -> None:
+        self._renderer = renderer
+        self._validator = validator
+        self._threads = threads
+        self._progress = progress or (lambda *_: None)
+        self._answered = 0
+
+    def find(self) -> tuple[Culprits, ...]:
+        """Return all that Envoy refuses, in the order of the resources."""
+        repeated = repeated_scopes(self._renderer.prepared)
+        gone = {culprits.members[-1] for culprits in repeated}
+        members = [member for member in range(len(self._renderer.prepared)) if member not in gone]
+        found = (*repeated, *(find_culprits(members, self._ask) if members else ()))
+        return tuple(sorted(found, key=lambda culprits: culprits.members[-1:]))
+
+    def _ask(self, sets: Sequence[Members]) -> list[Refused | None]:
+        self._progress(self._answered, self._answered + len(sets))
+        answers = list(self._threads.map(self._validator.validate, map(self._renderer.render, sets)))
+        self._answered += len(sets)
+        # Who is refused brings two more questions: of itself, and of the rest.
+        self._progress(self._answered, self._answered + 2 * sum(answer is not None for answer in answers))
+        return answers
+
+    def rejection(self, culprits: Culprits) -> Rejection:
+        """Say what culprits mean in terms of resources."""
+        guilty = [self._renderer.prepared[member] for member in culprits.members]
+        *others, last = (one.resource for one in guilty) if guilty else (None,)
+        is_certain = all(one.is_complete for one in guilty)
+        return Rejection(last, culprits.reason, tuple(one for one in others if one), is_certain)

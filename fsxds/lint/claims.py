@@ -1,0 +1,214 @@
+"""What only one resource of a whole tree may have: the addresses of listeners, the domains and names of virtual hosts.
+
+Envoy 1.40 compares of listeners protocol, IP address and port, or the path of a socket. It does not matter whether a
+listener binds its port, and how; port 0, internal listeners and other network namespaces are free.
+
+Of virtual hosts that are discovered one by one it refuses all in a response when a domain stands twice in their route
+configuration, also among its own. Of two whose `VirtualHost.name` is the same it keeps the one that came last, without a
+word: requests to the other hang. Their resource names and domains are asked for alike, so that they too must differ.
+
+Listeners beside one another: no two of them may listen at one address.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+from collections import defaultdict
+from collections.abc import Container, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import PurePosixPath
+from types import MappingProxyType
+from typing import Any
+
+from fsxds.api.catalogue import Catalogue
+from fsxds.api.walk import Hook, Path, Walk
+from fsxds.lint.reference_findings import Finding
+from fsxds.lint.rules import RuleLevels
+from fsxds.lint.tree_names import FileNames
+from fsxds.resource_types import BY_SHORT_NAME, BY_TYPE_URL, name_of_domain
+from fsxds.resources import Reference, Resource
+from fsxds.snapshots import references
+from fsxds.snapshots.references import ADDRESS, HOST, HOST_NAME, UNNAMED, Hooks
+from fsxds.values import Severity, TypeUrl
+
+_UDP = 1  # envoy.config.core.v3.SocketAddress.Protocol
+
+
+def addresses_taken(listener: Any) -> Iterator[tuple[Path, str]]:
+    """Yield the places of the addresses of a listener that no other one may have, and what makes them the same."""
+    for place, address in _addresses(listener):
+        key = _key(address)
+        if key is not None:
+            yield place, " ".join(filter(None, key))
+
+
+def _addresses(listener: Any) -> Iterator[tuple[Path, Any]]:
+    if listener.HasField("address"):
+        yield (None, "address"), listener.address
+    for index, more in enumerate(listener.additional_addresses):
+        yield (((None, "additional_addresses"), index), "address"), more.address
+
+
+def _key(address: Any) -> tuple[str, ...] | None:
+    """Return what two equal addresses have in common; None for one that cannot be in conflict."""
+    chosen = address.WhichOneof("address")
+    if chosen == "pipe":
+        return (address.pipe.path,)
+    if chosen != "socket_address":
+        return None
+    socket = address.socket_address
+    if not socket.port_value:
+        return None
+    try:
+        ip = ipaddress.ip_address(socket.address)
+    except ValueError:
+        return None
+    host = f"[{ip}]" if ip.version == 6 else str(ip)
+    network = getattr(socket, "network_namespace_filepath", "")
+    return f"{host}:{socket.port_value}", "udp" if socket.protocol == _UDP else "tcp", network
+
+
+_LISTENER = BY_SHORT_NAME["lds"].message_type
+_ROUTES = BY_SHORT_NAME["rds"].message_type
+
+
+def references_hooks(catalogue: Catalogue) -> Hooks:
+    """Return the hooks that collect references and claims; they find no faults."""
+    merged: defaultdict[str, tuple[Hook, ...]] = defaultdict(tuple)
+    merged[_LISTENER] = (_claim_addresses,)
+    merged[_ROUTES] = (_claim_domains,)
+    for chapter in (references.hooks_of_cluster_references(catalogue), references.hooks(catalogue)):
+        for message_type, own in chapter.items():
+            merged[message_type] += own
+    return dict(merged)
+
+
+def _claim_addresses(listener: Any, path: Path, walk: Walk) -> None:
+    """Note the addresses of a listener that no other may have: Envoy compares them whatever is bound, and how."""
+    if path is not None:
+        return
+    claimed = set()
+    for place, name in addresses_taken(listener):
+        # The same address twice in one listener is no conflict.
+        if name not in claimed:
+            claimed.add(name)
+            walk.refer(place, ADDRESS, name, Severity.ERROR)
+
+
+def _claim_domains(config: Any, path: Path, walk: Walk) -> None:
+    """Note the domains that no virtual host may have which is discovered beside those of the configuration itself."""
+    if path is not None or not config.HasField("vhds"):
+        return
+    for number, host in enumerate(config.virtual_hosts):
+        for index, domain in enumerate(host.domains):
+            place: Path = ((((path, "virtual_hosts"), number), "domains"), index)
+            walk.refer(place, HOST, name_of_domain(config.name, domain), Severity.ERROR)
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """One sort of claims: the rule that two equal ones break, what is said of the second one, and how it is mended."""
+
+    rule: str
+    fact: str
+    remedy: str
+
+
+CLAIMS: Mapping[TypeUrl, Claim] = {
+    ADDRESS: Claim(
+        "listener-address", "{claimed} is already the address of {other}", "give one of the two another address or port"
+    ),
+    HOST: Claim(
+        "duplicate-domain",
+        '"{claimed}" already stands for {other}; letter case does not count',
+        "let one virtual host have the domain, and none of the others its name",
+    ),
+    HOST_NAME: Claim(
+        "duplicate-name",
+        'a VirtualHost named "{claimed}" is already in {other}; Envoy keeps one of the two',
+        "name each VirtualHost as its Resource",
+    ),
+    UNNAMED: Claim(
+        "missing-name", "{other} has no name either, and Envoy accepts one such listener at most", "name the listeners"
+    ),
+}
+
+_NOUNS = {
+    BY_SHORT_NAME["lds"].type_url: "listener",
+    BY_SHORT_NAME["rds"].type_url: "route configuration",
+    BY_SHORT_NAME["vhds"].type_url: "virtual host",
+}
+
+
+def weights_of_claims(levels: RuleLevels) -> Mapping[TypeUrl, Severity | None]:
+    """Return how much it weighs that two claims of a sort are equal; None where nobody wants to know."""
+    return {sort: levels.changed.get(claim.rule, Severity.ERROR) for sort, claim in CLAIMS.items()}
+
+
+ClaimKey = tuple[TypeUrl, str]
+"""The sort of a claim, and what is claimed."""
+
+
+def owned_claims(names: FileNames, was: Iterable[FileNames]) -> Mapping[ClaimKey, Resource]:
+    """Return what a file claims and is served with, by the names in it and in what is served of it."""
+    served = {(claim.type_url, claim.name) for one in was for _, claim in one.claims}
+    claimed = {(claim.type_url, claim.name): resource for resource, claim in reversed(names.claims)}
+    return {key: resource for key, resource in claimed.items() if key in served}
+
+
+def conflicts(
+    files: Iterable[FileNames],
+    weights: Mapping[TypeUrl, Severity],
+    owned: Mapping[ClaimKey, Resource] = MappingProxyType({}),
+    on_trial: Container[FileNames] = (),
+) -> Mapping[PurePosixPath, tuple[Finding, ...]]:
+    """Find the resources that claim what is another's already; of what nobody owns, files that come first are in the right.
+
+    Args:
+        files: all that may be in conflict.
+        weights: the sorts of claims that are looked at, and how much a conflict weighs.
+        owned: claims that files are served with, and still make.
+        on_trial: those of the files that take nothing from any other.
+    """
+    taken: dict[ClaimKey, Resource] = dict(owned)
+    found = {}
+    for names in files:
+        findings, own = _judge(names, weights, taken)
+        if findings:
+            found[names.parsed.path] = findings
+        elif names not in on_trial:
+            # What is held back takes nothing from those that come after it.
+            taken |= own
+    return found
+
+
+def _judge(
+    names: FileNames, weights: Mapping[TypeUrl, Severity], taken: Mapping[ClaimKey, Resource]
+) -> tuple[tuple[Finding, ...], Mapping[ClaimKey, Resource]]:
+    """Return what is wrong with the claims of a file, and all of them."""
+    own: dict[ClaimKey, Resource] = {}
+    findings = []
+    for resource, claim in names.claims:
+        weight = weights.get(claim.type_url)
+        if weight is None:
+            continue
+        key = (claim.type_url, claim.name)
+        first = own.setdefault(key, resource)
+        other = taken.get(key, first)
+        if other.origin.path == names.parsed.path:
+            other = first
+        if other is not resource:
+            findings.append(_finding(resource, claim, other, weight))
+    return tuple(findings), own
+
+
+def _finding(resource: Resource, claim: Reference, other: Resource, severity: Severity) -> Finding:
+    sort = CLAIMS[claim.type_url]
+    noun = _NOUNS.get(other.type_url, BY_TYPE_URL[other.type_url].noun)
+    fact = sort.fact.format(claimed=_shown(claim), other=f'{noun} "{other.name}" at {other.origin}')
+    return Finding(resource, claim.field_path, sort.rule, fact, sort.remedy, severity)
+
+
+def _shown(claim: Reference) -> str:
+    """Return what is claimed as its author wrote it: `VirtualHost.name` without the table before it."""
+    return claim.name.rpartition("\n")[2] if claim.type_url == HOST_NAME else claim.name

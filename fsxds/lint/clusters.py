@@ -1,0 +1,465 @@
+"""What the parts of a cluster must be to one another.
+
+Health checks of clusters: what can be sent, what is expected, and by which protocol.
+
+The protocol of a cluster against its transport socket, and clusters of types that are extensions.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from google.protobuf.message import DecodeError, Message
+
+from fsxds.api.catalogue import Catalogue
+from fsxds.api.walk import Hook, Path, Walk
+from fsxds.lint.field_values import ip_version
+
+# Of envoy.config.cluster.v3.Cluster.DiscoveryType and LbPolicy.
+_STATIC, _STRICT_DNS, _LOGICAL_DNS, _EDS, _ORIGINAL_DST = range(5)
+_WITHOUT_BALANCER = frozenset({_STATIC, _STRICT_DNS, _LOGICAL_DNS, _EDS})
+_RING_HASH, _MAGLEV, _CLUSTER_PROVIDED, _POLICY_CONFIG = 2, 5, 6, 7
+
+HTTP_OPTIONS = "envoy.extensions.upstreams.http.v3.HttpProtocolOptions"
+_DEFAULT_MINIMUM_RING, _DEFAULT_MAXIMUM_RING = 1024, 8_388_608
+_RULE = "wrong-cluster"
+_PICKS = "envoy.extensions.load_balancing_policies.client_side_weighted_round_robin.v3.ClientSideWeightedRoundRobin"
+
+
+def clusters_hooks(_: Catalogue) -> dict[str, tuple[Hook, ...]]:
+    """Return the rules over clusters."""
+    return {
+        "envoy.config.cluster.v3.Cluster": (
+            _check_type,
+            _check_policy,
+            _check_old_rings,
+            _check_hashed_names,
+            _check_header_name,
+            _check_once,
+        ),
+        "envoy.config.cluster.v3.Cluster.LbSubsetConfig.LbSubsetSelector": (_check_fallback_keys,),
+        "envoy.extensions.load_balancing_policies.subset.v3.Subset.LbSubsetSelector": (_check_fallback_keys,),
+        "envoy.extensions.load_balancing_policies.ring_hash.v3.RingHash": (_check_ring,),
+        "envoy.extensions.load_balancing_policies.wrr_locality.v3.WrrLocality": (_check_picking,),
+        "envoy.extensions.load_balancing_policies.maglev.v3.Maglev": (_check_table,),
+        "envoy.config.cluster.v3.OutlierDetection": (_check_ejection,),
+        "envoy.config.cluster.v3.LoadBalancingPolicy": (_check_policies,),
+        "envoy.config.cluster.v3.CircuitBreakers": (_check_per_host,),
+        "envoy.config.core.v3.BindConfig": (_check_sources,),
+        "envoy.config.core.v3.Http2ProtocolOptions": (_check_settings,),
+        "envoy.config.endpoint.v3.ClusterLoadAssignment": (_check_drops,),
+    }
+
+
+def _check_type(cluster: Any, path: Path, walk: Walk) -> None:
+    if cluster.HasField("cluster_type"):
+        return
+    of_type = cluster.type
+    _check_discovery(cluster, path, walk)
+    if of_type == _LOGICAL_DNS:
+        _check_logical(cluster, path, walk)
+    elif of_type == _ORIGINAL_DST:
+        _check_original(cluster, path, walk)
+    is_chosen = cluster.lb_policy == _CLUSTER_PROVIDED and not cluster.HasField("load_balancing_policy")
+    if of_type in _WITHOUT_BALANCER and is_chosen:
+        message = "a cluster of this type provides no load balancer of its own"
+        walk.tell((path, "lb_policy"), "cluster-type", message, "choose another lb_policy, such as ROUND_ROBIN")
+
+
+def _check_discovery(cluster: Any, path: Path, walk: Walk) -> None:
+    if cluster.type == _EDS:
+        if not cluster.HasField("eds_cluster_config"):
+            remedy = "add eds_cluster_config, with eds_config saying where the endpoints come from"
+            walk.tell((path, "type"), "cluster-type", "a cluster of type EDS needs an eds_cluster_config", remedy)
+        if cluster.HasField("load_assignment"):
+            message = "Envoy ignores the load_assignment of a cluster of type EDS"
+            remedy = "serve the endpoints as a ClusterLoadAssignment, or choose type STATIC"
+            walk.warn((path, "load_assignment"), "cluster-type", message, remedy)
+    elif cluster.HasField("eds_cluster_config"):
+        message = "eds_cluster_config stands in a cluster whose type is not EDS"
+        walk.tell((path, "eds_cluster_config"), "cluster-type", message, "write type: EDS, or remove it")
+
+
+def _check_original(cluster: Any, path: Path, walk: Walk) -> None:
+    if cluster.HasField("load_assignment"):
+        message = "a cluster of type ORIGINAL_DST has no endpoints of its own"
+        walk.tell((path, "load_assignment"), "cluster-type", message, "remove it: connections say where they go")
+    if cluster.lb_policy != _CLUSTER_PROVIDED:
+        message = "a cluster of type ORIGINAL_DST takes no lb_policy but CLUSTER_PROVIDED"
+        walk.tell((path, "lb_policy"), "cluster-type", message, "write lb_policy: CLUSTER_PROVIDED")
+
+
+def _check_logical(cluster: Any, path: Path, walk: Walk) -> None:
+    groups = cluster.load_assignment.endpoints
+    count = sum(len(group.lb_endpoints) for group in groups)
+    if len(groups) != 1 or count != 1:
+        message = f"a cluster of type LOGICAL_DNS needs exactly one endpoint, has {count}"
+        if count == 1:
+            message = f"a cluster of type LOGICAL_DNS needs exactly one locality, has {len(groups)}"
+        walk.tell((path, "load_assignment"), "cluster-type", message, "choose type STRICT_DNS for several endpoints")
+
+
+def _check_policy(cluster: Any, path: Path, walk: Walk) -> None:
+    subset = cluster.HasField("lb_subset_config")
+    if cluster.HasField("load_balancing_policy"):
+        if subset:
+            message = "lb_subset_config cannot stand beside load_balancing_policy"
+            walk.tell((path, "lb_subset_config"), _RULE, message, "use the subset policy of load_balancing_policy")
+        common = cluster.common_lb_config
+        for field in ("zone_aware_lb_config", "locality_weighted_lb_config", "consistent_hashing_lb_config"):
+            if common.HasField(field):
+                message = f"{field} cannot stand beside load_balancing_policy"
+                remedy = "say it within the load balancing policy"
+                walk.tell(((path, "common_lb_config"), field), _RULE, message, remedy)
+    elif cluster.lb_policy == _POLICY_CONFIG:
+        message = "LOAD_BALANCING_POLICY_CONFIG needs a load_balancing_policy"
+        walk.tell((path, "lb_policy"), _RULE, message, "add load_balancing_policy")
+    elif cluster.lb_subset_config.subset_selectors and cluster.lb_policy == _CLUSTER_PROVIDED:
+        message = "CLUSTER_PROVIDED cannot stand beside lb_subset_config"
+        walk.tell((path, "lb_policy"), _RULE, message, "choose another lb_policy")
+
+
+def _check_old_rings(cluster: Any, path: Path, walk: Walk) -> None:
+    if cluster.HasField("load_balancing_policy"):
+        return
+    if cluster.lb_policy == _RING_HASH and cluster.HasField("ring_hash_lb_config"):
+        _check_ring(cluster.ring_hash_lb_config, (path, "ring_hash_lb_config"), walk)
+    elif cluster.lb_policy == _MAGLEV and cluster.HasField("maglev_lb_config"):
+        _check_table(cluster.maglev_lb_config, (path, "maglev_lb_config"), walk)
+
+
+def _check_ring(config: Any, path: Path, walk: Walk) -> None:
+    smallest = config.minimum_ring_size.value if config.HasField("minimum_ring_size") else _DEFAULT_MINIMUM_RING
+    largest = config.maximum_ring_size.value if config.HasField("maximum_ring_size") else _DEFAULT_MAXIMUM_RING
+    if smallest > largest:
+        field = "maximum_ring_size" if config.HasField("maximum_ring_size") else "minimum_ring_size"
+        message = f"minimum_ring_size ({smallest}) is above maximum_ring_size ({largest})"
+        walk.tell((path, field), _RULE, message, f"the minimum is {_DEFAULT_MINIMUM_RING} where none is written")
+
+
+def _check_table(config: Any, path: Path, walk: Walk) -> None:
+    size = config.table_size.value
+    if config.HasField("table_size") and 1 < size <= 5_000_011 and not _is_prime(size):
+        walk.tell((path, "table_size"), _RULE, f"must be a prime number, is {size}", "write a prime such as 65537")
+
+
+def _is_prime(number: int) -> bool:
+    return all(number % divisor for divisor in range(2, int(number**0.5) + 1))
+
+
+def _check_fallback_keys(selector: Any, path: Path, walk: Walk) -> None:
+    fallback = list(selector.fallback_keys_subset)
+    keys = set(selector.keys)
+    place = (path, "fallback_keys_subset")
+    uses_keys = selector.DESCRIPTOR.fields_by_name["fallback_policy"].enum_type.values_by_name["KEYS_SUBSET"].number
+    if selector.fallback_policy != uses_keys:
+        if fallback:
+            message = "has a meaning only with fallback_policy: KEYS_SUBSET"
+            walk.tell(place, _RULE, message, "write that policy, or remove the keys")
+    elif not fallback:
+        walk.tell(place, _RULE, "must not be empty with fallback_policy: KEYS_SUBSET", "name some of the keys")
+    elif not set(fallback) < keys:
+        walk.tell(place, _RULE, "must be some, and not all, of the keys", "leave out at least one of the keys")
+
+
+def _check_ejection(detection: Any, path: Path, walk: Walk) -> None:
+    if detection.HasField("max_ejection_time") and detection.HasField("base_ejection_time"):
+        longest, base = detection.max_ejection_time, detection.base_ejection_time
+        if (longest.seconds, longest.nanos) < (base.seconds, base.nanos):
+            message = "max_ejection_time is shorter than base_ejection_time"
+            walk.tell((path, "max_ejection_time"), _RULE, message, "make it longer, or leave it out")
+
+
+def _check_policies(policy: Any, path: Path, walk: Walk) -> None:
+    if not any(one.HasField("typed_extension_config") for one in policy.policies):
+        message = "names no load balancing policy"
+        walk.tell((path, "policies"), _RULE, message, "give it a typed_extension_config")
+
+
+def _check_per_host(breakers: Any, path: Path, walk: Walk) -> None:
+    for index, threshold in enumerate(breakers.per_host_thresholds):
+        for field in ("max_pending_requests", "max_requests", "max_retries", "retry_budget", "max_connection_pools"):
+            if threshold.HasField(field):
+                place = (((path, "per_host_thresholds"), index), field)
+                walk.tell(place, _RULE, f"{field} cannot be limited per host", "write it under thresholds")
+
+
+def _check_sources(bind: Any, path: Path, walk: Walk) -> None:
+    more = [*bind.extra_source_addresses, *bind.additional_source_addresses]
+    name = "extra_source_addresses" if bind.extra_source_addresses else "additional_source_addresses"
+    if bind.extra_source_addresses and bind.additional_source_addresses:
+        message = "cannot stand beside extra_source_addresses"
+        walk.tell((path, "additional_source_addresses"), _RULE, message, "keep extra_source_addresses alone")
+    elif len(more) > 1:
+        walk.tell((path, name), _RULE, f"must be at most one, are {len(more)}", "keep one, of the other IP version")
+    elif more and bind.HasField("source_address"):
+        other = more[0].address if bind.extra_source_addresses else more[0]
+        version = ip_version(bind.source_address.address)
+        if version is not None and version == ip_version(other.address):
+            message = f"is an IPv{version} address, as source_address is"
+            walk.tell(((path, name), 0), _RULE, message, "write one of the other IP version")
+
+
+_NAMED_SETTINGS = frozenset({8})  # SETTINGS_ENABLE_CONNECT_PROTOCOL
+_PUSH = 2
+
+
+def _check_settings(options: Any, path: Path, walk: Walk) -> None:
+    seen: dict[int, int] = {}
+    for index, setting in enumerate(options.custom_settings_parameters):
+        place: Path = ((path, "custom_settings_parameters"), index)
+        identifier, value = setting.identifier.value, setting.value.value
+        if identifier == _PUSH and value == 1:
+            walk.tell(place, _RULE, "Envoy has no server push", "remove it")
+        elif identifier in _NAMED_SETTINGS:
+            walk.tell(place, _RULE, f"setting {identifier} has a field of its own", "write allow_connect")
+        elif seen.setdefault(identifier, value) != value:
+            walk.tell(place, _RULE, f"setting {identifier} has two values", "keep one")
+
+
+# Of envoy.type.v3.FractionalPercent.DenominatorType.
+DENOMINATORS = (100, 10_000, 1_000_000)
+
+
+def _check_drops(assignment: Any, path: Path, walk: Walk) -> None:
+    if not assignment.HasField("policy"):
+        return
+    drops = assignment.policy.drop_overloads
+    place: Path = ((path, "policy"), "drop_overloads")
+    if len(drops) > 1:
+        walk.tell(place, _RULE, f"Envoy takes one category of drops, here are {len(drops)}", "keep one")
+    elif drops and drops[0].HasField("drop_percentage"):
+        share = drops[0].drop_percentage
+        whole = DENOMINATORS[share.denominator] if share.denominator < len(DENOMINATORS) else None
+        if whole is not None and share.numerator > whole:
+            at: Path = (((place, 0), "drop_percentage"), "numerator")
+            walk.tell(at, _RULE, f"must be at most {whole}, is {share.numerator}", "drop at most all")
+
+
+def _check_hashed_names(cluster: Any, path: Path, walk: Walk) -> None:
+    hashing = cluster.common_lb_config.consistent_hashing_lb_config
+    if hashing.use_hostname_for_hashing and cluster.type != _STRICT_DNS and not cluster.HasField("cluster_type"):
+        place = (((path, "common_lb_config"), "consistent_hashing_lb_config"), "use_hostname_for_hashing")
+        walk.tell(place, _RULE, "needs a cluster of type STRICT_DNS", "remove it, or choose that type")
+
+
+def _check_header_name(cluster: Any, path: Path, walk: Walk) -> None:
+    config = cluster.original_dst_lb_config
+    if cluster.type == _ORIGINAL_DST and config.http_header_name and not config.use_http_header:
+        place = ((path, "original_dst_lb_config"), "http_header_name")
+        walk.tell(place, _RULE, "has a meaning only with use_http_header: true", "add that, or remove it")
+
+
+def _check_picking(policy: Any, path: Path, walk: Walk) -> None:
+    place = (path, "endpoint_picking_policy")
+    listed = policy.endpoint_picking_policy.policies
+    remedy = f"write one of {_PICKS}"
+    if not policy.HasField("endpoint_picking_policy"):
+        walk.tell(place, _RULE, "is missing", remedy)
+    elif listed:
+        first = listed[0].typed_extension_config.typed_config.type_url.rpartition("/")[2]
+        if first.startswith("envoy.extensions.load_balancing_policies.") and first != _PICKS:
+            walk.tell(place, _RULE, f"{first} cannot pick endpoints here", remedy)
+
+
+def _check_once(cluster: Any, path: Path, walk: Walk) -> None:
+    common = cluster.common_http_protocol_options
+    if cluster.HasField("max_requests_per_connection") and common.HasField("max_requests_per_connection"):
+        place = (path, "max_requests_per_connection")
+        walk.tell(place, _RULE, "stands in common_http_protocol_options too", "keep that one")
+
+
+_RULE_OF_HEALTH_CHECKS = "wrong-health-check"
+_HEX = re.compile(r"(?:[0-9A-Fa-f]{2})*")
+_LOWEST_STATUS, _HIGHEST_END = 100, 600
+
+# Of envoy.config.core.v3.RequestMethod: POST, PUT, PATCH and OPTIONS.
+_WITH_BODY = frozenset({3, 4, 7, 9})
+
+
+def health_checks_hooks(catalogue: Catalogue) -> dict[str, tuple[Hook, ...]]:
+    """Return the rules over health checks."""
+    protocols = _Protocols(catalogue)
+    return {
+        "envoy.config.cluster.v3.Cluster": (_check_names, protocols.check_grpc),
+        "envoy.config.core.v3.HealthCheck.Payload": (_check_payload,),
+        "envoy.config.core.v3.HealthCheck.HttpHealthCheck": (_check_sending,),
+        "envoy.config.core.v3.HealthCheck.HttpHealthCheck.expected_statuses": (_check_statuses,),
+        "envoy.config.core.v3.HealthCheck.HttpHealthCheck.retriable_statuses": (_check_statuses,),
+    }
+
+
+def _check_names(cluster: Any, path: Path, walk: Walk) -> None:
+    """Check the names of several health checks; versions of the API without them let them be."""
+    checks = cluster.health_checks
+    if len(checks) < 2 or not hasattr(checks[0], "name"):
+        return
+    seen: set[str] = set()
+    for index, check in enumerate(checks):
+        place = (((path, "health_checks"), index), "name")
+        if not check.name:
+            walk.tell(
+                place,
+                _RULE_OF_HEALTH_CHECKS,
+                "is missing: each of several health checks needs one",
+                "give each its own name",
+            )
+        elif check.name in seen:
+            walk.tell(
+                place,
+                _RULE_OF_HEALTH_CHECKS,
+                f'"{check.name}" is the name of two health checks',
+                "give each its own name",
+            )
+        seen.add(check.name)
+
+
+def _check_payload(payload: Any, path: Path, walk: Walk) -> None:
+    if payload.WhichOneof("payload") == "text" and payload.text and _HEX.fullmatch(payload.text) is None:
+        walk.tell(
+            (path, "text"),
+            _RULE_OF_HEALTH_CHECKS,
+            "is not hex",
+            'write pairs of hex digits, such as "70696e67" for "ping"',
+        )
+
+
+def _check_statuses(ranges: Any, path: Path, walk: Walk) -> None:
+    for index, statuses in enumerate(ranges):
+        fact, start, end = None, statuses.start, statuses.end
+        if start >= end:
+            fact = f"start ({start}) must be below end ({end}), which does not belong to it"
+        elif start < _LOWEST_STATUS:
+            fact = f"must start at {_LOWEST_STATUS} or above, starts at {start}"
+        elif end > _HIGHEST_END:
+            fact = f"must end at {_HIGHEST_END} or below, ends at {end}"
+        if fact is not None:
+            walk.tell(
+                (path, index), _RULE_OF_HEALTH_CHECKS, fact, "write such as {start: 200, end: 300} for all of 2xx"
+            )
+
+
+def _check_sending(check: Any, path: Path, walk: Walk) -> None:
+    if check.HasField("send") and check.method not in _WITH_BODY:
+        message = "a request of this method has no body to send"
+        walk.tell((path, "send"), _RULE_OF_HEALTH_CHECKS, message, "write method: POST, or remove send")
+
+
+class _Protocols:
+    """Knows whether a cluster speaks HTTP/2."""
+
+    def __init__(self, catalogue: Catalogue) -> None:
+        self._options: type[Message] | None = (
+            catalogue.message_class(HTTP_OPTIONS) if catalogue.knows(HTTP_OPTIONS) else None
+        )
+
+    def check_grpc(self, cluster: Any, path: Path, walk: Walk) -> None:
+        """Check that a cluster with a health check by gRPC speaks HTTP/2."""
+        for index, check in enumerate(cluster.health_checks):
+            if check.WhichOneof("health_checker") == "grpc_health_check" and not self._speaks_http2(cluster):
+                place = (((path, "health_checks"), index), "grpc_health_check")
+                remedy = "add http2_protocol_options under the cluster's HttpProtocolOptions"
+                walk.tell(
+                    place, _RULE_OF_HEALTH_CHECKS, "a health check by gRPC needs a cluster that speaks HTTP/2", remedy
+                )
+
+    def _speaks_http2(self, cluster: Any) -> bool:
+        """Tell it, true where it cannot be known."""
+        if HTTP_OPTIONS not in cluster.typed_extension_protocol_options:
+            return bool(cluster.HasField("http2_protocol_options"))
+        packed = cluster.typed_extension_protocol_options[HTTP_OPTIONS]
+        if self._options is None or packed.type_url.rpartition("/")[2] != HTTP_OPTIONS:
+            return True
+        try:
+            options: Any = self._options.FromString(packed.value)
+        except DecodeError:
+            return True
+        chosen = options.WhichOneof("upstream_protocol_options")
+        if chosen == "auto_config" or chosen is None:
+            return True
+        config = getattr(options, chosen)
+        return bool(config.HasField("http2_protocol_options"))
+
+
+_SOCKETS = "envoy.extensions.transport_sockets."
+_RAW = f"{_SOCKETS}raw_buffer.v3.RawBuffer"
+_NOT_QUIC = frozenset({"", _RAW, f"{_SOCKETS}tls.v3.UpstreamTlsContext"})
+_CLUSTER_PROVIDED_OF_UPSTREAMS = 6
+_CLUSTERS = "envoy.extensions.clusters."
+
+# Whether a type of cluster brings its own load balancer, found by asking Envoy 1.40; of others nothing is said.
+_PROVIDES = {
+    _CLUSTERS + "aggregate.v3.ClusterConfig": True,
+    _CLUSTERS + "composite.v3.ClusterConfig": True,
+    _CLUSTERS + "dynamic_forward_proxy.v3.ClusterConfig": True,
+    _CLUSTERS + "original_dst.v3.OriginalDstCluster": True,
+    _CLUSTERS + "dns.v3.DnsCluster": False,
+}
+
+
+def upstreams_hooks(catalogue: Catalogue) -> dict[str, tuple[Hook, ...]]:
+    """Return the rules over protocols and extended types of clusters."""
+    options = catalogue.message_class(HTTP_OPTIONS) if catalogue.knows(HTTP_OPTIONS) else None
+    return {"envoy.config.cluster.v3.Cluster": (_protocols(options), _check_extended)}
+
+
+def _protocols(options: type[Message] | None) -> Hook:
+    def check_protocols(cluster: Any, path: Path, walk: Walk) -> None:
+        if HTTP_OPTIONS not in cluster.typed_extension_protocol_options or options is None:
+            return
+        packed = cluster.typed_extension_protocol_options[HTTP_OPTIONS]
+        place: Path = ((path, "typed_extension_protocol_options"), HTTP_OPTIONS)
+        name = packed.type_url.rpartition("/")[2]
+        if name != HTTP_OPTIONS:
+            if not name.endswith(".TypedStruct"):
+                message = f"holds {name or 'nothing'}, and its key says {HTTP_OPTIONS}"
+                walk.tell(place, "wrong-extension", message, f"write {HTTP_OPTIONS}")
+            return
+        try:
+            _check_options(options.FromString(packed.value), cluster, place, walk)
+        except DecodeError:
+            return  # told elsewhere
+
+    return check_protocols
+
+
+def _check_options(options: Any, cluster: Any, path: Path, walk: Walk) -> None:
+    chosen = options.WhichOneof("upstream_protocol_options")
+    if chosen is None:
+        return
+    config = getattr(options, chosen)
+    has_http3 = any(field.name == "http3_protocol_options" for field, _ in config.ListFields())
+    socket = cluster.transport_socket.typed_config.type_url.rpartition("/")[2]
+    if chosen == "auto_config":
+        if socket in {"", _RAW}:
+            message = "the protocol is negotiated by TLS, and this cluster has no TLS"
+            remedy = "add a transport_socket with UpstreamTlsContext, or write explicit_http_config"
+            walk.tell((path, chosen), "wrong-cluster", message, remedy)
+        elif has_http3 and not config.HasField("alternate_protocols_cache_options"):
+            message = "HTTP/3 is found out by a cache of alternate protocols, and there is none"
+            walk.tell((path, chosen), "wrong-cluster", message, "add alternate_protocols_cache_options")
+    elif has_http3 and socket in _NOT_QUIC:
+        message = "HTTP/3 needs a transport socket of QUIC"
+        place = ((path, chosen), "http3_protocol_options")
+        walk.tell(place, "wrong-cluster", message, "add one of QuicUpstreamTransport, or choose another protocol")
+
+
+def _check_extended(cluster: Any, path: Path, walk: Walk) -> None:
+    if not cluster.HasField("cluster_type"):
+        return
+    name = cluster.cluster_type.typed_config.type_url.rpartition("/")[2]
+    if not name or name.endswith(".TypedStruct"):
+        return
+    if cluster.HasField("eds_cluster_config"):
+        message = "eds_cluster_config stands in a cluster whose type is not EDS"
+        walk.tell((path, "eds_cluster_config"), "cluster-type", message, "write type: EDS, or remove it")
+    provides = _PROVIDES.get(name)
+    if provides is None or cluster.HasField("load_balancing_policy"):
+        return
+    if provides and cluster.lb_policy != _CLUSTER_PROVIDED_OF_UPSTREAMS:
+        message = "a cluster of this type brings its own load balancer"
+        walk.tell((path, "lb_policy"), "cluster-type", message, "write lb_policy: CLUSTER_PROVIDED")
+    elif not provides and cluster.lb_policy == _CLUSTER_PROVIDED_OF_UPSTREAMS:
+        message = "a cluster of this type provides no load balancer of its own"
+        walk.tell((path, "lb_policy"), "cluster-type", message, "choose another lb_policy, such as ROUND_ROBIN")

@@ -1,0 +1,107 @@
+"""Where resources are to come from: what a config source must say of it."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from fsxds.api.catalogue import Catalogue
+from fsxds.api.walk import Hook, Path, Walk, field_path_of
+
+_RULE = "wrong-config-source"
+_REST, _GRPC, _DELTA_GRPC, _AGGREGATED_GRPC, _AGGREGATED_DELTA_GRPC = 1, 2, 3, 5, 6
+_V2 = 1
+
+# What speaks to a server by gRPC in a version that it names.
+_VERSIONED = (
+    "envoy.config.ratelimit.v3.RateLimitServiceConfig",
+    "envoy.extensions.filters.http.ext_authz.v3.ExtAuthz",
+    "envoy.extensions.filters.network.ext_authz.v3.ExtAuthz",
+    "envoy.extensions.access_loggers.grpc.v3.CommonGrpcAccessLogConfig",
+)
+_SHORTEST_DELAY_NS = 1_000_000
+_LB_ENDPOINTS = "envoy.config.endpoint.v3.LbEndpoint"
+_COLLECTION = re.compile(rf"xdstp://[^/]*/{re.escape(_LB_ENDPOINTS)}/[^#]*")
+
+
+def config_sources_hooks(_: Catalogue) -> dict[str, tuple[Hook, ...]]:
+    """Return the rules over config sources."""
+    return dict.fromkeys(_VERSIONED, (_check_version,)) | {
+        "envoy.config.core.v3.ConfigSource": (_check_choice,),
+        "envoy.config.core.v3.ApiConfigSource": (_check_source, _check_version),
+        "envoy.config.cluster.v3.Cluster.EdsClusterConfig": (_check_presence("eds_config"),),
+        "envoy.config.endpoint.v3.LedsClusterLocalityConfig": (_check_collection,),
+    }
+
+
+def _check_presence(field: str) -> Hook:
+    def check_presence(message: Any, path: Path, walk: Walk) -> None:
+        if not message.HasField(field):
+            walk.tell((path, field), _RULE, "is missing", "say where the resources come from, such as ads: {}")
+
+    return check_presence
+
+
+def _check_collection(locality: Any, path: Path, walk: Walk) -> None:
+    """Check the name of a collection of endpoints: Envoy refuses others when they come by EDS, where alone it looks."""
+    is_served = field_path_of(path)[:1] != ("load_assignment",)
+    if is_served and not _COLLECTION.fullmatch(locality.leds_collection_name):
+        message = "Envoy asks for endpoints of a locality by names of another form"
+        walk.tell((path, "leds_collection_name"), _RULE, message, f"write xdstp://<authority>/{_LB_ENDPOINTS}/<name>/*")
+
+
+def _check_choice(source: Any, path: Path, walk: Walk) -> None:
+    """Check what a source is: `self` has a meaning only in the routes of some listeners, not for endpoints or secrets."""
+    if source.WhichOneof("config_source_specifier") == "self" and _last_field(path) in {"eds_config", "sds_config"}:
+        walk.tell((path, "self"), _RULE, "Envoy does not support it here", "write ads: {} or an api_config_source")
+
+
+def _last_field(path: Path) -> str | int | None:
+    return None if path is None else path[1]
+
+
+def _holder(path: Path) -> str | int | None:
+    """Return the field that holds the config source around an ApiConfigSource."""
+    return None if path is None else _last_field(path[0])
+
+
+def _check_source(source: Any, path: Path, walk: Walk) -> None:
+    if _holder(path) == "rds_config_source":
+        return  # of scoped routes: read only when a scope names its routes
+    if source.api_type == _REST:
+        _check_rest(source, path, walk)
+    elif source.api_type in {_GRPC, _DELTA_GRPC}:
+        if source.cluster_names:
+            message = "a gRPC source names its cluster under grpc_services"
+            walk.tell((path, "cluster_names"), _RULE, message, "write grpc_services with envoy_grpc.cluster_name")
+        elif len(source.grpc_services) != 1:
+            message = f"a gRPC source has one grpc_services, here are {len(source.grpc_services)}"
+            walk.tell((path, "grpc_services"), _RULE, message, "write one, with envoy_grpc.cluster_name")
+    elif source.api_type in {_AGGREGATED_GRPC, _AGGREGATED_DELTA_GRPC} and _last_field(path) == "api_config_source":
+        message = "an aggregated source is for config sources with an authority only"
+        walk.tell((path, "api_type"), _RULE, message, "write ads: {} in place of api_config_source")
+
+
+def _check_rest(source: Any, path: Path, walk: Walk) -> None:
+    if source.grpc_services:
+        message = "a REST source has no gRPC services"
+        walk.tell((path, "grpc_services"), _RULE, message, "write cluster_names, or api_type: GRPC")
+    elif not source.cluster_names or (len(source.cluster_names) > 1 and _holder(path) != "sds_config"):
+        message = f"a REST source names one cluster, here are {len(source.cluster_names)}"
+        walk.tell((path, "cluster_names"), _RULE, message, "name the cluster of the xDS server")
+    if not source.HasField("refresh_delay"):
+        walk.tell((path, "refresh_delay"), _RULE, "is required for REST", "write one, such as 0.1s")
+    elif source.refresh_delay.seconds == 0 and 0 <= source.refresh_delay.nanos < _SHORTEST_DELAY_NS:
+        message = "must be at least 1 ms: below that Envoy crashes"
+        walk.tell((path, "refresh_delay"), _RULE, message, "write 0.01s or more")
+
+
+def _check_version(service: Any, path: Path, walk: Walk) -> None:
+    is_by_http = service.DESCRIPTOR.name == "ExtAuthz" and not service.HasField("grpc_service")
+    if service.transport_api_version == _V2 and not is_by_http:
+        _tell_version(path, walk)
+
+
+def _tell_version(path: Path, walk: Walk) -> None:
+    message = "version 2 of the protocol exists no more"
+    walk.tell((path, "transport_api_version"), _RULE, message, "write transport_api_version: V3")

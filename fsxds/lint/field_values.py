@@ -1,0 +1,368 @@
+"""What Envoy takes as an IP address, a port or a path of a socket.
+
+Addresses that Envoy reads without asking a resolver: of listeners, endpoints and sources.
+
+Durations that Envoy cannot use.
+
+Regular expressions: RE2 reads them, and Envoy limits how large their programs may be.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+from collections.abc import Iterator
+from typing import Any
+
+import re2
+
+from fsxds.api.catalogue import Catalogue
+from fsxds.api.scalars import LONGEST_S
+from fsxds.api.walk import Hook, Path, Walk, field_path_of
+
+# As inet_pton reads them: four numbers without leading zeros.
+_NUMBER = r"(?:25[0-5]|2[0-4][0-9]|1[0-9][0-9]|[1-9]?[0-9])"
+_HOST_OR_NUMBERS = re.compile(r"[0-9a-fA-F:./]{1,60}|localhost|[\w-]{1,60}(\.[\w-]{1,60}){1,8}")
+_IPV4 = re.compile(rf"{_NUMBER}(?:\.{_NUMBER}){{3}}")
+
+# Linux has 108 bytes for the path of a socket, the last of them a zero.
+LONGEST_SOCKET_PATH = 107
+
+IP_REMEDY = 'write an IP address such as "192.0.2.1" or "2001:db8::1"'
+
+
+def ip_version(text: str) -> int | None:
+    """Return 4 or 6 for an IP address, None for other text.
+
+    An address with a scope, such as "fe80::1%eth0", is 6: whether the scope exists is the business of Envoy's machine.
+    """
+    if _IPV4.fullmatch(text) is not None:
+        return 4
+    if ":" not in text:
+        return None
+    try:
+        ipaddress.IPv6Address(text)
+    except ValueError:
+        return None
+    return 6
+
+
+def address_fault(address: Any) -> tuple[str, str, str] | None:
+    """Tell what is wrong with an `envoy.config.core.v3.Address` that no resolver will look up.
+
+    Returns:
+        the field within the address ("" for itself), the fact and the remedy; None when nothing is wrong.
+    """
+    chosen = address.WhichOneof("address")
+    if chosen == "socket_address":
+        fault = socket_address_fault(address.socket_address)
+        return fault and (f"socket_address.{fault[0]}", *fault[1:])
+    if chosen == "pipe":
+        return pipe_fault(address.pipe)
+    if chosen is None:
+        return "", "has no address", "give it a socket_address, a pipe or an envoy_internal_address"
+    return None
+
+
+def socket_address_fault(socket: Any) -> tuple[str, str, str] | None:
+    """Tell what is wrong with an `envoy.config.core.v3.SocketAddress` that no resolver will look up."""
+    if socket.resolver_name not in {"", "envoy.ip"}:
+        return None  # a resolver of the user's own
+    if ip_version(socket.address) is None:
+        return "address", not_an_ip_address(socket.address), IP_REMEDY
+    if socket.WhichOneof("port_specifier") == "named_port":
+        return "named_port", "ports cannot be named here", "write the number, as port_value"
+    return None
+
+
+def not_an_ip_address(address: str) -> str:
+    """Say that an address is none, and what it is where it looks like one, or like the name of a host."""
+    return f'"{address}" is not an IP address' if _HOST_OR_NUMBERS.fullmatch(address) else "is not an IP address"
+
+
+def pipe_fault(pipe: Any) -> tuple[str, str, str] | None:
+    """Tell what is wrong with an `envoy.config.core.v3.Pipe`."""
+    length = len(pipe.path.encode())
+    if length > LONGEST_SOCKET_PATH:
+        return "pipe.path", f"must be at most {LONGEST_SOCKET_PATH} bytes, is {length}", "choose a shorter path"
+    if pipe.mode and pipe.path.startswith("@"):
+        return "pipe.mode", "an abstract socket has no mode", "remove the mode, or the @ in front of the path"
+    return None
+
+
+_STATIC, _STRICT_DNS, _LOGICAL_DNS = 0, 1, 2
+_NAMES_REMEDY = "write an IP address, or let the cluster's type be STRICT_DNS or LOGICAL_DNS"
+_RESOLVERS = "envoy.resolvers"
+_BITS = {4: 32, 6: 128}
+
+
+def addresses_hooks(catalogue: Catalogue) -> dict[str, tuple[Hook, ...]]:
+    """Return the rules over addresses."""
+    resolvers = catalogue.features.names(_RESOLVERS) if catalogue.features is not None else frozenset[str]()
+    return {
+        "envoy.config.core.v3.SocketAddress.resolver_name": (_resolver_names(resolvers),) if resolvers else (),
+        "envoy.config.listener.v3.Listener": (_check_listener,),
+        "envoy.config.core.v3.BindConfig": (_check_sources,),
+        "envoy.config.core.v3.CidrRange": (_check_range,),
+        "envoy.config.cluster.v3.Cluster": (_check_cluster,),
+        "envoy.config.endpoint.v3.ClusterLoadAssignment": (_check_own_endpoints,),
+        "envoy.config.core.v3.DnsResolutionConfig": (_check_resolvers,),
+        "envoy.extensions.network.dns_resolver.cares.v3.CaresDnsResolverConfig": (_check_resolvers,),
+    }
+
+
+def _resolver_names(resolvers: frozenset[str]) -> Hook:
+    def check_name(name: str, path: Path, walk: Walk) -> None:
+        # Envoy does not look at named endpoints.
+        if name not in resolvers and "named_endpoints" not in field_path_of(path):
+            remedy = f"remove it, or write one of {', '.join(sorted(resolvers))}"
+            walk.tell(path, "wrong-address", f'"{name}" is no resolver that Envoy has', remedy)
+
+    return check_name
+
+
+def _tell_address(address: Any, path: Path, walk: Walk, remedy: str | None = None) -> None:
+    fault = address_fault(address)
+    if fault is not None:
+        where, message, usual_remedy = fault
+        for step in where.split(".") if where else ():
+            path = (path, step)
+        is_name = remedy is not None and where == "socket_address.address"
+        walk.tell(path, "wrong-address", message, remedy if is_name and remedy else usual_remedy)
+
+
+def _check_listener(listener: Any, path: Path, walk: Walk) -> None:
+    if listener.HasField("address"):
+        _tell_address(listener.address, (path, "address"), walk)
+    for index, more in enumerate(listener.additional_addresses):
+        if more.HasField("address"):
+            _tell_address(more.address, (((path, "additional_addresses"), index), "address"), walk)
+
+
+def _check_range(cidr: Any, path: Path, walk: Walk) -> None:
+    version = ip_version(cidr.address_prefix)
+    if version is None and cidr.address_prefix:
+        message = not_an_ip_address(cidr.address_prefix)
+        walk.tell((path, "address_prefix"), "wrong-address", message, f"{IP_REMEDY}, and the length in prefix_len")
+
+
+def _check_sources(bind: Any, path: Path, walk: Walk) -> None:
+    sources: list[tuple[Path, Any]] = (
+        [((path, "source_address"), bind.source_address)] if bind.HasField("source_address") else []
+    )
+    for name in ("additional_source_addresses", "extra_source_addresses"):
+        for index, more in enumerate(getattr(bind, name)):
+            place: Path = ((path, name), index)
+            sources.append(((place, "address") if name == "extra_source_addresses" else place, _source_of(more)))
+    for place, source in sources:
+        fault = socket_address_fault(source)
+        if fault is not None:
+            walk.tell((place, fault[0]), "wrong-address", *fault[1:])
+
+
+def _source_of(source: Any) -> Any:
+    return source.address if source.DESCRIPTOR.name == "ExtraSourceAddress" else source
+
+
+def _check_resolvers(config: Any, path: Path, walk: Walk) -> None:
+    for index, address in enumerate(config.resolvers):
+        place: Path = ((path, "resolvers"), index)
+        if address.WhichOneof("address") in {"pipe", "envoy_internal_address"}:
+            walk.tell(place, "wrong-address", "a DNS server has an IP address", IP_REMEDY)
+        else:
+            _tell_address(address, place, walk)
+
+
+def _check_cluster(cluster: Any, path: Path, walk: Walk) -> None:
+    if cluster.HasField("load_assignment") and not cluster.HasField("cluster_type"):
+        place = (path, "load_assignment")
+        if cluster.type == _STATIC:
+            _check_endpoints(cluster.load_assignment, place, walk, _NAMES_REMEDY)
+        elif cluster.type in {_STRICT_DNS, _LOGICAL_DNS}:
+            _check_looked_up(cluster.load_assignment, place, walk)
+    if cluster.dns_resolvers and cluster.type in {_STRICT_DNS, _LOGICAL_DNS}:
+        for index, address in enumerate(cluster.dns_resolvers):
+            _tell_address(address, ((path, "dns_resolvers"), index), walk)
+
+
+def _check_own_endpoints(assignment: Any, path: Path, walk: Walk) -> None:
+    """Check endpoints that are served on their own; those within a cluster go by its type."""
+    if path is None:
+        _check_endpoints(
+            assignment, path, walk, "write an IP address: names are looked up only in clusters of DNS types"
+        )
+
+
+def _endpoints(assignment: Any, path: Path) -> Iterator[tuple[Any, Path]]:
+    """Yield every LbEndpoint with its place."""
+    for number, locality in enumerate(assignment.endpoints):
+        place: Path = (((path, "endpoints"), number), "lb_endpoints")
+        for index, endpoint in enumerate(locality.lb_endpoints):
+            yield endpoint, (place, index)
+
+
+def _is_plain(endpoint: Any) -> bool:
+    """Tell whether an endpoint is what nearly all are, an IP address and a port, at the least cost."""
+    socket = endpoint.address.socket_address
+    return not (
+        ip_version(socket.address) is None
+        or socket.resolver_name
+        or socket.named_port
+        or endpoint.additional_addresses
+        or endpoint.HasField("health_check_config")
+    )
+
+
+def _check_endpoints(assignment: Any, path: Path, walk: Walk, remedy: str) -> None:
+    if all(_is_plain(one.endpoint) for locality in assignment.endpoints for one in locality.lb_endpoints):
+        return
+    for lb_endpoint, place in _endpoints(assignment, path):
+        if lb_endpoint.WhichOneof("host_identifier") != "endpoint":
+            walk.tell(place, "wrong-address", "has no address", "give it an endpoint with an address")
+            continue
+        _check_endpoint(lb_endpoint.endpoint, (place, "endpoint"), walk, remedy)
+
+
+def _check_endpoint(endpoint: Any, path: Path, walk: Walk, remedy: str) -> None:
+    _tell_address(endpoint.address, (path, "address"), walk, remedy)
+    for index, more in enumerate(endpoint.additional_addresses):
+        at: Path = (((path, "additional_addresses"), index), "address")
+        _tell_address(more.address, at, walk, remedy)
+    if endpoint.HasField("health_check_config") and endpoint.health_check_config.HasField("address"):
+        at = ((path, "health_check_config"), "address")
+        _tell_address(endpoint.health_check_config.address, at, walk, remedy)
+
+
+def _check_looked_up(assignment: Any, path: Path, walk: Walk) -> None:
+    for lb_endpoint, place in _endpoints(assignment, path):
+        socket = lb_endpoint.endpoint.address.socket_address
+        if socket.resolver_name:
+            at = ((((place, "endpoint"), "address"), "socket_address"), "resolver_name")
+            remedy = "remove it: clusters of DNS types look names up themselves"
+            walk.tell(at, "wrong-address", "a cluster of this type has no other resolver", remedy)
+
+
+def durations_hooks(_: Catalogue) -> dict[str, tuple[Hook, ...]]:
+    """Return the rules over durations."""
+    return {"google.protobuf.Duration": (_check_duration,)}
+
+
+def _is_unread(path: Path) -> bool:
+    """Tell whether a duration stands in the settings of another policy's policy, which are not all read."""
+    while path is not None:
+        path, step = path
+        if step == "endpoint_picking_policy":
+            return True
+    return False
+
+
+def _check_duration(duration: Any, path: Path, walk: Walk) -> None:
+    seconds = duration.seconds
+    if (0 <= seconds <= LONGEST_S and duration.nanos >= 0) or _is_unread(path):
+        return
+    if seconds < 0 or duration.nanos < 0:
+        walk.tell(path, "wrong-duration", "must not be negative", 'write a duration from "0s" on')
+    else:
+        message = f"must be at most {LONGEST_S}s (292 years), is {seconds}s"
+        walk.tell(path, "wrong-duration", message, "write a shorter duration, or leave it out where that means none")
+
+
+# The default of the runtime key re2.max_program_size.error_level.
+LARGEST_PROGRAM = 100
+_LIMIT = "max_program_size"  # which only Envoy's own matcher has
+_MOST_REMEMBERED = 10_000
+
+_REFERENCE = re.compile(r"\\(.?)", re.DOTALL)
+_REMEDY = "RE2 has no look-around and no back-references: https://github.com/google/re2/wiki/Syntax"
+
+
+def regexes_hooks(_: Catalogue) -> dict[str, tuple[Hook, ...]]:
+    """Return the rules over regular expressions."""
+    rules = RegexRules()
+    return {
+        "envoy.type.matcher.v3.RegexMatcher": (rules.check_matcher,),
+        "xds.type.matcher.v3.RegexMatcher": (rules.check_matcher,),
+        "envoy.type.matcher.v3.RegexMatchAndSubstitute": (rules.check_substitution,),
+        "envoy.type.matcher.v3.StringMatcher": (_check_case,),
+        "xds.type.matcher.v3.StringMatcher": (_check_case,),
+    }
+
+
+# Longer ones have larger programs than Envoy takes by far, and RE2 needs a gigabyte for the worst of a megabyte.
+_LONGEST = 100_000
+
+
+class RegexRules:
+    """Compiles expressions as Envoy does, each once."""
+
+    def __init__(self) -> None:
+        self._options = re2.Options()
+        self._options.log_errors = False
+        self._options.encoding = re2.Options.Encoding.LATIN1  # as in Envoy: the sizes of programs depend on it
+        self._compiled: dict[str, Any] = {}  # what re2 made of an expression, or why it did not
+
+    def compiled(self, regex: str) -> Any:
+        """Return the compiled expression, or the text of RE2's complaint."""
+        known = self._compiled.get(regex)
+        if known is not None:
+            return known
+        try:
+            compiled = re2.compile(regex.encode(), options=self._options)
+        except re2.error as error:
+            reason = error.args[0] if error.args else ""
+            words = reason.decode(errors="replace") if isinstance(reason, bytes) else str(reason)
+            # Behind the colon RE2 repeats a part of the expression.
+            compiled = words.partition(":")[0]
+        if len(self._compiled) >= _MOST_REMEMBERED:
+            self._compiled.clear()
+        self._compiled[regex] = compiled
+        return compiled
+
+    def check_matcher(self, matcher: Any, path: Path, walk: Walk) -> None:
+        """Check an expression, and the size of its program."""
+        regex = matcher.regex
+        if not regex:
+            return
+        if len(regex) > _LONGEST:
+            message = f"is longer than {_LONGEST} characters"
+            walk.tell((path, "regex"), "large-regex", message, "match less at once")
+            return
+        compiled = self.compiled(regex)
+        if isinstance(compiled, str):
+            walk.tell((path, "regex"), "wrong-regex", f"is not a regular expression of RE2: {compiled}", _REMEDY)
+            return
+        size = compiled.programsize
+        limit = next((value for field, value in matcher.google_re2.ListFields() if field.name == _LIMIT), None)
+        largest = LARGEST_PROGRAM if limit is None else limit.value
+        if size > largest:
+            message = f"compiles to a program of size {size}, and Envoy takes at most {largest}"
+            remedy = "match less at once, or raise re2.max_program_size.error_level in the bootstrap's runtime"
+            walk.tell((path, "regex"), "large-regex", message, remedy)
+
+    def check_substitution(self, rewrite: Any, path: Path, walk: Walk) -> None:
+        r"""Check the references `\0`, `\1` ... of a substitution: Envoy takes wrong ones, and then rewrites nothing."""
+        substitution = rewrite.substitution
+        if "\\" not in substitution:
+            return
+        compiled = self.compiled(rewrite.pattern.regex)
+        if isinstance(compiled, str):
+            return
+        for reference in _REFERENCE.findall(substitution):
+            if reference == "\\":
+                continue
+            if not (reference.isascii() and reference.isdigit()):
+                message = "a backslash means nothing here; nothing will be rewritten"
+                remedy = r'write "\1" for the first group, "\\" for a backslash'
+            elif int(reference) > compiled.groups:
+                message = f'"\\{reference}" names a group that the pattern does not have; nothing will be rewritten'
+                remedy = f"the pattern has {compiled.groups} groups"
+            else:
+                continue
+            walk.warn((path, "substitution"), "wrong-substitution", message, remedy)
+            return
+
+
+def _check_case(matcher: Any, path: Path, walk: Walk) -> None:
+    if matcher.ignore_case and matcher.WhichOneof("match_pattern") == "safe_regex":
+        remedy = 'remove it, and begin the regex with "(?i)"'
+        walk.tell((path, "ignore_case"), "wrong-regex", "ignore_case has no effect on a safe_regex", remedy)

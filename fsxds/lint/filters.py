@@ -1,0 +1,421 @@
+"""The order of filters: the one that answers stands last, and no other does.
+
+The settings of single HTTP filters, as far as their parts must fit one another.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from fsxds.api.catalogue import Catalogue
+from fsxds.api.walk import Hook, Path, Walk
+
+_HTTP = "envoy.extensions.filters.http."
+_RULE = "wrong-filter"
+_SHORTEST_FILL_NS = 50_000_000
+_SHA_LENGTH = len("{SHA}") + 28
+_HIGHEST_PORT = 65_536
+
+
+def http_filters_hooks(_: Catalogue) -> dict[str, tuple[Hook, ...]]:
+    """Return the rules over the settings of HTTP filters."""
+    return {
+        _HTTP + "local_ratelimit.v3.LocalRateLimit": (_check_local_rate_limit, _check_rate_limits),
+        _HTTP + "ratelimit.v3.RateLimit": (_check_rate_limits,),
+        _HTTP + "jwt_authn.v3.JwtAuthentication": (_check_requirements,),
+        _HTTP + "jwt_authn.v3.JwtProvider": (_check_keys, _check_claims),
+        _HTTP + "health_check.v3.HealthCheck": (_check_cache,),
+        _HTTP + "header_to_metadata.v3.Config.Rule": (_check_metadata_rule,),
+        _HTTP + "lua.v3.Lua": (_check_script,),
+        _HTTP + "ext_authz.v3.HttpService": (_check_prefix,),
+        _HTTP + "basic_auth.v3.BasicAuth": (_check_users,),
+        _HTTP + "basic_auth.v3.BasicAuthPerRoute": (_check_users,),
+        _HTTP + "api_key_auth.v3.ApiKeyAuth": (_check_api_keys,),
+        _HTTP + "api_key_auth.v3.ApiKeyAuthPerRoute": (_check_api_keys,),
+        _HTTP + "ext_proc.v3.ExternalProcessor": (_check_processor,),
+        _HTTP + "ip_tagging.v3.IPTagging": (_check_tags,),
+        "envoy.config.rbac.v3.Permission": (_check_ports,),
+    }
+
+
+def _check_local_rate_limit(config: Any, path: Path, walk: Walk) -> None:
+    buckets = [(config.token_bucket, (path, "token_bucket"))] if config.HasField("token_bucket") else []
+    seen: set[bytes] = set()
+    for index, descriptor in enumerate(config.descriptors):
+        place: Path = ((path, "descriptors"), index)
+        if descriptor.HasField("token_bucket"):
+            buckets.append((descriptor.token_bucket, (place, "token_bucket")))
+        entries = b"\0".join(one.SerializeToString(deterministic=True) for one in descriptor.entries)
+        if entries in seen:
+            walk.tell(place, _RULE, "another descriptor has the same entries", "keep one of the two")
+        seen.add(entries)
+    for bucket, at in buckets:
+        interval = bucket.fill_interval
+        # Envoy counts milliseconds; what is below one of them passes for none.
+        if interval.seconds == 0 and 1_000_000 <= interval.nanos < _SHORTEST_FILL_NS:
+            walk.tell((at, "fill_interval"), _RULE, "must be at least 0.05s", "fill more tokens at a time")
+
+
+def _check_rate_limits(config: Any, path: Path, walk: Walk) -> None:
+    """Check the limits that a filter has of its own: what tells those of routes apart has no meaning there."""
+    for index, limit in enumerate(getattr(config, "rate_limits", ())):
+        for field in ("stage", "disable_key"):
+            if limit.HasField(field) if field == "stage" else getattr(limit, field):
+                place = ((((path, "rate_limits"), index)), field)
+                walk.tell(place, _RULE, "is for the limits of routes", "remove it")
+        if limit.HasField("limit") and config.DESCRIPTOR.name == "LocalRateLimit":
+            place = ((((path, "rate_limits"), index)), "limit")
+            walk.tell(place, _RULE, "is for a rate limit service", "write a descriptor with a token_bucket")
+
+
+def _check_requirements(config: Any, path: Path, walk: Walk) -> None:
+    for index, rule in enumerate(config.rules):
+        place: Path = ((path, "rules"), index)
+        chosen = rule.WhichOneof("requirement_type")
+        if chosen == "requirement_name" and rule.requirement_name not in config.requirement_map:
+            message = f'"{rule.requirement_name}" is not in requirement_map'
+            walk.tell((place, chosen), _RULE, message, _listing(config.requirement_map))
+        elif chosen == "requires":
+            _check_requirement(rule.requires, (place, chosen), walk, config.providers)
+    for name, requirement in config.requirement_map.items():
+        _check_requirement(requirement, ((path, "requirement_map"), name), walk, config.providers)
+    for name, requirement in config.filter_state_rules.requires.items():
+        place = (((path, "filter_state_rules"), "requires"), name)
+        _check_requirement(requirement, place, walk, config.providers)
+
+
+def _check_requirement(requirement: Any, path: Path, walk: Walk, providers: Any) -> None:
+    chosen = requirement.WhichOneof("requires_type")
+    if chosen == "provider_name":
+        name, place = requirement.provider_name, (path, chosen)
+    elif chosen == "provider_and_audiences":
+        name, place = requirement.provider_and_audiences.provider_name, ((path, chosen), "provider_name")
+    elif chosen in {"requires_any", "requires_all"}:
+        for index, part in enumerate(getattr(requirement, chosen).requirements):
+            _check_requirement(part, (((path, chosen), "requirements"), index), walk, providers)
+        return
+    else:
+        return
+    if name not in providers:
+        walk.tell(place, _RULE, f'"{name}" is not among the providers', _listing(providers))
+
+
+def _listing(names: Any) -> str:
+    return f"write one of {', '.join(sorted(names))}" if names else "there is none: add it"
+
+
+def _check_keys(provider: Any, path: Path, walk: Walk) -> None:
+    if provider.WhichOneof("jwks_source_specifier") != "local_jwks":
+        return
+    source = provider.local_jwks
+    chosen = source.WhichOneof("specifier")
+    if chosen not in {"inline_string", "inline_bytes"}:
+        return
+    text = getattr(source, chosen)
+    try:
+        keys = json.loads(text)
+    except (ValueError, RecursionError):
+        if b"'" in (text.encode() if isinstance(text, str) else text):
+            return  # Envoy's reader is looser than JSON; it may take this one
+        walk.tell((path, "local_jwks"), _RULE, "is not JSON", 'write a key set: {"keys": [...]}')
+        return
+    if not isinstance(keys, dict) or not isinstance(keys.get("keys"), list) or not keys["keys"]:
+        walk.tell((path, "local_jwks"), _RULE, "holds no keys", 'write a key set: {"keys": [...]}')
+
+
+def _check_claims(provider: Any, path: Path, walk: Walk) -> None:
+    for index, claim in enumerate(provider.claim_to_headers):
+        has_path = bool(getattr(claim, "claim_path", ()))
+        if claim.claim_name and has_path:
+            place: Path = ((path, "claim_to_headers"), index)
+            walk.tell(place, _RULE, "has both claim_name and claim_path", "keep one of the two")
+
+
+def _check_cache(config: Any, path: Path, walk: Walk) -> None:
+    has_cache = config.cache_time.seconds > 0 or config.cache_time.nanos >= 1_000_000
+    if has_cache and config.HasField("pass_through_mode") and not config.pass_through_mode.value:
+        message = "has a meaning only with pass_through_mode: true"
+        walk.tell((path, "cache_time"), _RULE, message, "remove it")
+
+
+def _check_metadata_rule(rule: Any, path: Path, walk: Walk) -> None:
+    fact = None
+    if rule.header and rule.cookie:
+        fact = "a rule reads a header or a cookie, not both"
+    elif not (rule.header or rule.cookie):
+        fact = "a rule reads a header or a cookie, and names none"
+    elif not (rule.HasField("on_header_present") or rule.HasField("on_header_missing")):
+        fact = "a rule needs on_header_present or on_header_missing"
+    elif rule.cookie and rule.remove:
+        fact = "a cookie cannot be removed"
+    elif rule.HasField("on_header_missing") and not rule.on_header_missing.value:
+        fact = "on_header_missing needs a value"
+    elif rule.on_header_present.value and rule.on_header_present.HasField("regex_value_rewrite"):
+        fact = "on_header_present has both value and regex_value_rewrite"
+    if fact is not None:
+        walk.tell(path, _RULE, fact, "write one source, and what to do with it")
+
+
+def _check_script(config: Any, path: Path, walk: Walk) -> None:
+    if config.inline_code and config.HasField("default_source_code"):
+        message = "cannot stand beside inline_code"
+        walk.tell((path, "default_source_code"), _RULE, message, "keep default_source_code alone")
+
+
+def _check_prefix(service: Any, path: Path, walk: Walk) -> None:
+    if service.path_prefix and not service.path_prefix.startswith("/"):
+        walk.tell((path, "path_prefix"), _RULE, "must begin with a slash", "write a slash before it")
+    override = getattr(service, "path_override", "")
+    if override and not override.startswith("/"):
+        walk.tell((path, "path_override"), _RULE, "must begin with a slash", "write a slash before it")
+
+
+def _check_users(config: Any, path: Path, walk: Walk) -> None:
+    """Check a file of users as `htpasswd -s` writes it; what is in it is not shown."""
+    if config.users.WhichOneof("specifier") not in {"inline_string", "inline_bytes"}:
+        return
+    text = config.users.inline_string or config.users.inline_bytes.decode("utf-8", "replace")
+    seen: set[str] = set()
+    for number, line in enumerate(text.split("\n"), 1):
+        if not line or line.startswith("#"):
+            continue
+        user, _, password = line.partition(":")
+        fact = None
+        if not user or not password:
+            fact = "has no user or no password"
+        elif not password.startswith("{SHA}"):
+            fact = "is not written with {SHA}"
+        elif len(password) != _SHA_LENGTH:
+            fact = "has no SHA-1 in base64 behind {SHA}"
+        elif user in seen:
+            fact = "has a user that an earlier line has"
+        seen.add(user)
+        if fact is not None:
+            walk.tell((path, "users"), _RULE, f"line {number} {fact}", "write lines as `htpasswd -s` does, user:{SHA}…")
+            return
+
+
+def _check_api_keys(config: Any, path: Path, walk: Walk) -> None:
+    seen: set[str] = set()
+    for index, credential in enumerate(config.credentials):
+        if credential.key in seen:
+            place = (((path, "credentials"), index), "key")
+            walk.tell(place, _RULE, "another credential has the same key", "give each client a key of its own")
+        seen.add(credential.key)
+
+
+def _check_processor(config: Any, path: Path, walk: Walk) -> None:
+    if config.HasField("grpc_service") == config.HasField("http_service"):
+        fact = "has both grpc_service and http_service" if config.HasField("grpc_service") else "has no grpc_service"
+        walk.tell(path, _RULE, fact, "write grpc_service, or http_service in its place")
+
+
+def _check_tags(config: Any, path: Path, walk: Walk) -> None:
+    if {field.name for field, _ in config.ListFields()} <= {"request_type"}:
+        walk.tell((path, "ip_tags"), _RULE, "is missing", "say which addresses have which tags")
+
+
+def _check_ports(permission: Any, path: Path, walk: Walk) -> None:
+    if permission.WhichOneof("rule") != "destination_port_range":
+        return
+    ports = permission.destination_port_range
+    place = (path, "destination_port_range")
+    if not 0 <= ports.start <= _HIGHEST_PORT or not 0 <= ports.end <= _HIGHEST_PORT:
+        walk.tell(place, _RULE, f"must lie within 0 and {_HIGHEST_PORT}", "correct the numbers")
+    elif ports.start >= ports.end:
+        message = f"start ({ports.start}) must be below end ({ports.end}), which does not belong to it"
+        walk.tell(place, _RULE, message, "write such as {start: 80, end: 81} for one port")
+
+
+_RULE_OF_FILTERS = "filter-order"
+_NETWORK, _HTTP_OF_FILTERS = "envoy.extensions.filters.network.", "envoy.extensions.filters.http."
+
+_UPSTREAM = "envoy.filters.http.upstream"
+_CODEC = _HTTP_OF_FILTERS + "upstream_codec.v3.UpstreamCodec"
+
+# An Envoy that is asked what it has tells this only of filters that it makes without settings; these need some. Of filters
+# of which nothing is known, nothing is said.
+_TERMINAL = (
+    _HTTP_OF_FILTERS + "router.v3.Router",
+    *(
+        _NETWORK + name
+        for name in (
+            "tcp_proxy.v3.TcpProxy",
+            "http_connection_manager.v3.HttpConnectionManager",
+            "echo.v3.Echo",
+            "direct_response.v3.Config",
+            "redis_proxy.v3.RedisProxy",
+            "reverse_tunnel.v3.DrainAwareHttpConnectionManager",
+            "reverse_tunnel.v3.ReverseTunnel",
+            "thrift_proxy.v3.ThriftProxy",
+            "dubbo_proxy.v3.DubboProxy",
+            "generic_proxy.v3.GenericProxy",
+        )
+    ),
+)
+_OTHER = (
+    *(
+        _NETWORK + name
+        for name in (
+            "connection_limit.v3.ConnectionLimit",
+            "ext_authz.v3.ExtAuthz",
+            "ext_proc.v3.NetworkExternalProcessor",
+            "geoip.v3.Geoip",
+            "local_ratelimit.v3.LocalRateLimit",
+            "mongo_proxy.v3.MongoProxy",
+            "ratelimit.v3.RateLimit",
+            "rbac.v3.RBAC",
+            "set_filter_state.v3.Config",
+            "sni_cluster.v3.SniCluster",
+            "sni_dynamic_forward_proxy.v3.FilterConfig",
+            "tcp_bandwidth_limit.v3.TcpBandwidthLimit",
+            "zookeeper_proxy.v3.ZooKeeperProxy",
+        )
+    ),
+    *(
+        _HTTP_OF_FILTERS + name
+        for name in (
+            "adaptive_concurrency.v3.AdaptiveConcurrency",
+            "admission_control.v3.AdmissionControl",
+            "api_key_auth.v3.ApiKeyAuth",
+            "aws_eventstream_parser.v3.AwsEventstreamParser",
+            "aws_lambda.v3.Config",
+            "aws_request_signing.v3.AwsRequestSigning",
+            "bandwidth_limit.v3.BandwidthLimit",
+            "basic_auth.v3.BasicAuth",
+            "buffer.v3.Buffer",
+            "cache.v3.CacheConfig",
+            "cache_v2.v3.CacheV2Config",
+            "cdn_loop.v3.CdnLoopConfig",
+            "compressor.v3.Compressor",
+            "cors.v3.Cors",
+            "credential_injector.v3.CredentialInjector",
+            "csrf.v3.CsrfPolicy",
+            "custom_response.v3.CustomResponse",
+            "decompressor.v3.Decompressor",
+            "dynamic_forward_proxy.v3.FilterConfig",
+            "ext_authz.v3.ExtAuthz",
+            "ext_proc.v3.ExternalProcessor",
+            "fault.v3.HTTPFault",
+            "geoip.v3.Geoip",
+            "grpc_field_extraction.v3.GrpcFieldExtractionConfig",
+            "grpc_http1_bridge.v3.Config",
+            "grpc_http1_reverse_bridge.v3.FilterConfig",
+            "grpc_json_reverse_transcoder.v3.GrpcJsonReverseTranscoder",
+            "grpc_json_transcoder.v3.GrpcJsonTranscoder",
+            "grpc_stats.v3.FilterConfig",
+            "grpc_web.v3.GrpcWeb",
+            "header_mutation.v3.HeaderMutation",
+            "header_to_metadata.v3.Config",
+            "health_check.v3.HealthCheck",
+            "ip_tagging.v3.IPTagging",
+            "json_to_metadata.v3.JsonToMetadata",
+            "jwt_authn.v3.JwtAuthentication",
+            "local_ratelimit.v3.LocalRateLimit",
+            "lua.v3.Lua",
+            "oauth2.v3.OAuth2",
+            "on_demand.v3.OnDemand",
+            "original_src.v3.OriginalSrc",
+            "proto_message_extraction.v3.ProtoMessageExtractionConfig",
+            "rate_limit_quota.v3.RateLimitQuotaFilterConfig",
+            "ratelimit.v3.RateLimit",
+            "rbac.v3.RBAC",
+            "set_filter_state.v3.Config",
+            "set_metadata.v3.Config",
+            "sse_to_metadata.v3.SseToMetadata",
+            "stateful_session.v3.StatefulSession",
+            "tap.v3.Tap",
+            "thrift_to_metadata.v3.ThriftToMetadata",
+            "wasm.v3.Wasm",
+        )
+    ),
+)
+_NEEDS_SETTINGS = dict.fromkeys(_TERMINAL, True) | dict.fromkeys(_OTHER, False)
+
+
+def filters_hooks(catalogue: Catalogue) -> dict[str, tuple[Hook, ...]]:
+    """Return the rules over the order of filters."""
+    rules = FilterOrder(catalogue)
+    manager = _NETWORK + "http_connection_manager.v3.HttpConnectionManager"
+    return {
+        "envoy.config.listener.v3.FilterChain": (rules.check_network_filters,),
+        manager: (rules.check_http_filters,),
+        manager + ".UpgradeConfig": (rules.check_upgrade_filters,),
+        "envoy.extensions.upstreams.http.v3.HttpProtocolOptions": (rules.upstream_filters("http_filters"),),
+        _HTTP_OF_FILTERS + "router.v3.Router": (rules.upstream_filters("upstream_http_filters"),),
+    }
+
+
+class FilterOrder:
+    """Knows which filters end their chain."""
+
+    def __init__(self, catalogue: Catalogue) -> None:
+        features = catalogue.features
+        self._terminal = _NEEDS_SETTINGS | dict(features.terminal if features is not None else {})
+        self._upstream = features.types(_UPSTREAM) if features is not None else frozenset[str]()
+
+    def check_network_filters(self, chain: Any, path: Path, walk: Walk) -> None:
+        """Check the filters of connections."""
+        self._check_order(chain.filters, (path, "filters"), walk, "tcp_proxy")
+
+    def check_http_filters(self, manager: Any, path: Path, walk: Walk) -> None:
+        """Check the filters of requests."""
+        filters = manager.http_filters
+        self._check_order(filters, (path, "http_filters"), walk, "envoy.filters.http.router")
+        if filters and filters[-1].disabled:
+            place = (((path, "http_filters"), len(filters) - 1), "disabled")
+            walk.tell(place, _RULE_OF_FILTERS, "the last filter cannot be disabled", "remove it")
+
+    def check_upgrade_filters(self, config: Any, path: Path, walk: Walk) -> None:
+        """Check the filters of requests that are upgraded."""
+        self._check_order(config.filters, (path, "filters"), walk, "envoy.filters.http.router")
+
+    def upstream_filters(self, field: str) -> Hook:
+        """Make the rule over the filters of one side towards an upstream: the codec stands last, and only there."""
+
+        def check_upstream_filters(message: Any, path: Path, walk: Walk) -> None:
+            filters = getattr(message, field)
+            last = len(filters) - 1
+            for index, one in enumerate(filters):
+                name = one.typed_config.type_url.rpartition("/")[2]
+                place: Path = ((path, field), index)
+                if index == last and name != _CODEC and name in self._upstream:
+                    message_text = "the last filter towards an upstream must be the codec"
+                    walk.tell(place, _RULE_OF_FILTERS, message_text, f"add one of {_CODEC} behind it")
+                elif index == last and one.disabled:
+                    walk.tell((place, "disabled"), _RULE_OF_FILTERS, "the last filter cannot be disabled", "remove it")
+                elif index < last and name == _CODEC:
+                    walk.tell(
+                        place,
+                        _RULE_OF_FILTERS,
+                        "no filter may follow the codec",
+                        "move it to the end, and keep one of it",
+                    )
+
+        return check_upstream_filters
+
+    def _check_order(self, filters: Any, path: Path, walk: Walk, example: str) -> None:
+        last = len(filters) - 1
+        for index, one in enumerate(filters):
+            is_terminal = self._terminal.get(one.typed_config.type_url.rpartition("/")[2])
+            if index < last and is_terminal:
+                message = f'"{one.name}" answers by itself: no filter may follow it'
+                walk.tell((path, index), _RULE_OF_FILTERS, message, "move it to the end, and keep one such filter")
+            elif index == last and is_terminal is False:
+                message = f'"{one.name}" only passes on: it cannot be the last filter'
+                walk.tell(
+                    (path, index), _RULE_OF_FILTERS, message, f"end with a filter that answers, such as {example}"
+                )
+            elif index == last and self._terminal.get(_default_type(one)) is False:
+                place: Path = (((path, index), "config_discovery"), "default_config")
+                remedy = f"end with a filter that answers, such as {example}"
+                walk.tell(place, _RULE_OF_FILTERS, "only passes on: it cannot be the last filter", remedy)
+
+
+def _default_type(http_filter: Any) -> str:
+    """Return the type that a discovered HTTP filter has at first; "" for other filters."""
+    if http_filter.DESCRIPTOR.name != "HttpFilter" or not http_filter.HasField("config_discovery"):
+        return ""
+    name: str = http_filter.config_discovery.default_config.type_url.rpartition("/")[2]
+    return name

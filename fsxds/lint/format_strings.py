@@ -1,0 +1,318 @@
+"""What may stand between percent signs: the commands of Envoy's format strings.
+
+Format strings wherever messages hold them: access logs, headers, bodies, rewrites.
+"""
+
+from __future__ import annotations
+
+import difflib
+import json
+import re
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from fsxds.api.catalogue import Catalogue
+from fsxds.api.features import Features
+from fsxds.api.walk import Hook, Path, Walk
+
+_COMMAND = re.compile(r"%([A-Z0-9_]+)(?:\((.*?)\))?(?::([0-9]+))?%", re.ASCII)
+_HEADER_NAME = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z:]*")
+_MOST_REMEMBERED = 10_000
+
+_HEADERS = frozenset({"REQ", "RESP", "TRAILER", "REQUEST_HEADER", "RESPONSE_HEADER", "RESPONSE_TRAILER"})
+
+_METADATA_SOURCES = frozenset({
+    "DYNAMIC", "CLUSTER", "ROUTE", "UPSTREAM_HOST", "LISTENER", "LISTENER_FILTER_CHAIN", "VIRTUAL_HOST",
+})  # fmt: skip
+
+# In the values of headers, the old spelling of FILTER_STATE.
+_OF_HEADERS = frozenset({"PER_REQUEST_STATE"})
+# The version whose parameters are known here.
+_KNOWN_VERSION = "1.40"
+
+
+class FormatStrings:
+    """Reads format strings as Envoy does, each once."""
+
+    def __init__(self, features: Features | None) -> None:
+        """Take the commands that an Envoy has; None where they are not known."""
+        self._known: dict[tuple[str, bool, bool], tuple[str, str] | None] = {}
+        self._commands = features.commands if features is not None else None
+        self._knows_parameters = features is not None and features.minor_version == _KNOWN_VERSION
+
+    def fault(self, text: str, *, is_extended: bool = False, is_header: bool = False) -> tuple[str, str] | None:
+        """Tell what is wrong with a format string.
+
+        Args:
+            text: the whole string.
+            is_extended: formatters of the user's choice may know more commands.
+            is_header: it is the value of a header, where older spellings are understood.
+
+        Returns:
+            the fact and the remedy, None when nothing is wrong.
+        """
+        if "%" not in text:
+            return None
+        key = text, is_extended, is_header
+        if key not in self._known:
+            if len(self._known) >= _MOST_REMEMBERED:
+                self._known.clear()
+            self._known[key] = self._fault(text, is_extended=is_extended, is_header=is_header)
+        return self._known[key]
+
+    def _fault(self, text: str, *, is_extended: bool, is_header: bool) -> tuple[str, str] | None:
+        """Look at every command of a text."""
+        position = text.find("%")
+        while position >= 0:
+            if text.startswith("%%", position):
+                position = text.find("%", position + 2)
+                continue
+            match = _COMMAND.match(text, position)
+            if match is None:
+                remedy = 'write "%%" for a percent sign, "%NAME(parameters)%" for a command'
+                return "holds a percent sign that begins no command", remedy
+            name, parameters, length = match.groups()
+            is_open = is_extended or (is_header and name in _OF_HEADERS)
+            fault = self._command_fault(name, parameters or "", has_length=length is not None, is_open=is_open)
+            if fault is not None:
+                return fault
+            position = text.find("%", match.end())
+        return None
+
+    def _command_fault(self, name: str, parameters: str, *, has_length: bool, is_open: bool) -> tuple[str, str] | None:
+        if self._commands is None:
+            return None
+        command = self._commands.get(name)
+        if command is None:
+            return None if is_open else _unknown(name, self._commands)
+        if parameters and not command.takes_parameters:
+            return f"%{name}% takes no parameters and no length", f"write %{name}%"
+        if has_length and not command.takes_length:
+            return f"%{name}% takes no length", "remove the colon and the number"
+        if command.needs_parameters and not parameters:
+            return f"%{name}% needs parameters", f"write them in parentheses: %{name}(...)%"
+        check = _CHECKS.get(name) if self._knows_parameters else None
+        return None if check is None else check(parameters)
+
+
+def _unknown(name: str, commands: Iterable[str]) -> tuple[str, str]:
+    remedy = 'see "Command Operators" in Envoy\'s documentation of access logs'
+    near = difflib.get_close_matches(name, commands, n=1)
+    if not near:
+        return "holds a command that Envoy does not know", remedy
+    return f"%{name}% is not a command that Envoy knows", f"did you mean %{near[0]}%? {remedy}"
+
+
+def _header_fault(parameters: str) -> tuple[str, str] | None:
+    names = parameters.split("?")
+    if len(names) > 2:
+        return "a command has more than one alternative", "write one or two names of headers: A?B"
+    for name in names:
+        if _HEADER_NAME.fullmatch(name) is None:
+            return (
+                "a command has a parameter that is not the name of a header",
+                "write one or two names of headers: A?B",
+            )
+    return None
+
+
+def _metadata_fault(parameters: str) -> tuple[str, str] | None:
+    source = parameters.partition(":")[0]
+    if source not in _METADATA_SOURCES:
+        return (
+            "the parameter of %METADATA% begins with no source of metadata",
+            f"write one of {', '.join(sorted(_METADATA_SOURCES))}",
+        )
+    return None
+
+
+def _filter_state_fault(parameters: str) -> tuple[str, str] | None:
+    key, *form = parameters.split(":", 2)
+    if not key:
+        return "the key is empty", "write %FILTER_STATE(KEY:PLAIN)%"
+    if form and form[0] not in {"PLAIN", "TYPED", "FIELD"}:
+        return "the parameter of a command has no form of a filter state", "write PLAIN, TYPED or FIELD"
+    if form and (form[0] == "FIELD") != (len(form) == 2):
+        return "FIELD, and nothing else, is followed by the name of a field", "write %FILTER_STATE(KEY:FIELD:NAME)%"
+    return None
+
+
+def _grpc_status_fault(parameters: str) -> tuple[str, str] | None:
+    if parameters not in {"", "CAMEL_STRING", "SNAKE_STRING", "NUMBER"}:
+        return (
+            "the parameter of %GRPC_STATUS% is no form of a gRPC status",
+            "write CAMEL_STRING, SNAKE_STRING or NUMBER",
+        )
+    return None
+
+
+def _duration_fault(parameters: str) -> tuple[str, str] | None:
+    parts = parameters.split(":")
+    if len(parts) not in {2, 3}:
+        return "the parameter of %COMMON_DURATION% is not two points in time", "write %COMMON_DURATION(START:END:ms)%"
+    if len(parts) == 3 and parts[2] not in {"ms", "us", "ns"}:
+        return "the parameter of %COMMON_DURATION% ends with no precision", "write ms, us or ns"
+    return None
+
+
+def _coalesce_fault(parameters: str) -> tuple[str, str] | None:
+    remedy = 'write %COALESCE({"operators": [{"command": "REQ", "param": "x-a"}, ...]})%'
+    try:
+        config = json.loads(parameters)
+    except (ValueError, RecursionError):
+        return "the parameters are not JSON", remedy
+    if not isinstance(config, dict) or not isinstance(config.get("operators"), list):
+        return 'the parameters have no list "operators"', remedy
+    return None
+
+
+def _path_fault(parameters: str) -> tuple[str, str] | None:
+    parts = parameters.split(":")
+    if parts[0] not in {"", "WQ", "NQ"}:
+        return "the parameter of %PATH% does not say whether the query belongs to it", "write WQ (with query) or NQ"
+    if len(parts) > 1 and parts[1] not in {"", "ORIG", "PATH", "ORIG_OR_PATH"}:
+        return "the parameter of %PATH% does not say which path", "write ORIG, PATH or ORIG_OR_PATH"
+    return None
+
+
+def _query_parameters_fault(parameters: str) -> tuple[str, str] | None:
+    if parameters not in {"", "ORIG", "DECODED"}:
+        return "the parameter of %QUERY_PARAMS% does not say whether the query is decoded", "write ORIG or DECODED"
+    return None
+
+
+def _server_name_fault(parameters: str) -> tuple[str, str] | None:
+    source, *host = parameters.split(":")
+    if source not in {"", "SNI_ONLY", "SNI_FIRST", "HOST_FIRST"}:
+        return (
+            "the parameter of a command does not say where the name comes from",
+            "write SNI_ONLY, SNI_FIRST or HOST_FIRST",
+        )
+    if host and host[0] not in {"", "ORIG", "HOST", "ORIG_OR_HOST"}:
+        return "the parameter of a command does not say which host", "write ORIG, HOST or ORIG_OR_HOST"
+    return None
+
+
+_CHECKS: dict[str, Callable[[str], tuple[str, str] | None]] = {
+    **dict.fromkeys(_HEADERS, _header_fault),
+    "COALESCE": _coalesce_fault,
+    "METADATA": _metadata_fault,
+    "FILTER_STATE": _filter_state_fault,
+    "UPSTREAM_FILTER_STATE": _filter_state_fault,
+    "GRPC_STATUS": _grpc_status_fault,
+    "COMMON_DURATION": _duration_fault,
+    "PATH": _path_fault,
+    "QUERY_PARAMS": _query_parameters_fault,
+    "REQUESTED_SERVER_NAME": _server_name_fault,
+}
+
+# Plain fields that are format strings.
+_TEXTS = {
+    "envoy.config.route.v3.RouteAction": ("host_rewrite", "path_rewrite"),
+    "envoy.extensions.filters.http.oauth2.v3.OAuth2Config": ("redirect_uri",),
+    "envoy.extensions.access_loggers.file.v3.FileAccessLog": ("format",),
+}
+_STRUCTS = {
+    "envoy.extensions.access_loggers.file.v3.FileAccessLog": ("json_format", "typed_json_format"),
+    "envoy.extensions.access_loggers.fluentd.v3.FluentdAccessLogConfig": ("record",),
+}
+
+
+def formats_hooks(catalogue: Catalogue) -> dict[str, tuple[Hook, ...]]:
+    """Return the rules over format strings."""
+    rules = FormatRules(catalogue)
+    found: dict[str, tuple[Hook, ...]] = {
+        "envoy.config.core.v3.SubstitutionFormatString": (rules.check_format,),
+        "envoy.config.core.v3.HeaderValueOption.header": (rules.check_header,),
+        "envoy.extensions.filters.http.ext_authz.v3.AuthorizationRequest": (rules.check_headers_to_add,),
+        "envoy.config.core.v3.GrpcService": (rules.check_initial_metadata,),
+        "envoy.extensions.access_loggers.open_telemetry.v3.OpenTelemetryAccessLogConfig": (rules.check_open_telemetry,),
+    }
+    texts = (f"{message_type}.{field}" for message_type, fields in _TEXTS.items() for field in fields)
+    structs = (f"{message_type}.{field}" for message_type, fields in _STRUCTS.items() for field in fields)
+    return found | dict.fromkeys(texts, (rules.check_text,)) | dict.fromkeys(structs, (rules.check_plain_struct,))
+
+
+class FormatRules:
+    """Checks format strings, each once."""
+
+    def __init__(self, catalogue: Catalogue) -> None:
+        self._formats = FormatStrings(catalogue.features)
+
+    def check_text(self, text: Any, path: Path, walk: Walk) -> None:
+        """Check a field that is a format string."""
+        if "%" in text:
+            self._check(text, path, walk)
+
+    def check_plain_struct(self, struct: Any, path: Path, walk: Walk) -> None:
+        """Check a field whose texts, at any depth, are format strings."""
+        self._check_struct(struct, path, walk, is_extended=False)
+
+    def check_format(self, formatted: Any, path: Path, walk: Walk) -> None:
+        """Check a format string, in whichever form it was written."""
+        is_extended = bool(formatted.formatters)
+        chosen = formatted.WhichOneof("format")
+        if chosen == "text_format":
+            self._check(formatted.text_format, (path, chosen), walk, is_extended=is_extended)
+        elif chosen == "text_format_source":
+            source = formatted.text_format_source
+            if source.WhichOneof("specifier") == "inline_string":
+                place = ((path, chosen), "inline_string")
+                self._check(source.inline_string, place, walk, is_extended=is_extended)
+        elif chosen == "json_format":
+            self._check_struct(formatted.json_format, (path, chosen), walk, is_extended=is_extended)
+
+    def check_header(self, header: Any, path: Path, walk: Walk) -> None:
+        """Check the value of a header to add."""
+        value = header.value
+        if "%" in value:
+            self._check_header_value(value, (path, "value"), walk)
+
+    def check_headers_to_add(self, request: Any, path: Path, walk: Walk) -> None:
+        """Check the values of headers that an authorization service is sent."""
+        for index, header in enumerate(request.headers_to_add):
+            if "%" in header.value:
+                self._check_header_value(header.value, (((path, "headers_to_add"), index), "value"), walk)
+
+    def check_initial_metadata(self, service: Any, path: Path, walk: Walk) -> None:
+        """Check the values of headers that a gRPC service is sent."""
+        for index, header in enumerate(service.initial_metadata):
+            if "%" in header.value:
+                self._check_header_value(header.value, (((path, "initial_metadata"), index), "value"), walk)
+
+    def check_open_telemetry(self, config: Any, path: Path, walk: Walk) -> None:
+        """Check the body and the attributes of an OpenTelemetry log."""
+        is_extended = bool(config.formatters)
+        if config.HasField("body"):
+            self._check_any_value(config.body, (path, "body"), walk, is_extended=is_extended)
+        for index, pair in enumerate(config.attributes.values):
+            place: Path = (((((path, "attributes"), "values"), index)), "value")
+            self._check_any_value(pair.value, place, walk, is_extended=is_extended)
+
+    def _check(self, text: str, path: Path, walk: Walk, *, is_extended: bool = False) -> None:
+        fault = self._formats.fault(text, is_extended=is_extended)
+        if fault is not None:
+            walk.tell(path, "wrong-format-string", *fault)
+
+    def _check_header_value(self, text: str, path: Path, walk: Walk) -> None:
+        fault = self._formats.fault(text, is_header=True)
+        if fault is not None:
+            walk.tell(path, "wrong-format-string", *fault)
+
+    def _check_any_value(self, value: Any, path: Path, walk: Walk, *, is_extended: bool) -> None:
+        if value.WhichOneof("value") == "string_value":
+            self._check(value.string_value, (path, "string_value"), walk, is_extended=is_extended)
+
+    def _check_struct(self, struct: Any, path: Path, walk: Walk, *, is_extended: bool) -> None:
+        for key, value in struct.fields.items():
+            self._check_value(value, (path, key), walk, is_extended=is_extended)
+
+    def _check_value(self, value: Any, path: Path, walk: Walk, *, is_extended: bool) -> None:
+        chosen = value.WhichOneof("kind")
+        if chosen == "string_value":
+            self._check(value.string_value, path, walk, is_extended=is_extended)
+        elif chosen == "struct_value":
+            self._check_struct(value.struct_value, path, walk, is_extended=is_extended)
+        elif chosen == "list_value":
+            for index, element in enumerate(value.list_value.values):
+                self._check_value(element, (path, index), walk, is_extended=is_extended)

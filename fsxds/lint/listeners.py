@@ -1,0 +1,317 @@
+"""What the parts of a listener must be to one another.
+
+Filter chains beside one another: no connection may fit two of them equally well.
+
+What excludes itself in an HTTP connection manager, and what discovered filters need.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Iterable
+from itertools import product
+from math import prod
+from typing import Any
+
+from fsxds.api.catalogue import Catalogue
+from fsxds.api.walk import Hook, Leave, Path, Walk
+from fsxds.lint.field_values import ip_version
+
+_RULE = "filter-chain"
+# Beyond so many combinations of what a listener's chains match, nothing is said.
+_MOST_COMBINATIONS = 20_000
+
+
+def filter_chains_hooks(_: Catalogue) -> dict[str, tuple[Hook, ...]]:
+    """Return the rules over the filter chains of a listener."""
+    return {"envoy.config.listener.v3.Listener": (_check_chains,)}
+
+
+def _check_chains(listener: Any, path: Path, walk: Walk) -> None:
+    chains = listener.filter_chains
+    if listener.HasField("filter_chain_matcher"):
+        _check_names(chains, (path, "filter_chains"), walk)
+    elif len(chains) > 1 or (chains and chains[0].HasField("filter_chain_match")):
+        _check_matches(chains, (path, "filter_chains"), walk)
+
+
+def _check_names(chains: Any, path: Path, walk: Walk) -> None:
+    seen: set[str] = set()
+    for index, chain in enumerate(chains):
+        fact = None
+        if not chain.name:
+            fact = "a filter chain needs a name where filter_chain_matcher chooses by it"
+        elif chain.name in seen:
+            fact = f'"{chain.name}" is the name of two filter chains, and filter_chain_matcher chooses by it'
+        seen.add(chain.name)
+        if fact is not None:
+            walk.tell(((path, index), "name"), _RULE, fact, "give it a name of its own")
+
+
+def _check_matches(chains: Any, path: Path, walk: Walk) -> None:
+    """Compare all that each chain matches, in the form in which Envoy keeps it."""
+    dimensions = [
+        _dimensions(chain.filter_chain_match) if chain.HasField("filter_chain_match") else _ALL for chain in chains
+    ]
+    if sum(prod(map(len, one)) for one in dimensions) > _MOST_COMBINATIONS:
+        return
+    owners: dict[tuple[Any, ...], int] = {}
+    for index, one in enumerate(dimensions):
+        for combination in product(*one):
+            if combination not in owners:
+                owners[combination] = index
+                continue
+            fact = f"matches connections that filter_chains[{owners[combination]}] matches just so"
+            if owners[combination] == index:
+                fact = "matches the same connections twice"
+            remedy = "let each chain match something of its own; letter case, and bits beyond prefix_len, do not count"
+            walk.tell(((path, index), "filter_chain_match"), _RULE, fact, remedy)
+            return
+
+
+def _dimensions(match: Any) -> tuple[list[Any], ...]:
+    """Return what a chain matches by, each as a list of alternatives."""
+    return (
+        [match.destination_port.value if match.HasField("destination_port") else None],
+        _networks(match.prefix_ranges),
+        [_server_name(name) for name in match.server_names] or [""],
+        [match.transport_protocol],
+        list(match.application_protocols) or [""],
+        _networks(match.direct_source_prefix_ranges),
+        [match.source_type],
+        _networks(match.source_prefix_ranges),
+        list(match.source_ports) or [0],
+    )
+
+
+# What a chain without a match has.
+_ALL: tuple[list[Any], ...] = ([None], [None], [""], [""], [""], [None], [0], [None], [0])
+
+
+def _server_name(name: str) -> str:
+    lowered = name.lower()
+    return lowered[1:] if lowered.startswith("*.") else lowered
+
+
+def _networks(ranges: Iterable[Any]) -> list[Any]:
+    return [_network(cidr) for cidr in ranges] or [None]
+
+
+def _network(cidr: Any) -> Any:
+    """Return the network that a range stands for; the range itself when its address is none, which is told elsewhere."""
+    try:
+        address = ipaddress.ip_address(cidr.address_prefix.partition("%")[0])
+    except ValueError:
+        return cidr.address_prefix, cidr.prefix_len.value
+    length = min(cidr.prefix_len.value, address.max_prefixlen)
+    return ipaddress.ip_network((address, length), strict=False)
+
+
+_RULE_OF_MANAGERS = "wrong-filter"
+_MANAGER = "envoy.extensions.filters.network.http_connection_manager.v3.HttpConnectionManager"
+
+# The second of each pair cannot stand beside the first.
+_EXCLUSIVE = (
+    ("strip_matching_host_port", "strip_any_host_port"),
+    ("original_ip_detection_extensions", "use_remote_address"),
+    ("original_ip_detection_extensions", "xff_num_trusted_hops"),
+    ("access_log_options", "access_log_flush_interval"),
+    ("access_log_options", "flush_access_log_on_new_request"),
+)
+
+
+def managers_hooks(_: Catalogue) -> dict[str, tuple[Hook, ...]]:
+    """Return the rules over HTTP connection managers."""
+    return {
+        _MANAGER: (_check_exclusive, _check_upgrades),
+        "envoy.extensions.filters.network.http_connection_manager.v3.ScopedRoutes": (_check_scopes,),
+        "envoy.config.core.v3.ExtensionConfigSource": (_check_discovery,),
+        "envoy.config.trace.v3.ZipkinConfig": (_check_zipkin,),
+    }
+
+
+def _check_exclusive(manager: Any, path: Path, walk: Walk) -> None:
+    present = {field.name for field, value in manager.ListFields() if value or field.message_type is not None}
+    if manager.HasField("use_remote_address") and not manager.use_remote_address.value:
+        present.discard("use_remote_address")
+    for first, second in _EXCLUSIVE:
+        if first in present and second in present:
+            walk.tell((path, second), _RULE_OF_MANAGERS, f"cannot stand beside {first}", "keep one of the two")
+
+
+def _check_upgrades(manager: Any, path: Path, walk: Walk) -> None:
+    if len(manager.upgrade_configs) < 2:
+        return
+    seen: set[str] = set()
+    for index, config in enumerate(manager.upgrade_configs):
+        name = config.upgrade_type.lower()
+        if name in seen:
+            place = (((path, "upgrade_configs"), index), "upgrade_type")
+            walk.tell(place, _RULE_OF_MANAGERS, "is here twice", "keep one of them")
+        seen.add(name)
+
+
+def _check_scopes(scoped: Any, path: Path, walk: Walk) -> None:
+    if scoped.WhichOneof("config_specifier") != "scoped_route_configurations_list":
+        return
+    place = (path, "scoped_route_configurations_list")
+    for index, scope in enumerate(scoped.scoped_route_configurations_list.scoped_route_configurations):
+        if scope.route_configuration_name:
+            at = (((place, "scoped_route_configurations"), index), "route_configuration_name")
+            message = "a scope that is written in the listener cannot name a route configuration"
+            walk.tell(
+                at, _RULE_OF_MANAGERS, message, "write the route_configuration itself, or discover scopes by scoped_rds"
+            )
+
+
+def _check_discovery(source: Any, path: Path, walk: Walk) -> None:
+    default = source.default_config if source.HasField("default_config") else None
+    if source.apply_default_config_without_warming and default is None:
+        message = "there is no default_config to apply"
+        walk.tell((path, "apply_default_config_without_warming"), _RULE_OF_MANAGERS, message, "add default_config")
+    if default is not None and default.type_url:
+        name = default.type_url.rpartition("/")[2]
+        allowed = {type_url.rpartition("/")[2] for type_url in source.type_urls}
+        if allowed and name not in allowed and not name.endswith(".TypedStruct"):
+            message = f"{name} is not among type_urls"
+            walk.tell((path, "default_config"), _RULE_OF_MANAGERS, message, "add it there, or correct the type")
+
+
+def _check_zipkin(config: Any, path: Path, walk: Walk) -> None:
+    if any(field.name == "collector_service" for field, _ in config.ListFields()):
+        return
+    for field in ("collector_cluster", "collector_endpoint"):
+        if not getattr(config, field):
+            walk.tell((path, field), _RULE_OF_MANAGERS, "is missing", "add it, or a collector_service")
+
+
+_UDP = 1  # envoy.config.core.v3.SocketAddress.Protocol
+_HTTP3 = 3  # HttpConnectionManager.CodecType
+_QUIC = "envoy.extensions.transport_sockets.quic.v3.QuicDownstreamTransport"
+_RULE_OF_LISTENERS = "wrong-listener"
+_CHAIN_RULE = "filter-chain"
+
+
+def listeners_hooks(_: Catalogue) -> dict[str, tuple[Hook, ...]]:
+    """Return the rules over listeners and their filter chains."""
+    codecs = _Codecs()
+    return {
+        "envoy.config.listener.v3.Listener": (_check_addresses, _check_filter_chains, codecs.enter_listener),
+        _MANAGER: (codecs.check_manager,),
+        "envoy.config.listener.v3.FilterChainMatch": (_check_match,),
+    }
+
+
+def _check_addresses(listener: Any, path: Path, walk: Walk) -> None:
+    if listener.WhichOneof("listener_specifier") == "internal_listener":
+        if listener.HasField("address"):
+            message = "a listener has an address or is internal, not both"
+            walk.tell((path, "address"), _RULE_OF_LISTENERS, message, "remove the address, or internal_listener")
+        return
+    if listener.address.WhichOneof("address") == "envoy_internal_address":
+        message = "an internal listener has no address"
+        walk.tell((path, "address"), _RULE_OF_LISTENERS, message, "write internal_listener: {} in its place")
+    if path is None and not listener.HasField("address") and not listener.HasField("api_listener"):
+        walk.tell((path, "address"), "wrong-address", "is missing", "add an address, or internal_listener: {}")
+    main = listener.address.socket_address
+    if main.ipv4_compat:
+        place: Path = (((path, "address"), "socket_address"), "ipv4_compat")
+        _check_compatible(main.address, place, walk)
+    for index, more in enumerate(listener.additional_addresses):
+        place = ((path, "additional_addresses"), index)
+        other = more.address.socket_address
+        chosen = more.address.WhichOneof("address")
+        if chosen is None:
+            walk.tell(place, "wrong-address", "has no address", "write one, or remove it: Envoy crashes here")
+        elif chosen == "socket_address" and _is_datagram(other) != _is_datagram(main):
+            message = "all addresses of a listener are TCP, or all are UDP"
+            walk.tell(
+                (place, "address"), _RULE_OF_LISTENERS, message, "write a listener of its own for the other protocol"
+            )
+
+
+def _is_datagram(socket: Any) -> bool:
+    return bool(socket.protocol == _UDP)
+
+
+def _check_compatible(address: str, path: Path, walk: Walk) -> None:
+    if ip_version(address) == 4:
+        message = 'ipv4_compat is for the address "::" and for IPv4-mapped IPv6 addresses'
+        walk.tell(path, "wrong-address", message, "remove it: this is an IPv4 address already")
+
+
+def _check_filter_chains(listener: Any, path: Path, walk: Walk) -> None:
+    chains = listener.filter_chains
+    if not _is_datagram(listener.address.socket_address):
+        is_open = listener.HasField("api_listener") or listener.HasField("fcds_config")
+        if not chains and not listener.HasField("default_filter_chain") and not is_open:
+            message = "a listener needs a filter chain"
+            walk.tell((path, "filter_chains"), _CHAIN_RULE, message, "add filter_chains, or default_filter_chain")
+        elif not is_open and all(not chain.filters for chain in chains) and not listener.default_filter_chain.filters:
+            message = "no filter chain has a filter, so that every connection is closed at once"
+            walk.warn((path, "filter_chains"), _CHAIN_RULE, message, "add a filter")
+    elif listener.udp_listener_config.HasField("quic_options"):
+        if not chains and not listener.HasField("default_filter_chain"):
+            message = "a QUIC listener needs a filter chain"
+            walk.tell((path, "filter_chains"), _CHAIN_RULE, message, "add filter_chains")
+        for index, chain in enumerate(chains):
+            if not chain.HasField("transport_socket"):
+                message = "a filter chain of a QUIC listener needs a transport_socket"
+                remedy = "add one of envoy.extensions.transport_sockets.quic.v3.QuicDownstreamTransport"
+                walk.tell((((path, "filter_chains"), index)), _CHAIN_RULE, message, remedy)
+    elif chains:
+        message = "a UDP listener without QUIC has no filter chains"
+        walk.tell((path, "filter_chains"), _CHAIN_RULE, message, "write its filters under listener_filters")
+
+
+class _Codecs:
+    """Knows whether the listener that is walked speaks QUIC, whose connections are HTTP/3 and nothing else."""
+
+    def __init__(self) -> None:
+        self._is_quic: bool | None = None
+
+    def enter_listener(self, listener: Any, path: Path, walk: Walk) -> Leave | None:
+        """Look at a listener, and keep in mind what it speaks until all of it was seen."""
+        if path is not None:
+            return None
+        is_udp = _is_datagram(listener.address.socket_address)
+        self._is_quic = is_udp and listener.udp_listener_config.HasField("quic_options")
+        if self._is_quic:
+            for index, chain in enumerate(listener.filter_chains):
+                _check_quic_chain(chain, ((path, "filter_chains"), index), walk)
+            if listener.HasField("default_filter_chain"):
+                _check_quic_chain(listener.default_filter_chain, (path, "default_filter_chain"), walk)
+        return self._leave_listener
+
+    def _leave_listener(self) -> None:
+        self._is_quic = None
+
+    def check_manager(self, manager: Any, path: Path, walk: Walk) -> None:
+        """Check the codec of an HTTP connection manager."""
+        if self._is_quic is None or self._is_quic == (manager.codec_type == _HTTP3):
+            return
+        message = "a QUIC listener speaks HTTP/3" if self._is_quic else "HTTP/3 needs a QUIC listener"
+        remedy = "write codec_type: HTTP3" if self._is_quic else "choose another codec_type, or give it quic_options"
+        walk.tell((path, "codec_type"), _RULE_OF_LISTENERS, message, remedy)
+
+
+def _check_quic_chain(chain: Any, path: Path, walk: Walk) -> None:
+    socket = chain.transport_socket.typed_config.type_url.rpartition("/")[2]
+    if socket and socket != _QUIC and not socket.endswith(".TypedStruct"):
+        message = f"a filter chain of a QUIC listener has no {socket}"
+        walk.tell((path, "transport_socket"), _CHAIN_RULE, message, f"write one of {_QUIC}")
+    last = chain.filters[-1].typed_config.type_url.rpartition("/")[2] if chain.filters else ""
+    if last and last != _MANAGER and not last.endswith((".TypedStruct", "HttpConnectionManager")):
+        message = "a filter chain of a QUIC listener ends with an HTTP connection manager"
+        walk.tell((path, "filters"), _CHAIN_RULE, message, "write one, with codec_type: HTTP3")
+
+
+def _check_match(match: Any, path: Path, walk: Walk) -> None:
+    for field in ("address_suffix", "suffix_len"):
+        if match.address_suffix if field == "address_suffix" else match.HasField(field):
+            walk.tell((path, field), _CHAIN_RULE, "Envoy does not implement it", "remove it, or use prefix_ranges")
+    for index, name in enumerate(match.server_names):
+        if "*" in name and "*" in name.removeprefix("*.") and not name.startswith("*."):
+            place = ((path, "server_names"), index)
+            remedy = 'write a whole name, or "*." and the rest of one'
+            walk.tell(place, _CHAIN_RULE, "is a partial wildcard", remedy)

@@ -1,0 +1,144 @@
+"""What Envoy asks for by the collection that it is in: the virtual hosts of a route configuration, endpoints of a locality.
+
+That a collection is empty, or that nobody asks for one, is told once for all that are in it.
+
+Which name was probably meant, where the one that was written is nobody's.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
+from functools import cached_property
+from pathlib import PurePosixPath
+from types import MappingProxyType
+
+from fsxds.lint.reference_findings import Finding
+from fsxds.lint.rules import RuleLevels
+from fsxds.lint.tree_names import FileNames
+from fsxds.resource_types import route_configuration_of
+from fsxds.resources import Key, Resource
+from fsxds.snapshots.references import ANY, ROUTES, VIRTUAL_HOST
+from fsxds.values import FieldPath, Severity, TypeUrl
+
+# Comparing one name with ten thousand takes some milliseconds; whoever misses more names than this has another problem
+# than a typo.
+MOST_LOOKED_UP = 20
+
+_LARGEST_DIFFERENCE = 3
+
+
+def similar_names(missing: AbstractSet[Key], defined: AbstractSet[Key], before: Mapping[Key, str]) -> Mapping[Key, str]:
+    """Return a near name for each missing one, empty where none is; for the first few that are new.
+
+    Args:
+        missing: types and names that are not defined.
+        defined: those that are.
+        before: what was found in the tree before; it is kept as long as it is true.
+    """
+    hints = {key: name for key, name in before.items() if key in missing and (not name or (key[0], name) in defined)}
+    new = sorted(key for key in missing if key not in hints and key[1] != ANY)
+    for key in new[: max(0, MOST_LOOKED_UP - len(hints))]:
+        hints[key] = nearest(key, defined)
+    return MappingProxyType(hints)
+
+
+def nearest(key: Key, defined: AbstractSet[Key]) -> str:
+    """Return the defined name of this type that is most like the one in `key`, empty where none is."""
+    type_url, name = key
+    names = [
+        other
+        for other_type, other in defined
+        if other_type == type_url and abs(len(other) - len(name)) <= _LARGEST_DIFFERENCE and other != ANY
+    ]
+    return next(iter(difflib.get_close_matches(name, names, 1, cutoff=0.6)), "")
+
+
+# Each takes some milliseconds where there are many route configurations, whenever anything changes.
+MOST_HINTS = 5
+
+NO_HOSTS, NO_LB_ENDPOINTS, UNUSED_HOST = "no-virtual-hosts", "no-lb-endpoints", "unused-virtual-host"
+
+
+def are_errors(levels: RuleLevels) -> bool:
+    """Whether any of these rules is raised to an error, which none of them is by itself."""
+    return Severity.ERROR in {levels.changed.get(rule) for rule in (NO_HOSTS, NO_LB_ENDPOINTS, UNUSED_HOST)}
+
+
+class Memberships:
+    """Finds collections that nobody is in, and virtual hosts in collections that nobody asks for."""
+
+    def __init__(self, files: Sequence[FileNames], levels: RuleLevels, unknown: frozenset[TypeUrl]) -> None:
+        """Look at all files; of the types in `unknown`, nothing is said to be missing."""
+        self._files = files
+        self._levels = levels
+        self._unknown = unknown
+        # Few files have to do with collections.
+        self._present = frozenset[Key]().union(*(names.members for names in files if names.members))
+        self._asked = frozenset[Key]().union(*(names.collections for names in files if names.collections))
+        self._looked_up = 0
+
+    @property
+    def has_hosts_elsewhere(self) -> bool:
+        """Whether some route configuration discovers virtual hosts that this tree does not have."""
+        return any(type_url == VIRTUAL_HOST for type_url, _ in self._asked - self._present)
+
+    def findings(self, files: Iterable[FileNames]) -> Mapping[PurePosixPath, tuple[Finding, ...]]:
+        """Return what is wrong with some of the files."""
+        concerned = (names for names in files if names.collections or names.members)
+        found = {names.parsed.path: (*self._empty(names), *self._unasked(names)) for names in concerned}
+        return {path: findings for path, findings in found.items() if findings}
+
+    def _empty(self, names: FileNames) -> Iterator[Finding]:
+        """Yield the collections that a file asks for, and nothing is in."""
+        for key, (resource, field_path) in names.collections.items():
+            if key in self._present or key[0] in self._unknown:
+                continue
+            if key[0] == VIRTUAL_HOST:
+                fact = f'there are no virtual hosts of route configuration "{resource.name}" in this tree'
+                remedy = f'name them "{resource.name}/<name>", unless they come from elsewhere'
+                yield from self._finding((resource, field_path), NO_HOSTS, (fact, remedy), Severity.NOTE)
+            else:
+                fact = f'there is nothing in the collection "{key[1]}" in this tree'
+                remedy = "name endpoints so that they are in it, unless they come from elsewhere"
+                yield from self._finding((resource, field_path), NO_LB_ENDPOINTS, (fact, remedy), Severity.NOTE)
+
+    def _unasked(self, names: FileNames) -> Iterator[Finding]:
+        """Yield the first virtual host of each route configuration that is not there, or discovers none."""
+        for key, host in names.members.items():
+            if key[0] == VIRTUAL_HOST and key not in self._asked and self._speaks_of_routes:
+                words = self._words(route_configuration_of(host.name))
+                yield from self._finding((host, ()), UNUSED_HOST, words, Severity.WARNING)
+
+    @cached_property
+    def _speaks_of_routes(self) -> bool:
+        return ROUTES not in self._unknown and any(ROUTES in names.declared for names in self._files)
+
+    @cached_property
+    def _tables(self) -> Mapping[str, Resource]:
+        files = (names.parsed for names in self._files if ROUTES in names.declared)
+        return {one.name: one for parsed in files for one in parsed.resources if one.type_url == ROUTES}
+
+    def _words(self, table: str) -> tuple[str, str]:
+        """Return the fact and the remedy of virtual hosts that no route configuration asks for."""
+        found = self._tables.get(table)
+        if found is not None:
+            fact = f'route configuration "{table}" at {found.origin} has no vhds; Envoy asks for none of its hosts'
+            return fact, "add `vhds: {config_source: {ads: {}, resource_api_version: V3}}` to it"
+        hint = self._nearest(table)
+        remedy = f'did you mean "{hint}"?' if hint else "name the host after the route configuration that it belongs to"
+        return f'there is no route configuration "{table}"; Envoy asks for none of its virtual hosts', remedy
+
+    def _nearest(self, table: str) -> str:
+        self._looked_up += 1
+        if self._looked_up > MOST_HINTS:
+            return ""
+        return nearest((ROUTES, table), frozenset((ROUTES, name) for name in self._tables))
+
+    def _finding(
+        self, place: tuple[Resource, FieldPath], rule: str, words: tuple[str, str], severity: Severity
+    ) -> Iterator[Finding]:
+        weight = self._levels.changed.get(rule, severity)
+        if weight is not None:
+            yield Finding(*place, rule, *words, weight)

@@ -1,0 +1,285 @@
+"""What references lead to, what comes of it when they do not, and what the rules about them are called.
+
+Resources that Envoy reads from a file by itself, where that file is one of the tree.
+
+What is wrong with the mentions of one file, before it is put to its place.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import PurePosixPath
+from types import MappingProxyType
+
+from fsxds.lint.rules import RuleLevels
+from fsxds.lint.tree_names import FileNames, StaticNames
+from fsxds.resource_types import BY_SHORT_NAME, BY_TYPE_URL
+from fsxds.resources import Key, Reference, Resource, key_of
+from fsxds.snapshots.references import ANY, CLUSTER, ENDPOINTS, EXTENSION_CONFIG, IN_FILE, ROUTES, SCOPED_ROUTE, SECRET
+from fsxds.values import FieldPath, Severity, TypeUrl
+
+_LISTENER = BY_SHORT_NAME["lds"].type_url
+_VIRTUAL_HOST = BY_SHORT_NAME["vhds"].type_url
+
+_WAITS = "Envoy waits for it until initial_fetch_timeout"
+_REFUSES = "Envoy refuses what names it"
+
+
+@dataclass(frozen=True, slots=True)
+class Referent:
+    """What can be said of references to one type.
+
+    Attributes:
+        words: what one of them is called.
+        missing: the rule that is broken where there is none.
+        unused: the rule that is broken where nobody uses one.
+        users: the types that could use it; without any of these in the tree, nothing is called unused.
+        outcome: what comes of it when there is none.
+        harm: what comes of it where that is an error.
+        elsewhere: how to say that it is defined outside of the tree.
+    """
+
+    words: str
+    missing: str
+    unused: str
+    users: frozenset[TypeUrl]
+    outcome: str
+    harm: str = ""
+    elsewhere: str = ""
+
+
+REFERENTS: Mapping[TypeUrl, Referent] = {
+    CLUSTER: Referent(
+        "cluster",
+        "no-cluster",
+        "unused-cluster",
+        frozenset({_LISTENER, ROUTES, _VIRTUAL_HOST}),
+        "requests for it fail",
+        _REFUSES,
+        ", or declare it by --static-clusters or --bootstrap",
+    ),
+    ENDPOINTS: Referent(
+        "endpoints", "no-endpoints", "unused-endpoints", frozenset({CLUSTER}), "the cluster stays empty"
+    ),
+    ROUTES: Referent(
+        "route configuration",
+        "no-route-configuration",
+        "unused-route-configuration",
+        frozenset({_LISTENER, SCOPED_ROUTE}),
+        "requests are answered 404",
+    ),
+    SCOPED_ROUTE: Referent(
+        "scoped route", "no-scoped-route", "unused-scoped-route", frozenset({_LISTENER}), "requests are answered 404"
+    ),
+    SECRET: Referent(
+        "secret",
+        "no-secret",
+        "unused-secret",
+        frozenset({CLUSTER, _LISTENER}),
+        _WAITS,
+        f"{_WAITS}, then goes on without",
+    ),
+    EXTENSION_CONFIG: Referent(
+        "extension config",
+        "no-extension-config",
+        "unused-extension-config",
+        frozenset({CLUSTER, _LISTENER}),
+        _WAITS,
+        f"{_WAITS}, then goes on without",
+    ),
+}
+
+_OF_BOOTSTRAP = {CLUSTER: "no-static-cluster", SECRET: "no-static-secret"}
+
+
+def rule_of(reference: Reference) -> str:
+    """Return the rule that a reference breaks when it leads nowhere."""
+    return _OF_BOOTSTRAP[reference.type_url] if reference.is_static else REFERENTS[reference.type_url].missing
+
+
+def words_of_missing(reference: Reference, hint: str | None, *, may_be_elsewhere: bool) -> tuple[str, str]:
+    """Return the fact and the remedy of a reference that leads nowhere.
+
+    Args:
+        reference: that one.
+        hint: the name that was probably meant, None where no name is near.
+        may_be_elsewhere: the tree has nothing at all of the type.
+    """
+    if reference.is_static:
+        return _words_of_static(reference)
+    referent = REFERENTS[reference.type_url]
+    verb = "are" if reference.type_url == ENDPOINTS else "is"
+    named = "" if reference.name == ANY else f' "{reference.name}"'
+    fact = f"there {verb} no {referent.words}{named}"
+    if may_be_elsewhere:
+        return f"{fact} in this tree, nor any other", f"define it{referent.elsewhere}, unless it comes from elsewhere"
+    outcome = referent.harm if reference.severity is Severity.ERROR else referent.outcome
+    if hint:
+        return f"{fact}; {outcome}", f'did you mean "{hint}"?'
+    return f"{fact}; {outcome}", f"define it{referent.elsewhere}"
+
+
+def _words_of_static(reference: Reference) -> tuple[str, str]:
+    if reference.type_url == SECRET:
+        fact = f'without sds_config, secret "{reference.name}" has to be in the bootstrap, and is not'
+        return fact, "add sds_config, or define the secret in the bootstrap's static_resources"
+    fact = f'cluster "{reference.name}" has to be in the bootstrap, and is not; one that comes by CDS will not do'
+    return fact, "name a cluster of the bootstrap's static_resources"
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One breach: the resource, the place within it, and what `Problem` says of it."""
+
+    resource: Resource
+    field_path: FieldPath
+    rule: str
+    message: str
+    remedy: str
+    severity: Severity
+
+
+@dataclass(frozen=True, slots=True)
+class World:
+    """What is there to be mentioned.
+
+    Attributes:
+        defined: the names in the tree, and the static clusters.
+        declared: the types that its documents speak of.
+        static: what the bootstrap defines.
+        levels: the rules that weigh more, less or nothing here.
+        unknown: the types that files may define which could not be read; of these, nothing is said to be missing.
+        unused: the names that nobody mentions, as far as that can be said.
+        quiet: the missing names that are not told.
+        hints: the names that others were probably meant to be, as far as somebody looked.
+    """
+
+    defined: frozenset[Key]
+    declared: frozenset[TypeUrl]
+    static: StaticNames
+    levels: RuleLevels
+    unknown: frozenset[TypeUrl] = frozenset()
+    unused: frozenset[Key] = frozenset()
+    quiet: frozenset[Key] = frozenset()
+    hints: Mapping[Key, str] = field(default_factory=lambda: MappingProxyType({}))
+
+    def missing_from(self, names: FileNames) -> frozenset[Key]:
+        """Return what a file asks of others, and nobody has."""
+        missing = names.demanded - self.defined - self.quiet
+        return frozenset(key for key in missing if key[0] not in self.unknown) if missing else missing
+
+    def of_elsewhere(self, missing: frozenset[Key]) -> frozenset[Key]:
+        """Return those of the missing names that need not be told: of a type that the tree has not, one stands for all."""
+        rules = {type_url: REFERENTS[type_url].missing for type_url, _ in missing}
+        unspoken = {one for one, rule in rules.items() if not self._speaks_of(one) and rule not in self.levels.changed}
+        first = {min(key for key in missing if key[0] == type_url) for type_url in unspoken}
+        return frozenset(key for key in missing if key[0] in unspoken and key not in first)
+
+    def findings(self, names: FileNames) -> tuple[Finding, ...]:
+        """Return what is wrong with a file: references that lead nowhere, and names that nobody uses."""
+        missing = self.missing_from(names)
+        static = frozenset(filter(self._lacks_static, names.static)) if names.static else names.static
+        is_used = names.defined.isdisjoint(self.unused)
+        if is_used and not missing and not static:
+            return ()
+        return (*self._dangling(names, missing, static), *self._idle(names))
+
+    def _dangling(self, names: FileNames, missing: frozenset[Key], static: frozenset[Key]) -> Iterator[Finding]:
+        for resource in names.parsed.resources:
+            for reference in resource.references:
+                key = (reference.type_url, reference.name)
+                if key not in (static if reference.is_static else missing) or reference.severity is Severity.NOTE:
+                    continue
+                severity = self._weigh(reference)
+                if severity is not None:
+                    may_be_elsewhere = not self._speaks_of(reference.type_url)
+                    fact, remedy = words_of_missing(reference, self.hints.get(key), may_be_elsewhere=may_be_elsewhere)
+                    yield Finding(resource, reference.field_path, rule_of(reference), fact, remedy, severity)
+
+    def _idle(self, names: FileNames) -> Iterator[Finding]:
+        for resource in names.parsed.resources:
+            if key_of(resource) not in self.unused:
+                continue
+            referent = REFERENTS[resource.type_url]
+            severity = self.levels.changed.get(referent.unused, Severity.NOTE)
+            if severity is not None:
+                fact = f'nothing in this tree uses {referent.words} "{resource.name}"'
+                yield Finding(resource, (), referent.unused, fact, "remove it, or use it", severity)
+
+    def _weigh(self, reference: Reference) -> Severity | None:
+        """Return how much it weighs that a reference leads nowhere; None where its rule is silenced."""
+        rule = rule_of(reference)
+        if rule in self.levels.changed:
+            return self.levels.changed[rule]
+        if reference.is_static:
+            return reference.severity if self._static(reference.type_url) is not None else Severity.WARNING
+        # Of a type that the tree does not speak of, all may come from somewhere else.
+        return reference.severity if self._speaks_of(reference.type_url) else Severity.NOTE
+
+    def _static(self, type_url: TypeUrl) -> frozenset[str] | None:
+        return self.static.clusters if type_url == CLUSTER else self.static.secrets
+
+    def _speaks_of(self, type_url: TypeUrl) -> bool:
+        return type_url in self.declared or (type_url == CLUSTER and self.static.clusters is not None)
+
+    def _lacks_static(self, key: Key) -> bool:
+        type_url, name = key
+        known = self._static(type_url)
+        # A secret that is discovered under this name shows that `sds_config` was forgotten.
+        return name not in known if known is not None else type_url == SECRET and key in self.defined
+
+
+RULE = "wrong-file-source"
+
+
+def source_findings(files: Iterable[FileNames]) -> Mapping[PurePosixPath, tuple[Finding, ...]]:
+    """Find the files that are named as the source of one resource, and hold another, or several. Source: ENVOY.md B3."""
+    files = tuple(files)
+    if not any(names.in_files for names in files):
+        return {}
+    by_path = {names.parsed.path.parts: names for names in files}
+    found = {names.parsed.path: tuple(_findings(names, by_path)) for names in files if names.in_files}
+    return {path: findings for path, findings in found.items() if findings}
+
+
+def _findings(names: FileNames, by_path: Mapping[tuple[str, ...], FileNames]) -> Iterator[Finding]:
+    for resource, reference in names.in_files:
+        path, _, name = reference.name.partition("\n")
+        type_url = TypeUrl(reference.type_url.removeprefix(IN_FILE))
+        source, depth = _file_at(PurePosixPath(path), by_path)
+        if source is None or name == ANY or type_url not in source.declared or not source.parsed.is_good:
+            continue
+        # A file of the same name alone may be another one.
+        severity = Severity.ERROR if depth > 1 else Severity.WARNING
+        fault = _fault(source, type_url, name)
+        if fault is not None:
+            yield _finding(resource, reference.field_path, fault, severity)
+
+
+def _file_at(path: PurePosixPath, by_path: Mapping[tuple[str, ...], FileNames]) -> tuple[FileNames | None, int]:
+    """Return the file whose path within the tree is the longest end of a path, and how many parts agree."""
+    parts = path.parts
+    for start in range(len(parts)):
+        source = by_path.get(parts[start:])
+        if source is not None:
+            return source, len(parts) - start
+    return None, 0
+
+
+def _fault(source: FileNames, type_url: TypeUrl, name: str) -> tuple[str, str] | None:
+    present = source.parsed.resources
+    noun = BY_TYPE_URL[type_url].noun
+    if len(present) > 1:
+        message = (
+            f"{source.parsed.path} holds {len(present)} resources; Envoy takes one from a file that {noun} come from"
+        )
+        return message, f'give "{name}" a file of its own'
+    if present and present[0].name != name:
+        message = f'{source.parsed.path} holds "{present[0].name}"; Envoy expects "{name}" there'
+        return message, "name the file that holds it"
+    return None
+
+
+def _finding(resource: Resource, field_path: FieldPath, fault: tuple[str, str], severity: Severity) -> Finding:
+    return Finding(resource, field_path, RULE, *fault, severity)

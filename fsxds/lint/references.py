@@ -1,0 +1,222 @@
+"""References between types, over a whole tree: whether what resources name is there, and whether anybody names them.
+
+A new file whose reference leads nowhere is held back where that is an error, as by any rule between files; references
+among new files are fine in any direction. What is served already stays, whatever is taken away from it: to delete a
+file is its author's will, and the error is told at the places that still name what was in it. So a tree with such an
+error may be served as it stands now, and be held back when it is loaded anew.
+
+A broken file causes no problems elsewhere. The names in it that are known count as defined, and where its content is
+not known, nothing of the types that it may define is said to be missing. A new file that needs what is only in the
+broken one waits for it: it is held without a problem of its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import PurePosixPath
+from types import MappingProxyType
+from typing import TypeAlias
+
+from fsxds.lint.claims import ClaimKey, conflicts, owned_claims, weights_of_claims
+from fsxds.lint.memberships import Memberships, are_errors, similar_names
+from fsxds.lint.reference_findings import REFERENTS, Finding, World, source_findings
+from fsxds.lint.reference_findings import RULE as SOURCE_RULE
+from fsxds.lint.rules import RuleLevels
+from fsxds.lint.tree_names import FileNames, NameBook, Pages, StaticNames, union
+from fsxds.resources import Key, ParsedFile, Resource
+from fsxds.snapshots.accept import Conflicts, Places, Proposal, Records
+from fsxds.snapshots.merge import may_define
+from fsxds.snapshots.references import ANY, CLUSTER, ROUTES, VIRTUAL_HOST
+from fsxds.values import Problem, Severity, TypeUrl, pointer_of
+
+_Found: TypeAlias = Mapping[PurePosixPath, tuple[Finding, ...]]
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """What was said of a file, and what it came of."""
+
+    parsed: ParsedFile
+    findings: tuple[Finding, ...]
+    problems: tuple[Problem, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ReferenceMemory:
+    """What is remembered from one tree to the next, so that only what changed is looked at."""
+
+    names: Pages = field(default_factory=lambda: MappingProxyType({}))
+    told: Mapping[PurePosixPath, Told] = field(default_factory=lambda: MappingProxyType({}))
+    hints: Mapping[Key, str] = field(default_factory=lambda: MappingProxyType({}))
+
+
+class References:
+    """The rule about references, for one load of a tree."""
+
+    def __init__(self, memory: ReferenceMemory, places: Places, levels: RuleLevels, static: StaticNames) -> None:
+        self.memory = memory
+        self._book = NameBook(memory.names)
+        self._places = places
+        self._levels = levels
+        self._static = static
+        self._claim_weights = weights_of_claims(levels)
+
+    def hold(self, proposals: tuple[Proposal, ...]) -> Conflicts:
+        """Find the new files that Envoy would refuse, or wait for in vain; `tell` says why."""
+        new = [proposal for proposal in proposals if not (proposal.is_last_good or proposal.is_gone)]
+        if not new:
+            return {}
+        files = self._book.all_of(proposal.parsed for proposal in proposals)
+        world, others = self._world(files), self._others(files, self._memberships_to_hold_by(files))
+        # That nothing is said of a type is milder than that a name is missing: what is on trial must not make it worse.
+        on_trial = {proposal.path for proposal in proposals if proposal.is_on_trial}
+        spoken_of = _declared(self._book.all_of(p.parsed for p in proposals if p.path not in on_trial))
+        found = {}
+        for proposal in new:
+            names = self._book.of(proposal.parsed)
+            own = replace(world, declared=spoken_of | names.declared)
+            found[proposal.path] = (*own.findings(names), *others.get(proposal.path, ()))
+        return {
+            path: ()
+            for path, findings in found.items()
+            if any(finding.severity is Severity.ERROR for finding in findings)
+        }
+
+    def hold_claims(self, proposals: tuple[Proposal, ...]) -> Conflicts:
+        """Find the files whose listeners take the addresses of others, or their virtual hosts the domains of others."""
+        is_new = any(not p.is_last_good and self._book.of(p.parsed).claims for p in proposals)
+        weights = {sort: weight for sort, weight in self._claim_weights.items() if weight is Severity.ERROR}
+        if not is_new or not weights:
+            return {}
+        files = self._book.all_of(p.parsed for p in proposals)
+        trials = self._book.all_of(p.parsed for p in proposals if p.is_on_trial)
+        found = conflicts(files, weights, self._owned_claims(proposals), trials)
+        parsed = {proposal.path: proposal.parsed for proposal in proposals if proposal.path in found}
+        return {path: tuple(self._placed(parsed[path], findings)) for path, findings in found.items()}
+
+    def _owned_claims(self, proposals: tuple[Proposal, ...]) -> Mapping[ClaimKey, Resource]:
+        owned: dict[ClaimKey, Resource] = {}
+        for proposal in proposals:
+            if proposal.was and not (proposal.is_last_good or proposal.is_gone or proposal.is_on_trial):
+                names = self._book.of(proposal.parsed)
+                if names.claims:
+                    # Of two that took the place of one which is gone, the first path owns what both claim.
+                    owned = {**owned_claims(names, self._book.all_of(proposal.was)), **owned}
+        return owned
+
+    def tell(self, records: Records) -> Mapping[PurePosixPath, tuple[Problem, ...]]:
+        """Say what is wrong with the references of all files as they stand there, served or not."""
+        present = self._book.all_of(record.parsed for record in records.values() if record.parsed is not None)
+        served = self._book.all_of(record.good for record in records.values() if record.good and record.is_held)
+        broken = tuple(_broken(records))
+        unknown = _types_of((path, parsed) for path, parsed in broken if parsed is None or not _names_are_known(parsed))
+        world = replace(self._world(present + served), unknown=unknown)
+        missing = union(filter(None, map(world.missing_from, present)))
+        memberships = Memberships(present + served, self._levels, unknown)
+        world = replace(
+            world,
+            hints=similar_names(missing, world.defined, self.memory.hints),
+            quiet=world.of_elsewhere(missing),
+            unused=_unused(world, present + served, _types_of(broken) | _elsewhere(missing, memberships)),
+        )
+        harmless, others = self._harmless_conflicts(present), self._others(present, memberships)
+        told = {}
+        for names in present:
+            findings = world.findings(names)
+            if harmless or others:
+                findings += (*harmless.get(names.parsed.path, ()), *others.get(names.parsed.path, ()))
+            if findings:
+                told[names.parsed.path] = self._told(names.parsed, findings)
+        self.memory = ReferenceMemory(self._book.pages, told, world.hints)
+        return {path: said.problems for path, said in told.items()}
+
+    def _harmless_conflicts(self, files: Iterable[FileNames]) -> _Found:
+        weights = self._claim_weights.items()
+        told = {sort: weight for sort, weight in weights if weight is not None and weight is not Severity.ERROR}
+        return conflicts(files, told) if told else {}
+
+    def _memberships_to_hold_by(self, files: list[FileNames]) -> Memberships | None:
+        return Memberships(files, self._levels, frozenset()) if are_errors(self._levels) else None
+
+    def _others(self, files: list[FileNames], memberships: Memberships | None) -> _Found:
+        """Return what is wrong with files beside references to names; None where nobody asks for memberships."""
+        sources, lonely = self._sources(files), memberships.findings(files) if memberships else {}
+        return {path: (*sources.get(path, ()), *lonely.get(path, ())) for path in sources.keys() | lonely.keys()}
+
+    def _sources(self, files: list[FileNames]) -> _Found:
+        found = source_findings(files)
+        if SOURCE_RULE not in self._levels.changed:
+            return found
+        weight = self._levels.changed[SOURCE_RULE]
+        if weight is None:
+            return {}
+        return {path: tuple(replace(finding, severity=weight) for finding in found[path]) for path in found}
+
+    def _world(self, files: list[FileNames]) -> World:
+        defined = union(names.defined for names in files)
+        some = {(type_url, ANY) for type_url in {type_url for type_url, _ in defined}}
+        static = {(CLUSTER, name) for name in self._static.clusters or ()}
+        return World(defined.union(some, static), _declared(files), self._static, self._levels)
+
+    def _told(self, parsed: ParsedFile, findings: tuple[Finding, ...]) -> Told:
+        before = self.memory.told.get(parsed.path)
+        if before is not None and before.parsed is parsed and before.findings == findings:
+            return before
+        return Told(parsed, findings, tuple(self._placed(parsed, findings)))
+
+    def _placed(self, parsed: ParsedFile, findings: tuple[Finding, ...]) -> Iterator[Problem]:
+        places = self._places.of(parsed, [(finding.resource, finding.field_path) for finding in findings])
+        for finding, (line, column) in zip(findings, places, strict=True):
+            pointer = pointer_of(finding.resource.origin.field_path + finding.field_path)
+            rule, message, remedy = finding.rule, finding.message, finding.remedy
+            yield Problem(parsed.path, line, column, pointer, rule, message, remedy, finding.severity)
+
+
+def _declared(files: Iterable[FileNames]) -> frozenset[TypeUrl]:
+    return frozenset[TypeUrl]().union(*{names.declared for names in files})
+
+
+def _unused(world: World, files: Iterable[FileNames], half_read: frozenset[TypeUrl]) -> frozenset[Key]:
+    """Return what nobody mentions, of the types whose users are all known, which those in `half_read` are not."""
+    mentioned = union(names.mentioned for names in files)
+    types = {
+        type_url
+        for type_url, referent in REFERENTS.items()
+        if referent.users & world.declared and not referent.users & half_read and (type_url, ANY) not in mentioned
+    }
+    return frozenset(key for key in world.defined - mentioned if key[0] in types and key[1] != ANY)
+
+
+def _elsewhere(missing: frozenset[Key], memberships: Memberships) -> frozenset[TypeUrl]:
+    """Return the types of which more is in use than the tree has: routes of elsewhere may lead to any cluster."""
+    routes = {type_url for type_url, _ in missing if type_url == ROUTES}
+    return frozenset(routes | ({VIRTUAL_HOST} if memberships.has_hosts_elsewhere else set()))
+
+
+def _broken(records: Records) -> Iterator[tuple[PurePosixPath, ParsedFile | None]]:
+    """Yield the files that are there and could not be read, or not wholly. A file that is gone is known by what it was."""
+    for path, record in records.items():
+        if record.parsed is None or record.problems:
+            is_broken = record.parsed is None or not record.parsed.is_good
+            if is_broken and not record.suspects:
+                yield path, record.parsed
+
+
+def _types_of(files: Iterable[tuple[PurePosixPath, ParsedFile | None]]) -> frozenset[TypeUrl]:
+    """Return the types that files may define."""
+    types = (may_define(path) | (parsed.declared if parsed else frozenset()) for path, parsed in files)
+    return frozenset[TypeUrl]().union(*types)
+
+
+def _names_are_known(parsed: ParsedFile) -> bool:
+    """Tell whether every error of a file lies within a resource whose name could be read."""
+    errors = [problem for problem in parsed.problems if problem.severity is Severity.ERROR]
+    if not errors:
+        return True
+    known = tuple(pointer_of(resource.origin.field_path) for resource in parsed.resources)
+    return bool(known) and all(problem.pointer.startswith(known) or problem.rule in _NAMED for problem in errors)
+
+
+# Problems of a whole resource, whose name they tell.
+_NAMED = frozenset({"duplicate-name"})

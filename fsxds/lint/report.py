@@ -1,0 +1,172 @@
+"""What a check found, as every format needs it: masked, escaped, sorted, with what it looked at."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import PurePosixPath
+from types import MappingProxyType
+
+from fsxds.api.secrets import mask_text
+from fsxds.lint.source_lines import Excerpt, Source
+from fsxds.observe.log_lines import count_of, escape
+from fsxds.resource_types import RESOURCE_TYPES
+from fsxds.resources import Snapshot
+from fsxds.values import Problem, Severity
+
+# How messages name another place of the tree: `already defined at clusters.yaml:3`.
+_PLACE = re.compile(r"\bat (?P<path>\S.*?):(?P<line>\d+)\b")
+
+_WEIGHTS = {severity: weight for weight, severity in enumerate(reversed(Severity))}
+
+# What people call resources of a type, where it is not the type's noun.
+_PLURALS = {"runtime": "runtime layers"}
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """A problem that may be shown to anybody, and the line that it is about where that may be shown as well."""
+
+    problem: Problem
+    excerpt: Excerpt | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """The outcome of a check.
+
+    Attributes:
+        subject: what was checked, as the user named it.
+        findings: the problems, in the order of their places; their paths can be opened from here.
+        files: every file that was read, in the same form.
+        resources: how many resources there are, by what people call them.
+        threshold: the mildest weight that makes the check fail.
+        base: the directory from which all relative paths lead.
+    """
+
+    subject: str
+    findings: tuple[Finding, ...]
+    files: tuple[str, ...] = ()
+    resources: Mapping[str, int] = field(default_factory=lambda: MappingProxyType({}))
+    threshold: Severity = Severity.ERROR
+    base: str = ""
+
+    @property
+    def problems(self) -> tuple[Problem, ...]:
+        """The problems alone."""
+        return tuple(finding.problem for finding in self.findings)
+
+    @property
+    def has_failed(self) -> bool:
+        """Whether a problem weighs as much as the threshold."""
+        return any(is_as_weighty(problem.severity, self.threshold) for problem in self.problems)
+
+    @property
+    def summary(self) -> str:
+        """The outcome in one line: what is wrong, how much was read, and what there is."""
+        return f"{self.subject}: {self._verdict()}{self._inventory()}"
+
+    def _verdict(self) -> str:
+        counts = Counter(problem.severity for problem in self.problems)
+        told = [count_of(counts[severity], severity.value) for severity in Severity if counts[severity]]
+        read = count_of(len(self.files), "file")
+        if counts[Severity.ERROR]:
+            return f"{', '.join(told)} in {read}"
+        return f"clean, with {', '.join(told)}, in {read}" if told else f"clean, {read}"
+
+    def _inventory(self) -> str:
+        told = [count_of_resources(number, noun) for noun, number in self.resources.items()]
+        return f": {', '.join(told)}" if told else ": no resources"
+
+
+def is_as_weighty(severity: Severity, threshold: Severity) -> bool:
+    """Tell whether a weight is at least the threshold."""
+    return _WEIGHTS[severity] >= _WEIGHTS[threshold]
+
+
+def count_of_resources(number: int, noun: str) -> str:
+    """Return a number of resources with what people call them: `1 cluster`, `2 clusters`."""
+    plural = _PLURALS.get(noun, noun.replace("-", " "))
+    return f"{number} {plural.removesuffix('s') if number == 1 else plural}"
+
+
+def findings_of(
+    problems: Iterable[Problem],
+    tree: PurePosixPath,
+    sources: Mapping[PurePosixPath, bytes],
+    files: Collection[PurePosixPath] = (),
+    is_word: Callable[[str], bool] = lambda _: False,
+) -> tuple[Finding, ...]:
+    """Return problems as they may be shown.
+
+    Args:
+        problems: with their paths from the top of the tree.
+        tree: what leads to the tree from here.
+        sources: what the files hold of which lines are to be shown.
+        files: those of the tree; where messages name them, they too are led to from here.
+        is_word: tells names of the API, which may be shown, from other words.
+    """
+    ordered = sorted(set(problems))
+    texts = {
+        path: Source(path, sources[path], is_word) for path in {problem.path for problem in ordered} & sources.keys()
+    }
+    return tuple(
+        Finding(
+            _presentable(_rebased(problem, tree, files), tree),
+            texts[problem.path].excerpt(problem) if problem.path in texts else None,
+        )
+        for problem in ordered
+    )
+
+
+def _rebased(problem: Problem, tree: PurePosixPath, files: Collection[PurePosixPath]) -> Problem:
+    """Return a problem whose message names other places of the tree as the problem's own place is named."""
+
+    def led_to(match: re.Match[str]) -> str:
+        path = PurePosixPath(match["path"])
+        return f"at {tree / path}:{match['line']}" if path in files else match[0]
+
+    return replace(problem, message=_PLACE.sub(led_to, problem.message))
+
+
+def _presentable(problem: Problem, tree: PurePosixPath) -> Problem:
+    return replace(
+        problem,
+        path=PurePosixPath(escape(str(tree / problem.path))),
+        pointer=presentable_text(problem.pointer),
+        message=presentable_text(problem.message),
+        remedy=presentable_text(problem.remedy),
+    )
+
+
+def line_of(problem: Problem) -> str:
+    """Write a problem as one line: its place, weight, rule, fact and remedy."""
+    return f"{place_of(problem)}: {problem.severity.value}[{problem.rule}]: {fact_of(problem)}{remedy_of(problem)}"
+
+
+def place_of(problem: Problem) -> str:
+    """Write where a problem is, as terminals and editors open it."""
+    return f"{problem.path}:{problem.line}:{problem.column}"
+
+
+def fact_of(problem: Problem) -> str:
+    """Write what is wrong, with the field that it is wrong with."""
+    return f"{problem.pointer}: {problem.message}" if problem.pointer else problem.message
+
+
+def remedy_of(problem: Problem) -> str:
+    """Write how to mend it, as the end of a sentence."""
+    return f"; {problem.remedy}" if problem.remedy else ""
+
+
+def presentable_text(text: str) -> str:
+    """Return a text with its secrets hidden and without anything that could forge lines."""
+    return escape(mask_text(text))
+
+
+def resource_counts(snapshot: Snapshot) -> dict[str, int]:
+    """Count the resources of a snapshot by the noun of their type; types without resources are left out."""
+    counts = {row.noun: len(snapshot.resources(row.type_url)) for row in RESOURCE_TYPES}
+    return {noun: number for noun, number in counts.items() if number}

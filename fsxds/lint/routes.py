@@ -1,0 +1,361 @@
+"""What the parts of a route must be to one another.
+
+Path templates (`/users/{id}/*`): matching by them, and rewriting with their variables.
+
+Virtual hosts beside one another: whom a domain belongs to.
+
+Headers to add and to remove: names that Envoy keeps for itself.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from google.protobuf.message import DecodeError, Message
+
+from fsxds.api.catalogue import Catalogue
+from fsxds.api.walk import Hook, Leave, Path, Walk
+from fsxds.resource_types import lowered
+
+_MATCH = "envoy.extensions.path.match.uri_template.v3.UriTemplateMatchConfig"
+_REWRITE = "envoy.extensions.path.rewrite.uri_template.v3.UriTemplateRewriteConfig"
+_RULE = "wrong-path-template"
+_NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]*")
+_VARIABLE = re.compile(r"\{([^{}=]*)(=[^{}]*)?\}")
+_MOST_VARIABLES, _LONGEST_NAME = 5, 16
+
+
+class PathTemplates:
+    """Checks the templates of routes, where the catalogue has them."""
+
+    def __init__(self, catalogue: Catalogue) -> None:
+        self._match, self._rewrite = (
+            catalogue.message_class(name) if catalogue.knows(name) else None for name in (_MATCH, _REWRITE)
+        )
+        # The route that was met last with a template, and its template.
+        self._matched: tuple[Path, Any] = None, None
+
+    def check_match(self, policy: Any, path: Path, walk: Walk) -> None:
+        """Check the template that a route matches by, and remember it for the rewriting of the same route."""
+        pattern = _content(policy.typed_config, self._match)
+        self._matched = _route_of(path), pattern
+        if pattern is not None:
+            _check_pattern(pattern.path_template, ((path, "typed_config"), "path_template"), walk)
+
+    def check_rewrite(self, policy: Any, path: Path, walk: Walk) -> None:
+        """Check that the rewriting of a route fits the template that it matches by."""
+        rewrite = _content(policy.typed_config, self._rewrite)
+        if rewrite is None:
+            return
+        place = (path, "typed_config")
+        route, pattern = self._matched
+        if route is not None and route is _route_of(path):
+            _check_rewrite(rewrite.path_template_rewrite, pattern, (place, "path_template_rewrite"), walk)
+        else:
+            message = "a route that does not match by a path template cannot rewrite by one"
+            remedy = "match by a path template too, or rewrite with prefix_rewrite or regex_rewrite"
+            walk.tell(place, _RULE, message, remedy)
+
+
+def _route_of(path: Path) -> Path:
+    """Return the path of the route that holds a policy of its match or action; it is one and the same object for both."""
+    return path[0][0] if path and path[0] else None
+
+
+def _content(packed: Any, message_class: type[Message] | None) -> Any:
+    """Return what is in an Any, None when it is of another type."""
+    if message_class is None or packed.type_url.rpartition("/")[2] != message_class.DESCRIPTOR.full_name:
+        return None
+    try:
+        return message_class.FromString(packed.value)
+    except DecodeError:
+        return None
+
+
+def _check_pattern(pattern: str, path: Path, walk: Walk) -> None:
+    fault = None
+    names = [match[1] for match in _VARIABLE.finditer(pattern)]
+    if not pattern.startswith("/"):
+        fault = "must begin with a slash"
+    elif len(names) > _MOST_VARIABLES:
+        fault = f"must have at most {_MOST_VARIABLES} variables, has {len(names)}"
+    elif len(set(names)) < len(names):
+        fault = "names a variable twice"
+    elif pattern.count("{") != len(names) or pattern.count("}") != len(names):
+        fault = "has a brace without its partner"
+    else:
+        fault = next((told for told in map(_name_fault, names) if told), None)
+    if fault is not None:
+        remedy = 'write it such as "/users/{id}/*": variables in braces, * for one segment, ** for the rest'
+        walk.tell(path, _RULE, fault, remedy)
+
+
+def _name_fault(name: str) -> str | None:
+    if _NAME.fullmatch(name) is None:
+        return "has a name that a variable cannot have"
+    return f"has a variable whose name is longer than {_LONGEST_NAME} characters" if len(name) > _LONGEST_NAME else None
+
+
+def _check_rewrite(rewrite: str, pattern: Any, path: Path, walk: Walk) -> None:
+    if rewrite and not rewrite.startswith("/"):
+        walk.tell(path, _RULE, "must begin with a slash", 'write it such as "/people/{id}"')
+    elif pattern is not None:
+        known = {match[1] for match in _VARIABLE.finditer(pattern.path_template)}
+        for match in _VARIABLE.finditer(rewrite):
+            if match[2] is None and match[1] not in known:
+                message = "has a variable that the path template does not have"
+                walk.tell(path, _RULE, message, "write the variables of the path template alone")
+                return
+
+
+_REMEDY = "let one virtual host have the domain"
+
+
+def virtual_hosts_hooks(_: Catalogue) -> dict[str, tuple[Hook, ...]]:
+    """Return the rules over the virtual hosts of a route configuration."""
+    return {
+        "envoy.config.route.v3.RouteConfiguration": (_check_domains, _check_vhds),
+        "envoy.config.route.v3.VirtualHost": (_check_own_domains, _check_matcher),
+        "envoy.config.route.v3.VirtualCluster": (_check_virtual_cluster,),
+    }
+
+
+def _check_domains(config: Any, path: Path, walk: Walk) -> None:
+    owners: dict[str, str] = {}
+    for number, host in enumerate(config.virtual_hosts):
+        for index, domain in enumerate(host.domains):
+            asked = lowered(domain)
+            if asked in owners:
+                place = ((((path, "virtual_hosts"), number), "domains"), index)
+                _tell_duplicate(domain, owners[asked], place, walk)
+            else:
+                owners[asked] = host.name
+
+
+def _check_own_domains(host: Any, path: Path, walk: Walk) -> None:
+    """Check the domains of a virtual host that is served on its own."""
+    if path is None and len(host.domains) > 1:
+        seen: set[str] = set()
+        for index, domain in enumerate(host.domains):
+            if lowered(domain) in seen:
+                _tell_duplicate(domain, host.name, ((path, "domains"), index), walk)
+            seen.add(lowered(domain))
+
+
+def _tell_duplicate(domain: str, owner: str, path: Path, walk: Walk) -> None:
+    message = f'"{domain}" is already a domain of virtual host "{owner}"'
+    walk.tell(path, "duplicate-domain", f"{message}; letter case does not count", _REMEDY)
+
+
+def _check_vhds(config: Any, path: Path, walk: Walk) -> None:
+    if not config.HasField("vhds"):
+        return
+    source = config.vhds.config_source
+    if source.WhichOneof("config_source_specifier") in {"path", "path_config_source"} or (
+        source.WhichOneof("config_source_specifier") == "api_config_source"
+        and source.api_config_source.api_type not in _DELTA_TYPES
+    ):
+        message = "virtual hosts can be discovered only by delta gRPC or over the aggregated stream"
+        walk.tell(((path, "vhds"), "config_source"), "wrong-config-source", message, "write ads: {} or DELTA_GRPC")
+
+
+_DELTA_TYPES = frozenset({3, 6})  # DELTA_GRPC, AGGREGATED_DELTA_GRPC
+
+
+def _check_matcher(host: Any, path: Path, walk: Walk) -> None:
+    if host.HasField("matcher") and host.routes:
+        message = "a virtual host has routes or a matcher, not both"
+        walk.tell((path, "matcher"), "wrong-route", message, "move the routes into the matcher, or remove it")
+
+
+def _check_virtual_cluster(cluster: Any, path: Path, walk: Walk) -> None:
+    if not cluster.headers:
+        message = "a virtual cluster needs headers to match"
+        walk.tell((path, "headers"), "wrong-route", message, "say which requests belong to it")
+
+
+_REMOVALS = {
+    "envoy.config.route.v3.RouteConfiguration": ("request_headers_to_remove", "response_headers_to_remove"),
+    "envoy.config.route.v3.VirtualHost": ("request_headers_to_remove", "response_headers_to_remove"),
+    "envoy.config.route.v3.Route": ("request_headers_to_remove", "response_headers_to_remove"),
+    "envoy.config.route.v3.WeightedCluster.ClusterWeight": ("request_headers_to_remove", "response_headers_to_remove"),
+    "envoy.config.core.v3.HealthCheck.HttpHealthCheck": ("request_headers_to_remove",),
+}
+_RESERVED_REMEDY = "change the path by a rewrite, the host by host_rewrite_literal; others of these stay as they are"
+
+
+def headers_hooks(_: Catalogue) -> dict[str, tuple[Hook, ...]]:
+    """Return the rules over headers to add and remove."""
+    removals: dict[str, tuple[Hook, ...]] = {
+        f"{message_type}.{field}": (_check_removals,) for message_type, fields in _REMOVALS.items() for field in fields
+    }
+    return removals | {
+        "envoy.config.core.v3.HeaderValueOption": (_check_addition,),
+        "envoy.config.route.v3.InternalRedirectPolicy": (_check_copies,),
+        "envoy.extensions.filters.http.ext_authz.v3.AuthorizationRequest": (_check_request,),
+    }
+
+
+def is_reserved(name: str) -> bool:
+    """Tell whether a header is one of HTTP/2's own, or the host: those are not changed by adding and removing."""
+    return name[:1] == ":" or (len(name) == 4 and name.lower() == "host")
+
+
+def _check_removals(names: Any, path: Path, walk: Walk) -> None:
+    _check_names(names, path, walk, "cannot be removed")
+
+
+def _check_names(names: Any, path: Path, walk: Walk, fact: str) -> None:
+    for index, name in enumerate(names):
+        if is_reserved(name):
+            walk.tell((path, index), "wrong-header", f"this header {fact}", _RESERVED_REMEDY)
+
+
+def _check_addition(option: Any, path: Path, walk: Walk) -> None:
+    if is_reserved(option.header.key):
+        message = "this header cannot be added or changed here"
+        walk.tell(((path, "header"), "key"), "wrong-header", message, _RESERVED_REMEDY)
+    if option.append_action and option.HasField("append"):
+        message = "append and append_action cannot both be set"
+        walk.tell((path, "append"), "wrong-header", message, "keep append_action alone: append is deprecated")
+
+
+def _check_copies(policy: Any, path: Path, walk: Walk) -> None:
+    _check_names(policy.response_headers_to_copy, (path, "response_headers_to_copy"), walk, "cannot be copied")
+
+
+def _check_request(request: Any, path: Path, walk: Walk) -> None:
+    for index, header in enumerate(request.headers_to_add):
+        if is_reserved(header.key):
+            place = (((path, "headers_to_add"), index), "key")
+            walk.tell(place, "wrong-header", "this header cannot be added here", _RESERVED_REMEDY)
+
+
+_RULE_OF_ROUTES = "wrong-route"
+_LARGEST_BODY = 4096
+_LARGEST_WEIGHT = 4_294_967_295
+
+
+def routes_hooks(catalogue: Catalogue) -> dict[str, tuple[Hook, ...]]:
+    """Return the rules over routes."""
+    bodies, templates = _Bodies(), PathTemplates(catalogue)
+    return {
+        "envoy.config.route.v3.RouteConfiguration": (bodies.enter_config,),
+        "envoy.config.route.v3.ScopedRouteConfiguration": (_check_scope,),
+        "envoy.config.route.v3.DirectResponseAction": (bodies.check_body,),
+        "envoy.config.route.v3.RouteMatch.path_match_policy": (templates.check_match,),
+        "envoy.config.route.v3.RouteAction.path_rewrite_policy": (templates.check_rewrite,),
+        "envoy.config.route.v3.RouteAction": (_check_rewrites,),
+        "envoy.config.route.v3.RouteAction.upgrade_configs": (_check_upgrades,),
+        "envoy.config.route.v3.RouteAction.cluster_specifier_plugin": (bodies.check_plugin,),
+        "envoy.config.route.v3.WeightedCluster": (_check_weights,),
+        "envoy.config.route.v3.RetryPolicy.RetryBackOff": (_check_back_off,),
+        "envoy.config.core.v3.BackoffStrategy": (_check_back_off,),
+        "envoy.config.route.v3.RouteAction.RequestMirrorPolicy": (_check_mirror,),
+    }
+
+
+class _Bodies:
+    """Knows, while a route configuration is walked, what its routes may refer to and how large a body may be."""
+
+    def __init__(self) -> None:
+        self._largest: int | None = None
+        self._plugins: frozenset[str] | None = None
+
+    def enter_config(self, config: Any, path: Path, walk: Walk) -> Leave:
+        """Remember what the configuration says for all its routes."""
+        outer = self._largest, self._plugins
+        has_limit = config.HasField("max_direct_response_body_size_bytes")
+        self._largest = config.max_direct_response_body_size_bytes.value if has_limit else _LARGEST_BODY
+        self._plugins = frozenset(plugin.extension.name for plugin in config.cluster_specifier_plugins)
+
+        def leave() -> None:
+            self._largest, self._plugins = outer
+
+        return leave
+
+    def check_body(self, action: Any, path: Path, walk: Walk) -> None:
+        """Check the size of a body that is written in the configuration."""
+        if self._largest is None or not action.HasField("body"):
+            return
+        chosen = action.body.WhichOneof("specifier")
+        if chosen not in {"inline_string", "inline_bytes"}:
+            return
+        body = getattr(action.body, chosen)
+        size = len(body.encode() if isinstance(body, str) else body)
+        if size > self._largest:
+            message = f"must be at most {self._largest} bytes, is {size}"
+            remedy = "shorten it, or raise max_direct_response_body_size_bytes of the route configuration"
+            walk.tell(((path, "body"), chosen), _RULE_OF_ROUTES, message, remedy)
+
+    def check_plugin(self, name: Any, path: Path, walk: Walk) -> None:
+        """Check that the plugin that a route names is one of its configuration's."""
+        if self._plugins is not None and name not in self._plugins:
+            message = f'"{name}" is not among the cluster_specifier_plugins of this route configuration'
+            walk.tell(path, _RULE_OF_ROUTES, message, "add the plugin there, or correct the name")
+
+
+def _check_rewrites(action: Any, path: Path, walk: Walk) -> None:
+    # Of most routes this is all there is to look at.
+    is_text = not action.HasField("regex_rewrite") and not action.HasField("path_rewrite_policy")
+    if is_text and not (action.prefix_rewrite and getattr(action, "path_rewrite", "")):
+        return
+    present = [name for name in ("prefix_rewrite", "path_rewrite") if getattr(action, name, "")]
+    present += [name for name in ("regex_rewrite", "path_rewrite_policy") if action.HasField(name)]
+    if len(present) > 1:
+        message = f"{' and '.join(present)} cannot stand together"
+        walk.tell((path, present[1]), _RULE_OF_ROUTES, message, "a path is rewritten in one way: keep one of them")
+
+
+def _check_upgrades(configs: Any, path: Path, walk: Walk) -> None:
+    seen: set[str] = set()
+    for index, config in enumerate(configs):
+        place: Path = (path, index)
+        name = config.upgrade_type.lower()
+        if name in seen:
+            walk.tell((place, "upgrade_type"), _RULE_OF_ROUTES, "is here twice", "keep one of them")
+        seen.add(name)
+        if config.HasField("connect_config") and not name.startswith("connect"):
+            message = "connect_config has no meaning for this type of upgrade"
+            walk.tell((place, "connect_config"), _RULE_OF_ROUTES, message, "remove it, or write upgrade_type: CONNECT")
+
+
+def _check_weights(weighted: Any, path: Path, walk: Walk) -> None:
+    total = 0
+    for index, cluster in enumerate(weighted.clusters):
+        place: Path = ((path, "clusters"), index)
+        if not cluster.HasField("weight"):
+            walk.tell((place, "weight"), _RULE_OF_ROUTES, "is missing", "give every one of the clusters a weight")
+            return
+        total += cluster.weight.value
+        if bool(cluster.name) == bool(cluster.cluster_header):
+            fact = "has both name and cluster_header" if cluster.name else "has neither name nor cluster_header"
+            walk.tell(place, _RULE_OF_ROUTES, fact, "write one of the two")
+    if weighted.clusters and not total:
+        walk.tell(
+            (path, "clusters"), _RULE_OF_ROUTES, "the sum of the weights is 0", "give one of them a weight above 0"
+        )
+    elif total > _LARGEST_WEIGHT:
+        message = f"the sum of the weights must be at most {_LARGEST_WEIGHT}, is {total}"
+        walk.tell((path, "clusters"), _RULE_OF_ROUTES, message, "write smaller weights")
+
+
+def _check_back_off(back_off: Any, path: Path, walk: Walk) -> None:
+    if back_off.HasField("max_interval") and back_off.HasField("base_interval"):
+        longest, base = back_off.max_interval, back_off.base_interval
+        if (longest.seconds, longest.nanos) < (base.seconds, base.nanos):
+            message = "max_interval is shorter than base_interval"
+            walk.tell((path, "max_interval"), "wrong-duration", message, "make it at least as long")
+
+
+def _check_scope(scope: Any, path: Path, walk: Walk) -> None:
+    if path is None and not scope.route_configuration_name and not scope.HasField("route_configuration"):
+        remedy = "name the route configuration of this scope, or write it into route_configuration"
+        walk.tell((path, "route_configuration_name"), _RULE_OF_ROUTES, "is missing", remedy)
+
+
+def _check_mirror(policy: Any, path: Path, walk: Walk) -> None:
+    if bool(policy.cluster) == bool(policy.cluster_header):
+        fact = "has both cluster and cluster_header" if policy.cluster else "has neither cluster nor cluster_header"
+        walk.tell(path, _RULE_OF_ROUTES, fact, "write one of the two")

@@ -1,0 +1,214 @@
+"""One rule of the book: its name, its weight, and what `fsxds explain` says of it.
+
+How much breaches weigh where the settings change that.
+
+Every rule that a problem can name, read from its section in `fsxds/lint/pages/`.
+
+The book of rules as people and programs read it: a page for each rule, and the list of all.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import textwrap
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from functools import cache
+from importlib.resources import files
+from types import MappingProxyType
+from typing import TypeVar
+
+from rich.text import Text
+
+from fsxds.values import Fault, PlainValue, Problem, Severity
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """A rule that a problem can break.
+
+    Attributes:
+        name: stable, in kebab-case; every problem carries it.
+        severity: what a breach weighs by default.
+        meaning: what the rule demands, one or two sentences.
+        envoy: what Envoy does when it is broken.
+        remedy: how to mend it.
+        wrong: an example of a breach, as it stands in a file.
+        right: the same example, mended.
+        is_fixed: a breach leaves nothing that could be served, so that its weight cannot be changed.
+        file: the name of the file that the examples are; empty where reading it alone cannot show the breach.
+    """
+
+    name: str
+    severity: Severity
+    meaning: str
+    envoy: str
+    remedy: str
+    wrong: str
+    right: str
+    is_fixed: bool = False
+    file: str = ""
+
+
+Finding = TypeVar("Finding", Fault, Problem)
+
+
+@dataclass(frozen=True, slots=True)
+class RuleLevels:
+    """The weights that differ from the book's, by the name of the rule; None silences a rule."""
+
+    changed: Mapping[str, Severity | None] = field(default_factory=lambda: MappingProxyType({}))
+
+    def weigh(self, finding: Finding) -> Finding | None:
+        """Return a fault or a problem with the weight that it has here, None where its rule is silenced."""
+        if finding.rule not in self.changed:
+            return finding
+        severity = self.changed[finding.rule]
+        return None if severity is None else replace(finding, severity=severity)
+
+    def __reduce__(self) -> tuple[type[RuleLevels], tuple[dict[str, Severity | None]]]:
+        """Pickle as a plain dict: the read-only view of one cannot be pickled."""
+        return RuleLevels, (dict(self.changed),)
+
+
+# The pages, in the order in which they are listed; each is a chapter, and each of its sections a rule.
+PAGES = ("files", "resources", "constraints", "values", "references", "discovery", "bootstrap", "envoy")
+
+_SECTION = re.compile(
+    r"""
+    (?P<name>\S+)\n
+    \n\*\*Severity:\*\*\ (?P<severity>\w+)(?P<always>,\ always)?\n
+    \n(?P<meaning>.+?)\n
+    \n\*\*Envoy:\*\*\ (?P<envoy>.+?)\n
+    \n\*\*Remedy:\*\*\ (?P<remedy>.+?)\n
+    (
+        \n\*\*Wrong\*\*(\ in\ `(?P<file>[^`]+)`)?\n
+        \n```\w+\n(?P<wrong>.*?)```\n
+        \n\*\*Right\*\*\n
+        \n```\w+\n(?P<right>.*?)```\n
+    )?
+    """,
+    re.VERBOSE | re.DOTALL,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Chapter:
+    """The rules of one subject, in the order in which they are listed."""
+
+    title: str
+    rules: tuple[Rule, ...]
+
+
+@cache
+def chapters() -> Mapping[str, Chapter]:
+    """Read all pages, once; by their names."""
+    folder = files("fsxds") / "lint" / "pages"
+    return MappingProxyType({page: read_chapter((folder / f"{page}.md").read_text(encoding="utf-8")) for page in PAGES})
+
+
+@cache
+def rules() -> Mapping[str, Rule]:
+    """Return all rules by their names, in the order of the pages."""
+    return MappingProxyType({rule.name: rule for chapter in chapters().values() for rule in chapter.rules})
+
+
+def read_chapter(page: str) -> Chapter:
+    """Read a page: a title, and a section for each rule; ValueError names a section that has another form."""
+    title, *sections = re.split(r"^## ", page, flags=re.MULTILINE)
+    return Chapter(title.removeprefix("# ").strip(), tuple(map(_read_rule, sections)))
+
+
+def _read_rule(section: str) -> Rule:
+    found = _SECTION.fullmatch(section.rstrip() + "\n")
+    if found is None:
+        raise ValueError(f"the section of this rule has not the form of a page: {section.partition(chr(10))[0]}")
+    meaning, envoy, remedy = (" ".join(found[part].splitlines()) for part in ("meaning", "envoy", "remedy"))
+    return Rule(
+        name=found["name"],
+        severity=Severity(found["severity"]),
+        meaning=meaning,
+        envoy=envoy,
+        remedy=remedy,
+        wrong=found["wrong"] or "",
+        right=found["right"] or "",
+        is_fixed=found["always"] is not None,
+        file=found["file"] or "",
+    )
+
+
+WIDEST_PAGE = 100
+
+_STYLES = {Severity.ERROR: "bold red", Severity.WARNING: "bold yellow", Severity.NOTE: "bold blue"}
+_HEADING = "bold"
+_INDENT = "  "
+
+
+def page_of(rule: Rule, width: int) -> Text:
+    """Write all that the book says of a rule, `width` cells wide."""
+    fixed = "; its weight cannot be changed" if rule.is_fixed else ""
+    page = Text.assemble((rule.name, _HEADING), ": ", (rule.severity.value, _STYLES[rule.severity]), f"{fixed}\n")
+    for heading, text in (("Demand", rule.meaning), ("Envoy", rule.envoy), ("Remedy", rule.remedy)):
+        page.append_text(_section(heading, _wrapped(text, width, _INDENT)))
+    file = f" ({rule.file})" if rule.file else ""
+    for heading, example, style in (("Wrong", rule.wrong, "red"), ("Right", rule.right, "green")):
+        if example:
+            page.append_text(_section(f"{heading}{file}", textwrap.indent(example.rstrip(), _INDENT * 2), style))
+    return page
+
+
+def _section(heading: str, text: str, style: str = "") -> Text:
+    return Text.assemble("\n", (f"{heading}\n", _HEADING), (f"{text}\n", style))
+
+
+def list_of(chapters: Iterable[Chapter], width: int) -> Text:
+    """Write the names, weights and demands of all rules, by chapters."""
+    chapters = tuple(chapters)
+    column = max((len(rule.name) for chapter in chapters for rule in chapter.rules), default=0)
+    listing = Text()
+    for number, chapter in enumerate(chapters):
+        listing.append("\n" if number else "").append(f"{chapter.title}\n", _HEADING)
+        for rule in chapter.rules:
+            listing.append_text(_row(rule, column, width))
+    return listing
+
+
+def _row(rule: Rule, column: int, width: int) -> Text:
+    before = f"{_INDENT}{rule.name:{column}}  "
+    weight = f"{rule.severity.value:7}  "
+    meaning = _wrapped(rule.meaning, width, " " * (len(before) + len(weight))).lstrip()
+    return Text.assemble(before, (weight, _STYLES[rule.severity]), f"{meaning}\n")
+
+
+def _wrapped(text: str, width: int, indent: str) -> str:
+    return textwrap.fill(
+        text, width, initial_indent=indent, subsequent_indent=indent, break_on_hyphens=False, break_long_words=False
+    )
+
+
+def page_as_json(rule: Rule, chapters: Iterable[Chapter]) -> str:
+    """Write what the book says of a rule as one JSON object."""
+    title = next((chapter.title for chapter in chapters if rule in chapter.rules), "")
+    return json.dumps(_plain(rule, title), indent=2)
+
+
+def list_as_json(chapters: Iterable[Chapter]) -> str:
+    """Write the whole book as a JSON list."""
+    rows = [_plain(rule, chapter.title) for chapter in chapters for rule in chapter.rules]
+    return json.dumps(rows, indent=2)
+
+
+def _plain(rule: Rule, chapter: str) -> PlainValue:
+    return {
+        "rule": rule.name,
+        "chapter": chapter,
+        "severity": rule.severity.value,
+        "is_fixed": rule.is_fixed,
+        "meaning": rule.meaning,
+        "envoy": rule.envoy,
+        "remedy": rule.remedy,
+        "file": rule.file,
+        "wrong": rule.wrong,
+        "right": rule.right,
+    }

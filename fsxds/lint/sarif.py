@@ -1,0 +1,120 @@
+"""Problems as a SARIF 2.1.0 log, for code scanning and for editors.
+
+Source: docs.oasis-open.org/sarif/sarif/v2.1.0, the sections that are named below.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections import Counter
+from collections.abc import Iterable
+from pathlib import PurePosixPath
+from urllib.parse import quote
+
+from fsxds import __version__
+from fsxds.lint.report import Report, fact_of, remedy_of
+from fsxds.lint.rules import Rule, rules
+from fsxds.values import PlainValue, Problem
+
+SCHEMA = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
+
+# The directory from which relative paths lead: the top of the repository, or where fsxds was started.
+ROOT = "%SRCROOT%"
+
+_FINGERPRINT = "fsxdsProblem/v1"
+
+
+def as_sarif(report: Report) -> str:
+    """Write a log with one run: the rules that were broken, and a result for each problem."""
+    names = sorted({problem.rule for problem in report.problems})
+    run: PlainValue = {
+        "tool": {
+            "driver": {
+                "name": "fsxds",
+                "semanticVersion": __version__,
+                "rules": [_rule(name) for name in names],
+            }
+        },
+        # 3.14.14
+        **({"originalUriBaseIds": {ROOT: {"uri": f"file://{quote(report.base)}/"}}} if report.base else {}),
+        "columnKind": "unicodeCodePoints",
+        "results": _results(report.problems, names),
+    }
+    return json.dumps({"$schema": SCHEMA, "version": "2.1.0", "runs": [run]}, indent=2) + "\n"
+
+
+def _rule(name: str) -> PlainValue:
+    """Describe a rule by its row in the book (3.49)."""
+    row = rules().get(name)
+    if row is None:
+        return {"id": name}
+    return {
+        "id": name,
+        "shortDescription": {"text": _first_sentence(row.meaning)},
+        "fullDescription": {"text": f"{row.meaning} {row.envoy}".strip()},
+        "help": {"text": row.remedy, "markdown": _markdown(row)},
+        "defaultConfiguration": {"level": row.severity.value},
+    }
+
+
+def _first_sentence(text: str) -> str:
+    return re.split(r"(?<=\.)\s", text, maxsplit=1)[0]
+
+
+def _markdown(row: Rule) -> str:
+    parts = [row.meaning, row.envoy, f"**To mend it:** {row.remedy}"]
+    parts += [f"{title}:\n\n{_fenced(text)}" for title, text in (("Wrong", row.wrong), ("Right", row.right)) if text]
+    return "\n\n".join(part for part in parts if part)
+
+
+def _fenced(text: str) -> str:
+    return f"```yaml\n{text.rstrip()}\n```"
+
+
+def _results(problems: Iterable[Problem], names: list[str]) -> list[PlainValue]:
+    seen: Counter[str] = Counter()
+    results: list[PlainValue] = []
+    for problem in problems:
+        essence = _essence(problem)
+        seen[essence] += 1
+        results.append(
+            {
+                "ruleId": problem.rule,
+                "ruleIndex": names.index(problem.rule),
+                "level": problem.severity.value,
+                "message": {"text": fact_of(problem) + remedy_of(problem)},
+                "locations": [_location(problem)],
+                "partialFingerprints": {_FINGERPRINT: f"{essence}:{seen[essence]}"},
+            }
+        )
+    return results
+
+
+def _essence(problem: Problem) -> str:
+    """Return what stays the same when lines and list items move (3.27.17)."""
+    pointer = re.sub(r"\[\d+\]", "[]", problem.pointer)
+    message = re.sub(r"\d+", "0", problem.message)
+    parts = (str(problem.path), problem.rule, pointer, message)
+    return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:32]
+
+
+def _location(problem: Problem) -> PlainValue:
+    """Return the place (3.28); a pointer of ours is its fully qualified logical name."""
+    location: dict[str, PlainValue] = {
+        "physicalLocation": {
+            "artifactLocation": _artifact(problem.path),
+            "region": {"startLine": problem.line, "startColumn": problem.column},
+        }
+    }
+    if problem.pointer:
+        location["logicalLocations"] = [{"fullyQualifiedName": problem.pointer, "kind": "member"}]
+    return location
+
+
+def _artifact(path: PurePosixPath) -> PlainValue:
+    """Return where a file is: relative to the root, or absolute where it lies outside of it (3.4)."""
+    if path.is_absolute():
+        return {"uri": f"file://{quote(str(path))}"}
+    return {"uri": quote(str(path)), "uriBaseId": ROOT}

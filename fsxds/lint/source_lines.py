@@ -1,0 +1,182 @@
+"""The line that a problem is about, with marks under its place, and of its words no more than a message may quote."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import PurePosixPath
+
+from rich.cells import cell_len
+
+from fsxds.api.quotes import may_quote_type
+from fsxds.api.secrets import is_secret_field
+from fsxds.formats import format_of
+from fsxds.formats.decoded import UnreadableError
+from fsxds.formats.text import read_text
+from fsxds.observe.log_lines import escape
+from fsxds.resource_types import type_from_path
+from fsxds.values import Problem
+
+# Columns of a terminal that a line may take; what is longer is cut around its place.
+LONGEST_LINE = 74
+_BEFORE_PLACE = 30
+_TAB = "    "
+_CUT = "…"
+
+_TEXT_FORMATS = ("yaml", "json", "textproto")
+# What YAML takes for the end of a line; the others know the newline alone.
+_YAML_BREAK = re.compile("\r\n|[\r\n\x85\u2028\u2029]")
+_WORD = re.compile(r"""-?(?:"(?:[^"\\]|\\.)*"|'[^']*'|[^\s:,{}\[\]<>#"']+|.)""")
+_PIECE = re.compile(
+    r"""(?P<blank>\s+)|(?P<comment>(?:(?<=\s)|^)\#.*)|(?P<mark>[:,{}\[\]<>-](?!\w)|[:,{}\[\]<>])|(?P<word>"""
+    + _WORD.pattern
+    + ")"
+)
+_BEFORE_VALUE = re.compile(r"\s*(?::|[{<]|$)")
+_IN_QUOTES = re.compile(r'"([^"]*)"')
+_HARMLESS_VALUE = re.compile(
+    r"-?[0-9]{1,20}(\.[0-9]{1,12})?(ns|us|ms|s|m|h|%)?|[0-9]{1,3}(\.[0-9]{1,3}){3}(:[0-9]{1,5}|/[0-9]{1,2})?"
+    r"|true|false|null|[yYnN]|[Yy]es|[Nn]o|[Oo]n|[Oo]ff|~|[|>][+-]?|---"
+)
+_ITEM_MARK = re.compile(r"\s*(?:-\s+)*")
+
+
+@dataclass(frozen=True, slots=True)
+class Excerpt:
+    """One line of a file; `marked` cells from `indent` on are what the problem is about."""
+
+    line: int
+    text: str
+    indent: int
+    marked: int
+
+
+def _nothing(_: str) -> bool:
+    return False
+
+
+class Source:
+    """The text of one file, from which lines may be shown; `is_word` tells the names of the API from other words."""
+
+    def __init__(self, path: PurePosixPath, content: bytes, is_word: Callable[[str], bool] = _nothing) -> None:
+        self._is_word = is_word
+        file_format = format_of(path)
+        self._lines: list[str] = []
+        name = file_format.name if file_format else ""
+        row = type_from_path(path)
+        if name not in _TEXT_FORMATS or (row is not None and row.short_name == "sds"):
+            return
+        try:
+            text = read_text(content)
+        except UnreadableError:
+            return
+        self._lines = _YAML_BREAK.split(text) if name == "yaml" else text.split("\n")
+
+    def excerpt(self, problem: Problem) -> Excerpt | None:
+        """Return the line that a problem is about, None where there is none, or none that may be shown."""
+        if problem.line > len(self._lines) or _is_of_whole_file(problem):
+            return None
+        if any(is_secret_field(step) for step in re.split(r"[.\[\]]", problem.pointer)):
+            return None
+        line = self._lines[problem.line - 1].rstrip("\r")
+        start = _first_mark(line, problem.column - 1)
+        word = _WORD.match(line, start)
+        end = word.end() if word else start + 1
+        parts = tuple(_hidden(_pieces(line, self._may_show(problem)), start, end))
+        if not "".join(parts).replace(_CUT, "").strip():
+            return None
+        return _laid_out(problem.line, parts)
+
+    def _may_show(self, problem: Problem) -> Callable[[str], bool]:
+        """Return what tells whether a word may be shown: one that the problem names, or a name of the API."""
+        told = f"{problem.message} {problem.remedy}"
+        named = {*_IN_QUOTES.findall(told), *re.split(r"[.\[\]]", problem.pointer), "@type", ""}
+        return lambda word: word in named or self._is_word(word) or may_quote_type(word.rpartition("/")[2])
+
+
+@dataclass(frozen=True, slots=True)
+class _Piece:
+    """A part of a line, from a column on, and what is shown of it; `is_cut` where that is not all."""
+
+    column: int
+    text: str
+    is_cut: bool = False
+
+
+def _pieces(line: str, may_show: Callable[[str], bool]) -> Iterator[_Piece]:
+    """Yield the parts of a line; what stands behind the name of a secret is one part, of which nothing is shown."""
+    for match in _PIECE.finditer(line):
+        column, text = match.span()[0], match[0]
+        if match.lastgroup != "word":
+            is_comment = match["comment"] is not None
+            yield _Piece(column, "# " + _CUT if is_comment and text.strip("# ") else text, is_comment)
+            continue
+        inner = text.strip("\"'")
+        is_key = _BEFORE_VALUE.match(line, match.end()) is not None
+        if may_show(inner) or (not is_key and _HARMLESS_VALUE.fullmatch(inner)):
+            yield _Piece(column, text)
+        else:
+            yield _Piece(column, _CUT, is_cut=True)
+        if is_key and is_secret_field(inner) and line[match.end() :].strip(" :"):
+            yield _Piece(match.end(), f": {_CUT}", is_cut=True)
+            return
+
+
+def _hidden(pieces: Iterable[_Piece], start: int, end: int) -> Iterator[str]:
+    """Yield what is shown before the place, at it, and after it; what is cut in a row is cut once."""
+    shown: tuple[list[str], list[str], list[str]] = ([], [], [])
+    is_cut = False
+    for piece in pieces:
+        part = shown[0 if piece.column < start else 1 if piece.column < end else 2]
+        if piece.text == _CUT and is_cut and (part or part is not shown[1]):
+            if part and part[-1].isspace():
+                part.pop()
+            continue
+        part.append(piece.text)
+        is_cut = piece.text == _CUT or (is_cut and piece.text.isspace())
+    for part in shown:
+        yield "".join(part)
+
+
+def _is_of_whole_file(problem: Problem) -> bool:
+    return (problem.line, problem.column, problem.pointer) == (1, 1, "") and problem.rule != "bad-syntax"
+
+
+def _first_mark(line: str, index: int) -> int:
+    """Return where the marks begin: at the place, behind the dash of a list item."""
+    start = min(index, len(line))
+    mark = _ITEM_MARK.match(line, start)
+    return mark.end() if mark and mark.end() < len(line) else start
+
+
+def _laid_out(number: int, parts: tuple[str, ...]) -> Excerpt:
+    before, marked, after = map(_shown, parts)
+    if cell_len(before) + cell_len(marked) + cell_len(after) > LONGEST_LINE:
+        if cell_len(before) > _BEFORE_PLACE:
+            before = _CUT + _last_cells(before, _BEFORE_PLACE - 1)
+        marked = _first_cells(marked, LONGEST_LINE - cell_len(before))
+        after = _first_cells(after, LONGEST_LINE - cell_len(before) - cell_len(marked))
+    text = f"{before}{marked}{after}".rstrip()
+    return Excerpt(number, text, cell_len(before), max(1, cell_len(marked)))
+
+
+def _shown(part: str) -> str:
+    return escape(part.replace("\t", _TAB))
+
+
+def _first_cells(text: str, room: int) -> str:
+    """Cut a text at its end to a width in cells."""
+    if cell_len(text) <= room:
+        return text
+    while text and cell_len(text) > max(0, room - 1):
+        text = text[: min(len(text) - 1, room)]
+    return text + _CUT if room > 0 else ""
+
+
+def _last_cells(text: str, room: int) -> str:
+    """Cut a text at its beginning to a width in cells."""
+    text = text[-room:]
+    while cell_len(text) > room:
+        text = text[1:]
+    return text

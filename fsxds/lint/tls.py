@@ -1,0 +1,391 @@
+"""TLS: what belongs together in its contexts, and the names of ciphers and curves.
+
+Certificates and keys that are written in a resource: whether they can be read, and belong together.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import re
+import warnings
+from collections.abc import Callable, Mapping
+from typing import Any, TypeAlias
+
+from fsxds.api.catalogue import Catalogue
+from fsxds.api.walk import Hook, Path, Walk
+
+_TLS = "envoy.extensions.transport_sockets.tls.v3."
+_RULE = "wrong-certificate"
+_BLOCK = re.compile(
+    rb"^-----BEGIN ([A-Z0-9 ]+)-----[ \t]*\r?\n(.*?)^-----END \1-----[ \t]*\r?$", re.DOTALL | re.MULTILINE
+)
+_KEY_LABEL = re.compile(rb"(-----(?:BEGIN|END)) (?:EC|RSA) PRIVATE KEY-----")
+_CERTIFICATES = frozenset({b"CERTIFICATE", b"X509 CERTIFICATE", b"TRUSTED CERTIFICATE"})
+_SMALLEST_RSA = 2048
+_MOST_REMEMBERED = 1000
+
+Judge: TypeAlias = Callable[[bytes, bytes, "bytes | None"], "tuple[str, str, str] | None"]
+"""Compares a chain, a key and its password; returns the field, the fact and the remedy."""
+
+_judge: Judge | None
+_is_certificate: Callable[[bytes], bool]
+try:
+    from cryptography import x509
+    from cryptography.exceptions import UnsupportedAlgorithm
+    from cryptography.hazmat.primitives.asymmetric import ec, rsa
+    from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat, load_pem_private_key
+
+    def _judge_pair(chain: bytes, key: bytes, password: bytes | None) -> tuple[str, str, str] | None:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of old forms that Envoy takes without a word
+            try:
+                public = x509.load_pem_x509_certificate(chain).public_key()
+            except (ValueError, UnsupportedAlgorithm):
+                return None  # parsed before; an oddity that Envoy may know
+            weak = _weakness(public)
+            if weak is not None:
+                remedy = "make it with RSA of 2048 bits or more, or ECDSA P-256, P-384 or P-521"
+                return "certificate_chain", weak, remedy
+            try:
+                private = _load_key(key, password)
+            except (TypeError, ValueError, UnsupportedAlgorithm) as error:
+                return _unreadable(error, has_password=password is not None)
+        form = Encoding.DER, PublicFormat.SubjectPublicKeyInfo
+        if private.public_key().public_bytes(*form) == public.public_bytes(*form):
+            return None
+        remedy = "give the key that the certificate was made with; the leaf stands first in the chain"
+        return "private_key", "does not belong to the first certificate of the chain", remedy
+
+    def _load_key(key: bytes, password: bytes | None) -> Any:
+        """Load a key; like Envoy's library, go by what is in it where the label says otherwise."""
+        try:
+            return load_pem_private_key(key, password)
+        except ValueError:
+            relabeled = _KEY_LABEL.sub(rb"\1 PRIVATE KEY-----", key)
+            if relabeled == key:
+                raise
+            return load_pem_private_key(relabeled, password)
+
+    def _unreadable(error: Exception, *, has_password: bool) -> tuple[str, str, str] | None:
+        if isinstance(error, TypeError) and not has_password:
+            return "private_key", "is encrypted, and there is no password", "add password, or store the key decrypted"
+        if isinstance(error, ValueError):
+            remedy = "write the whole key in PEM, with the right password if it has one"
+            return "private_key", "cannot be read", remedy
+        return None  # a password that is not needed, which Envoy does not mind, or an algorithm that it may know
+
+    def _weakness(public: Any) -> str | None:
+        if isinstance(public, rsa.RSAPublicKey) and public.key_size < _SMALLEST_RSA:
+            return f"its key has {public.key_size} bits, and Envoy demands {_SMALLEST_RSA}"
+        if isinstance(public, ec.EllipticCurvePublicKey) and public.curve.name not in {
+            "secp256r1",
+            "secp384r1",
+            "secp521r1",
+        }:
+            return f"its key is on the curve {public.curve.name}, which Envoy does not know"
+        return None
+
+    def _parses(block: bytes) -> bool:
+        try:
+            x509.load_pem_x509_certificate(block)
+        except ValueError:
+            return False
+        return True
+
+    _judge, _is_certificate = _judge_pair, _parses
+except ImportError:  # the extra "certificates" is not installed
+    _judge, _is_certificate = None, bool
+
+
+def certificates_hooks(_: Catalogue) -> dict[str, tuple[Hook, ...]]:
+    """Return the rules over certificates; without `cryptography` they are content with the look of a text."""
+    rules = CertificateRules(_judge)
+    return {
+        _TLS + "TlsCertificate": (rules.check_certificate,),
+        _TLS + "CertificateValidationContext": (_check_trusted,),
+    }
+
+
+class CertificateRules:
+    """Compares certificates with their keys, each pair once."""
+
+    def __init__(self, judge: Judge | None) -> None:
+        """Compare with `judge`; None where nothing can."""
+        self._judge = judge
+        self._known: dict[tuple[bytes, bytes, bytes | None], tuple[str, str, str] | None] = {}
+
+    def check_certificate(self, certificate: Any, path: Path, walk: Walk) -> None:
+        """Check that a certificate has its key, that both can be read and that they belong together."""
+        if certificate.HasField("pkcs12"):
+            if certificate.HasField("certificate_chain") or certificate.HasField("private_key"):
+                message = "a PKCS #12 bundle holds the chain and the key: nothing may stand beside it"
+                walk.tell((path, "pkcs12"), _RULE, message, "keep pkcs12, or the other two")
+            return
+        if not certificate.ListFields() and (path is None or path[1] != "tls_certificate"):
+            return  # a client may have it so; of a server it is told there
+        has_key = certificate.HasField("private_key") or certificate.HasField("private_key_provider")
+        if not certificate.HasField("certificate_chain"):
+            walk.tell(path, _RULE, "a certificate needs a certificate_chain", "add it")
+            return
+        if not has_key:
+            walk.tell(path, _RULE, "a certificate needs its private_key", "add it")
+            return
+        if certificate.ocsp_staple.WhichOneof("specifier") == "inline_string":
+            message = "an OCSP staple cannot be given as inline_string"
+            walk.tell(((path, "ocsp_staple"), "inline_string"), _RULE, message, "write inline_bytes, in base64")
+        self._check_pair(certificate, path, walk)
+
+    def _check_pair(self, certificate: Any, path: Path, walk: Walk) -> None:
+        chain, key = inline(certificate.certificate_chain), inline(certificate.private_key)
+        if chain is not None and _tell_unreadable(chain, (path, "certificate_chain"), walk):
+            return
+        if key is None or certificate.HasField("private_key_provider"):
+            return
+        if b"-----BEGIN " not in key or b"PRIVATE KEY-----" not in key:
+            message = "is not a private key in PEM"
+            walk.tell((path, "private_key"), _RULE, message, "write the whole key, from BEGIN to END")
+            return
+        password = inline(certificate.password) if certificate.HasField("password") else None
+        is_told_elsewhere = certificate.HasField("password") and password is None
+        if chain is None or is_told_elsewhere or self._judge is None:
+            return
+        pair = chain, key, password
+        if pair not in self._known:
+            if len(self._known) >= _MOST_REMEMBERED:
+                self._known.clear()
+            self._known[pair] = self._judge(*pair)
+        fault = self._known[pair]
+        if fault is not None:
+            field, message, remedy = fault
+            rule = "key-mismatch" if message.startswith("does not belong") else _RULE
+            walk.tell((path, field), rule, message, remedy)
+
+
+def inline(source: Any) -> bytes | None:
+    """Return what a DataSource holds itself, None when it names a place."""
+    chosen = source.WhichOneof("specifier")
+    if chosen == "inline_string":
+        text: str = source.inline_string
+        return text.encode()
+    if chosen == "inline_bytes":
+        body: bytes = source.inline_bytes
+        return body
+    return None
+
+
+def _check_trusted(context: Any, path: Path, walk: Walk) -> None:
+    if context.HasField("trusted_ca"):
+        trusted = inline(context.trusted_ca)
+        if trusted == b"":
+            walk.tell((path, "trusted_ca"), _RULE, "is empty", "write the certificates in PEM")
+        elif trusted is not None:
+            _tell_unreadable(trusted, (path, "trusted_ca"), walk)
+
+
+def _tell_unreadable(chain: bytes, path: Path, walk: Walk) -> bool:
+    """Tell when a text holds no certificate, or one that cannot be read; return whether it was told."""
+    blocks = [match for match in _BLOCK.finditer(chain) if match[1] in _CERTIFICATES]
+    if not blocks:
+        walk.tell(path, _RULE, "holds no certificate in PEM", "write the whole certificate, from BEGIN to END")
+        return True
+    for number, match in enumerate(blocks, 1):
+        if match[1] != b"TRUSTED CERTIFICATE" and not _is_certificate(match[0] + b"\n"):
+            message = f"certificate {number} of {len(blocks)} cannot be read"
+            walk.tell(path, _RULE, message, "write the whole certificate, from BEGIN to END")
+            return True
+    return False
+
+
+_RULE_OF_TLS = "wrong-tls"
+_TICKET_KEY_BYTES = 80
+_OTHER_NAME = 5
+_OID = re.compile(r"[0-9]+(?:\.[0-9]+)+")
+_LONGEST_ALPN = 65_535
+
+_SEPARATORS = re.compile(r"[:,; |\[\]]+")
+_WHOLE_NAME = re.compile(r"[A-Z0-9]+(?:-[A-Z0-9]+)+|TLS_[A-Z0-9_]+")
+
+
+def tls_hooks(catalogue: Catalogue) -> dict[str, tuple[Hook, ...]]:
+    """Return the rules over TLS contexts, but for what is in certificates."""
+    features = catalogue.features
+    return {
+        _TLS + "DownstreamTlsContext": (_check_downstream,),
+        _TLS + "UpstreamTlsContext": (_check_upstream,),
+        _TLS + "CommonTlsContext.alpn_protocols": (_check_alpn,),
+        _TLS + "TlsParameters": (_check_versions,),
+        _TLS + "TlsParameters.cipher_suites": (_suites(features.ciphers),) if features is not None else (),
+        _TLS + "TlsParameters.ecdh_curves": (_curves(features.curves),) if features is not None else (),
+        _TLS + "CertificateValidationContext": (_check_validation,),
+        _TLS + "SubjectAltNameMatcher": (_check_other_name,),
+        _TLS + "TlsSessionTicketKeys": (_check_ticket_keys,),
+        _TLS + "Secret": (_check_secret,),
+    }
+
+
+def _check_downstream(context: Any, path: Path, walk: Walk) -> None:
+    common = context.common_tls_context
+    place = (path, "common_tls_context")
+    if common.tls_certificates and common.tls_certificate_sds_secret_configs:
+        message = "certificates are written here and discovered, which Envoy does not mix"
+        walk.tell((place, "tls_certificates"), _RULE_OF_TLS, message, "keep one of the two")
+    for index, certificate in enumerate(common.tls_certificates):
+        if not certificate.ListFields():
+            at = ((place, "tls_certificates"), index)
+            walk.tell(
+                at, _RULE_OF_TLS, "a certificate of a server has a content", "add certificate_chain and private_key"
+            )
+    if not (common.tls_certificates or common.tls_certificate_sds_secret_configs or _has_other_source(common)):
+        message = "a server needs a certificate"
+        remedy = "add tls_certificates, or tls_certificate_sds_secret_configs"
+        walk.tell(place, _RULE_OF_TLS, message, remedy)
+
+
+def _has_other_source(common: Any) -> bool:
+    """Tell whether certificates may come by a way that nothing is known of here."""
+    known = {
+        "tls_params", "tls_certificates", "tls_certificate_sds_secret_configs", "validation_context", "key_log",
+        "validation_context_sds_secret_config", "combined_validation_context", "alpn_protocols",
+    }  # fmt: skip
+    return any(field.name not in known for field, _ in common.ListFields())
+
+
+def _check_upstream(context: Any, path: Path, walk: Walk) -> None:
+    common = context.common_tls_context
+    place = (path, "common_tls_context")
+    count = len(common.tls_certificates) + len(common.tls_certificate_sds_secret_configs)
+    if count > 1:
+        message = f"a client has at most one certificate, here are {count}"
+        walk.tell(place, _RULE_OF_TLS, message, "keep one")
+    if context.auto_sni_san_validation and common.WhichOneof("validation_context_type") is None:
+        message = "auto_sni_san_validation needs a validation context"
+        walk.tell((path, "auto_sni_san_validation"), _RULE_OF_TLS, message, "add one with a trusted_ca")
+
+
+def _check_alpn(protocols: Any, path: Path, walk: Walk) -> None:
+    length = 0
+    for index, protocol in enumerate(protocols):
+        size = len(protocol.encode())
+        length += size + 1
+        if size > 255:
+            walk.tell((path, index), _RULE_OF_TLS, f"must be at most 255 bytes, is {size}", "shorten it")
+            return
+    if length > _LONGEST_ALPN:
+        walk.tell(path, _RULE_OF_TLS, "are too many", "keep those that are in use")
+
+
+def _suites(ciphers: frozenset[str]) -> Hook:
+    """Make the rule over names of ciphers; of groups such as HIGH nothing is said."""
+
+    def is_no_cipher(name: str) -> bool:
+        return _WHOLE_NAME.fullmatch(name) is not None and name not in ciphers
+
+    def check_suites(all_suites: Any, path: Path, walk: Walk) -> None:
+        for index, suites in enumerate(all_suites):
+            if suites in ciphers:
+                continue
+            wrong = next((name for name in _SEPARATORS.split(suites) if is_no_cipher(name)), None)
+            if wrong is not None:
+                remedy = "see the list in Envoy's documentation of TlsParameters"
+                if wrong.startswith("TLS_"):
+                    remedy = "the ciphers of TLS 1.3 are not chosen: remove it"
+                walk.tell((path, index), _RULE_OF_TLS, "has a cipher that Envoy does not know", remedy)
+
+    return check_suites
+
+
+def _curves(groups: Mapping[str, str]) -> Hook:
+    """Make the rule over names of curves; Envoy joins them with colons, so that one text may hold several."""
+
+    def check_curves(curves: Any, path: Path, walk: Walk) -> None:
+        if not any(curves):
+            return
+        seen: set[str] = set()
+        for index, listed in enumerate(curves):
+            for curve in listed.split(":"):
+                group = groups.get(curve)
+                if group is None or group in seen:
+                    fact = "holds a curve that Envoy does not know" if group is None else f'"{curve}" is here twice'
+                    walk.tell(
+                        (path, index), _RULE_OF_TLS, fact, f"write some of {', '.join(sorted(set(groups.values())))}"
+                    )
+                    return
+                seen.add(group)
+
+    return check_curves
+
+
+def _check_versions(params: Any, path: Path, walk: Walk) -> None:
+    lowest, highest = params.tls_minimum_protocol_version, params.tls_maximum_protocol_version
+    if lowest and highest and lowest > highest:
+        message = "the minimum version is above the maximum version: no handshake can succeed"
+        walk.warn((path, "tls_minimum_protocol_version"), _RULE_OF_TLS, message, "exchange them")
+
+
+def _check_validation(context: Any, path: Path, walk: Walk) -> None:
+    """Check what stands in a validation context; a combined one gets its CA from elsewhere, so nothing is told of it."""
+    if path is None or path[1] != "default_validation_context":
+        _check_trust(context, path, walk)
+    for index, digest in enumerate(context.verify_certificate_hash):
+        length = len(digest)
+        if (length == 64 and not _is_hex(digest)) or (length == 95 and not _is_hex(digest.replace(":", ""))):
+            place = ((path, "verify_certificate_hash"), index)
+            walk.tell(
+                place, _RULE_OF_TLS, "is not a SHA-256 in hex", "write 64 digits, or 32 pairs of them with colons"
+            )
+    for index, digest in enumerate(context.verify_certificate_spki):
+        if len(digest) == 44 and not _is_digest(digest):
+            place = ((path, "verify_certificate_spki"), index)
+            walk.tell(place, _RULE_OF_TLS, "is not a SHA-256 in base64", "write the 44 characters of one")
+
+
+def _check_other_name(matcher: Any, path: Path, walk: Walk) -> None:
+    if matcher.san_type == _OTHER_NAME and _OID.fullmatch(matcher.oid) is None:
+        message = "a name of type OTHER_NAME needs the object identifier of its kind"
+        walk.tell((path, "oid"), _RULE_OF_TLS, message, 'write such as "1.3.6.1.4.1.311.20.2.3"')
+
+
+def _check_trust(context: Any, path: Path, walk: Walk) -> None:
+    if context.HasField("trusted_ca") or context.HasField("custom_validator_config"):
+        return
+    remedy = "add trusted_ca"
+    # A secret may be combined with a context that has one.
+    tell = walk.warn if path == (None, "validation_context") else walk.tell
+    for field in ("match_typed_subject_alt_names", "match_subject_alt_names"):
+        if getattr(context, field) and not context.HasField("ca_certificate_provider_instance"):
+            tell((path, field), _RULE_OF_TLS, "names are not verified without a trusted CA", remedy)
+    if context.HasField("crl"):
+        tell((path, "crl"), _RULE_OF_TLS, "a revocation list needs a trusted CA", remedy)
+    if context.allow_expired_certificate:
+        tell((path, "allow_expired_certificate"), _RULE_OF_TLS, "has no meaning without a trusted CA", remedy)
+
+
+def _is_hex(text: str) -> bool:
+    return all(character in "0123456789abcdefABCDEF" for character in text)
+
+
+def _is_digest(text: str) -> bool:
+    try:
+        return len(base64.b64decode(text, validate=True)) == 32
+    except (binascii.Error, ValueError):
+        return False
+
+
+def _check_ticket_keys(keys: Any, path: Path, walk: Walk) -> None:
+    for index, key in enumerate(keys.keys):
+        chosen = key.WhichOneof("specifier")
+        if chosen in {"inline_string", "inline_bytes"}:
+            value = getattr(key, chosen)
+            size = len(value.encode() if isinstance(value, str) else value)
+            if size != _TICKET_KEY_BYTES:
+                place = ((path, "keys"), index)
+                walk.tell(
+                    place, _RULE_OF_TLS, f"must be {_TICKET_KEY_BYTES} bytes, is {size}", "make it of random bytes"
+                )
+
+
+def _check_secret(secret: Any, path: Path, walk: Walk) -> None:
+    if secret.WhichOneof("type") is None:
+        remedy = "add tls_certificate, validation_context, session_ticket_keys or generic_secret"
+        walk.warn(path, "empty-secret", "a secret needs a content", remedy)

@@ -1,0 +1,185 @@
+"""Errors of fsxds itself: each is counted, and logged with its traceback; the same one at most once a minute.
+
+What libraries and Python itself would write to stderr, as lines of the log.
+
+What a client caused by its mistake or departure is a `debug` line. All else is a `library_error`: one line, with the
+traceback among its details, and the same one at most every ten seconds.
+"""
+
+from __future__ import annotations
+
+import logging
+import sys
+import threading
+import time
+import traceback
+from collections import Counter, OrderedDict
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from fsxds.api.secrets import mask_error
+from fsxds.observe.log_lines import Level, LogLine, RefusalLimit, shortened
+from fsxds.supervisor import MOST_ATTEMPTS, fault_of, place_of
+from fsxds.values import PlainValue
+
+PAUSE_S = 60.0
+MOST_REMEMBERED = 100
+
+
+@dataclass(slots=True)
+class _Logged:
+    at_s: float
+    repeats: int = 0
+
+
+class InternalErrors:
+    """Counts errors by where they happened, and makes a line of each that was not logged lately.
+
+    Attributes:
+        counts: how many there were, by what they ended: `mirror`, `REST request`.
+    """
+
+    def __init__(self, now_s: Callable[[], float]) -> None:
+        self.counts: Counter[str] = Counter()
+        self._now_s = now_s
+        # By what was ended, the exception's type and its place; the one that was logged last is the last.
+        self._logged: OrderedDict[tuple[str, str, str], _Logged] = OrderedDict()
+
+    def line(self, where: str, error: BaseException) -> LogLine | None:
+        """Count an error and return its line; None when the same one was logged a moment ago."""
+        self.counts[where] += 1
+        name, place, now_s = type(error).__name__, place_of(error), self._now_s()
+        key = where, name, place
+        logged = self._logged.get(key)
+        if logged is not None and now_s < logged.at_s + PAUSE_S:
+            logged.repeats += 1
+            return None
+        self._logged.pop(key, None)
+        self._logged[key] = _Logged(now_s)
+        if len(self._logged) > MOST_REMEMBERED:
+            self._logged.popitem(last=False)
+        repeats = logged.repeats if logged else 0
+        more = f" ({repeats} more since it was logged last)" if repeats else ""
+        text = f"internal error in {where}: {name} at {place}: {shortened(mask_error(error))}{more}; the rest goes on"
+        trace = traceback_of(error)
+        details: dict[str, PlainValue] = {
+            "where": where,
+            "error": name,
+            "place": place,
+            "repeats": repeats,
+            "traceback": trace,
+        }
+        return LogLine(Level.ERROR, "internal_error", text, details)
+
+
+def traceback_of(error: BaseException) -> str:
+    """Write the traceback of an exception without what exceptions repeat of the data that they met."""
+    return "\n".join(_trace(error))
+
+
+def _trace(error: BaseException) -> Iterator[str]:
+    """Yield the parts of a traceback, causes first."""
+    before = error.__cause__ or (None if error.__suppress_context__ else error.__context__)
+    if before is not None:
+        yield from _trace(before)
+        yield "which led to:"
+    yield "Traceback (most recent call last):"
+    yield "".join(traceback.format_tb(error.__traceback__)).rstrip()
+    yield f"{type(error).__name__}: {mask_error(error)}"
+    if isinstance(error, BaseExceptionGroup):
+        for part in error.exceptions:
+            yield from _trace(part)
+
+
+def set_aside_line(component: str, error: BaseException) -> LogLine:
+    """Return the line that a component gives up on a snapshot until the next one."""
+    name, place = type(error).__name__, place_of(error)
+    text = (
+        f"{component}: this snapshot is set aside after {MOST_ATTEMPTS} failures, by {fault_of(error)}; "
+        "what it made of the last one stays, and the next edit is tried at once. Send this line, the "
+        "traceback of `internal_error` and, if you may, the changed files to the authors of fsxds"
+    )
+    details: dict[str, PlainValue] = {"component": component, "rule": "internal-error", "error": name, "place": place}
+    return LogLine(Level.ERROR, "snapshot_set_aside", text, details)
+
+
+# asyncio reports so that somebody writes to a client that is gone; aiohttp finds out by itself.
+_DEPARTURES = ("socket.send() raised exception",)
+MOST_IN_TEN_SECONDS = 20
+
+
+@contextmanager
+def library_logs(write: Callable[[LogLine], None]) -> Iterator[None]:
+    """Pass what libraries log, warnings, and errors that nobody can catch to `write`, as long as the context lasts.
+
+    `write` is called by any thread.
+    """
+    handler = LibraryLogs(write)
+    root = logging.getLogger()
+    hooks = sys.unraisablehook, threading.excepthook
+    root.addHandler(handler)
+    logging.captureWarnings(capture=True)
+    sys.unraisablehook = handler.unraisable
+    threading.excepthook = handler.thread_died
+    try:
+        yield
+    finally:
+        sys.unraisablehook, threading.excepthook = hooks
+        logging.captureWarnings(capture=False)
+        root.removeHandler(handler)
+
+
+class LibraryLogs(logging.Handler):
+    """Makes a line of each record."""
+
+    def __init__(self, write: Callable[[LogLine], None], now_s: Callable[[], float] = time.monotonic) -> None:
+        super().__init__()
+        self._write = write
+        self._now_s = now_s
+        self._limit = RefusalLimit(MOST_IN_TEN_SECONDS)
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Write a record as a line. `logging` calls it under the lock of this handler."""
+        error = record.exc_info[1] if record.exc_info else None
+        message = record.getMessage().strip()
+        is_clients = isinstance(error, ConnectionError) or message.startswith(_DEPARTURES)
+        level = Level.DEBUG if is_clients else Level(min(max(record.levelno // 10 * 10, Level.DEBUG), Level.ERROR))
+        self._report(record.name, level, message, error)
+
+    def unraisable(self, unraisable: sys.UnraisableHookArgs) -> None:
+        """Report an exception of a destructor or a callback of C: a `sys.unraisablehook`."""
+        message = f"{unraisable.err_msg or 'exception ignored in'}: {unraisable.object!r}"
+        with self._own_lock():
+            self._report("python", Level.ERROR, message, unraisable.exc_value)
+
+    def thread_died(self, died: threading.ExceptHookArgs) -> None:
+        """Report an exception that ended a thread: a `threading.excepthook`."""
+        name = died.thread.name if died.thread else "unknown"
+        with self._own_lock():
+            self._report("python", Level.ERROR, f"thread {name} ended", died.exc_value)
+
+    @contextmanager
+    def _own_lock(self) -> Iterator[None]:
+        self.acquire()
+        try:
+            yield
+        finally:
+            self.release()
+
+    def _report(self, name: str, level: Level, message: str, error: BaseException | None) -> None:
+        fact = message.partition("\n")[0]
+        if error is not None:
+            fact = f"{fact}: {type(error).__name__} at {place_of(error)}: {mask_error(error)}"
+        if level is Level.DEBUG:
+            self._write(LogLine(level, "library_message", f"{name}: {shortened(fact)}", {"logger": name}))
+            return
+        cause = message if error is None else f"{type(error).__name__} {place_of(error)}"
+        untold = self._limit.admit(name, cause, self._now_s())
+        if untold is None:
+            return
+        more = f" ({untold} more since)" if untold else ""
+        details: dict[str, PlainValue] = {"logger": name, "repeats": untold, "details": shortened(message)}
+        if error is not None:
+            details["traceback"] = traceback_of(error)
+        self._write(LogLine(level, "library_error", f"{name}: {shortened(fact)}{more}", details))

@@ -1,0 +1,211 @@
+"""One line of the log: how it is worded for people and for machines, and how it leaves without waiting.
+
+A limit on lines that others cause: the same one at most every ten seconds, and few altogether.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import re
+import select
+import threading
+from collections import OrderedDict, deque
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from enum import IntEnum
+
+from rich.console import Console
+from rich.text import Text
+
+from fsxds.api.secrets import mask_text
+from fsxds.resource_types import BY_TYPE_URL
+from fsxds.values import PlainValue, TypeUrl
+
+# Control characters, line separators, and marks that turn the direction of the text after them.
+UNPRINTABLE = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\u200e\u200f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
+
+# poll() promises room for so many bytes in a pipe (PIPE_BUF), and no more.
+CHUNK_BYTES = 4096
+
+# About what a reader that is away for a minute misses; more would only cost memory.
+MOST_WAITING_LINES = 1000
+
+RETRY_S = 0.2
+
+# Envoy quotes whole messages of its configuration when it refuses them.
+LONGEST_FOREIGN_TEXT = 500
+
+
+class Level(IntEnum):
+    """How weighty a line is."""
+
+    DEBUG = 10
+    INFO = 20
+    WARNING = 30
+    ERROR = 40
+
+
+STYLES = {Level.DEBUG: "dim", Level.INFO: "none", Level.WARNING: "yellow", Level.ERROR: "bold red"}
+
+
+@dataclass(frozen=True, slots=True)
+class LogLine:
+    """Something that happened: `event` names it for machines, `text` tells it to people, `details` are its facts.
+
+    `admitted_as` is the level by which a log decides to write it, where that is not its own: the end of a problem is
+    good news, and belongs into every log that had the problem.
+    """
+
+    level: Level
+    event: str
+    text: str
+    details: Mapping[str, PlainValue] = field(default_factory=dict)
+    admitted_as: Level | None = None
+
+
+Renderer = Callable[[LogLine, datetime], str]
+"""Words a line that happened at a moment, without its newline."""
+
+
+def escape(text: str) -> str:
+    """Make a foreign text fit for one line of a terminal: what could forge lines or colours is spelled out."""
+    return UNPRINTABLE.sub(lambda match: ascii(match[0])[1:-1], text)
+
+
+def shortened(text: str) -> str:
+    """Cut a foreign text, so that one refused megabyte does not become one line."""
+    return text if len(text) <= LONGEST_FOREIGN_TEXT else f"{text[:LONGEST_FOREIGN_TEXT]}…"
+
+
+def human_renderer(console: Console) -> Renderer:
+    """Word lines for people: `12:03:11 text`, with colours where the console has them."""
+
+    def render(line: LogLine, moment: datetime) -> str:
+        text = Text.assemble((f"{moment:%H:%M:%S} ", "dim"), (escape(mask_text(line.text)), STYLES[line.level]))
+        with console.capture() as capture:
+            console.print(text, soft_wrap=True, highlight=False, end="")
+        return capture.get()
+
+    return render
+
+
+def json_renderer(line: LogLine, moment: datetime) -> str:
+    """Word lines for machines: one JSON object with `ts`, `level`, `event`, `message` and the details."""
+    facts = {
+        "ts": moment.isoformat(timespec="milliseconds"),
+        "level": line.level.name.lower(),
+        "event": line.event,
+        "message": line.text,
+        **line.details,
+    }
+    return json.dumps({name: _masked(fact) for name, fact in facts.items()})
+
+
+def _masked(fact: PlainValue) -> PlainValue:
+    if isinstance(fact, str):
+        # A file name may hold half a surrogate pair, which is no JSON.
+        return mask_text(fact).encode(errors="replace").decode()
+    return [_masked(member) for member in fact] if isinstance(fact, list) else fact
+
+
+class LineSink:
+    """Writes whole lines to a file descriptor and never waits for its reader. Any thread may write.
+
+    Where the reader is behind, lines wait here; when too many wait, new ones are dropped and counted.
+    """
+
+    def __init__(self, descriptor: int) -> None:
+        self._descriptor = descriptor
+        self._lock = threading.RLock()
+        self._waiting: deque[bytes] = deque()
+        self._dropped = 0
+        self._retry: asyncio.TimerHandle | None = None
+
+    def write(self, line: str) -> None:
+        """Write one line, now or as soon as there is room."""
+        with self._lock:
+            if len(self._waiting) >= MOST_WAITING_LINES:
+                self._dropped += 1
+            else:
+                note = f"({self._dropped} lines were dropped: the log was not read)\n" if self._dropped else ""
+                self._dropped = 0
+                self._waiting.append(f"{note}{line}\n".encode(errors="backslashreplace"))
+            self.flush(patience_s=0)
+
+    def flush(self, *, patience_s: float) -> None:
+        """Write what waits, and wait for room up to `patience_s` seconds each time there is none."""
+        with self._lock:
+            try:
+                self._write_while_there_is_room(patience_s)
+            except OSError:
+                # Nobody reads the log any more (a closed pipe, a full disk); serving goes on without it.
+                self._waiting.clear()
+            if self._waiting and self._retry is None:
+                self._retry = self._retry_later()
+
+    def _write_while_there_is_room(self, patience_s: float) -> None:
+        poll = select.poll()
+        poll.register(self._descriptor, select.POLLOUT)
+        while self._waiting and poll.poll(patience_s * 1000):
+            line = self._waiting.popleft()
+            written = os.write(self._descriptor, line[:CHUNK_BYTES])
+            if line[written:]:
+                self._waiting.appendleft(line[written:])
+
+    def _retry_later(self) -> asyncio.TimerHandle | None:
+        try:
+            return asyncio.get_running_loop().call_later(RETRY_S, self._try_again)
+        except RuntimeError:
+            return None  # Outside of a loop the next line, or the last flush, takes these along.
+
+    def _try_again(self) -> None:
+        self._retry = None
+        self.flush(patience_s=0)
+
+
+MOST_NAMES = 3
+LONGEST_NAME = 80
+
+
+def type_name(type_url: TypeUrl) -> str:
+    """Return what people call a type: `cds`; its URL where it is none of the table's."""
+    row = BY_TYPE_URL.get(type_url)
+    return row.short_name if row else type_url
+
+
+def some_of(names: Sequence[str]) -> str:
+    """Return the first few names as a phrase: `a, b, c and 5 more`."""
+    shown = ", ".join(names[:MOST_NAMES])
+    return f"{shown} and {len(names) - MOST_NAMES} more" if len(names) > MOST_NAMES else shown
+
+
+def count_of(number: int, noun: str, plural: str = "") -> str:
+    """Return a number with its noun: `1 file`, `2 files`."""
+    return f"{number} {noun}" if number == 1 else f"{number} {plural or f'{noun}s'}"
+
+
+REFUSAL_PAUSE_S = 10.0
+MOST_REFUSALS = 100
+
+
+class RefusalLimit:
+    """Lets one refusal per peer and message through in ten seconds, and few altogether."""
+
+    def __init__(self, most: int = MOST_REFUSALS) -> None:
+        self._most = most
+        self._seen: OrderedDict[tuple[str, str], float] = OrderedDict()  # when it was told last, oldest first
+        self._untold = 0
+
+    def admit(self, peer: str, message: str, now_s: float) -> int | None:
+        """Return how many refusals went untold before this one, or None when this one is not to be told either."""
+        while self._seen and next(iter(self._seen.values())) <= now_s - REFUSAL_PAUSE_S:
+            self._seen.popitem(last=False)
+        if (peer, message) in self._seen or len(self._seen) >= self._most:
+            self._untold += 1
+            return None
+        self._seen[peer, message] = now_s
+        untold, self._untold = self._untold, 0
+        return untold

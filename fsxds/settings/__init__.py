@@ -1,0 +1,1 @@
+"""The table of options: flags, environment and settings file."""

@@ -1,0 +1,327 @@
+"""How the values of options are written: durations, sizes, switches, addresses, paths and words.
+
+What a row of the table of options says of its option.
+
+How the weights of rules are written among the settings: `unused-cluster=off`, or a mapping in the settings file.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import Field, dataclass, field, replace
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Any, Generic, TypeAlias, TypeVar
+
+from fsxds.errors import UsageError
+from fsxds.lint.rules import RuleLevels
+from fsxds.values import Severity
+
+_TCP = re.compile(r"(?P<host>\[[^\]]*\]|[^:\[\]]*):(?P<port>[0-9]{1,5})", re.ASCII)
+
+
+@dataclass(frozen=True, slots=True)
+class TcpAddress:
+    """A host and a port; an empty host means all interfaces, port 0 any free one."""
+
+    host: str
+    port: int
+
+    def __str__(self) -> str:
+        """`127.0.0.1:18001`, `[::1]:18001`."""
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
+
+@dataclass(frozen=True, slots=True)
+class UnixAddress:
+    """The path of a unix socket."""
+
+    path: Path
+
+    def __str__(self) -> str:
+        """`unix:/run/fsxds.sock`."""
+        return f"unix:{self.path}"
+
+
+Address = TcpAddress | UnixAddress
+
+
+def parse_address(text: str) -> Address:
+    """Read `127.0.0.1:18001`, `[::1]:18001`, `:18001` or `unix:/run/fsxds.sock`.
+
+    Raises:
+        UsageError: when it is none of these.
+    """
+    if text.startswith("unix:") and len(text) > len("unix:"):
+        return UnixAddress(Path(text.removeprefix("unix:")))
+    match = _TCP.fullmatch(text)
+    if match is None or int(match["port"]) > 65535:
+        raise UsageError(f"{text!r} is no address; write 127.0.0.1:18001, [::1]:18001, :18001 or unix:/run/fsxds.sock")
+    return TcpAddress(match["host"].strip("[]"), int(match["port"]))
+
+
+Value = TypeVar("Value")
+Schema: TypeAlias = dict[str, object]
+
+SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "": 1.0}
+BYTES = {"b": 1, "kb": 10**3, "mb": 10**6, "gb": 10**9, "kib": 2**10, "mib": 2**20, "gib": 2**30, "": 1}
+DURATION_TEXT = "^([0-9]+(?:[.][0-9]+)?) ?(ms|s|m|h|)$"
+SIZE_TEXT = "^([0-9]+(?:[.][0-9]+)?) ?([kKmMgG]i?[bB]|[bB]|)$"
+TRUE = ("true", "yes", "on", "1")
+# In place of an address: nobody listens.
+OFF = "off"
+FALSE = ("false", "no", "off", "0")
+
+
+@dataclass(frozen=True, slots=True)
+class Form(Generic[Value]):
+    """How the values of an option are written.
+
+    Attributes:
+        metavar: stands for the value in `--help`.
+        demand: completes the sentence "… is not …".
+        read: turns what was written into the value, or raises ValueError.
+        schema: the JSON Schema of what may be written in the settings file.
+        choices: all values, where they can be listed.
+        bare: what stands for the value where a flag is given without one; None where it needs one.
+        negation: another flag, which stands for the value false; empty for none.
+    """
+
+    metavar: str
+    demand: str
+    read: Callable[[object], Value]
+    schema: Schema
+    choices: tuple[str, ...] = ()
+    bare: str | None = None
+    negation: str = ""
+
+
+def _number(written: object, text: str, units: Mapping[str, float]) -> float:
+    """Read a number with or without a unit."""
+    if isinstance(written, int | float) and not isinstance(written, bool):
+        value = float(written)
+    elif isinstance(written, str) and (match := re.search(text, written.strip())):
+        value = float(match[1]) * units[match[2].lower()]
+    else:
+        raise ValueError(written)
+    if not math.isfinite(value) or value < 0:
+        raise ValueError(written)
+    return value
+
+
+def _read_duration(written: object) -> float:
+    return _number(written, DURATION_TEXT, SECONDS)
+
+
+def _read_interval(written: object) -> float:
+    # Looking more often than every 10 ms would keep a processor busy with nothing.
+    if (value := _read_duration(written)) < 0.01:
+        raise ValueError(written)
+    return value
+
+
+def _read_size(written: object) -> int:
+    return int(_number(written, SIZE_TEXT, BYTES))
+
+
+def _read_switch(written: object) -> bool:
+    word = str(written).lower()
+    if word in TRUE or word in FALSE:
+        return word in TRUE
+    raise ValueError(written)
+
+
+def _read_text(written: object) -> str:
+    if isinstance(written, str) and written and "\0" not in written:
+        return written
+    raise ValueError(written)
+
+
+def _read_address_or_off(written: object) -> str:
+    # YAML reads `off` as false.
+    return OFF if written is False or str(written).lower() == OFF else _read_text(written)
+
+
+def _read_path(written: object) -> Path:
+    return Path(_read_text(written)).expanduser()
+
+
+def _read_names(written: object) -> tuple[str, ...]:
+    names = written if isinstance(written, list) else _read_text(written).split(",")
+    return tuple(_read_text(name.strip() if isinstance(name, str) else name) for name in names)
+
+
+def _read_executable(written: object) -> Path | bool:
+    word = str(written).lower()
+    return word in TRUE if word in TRUE or word in FALSE else _read_path(written)
+
+
+def _number_schema(text: str) -> Schema:
+    return {"anyOf": [{"type": "number", "minimum": 0}, {"type": "string", "pattern": text}]}
+
+
+def one_of(*choices: str) -> Form[str]:
+    """Make the form of an option that takes one of a few words."""
+
+    def read(written: object) -> str:
+        if written in choices:
+            return str(written)
+        raise ValueError(written)
+
+    return Form("|".join(choices), f"one of {', '.join(choices)}", read, {"enum": list(choices)}, choices)
+
+
+_DURATION = "a duration (write 50ms, 2s, 1m or a number of seconds"
+DURATION = Form("DURATION", f"{_DURATION})", _read_duration, _number_schema(DURATION_TEXT))
+INTERVAL = Form("DURATION", f"{_DURATION}, 10ms at least)", _read_interval, _number_schema(DURATION_TEXT))
+SIZE = Form("SIZE", "a size (write 64MiB, 500kB or a number of bytes)", _read_size, _number_schema(SIZE_TEXT))
+SWITCH = Form("BOOLEAN", "true or false", _read_switch, {"type": "boolean"})
+ADDRESS_OR_OFF = Form(
+    "ADDRESS",
+    "an address or off (write 127.0.0.1:18000, [::1]:18000, :18000, unix:/run/fsxds.sock or off)",
+    _read_address_or_off,
+    {"anyOf": [{"type": "string", "minLength": 1}, {"const": False}]},
+)
+PATH = Form("PATH", "a path", _read_path, {"type": "string", "minLength": 1})
+NAMES = Form(
+    "NAMES",
+    "a list of names (write a,b)",
+    _read_names,
+    {"anyOf": [{"type": "array", "items": {"type": "string", "minLength": 1}}, {"type": "string", "minLength": 1}]},
+)
+GLOBS = Form(
+    "GLOBS",
+    "a list of patterns (write README*,charts/**)",
+    _read_names,
+    {"anyOf": [{"type": "array", "items": {"type": "string", "minLength": 1}}, {"type": "string", "minLength": 1}]},
+)
+EXECUTABLE = Form(
+    "[PATH]",
+    "a path, true or false",
+    _read_executable,
+    {"anyOf": [{"type": "boolean"}, {"type": "string", "minLength": 1}]},
+    bare="true",
+    negation="--no-envoy",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Option:
+    """One row of the table.
+
+    Attributes:
+        field: the attribute of `Settings`; carries the unit.
+        form: how its value is written.
+        default: as a user would write it, None for "not set".
+        group: the heading under which `--help` shows it.
+        commands: the commands that have it as a flag.
+        help: one sentence.
+        is_reloadable: it can change while fsxds runs.
+    """
+
+    field: str
+    form: Form[Any]
+    default: str | None
+    group: str
+    commands: tuple[str, ...]
+    help: str
+    is_reloadable: bool = False
+
+    @classmethod
+    def of(cls, row: Field[Any]) -> Option:
+        """Return what a field of the table says."""
+        return replace(cls(row.name, *row.metadata["row"]), is_reloadable="is_reloadable" in row.metadata)
+
+    @property
+    def name(self) -> str:
+        """The key in the settings file: the field without its unit."""
+        return self.field.removesuffix("_s").removesuffix("_bytes")
+
+    @property
+    def flag(self) -> str:
+        """`--settle`; the name of its first command is dropped: `check_format` is `--format`."""
+        name = self.name.removeprefix(f"{self.commands[0]}_")
+        return "--" + name.replace("_", "-")
+
+    @property
+    def variable(self) -> str:
+        """The environment variable, such as `FSXDS_SETTLE`."""
+        return f"FSXDS_{self.name.upper()}"
+
+    def complaint(self, written: object) -> str:
+        """Say that `written` is no value of this option, and what would be."""
+        near = get_close_matches(str(written), self.form.choices, 1)
+        hint = f"; did you mean {near[0]}?" if near else ""
+        return f"{written!r} is not {self.form.demand}{hint}"
+
+
+def option(form: Form[Value], default: str, group: str, commands: tuple[str, ...], help_: str) -> Value:
+    """Make a row of the table; `default` is written as a user would write it."""
+    value: Value = field(default=form.read(default), metadata={"row": (form, default, group, commands, help_)})
+    return value
+
+
+def optional(form: Form[Value], group: str, commands: tuple[str, ...], help_: str) -> Value | None:
+    """Make a row of the table that is not set by default."""
+    value: Value | None = field(default=None, metadata={"row": (form, None, group, commands, help_)})
+    return value
+
+
+def reloadable(row: Value) -> Value:
+    """Mark a row of the table: SIGHUP applies a new value at once."""
+    made: Any = row
+    value: Value = field(default=made.default, metadata={**made.metadata, "is_reloadable": True})
+    return value
+
+
+OFF_OF_RULE_FORMS = "off"
+LEVELS = (*(severity.value for severity in Severity), OFF_OF_RULE_FORMS)
+
+
+def _read_levels(written: object) -> RuleLevels:
+    return RuleLevels({name: _read_level(name, word) for name, word in _pairs(written).items()})
+
+
+def _pairs(written: object) -> dict[str, object]:
+    """Return the levels by rule as they were written."""
+    if isinstance(written, dict):
+        # YAML takes an unquoted `off` for false.
+        return {str(name): OFF_OF_RULE_FORMS if word is False else word for name, word in written.items()}
+    pairs: dict[str, object] = {}
+    for part in str(written).split(","):
+        name, equals, word = part.partition("=")
+        if not equals:
+            raise ValueError(written)
+        pairs[name.strip()] = word.strip()
+    return pairs
+
+
+def _read_level(name: str, word: object) -> Severity | None:
+    # The pages of all rules, which only this needs.
+    from fsxds.lint.rules import rules
+
+    rule = rules().get(name)
+    if rule is None:
+        near = get_close_matches(name, rules(), 1)
+        hint = f"did you mean {near[0]}?" if near else "`fsxds explain` lists the rules"
+        raise UsageError(f"rules: there is no rule {name}; {hint}")
+    if word not in LEVELS:
+        raise UsageError(f"rules: {name}: {word!r} is not one of {', '.join(LEVELS)}")
+    if rule.is_fixed:
+        raise UsageError(f"rules: {name}: nothing is left to serve where it is broken, so it is always an error")
+    return None if word == OFF_OF_RULE_FORMS else Severity(word)
+
+
+RULE_LEVELS = Form(
+    "RULE=LEVEL,…",
+    "a list of rules and levels (write unused-cluster=off,no-cluster=note)",
+    _read_levels,
+    {
+        "anyOf": [
+            {"type": "string", "minLength": 1},
+            {"type": "object", "additionalProperties": {"enum": [*LEVELS, False]}},
+        ]
+    },
+)

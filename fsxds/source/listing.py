@@ -1,0 +1,452 @@
+"""Follow paths through symbolic links, and remember every link that was passed.
+
+Which names are never read: hidden files, what editors leave beside the file they save, and what the user excludes.
+
+List the files of a tree with their signatures, through links and without reading any of them.
+"""
+
+# ruff: noqa: PTH115, PTH116, PTH118, PTH120
+from __future__ import annotations
+
+import contextlib
+import errno
+import fnmatch
+import os
+import re
+import stat
+from collections import Counter, deque
+from collections.abc import Callable, Collection, Iterable, Sequence
+from pathlib import PurePosixPath
+from typing import NamedTuple, TypeAlias
+
+from fsxds.values import Problem
+
+# Far more than the 40 that the kernel follows in one path, and far fewer than what Python can nest.
+_MOST_NESTED_LINKS = 100
+
+
+class Links:
+    """The links that one look at a tree passed through, each with the target it had.
+
+    `targets` are those links. `missing` are the paths at which a way ended because nothing stood there.
+    """
+
+    def __init__(self) -> None:
+        self.targets: dict[str, str] = {}
+        self.missing: set[str] = set()
+        self._real: dict[str, str | None] = {"/": "/", "//": "/"}
+
+    def resolve(self, path: str) -> str | None:
+        """Return the path without links, None when something is missing or the links go in a circle.
+
+        Unlike `os.path.realpath` this keeps what it passed, and resolves each directory only once.
+        """
+        return self._resolve(path, 0)
+
+    def forget_below(self, directories: tuple[str, ...]) -> None:
+        """Forget the links below these directories, which end with a slash."""
+        self.targets = {link: target for link, target in self.targets.items() if not link.startswith(directories)}
+        self.missing = {path for path in self.missing if not path.startswith(directories)}
+
+    def are_unchanged(self) -> bool:
+        """Tell whether every link still has the target that it had."""
+        try:
+            return all(os.readlink(link) == target for link, target in self.targets.items())
+        except OSError:
+            return False
+
+    def _resolve(self, path: str, depth: int) -> str | None:
+        """Resolve a path that was met behind `depth` links, its directories first, so that only links nest."""
+        real = self._real
+        unknown: list[str] = []
+        while path not in real:
+            unknown.append(path)
+            path = os.path.dirname(path)
+        for step in reversed(unknown):
+            # Whoever comes by here again while the way is being followed goes in a circle.
+            real[step] = None
+            try:
+                real[step] = self._step(step, depth)
+            except _TooManyLinksError:
+                del real[step]  # From a later link the way may be short enough.
+                if depth:
+                    raise
+                return None
+            path = step
+        return real[path]
+
+    def _step(self, path: str, depth: int) -> str | None:
+        directory, name = os.path.split(path)
+        parent = self._real[directory]
+        if parent is None:
+            return None
+        if name in {"", "."}:
+            return parent
+        if name == "..":
+            return os.path.dirname(parent)
+        return self._follow(parent, os.path.join(parent, name), depth)
+
+    def _follow(self, parent: str, candidate: str, depth: int) -> str | None:
+        try:
+            target = os.readlink(candidate)
+        except OSError as error:
+            if error.errno == errno.EINVAL:
+                return candidate  # it is no link
+            self.missing.add(candidate)
+            return None
+        self.targets[candidate] = target
+        if depth == _MOST_NESTED_LINKS:
+            raise _TooManyLinksError
+        return self._resolve(os.path.join(parent, target), depth + 1)
+
+
+class _TooManyLinksError(Exception):
+    """The way leads through more links than anybody follows."""
+
+
+# vim writes `4913` to learn whether it may create files in a directory, and removes it at once.
+_VIM_PROBE = "4913"
+_SUFFIXES_OF_LEFTOVERS = ("~", ".swp", ".tmp")
+
+
+def is_passed_over(name: str) -> bool:
+    """Tell whether a file or directory of this name is neither read, walked nor worth a word.
+
+    A leading dot covers hidden files, emacs' lock `.#cds.yaml`, and the `..data` and `..2026_01_31` of a Kubernetes
+    volume, whose files are reached by links with ordinary names. `#cds.yaml#` is what emacs saves by itself.
+    """
+    return name.startswith((".", "#")) or name.endswith(_SUFFIXES_OF_LEFTOVERS) or name == _VIM_PROBE
+
+
+class Exclusion:
+    """The names and paths that the user wants to be left out.
+
+    A pattern without a slash is one of names, of files and directories at any depth. One with a slash is one of paths
+    from the top of the tree; `**` stands for any directories. What is below an excluded directory is excluded with it.
+
+    >>> exclusion = Exclusion(["README*", "charts/**/values.yaml"])
+    >>> [exclusion.covers(path) for path in ("edge/README.yaml", "charts/a/b/values.yaml", "edge/values.yaml")]
+    [True, True, False]
+    """
+
+    def __init__(self, patterns: Iterable[str] = ()) -> None:
+        texts = [pattern.removeprefix("./").rstrip("/") for pattern in patterns]
+        names = [fnmatch.translate(text) for text in texts if "/" not in text]
+        self._name = re.compile("|".join(names)) if names else None
+        self._paths = [text.removeprefix("/").split("/") for text in texts if "/" in text]
+
+    def matches(self, relative: str) -> bool:
+        """Tell whether a path of the tree is excluded itself, and not by a directory above it."""
+        if self._name is not None and self._name.match(relative, relative.rfind("/") + 1):
+            return True
+        return any(_is_match(relative.split("/"), pattern) for pattern in self._paths)
+
+    def covers(self, relative: str) -> bool:
+        """Tell whether a path of the tree is excluded, by itself or by a directory above it."""
+        ends = [match.start() for match in re.finditer("/", relative)]
+        return any(self.matches(relative[:end]) for end in [*ends, len(relative)])
+
+
+def _is_match(parts: Sequence[str], pattern: Sequence[str]) -> bool:
+    if not pattern:
+        return not parts
+    if pattern[0] == "**":
+        return any(_is_match(parts[start:], pattern[1:]) for start in range(len(parts) + 1))
+    return bool(parts) and fnmatch.fnmatchcase(parts[0], pattern[0]) and _is_match(parts[1:], pattern[1:])
+
+
+def is_text(name: str) -> bool:
+    """Tell whether a name that the operating system gave is valid UTF-8."""
+    if name.isascii():
+        return True
+    try:
+        name.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def as_text(name: str) -> str:
+    """Write a name or path of any bytes as printable text."""
+    return name if is_text(name) else name.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
+
+
+Signature: TypeAlias = tuple[int, int, int, int, int]
+"""What changes when a file changes: mtime_ns, size, inode, ctime_ns, device."""
+
+Identity: TypeAlias = tuple[int, int]
+"""What tells a directory from all others: device and inode."""
+
+# Entries behind one link: to list so many takes 0.1 s, and nobody keeps more configuration outside of the tree.
+_MOST_BEHIND_LINK = 20_000
+
+# What to do about a file or directory that the system does not let us read.
+_REMEDIES = {
+    errno.EACCES: "let fsxds read it",
+    errno.EPERM: "let fsxds read it",
+    errno.EMFILE: "raise the limit of open files (ulimit -n)",
+    errno.ENFILE: "raise the limit of open files (sysctl fs.file-max)",
+    errno.EAGAIN: "put a regular file in its place",
+    errno.ELOOP: "mend or remove the link",
+    errno.ENAMETOOLONG: "shorten the path",
+}
+_OTHER_REMEDY = "fsxds tries again by itself; look after the filesystem"
+
+_GONE = {errno.ENOENT, errno.ENOTDIR}
+
+
+class FoundFile(NamedTuple):
+    """A file to read: its path in the tree, its path on disk without links, its signature."""
+
+    relative: str
+    path: str
+    signature: Signature
+
+
+class LostDirectory(NamedTuple):
+    """A directory, or what was one, that cannot be listed; what was known below it is neither here nor gone."""
+
+    relative: str
+    problem: Problem
+
+
+def signature_of(status: os.stat_result) -> Signature:
+    """Return the signature of a file."""
+    return status.st_mtime_ns, status.st_size, status.st_ino, status.st_ctime_ns, status.st_dev
+
+
+def remedy_of(error: OSError) -> str:
+    """Return what the user can do about what the system did not let us read."""
+    return _REMEDIES.get(error.errno or 0, _OTHER_REMEDY)
+
+
+def problem_of(relative: str, rule: str, message: str, remedy: str) -> Problem:
+    """Make the problem of a whole file or directory."""
+    return Problem(PurePosixPath(as_text(relative)), 1, 1, "", rule, message, remedy)
+
+
+class Walk:
+    """One walk over a tree, done when it is made.
+
+    Real directories come first, then the linked ones in the order of their names, and each directory is visited once:
+    a link to a directory that was already seen, or that holds the tree, adds nothing.
+    """
+
+    def __init__(
+        self, root: str, is_read: Callable[[str], bool], known: Collection[str], exclusion: Exclusion | None = None
+    ) -> None:
+        """Walk.
+
+        Args:
+            root: an absolute path.
+            is_read: tells by a file's name whether it is one to read.
+            exclusion: what the user excludes.
+            known: paths of the files that were read so far, whatever stands there now.
+        """
+        self.files: list[FoundFile] = []
+        self.ignored: list[str] = []
+        self.excluded: list[str] = []
+        self.problems: list[Problem] = []
+        self.lost: list[LostDirectory] = []
+        self.links = Links()
+        self.real_root = self.links.resolve(root)
+        self.directories: dict[str, Identity] = {}
+        """The real paths of all directories that were listed."""
+        self.linked_files: dict[str, str] = {}
+        """The real paths of linked files, each with the link in the tree through which it was reached."""
+        self.tops: list[str] = []
+        """The real root, then the real paths of the linked directories."""
+        self._is_read = is_read
+        self._known = known
+        self._exclusion = exclusion or Exclusion()
+        self._visited: dict[Identity, str] = {}
+        """The directories that need no other visit, each with the link in the tree through which it was reached."""
+        self._linked: list[tuple[str, str, str]] = []
+        """Links to directories that are still to be walked: path in the tree, real path, and link in the tree."""
+        self._through = ""
+        """The link in the tree behind which the walk is now, empty in the tree itself."""
+        self._counts: Counter[str] = Counter()
+        self._root_identity: Identity | None = None
+        self.root_error: OSError | None = None
+        """Why there is nothing to walk; None when there is."""
+        try:
+            # The kernel says why there is no way to the root.
+            self._walk_all(root if self.real_root is None else self.real_root)
+        except OSError as error:
+            self.root_error = error
+
+    def is_still_true(self) -> bool:
+        """Tell whether the root and all links are what they were, so that what was listed is of one generation."""
+        try:
+            return identity_of(self.real_root or "") == self._root_identity and self.links.are_unchanged()
+        except OSError:
+            return False
+
+    def _walk_all(self, root: str) -> None:
+        self._root_identity = identity_of(root)
+        for directory in PurePosixPath(root).parents:
+            with contextlib.suppress(OSError):
+                self._visited[identity_of(str(directory))] = ""
+        self._walk_real(root, "")
+        while self._linked:
+            self._linked.sort(reverse=True)
+            relative, real, self._through = self._linked.pop()
+            try:
+                self._walk_real(real, relative + "/")
+            except _TooMuchError:
+                self._take_back(self._through)
+
+    def _walk_real(self, top: str, prefix: str) -> None:
+        pending = deque([(top, prefix)])
+        while pending:
+            directory, inner = pending.popleft()
+            try:
+                identity = identity_of(directory)
+                if identity in self._visited:
+                    continue
+                self._visited[identity] = self._through
+                self.directories[directory] = identity
+                if directory == top:
+                    self.tops.append(top)
+                pending.extend(self._list(directory, inner))
+            except OSError as error:
+                if not inner:
+                    raise
+                # A real directory that is gone takes its files along; a link that leads nowhere may be a mistake.
+                if directory == top or error.errno not in _GONE:
+                    self._lose(inner.rstrip("/"), error, is_link=directory == top)
+
+    def _list(self, directory: str, prefix: str) -> list[tuple[str, str]]:
+        """Take in the entries of one directory; returns its real sub-directories."""
+        inner: list[tuple[str, str]] = []
+        with os.scandir(directory) as entries:
+            for direntry in entries:
+                self._count()
+                if is_passed_over(direntry.name):
+                    continue  # `..data` too: what leads through it tells when it flips.
+                if self._exclusion.matches(prefix + direntry.name):
+                    self.excluded.append(prefix + direntry.name)
+                elif direntry.is_symlink():
+                    self._take_link(direntry, prefix)
+                elif direntry.is_dir(follow_symlinks=False):
+                    inner.extend(self._take_directory(direntry, prefix))
+                else:
+                    self._take_file(direntry, prefix + direntry.name, direntry.path)
+        return inner
+
+    def _take_directory(self, direntry: os.DirEntry[str], prefix: str) -> list[tuple[str, str]]:
+        relative = prefix + direntry.name
+        if not is_text(direntry.name):
+            self._report_name(relative)
+            return []
+        if relative in self._known:
+            self._report_not_a_file(relative, stat.S_IFDIR)
+        return [(direntry.path, relative + "/")]
+
+    def _take_link(self, direntry: os.DirEntry[str], prefix: str) -> None:
+        relative = prefix + direntry.name
+        real = self.links.resolve(direntry.path)
+        try:
+            # By its real path: the link itself may lead into the next generation by now.
+            is_directory = stat.S_ISDIR(os.stat(real or direntry.path).st_mode)
+            if real is None:
+                raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT))  # It came to be just now.
+        except OSError as error:
+            self._take_broken_link(direntry.name, relative, error)
+            return
+        if not is_directory:
+            self.linked_files[real] = self._through
+            self._take_file(direntry, relative, real)
+        elif is_text(direntry.name):
+            self._linked.append((relative, real, self._through or relative))
+        else:
+            self._report_name(relative)
+
+    def _take_broken_link(self, name: str, relative: str, error: OSError) -> None:
+        is_ignored = "." in name and not self._is_read(name)
+        if is_ignored and not any(known.startswith(relative + "/") for known in self._known):
+            self.ignored.append(relative)
+        else:
+            self._lose(relative, error, is_link=True)
+
+    def _take_file(self, direntry: os.DirEntry[str], relative: str, path: str) -> None:
+        if relative not in self._known:
+            if not is_text(direntry.name):
+                self._report_name(relative)
+                return
+            if not self._is_read(direntry.name):
+                self.ignored.append(relative)
+                return
+        try:
+            # By its real path: the link itself may lead into the next generation by now.
+            status = os.stat(path)
+        except OSError as error:
+            if error.errno not in _GONE:
+                message = f"the file cannot be looked at: {error.strerror}"
+                self.problems.append(problem_of(relative, "unreadable-file", message, remedy_of(error)))
+            return
+        if stat.S_ISREG(status.st_mode):
+            self.files.append(FoundFile(relative, path, signature_of(status)))
+        else:
+            self._report_not_a_file(relative, status.st_mode)
+
+    def _report_not_a_file(self, relative: str, mode: int) -> None:
+        message = f"this is {_kind_of(mode)}, not a file"
+        self.problems.append(problem_of(relative, "not-a-file", message, "put a regular file in its place"))
+
+    def _report_name(self, relative: str) -> None:
+        message = "the name is not valid UTF-8"
+        self.problems.append(problem_of(relative, "unreadable-name", message, "rename it"))
+
+    def _lose(self, relative: str, error: OSError, *, is_link: bool) -> None:
+        if is_link and error.errno in {*_GONE, errno.ELOOP}:
+            problem = problem_of(relative, "broken-link", "the link leads nowhere", "mend or remove the link")
+        else:
+            what = "what the link leads to" if is_link else "the directory"
+            message = f"{what} cannot be read: {error.strerror}"
+            problem = problem_of(relative, "unreadable-file", message, remedy_of(error))
+        self.lost.append(LostDirectory(relative, problem))
+
+    def _count(self) -> None:
+        """Count one more behind the present link, if any; _TooMuchError when it is one too many."""
+        if self._through:
+            self._counts[self._through] += 1
+            if self._counts[self._through] > _MOST_BEHIND_LINK:
+                raise _TooMuchError
+
+    def _take_back(self, link: str) -> None:
+        """Let a link, and all links behind it, add nothing but a problem."""
+        below = link + "/"
+        self.files = [file for file in self.files if not file.relative.startswith(below)]
+        self.ignored = [relative for relative in self.ignored if not relative.startswith(below)]
+        self.excluded = [relative for relative in self.excluded if not relative.startswith(below)]
+        self.problems = [problem for problem in self.problems if not str(problem.path).startswith(below)]
+        self.lost = [lost for lost in self.lost if not lost.relative.startswith(below)]
+        self._linked = [linked for linked in self._linked if linked[2] != link]
+        self.linked_files = {path: through for path, through in self.linked_files.items() if through != link}
+        self._visited = {identity: through for identity, through in self._visited.items() if through != link}
+        tops = tuple(f"{top}/" for top in self.tops if self.directories[top] not in self._visited)
+        self.links.forget_below(tops)
+        self.directories = {path: known for path, known in self.directories.items() if known in self._visited}
+        self.tops = [top for top in self.tops if top in self.directories]
+        message = f"more than {_MOST_BEHIND_LINK} files and directories are behind this link, so none of them is read"
+        remedy = "let it lead to a smaller directory"
+        self.lost.append(LostDirectory(link, problem_of(link, "too-many-files", message, remedy)))
+
+
+class _TooMuchError(Exception):
+    """More is behind a link than is listed."""
+
+
+def identity_of(path: str) -> Identity:
+    """Return what tells a directory from all others; OSError where there is none."""
+    status = os.stat(path)
+    if not stat.S_ISDIR(status.st_mode):
+        raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR))
+    return status.st_dev, status.st_ino
+
+
+def _kind_of(mode: int) -> str:
+    if stat.S_ISFIFO(mode):
+        return "a named pipe"
+    return "a socket" if stat.S_ISSOCK(mode) else "a directory" if stat.S_ISDIR(mode) else "a device"

@@ -1,0 +1,213 @@
+"""Keep inotify's watches on the directories that matter, and hand on what they tell."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import itertools
+import logging
+import os
+import time
+
+# The lower half of watchdog: its observers take a thread for each directory, or watch all that is below one, and do not
+# say when a sub-directory finds no free watch nor when events were lost.
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from enum import Enum
+from functools import reduce
+
+from watchdog.observers.inotify_c import CallbackId, InotifyConstants, InotifyEvent, InotifyFD, Mask, WatchDescriptor
+
+from fsxds.source.listing import Identity
+
+# Opening, reading and closing unread are left out: fsxds' own reading would be heard.
+_MASK: Mask = reduce(
+    lambda one, other: Mask(one | other),
+    [
+        InotifyConstants.IN_MODIFY,
+        InotifyConstants.IN_ATTRIB,
+        InotifyConstants.IN_CLOSE_WRITE,
+        InotifyConstants.IN_MOVED_FROM,
+        InotifyConstants.IN_MOVED_TO,
+        InotifyConstants.IN_CREATE,
+        InotifyConstants.IN_DELETE,
+        InotifyConstants.IN_DELETE_SELF,
+        InotifyConstants.IN_MOVE_SELF,
+        InotifyConstants.IN_ONLYDIR,
+    ],
+)
+
+# watchdog opens an inotify instance and a pipe, and loses the first where there is no room for the second.
+_DESCRIPTORS = 3
+
+_REMEDIES = {
+    errno.ENOSPC: "raise fs.inotify.max_user_watches with sysctl",
+    errno.EMFILE: "raise fs.inotify.max_user_instances with sysctl, or the limit of open files (ulimit -n)",
+    errno.EACCES: "let fsxds read it",
+}
+
+
+class Happening(Enum):
+    """What an event said of a file or directory; `OTHER` includes that it has other permissions."""
+
+    CREATED = "created"
+    MODIFIED = "modified"
+    CLOSED = "closed"
+    DELETED = "deleted"
+    MOVED = "moved"
+    OTHER = "other"
+
+
+@dataclass(frozen=True, slots=True)
+class Notice:
+    """One event: `paths` are one, or two (from, to) for a move. `at_s` is `time.monotonic()` when it was heard."""
+
+    at_s: float
+    happening: Happening
+    paths: tuple[str, ...]
+    is_directory: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Armed:
+    """What came of watching: `is_new` says that changes may have passed unheard, since something was not watched before.
+
+    `unwatched` are those of the `count` directories that cannot be watched, `reason` says why, with what to do about it. `is_deaf`: there
+    is no inotify at all.
+    """
+
+    is_new: bool
+    count: int
+    unwatched: tuple[str, ...] = ()
+    reason: str = ""
+    is_deaf: bool = False
+
+
+class Notifications:
+    """One inotify instance and its watches. `arm` and `stop` block, so they are called in a thread."""
+
+    def __init__(self, tell: Callable[[Notice], object], tell_overflow: Callable[[], object]) -> None:
+        """Prepare; nothing runs before the first `arm`. Both `tell` are called in a thread of watchdog."""
+        self._receiver = _Receiver(tell, tell_overflow)
+        self._inotify: InotifyFD | None = None
+        # {directory: (its watch, its identity when it was watched)}
+        self._armed: dict[str, tuple[CallbackId, WatchDescriptor, Identity]] = {}
+        self._ids = map(CallbackId, itertools.count())
+
+    def arm(self, directories: Mapping[str, Identity]) -> Armed:
+        """Watch exactly these directories, without what is below them; the first ones come first when watches run out."""
+        if self._inotify is not None and not self._inotify.is_alive():
+            self.stop()
+        try:
+            inotify = self._inotify or self._start()
+        except (OSError, RuntimeError) as error:  # the latter where no thread can be started
+            return Armed(
+                is_new=False,
+                count=len(directories),
+                unwatched=tuple(directories),
+                reason=_reason_of(error),
+                is_deaf=True,
+            )
+        # A directory that was deleted, moved or replaced leaves a watch behind that is deaf or hears the wrong one.
+        stale = [
+            directory
+            for directory, (_, watch, identity) in self._armed.items()
+            if directories.get(directory) != identity or watch not in self._receiver.paths
+        ]
+        for directory in stale:
+            self._disarm(inotify, directory)
+        is_new = False
+        unwatched: list[str] = []
+        reason = ""
+        for directory in [directory for directory in directories if directory not in self._armed]:
+            try:
+                self._watch(inotify, directory, directories[directory])
+                is_new = True
+            except (FileNotFoundError, NotADirectoryError):
+                continue  # it went away just now, which its parent's watch or the next look will show
+            except OSError as error:
+                unwatched.append(directory)
+                reason = reason or _reason_of(error)
+        return Armed(is_new, len(directories), tuple(unwatched), reason)
+
+    def stop(self) -> None:
+        """Stop watching, and wait for the thread that listens."""
+        self._armed.clear()
+        inotify, self._inotify = self._inotify, None
+        if inotify is not None:
+            inotify.stop()
+            inotify.join()
+
+    def _start(self) -> InotifyFD:
+        with contextlib.ExitStack() as spare:
+            for _ in range(_DESCRIPTORS):
+                spare.callback(os.close, os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC))
+        # It warns of an overflow, which has a line of its own.
+        logging.getLogger("watchdog").addHandler(logging.NullHandler())
+        inotify = InotifyFD()
+        inotify.start()
+        self._inotify = inotify
+        return inotify
+
+    def _watch(self, inotify: InotifyFD, directory: str, identity: Identity) -> None:
+        number = next(self._ids)
+        watch = inotify.add_callback(os.fsencode(directory), _MASK, self._receiver, number)
+        if watch < 0:  # watchdog keeps quiet about this one
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+        self._receiver.paths[watch] = directory
+        self._armed[directory] = number, watch, identity
+
+    def _disarm(self, inotify: InotifyFD, directory: str) -> None:
+        number, watch, _ = self._armed.pop(directory)
+        self._receiver.paths.pop(watch, None)
+        inotify.remove_callbacks([(watch, number)])
+
+
+class _Receiver:
+    """What watchdog calls in its thread, for every watch."""
+
+    def __init__(self, tell: Callable[[Notice], object], tell_overflow: Callable[[], object]) -> None:
+        self.paths: dict[WatchDescriptor, str] = {}
+        """The directory of each watch that hears something."""
+        self._tell = tell
+        self._tell_overflow = tell_overflow
+        self._left: tuple[int, str] = (0, "")
+
+    def on_event(self, event: InotifyEvent) -> None:
+        directory = self.paths.get(event.wd)
+        if directory is None:
+            return
+        path = os.path.join(directory, os.fsdecode(event.name)) if event.name else directory  # noqa: PTH118
+        paths: tuple[str, ...] = (path,)
+        happening = _happening_of(event)
+        if event.is_moved_from:
+            self._left = event.cookie, path
+        elif event.is_moved_to and self._left[0] == event.cookie:
+            paths = (self._left[1], path)
+        self._tell(Notice(time.monotonic(), happening, paths, event.is_directory or not event.name))
+
+    def on_watch_deleted(self, watch: WatchDescriptor) -> None:
+        self.paths.pop(watch, None)
+
+    def on_queue_overflow(self) -> None:
+        self.paths.clear()  # That a watch is no more may be among what was lost.
+        self._tell_overflow()
+
+
+def _happening_of(event: InotifyEvent) -> Happening:
+    if event.is_modify:
+        return Happening.MODIFIED
+    if event.is_close_write:
+        return Happening.CLOSED
+    if event.is_create:
+        return Happening.CREATED
+    if event.is_delete:
+        return Happening.DELETED
+    return Happening.MOVED if event.is_moved_to else Happening.OTHER
+
+
+def _reason_of(error: OSError | RuntimeError) -> str:
+    if isinstance(error, RuntimeError):
+        return f"{error}; raise the limit of processes (ulimit -u)"
+    remedy = _REMEDIES.get(error.errno or 0)
+    return f"{error.strerror or error}{f'; {remedy}' if remedy else ''}"

@@ -1,0 +1,296 @@
+"""Read a directory tree into values; unchanged files are not read again.
+
+Read one file whole, and only in one state.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+
+from fsxds.errors import TreeLost
+from fsxds.source.listing import (
+    Exclusion,
+    FoundFile,
+    Identity,
+    LostDirectory,
+    Signature,
+    Walk,
+    as_text,
+    problem_of,
+    remedy_of,
+    signature_of,
+)
+from fsxds.values import Problem, SourceFile, SourceTree
+
+# A file that changed while it was read is read again; who writes faster than that has not finished anyway.
+_TRIES = 5
+
+# Two writes within one tick of the filesystem's clock leave one timestamp. Ticks are 1 to 10 ms on local filesystems,
+# 1 s on some remote ones and 2 s on FAT, so a younger file is compared by its content once more.
+_RACY_NS = 2_000_000_000
+
+_CHUNK_BYTES = 64 * 1024
+
+# What the kernel makes up in /proc has size 0, and may not end.
+_MOST_UNSIZED_BYTES = 1024 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Content:
+    """What a file held; `is_racy` says that it was so young that its signature does not prove it unchanged."""
+
+    content: bytes
+    signature: Signature
+    is_racy: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """Why a file was not read: the rule, the fact and the remedy."""
+
+    rule: str
+    message: str
+    remedy: str
+
+
+def read_file(path: str, max_size_bytes: int) -> Content | Refusal | None:
+    """Return what a file holds; None when it is gone, or something else took its place just now."""
+    try:
+        # Should a pipe have taken the file's place, O_NONBLOCK keeps the open from waiting for a writer.
+        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        return _unreadable(error)
+    try:
+        return _read_steadily(descriptor, max_size_bytes)
+    except OSError as error:
+        return _unreadable(error)
+    finally:
+        os.close(descriptor)
+
+
+def _read_steadily(descriptor: int, max_size_bytes: int) -> Content | Refusal | None:
+    for _ in range(_TRIES):
+        before = os.fstat(descriptor)
+        if not stat.S_ISREG(before.st_mode):
+            return None
+        if before.st_size > max_size_bytes:
+            return _too_large(before.st_size, max_size_bytes)
+        started_ns = time.time_ns()
+        limit_bytes = max_size_bytes if before.st_size else min(max_size_bytes, _MOST_UNSIZED_BYTES)
+        content = _read_from_start(descriptor, before.st_size, limit_bytes)
+        if len(content) > limit_bytes and signature_of(os.fstat(descriptor)) == signature_of(before):
+            return _too_large(None, limit_bytes)
+        if signature_of(os.fstat(descriptor)) == signature_of(before):
+            age_ns = started_ns - max(before.st_mtime_ns, before.st_ctime_ns)
+            return Content(content, signature_of(before), abs(age_ns) < _RACY_NS)
+    message = "the file changes faster than it can be read"
+    return Refusal("unreadable-file", message, "move a finished file into its place instead")
+
+
+def _read_from_start(descriptor: int, size_bytes: int, max_size_bytes: int) -> bytes:
+    """Read all, and a little more than the limit at most.
+
+    Raises:
+        BlockingIOError: there is nothing to read yet, which no regular file says.
+    """
+    os.lseek(descriptor, 0, os.SEEK_SET)
+    content = bytearray()
+    while len(content) <= max_size_bytes:
+        chunk = os.read(descriptor, max(size_bytes + 1 - len(content), _CHUNK_BYTES))
+        if not chunk:
+            break
+        content += chunk
+    return bytes(content)
+
+
+def _too_large(size_bytes: int | None, max_size_bytes: int) -> Refusal:
+    size = "more bytes than" if size_bytes is None else f"{size_bytes} bytes, more than"
+    message = f"the file has {size} the {max_size_bytes} that are read"
+    return Refusal("file-too-large", message, "split it, or raise --max-file-size")
+
+
+def _unreadable(error: OSError) -> Refusal:
+    return Refusal("unreadable-file", f"the file cannot be read: {error.strerror}", remedy_of(error))
+
+
+DEFAULT_MAX_FILE_SIZE_BYTES = 64 * 1024 * 1024
+
+# A generation that is swapped while it is read is read again; more than a few swaps in a row are no swap but an
+# upheaval, and whoever watches is told so by `Look.is_steady`. Nor is a tree read again that takes long to read.
+_TRIES_OF_SCAN = 5
+_TRYING_S = 0.5
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """What one look at a tree saw.
+
+    `is_steady` is false when the tree kept changing while it was read, so that `tree` may mix generations.
+    `tops` are the real paths of the root and of linked directories, `directories` those of all that were listed, and
+    `paths` those of the files by their paths in the tree. `turning_points` are the linked files, and the paths whose
+    replacement would change where the root or a link leads.
+    """
+
+    tree: SourceTree
+    is_steady: bool
+    tops: tuple[str, ...]
+    directories: Mapping[str, Identity]
+    paths: Mapping[str, str]
+    turning_points: frozenset[str]
+
+
+@dataclass(frozen=True, slots=True)
+class _Seen:
+    """What is remembered of a file; `is_racy` says that it was so young that its signature proves nothing."""
+
+    signature: Signature
+    file: SourceFile
+    is_racy: bool
+
+
+class Scanner:
+    """Reads one tree again and again, and each of its files only when it changed. For one caller at a time."""
+
+    def __init__(
+        self,
+        root: Path,
+        *,
+        is_read: Callable[[str], bool],
+        exclusion: Exclusion | None = None,
+        max_file_size_bytes: int = DEFAULT_MAX_FILE_SIZE_BYTES,
+    ) -> None:
+        """Remember what to read.
+
+        Args:
+            root: the directory, which may be a link.
+            is_read: tells by a file's name whether a format claims it; the others are listed as ignored.
+            exclusion: what the user excludes; it is neither read nor ignored.
+            max_file_size_bytes: a larger file is a problem and is not read.
+        """
+        self.root = root.absolute()
+        self.is_read = is_read
+        self.exclusion = exclusion or Exclusion()
+        self.max_file_size_bytes = max_file_size_bytes
+        self._seen: dict[str, _Seen] = {}
+        self._tree = SourceTree(())
+
+    def scan(self) -> SourceTree:
+        """Return the tree as it is now, of one generation even while links are being swapped.
+
+        Raises:
+            TreeLost: the root is missing or is not a directory.
+        """
+        return self.look().tree
+
+    def look(self) -> Look:
+        """Return the tree as it is now, with what a watcher needs to know about where it is.
+
+        Raises:
+            TreeLost: the root is missing or is not a directory.
+        """
+        started_s = time.monotonic()
+        walk, is_steady = self._take_in()
+        tries = 1
+        while not is_steady and tries < _TRIES_OF_SCAN and time.monotonic() - started_s < _TRYING_S:
+            walk, is_steady = self._take_in()
+            tries += 1
+        return Look(
+            self._tree,
+            is_steady,
+            tuple(walk.tops),
+            walk.directories,
+            {file.relative: file.path for file in walk.files},
+            frozenset({*walk.links.targets, *walk.links.missing, *walk.tops, *walk.linked_files}),
+        )
+
+    def _take_in(self) -> tuple[Walk, bool]:
+        walk = Walk(str(self.root), self.is_read, self._seen, self.exclusion)
+        if walk.root_error is not None:
+            raise TreeLost(f"{self.root}: the directory {_lost_because(walk.root_error)}")
+        problems = [*walk.problems, *self._problems_of_lost(walk.lost)]
+        seen, are_whole = self._read_changed(walk.files, problems)
+        is_steady = are_whole and walk.is_still_true()
+        self._tree = self._tree_of(seen, problems, walk)
+        # What cannot be read now is remembered: should its directory be lost next, it has to be named still.
+        kept = {str(problem.path) for problem in problems} & self._seen.keys()
+        self._seen = seen | {relative: self._seen[relative] for relative in kept}
+        return walk, is_steady
+
+    def _read_changed(self, found: list[FoundFile], problems: list[Problem]) -> tuple[dict[str, _Seen], bool]:
+        """Return what is now known of the found files, and whether each of them held still while it was read."""
+        seen: dict[str, _Seen] = {}
+        are_whole = True
+        for relative, path, signature in found:
+            before = self._seen.get(relative)
+            if before is not None and before.signature == signature and not before.is_racy:
+                seen[relative] = before
+                continue
+            outcome = read_file(path, self.max_file_size_bytes)
+            if isinstance(outcome, Content):
+                seen[relative] = _remembered(relative, outcome, before)
+            elif isinstance(outcome, Refusal):
+                problems.append(problem_of(relative, outcome.rule, outcome.message, outcome.remedy))
+            else:
+                are_whole = False
+                if before is not None:
+                    seen[relative] = _Seen(before.signature, before.file, is_racy=True)
+        return seen, are_whole
+
+    def _problems_of_lost(self, lost: list[LostDirectory]) -> list[Problem]:
+        """Name the lost directories and each file that was known below one."""
+        found = [directory.problem for directory in lost]
+        for relative, directory in self._known_below(lost):
+            problem = directory.problem
+            message = f"its directory {as_text(directory.relative)} is lost: {problem.message}"
+            found.append(problem_of(relative, problem.rule, message, problem.remedy))
+        return found
+
+    def _known_below(self, lost: list[LostDirectory]) -> list[tuple[str, LostDirectory]]:
+        return [
+            (relative, directory)
+            for directory in lost
+            for relative in self._seen
+            if relative.startswith(directory.relative + "/")
+        ]
+
+    def _tree_of(self, seen: dict[str, _Seen], problems: list[Problem], walk: Walk) -> SourceTree:
+        before = self._tree
+        files = before.files
+        if len(seen) != len(files) or any(_file_of(seen, file) is not file for file in files):
+            files = tuple(sorted((known.file for known in seen.values()), key=lambda file: file.path.parts))
+        tree = SourceTree(files, tuple(sorted(problems)), _paths_of(walk.ignored), _paths_of(walk.excluded))
+        return before if tree == before else tree
+
+
+def _lost_because(error: OSError) -> str:
+    match error.errno:
+        case errno.ENOENT:
+            return "does not exist; create it, or name another one"
+        case errno.ENOTDIR:
+            return "is not a directory; create it, or name another one"
+    return f"cannot be read: {error.strerror}; {remedy_of(error)}"
+
+
+def _paths_of(relatives: list[str]) -> tuple[PurePosixPath, ...]:
+    return tuple(PurePosixPath(as_text(relative)) for relative in sorted(relatives))
+
+
+def _file_of(seen: dict[str, _Seen], file: SourceFile) -> SourceFile | None:
+    known = seen.get(str(file.path))
+    return None if known is None else known.file
+
+
+def _remembered(relative: str, outcome: Content, before: _Seen | None) -> _Seen:
+    """Remember what was read; equal content keeps its value, so that files can be told apart by identity."""
+    file = SourceFile.of(PurePosixPath(relative), outcome.content)
+    if before is not None and before.file.digest == file.digest:
+        file = before.file
+    return _Seen(outcome.signature, file, outcome.is_racy)

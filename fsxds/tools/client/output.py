@@ -1,0 +1,321 @@
+"""What a client holds, update by update, as far as the wire tells what is gone.
+
+What a watched server tells, for people at a terminal: a short list first, then what changed.
+
+What a watched server tells, for programs: one JSON object on a line for each update.
+
+How `fsxds watch` prints: the server's words on stdout, its own on stderr.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+import sys
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from datetime import datetime
+from itertools import islice
+from types import MappingProxyType
+from typing import Protocol
+
+from rich.console import Console
+from rich.text import Text
+
+from fsxds.api.catalogue import Catalogue
+from fsxds.api.secrets import Masker, mask_text
+from fsxds.errors import ApiError, UsageError
+from fsxds.observe.log_lines import escape
+from fsxds.resource_types import BY_TYPE_URL
+from fsxds.resources import Resource, Snapshot, version_of_body
+from fsxds.tools.client.connection import Trouble
+from fsxds.tools.client.messages import WRONG_PROTOCOL, Update
+from fsxds.tools.diff.compare import Comparer, Difference, ResourceChange, TypeDifference
+from fsxds.tools.diff.output import STYLES, Compared, Side, field_content, text_lines, worded_counts
+from fsxds.values import PlainValue, TypeUrl
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """What an update made of what the client holds of its type.
+
+    Attributes:
+        update: the update.
+        before: what was held, by name.
+        after: what is held.
+        is_first: nothing was told of this type before.
+        absent: names that were told as removed, or as not there, and were not held.
+    """
+
+    update: Update
+    before: Mapping[str, Resource]
+    after: Mapping[str, Resource]
+    is_first: bool
+    absent: tuple[str, ...]
+
+    @property
+    def snapshots(self) -> tuple[Snapshot, Snapshot]:
+        """What was held and what is held, to be compared."""
+        type_url = self.update.type_url
+        return Snapshot(0, {type_url: self.before}, {}), Snapshot(1, {type_url: self.after}, {})
+
+
+class Holdings:
+    """Takes in updates as an accepting client does."""
+
+    def __init__(self) -> None:
+        self._rows: dict[TypeUrl, Mapping[str, Resource]] = {}
+
+    def of(self, type_url: TypeUrl) -> Mapping[str, Resource]:
+        """Return what is held of a type by name."""
+        return self._rows.get(type_url, MappingProxyType({}))
+
+    def take(self, update: Update) -> Step:
+        """Take in an update, and tell what it changed."""
+        before = self.of(update.type_url)
+        is_first = update.type_url not in self._rows
+        told = {name: _by_content(resource) for name, resource in update.resources.items()}
+        kept = {} if update.is_full else dict(before)
+        gone = (*update.removed, *update.unpopulated)
+        for name in gone:
+            kept.pop(name, None)
+        after = MappingProxyType(kept | told)
+        self._rows[update.type_url] = after
+        return Step(update, before, after, is_first, tuple(name for name in gone if name not in before))
+
+
+def _by_content(resource: Resource) -> Resource:
+    """Give a resource the version of its content: servers may give other versions to what is the same."""
+    return replace(resource, version=version_of_body(resource.type_url, resource.body))
+
+
+# A first list of more names is of no use to people; the JSON has all.
+MOST_LISTED = 20
+
+_DIGEST = re.compile("[0-9a-f]{32}")
+_SHORT_DIGITS = 12
+_LONGEST_VERSION = 60
+_HERE = Side("", None)
+
+
+def step_lines(step: Step, difference: Difference, wanted: Collection[str]) -> Iterator[Text]:
+    """Yield the lines of one step: a heading, and what it is about.
+
+    Args:
+        step: the step.
+        difference: what became of what was held by it.
+        wanted: the names that are asked for; none for everything.
+    """
+    yield Text.assemble((_noun(step), "bold"), f": {_headline(step, difference)}", (_version(step), "dim"))
+    if step.is_first:
+        yield from _listed(step.after)
+        yield from _absent_lines(_missing(step, wanted))
+    else:
+        yield from islice(text_lines(Compared(_HERE, _HERE, difference)), 1, None)
+        yield from _absent_lines(_told_absent(step, wanted))
+
+
+def _noun(step: Step) -> str:
+    row = BY_TYPE_URL.get(step.update.type_url)
+    return row.noun if row else escape(step.update.type_url)
+
+
+def _headline(step: Step, difference: Difference) -> str:
+    if step.is_first:
+        return str(len(step.after)) if step.after else "none"
+    for row in difference.types:
+        return worded_counts(len(row.added), len(row.changed), len(row.removed))
+    if step.update.resources:
+        return f"{len(step.update.resources)} told again, nothing changed"
+    if step.update.heartbeats:
+        return f"{len(step.update.heartbeats)} kept alive"
+    return "nothing changed"
+
+
+def _version(step: Step) -> str:
+    version = step.update.version
+    if not version:
+        return ""
+    short = version[:_SHORT_DIGITS] if _DIGEST.fullmatch(version) else escape(version)[:_LONGEST_VERSION]
+    return f"  version {short}"
+
+
+def _missing(step: Step, wanted: Collection[str]) -> tuple[str, ...]:
+    """Return the names that the first answer says are not there: by its own word, or by leaving them out of all."""
+    left_out = (name for name in wanted if name not in step.after and name != "*") if step.update.is_full else ()
+    return tuple(dict.fromkeys((*left_out, *_told_absent(step, wanted))))
+
+
+def _told_absent(step: Step, wanted: Collection[str]) -> Iterator[str]:
+    # `<route configuration>/*` that nobody asked for ends an Envoy's wait for virtual hosts, and is the name of none.
+    return (name for name in step.absent if name in wanted or not name.endswith("/*"))
+
+
+def _listed(rows: Mapping[str, Resource]) -> Iterator[Text]:
+    for name, resource in islice(sorted(rows.items()), MOST_LISTED):
+        yield Text.assemble("  ", escape(name), (_around(resource), "dim"))
+    if len(rows) > MOST_LISTED:
+        yield Text(f"  … and {len(rows) - MOST_LISTED} more", "dim")
+
+
+def _around(resource: Resource) -> str:
+    """Return what stands around a resource, where there is something."""
+    ttl = (f"  ttl {resource.ttl_s:g}s",) if resource.ttl_s is not None else ()
+    aliases = (f"  aliases {escape(', '.join(resource.aliases))}",) if resource.aliases else ()
+    return "".join((*ttl, *aliases))
+
+
+def _absent_lines(names: Iterable[str]) -> Iterator[Text]:
+    for name in names:
+        yield Text.assemble("  ", (f"- {escape(name)}", STYLES["-"]), ("  does not exist", "dim"))
+
+
+def step_json(step: Step, difference: Difference, masker: Masker) -> str:
+    """Write one step on one line; secrets are hidden."""
+    update = step.update
+    row = BY_TYPE_URL.get(update.type_url)
+    found = difference.types[0] if difference.types else TypeDifference(update.type_url)
+    content: dict[str, PlainValue] = {
+        "type": row.short_name if row else update.type_url,
+        "version": update.version,
+        "nonce": update.nonce,
+        "is_full": update.is_full,
+        "added": [_resource(resource, step, masker) for resource in found.added],
+        "changed": [
+            {**_resource(change.after, step, masker), "fields": [field_content(field) for field in change.fields]}
+            for change in found.changed
+        ],
+        "removed": [resource.name for resource in found.removed],
+        "absent": [*step.absent],
+        "unchanged": [*_unchanged(step, found)],
+        "heartbeats": [*update.heartbeats],
+    }
+    return json.dumps(content)
+
+
+def _unchanged(step: Step, found: TypeDifference) -> Iterator[str]:
+    news = {resource.name for resource in found.added} | {change.after.name for change in found.changed}
+    return (name for name in step.update.resources if name not in news)
+
+
+def _resource(resource: Resource, step: Step, masker: Masker) -> dict[str, PlainValue]:
+    return {
+        "name": resource.name,
+        "version": step.update.resources.get(resource.name, resource).version,
+        **({"aliases": [*resource.aliases]} if resource.aliases else {}),
+        **({"ttl_s": resource.ttl_s} if resource.ttl_s is not None else {}),
+        "resource": masker.shown(resource.type_url, resource.body),
+    }
+
+
+# An answer to a name that exists comes at once; who waits longer wants to know why.
+QUIET_S = 5.0
+
+HOW_TO_KNOW_THE_TYPES = "give the server's Envoy by --envoy, or its types by --descriptors"
+NOTHING_YET = (
+    "nothing was told so far: the server has loaded nothing good yet, "
+    "or a name that was asked for does not exist, which SotW does not say of all types"
+)
+_REMEDIES = {
+    "UNAVAILABLE": "; trying again until a server is there",
+    "UNIMPLEMENTED": "; another way may be: --ads, --delta, or --rest at the address of REST",
+    "404": "; is this the address of REST?",
+    WRONG_PROTOCOL: "; if it is the address of REST, add --rest",
+}
+
+
+def tell(text: str) -> None:
+    """Print a line that is not the server's word."""
+    print(f"{_now()} {escape(mask_text(text))}", file=sys.stderr, flush=True)
+
+
+def _now() -> str:
+    return f"{datetime.now().astimezone():%H:%M:%S}"
+
+
+class Output(Protocol):
+    """What prints steps."""
+
+    def step(self, step: Step) -> None:
+        """Print one."""
+
+
+class TextOutput:
+    """Prints steps for people."""
+
+    def __init__(self, catalogue: Catalogue, names: tuple[str, ...]) -> None:
+        self._console = Console(highlight=False)
+        self._comparer = Comparer(catalogue)
+        self._names = names
+
+    def step(self, step: Step) -> None:
+        """Print a step: when it came, and what it changed."""
+        head, *lines = step_lines(step, self._difference(step), self._names)
+        self._console.print(Text.assemble((f"{_now()} ", "dim"), head), soft_wrap=True)
+        for line in lines:
+            self._console.print(line, soft_wrap=True)
+
+    def _difference(self, step: Step) -> Difference:
+        try:
+            return self._comparer.compare(*step.snapshots)
+        except ApiError as error:
+            tell(f"{error}; {HOW_TO_KNOW_THE_TYPES}")
+            return by_content(step)
+
+
+class JsonOutput:
+    """Prints steps for programs."""
+
+    def __init__(self, catalogue: Catalogue) -> None:
+        self._comparer = Comparer(catalogue)
+        self._masker = Masker(catalogue)
+
+    def step(self, step: Step) -> None:
+        """Print a step as one line; UsageError where a resource cannot be written as JSON."""
+        try:
+            print(step_json(step, self._comparer.compare(*step.snapshots), self._masker), flush=True)
+        except ApiError as error:
+            raise UsageError(f"{error}; {HOW_TO_KNOW_THE_TYPES}") from error
+
+
+def by_content(step: Step) -> Difference:
+    """Compare what was held with what is held without a look inside, where the messages are not known."""
+    before, after = step.before, step.after
+    changed = (name for name in sorted(after) if name in before and after[name] != before[name])
+    found = TypeDifference(
+        step.update.type_url,
+        tuple(after[name] for name in sorted(after) if name not in before),
+        tuple(before[name] for name in sorted(before) if name not in after),
+        tuple(ResourceChange(before[name], after[name], ()) for name in changed),
+    )
+    return Difference((found,) if found.added or found.removed or found.changed else ())
+
+
+class Troubles:
+    """Tells of a server that is silent, is lost, and is back; the same trouble once."""
+
+    def __init__(self) -> None:
+        self._last = ""
+        loop = asyncio.get_running_loop()
+        self._silence = loop.call_later(QUIET_S, tell, NOTHING_YET)
+
+    def updated(self) -> None:
+        """The server told something."""
+        self._silence.cancel()
+
+    def connected(self) -> None:
+        """There is a connection, or an answer."""
+        if self._last:
+            tell("connected again")
+        self._last = ""
+
+    def happened(self, trouble: Trouble) -> None:
+        """Something came between. Raises UsageError where it is for good."""
+        self._silence.cancel()
+        text = f"{trouble.text}{_REMEDIES.get(trouble.code, '')}"
+        if trouble.is_final:
+            raise UsageError(text)
+        if text != self._last:
+            tell(text)
+        self._last = text

@@ -1,0 +1,501 @@
+"""Whether a text has comments, which no message can hold.
+
+Where two messages begin to differ, to the last bit and inside of every Any.
+
+A file as the messages that its author wrote, in their shape: to be written in another format, not to be served.
+
+Messages as a file of another format, in the shape that they came in as far as the format has it.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import struct
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import PurePosixPath
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, Final, cast
+
+import yaml
+from google.protobuf.descriptor import Descriptor, FieldDescriptor
+from google.protobuf.message import DecodeError, Message
+from google.protobuf.unknown_fields import UnknownFieldSet
+
+from fsxds.api.catalogue import Catalogue
+from fsxds.api.convert import Converter
+from fsxds.api.fields import ANY, LIST_VALUE, STRUCT, VALUE, is_map
+from fsxds.api.printing import Printer
+from fsxds.api.quotes import shown_pointer
+from fsxds.api.walk import unreadable_parts
+from fsxds.formats import Format
+from fsxds.formats.decoded import PlainDocument
+from fsxds.formats.json_format import encode_plain as encode_json
+from fsxds.formats.positions import locate_all
+from fsxds.formats.yaml_format import encode_plain as encode_yaml
+from fsxds.resource_types import PREFIX, ResourceType
+from fsxds.snapshots import shape
+from fsxds.snapshots.shape import DISCOVERY_RESPONSE, RESOURCE_WRAPPER, is_envelope, is_wrapper
+from fsxds.values import Fault, FieldPath, PlainValue, Problem, SourceFile, TypeUrl
+
+if yaml.__with_libyaml__ or TYPE_CHECKING:
+    from yaml import CSafeLoader
+else:
+    from yaml import SafeLoader as CSafeLoader  # pragma: no cover - require_libyaml ends such a start
+
+_QUOTED_OR_COMMENT: Final = re.compile(
+    r""" "(?:[^"\\\n]|\\.)*+" | '(?:[^'\\\n]|\\.)*+' | \#(?P<comment>[^\n]*+) """, re.VERBOSE
+)
+# Said by the type in any other format.
+_HEADER: Final = re.compile(r"\s*proto-(?:file|message):")
+
+
+def has_comments(content: bytes, format_name: str) -> bool:
+    """Tell whether a readable file of a format has comments; the header of a text format file is none."""
+    if b"#" not in content:
+        return False
+    if format_name == "yaml":
+        return _in_yaml(content.decode("utf-8-sig"))
+    if format_name == "textproto":
+        found = _QUOTED_OR_COMMENT.finditer(content.decode("utf-8-sig"))
+        return any(match["comment"] is not None and not _HEADER.match(match["comment"]) for match in found)
+    return False
+
+
+def _in_yaml(text: str) -> bool:
+    """Look for a # between the tokens; within one it is text."""
+    end = 0
+    for token in yaml.scan(text, Loader=CSafeLoader):
+        if "#" in text[end : token.start_mark.index]:
+            return True
+        end = token.end_mark.index
+    return "#" in text[end:]
+
+
+# Their fields are no words of an author: a struct is written as its content.
+_UNSPOKEN = frozenset({LIST_VALUE, STRUCT, VALUE})
+
+
+def first_difference(before: Message, after: Message, catalogue: Catalogue) -> FieldPath | None:
+    """Return the path of the first field that is not the same in two messages of one type; None where all are.
+
+    Numbers are the same when their bits are, so NaN is itself and 0.0 is not -0.0. A message that holds something that
+    its type does not know is different from one that does not.
+    """
+    return next(_differences(before, after, catalogue, ()), None)
+
+
+def _differences(before: Message, after: Message, catalogue: Catalogue, path: FieldPath) -> Iterator[FieldPath]:
+    descriptor = cast("Descriptor", before.DESCRIPTOR)
+    if descriptor.full_name == ANY:
+        yield from _in_any(before, after, catalogue, path)
+        return
+    if _unknown(before) != _unknown(after):
+        yield path
+    fields = {field.number: field for field, _ in (*before.ListFields(), *after.ListFields())}
+    for number in sorted(fields):
+        field = fields[number]
+        here = path if descriptor.full_name in _UNSPOKEN else (*path, field.name)
+        yield from _in_field(field, before, after, catalogue, here)
+
+
+def _in_any(before: Any, after: Any, catalogue: Catalogue, path: FieldPath) -> Iterator[FieldPath]:
+    if before.type_url != after.type_url:
+        yield path
+        return
+    if before.value == after.value:
+        return
+    message_type = before.type_url.rpartition("/")[2]
+    try:
+        message_class = catalogue.message_class(message_type)
+        inner = message_class.FromString(before.value), message_class.FromString(after.value)
+    except (KeyError, DecodeError):
+        yield path
+        return
+    yield from _differences(*inner, catalogue, path)
+
+
+def _in_field(
+    field: FieldDescriptor, before: Message, after: Message, catalogue: Catalogue, path: FieldPath
+) -> Iterator[FieldPath]:
+    old: Any = getattr(before, field.name)
+    new: Any = getattr(after, field.name)
+    if is_map(field):
+        yield from _in_members({key: old[key] for key in old}, {key: new[key] for key in new}, catalogue, path)
+    elif field.is_repeated:
+        yield from _in_members(dict(enumerate(old)), dict(enumerate(new)), catalogue, path)
+    elif field.has_presence and before.HasField(field.name) != after.HasField(field.name):
+        yield path
+    elif field.message_type is not None:
+        yield from _differences(old, new, catalogue, path)
+    elif not _are_same(old, new):
+        yield path
+
+
+def _in_members(old: dict[Any, Any], new: dict[Any, Any], catalogue: Catalogue, path: FieldPath) -> Iterator[FieldPath]:
+    for key in (*old, *(key for key in new if key not in old)):
+        here = (*path, key if isinstance(key, int) and not isinstance(key, bool) else str(key))
+        if key not in old or key not in new:
+            yield here
+        elif isinstance(old[key], Message):
+            yield from _differences(old[key], new[key], catalogue, here)
+        elif not _are_same(old[key], new[key]):
+            yield here
+
+
+def _are_same(before: object, after: object) -> bool:
+    if isinstance(before, float) and isinstance(after, float):
+        return struct.pack("<d", before) == struct.pack("<d", after)
+    return before == after
+
+
+def _unknown(message: Message) -> list[tuple[int, int, str]]:
+    fields = UnknownFieldSet(message)
+    found = (fields[index] for index in range(len(fields)))
+    return [(field.field_number, field.wire_type, repr(field.data)) for field in found]
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """One document: a message, or a list of messages.
+
+    A message is a DiscoveryResponse, a `Resource`, or any other by itself.
+    """
+
+    messages: tuple[Message, ...]
+    is_list: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Input:
+    """The documents of a file, and what is wrong with them; with an ERROR among the problems the parts mean nothing."""
+
+    parts: tuple[Part, ...]
+    problems: tuple[Problem, ...] = ()
+
+
+class ConversionReader:
+    """Reads files of any format; one catalogue, any number of files.
+
+    The rules of Envoy for values are not asked: what a message can hold can be converted.
+    """
+
+    def __init__(self, catalogue: Catalogue) -> None:
+        self._catalogue = catalogue
+        self._converter = Converter(catalogue)
+
+    def read(self, file: SourceFile, file_format: Format, hint: ResourceType | None) -> Input:
+        """Read a file. Every problem in it is reported; bad content never raises.
+
+        Args:
+            file: its path is for the problems only.
+            file_format: how it is written.
+            hint: the type of resources that do not tell their own, None where nothing says so.
+        """
+        decoded = file_format.decode(file.content, self._catalogue, hint.message_type if hint else None)
+        faults = [(0, fault) for fault in decoded.faults]
+        parts: list[Part] = []
+        for number, document in enumerate(decoded.documents):
+            if isinstance(document, PlainDocument):
+                reading = _Reading(self._converter, hint)
+                parts += reading.part(document.value)
+                faults += ((number, fault) for fault in reading.faults)
+            else:
+                faults += ((number, fault) for fault in self._unreadable(document.message))
+                parts.append(Part((document.message,)))
+        if not parts and not faults:
+            fact = "the file is empty"
+            faults.append((0, Fault("empty-file", fact, "write `resources: []` for none on purpose", (), 1, 1)))
+        return Input(tuple(parts), tuple(sorted(self._placed(file, file_format, faults))))
+
+    def _placed(self, file: SourceFile, file_format: Format, faults: list[tuple[int, Fault]]) -> Iterator[Problem]:
+        wanted = {(number, fault.field_path) for number, fault in faults if fault.line is None}
+        places = locate_all(file.content, wanted, is_textproto=file_format.name == "textproto") if wanted else {}
+        for number, fault in faults:
+            line, column = (fault.line, fault.column) if fault.line else places[number, fault.field_path]
+            pointer = shown_pointer(fault.field_path, fault.message, self._catalogue)
+            yield Problem(
+                file.path, line, column or 1, pointer, fault.rule, fault.message, fault.remedy, fault.severity
+            )
+
+    def _unreadable(self, message: Message) -> Iterator[Fault]:
+        """Yield a fault for each Any that cannot be read; one that is empty is fine."""
+        for part in unreadable_parts(message, self._catalogue):
+            if part.is_known:
+                yield replace(shape.broken_message(part.message_type, part.field_path), line=1)
+            elif part.message_type:
+                similar = self._catalogue.similar(part.message_type)
+                yield replace(shape.unknown_type(part.message_type, similar, part.field_path), line=1)
+
+
+class _Reading:
+    """Reads one document of plain values."""
+
+    def __init__(self, converter: Converter, hint: ResourceType | None) -> None:
+        self.faults: list[Fault] = []
+        self._converter = converter
+        self._hint = hint
+
+    def part(self, value: PlainValue) -> Iterator[Part]:
+        """Yield what a document holds; nothing for a void one."""
+        if isinstance(value, list):
+            messages = (self._message(element, (index,)) for index, element in enumerate(value))
+            yield Part(tuple(message for message in messages if message is not None), is_list=True)
+        elif value is not None:
+            message = self._message(value, ())
+            yield Part((message,) if message is not None else ())
+
+    def _message(self, value: PlainValue, path: FieldPath) -> Message | None:
+        if not isinstance(value, dict):
+            self.faults.append(shape.not_an_object(path))
+            return None
+        if is_envelope(value):
+            return self._envelope(value, path)
+        typed = self._typed(value, path, None)
+        if typed is None:
+            return None
+        if is_wrapper(value):
+            return self._convert(_bare(typed), RESOURCE_WRAPPER, path)
+        return self._convert(typed, None, path)
+
+    def _envelope(self, value: dict[str, PlainValue], path: FieldPath) -> Message | None:
+        claim = _text_of(value, "type_url", "typeUrl")
+        resources = value.get("resources")
+        if resources is None:
+            fact = "`resources` has no value, which Envoy reads as: delete everything"
+            self.faults.append(Fault("no-resources", fact, "write the resources, or `resources: []` for none", path))
+            return None
+        typed: PlainValue
+        if isinstance(resources, list):
+            parts = (self._typed(part, (*path, "resources", at), claim) for at, part in enumerate(resources))
+            typed = [part for part in parts if part is not None]
+        else:
+            typed = self._typed(resources, (*path, "resources"), claim)
+        message: Any = self._convert({**_bare(value), "resources": typed}, DISCOVERY_RESPONSE, path)
+        if message is not None and not message.resources and not message.type_url and self._hint:
+            # Nothing else would tell the type once the file has another name.
+            message.type_url = self._hint.type_url
+        return message if isinstance(message, Message) else None
+
+    def _typed(self, value: PlainValue, path: FieldPath, claim: str | None) -> dict[str, PlainValue] | None:
+        """Return a resource, or a `Resource` around one, with its `@type`; None, and a fault, where nothing tells it."""
+        if not isinstance(value, dict):
+            self.faults.append(shape.not_an_object(path))
+            return None
+        if is_wrapper(value):
+            wrapper = {"@type": f"type.googleapis.com/{RESOURCE_WRAPPER}", **value}
+            if value.get("resource") is not None:
+                wrapper["resource"] = self._typed(value["resource"], (*path, "resource"), claim)
+            return wrapper
+        type_url = claim or (self._hint.type_url if self._hint else None)
+        if "@type" in value or type_url is not None:
+            return {"@type": type_url, **value}
+        self.faults.append(shape.no_type(path))
+        return None
+
+    def _convert(self, value: dict[str, PlainValue], message_type: str | None, path: FieldPath) -> Message | None:
+        converted = self._converter.convert(value, message_type) if message_type else self._converter.convert_any(value)
+        self.faults += (replace(fault, field_path=path + fault.field_path) for fault in converted.faults)
+        return converted.message
+
+
+def _bare(value: dict[str, PlainValue]) -> dict[str, PlainValue]:
+    return {key: part for key, part in value.items() if key != "@type"}
+
+
+def _text_of(value: dict[str, PlainValue], *spellings: str) -> str | None:
+    return next((text for key in spellings if isinstance(text := value.get(key), str) and text), None)
+
+
+_READ_BACK = PurePosixPath("read-back")
+_ONE_RESPONSE = "became one DiscoveryResponse"
+
+
+class NotOneResponseError(Exception):
+    """Documents differ in what a DiscoveryResponse says once for all of its resources."""
+
+
+class LostError(Exception):
+    """The format cannot hold what is to be written.
+
+    Attributes:
+        field_path: leads to the first field that would be read back otherwise, from the top of its message; empty where
+            the message as a whole would not come back.
+    """
+
+    def __init__(self, field_path: FieldPath = ()) -> None:
+        super().__init__(field_path)
+        self.field_path = field_path
+
+
+@dataclass(frozen=True, slots=True)
+class Output:
+    """A file in its new format; `note` says what became of its shape, empty where it is as it was."""
+
+    content: bytes
+    note: str = ""
+
+
+class ConversionWriter:
+    """Writes what a `ConversionReader` of the same catalogue read, and proves that it is read back the same."""
+
+    def __init__(self, catalogue: Catalogue) -> None:
+        self._catalogue = catalogue
+        self._printer = Printer(catalogue)
+        self._reader = ConversionReader(catalogue)
+        self._writers: Mapping[
+            str, Callable[[Sequence[Part], Format, ResourceType | None], tuple[list[Message], Output]]
+        ]
+        self._writers = MappingProxyType(
+            {"yaml": self._yaml, "json": self._json, "textproto": self._textproto, "binary": self._binary}
+        )
+
+    def write(self, parts: Sequence[Part], file_format: Format, hint: ResourceType | None) -> Output:
+        """Write documents in a format.
+
+        Args:
+            parts: the documents.
+            file_format: the format.
+            hint: the type that documents without resources are of.
+
+        Raises:
+            NotOneResponseError: the format has one document in a file, and these cannot be one.
+            LostError: the format cannot hold a value.
+            ApiError: a time is out of bounds, or an Any cannot be read.
+        """
+        messages, output = self._writers[file_format.name](parts, file_format, hint)
+        self._prove(messages, output, file_format)
+        return output
+
+    def _yaml(self, parts: Sequence[Part], _: Format, __: ResourceType | None) -> tuple[list[Message], Output]:
+        return _messages(parts), Output(encode_yaml([self._plain(part) for part in parts]))
+
+    def _json(self, parts: Sequence[Part], _: Format, __: ResourceType | None) -> tuple[list[Message], Output]:
+        messages = _messages(parts)
+        if len(parts) == 1:
+            return messages, Output(encode_json(self._plain(parts[0])))
+        plain: list[PlainValue] = [self._plain_message(message) for message in messages]
+        return messages, Output(encode_json(plain), "several documents became one list")
+
+    def _textproto(
+        self, parts: Sequence[Part], file_format: Format, hint: ResourceType | None
+    ) -> tuple[list[Message], Output]:
+        messages, note = _messages(parts), ""
+        if len(parts) != 1 or parts[0].is_list:
+            messages, note = [self._one_response(messages, hint)], f"{_what(parts)} {_ONE_RESPONSE}"
+        header = f"# proto-message: {messages[0].DESCRIPTOR.full_name}\n"
+        return messages, Output(header.encode() + file_format.encode(messages[0], self._printer), note)
+
+    def _binary(
+        self, parts: Sequence[Part], file_format: Format, hint: ResourceType | None
+    ) -> tuple[list[Message], Output]:
+        messages, note = _messages(parts), ""
+        if len(messages) != 1 or not _is(messages[0], DISCOVERY_RESPONSE):
+            messages, note = [self._one_response(messages, hint)], f"{_what(parts)} {_ONE_RESPONSE}"
+        return messages, Output(file_format.encode(messages[0], self._printer), note)
+
+    def _plain(self, part: Part) -> PlainValue:
+        plain: list[PlainValue] = [self._plain_message(message) for message in part.messages]
+        return plain if part.is_list else plain[0]
+
+    def _plain_message(self, message: Message) -> PlainValue:
+        name = str(message.DESCRIPTOR.full_name)
+        if name == DISCOVERY_RESPONSE:
+            plain = self._printer.to_plain(message)
+            # Without the list it would look like one that was forgotten.
+            return plain if "resources" in plain else {**plain, "resources": []}
+        if name == RESOURCE_WRAPPER and cast("Any", message).HasField("resource"):
+            return self._printer.to_plain(message)
+        plain_any: PlainValue = json.loads(
+            self._printer.any_json(TypeUrl(PREFIX + name), message.SerializeToString(deterministic=True))
+        )
+        return plain_any
+
+    def _one_response(self, messages: Sequence[Message], hint: ResourceType | None) -> Message:
+        """Gather documents in one DiscoveryResponse, which says nothing that they do not say."""
+        response: Any = self._catalogue.message_class(DISCOVERY_RESPONSE)()
+        envelopes = [message for message in messages if _is(message, DISCOVERY_RESPONSE)]
+        heads = {_head(envelope) for envelope in envelopes}
+        if len(heads) > 1:
+            raise NotOneResponseError
+        for head in heads:
+            response.MergeFromString(head)
+        for message in messages:
+            if _is(message, DISCOVERY_RESPONSE):
+                response.resources.extend(cast("Any", message).resources)
+            else:
+                body = message.SerializeToString(deterministic=True)
+                response.resources.add(type_url=f"{PREFIX}{message.DESCRIPTOR.full_name}", value=body)
+        response.type_url = self._type_of(messages, hint)
+        checked: Message = response
+        return checked
+
+    def _type_of(self, messages: Sequence[Message], hint: ResourceType | None) -> str:
+        """Return the one type that documents speak of, empty where there are several."""
+        said = {type_url for message in messages for type_url in self._types_of(message)}
+        if len(said) > 1 and any(_is_empty_response(message) for message in messages):
+            # That there is none of a type would be lost.
+            raise NotOneResponseError
+        if not said and hint is not None:
+            return hint.type_url
+        return next(iter(said)) if len(said) == 1 else ""
+
+    def _types_of(self, message: Message) -> set[str]:
+        if _is(message, RESOURCE_WRAPPER):
+            return {cast("Any", message).resource.type_url} - {""}
+        if not _is(message, DISCOVERY_RESPONSE):
+            return {f"{PREFIX}{message.DESCRIPTOR.full_name}"}
+        envelope: Any = message
+        if envelope.type_url:
+            return {envelope.type_url}
+        wrapped = self._catalogue.message_class(RESOURCE_WRAPPER)
+        return {
+            part
+            for packed in envelope.resources
+            for part in (
+                self._types_of(wrapped.FromString(packed.value))
+                if packed.type_url == PREFIX + RESOURCE_WRAPPER
+                else {packed.type_url}
+            )
+        }
+
+    def _prove(self, messages: Sequence[Message], output: Output, file_format: Format) -> None:
+        """Read back what is to be written, and compare."""
+        again = self._reader.read(SourceFile.of(_READ_BACK, output.content), file_format, None)
+        found = _messages(again.parts)
+        for before, after in zip(messages, found, strict=False):
+            if before.DESCRIPTOR.full_name != after.DESCRIPTOR.full_name:
+                raise LostError
+            path = first_difference(before, after, self._catalogue)
+            if path is not None:
+                raise LostError(path)
+        if len(messages) != len(found):
+            raise LostError
+
+
+def _messages(parts: Sequence[Part]) -> list[Message]:
+    return [message for part in parts for message in part.messages]
+
+
+def _is(message: Message, message_type: str) -> bool:
+    return bool(message.DESCRIPTOR.full_name == message_type)
+
+
+def _is_empty_response(message: Message) -> bool:
+    return _is(message, DISCOVERY_RESPONSE) and not cast("Any", message).resources
+
+
+def _head(envelope: Message) -> bytes:
+    """Return what an envelope says beside its resources and their type."""
+    head: Any = type(envelope)()
+    head.CopyFrom(envelope)
+    head.ClearField("resources")
+    head.ClearField("type_url")
+    return bytes(head.SerializeToString(deterministic=True))
+
+
+def _what(parts: Sequence[Part]) -> str:
+    if len(parts) > 1:
+        return "several documents"
+    return "the list" if parts[0].is_list else "the resource"

@@ -1,0 +1,375 @@
+"""The fields that changed between two messages, in plain values.
+
+Compare what two snapshots serve: resources by type and name, by their versions first.
+
+What a comparison finds: resources that came, went or changed, and the fields that changed in them.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from enum import Enum
+from pathlib import PurePosixPath
+from typing import Any, cast
+
+from google.protobuf.descriptor import Descriptor, FieldDescriptor
+
+from fsxds.api.catalogue import Catalogue
+from fsxds.api.fields import ANY, LONG_INTEGERS, SPECIAL_JSON, is_map, map_parts, type_of_url
+from fsxds.api.printing import Printer
+from fsxds.api.secrets import HIDDEN, Masker
+from fsxds.resource_types import BY_SHORT_NAME, RESOURCE_TYPES, name_of_domain, route_configuration_of
+from fsxds.resources import Resource, Snapshot
+from fsxds.tools.diff.lists import Matching, canonical, match_items
+from fsxds.values import PlainValue, TypeUrl
+
+
+class Act(Enum):
+    """What became of a field."""
+
+    ADDED = "added"
+    REMOVED = "removed"
+    CHANGED = "changed"
+    REORDERED = "reordered"
+
+
+@dataclass(frozen=True, slots=True)
+class FieldChange:
+    """One field that is not what it was.
+
+    Attributes:
+        path: leads from the top of the resource to the field: `virtual_hosts["web"].routes[2].route.cluster`.
+        act: what became of it.
+        before: what it held; None where it was added, or is hidden. Secrets within are hidden.
+        after: what it holds; None where it was removed, or is hidden. Secrets within are hidden.
+        is_hidden: it is a secret itself.
+    """
+
+    path: str
+    act: Act
+    before: PlainValue = None
+    after: PlainValue = None
+    is_hidden: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class ResourceChange:
+    """A resource that is on both sides with different content.
+
+    No `fields` means that the same fields were written in other bytes.
+    """
+
+    before: Resource
+    after: Resource
+    fields: tuple[FieldChange, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class TypeDifference:
+    """What is different in one type, each part sorted by name.
+
+    Neither `maybe_added`, which are on the later side, nor `maybe_removed`, which are on the earlier one, are known to be:
+    they may stand in what could not be read of the other side.
+    """
+
+    type_url: TypeUrl
+    added: tuple[Resource, ...] = ()
+    removed: tuple[Resource, ...] = ()
+    changed: tuple[ResourceChange, ...] = ()
+    maybe_added: tuple[Resource, ...] = ()
+    maybe_removed: tuple[Resource, ...] = ()
+
+    @property
+    def unknown(self) -> int:
+        """How many resources are not known to be added or removed."""
+        return len(self.maybe_added) + len(self.maybe_removed)
+
+
+@dataclass(frozen=True, slots=True)
+class Gap:
+    """Something of one side that could not be read, and may hold resources.
+
+    Attributes:
+        type_urls: of the resources that it may hold.
+        path: of the file within its tree; None where it is no file.
+        content: of the file, which names what it holds even where it cannot be parsed; None where it is not known.
+    """
+
+    type_urls: frozenset[TypeUrl]
+    path: PurePosixPath | None = None
+    content: bytes | None = None
+
+    def may_hold(self, resource: Resource) -> bool:
+        """Whether a resource of the other side may stand here as well."""
+        if self.path is not None and resource.origin.path == self.path:
+            return True
+        if resource.type_url not in self.type_urls:
+            return False
+        return self.content is None or resource.name.encode() in self.content
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """What is different between two states: the types in which something is, in push order."""
+
+    types: tuple[TypeDifference, ...]
+
+
+# No text that UTF-8 can write holds half a surrogate pair.
+_MARK = "\udfff"
+_WHOLE_MARK = re.compile(f"{_MARK}[0-9]+{_MARK}")
+_IDENTIFIER = re.compile(r"@?[A-Za-z_]\w*")
+
+
+@dataclass(frozen=True, slots=True)
+class _Site:
+    """Where a value stands.
+
+    Attributes:
+        path: leads to it from the top of the resource.
+        message: the message that it is, or that its items or its values are; None where that is not known.
+        is_map: it is a map, whose keys are no fields.
+    """
+
+    path: str = ""
+    message: Descriptor | None = None
+    is_map: bool = False
+
+
+class FieldComparer:
+    """Compares messages that were written as plain values, as `Printer` does.
+
+    What is compared has marks in place of secrets, the same for the same secret: they tell whether a secret changed, and
+    nothing of what it is. Where values are shown, `<hidden>` stands for every mark.
+    """
+
+    def __init__(self, catalogue: Catalogue) -> None:
+        self._catalogue = catalogue
+        self._marks: dict[str, str] = {}
+        self._masker = Masker(catalogue, self._mark)
+
+    def compare(self, before: dict[str, PlainValue], after: dict[str, PlainValue]) -> tuple[FieldChange, ...]:
+        """Return what changed between two resources, each with its `@type`, in the order of the fields.
+
+        Fields that Envoy gives a value where the author gives none are compared by that value.
+        """
+        self._marks.clear()
+        return tuple(self._compare(self._masker.masked(before), self._masker.masked(after), _Site()))
+
+    def _mark(self, secret: str) -> str:
+        return self._marks.setdefault(secret, f"{_MARK}{len(self._marks)}{_MARK}")
+
+    def _compare(self, before: PlainValue, after: PlainValue, site: _Site) -> Iterator[FieldChange]:
+        # Python takes 1 for True, and 0.0 for -0.0.
+        if before == after and canonical(before) == canonical(after):
+            return
+        if isinstance(before, dict) and isinstance(after, dict):
+            if before.get("@type") == after.get("@type"):
+                yield from self._compare_objects(before, after, site)
+                return
+        elif isinstance(before, list) and isinstance(after, list):
+            yield from self._compare_lists(before, after, site)
+            return
+        yield self._change(Act.CHANGED, before, after, site)
+
+    def _compare_objects(
+        self, before: dict[str, PlainValue], after: dict[str, PlainValue], site: _Site
+    ) -> Iterator[FieldChange]:
+        site = self._inside(after, site)
+        for name in (*before, *(name for name in after if name not in before)):
+            here, field = self._at(name, before, site)
+            default = _default(field)
+            if name in before and name in after:
+                yield from self._compare(before[name], after[name], here)
+            elif default is not None:
+                yield self._change(Act.CHANGED, before.get(name, default), after.get(name, default), here)
+            else:
+                act = Act.ADDED if name in after else Act.REMOVED
+                yield self._change(act, before.get(name), after.get(name), here)
+
+    def _compare_lists(self, before: list[PlainValue], after: list[PlainValue], site: _Site) -> Iterator[FieldChange]:
+        matching = match_items(before, after)
+        if matching.is_reordered:
+            yield _reordered(matching, site)
+        for place in matching.removed:
+            yield self._change(Act.REMOVED, before[place], None, _item(site, place, matching.labels_before))
+        changes = {place: (Act.CHANGED, old) for old, place in matching.pairs}
+        changes |= dict.fromkeys(matching.added, (Act.ADDED, -1))
+        for place, (act, old) in sorted(changes.items()):
+            here = _item(site, place, matching.labels_after)
+            if act is Act.ADDED:
+                yield self._change(act, None, after[place], here)
+            else:
+                yield from self._compare(before[old], after[place], here)
+
+    def _change(self, act: Act, before: PlainValue, after: PlainValue, site: _Site) -> FieldChange:
+        if all(value is None or _is_mark(value) for value in (before, after)):
+            return FieldChange(site.path, act, is_hidden=True)
+        shown_before, shown_after = _shown(before), _shown(after)
+        if canonical(shown_before) == canonical(shown_after):
+            return FieldChange(site.path, act, is_hidden=True)
+        return FieldChange(site.path, act, shown_before, shown_after)
+
+    def _inside(self, value: dict[str, PlainValue], site: _Site) -> _Site:
+        """Return the site of an object with the message that the object really is."""
+        type_url = value.get("@type")
+        if isinstance(type_url, str) and (site.message is None or site.message.full_name == ANY):
+            message_type = type_of_url(type_url)
+            return replace(site, message=self._catalogue.descriptor(message_type) if message_type else None)
+        return site
+
+    def _at(self, name: str, owner: dict[str, PlainValue], site: _Site) -> tuple[_Site, FieldDescriptor | None]:
+        """Return the site of a field, or of a value of a map, and the descriptor of the field."""
+        path = _key_path(site.path, name)
+        if site.is_map:
+            return replace(site, path=path, is_map=False), None
+        known = site.message is not None and site.message.full_name not in SPECIAL_JSON
+        field = cast("Descriptor", site.message).fields_by_name.get(name) if known else None
+        if field is None or field.message_type is None:
+            return _Site(path), field
+        message: Descriptor | None = map_parts(field)[1].message_type if is_map(field) else field.message_type
+        return _Site(path, message, is_map(field)), field
+
+
+def _is_mark(value: PlainValue) -> bool:
+    return isinstance(value, str) and _WHOLE_MARK.fullmatch(value) is not None
+
+
+def _shown(value: PlainValue) -> PlainValue:
+    """Return a value with `<hidden>` for every mark."""
+    if isinstance(value, dict):
+        return {str(_shown(name)): _shown(part) for name, part in value.items()}
+    if isinstance(value, list):
+        return [_shown(member) for member in value]
+    return _WHOLE_MARK.sub(HIDDEN, value) if isinstance(value, str) else value
+
+
+def _key_path(path: str, name: str) -> str:
+    name = str(_shown(name))
+    if _IDENTIFIER.fullmatch(name):
+        return f"{path}.{name}" if path else name
+    return f"{path}[{canonical(name)}]"
+
+
+def _item(site: _Site, place: int, labels: object) -> _Site:
+    label = labels[place] if isinstance(labels, tuple) and labels and _MARK not in labels[place] else None
+    return replace(site, path=f"{site.path}[{place if label is None else canonical(label)}]")
+
+
+def _reordered(matching: Matching, site: _Site) -> FieldChange:
+    """Tell the order of what is on both sides: names, or places before."""
+    if matching.labels_after:
+        after = [_shown(matching.labels_after[place]) for _, place in matching.pairs]
+        before = [_shown(matching.labels_before[place]) for place, _ in sorted(matching.pairs)]
+        return FieldChange(site.path, Act.REORDERED, before, after)
+    return FieldChange(site.path, Act.REORDERED)
+
+
+def _default(field: FieldDescriptor | None) -> PlainValue:
+    """Return what a field is when it is not given, as it would be written; None for one that may be absent."""
+    if field is None or field.has_presence or field.is_repeated:
+        return None
+    if field.enum_type is not None:
+        first = field.enum_type.values_by_number.get(field.default_value)
+        return first.name if first else 0
+    if isinstance(field.default_value, bytes):
+        return ""
+    return str(field.default_value) if field.type in LONG_INTEGERS else cast("PlainValue", field.default_value)
+
+
+Gaps = Sequence[Gap]
+
+_VIRTUAL_HOST = BY_SHORT_NAME["vhds"].type_url
+
+
+class Comparer:
+    """Compares snapshots whose resources are messages of one catalogue."""
+
+    def __init__(self, catalogue: Catalogue, *, over_rest: bool = False) -> None:
+        """Compare by this catalogue.
+
+        Args:
+            catalogue: the messages that the resources are.
+            over_rest: compare what REST tells alone: no types without a REST form, no TTL, no aliases.
+        """
+        self._catalogue = catalogue
+        self._printer = Printer(catalogue)
+        self._fields = FieldComparer(catalogue)
+        self._over_rest = over_rest
+        self._rows = tuple(row for row in RESOURCE_TYPES if row.rest_path or not over_rest)
+
+    def compare(self, before: Snapshot, after: Snapshot, gaps: tuple[Gaps, Gaps] = ((), ())) -> Difference:
+        """Return what became of the resources of one snapshot in the other; `gaps` are what of each could not be read."""
+        found = (_without_gaps(self._compare_type(row.type_url, before, after), gaps) for row in self._rows)
+        return Difference(tuple(row for row in found if row.added or row.removed or row.changed or row.unknown))
+
+    def _compare_type(self, type_url: TypeUrl, earlier: Snapshot, later: Snapshot) -> TypeDifference:
+        before, after = earlier.resources(type_url), later.resources(type_url)
+        return TypeDifference(
+            type_url,
+            tuple(resource for name, resource in sorted(after.items()) if name not in before),
+            tuple(resource for name, resource in sorted(before.items()) if name not in after),
+            tuple(
+                self._change(before[name], resource)
+                for name, resource in sorted(after.items())
+                if name in before and not self._are_equal(before[name], resource)
+            ),
+        )
+
+    def _are_equal(self, before: Resource, after: Resource) -> bool:
+        if before.version != after.version:
+            return False
+        return self._over_rest or (before.ttl_s == after.ttl_s and before.aliases == after.aliases)
+
+    def _change(self, before: Resource, after: Resource) -> ResourceChange:
+        fields = self._fields.compare(self._plain(before), self._plain(after)) if before.body != after.body else ()
+        around = () if self._over_rest else self._around(before, after)
+        return ResourceChange(before, after, (*around, *fields))
+
+    def _around(self, before: Resource, after: Resource) -> tuple[FieldChange, ...]:
+        """Compare what stands in the `Resource` around a resource."""
+        ttl = _around_field("ttl", _ttl(before), _ttl(after))
+        if before.aliases == after.aliases:
+            return tuple(ttl)
+        return (*ttl, *_around_field("aliases", self._aliases(before), self._aliases(after)))
+
+    def _aliases(self, resource: Resource) -> PlainValue:
+        """Return the aliases that an author gave: those of a virtual host that are its domains are compared as such."""
+        if resource.type_url != _VIRTUAL_HOST:
+            return [*resource.aliases] or None
+        message: Any = self._catalogue.message_class(resource.type_url.rpartition("/")[2]).FromString(resource.body)
+        table = route_configuration_of(resource.name)
+        of_domains = {name_of_domain(table, domain) for domain in message.domains}
+        return [alias for alias in resource.aliases if alias not in of_domains] or None
+
+    def _plain(self, resource: Resource) -> dict[str, PlainValue]:
+        plain: dict[str, PlainValue] = json.loads(self._printer.any_json(resource.type_url, resource.body))
+        return plain
+
+
+def _without_gaps(found: TypeDifference, gaps: tuple[Gaps, Gaps]) -> TypeDifference:
+    """Return a difference in which nothing counts as added or removed that may stand in what could not be read."""
+    added, maybe_added = _parted(found.added, gaps[0])
+    removed, maybe_removed = _parted(found.removed, gaps[1])
+    return replace(found, added=added, removed=removed, maybe_added=maybe_added, maybe_removed=maybe_removed)
+
+
+def _parted(resources: tuple[Resource, ...], gaps: Gaps) -> tuple[tuple[Resource, ...], tuple[Resource, ...]]:
+    unknown = [any(gap.may_hold(resource) for gap in gaps) for resource in resources]
+    return (
+        tuple(resource for resource, is_unknown in zip(resources, unknown, strict=True) if not is_unknown),
+        tuple(resource for resource, is_unknown in zip(resources, unknown, strict=True) if is_unknown),
+    )
+
+
+def _around_field(name: str, before: PlainValue, after: PlainValue) -> Iterator[FieldChange]:
+    if before != after:
+        act = Act.ADDED if before is None else Act.REMOVED if after is None else Act.CHANGED
+        yield FieldChange(f"(Resource).{name}", act, before, after)
+
+
+def _ttl(resource: Resource) -> PlainValue:
+    return None if resource.ttl_s is None else f"{resource.ttl_s:g}s"

@@ -1,0 +1,179 @@
+"""A bootstrap as its author wrote it: read, checked field by field, and able to tell where a field stands.
+
+Put findings to their places: file, line and column of what the author wrote.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from pathlib import PurePosixPath
+
+from google.protobuf.message import DecodeError, Message
+
+from fsxds.api.catalogue import Catalogue
+from fsxds.api.constraints import FieldRules
+from fsxds.api.convert import Converter
+from fsxds.api.quotes import shown_pointer
+from fsxds.formats import FORMATS, format_of
+from fsxds.formats.decoded import MessageDocument, PlainDocument
+from fsxds.formats.positions import locate_all
+from fsxds.resource_types import type_from_path
+from fsxds.resources import Resource
+from fsxds.snapshots.document import authored_path
+from fsxds.values import Fault, FieldPath, PlainValue, Problem
+
+_BINARY = "binary"
+_TEXTPROTO = "textproto"
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """One document of a file as its author wrote it; `value` is None where it is no plain value."""
+
+    catalogue: Catalogue
+    path: PurePosixPath
+    content: bytes
+    format_name: str
+    document: int = 0
+    value: PlainValue = None
+
+    def authored(self, fault: Fault) -> Fault:
+        """Return the fault with its path in the author's own spelling."""
+        return replace(fault, field_path=authored_path(self.value, fault.field_path))
+
+    def problems(self, faults: Iterable[Fault], line: int = 1) -> Iterator[Problem]:
+        """Yield faults, with the author's paths, as problems; `line` stands for all of a binary file."""
+        known = list(faults)
+        wanted = {(self.document, fault.field_path) for fault in known if fault.line is None}
+        places = dict.fromkeys(wanted, (line, 1))
+        if self.format_name != _BINARY and wanted:
+            places = locate_all(self.content, wanted, is_textproto=self.format_name == _TEXTPROTO)
+        for fault in known:
+            place = (fault.line, fault.column or 1) if fault.line else places[self.document, fault.field_path]
+            pointer = shown_pointer(fault.field_path, fault.message, self.catalogue)
+            yield Problem(self.path, *place, pointer, fault.rule, fault.message, fault.remedy, fault.severity)
+
+
+def resource_problems(
+    findings: Iterable[tuple[Resource, Fault]], catalogue: Catalogue, sources: Mapping[PurePosixPath, bytes]
+) -> Iterator[Problem]:
+    """Put faults of resources, with the API's paths from the top of each, to their places in the files of the tree."""
+    by_file: defaultdict[PurePosixPath, defaultdict[int, list[tuple[Resource, Fault]]]]
+    by_file = defaultdict(lambda: defaultdict(list))
+    for resource, fault in findings:
+        by_file[resource.origin.path][resource.origin.document].append((resource, fault))
+    for path, by_document in by_file.items():
+        for number, found in by_document.items():
+            written = _written(path, sources.get(path, b""), number, catalogue)
+            yield from written.problems(
+                one_of_each(_within(written, resource, fault) for resource, fault in found), found[0][0].origin.line
+            )
+
+
+def one_of_each(faults: Iterable[Fault]) -> Iterator[Fault]:
+    """Yield the first of equal faults of a document, which says how many more there are: generated files repeat them."""
+    alike: defaultdict[tuple[str, str], list[Fault]] = defaultdict(list)
+    for fault in faults:
+        alike[fault.rule, fault.message].append(fault)
+    for first, *others in alike.values():
+        more = f" (and {len(others)} more like this here)" if others else ""
+        yield replace(first, message=first.message + more)
+
+
+def _written(path: PurePosixPath, content: bytes, number: int, catalogue: Catalogue) -> Written:
+    file_format = format_of(path)
+    name = file_format.name if file_format else _BINARY
+    if file_format is None or name == _BINARY:
+        return Written(catalogue, path, content, _BINARY, number)
+    hint = type_from_path(path)
+    documents = file_format.decode(content, catalogue, hint.message_type if hint else None).documents
+    document = documents[number] if number < len(documents) else None
+    return Written(
+        catalogue, path, content, name, number, document.value if isinstance(document, PlainDocument) else None
+    )
+
+
+def _within(written: Written, resource: Resource, fault: Fault) -> Fault:
+    """Return a fault of a resource as one of its document."""
+    start = resource.origin.field_path
+    inner = authored_path(_value_at(written.value, start), fault.field_path)
+    return replace(fault, field_path=(*start, *inner))
+
+
+def _value_at(value: PlainValue, field_path: FieldPath) -> PlainValue:
+    for step in field_path:
+        if isinstance(value, dict) and isinstance(step, str):
+            value = value.get(step)
+        elif isinstance(value, list) and isinstance(step, int) and step < len(value):
+            value = value[step]
+        else:
+            return None
+    return value
+
+
+BOOTSTRAP = "envoy.config.bootstrap.v3.Bootstrap"
+
+
+@dataclass(frozen=True, slots=True)
+class BootstrapFile:
+    """What came out of the file.
+
+    Attributes:
+        message: the bootstrap; None where a mistake leaves none.
+        problems: what is wrong with its text and its fields.
+        written: finds the places of fields.
+    """
+
+    message: Message | None
+    problems: tuple[Problem, ...]
+    written: Written
+
+    def problems_of(self, faults: Iterable[Fault]) -> Iterator[Problem]:
+        """Put faults of the message, with the API's paths, to their places."""
+        return self.written.problems(one_of_each(self.written.authored(fault) for fault in faults))
+
+
+def read_bootstrap(path: PurePosixPath, content: bytes, catalogue: Catalogue, rules: FieldRules) -> BootstrapFile:
+    """Read a bootstrap as Envoy does, which refuses unknown fields there.
+
+    Args:
+        path: of the file, as it is told; a suffix that no format claims is taken for YAML.
+        content: of the file.
+        catalogue: the message types that exist.
+        rules: what is asked of the fields.
+    """
+    file_format = format_of(path) or FORMATS[0]
+    written = Written(catalogue, path, content, file_format.name)
+    faults: list[Fault]
+    if file_format.name == "binary":
+        message, faults = _unpack(content, catalogue)
+    else:
+        decoded = file_format.decode(content, catalogue, BOOTSTRAP)
+        message, faults = None, list(decoded.faults)
+        if decoded.documents:
+            written = replace(written, value=_value_of(decoded.documents[0]))
+            converted = Converter(catalogue).convert(written.value, BOOTSTRAP)
+            message = None if written.value is None else converted.message
+            faults += (_void(),) if written.value is None else converted.faults
+    if message is not None:
+        faults += (written.authored(fault) for fault in rules.check(message).faults)
+    return BootstrapFile(message, tuple(written.problems(faults)), written)
+
+
+def _value_of(document: PlainDocument | MessageDocument) -> PlainValue:
+    value = document.value if isinstance(document, PlainDocument) else None
+    # A text format document names its type, as a resource does.
+    return {key: element for key, element in value.items() if key != "@type"} if isinstance(value, dict) else value
+
+
+def _unpack(content: bytes, catalogue: Catalogue) -> tuple[Message | None, list[Fault]]:
+    try:
+        return catalogue.message_class(BOOTSTRAP).FromString(content), []
+    except DecodeError:
+        return None, [Fault("broken-message", f"the bytes are no {BOOTSTRAP}", "write the file again")]
+
+
+def _void() -> Fault:
+    return Fault("empty-file", "the file is empty", "`fsxds bootstrap` prints a bootstrap")

@@ -1,0 +1,391 @@
+"""What can be wrong with a bootstrap, by itself and for the tree that it is to be served.
+
+What can be wrong with messages that a bootstrap and a tree both may hold, besides their config sources.
+
+What can be wrong with the static cluster that configuration comes from.
+
+What in a tree an Envoy can get by gRPC streams alone (pure).
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from fsxds.api.catalogue import Catalogue
+from fsxds.resource_types import BY_SHORT_NAME, RESOURCE_TYPES
+from fsxds.resources import Resource, Snapshot
+from fsxds.tools.doctor.config_sources import path_faults, seconds_of
+from fsxds.tools.doctor.facts import (
+    DELTA_GRPC,
+    GRPC,
+    LOGICAL_DNS,
+    REST,
+    STRICT_DNS,
+    Chart,
+    StaticCluster,
+    Subscription,
+    messages_in,
+    unpacked,
+)
+from fsxds.values import Fault, FieldPath, Severity
+
+
+def check_data_source(source: Any, field_path: FieldPath, chart: Chart) -> Iterator[Fault]:
+    """Check a DataSource: the file that it names is read when the resource is made."""
+    if source.WhichOneof("specifier") == "filename" and not chart.look_at(source.filename).exists:
+        yield Fault(
+            "missing-data-file",
+            f"{source.filename} does not exist here; Envoy refuses what names a missing file",
+            "write it before Envoy reads this, or correct the path",
+            (*field_path, "filename"),
+            severity=Severity.WARNING,
+        )
+
+
+class ScopedRoutes:
+    """Checks scoped routes whose route tables come from one file: Envoy takes one table a file (ENVOY.md B3)."""
+
+    def __init__(self, names_of_tree: frozenset[str]) -> None:
+        self._names_of_tree = names_of_tree
+
+    def check(self, routes: Any, field_path: FieldPath, _: Chart) -> Iterator[Fault]:
+        """Check a ScopedRoutes message; scopes that stand in a listener hold their route tables themselves."""
+        if routes.rds_config_source.WhichOneof("config_source_specifier") not in {"path", "path_config_source"}:
+            return
+        names = self._names_of_tree if routes.HasField("scoped_rds") else ()
+        if len(names) > 1:
+            yield Fault(
+                "one-file-for-routes",
+                f"{len(names)} route tables are to come from one file; Envoy takes one table a file, and rejects them all",
+                "serve them by REST or gRPC, or use one route table",
+                (*field_path, "rds_config_source"),
+            )
+
+
+def check_route_table(table: Any, field_path: FieldPath, _: Chart) -> Iterator[Fault]:
+    """Check a RouteConfiguration that Envoy refuses while a cluster of it is not there yet (ENVOY.md E3)."""
+    is_inline = field_path[-1:] == ("route_config",)
+    is_eager = table.validate_clusters.value if table.HasField("validate_clusters") else is_inline
+    if is_eager and _names_clusters(table):
+        where = "stands within a listener" if is_inline else "has validate_clusters: true"
+        yield Fault(
+            "eager-cluster-check",
+            f"this route table {where}: Envoy refuses it as long as one of its clusters is missing, also for the moment in "
+            "which both arrive",
+            "let it come by RDS, or write validate_clusters: false",
+            (*field_path, "validate_clusters"),
+            severity=Severity.NOTE,
+        )
+
+
+def _names_clusters(table: Any) -> bool:
+    routes = (route for host in table.virtual_hosts for route in host.routes)
+    return any(
+        route.route.WhichOneof("cluster_specifier") in {"cluster", "weighted_clusters"}
+        for route in routes
+        if route.HasField("route")
+    )
+
+
+_HTTP_OPTIONS = "envoy.extensions.upstreams.http.v3.HttpProtocolOptions"
+_DEFAULT_LIMIT = 1024
+_LIMITS = ("max_connections", "max_pending_requests", "max_requests")
+# gRPC's GRPC_ARG_HTTP2_MIN_RECV_PING_INTERVAL_WITHOUT_DATA_MS.
+_SHORTEST_PING_S = 300.0
+# Of Cluster.DnsLookupFamily.
+_AUTO, _V6_ONLY = 0, 2
+
+
+def xds_cluster_faults(chart: Chart, subscriptions: Collection[Subscription], grpc: Collection[str]) -> Iterator[Fault]:
+    """Check each static cluster that configuration comes from.
+
+    Args:
+        chart: the clusters.
+        subscriptions: all that hold a poll or stream of their own.
+        grpc: the clusters that ADS streams go to.
+    """
+    by_cluster: defaultdict[str, set[Subscription]] = defaultdict(set)
+    for subscription in subscriptions:
+        by_cluster[subscription.cluster].add(subscription)
+    for name, cluster in (chart.clusters or {}).items():
+        own = by_cluster[name]
+        if not own and name not in grpc:
+            continue
+        yield from _check_addresses(cluster)
+        yield from _check_limits(cluster, own)
+        is_grpc = name in grpc or any(not one.is_rest for one in own)
+        yield from _check_protocol(cluster, chart.catalogue, is_grpc=is_grpc, is_rest=any(one.is_rest for one in own))
+
+
+def _check_addresses(cluster: StaticCluster) -> Iterator[Fault]:
+    message = cluster.message
+    if message.WhichOneof("cluster_discovery_type") != "type" or message.type not in {STRICT_DNS, LOGICAL_DNS}:
+        return
+    if message.dns_lookup_family not in {_AUTO, _V6_ONLY} or "localhost" not in _hosts(message):
+        return
+    yield Fault(
+        "localhost-lookup",
+        "Envoy takes localhost for ::1, where fsxds does not listen unless it is told to",
+        "add dns_lookup_family: V4_ONLY, or write 127.0.0.1 and type: STATIC",
+        cluster.field_path,
+        severity=Severity.WARNING,
+    )
+
+
+def _hosts(message: Any) -> set[str]:
+    return {
+        endpoint.endpoint.address.socket_address.address
+        for locality in message.load_assignment.endpoints
+        for endpoint in locality.lb_endpoints
+    }
+
+
+def _check_limits(cluster: StaticCluster, subscriptions: Collection[Subscription]) -> Iterator[Fault]:
+    """Each subscription holds a request, and over HTTP/1.1 a connection (ENVOY.md A7)."""
+    breakers = cluster.message.circuit_breakers
+    index, thresholds = next(
+        ((index, one) for index, one in enumerate(breakers.thresholds) if one.priority == 0), (None, None)
+    )
+    limits = {
+        name: getattr(thresholds, name).value
+        if thresholds is not None and thresholds.HasField(name)
+        else _DEFAULT_LIMIT
+        for name in _LIMITS
+    }
+    low = [name for name in _LIMITS if limits[name] < len(subscriptions)]
+    if not low:
+        return
+    counts = Counter(subscription.asked[0] for subscription in subscriptions)
+    told = ", ".join(f"{number} {name}" for name, number in sorted(counts.items()))
+    steps: FieldPath = () if index is None else ("circuit_breakers", "thresholds", index)
+    yield Fault(
+        "few-connections",
+        f"{len(subscriptions)} subscriptions ({told}) hold a poll each, but {low[0]} is {limits[low[0]]}; "
+        "those beyond it fail or wait",
+        "set max_connections, max_pending_requests and max_requests in its circuit_breakers to 1000000",
+        (*cluster.field_path, *steps),
+        severity=Severity.WARNING,
+    )
+
+
+def _check_protocol(cluster: StaticCluster, catalogue: Catalogue, *, is_grpc: bool, is_rest: bool) -> Iterator[Fault]:
+    field_path, options = _http2_options(cluster, catalogue)
+    if is_grpc and options is None and not _has_other_protocol(cluster, catalogue):
+        yield Fault(
+            "grpc-protocol",
+            "gRPC needs HTTP/2, and this cluster speaks HTTP/1.1",
+            f"add typed_extension_protocol_options with {_HTTP_OPTIONS}: explicit_http_config.http2_protocol_options",
+            cluster.field_path,
+        )
+    if is_rest and options is not None:
+        yield Fault(
+            "rest-protocol",
+            "fsxds answers polls by HTTP/1.1 alone; by HTTP/2 they arrive only through a proxy that translates",
+            "remove the protocol options, or let a proxy stand between",
+            field_path,
+            severity=Severity.WARNING,
+        )
+    if is_grpc and options is not None and options.HasField("connection_keepalive"):
+        interval_s = seconds_of(options.connection_keepalive.interval)
+        if 0 < interval_s < _SHORTEST_PING_S:
+            yield Fault(
+                "frequent-pings",
+                f"a ping each {interval_s:g} s; gRPC servers close connections that ping more than once in five minutes",
+                "write interval: 330s, and use upstream_connection_options.tcp_keepalive for shorter ones",
+                (*field_path, "connection_keepalive", "interval"),
+                severity=Severity.WARNING,
+            )
+
+
+def _http2_options(cluster: StaticCluster, catalogue: Catalogue) -> tuple[FieldPath, Any]:
+    """Return the HTTP/2 options of a cluster and their path, None where it does not speak HTTP/2."""
+    message = cluster.message
+    if message.HasField("http2_protocol_options"):
+        return (*cluster.field_path, "http2_protocol_options"), message.http2_protocol_options
+    options = _protocol_options(cluster, catalogue)
+    steps = ("explicit_http_config", "http2_protocol_options")
+    field_path = (*cluster.field_path, "typed_extension_protocol_options", _HTTP_OPTIONS, *steps)
+    if options is not None and options.explicit_http_config.HasField("http2_protocol_options"):
+        return field_path, options.explicit_http_config.http2_protocol_options
+    return field_path, None
+
+
+def _protocol_options(cluster: StaticCluster, catalogue: Catalogue) -> Any:
+    extensions = cluster.message.typed_extension_protocol_options
+    return unpacked(extensions[_HTTP_OPTIONS], catalogue) if _HTTP_OPTIONS in extensions else None
+
+
+def _has_other_protocol(cluster: StaticCluster, catalogue: Catalogue) -> bool:
+    """Tell whether the protocol is negotiated, HTTP/3, or that of the downstream: then it may well be HTTP/2."""
+    options = _protocol_options(cluster, catalogue)
+    if options is None:
+        return False
+    chosen = options.WhichOneof("upstream_protocol_options")
+    return bool(chosen != "explicit_http_config" or options.explicit_http_config.HasField("http3_protocol_options"))
+
+
+_RULE = "stream-need"
+_WITH_CONFIG_SOURCES = tuple(BY_SHORT_NAME[name].type_url for name in ("cds", "lds", "rds", "ecds"))
+_STREAMS_ALONE = tuple(row for row in RESOURCE_TYPES if row.rest_path is None)
+_CONFIG_SOURCE = "envoy.config.core.v3.ConfigSource"
+
+
+def find_stream_need(snapshot: Snapshot, catalogue: Catalogue, xds_cluster: str) -> tuple[Resource, Fault] | None:
+    """Return the first resource for which REST does not do, with the field and why; None where it does for all.
+
+    Args:
+        snapshot: the tree.
+        catalogue: the message types that exist.
+        xds_cluster: the static cluster by which the Envoy reaches REST.
+    """
+    for row in _STREAMS_ALONE:
+        for resource in snapshot.resources(row.type_url).values():
+            return resource, Fault(_RULE, f"is one of the {row.noun}, which have no REST form", "")
+    for type_url in _WITH_CONFIG_SOURCES:
+        message_class = catalogue.message_class(type_url.rpartition("/")[2])
+        for resource in snapshot.resources(type_url).values():
+            for field_path, message in messages_in(message_class.FromString(resource.body), catalogue):
+                if message.DESCRIPTOR.full_name == _CONFIG_SOURCE and (found := _need_of(message, xds_cluster)):
+                    fact, inner = found
+                    return resource, Fault(_RULE, fact, "", (*field_path, *inner))
+    return None
+
+
+def _need_of(source: Any, xds_cluster: str) -> tuple[str, FieldPath] | None:
+    """Return what a config source asks for that REST does not have, and the field that does."""
+    chosen = source.WhichOneof("config_source_specifier")
+    if chosen == "ads":
+        return "asks for ADS", ("ads",)
+    if chosen != "api_config_source":
+        return None
+    api = source.api_config_source
+    if api.api_type != REST:
+        return "asks for a gRPC stream", (chosen, "api_type")
+    others = [index for index, name in enumerate(api.cluster_names) if name != xds_cluster]
+    if others:
+        fact = f'asks the cluster "{api.cluster_names[others[0]]}", which stands for fsxds on streams alone'
+        return fact, (chosen, "cluster_names", others[0])
+    return None
+
+
+_EVERYWHERE = ("0.0.0.0", "::", "::0")  # noqa: S104, not bound
+_STREAMS = {GRPC, DELTA_GRPC}
+
+
+@dataclass(frozen=True, slots=True)
+class TreeFacts:
+    """What a tree holds, as far as a bootstrap has to ask for it.
+
+    Attributes:
+        clusters: how many clusters.
+        listeners: how many listeners.
+        runtime_names: the runtime layers.
+    """
+
+    clusters: int = 0
+    listeners: int = 0
+    runtime_names: tuple[str, ...] = ()
+
+
+def bootstrap_faults(bootstrap: Any, chart: Chart, tree: TreeFacts) -> Iterator[Fault]:
+    """Check what config sources do not say: node, admin page, subscriptions and runtime layers."""
+    yield from _check_node(bootstrap)
+    yield from _check_admin(bootstrap)
+    yield from _check_streams(bootstrap.dynamic_resources)
+    yield from _check_locators(bootstrap.dynamic_resources, chart)
+    yield from _check_subscriptions(bootstrap.dynamic_resources, tree)
+    yield from _check_layers(bootstrap.layered_runtime, tree)
+
+
+def _check_node(bootstrap: Any) -> Iterator[Fault]:
+    dynamic = bootstrap.dynamic_resources
+    sources = [getattr(dynamic, name) for name in ("cds_config", "lds_config") if dynamic.HasField(name)]
+    is_asked = any(source.WhichOneof("config_source_specifier") in {"ads", "api_config_source"} for source in sources)
+    missing = [f"node.{name}" for name in ("id", "cluster") if not getattr(bootstrap.node, name)]
+    if is_asked and missing:
+        yield Fault(
+            "no-node",
+            f"{' and '.join(missing)} is missing; without both, Envoy does not start",
+            "write node: {id: …, cluster: …}, unless Envoy is started with --service-node and --service-cluster",
+            ("node",),
+            severity=Severity.WARNING,
+        )
+
+
+def _check_admin(bootstrap: Any) -> Iterator[Fault]:
+    address = bootstrap.admin.address.socket_address.address
+    if address in _EVERYWHERE:
+        yield Fault(
+            "open-admin",
+            f"the admin page listens on {address}: whoever reaches it can read the configuration and stop Envoy",
+            "listen on 127.0.0.1, unless something else keeps others away",
+            ("admin", "address", "socket_address", "address"),
+            severity=Severity.WARNING,
+        )
+
+
+def _check_streams(dynamic: Any) -> Iterator[Fault]:
+    if dynamic.HasField("ads_config") and dynamic.ads_config.api_type not in _STREAMS:
+        yield Fault(
+            "impossible-transport",
+            "ADS is a gRPC stream; Envoy refuses any other api_type here",
+            "write api_type: GRPC or DELTA_GRPC, or give cds_config and lds_config REST sources of their own",
+            ("dynamic_resources", "ads_config", "api_type"),
+        )
+
+
+def _check_locators(dynamic: Any, chart: Chart) -> Iterator[Fault]:
+    clusters: FieldPath = ("dynamic_resources", "cds_resources_locator")
+    listeners: FieldPath = ("dynamic_resources", "lds_resources_locator")
+    if dynamic.cds_resources_locator.startswith("file:"):
+        yield Fault(
+            "cluster-collection-file",
+            "Envoy 1.40 cannot read a collection of clusters from a file",
+            "use cds_config with a path_config_source",
+            clusters,
+        )
+    if dynamic.lds_resources_locator.startswith("file:///"):
+        path = dynamic.lds_resources_locator.removeprefix("file://").partition("#")[0]
+        yield from (f for f in path_faults(path, None, listeners, chart) if f.rule != "unwatched-directory")
+
+
+def _check_subscriptions(dynamic: Any, tree: TreeFacts) -> Iterator[Fault]:
+    for name, count, noun in (("cds", tree.clusters, "clusters"), ("lds", tree.listeners, "listeners")):
+        is_asked = dynamic.HasField(f"{name}_config") or getattr(dynamic, f"{name}_resources_locator")
+        if count and not is_asked:
+            yield Fault(
+                "not-asked-for",
+                f"the tree has {noun}, and without {name}_config Envoy never asks for them",
+                f"add {name}_config to dynamic_resources, as `fsxds bootstrap DIR` writes it",
+                ("dynamic_resources",),
+                severity=Severity.WARNING,
+            )
+
+
+def _check_layers(runtime: Any, tree: TreeFacts) -> Iterator[Fault]:
+    asked: set[str] = set()
+    for index, layer in enumerate(runtime.layers):
+        if not layer.HasField("rtds_layer"):
+            continue
+        asked.add(layer.rtds_layer.name)
+        if layer.rtds_layer.name not in tree.runtime_names:
+            yield Fault(
+                "missing-runtime-layer",
+                f'the tree has no runtime layer "{layer.rtds_layer.name}"; the start waits for it until '
+                "initial_fetch_timeout",
+                "write such a layer into the tree, or remove this one",
+                ("layered_runtime", "layers", index, "rtds_layer", "name"),
+                severity=Severity.WARNING,
+            )
+    for name in tree.runtime_names:
+        if name not in asked:
+            yield Fault(
+                "unused-runtime-layer",
+                f'nothing asks for the runtime layer "{name}" of the tree',
+                f"add {{name: {name}, rtds_layer: {{name: {name}, rtds_config: …}}}} to the layers",
+                ("layered_runtime",),
+                severity=Severity.WARNING,
+            )

@@ -1,0 +1,273 @@
+"""Look at the files that config sources name, for the doctor.
+
+What a bootstrap offers to the config sources that rely on it.
+
+What is known of a file that a config source names, on the machine where the question is asked.
+
+Every message within a message, with the path that leads to it.
+
+What Envoy subscribes to because of a message, and from which cluster (pure).
+"""
+
+# ruff: noqa: PTH110, PTH113, PTH114, PTH115, PTH118, PTH119, PTH120
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+from google.protobuf.descriptor import FieldDescriptor
+from google.protobuf.message import DecodeError, Message
+
+from fsxds.api.catalogue import Catalogue
+from fsxds.api.fields import ANY, is_map
+from fsxds.values import FieldPath
+
+
+@dataclass(frozen=True, slots=True)
+class FileFacts:
+    """What stands at a path.
+
+    Attributes:
+        exists: there is a file or a directory.
+        swapped_in: the directory whose link is replaced when the content changes, None where no such link is on the way.
+        is_config_map: that link is the `..data` of a Kubernetes volume.
+        head: the first bytes of a file, as many as tell formats apart; empty for anything else.
+    """
+
+    exists: bool
+    swapped_in: str | None = None
+    is_config_map: bool = False
+    head: bytes = b""
+
+
+LookAt = Callable[[str], FileFacts]
+"""Looks at a path, which may be relative to the current directory. Never raises."""
+
+_HEAD_BYTES = 64
+_CONFIG_MAP_LINK = "..data"
+
+
+def look_at(path: str) -> FileFacts:
+    """Look at a path, relative to the current directory as it is for an Envoy started here."""
+    if "\0" in path:
+        return FileFacts(exists=False)
+    swapped_in, is_config_map = _swapping(path)
+    return FileFacts(os.path.exists(path), swapped_in, is_config_map, _head(path))
+
+
+def _swapping(path: str) -> tuple[str | None, bool]:
+    """Return the directory on the way to a path whose link is swapped, as the path spells it, and what kind it is."""
+    folder = os.path.dirname(path)
+    while True:
+        if os.path.islink(os.path.join(folder, _CONFIG_MAP_LINK)):
+            return folder or ".", True
+        if _is_generation_link(folder):
+            return os.path.dirname(folder) or ".", os.path.basename(folder) == _CONFIG_MAP_LINK
+        parent = os.path.dirname(folder)
+        if parent == folder:
+            return None, False
+        folder = parent
+
+
+def _is_generation_link(folder: str) -> bool:
+    """Tell whether a directory is a link to its neighbour: `current -> generation-7`.
+
+    Links that lead elsewhere (`/var/run -> /run`) are part of the system, and stay.
+    """
+    try:
+        target = os.readlink(folder)
+    except OSError:
+        return False
+    return "/" not in target.rstrip("/") and target not in {".", ".."}
+
+
+def _head(path: str) -> bytes:
+    try:
+        if not os.path.isfile(path):
+            return b""
+        with Path(path).open("rb") as file:
+            return file.read(_HEAD_BYTES)
+    except OSError:
+        return b""
+
+
+# Of Cluster.DiscoveryType and of ApiConfigSource.ApiType.
+STRICT_DNS, LOGICAL_DNS, EDS = 1, 2, 3
+REST, GRPC, DELTA_GRPC = 1, 2, 3
+
+
+@dataclass(frozen=True, slots=True)
+class StaticCluster:
+    """A cluster of the bootstrap, and the path that leads to it there."""
+
+    message: Any
+    field_path: FieldPath
+
+    @property
+    def is_eds(self) -> bool:
+        """Whether its endpoints are discovered: then no configuration can come from it."""
+        return bool(self.message.WhichOneof("cluster_discovery_type") == "type" and self.message.type == EDS)
+
+
+@dataclass(frozen=True, slots=True)
+class Chart:
+    """What is known of the Envoy.
+
+    Attributes:
+        catalogue: the message types that exist.
+        look_at: tells what stands at a path.
+        clusters: the static clusters by name; None where no bootstrap is known.
+        has_ads: there is an `ads_config`; true where no bootstrap is known.
+        is_rewritten: the sources in what is looked at, apart from paths, are not what Envoy gets: they are mirrored as
+            paths into the mirror.
+        clusters_of_tree: the names of the clusters that the tree has.
+    """
+
+    catalogue: Catalogue
+    look_at: LookAt
+    clusters: Mapping[str, StaticCluster] | None = None
+    has_ads: bool = True
+    is_rewritten: bool = False
+    clusters_of_tree: frozenset[str] = frozenset()
+
+    @classmethod
+    def of(cls, bootstrap: Any, catalogue: Catalogue, look_at: LookAt) -> Chart:
+        """Read the chart off a bootstrap; None where there is none."""
+        if bootstrap is None:
+            return cls(catalogue, look_at)
+        clusters = {
+            cluster.name: StaticCluster(cluster, ("static_resources", "clusters", index))
+            for index, cluster in enumerate(bootstrap.static_resources.clusters)
+        }
+        has_ads = bootstrap.dynamic_resources.HasField("ads_config")
+        return cls(catalogue, look_at, MappingProxyType(clusters), has_ads)
+
+
+# Messages in messages, counted through every Any; the deepest real Envoy configurations have about 40.
+MAX_DEPTH = 100
+
+
+def messages_in(
+    message: Any, catalogue: Catalogue, field_path: FieldPath = (), depth: int = 0
+) -> Iterator[tuple[FieldPath, Any]]:
+    """Yield a message and all messages within it, each before its own; the content of an Any stands where the Any does.
+
+    What nobody can read (an Any of an unknown type, broken bytes) is passed over: converting tells of it.
+    """
+    if depth > MAX_DEPTH:
+        return
+    if message.DESCRIPTOR.full_name == ANY:
+        inner = unpacked(message, catalogue)
+        if inner is not None:
+            yield from messages_in(inner, catalogue, field_path, depth + 1)
+        return
+    yield field_path, message
+    for field, value in message.ListFields():
+        if field.message_type is not None:
+            for step, part in _parts(field, value):
+                yield from messages_in(part, catalogue, (*field_path, field.name, *step), depth + 1)
+
+
+def unpacked(packed: Any, catalogue: Catalogue) -> Message | None:
+    """Return the content of an Any, None where it cannot be read."""
+    message_type = packed.type_url.rpartition("/")[2]
+    if not catalogue.knows(message_type):
+        return None
+    try:
+        return catalogue.message_class(message_type).FromString(packed.value)
+    except DecodeError:
+        return None
+
+
+def _parts(field: FieldDescriptor, value: Any) -> Iterator[tuple[FieldPath, Any]]:
+    """Yield the messages in a field, with the index or key that leads to each."""
+    if not field.is_repeated:
+        yield (), value
+    elif not is_map(field):
+        yield from (((index,), part) for index, part in enumerate(value))
+    elif field.message_type is not None and field.message_type.fields_by_name["value"].message_type is not None:
+        yield from (((str(key),), part) for key, part in value.items())
+
+
+_CONNECTION_MANAGER = "envoy.extensions.filters.network.http_connection_manager.v3"
+
+
+@dataclass(frozen=True, slots=True)
+class Subscription:
+    """One subscription that holds a poll or a stream of its own.
+
+    `asked` tells it from others: a type's short name and what it asks for. Equal ones are one subscription.
+    """
+
+    cluster: str
+    is_rest: bool
+    asked: tuple[str, str]
+
+
+def subscriptions_of(message: Any, field_path: FieldPath) -> Iterator[Subscription]:
+    """Yield the subscriptions that a message makes by itself; those of messages within it are not looked for."""
+    find = _FINDERS.get(message.DESCRIPTOR.full_name)
+    for source, asked in find(message, field_path) if find else ():
+        if source.WhichOneof("config_source_specifier") != "api_config_source":
+            continue
+        api = source.api_config_source
+        if api.api_type == REST:
+            yield from (Subscription(name, True, asked) for name in api.cluster_names)
+        else:
+            yield from (
+                Subscription(service.envoy_grpc.cluster_name, False, asked)
+                for service in api.grpc_services
+                if service.HasField("envoy_grpc")
+            )
+
+
+_Found = Iterator[tuple[Any, tuple[str, str]]]
+
+
+def _of_cluster(message: Any, _: FieldPath) -> _Found:
+    if message.HasField("eds_cluster_config"):
+        eds = message.eds_cluster_config
+        # Each cluster asks for itself, also when two have one service_name.
+        yield eds.eds_config, ("eds", message.name)
+
+
+def _of_secret(message: Any, _: FieldPath) -> _Found:
+    if message.HasField("sds_config"):
+        yield message.sds_config, ("sds", message.name)
+
+
+def _of_routes(message: Any, _: FieldPath) -> _Found:
+    yield message.config_source, ("rds", message.route_config_name)
+
+
+def _of_scopes(message: Any, field_path: FieldPath) -> _Found:
+    yield message.scoped_rds_config_source, ("srds", str(field_path))
+
+
+def _of_extension(message: Any, field_path: FieldPath) -> _Found:
+    yield message.config_source, ("ecds", str(field_path))
+
+
+def _of_layer(message: Any, _: FieldPath) -> _Found:
+    yield message.rtds_config, ("rtds", message.name)
+
+
+def _of_bootstrap(message: Any, _: FieldPath) -> _Found:
+    for name in ("cds", "lds"):
+        if message.HasField(f"{name}_config"):
+            yield getattr(message, f"{name}_config"), (name, "")
+
+
+_FINDERS: Mapping[str, Callable[[Any, FieldPath], _Found]] = MappingProxyType({
+    "envoy.config.cluster.v3.Cluster": _of_cluster,
+    "envoy.extensions.transport_sockets.tls.v3.SdsSecretConfig": _of_secret,
+    f"{_CONNECTION_MANAGER}.Rds": _of_routes,
+    f"{_CONNECTION_MANAGER}.ScopedRds": _of_scopes,
+    "envoy.config.core.v3.ExtensionConfigSource": _of_extension,
+    "envoy.config.bootstrap.v3.RuntimeLayer.RtdsLayer": _of_layer,
+    "envoy.config.bootstrap.v3.Bootstrap.DynamicResources": _of_bootstrap,
+})  # fmt: skip

@@ -1,0 +1,1 @@
+"""The Client Status Discovery Service, by REST and gRPC."""

@@ -1,0 +1,282 @@
+"""Client status (CSDS): what each client was sent and made of it, as one answer in bytes or in JSON.
+
+Source: envoy/service/status/v3/csds.proto.
+
+Client status (CSDS) over REST: POST /v3/discovery:client_status.
+
+Client status (CSDS) over gRPC: handlers for a grpc.aio server, with bytes in and bytes out.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass
+from typing import Any
+
+import grpc
+from aiohttp import web
+from envoy.service.status.v3 import csds_pb2
+from google.protobuf import json_format
+from google.protobuf.message import DecodeError
+
+from fsxds.api.catalogue import Catalogue
+from fsxds.errors import ProtocolError
+from fsxds.observe.clients import Clients
+from fsxds.protocol.messages import ClientStatus, Node
+from fsxds.resources import Resource
+from fsxds.transports.client_status.contents import Contents, Form, JsonForm, WireForm, resource_statuses
+from fsxds.transports.client_status.nodes import node_filter
+from fsxds.transports.rest.requests import read_body
+from fsxds.transports.rest.responses import LARGE_RESOURCE_BYTES, Payload, send
+
+# A thousand clients with ten thousand resources each make gigabytes; an answer holds what somebody can look at.
+MOST_ANSWER_BYTES = 64 * 1024 * 1024
+# Of as many resources, with those of each client counted, is told at most: counting takes far less time than writing.
+MOST_ROWS = 400_000
+# Reading a request of this size takes some 10 ms.
+MOST_REQUEST_BYTES = 64 * 1024
+# The event loop is lent to an answer for so long at a time. A thread would keep it for longer: it gives Python's lock
+# back after 5 ms, and the loop needs the lock anew after each look at a socket.
+SLICE_S = 0.002
+# Smaller pieces of an answer are joined; joining larger ones leaves the lock to others, which makes it work for a thread.
+PIECE_BYTES = 1024 * 1024
+
+_NO_REQUEST = "the body is no ClientStatusRequest in JSON; send `{}` at least"
+
+
+@dataclass(slots=True)
+class _Asked:
+    """An answer that some wait for.
+
+    Attributes:
+        waiting: how many want it and do not have it yet.
+        made_for: how many had come when it was begun: each of them may have it.
+        answer: the answer, None where it would be too large.
+    """
+
+    waiting: int = 0
+    made_for: int = 0
+    answer: Payload | None = None
+
+
+class ClientReports:
+    """Answers requests for the status of clients.
+
+    Answers are made one after another, in slices of time: they may be large, and no client is to wait for them. Who asks
+    for the same while it waits shares an answer; who goes away is not worked for.
+
+    Attributes:
+        clients: who is told of.
+        made: how many answers were begun.
+    """
+
+    def __init__(self, clients: Clients, catalogue: Catalogue) -> None:
+        self.clients = clients
+        self.made = 0
+        self._contents = Contents(catalogue)
+        self._wire, self._json = WireForm(self._contents), JsonForm(self._contents)
+        self._one_at_a_time = asyncio.Lock()
+        self._came = 0
+        self._asked: dict[tuple[Form, bytes], _Asked] = {}
+
+    async def answer(self, request: bytes) -> bytes:
+        """Answer a serialized ClientStatusRequest with a serialized ClientStatusResponse.
+
+        Raises:
+            ProtocolError: the request cannot be read, or it or the answer is too large: then with the code
+                `RESOURCE_EXHAUSTED`.
+        """
+        _check_size(request)
+        try:
+            asked = csds_pb2.ClientStatusRequest.FromString(request)
+        except DecodeError as error:
+            raise ProtocolError("the message is no ClientStatusRequest; send one in protobuf's wire format") from error
+        return (await self._answer(asked, self._wire)).body
+
+    async def answer_json(self, request: bytes) -> Payload:
+        """Answer a ClientStatusRequest in proto JSON with a ClientStatusResponse in proto JSON with snake_case names.
+
+        Raises:
+            ProtocolError: as `answer` does.
+        """
+        _check_size(request)
+        return await self._answer(_parse_json(request), self._json)
+
+    async def _answer(self, request: Any, form: Form) -> Payload:
+        """Return an answer that was begun after this was called."""
+        wants = node_filter(request.node_matchers)
+        key = form, request.SerializeToString(deterministic=True)
+        asked = self._asked.setdefault(key, _Asked())
+        asked.waiting += 1
+        self._came += 1
+        number = self._came
+        try:
+            async with self._one_at_a_time:
+                if number > asked.made_for:
+                    begun_at, asked.made_for, asked.answer = self._came, 0, None
+                    asked.answer = await self._make(wants, form, with_contents=not request.exclude_resource_contents)
+                    asked.made_for = begun_at
+                answer = asked.answer
+        finally:
+            asked.waiting -= 1
+            if not asked.waiting:
+                del self._asked[key]
+        if answer is None:
+            raise _too_much()
+        return answer
+
+    async def _make(self, wants: Callable[[Node], bool], form: Form, *, with_contents: bool) -> Payload | None:
+        """Write those who are wanted; None where that is too much."""
+        self.made += 1
+        self._contents.turn(with_contents=with_contents)
+        answer = _Answer(form, with_contents=with_contents)
+        # Counted first: whoever asks too much learns it at once.
+        for take in (answer.count, answer.add):
+            for status in self.clients.statuses(asyncio.get_running_loop().time()):
+                if wants(status.node):
+                    await take(status)
+                if answer.is_too_large:
+                    return None
+                await answer.pause()
+        return await form.payload(answer.pieces())
+
+
+class _Answer:
+    """An answer that grows, with turns of others in between."""
+
+    def __init__(self, form: Form, *, with_contents: bool) -> None:
+        self._rows_left, self._bytes_left = MOST_ROWS, MOST_ANSWER_BYTES
+        self._form, self._with_contents = form, with_contents
+        self._large: list[bytes] = []
+        self._small: list[bytes] = []
+        self._small_bytes = 0
+        self._clock = asyncio.get_running_loop().time
+        self._slice_end_s = self._clock() + SLICE_S
+
+    @property
+    def is_too_large(self) -> bool:
+        """Whether it is refused."""
+        return min(self._rows_left, self._bytes_left) < 0
+
+    async def pause(self) -> None:
+        """Let others have their turn, when it is time."""
+        if self._clock() >= self._slice_end_s:
+            await asyncio.sleep(0)
+            self._slice_end_s = self._clock() + SLICE_S
+
+    async def count(self, status: ClientStatus) -> None:
+        """Count the resources of a client."""
+        for watch in status.watches:
+            self._rows_left -= len(watch.resources)
+            await self.pause()
+
+    async def add(self, status: ClientStatus) -> None:
+        """Add a client."""
+        rows = await self._rows(status)
+        if self.is_too_large:
+            return
+        is_first = not self._small
+        if sum(map(len, rows)) > PIECE_BYTES:
+            piece = await asyncio.to_thread(self._form.client, status, rows, is_first=is_first)
+        else:
+            piece = self._form.client(status, rows, is_first=is_first)
+        self._bytes_left -= len(piece) - sum(map(len, rows))
+        if self._small_bytes + len(piece) > PIECE_BYTES:
+            self._join()
+        self._small.append(piece)
+        self._small_bytes += len(piece)
+
+    def pieces(self) -> list[bytes]:
+        """Return all of it."""
+        self._join()
+        return self._large
+
+    async def _rows(self, status: ClientStatus) -> list[bytes]:
+        """Write the resources of a client, until there is no room left."""
+        rows: list[bytes] = []
+        for each in resource_statuses(status):
+            shown = each.resource if self._with_contents else None
+            rows.append(self._form.row(each, None if shown is None else await self._content(shown)))
+            self._bytes_left -= len(rows[-1])
+            if self.is_too_large:
+                break
+            await self.pause()
+        return rows
+
+    async def _content(self, resource: Resource) -> bytes | None:
+        # To show a large one for the first time takes long.
+        if len(resource.body) > LARGE_RESOURCE_BYTES:
+            return await asyncio.to_thread(self._form.content, resource)
+        return self._form.content(resource)
+
+    def _join(self) -> None:
+        if self._small:
+            self._large.append(b"".join(self._small))
+        self._small, self._small_bytes = [], 0
+
+
+def _check_size(request: bytes) -> None:
+    if len(request) > MOST_REQUEST_BYTES:
+        message = f"the request is over {MOST_REQUEST_BYTES} bytes; ask with fewer or shorter node_matchers"
+        raise ProtocolError(message, "RESOURCE_EXHAUSTED")
+
+
+def _parse_json(request: bytes) -> Any:
+    try:
+        plain = json.loads(request)
+        if not isinstance(plain, dict):
+            # Protobuf takes an empty list for an empty message.
+            raise ProtocolError(_NO_REQUEST)
+        return json_format.ParseDict(plain, csds_pb2.ClientStatusRequest(), ignore_unknown_fields=True)
+    except (ValueError, RecursionError, json_format.ParseError) as error:
+        raise ProtocolError(f"{_NO_REQUEST}: {error}") from error
+
+
+def _too_much() -> ProtocolError:
+    message = (
+        f"the answer would be over {MOST_ANSWER_BYTES} bytes, or tell of over {MOST_ROWS} resources; "
+        "ask for fewer clients with node_matchers, or set exclude_resource_contents"
+    )
+    return ProtocolError(message, "RESOURCE_EXHAUSTED")
+
+
+CLIENT_STATUS_PATH = "/v3/discovery:client_status"
+
+
+async def answer_client_status(request: web.Request, reports: ClientReports) -> web.StreamResponse:
+    """Answer a POST whose body is a ClientStatusRequest in JSON.
+
+    Raises:
+        ProtocolError: the body cannot be read, or it or the answer is too large.
+    """
+    response, _ = await send(request, await reports.answer_json(await read_body(request)))
+    return response
+
+
+CLIENT_STATUS_SERVICE = "envoy.service.status.v3.ClientStatusDiscoveryService"
+
+
+def client_status_handlers(reports: ClientReports) -> tuple[grpc.GenericRpcHandler, ...]:
+    """Return what answers the methods of the service; hand it to `server.add_generic_rpc_handlers`.
+
+    Each request of a stream is answered by itself.
+    """
+
+    async def answer(request: bytes, context: grpc.aio.ServicerContext) -> bytes:
+        try:
+            return await reports.answer(request)
+        except ProtocolError as error:
+            await context.abort(grpc.StatusCode[error.code], str(error))
+            raise  # never reached: abort raises
+
+    async def answer_each(requests: AsyncIterator[bytes], context: grpc.aio.ServicerContext) -> AsyncIterator[bytes]:
+        async for request in requests:
+            yield await answer(request, context)
+
+    methods = {
+        "FetchClientStatus": grpc.unary_unary_rpc_method_handler(answer),
+        "StreamClientStatus": grpc.stream_stream_rpc_method_handler(answer_each),
+    }
+    return (grpc.method_handlers_generic_handler(CLIENT_STATUS_SERVICE, methods),)

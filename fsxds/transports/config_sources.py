@@ -1,0 +1,270 @@
+"""Where in a resource a config source stands, and what it is asked for: to be made a mirrored file, or ADS.
+
+Make the config sources inside of resources ADS, for clients that get everything by one stream.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from types import MappingProxyType
+from typing import Any, Never
+
+from google.protobuf.descriptor import Descriptor, FieldDescriptor
+from google.protobuf.message import DecodeError, Message
+
+from fsxds.api.catalogue import Catalogue
+from fsxds.resource_types import BY_SHORT_NAME, RESOURCE_TYPES
+from fsxds.resources import Resource, Snapshot, TypeChange, version_of_body, version_of_set
+from fsxds.store import SnapshotStore
+from fsxds.supervisor import Attempts
+from fsxds.values import TypeUrl
+
+CDS, EDS, RDS, SDS, SRDS, ECDS = (BY_SHORT_NAME[name].type_url for name in ("cds", "eds", "rds", "sds", "srds", "ecds"))
+WITH_CONFIG_SOURCES = tuple(row.type_url for row in RESOURCE_TYPES if row.holds_config_sources)
+"""The types whose resources may hold config sources."""
+
+ANY = "google.protobuf.Any"
+CLUSTER = "envoy.config.cluster.v3.Cluster"
+CONFIG_SOURCE = "envoy.config.core.v3.ConfigSource"
+EXTENSION_CONFIG_SOURCE = "envoy.config.core.v3.ExtensionConfigSource"
+HTTP_CONNECTION_MANAGER = "envoy.extensions.filters.network.http_connection_manager.v3."
+SDS_SECRET_CONFIG = "envoy.extensions.transport_sockets.tls.v3.SdsSecretConfig"  # noqa: S105 (a message type)
+
+
+@dataclass(frozen=True, slots=True)
+class Reference:
+    """What a config source is asked for: the resources `names` of a type.
+
+    No names at all stand for the whole type, as Envoy asks for SRDS. `names` is None for the routes behind a scoped RDS:
+    those that the ScopedRouteConfigurations name.
+    """
+
+    type_url: TypeUrl
+    names: tuple[str, ...] | None
+
+
+Site = tuple[Message, Reference]
+"""A ConfigSource inside of a message, and what it is asked for."""
+
+
+class SiteFinder:
+    """Walks messages, and what is packed into them, to the config sources of Envoy's subscriptions.
+
+    Only fields that can lead to one are entered; which these are is worked out once per message type. What stands in a
+    TypedStruct, or in a message that the catalogue does not know, is not seen.
+    """
+
+    def __init__(self, catalogue: Catalogue) -> None:
+        self._catalogue = catalogue
+        self._roads: dict[str, tuple[FieldDescriptor, ...]] = {}
+
+    def visit(self, message: Any, change: Callable[[Message, Reference], bool]) -> bool:
+        """Call `change` with each site, and tell whether any call said that it changed its message."""
+        if message.DESCRIPTOR.full_name == ANY:
+            return self._visit_packed(message, change)
+        changed = False
+        for source, reference in _sites_of(message):
+            changed |= change(source, reference)
+        for field in self._roads_from(message.DESCRIPTOR):
+            for inner in _messages_in(message, field):
+                changed |= self.visit(inner, change)
+        return changed
+
+    def _visit_packed(self, packed: Any, change: Callable[[Message, Reference], bool]) -> bool:
+        message_type = packed.type_url.rpartition("/")[2]
+        if not self._catalogue.knows(message_type):
+            return False
+        try:
+            inner = self._catalogue.message_class(message_type).FromString(packed.value)
+        except DecodeError:  # Envoy's to refuse: this content was packed by its author, and nobody has looked inside.
+            return False
+        if not self.visit(inner, change):
+            return False
+        packed.value = inner.SerializeToString(deterministic=True)
+        return True
+
+    def _roads_from(self, descriptor: Descriptor) -> tuple[FieldDescriptor, ...]:
+        """Return the fields of a message type that can lead to a site, or to an Any."""
+        if (roads := self._roads.get(descriptor.full_name)) is None:
+            roads = tuple(field for field in descriptor.fields if _leads_somewhere(field.message_type))
+            self._roads[descriptor.full_name] = roads
+        return roads
+
+
+def _leads_somewhere(start: Descriptor | None) -> bool:
+    """Tell whether a message of this type can hold, at any depth, a config source or an Any; None is no message."""
+    seen: set[str] = set()
+    waiting = [start]
+    while waiting:
+        descriptor = waiting.pop()
+        if descriptor is None or descriptor.full_name in seen:
+            continue
+        if descriptor.full_name in {ANY, CONFIG_SOURCE}:
+            return True
+        seen.add(descriptor.full_name)
+        waiting += [field.message_type for field in descriptor.fields]
+    return False
+
+
+def _messages_in(message: Any, field: FieldDescriptor) -> Iterator[Any]:
+    """Yield the messages that a field holds: of a list, of a map, or the one that is set."""
+    value = getattr(message, field.name)
+    if not field.is_repeated:
+        yield from (value,) if message.HasField(field.name) else ()
+    elif field.message_type is not None and field.message_type.GetOptions().map_entry:
+        # The roads only have maps whose values are messages: their keys never are.
+        yield from value.values()
+    else:
+        yield from value
+
+
+def eds_name_of(cluster: Any) -> str | None:
+    """Return the ClusterLoadAssignment that a cluster takes its endpoints from, None for one that is not of type EDS."""
+    if not cluster.HasField("eds_cluster_config"):
+        return None
+    return str(cluster.eds_cluster_config.service_name or cluster.name)
+
+
+def _sites_of(message: Any) -> Iterator[Site]:
+    """Yield the sites that a message has in fields of its own."""
+    full_name = message.DESCRIPTOR.full_name
+    if full_name == CLUSTER:
+        if (name := eds_name_of(message)) is not None and message.eds_cluster_config.HasField("eds_config"):
+            yield message.eds_cluster_config.eds_config, Reference(EDS, (name,))
+    elif full_name == SDS_SECRET_CONFIG:
+        if message.HasField("sds_config"):
+            yield message.sds_config, Reference(SDS, (message.name,))
+    elif full_name.startswith(HTTP_CONNECTION_MANAGER):
+        yield from _sites_of_routes(full_name.removeprefix(HTTP_CONNECTION_MANAGER), message)
+    yield from _sites_of_extension(message)
+
+
+def _sites_of_routes(word: str, message: Any) -> Iterator[Site]:
+    if word == "Rds" and message.HasField("config_source"):
+        yield message.config_source, Reference(RDS, (message.route_config_name,))
+    elif word == "ScopedRds" and message.HasField("scoped_rds_config_source") and not message.srds_resources_locator:
+        yield message.scoped_rds_config_source, Reference(SRDS, ())
+    elif word == "ScopedRoutes" and message.HasField("rds_config_source"):
+        scopes = message.scoped_route_configurations_list.scoped_route_configurations
+        inline = sorted({scope.route_configuration_name for scope in scopes})
+        yield message.rds_config_source, Reference(RDS, None if message.HasField("scoped_rds") else tuple(inline))
+
+
+def _sites_of_extension(message: Any) -> Iterator[Site]:
+    """Yield the site of a filter that is discovered: it is asked for by the name of the filter."""
+    field = message.DESCRIPTOR.fields_by_name.get("config_discovery")
+    if field is None or field.message_type is None or field.message_type.full_name != EXTENSION_CONFIG_SOURCE:
+        return
+    if "name" in message.DESCRIPTOR.fields_by_name and message.config_discovery.HasField("config_source"):
+        yield message.config_discovery.config_source, Reference(ECDS, (message.name,))
+
+
+Rows = Mapping[str, Resource]
+
+# So many resources are rewritten in one step of the event loop: some ten milliseconds.
+RESOURCES_PER_STEP = 200
+
+# The generation that a change follows of which nothing is said of what was before.
+UNKNOWN = -1
+
+
+class AdsConfigSources:
+    """Rewrites snapshots; each resource is worked on once, and rows in which nothing changed stay the same object.
+
+    A source becomes `ads: {}` where it is REST, gRPC or `self` and asks for a type that the tree speaks of; paths, and
+    what asks for other types, stay as they were written. `initial_fetch_timeout` stays. A resource that is rewritten has
+    the version of what it is then, so that nobody takes it for what the author wrote.
+    """
+
+    def __init__(self, catalogue: Catalogue) -> None:
+        self._catalogue = catalogue
+        self._finder = SiteFinder(catalogue)
+        self._undeclared: frozenset[TypeUrl] = frozenset()
+        # {type: (as authored, as rewritten)} of the snapshot before.
+        self._rows: dict[TypeUrl, tuple[Rows, Rows]] = {}
+
+    async def rewrite(self, snapshot: Snapshot) -> Snapshot:
+        """Return the snapshot for streams. One call at a time; the event loop goes on meanwhile."""
+        by_type, versions, changes = dict(snapshot.by_type), dict(snapshot.versions), dict(snapshot.changes)
+        if snapshot.undeclared != self._undeclared:
+            # Other types can be asked for now: anything may be rewritten in another way than before.
+            self._rows, self._undeclared = {}, snapshot.undeclared
+            for type_url in WITH_CONFIG_SOURCES:
+                change = changes.get(type_url, TypeChange(snapshot.generation))
+                changes[type_url] = replace(change, generation=snapshot.generation, follows=UNKNOWN)
+        for type_url in WITH_CONFIG_SOURCES:
+            by_type[type_url] = rows = await self._rewrite_rows(type_url, snapshot.resources(type_url))
+            versions[type_url] = version_of_set(type_url, ((name, row.version) for name, row in rows.items()))
+        return replace(
+            snapshot,
+            by_type=MappingProxyType(by_type),
+            versions=MappingProxyType(versions),
+            changes=MappingProxyType(changes),
+        )
+
+    async def _rewrite_rows(self, type_url: TypeUrl, authored: Rows) -> Rows:
+        before, rewritten_before = self._rows.get(type_url, ({}, {}))
+        if before is authored:
+            return rewritten_before
+        rewritten: dict[str, Resource] = {}
+        fresh = 0
+        for name, resource in authored.items():
+            if before.get(name) is resource:
+                rewritten[name] = rewritten_before[name]
+                continue
+            rewritten[name] = self._rewrite(resource)
+            fresh += 1
+            if fresh % RESOURCES_PER_STEP == 0:
+                await asyncio.sleep(0)
+        rows = MappingProxyType(rewritten)
+        self._rows[type_url] = authored, rows
+        return rows
+
+    def _rewrite(self, resource: Resource) -> Resource:
+        message = self._catalogue.message_class(resource.type_url.rpartition("/")[2]).FromString(resource.body)
+        if not self._finder.visit(message, self._point_at_ads):
+            return resource
+        body = message.SerializeToString(deterministic=True)
+        return replace(resource, body=body, version=version_of_body(resource.type_url, body))
+
+    def _point_at_ads(self, source: Message, reference: Reference) -> bool:
+        found: Any = source
+        if reference.type_url in self._undeclared:
+            return False
+        if found.WhichOneof("config_source_specifier") not in {"self", "api_config_source"}:
+            return False
+        found.ads.SetInParent()
+        found.resource_api_version = 2  # ApiVersion.V3: the only one that Envoy takes.
+        return True
+
+
+class Rewriting:
+    """Keeps `target` in step with `store`, rewritten; what was rewritten survives a failure.
+
+    A snapshot on which it failed three times in a row is skipped: `target` stays as it is until the next one.
+    """
+
+    def __init__(
+        self,
+        store: SnapshotStore,
+        target: SnapshotStore,
+        sources: AdsConfigSources,
+        set_aside: Callable[[BaseException], None],
+    ) -> None:
+        """Rewrite by `sources`; `set_aside` is called with the last error when a snapshot is skipped."""
+        self._store = store
+        self._target = target
+        self._sources = sources
+        self._attempts = Attempts(set_aside)
+        self._generation = 0
+
+    async def keep_rewritten(self) -> Never:
+        """Rewrite each newer snapshot, until cancelled."""
+        while True:
+            snapshot = await self._store.newer_than(self._generation)
+            if not self._attempts.are_over(snapshot.generation):
+                with self._attempts.on(snapshot.generation):
+                    self._target.publish(await self._sources.rewrite(snapshot))
+            self._generation = snapshot.generation

@@ -1,0 +1,233 @@
+"""The methods of the discovery services: which there are, and what each of them speaks of.
+
+The edge of every gRPC call: an error of fsxds ends the call in which it happened, and no other.
+
+gRPC requests to protocol values: a DiscoveryRequest, a DeltaDiscoveryRequest, and who sent it.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable, Iterator
+from dataclasses import dataclass
+from enum import Enum
+from hashlib import sha256
+from types import MappingProxyType
+from typing import Any
+from urllib.parse import unquote
+
+import grpc
+import grpc.aio
+from envoy.config.core.v3 import base_pb2
+from google.protobuf.message import DecodeError
+
+from fsxds.api.quotes import quoted_type_url
+from fsxds.errors import ProtocolError
+from fsxds.protocol.messages import DeltaRequest, Node, SotwRequest, without_message
+from fsxds.resource_types import RESOURCE_TYPES, ResourceType
+from fsxds.supervisor import ErrorObserver
+from fsxds.transports.client_status.nodes import MOST_TOLD_BYTES
+from fsxds.transports.grpc_streams.responses import DeltaDiscoveryRequest, DiscoveryRequest
+from fsxds.values import Nonce, TypeUrl, Version
+
+AGGREGATED = "envoy.service.discovery.v3.AggregatedDiscoveryService"
+
+
+class Variant(Enum):
+    """How a method speaks; its value is the first word of the method's name."""
+
+    SOTW = "Stream"
+    DELTA = "Delta"
+    FETCH = "Fetch"
+
+
+@dataclass(frozen=True, slots=True)
+class DiscoveryMethod:
+    """One method of one service. `row` is the type that it serves, None for all of them (ADS)."""
+
+    service: str
+    name: str
+    variant: Variant
+    row: ResourceType | None
+
+    @property
+    def is_aggregated(self) -> bool:
+        """Whether all types share its streams."""
+        return self.row is None
+
+
+def _methods() -> Iterator[DiscoveryMethod]:
+    yield DiscoveryMethod(AGGREGATED, "StreamAggregatedResources", Variant.SOTW, None)
+    yield DiscoveryMethod(AGGREGATED, "DeltaAggregatedResources", Variant.DELTA, None)
+    for row in RESOURCE_TYPES:
+        if not row.grpc:
+            continue
+        service, noun = row.grpc.split()
+        for variant in Variant if row.has_sotw else (Variant.DELTA,):
+            yield DiscoveryMethod(f"envoy.service.{service}", f"{variant.value}{noun}", variant, row)
+
+
+METHODS = tuple(_methods())
+
+# One Envoy opens a stream for each cluster, route and secret where it is not told to use ADS; they share their node.
+MOST_NODES = 4096
+
+# An Envoy's takes 61 kB, nearly all of it the list of its extensions (ENVOY.md A1). Parsed, a node may take 46 times its size.
+MOST_NODE_BYTES = 512 * 1024
+
+# So many names a message may subscribe to, as many give up, and of as many tell the version. A name of four bytes takes a
+# hundred when it is read, so the size of a message alone does not bound what it costs.
+MOST_NAMES = 250_000
+
+Context = Any
+"""grpc.aio's ServicerContext, with the reader and writer methods that its type does not declare."""
+
+
+def peer_of(transport_peer: str) -> str:
+    """Return the IP address in gRPC's `ipv4:192.0.2.1:4711` or `ipv6:%5B::1%5D:4711`; empty for a unix socket."""
+    scheme, _, rest = transport_peer.partition(":")
+    if scheme not in {"ipv4", "ipv6"}:
+        return ""
+    return unquote(rest).rpartition(":")[0].strip("[]")
+
+
+async def parse_or_abort(message_class: Any, content: bytes, context: Context) -> Any:
+    """Return a message; where the bytes are none, end the call with INVALID_ARGUMENT."""
+    try:
+        return _parsed(message_class, content)
+    except ProtocolError as error:
+        await context.abort(grpc.StatusCode.INVALID_ARGUMENT, str(error))
+
+
+class RequestReader:
+    """Reads requests.
+
+    Unknown fields are ignored. Both methods raise ProtocolError with what is wrong, and the remedy. Their arguments are:
+    the message; the type that the method speaks of, None for ADS, which speaks of all; the IP address of the client, empty
+    on a unix socket; and whether the node was told before on the stream, so that it is not looked at again.
+    """
+
+    def __init__(self) -> None:
+        self._nodes: OrderedDict[tuple[bytes, str], Node] = OrderedDict()
+
+    def sotw(self, content: bytes, row: ResourceType | None, peer: str, *, knows_node: bool = False) -> SotwRequest:
+        """Return the value of a serialized DiscoveryRequest."""
+        _check_names(content, SOTW_NAMES)
+        message = _parsed(DiscoveryRequest, content)
+        return SotwRequest(
+            type_url=_type_url(message.type_url, row),
+            names=tuple(message.resource_names),
+            version_info=Version(message.version_info) or None,
+            nonce=Nonce(message.response_nonce) or None,
+            error_detail=without_message(message.error_detail.message) if message.HasField("error_detail") else None,
+            node=self._node(message, peer) if message.node and not knows_node else None,
+        )
+
+    def delta(self, content: bytes, row: ResourceType | None, peer: str, *, knows_node: bool = False) -> DeltaRequest:
+        """Return the value of a serialized DeltaDiscoveryRequest."""
+        _check_names(content, DELTA_NAMES)
+        message = _parsed(DeltaDiscoveryRequest, content)
+        return DeltaRequest(
+            type_url=_type_url(message.type_url, row),
+            subscribe=tuple(message.resource_names_subscribe),
+            unsubscribe=tuple(message.resource_names_unsubscribe),
+            initial_resource_versions=MappingProxyType(
+                {held.key: Version(held.value) for held in message.initial_resource_versions}
+            ),
+            nonce=Nonce(message.response_nonce) or None,
+            error_detail=without_message(message.error_detail.message) if message.HasField("error_detail") else None,
+            node=self._node(message, peer) if message.node and not knows_node else None,
+        )
+
+    def _node(self, request: Any, peer: str) -> Node:
+        if len(request.node) > MOST_NODE_BYTES:
+            raise ProtocolError(
+                f"node: takes {len(request.node)} bytes, more than {MOST_NODE_BYTES}; shorten its metadata"
+            )
+        message = _parsed(base_pb2.Node, request.node, part_of=type(request))
+        # 61 kB of names, which say nothing about what to serve (ENVOY.md A1).
+        del message.extensions[:]
+        told = message.SerializeToString(deterministic=True)
+        key = told if len(told) <= MOST_TOLD_BYTES else sha256(told).digest(), peer
+        node = self._nodes.get(key)
+        if node is None:
+            node = Node(
+                id=message.id,
+                cluster=message.cluster,
+                peer=peer,
+                features=frozenset(message.client_features),
+                agent=message.user_agent_name,
+                serialized=told if len(told) <= MOST_TOLD_BYTES else b"",
+            )
+            self._nodes[key] = node
+            if len(self._nodes) > MOST_NODES:
+                self._nodes.popitem(last=False)
+        else:
+            self._nodes.move_to_end(key)
+        return node
+
+
+# The first bytes of the fields that repeat, by message: names, and what is told of them.
+SOTW_NAMES = (b"\x1a",)
+DELTA_NAMES = (b"\x1a", b"\x22", b"\x2a")
+
+
+def _check_names(content: bytes, fields: tuple[bytes, ...]) -> None:
+    """Refuse a message of too many names before it is parsed.
+
+    Their first bytes are counted, which may stand within names as well, so a few more are counted than there are.
+    """
+    if len(content) > MOST_NAMES and max(map(content.count, fields)) > MOST_NAMES:
+        raise ProtocolError(
+            f"the message has more than {MOST_NAMES} names; ask for everything (`*`), or on more streams"
+        )
+
+
+def _parsed(message_class: Any, content: bytes, part_of: Any = None) -> Any:
+    try:
+        return message_class.FromString(content)
+    except DecodeError as error:
+        name = (part_of or message_class).DESCRIPTOR.full_name
+        raise ProtocolError(f"the message cannot be parsed; send a serialized {name}") from error
+
+
+def _type_url(told: str, row: ResourceType | None) -> TypeUrl:
+    if row is None:
+        if not told:
+            raise ProtocolError("type_url: is empty; an aggregated stream serves all types, name the one that is meant")
+        return TypeUrl(told)
+    if told not in {"", row.type_url}:
+        raise ProtocolError(
+            f"type_url: is {quoted_type_url(told)}, but this method serves {row.type_url}; send that, or leave type_url out"
+        )
+    return row.type_url
+
+
+INTERNAL = "an internal error of fsxds; the server's log has its traceback"
+
+
+def where(method: str) -> str:
+    """Return what a call is named in reports of errors: `gRPC StreamClusters`."""
+    return f"gRPC {method.rpartition('/')[2]}"
+
+
+def guarded(
+    behavior: Callable[..., Awaitable[Any]], method: str, observer: ErrorObserver
+) -> Callable[..., Awaitable[Any]]:
+    """Return a method that does the same, but that reports an unexpected exception, and gives its client INTERNAL.
+
+    A streaming method writes by its context, and yields nothing.
+    """
+
+    async def answer(request: Any, context: Context) -> Any:
+        try:
+            return await behavior(request, context)
+        except grpc.aio.BaseError:
+            # The client is gone, or its request was rejected.
+            raise
+        # The edge of every call.
+        except Exception as error:  # noqa: BLE001
+            observer.internal_error(where(method), error)
+            await context.abort(grpc.StatusCode.INTERNAL, INTERNAL)
+
+    return answer

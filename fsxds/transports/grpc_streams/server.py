@@ -1,0 +1,184 @@
+"""Run a gRPC server until its context ends, then stop it with grace."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import logging
+import os
+from collections.abc import AsyncIterator
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from ipaddress import ip_address
+from pathlib import Path
+from typing import Protocol
+
+import grpc.aio
+
+from fsxds.settings.forms import Address, TcpAddress, UnixAddress
+from fsxds.supervisor import Supervisor
+from fsxds.transports.sockets import (
+    SOCKET_MODE,
+    STALLED_AFTER_S,
+    bind_tcp,
+    bind_unix,
+    close_all,
+    drain,
+    explained,
+    listened_at,
+    remove_stale,
+)
+
+# Envoy's requests take 61 kB, nearly all of it the list of its extensions (ENVOY.md A1); those of a Delta client that
+# comes back name every resource that it holds.
+MAX_REQUEST_BYTES = 16 * 1024 * 1024
+# A client whose machine is gone says nothing; it is missed after this time.
+KEEPALIVE_MS = 300_000
+KEEPALIVE_TIMEOUT_MS = 20_000
+
+OPTIONS = (
+    ("grpc.max_receive_message_length", MAX_REQUEST_BYTES),
+    ("grpc.max_send_message_length", -1),
+    # Otherwise a second process may take half of the clients of a port that is taken.
+    ("grpc.so_reuseport", 0),
+    # Envoy pings as often as it is told to, idle or not; by default gRPC closes its connection for that (ENVOY.md D1).
+    ("grpc.http2.min_ping_interval_without_data_ms", 0),
+    ("grpc.http2.max_ping_strikes", 0),
+    ("grpc.keepalive_permit_without_calls", 1),
+    ("grpc.keepalive_time_ms", KEEPALIVE_MS),
+    ("grpc.keepalive_timeout_ms", KEEPALIVE_TIMEOUT_MS),
+)
+
+# Above this, glibc maps every buffer apart.
+_LARGEST_LEARNED_BYTES = 32 * 1024 * 1024 - 64 * 1024
+
+
+class Services(Protocol):
+    """What is served."""
+
+    @property
+    def handlers(self) -> tuple[grpc.GenericRpcHandler, ...]:
+        """What the server registers."""
+
+    def running(self, supervisor: Supervisor) -> AbstractAsyncContextManager[None]:
+        """Do what goes on beside the calls, as components of `supervisor`."""
+
+    @property
+    def open_streams(self) -> int:
+        """How many calls that last are open."""
+
+    async def drain(self) -> None:
+        """End all calls that last, and take no more."""
+
+
+def keep_freed_memory() -> None:
+    """Let the C library keep some of the memory that is let go of: 64 MB, twice the largest buffer that it was given back.
+
+    A response with the whole state takes megabytes, and is copied once for each of its clients. Each copy on pages that the
+    kernel has to give first takes up to ten times as long as on those of the copy before. Only glibc learns this way, where
+    `serving.keep_large_buffers_apart` did not forbid it; nothing is lost elsewhere, as nobody touches these pages.
+    """
+    bytes(_LARGEST_LEARNED_BYTES)
+
+
+@asynccontextmanager
+async def listening_grpc(
+    services: Services,
+    address: Address,
+    supervisor: Supervisor,
+    *,
+    grace_s: float,
+    credentials: grpc.ServerCredentials | None = None,
+) -> AsyncIterator[Address]:
+    """Serve `services` at `address` while the context lasts, and give the address that was really bound.
+
+    At the end no new connection is taken, streams are ended, and calls in hand end, within `grace_s` seconds.
+
+    Args:
+        services: what is served.
+        address: where.
+        supervisor: runs what goes on beside the calls.
+        grace_s: how long calls may take to end, as long as some do.
+        credentials: of TLS; None for plain text.
+
+    Raises:
+        UsageError: when the address cannot be had.
+    """
+    keep_freed_memory()
+    logging.getLogger("grpc._cython.cygrpc").addFilter(_is_ours)
+    server = grpc.aio.server(options=OPTIONS)
+    server.add_generic_rpc_handlers(services.handlers)
+    with explained(address, "grpc"):
+        bound = await _bind(server, address, credentials)
+    async with services.running(supervisor):
+        await server.start()
+        try:
+            # Its file goes while it is still ours: once nobody listens, a successor may put its own in this place.
+            with listened_at(address):
+                yield bound
+        finally:
+            await _stop(server, services, grace_s)
+
+
+def _is_ours(record: logging.LogRecord) -> bool:
+    """Tell whether gRPC has something to say of us: that a client went while it was written to is no error."""
+    return not (record.exc_info and isinstance(record.exc_info[1], grpc.aio.BaseError))
+
+
+async def _stop(server: grpc.aio.Server, services: Services, grace_s: float) -> None:
+    loop = asyncio.get_running_loop()
+    ends_at_s = loop.time() + grace_s
+    is_drained = await drain(services.drain(), lambda: services.open_streams, grace_s)
+    # Of those that do not read, nothing is waited for again.
+    await server.stop(max(0.0, min(STALLED_AFTER_S, ends_at_s - loop.time())) if is_drained else 0.0)
+
+
+async def _bind(server: grpc.aio.Server, address: Address, credentials: grpc.ServerCredentials | None) -> Address:
+    if isinstance(address, UnixAddress):
+        _bind_unix(server, address.path, credentials)
+        return address
+    return await _bind_tcp(server, address, credentials)
+
+
+async def _bind_tcp(
+    server: grpc.aio.Server, address: TcpAddress, credentials: grpc.ServerCredentials | None
+) -> TcpAddress:
+    """Bind every IP address of a host, all to the same port."""
+    # gRPC does not say why an address cannot be had; sockets of our own do.
+    listeners = await bind_tcp(address)
+    hosts = [str(listener.getsockname()[0]) for listener in listeners]
+    port = int(listeners[0].getsockname()[1])
+    close_all(listeners)
+    # One of them stands for all interfaces, of both families.
+    hosts = hosts[:1] if ip_address(hosts[0]).is_unspecified else hosts
+    if len(hosts) == 1 and not address.port:
+        # Nobody can take it in between.
+        port = 0
+    for host in hosts:
+        port = _add_port(server, str(TcpAddress(host, port)), credentials)
+    return TcpAddress(hosts[0], port)
+
+
+def _bind_unix(server: grpc.aio.Server, path: Path, credentials: grpc.ServerCredentials | None) -> None:
+    """Bind a unix socket, in place of one that nobody listens at any more.
+
+    gRPC removes whatever socket has the name that it binds, before it listens and after it. So it is given another name,
+    and the socket gets its own when it has its mode.
+    """
+    remove_stale(path)
+    if path.exists():
+        raise OSError(errno.EADDRINUSE, os.strerror(errno.EADDRINUSE))
+    temporary = path.with_name(f".{path.name}.{os.getpid()}")
+    # As with TCP: this says why it cannot be had. gRPC takes the place of what nobody listens at.
+    bind_unix(temporary).close()
+    _add_port(server, f"unix:{temporary}", credentials)
+    temporary.chmod(SOCKET_MODE)
+    temporary.replace(path)
+
+
+def _add_port(server: grpc.aio.Server, where: str, credentials: grpc.ServerCredentials | None) -> int:
+    try:
+        if credentials is None:
+            return int(server.add_insecure_port(where))
+        return int(server.add_secure_port(where, credentials))
+    except RuntimeError as error:
+        raise OSError(str(error)) from error

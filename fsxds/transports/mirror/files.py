@@ -1,0 +1,194 @@
+"""Resource names as file names: safe for a file system, and reversible.
+
+What stands in a mirrored file: a DiscoveryResponse, to bytes and back.
+
+What the files of the mirror are, as values.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from pathlib import PurePosixPath
+from typing import Any
+from urllib.parse import quote, unquote
+
+from google.protobuf.message import DecodeError, Message
+
+from fsxds.api.catalogue import Catalogue
+from fsxds.api.convert import Converter
+from fsxds.api.printing import Printer
+from fsxds.errors import UsageError
+from fsxds.events import Remark
+from fsxds.formats import FORMATS, Format, format_of
+from fsxds.formats.decoded import MessageDocument, PlainDocument
+from fsxds.resource_types import BY_TYPE_URL, RESOURCE_TYPES
+from fsxds.resources import Origin, Resource, version_of_body, version_of_set
+from fsxds.values import TypeUrl, Version
+
+# Most file systems end at 255 bytes; the suffix, and whoever copies a file as `name.bak`, need some of them.
+LONGEST_BYTES = 200
+# Neither is a percent escape, so no other name can come out like it.
+EMPTY = "%empty"
+CUT = "%~"
+_KEPT_BYTES = 150
+
+
+def file_name_of(name: str) -> str:
+    """Return a file name, without suffix, that no other resource name has.
+
+    Letters, digits, `_`, `-` and dots stay; everything else, and a leading dot, becomes `%XX` per byte of UTF-8. What is
+    then longer than 200 bytes is cut and ends in `%~` and a digest of the name; only the manifest leads back from there.
+    Names that differ in case alone have names of files that differ in case alone: OUT wants a file system that can tell
+    them apart.
+    """
+    if not name:
+        return EMPTY
+    safe = quote(name, safe="").replace("~", "%7E")
+    if safe.startswith("."):
+        safe = "%2E" + safe[1:]
+    if len(safe) <= LONGEST_BYTES:
+        return safe
+    digest = hashlib.sha256(name.encode()).hexdigest()[:32]
+    return re.sub(r"%.?$", "", safe[:_KEPT_BYTES]) + CUT + digest
+
+
+def name_of_file(file_name: str) -> str | None:
+    """Return the resource name of a file name without suffix, None where it was cut."""
+    if file_name == EMPTY:
+        return ""
+    return None if CUT in file_name else unquote(file_name)
+
+
+BUNDLES = tuple(row.type_url for row in RESOURCE_TYPES if row.rest_path and row.full_state_in_sotw)
+SINGLES = tuple(row.type_url for row in RESOURCE_TYPES if row.rest_path and not row.full_state_in_sotw)
+"""The types of one file each, and those of one file per resource (ENVOY.md B3). VHDS and LEDS have no form as files."""
+
+FORMS = ("pb", "json", "yaml", "pb_text")
+"""What the names of files can end with for Envoy (ENVOY.md B1): it takes any other suffix for JSON."""
+
+
+@dataclass(frozen=True, slots=True)
+class MirrorFile:
+    """One file as it should be: a DiscoveryResponse.
+
+    `path` is relative to the directory. `is_stand_in`: nobody wrote this resource, it is an empty ClusterLoadAssignment
+    for a cluster that still names it.
+    """
+
+    path: PurePosixPath
+    type_url: TypeUrl
+    version: Version
+    resources: tuple[Resource, ...]
+    is_stand_in: bool = False
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The names of what it holds."""
+        return tuple(resource.name for resource in self.resources)
+
+
+@dataclass(frozen=True, slots=True)
+class HeldFile:
+    """A file of ours that is there. `content` is what it holds, None where that is not known."""
+
+    type_url: TypeUrl
+    names: tuple[str, ...]
+    content: MirrorFile | None
+    is_stand_in: bool = False
+
+
+Held = Mapping[PurePosixPath, HeldFile]
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """What should be there in the end: `files`, and those of ours that stay as they are: `kept`.
+
+    `kept_resources` tells what is kept although the snapshot does not have it, `left_sources` which config sources could
+    not be pointed at a file.
+    """
+
+    files: Mapping[PurePosixPath, MirrorFile]
+    kept: frozenset[PurePosixPath]
+    kept_resources: tuple[Remark, ...] = ()
+    left_sources: tuple[Remark, ...] = ()
+
+
+# Making ten thousand paths takes longer than all else about an unchanged snapshot.
+@lru_cache(maxsize=131_072)
+def path_of(type_url: TypeUrl, name: str | None, suffix: str) -> PurePosixPath:
+    """Return the path of a resource's file within the directory, or with None of a type's bundle."""
+    short_name = BY_TYPE_URL[type_url].short_name
+    return PurePosixPath(short_name + suffix if name is None else f"{short_name}/{file_name_of(name)}{suffix}")
+
+
+def united(wanted: MirrorFile, before: MirrorFile | None) -> MirrorFile:
+    """Return a bundle with what is wanted and, beside it, what was there before.
+
+    Its version is the wanted one where nothing had to be kept, else the digest of what it holds, so that nobody takes it
+    for the wanted one.
+    """
+    names = set(wanted.names)
+    others = tuple(resource for resource in before.resources if resource.name not in names) if before else ()
+    if not others or before is None:
+        return wanted
+    resources = tuple(sorted((*wanted.resources, *others), key=lambda resource: resource.name))
+    if [(r.name, r.body) for r in resources] == [(r.name, r.body) for r in before.resources]:
+        return replace(before, path=wanted.path)
+    type_url = wanted.type_url
+    version = version_of_set(type_url, ((r.name, version_of_body(type_url, r.body)) for r in resources))
+    return MirrorFile(wanted.path, type_url, version, resources)
+
+
+RESPONSE = "envoy.service.discovery.v3.DiscoveryResponse"
+
+
+class Content:
+    """Writes and reads the content of mirrored files in one form, one of `FORMS`."""
+
+    def __init__(self, catalogue: Catalogue, form: str) -> None:
+        if form not in FORMS:
+            raise UsageError(f"there are no mirrored files of the form {form!r}; choose one of {', '.join(FORMS)}")
+        self.suffix = f".{form}"
+        self._catalogue = catalogue
+        self._format: Format = next(row for row in FORMATS if self.suffix in row.suffixes)
+        self._printer = Printer(catalogue)
+        self._response: Any = catalogue.message_class(RESPONSE)
+        self._any: Any = catalogue.message_class("google.protobuf.Any")
+
+    def encode(self, file: MirrorFile) -> bytes:
+        """Return the bytes of a file. Never with `Resource` wrappers or a ttl (ENVOY.md A5, D4)."""
+        packed = [self._any(type_url=resource.type_url, value=resource.body) for resource in file.resources]
+        response: Message = self._response(version_info=file.version, type_url=file.type_url, resources=packed)
+        return self._format.encode(response, self._printer)
+
+    def decode(self, content: bytes, path: PurePosixPath, type_url: TypeUrl) -> MirrorFile | None:
+        """Return what a file of ours holds, of any form; None where it cannot be read."""
+        found = format_of(path)
+        response = self._response_in(content, found, BY_TYPE_URL[type_url].message_type) if found else None
+        if response is None:
+            return None
+        try:
+            resources = tuple(self._resource(packed, path) for packed in response.resources)
+        except (DecodeError, KeyError):  # damaged, or of a type that is not ours to write
+            return None
+        return MirrorFile(path, type_url, Version(response.version_info), resources)
+
+    def _response_in(self, content: bytes, found: Format, message_type: str) -> Any:
+        match found.decode(content, self._catalogue, message_type).documents:
+            case (MessageDocument(message=message),) if message.DESCRIPTOR.full_name == RESPONSE:
+                return message
+            case (PlainDocument(value=value),):
+                return Converter(self._catalogue).convert(value, RESPONSE).message
+        return None
+
+    def _resource(self, packed: Any, path: PurePosixPath) -> Resource:
+        row = BY_TYPE_URL[packed.type_url]
+        message = self._catalogue.message_class(row.message_type).FromString(packed.value)
+        name = str(getattr(message, row.name_field or "name"))
+        version = version_of_body(row.type_url, packed.value)
+        return Resource(row.type_url, name, packed.value, version, Origin(path, 1))

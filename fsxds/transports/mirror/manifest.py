@@ -1,0 +1,192 @@
+"""Which files of the output directory are ours, as a value and as the bytes that remember it.
+
+What is known of the files that are ours: the manifest on disk, and what we remember to have written.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import PurePosixPath
+
+from fsxds.resource_types import BY_TYPE_URL
+from fsxds.resources import Snapshot
+from fsxds.transports.mirror.directory import MANIFEST, MirrorDirectory, Signature
+from fsxds.transports.mirror.files import BUNDLES, FORMS, SINGLES, Content, HeldFile, MirrorFile
+from fsxds.values import TypeUrl
+
+LAYOUT = 1
+"""Counts up when a manifest of before would be misread."""
+
+
+@dataclass(frozen=True, slots=True)
+class ManifestRow:
+    """One file of ours: the type and the names it holds, and whether it is a stand-in (see `MirrorFile`).
+
+    `digest` is the SHA-256 of its bytes, None while it is about to be written: it is ours then, whatever it holds.
+    """
+
+    type_url: TypeUrl
+    names: tuple[str, ...]
+    digest: str | None
+    is_stand_in: bool = False
+
+
+Rows = Mapping[PurePosixPath, ManifestRow]
+
+
+def encode_manifest(rows: Rows) -> bytes:
+    """Write the manifest: the same rows make the same bytes."""
+    files = [_fields(path, row) for path, row in sorted(rows.items())]
+    return json.dumps({"layout": LAYOUT, "files": files}, ensure_ascii=False, separators=(",", ":")).encode() + b"\n"
+
+
+def _fields(path: PurePosixPath, row: ManifestRow) -> dict[str, object]:
+    fields: dict[str, object] = {"path": str(path), "type_url": row.type_url, "names": row.names, "sha256": row.digest}
+    return fields | {"is_stand_in": True} if row.is_stand_in else fields
+
+
+def decode_manifest(content: bytes) -> dict[PurePosixPath, ManifestRow]:
+    """Read a manifest.
+
+    Raises:
+        ValueError: it is not one, or it names a file that fsxds cannot have written.
+    """
+    try:
+        document = json.loads(content)
+        if document["layout"] != LAYOUT:
+            raise ValueError(f"layout {document['layout']!r} is not {LAYOUT}")
+        return {_checked(PurePosixPath(row["path"])): _row(row) for row in document["files"]}
+    except (LookupError, TypeError, AttributeError, RecursionError) as error:
+        raise ValueError(f"not a manifest of fsxds: {error!r}") from error
+
+
+def _row(fields: Mapping[str, object]) -> ManifestRow:
+    type_url, names, digest = fields["type_url"], fields["names"], fields["sha256"]
+    if type_url not in BY_TYPE_URL or not isinstance(names, list) or not isinstance(digest, str | None):
+        raise ValueError(f"not a row of a manifest: {fields!r}")
+    return ManifestRow(TypeUrl(str(type_url)), tuple(map(str, names)), digest, fields.get("is_stand_in") is True)
+
+
+def _checked(path: PurePosixPath) -> PurePosixPath:
+    """Refuse what would lead out of the directory: rows are files that may be overwritten and removed."""
+    stem, _, form = path.name.rpartition(".")
+    is_bundle = len(path.parts) == 1
+    words = {BY_TYPE_URL[type_url].short_name for type_url in (BUNDLES if is_bundle else SINGLES)}
+    if form not in FORMS or (stem if is_bundle else str(path.parent)) not in words:
+        raise ValueError(f"fsxds writes no file {str(path)!r}")
+    return path
+
+
+class MirrorRecords:
+    """The files of one directory that fsxds wrote, across restarts.
+
+    `load` comes first; `announce` before any file changes, `save` after, so that a crash leaves no file nobody knows.
+    """
+
+    def __init__(self, directory: MirrorDirectory, content: Content) -> None:
+        self._directory = directory
+        self._content = content
+        self._is_loaded = False
+        self._rows: dict[PurePosixPath, ManifestRow] = {}
+        # The manifest as it is on disk.
+        self._manifest = b""
+        self._manifest_signature: Signature | None = None
+        # What we know to be in a file while it has the signature.
+        self._known: dict[PurePosixPath, tuple[Signature | None, MirrorFile]] = {}
+
+    def forget(self) -> None:
+        """Have the next `load` read the manifest again: somebody else may have had the directory."""
+        self._is_loaded = False
+
+    def load(self) -> None:
+        """Read the manifest, unless it is known. Where it is damaged, no file is known to be ours."""
+        if self._is_loaded:
+            return
+        self._known = {}
+        self._manifest = self._directory.read(MANIFEST) or b""
+        self._manifest_signature = self._directory.signature(MANIFEST)
+        try:
+            self._rows = decode_manifest(self._manifest) if self._manifest else {}
+        except ValueError:
+            # Then equal files are taken over, and others refused with what to do.
+            self._rows = {}
+        self._is_loaded = True
+
+    # -- looking
+
+    def owns(self, path: PurePosixPath) -> bool:
+        """Tell whether fsxds wrote the file, or was about to."""
+        return path in self._rows
+
+    def owns_content(self, path: PurePosixPath, content: bytes | None) -> bool:
+        """Tell whether a file of ours still holds what fsxds wrote; None stands for one that is not there."""
+        return content is not None and self._rows[path].digest in {None, hashlib.sha256(content).hexdigest()}
+
+    def changed_by_others(self) -> dict[PurePosixPath, Signature | None]:
+        """Return the files of ours that somebody removed or wrote since, with what is there now.
+
+        The manifest is one of them: with the folder that it is in, somebody may have removed the lock.
+        """
+        known = {path: signature for path, (signature, _) in self._known.items()}
+        if self._manifest:
+            known[MANIFEST] = self._manifest_signature
+        found = {path: self._directory.signature(path) for path in known}
+        return {path: signature for path, signature in found.items() if signature != known[path]}
+
+    def held(self, snapshot: Snapshot) -> dict[PurePosixPath, HeldFile]:
+        """Return our files that are there, and forget those that are not.
+
+        Bundles that would lose something to this snapshot are read, if need be: to keep it, or to keep it for a while.
+        """
+        held: dict[PurePosixPath, HeldFile] = {}
+        for path, row in list(self._rows.items()):
+            signature = self._directory.signature(path)
+            if signature is None:
+                self.drop(path)
+                continue
+            known = self._known.get(path)
+            content = known[1] if known and known[0] == signature else None
+            if content is None and row.type_url in BUNDLES and set(row.names) - snapshot.resources(row.type_url).keys():
+                content = self._read(path, row, signature)
+            held[path] = HeldFile(row.type_url, row.names, content, row.is_stand_in)
+        return held
+
+    def _read(self, path: PurePosixPath, row: ManifestRow, signature: Signature) -> MirrorFile | None:
+        content = self._content.decode(self._directory.read(path) or b"", path, row.type_url)
+        if content is not None:
+            self._known[path] = signature, content
+        return content
+
+    # -- changing
+
+    def announce(self, files: Iterable[MirrorFile]) -> None:
+        """Write down what will be ours."""
+        self._write(self._rows | {file.path: _row_of_mirror_records(file, None) for file in files})
+
+    def record(self, file: MirrorFile, content: bytes, signature: Signature | None) -> None:
+        """Remember that a file holds this now, while it has this signature."""
+        self._rows[file.path] = _row_of_mirror_records(file, hashlib.sha256(content).hexdigest())
+        self._known[file.path] = signature, file
+
+    def drop(self, path: PurePosixPath) -> None:
+        """Forget a file that is not ours any more."""
+        del self._rows[path]
+        self._known.pop(path, None)
+
+    def save(self) -> None:
+        """Write the manifest, if it is not what is on disk."""
+        self._write(self._rows)
+
+    def _write(self, rows: dict[PurePosixPath, ManifestRow]) -> None:
+        content = encode_manifest(rows)
+        if content != self._manifest:
+            self._manifest_signature = self._directory.replace(MANIFEST, content, is_private=True)
+            self._directory.sync()
+            self._manifest = content
+
+
+def _row_of_mirror_records(file: MirrorFile, digest: str | None) -> ManifestRow:
+    return ManifestRow(file.type_url, file.names, digest, file.is_stand_in)

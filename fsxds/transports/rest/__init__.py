@@ -1,0 +1,1 @@
+"""Serve snapshots by REST long poll."""

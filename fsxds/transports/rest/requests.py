@@ -1,0 +1,339 @@
+"""REST requests to protocol values: the JSON of a DiscoveryRequest, read once, and how long it may be held."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import json
+import re
+import zlib
+from collections import OrderedDict
+from collections.abc import Callable, Iterator, Mapping
+from functools import lru_cache
+from typing import Any, NoReturn, cast
+
+from aiohttp import HttpVersion11, StreamReader, web
+from envoy.config.core.v3 import base_pb2
+from google.protobuf import json_format
+from google.protobuf.message import EncodeError
+
+from fsxds.api.catalogue import Catalogue
+from fsxds.api.convert import Converter
+from fsxds.api.quotes import quoted_type_url, shown_pointer
+from fsxds.errors import ProtocolError
+from fsxds.protocol.messages import Node, without_message
+from fsxds.protocol.poll import PollRequest, patience_s
+from fsxds.protocol.subscription import Subscription
+from fsxds.resource_types import ResourceType
+from fsxds.transports.client_status.nodes import MOST_TOLD_BYTES
+from fsxds.values import Nonce, PlainValue, Severity, Version
+
+
+def told_in_json(node: Mapping[str, object]) -> bytes:
+    """Return a node in proto JSON as `Node.serialized`: serialized, without its extensions.
+
+    A node that protobuf cannot read, or that is very large, is not kept: the answer is empty then.
+    """
+    try:
+        told = json.dumps({name: value for name, value in node.items() if name != "extensions"}, ensure_ascii=False)
+    except RecursionError:
+        return b""
+    return _serialized(told) if len(told) <= MOST_TOLD_BYTES else b""
+
+
+# An Envoy says the same of itself with every poll, and reading it takes a tenth of a millisecond.
+@lru_cache(maxsize=2048)
+def _serialized(told: str) -> bytes:
+    try:
+        message = json_format.Parse(told, base_pb2.Node(), ignore_unknown_fields=True)
+        return cast("bytes", message.SerializeToString())
+    except (json_format.ParseError, EncodeError):
+        return b""
+
+
+_NUMBER = re.compile(r"([0-9]{1,15}(?:\.[0-9]{1,9})?)(ms|s)?", re.ASCII)
+
+MOST_REMEMBERED = 8192
+# What is kept of one request: Envoy asks for one name. Who asks for thousands is parsed each time, so that the
+# requests that are remembered never hold more than some 100 MB, and as much again of what nodes say of themselves.
+MOST_KEPT_CHARACTERS = 4096
+
+# Envoy's own request takes 77 kB, nearly all of it the list of its extensions (ENVOY.md A1).
+MAX_REQUEST_BYTES = 1024 * 1024
+# Envoy sends it at once; a slow link takes some seconds.
+BODY_S = 30.0
+# The codes of errors that have an HTTP status of their own.
+TOO_LARGE, TOO_SLOW, UNKNOWN_CODING = "RESOURCE_EXHAUSTED", "DEADLINE_EXCEEDED", "UNIMPLEMENTED"
+# How zlib is told which header a compressed body has.
+_WINDOW_BITS = {"gzip": 31, "x-gzip": 31, "deflate": 15}
+
+_DISCOVERY_REQUEST = "envoy.service.discovery.v3.DiscoveryRequest"
+_ERROR_DETAIL = frozenset({"error_detail", "errorDetail"})
+
+EMPTY_BODY = "the body is empty; send a DiscoveryRequest in JSON, `{}` at least"
+NOT_JSON = "the body is not JSON; send a DiscoveryRequest in JSON"
+
+
+def is_json(content_type: str | None) -> bool:
+    """Tell whether a Content-Type is absent, `application/json`, any other `…/json`, or `…+json`."""
+    if content_type is None or content_type == "application/json":
+        return True
+    return content_type.partition(";")[0].strip().lower().endswith(("/json", "+json"))
+
+
+def is_continue_expected(request: web.Request) -> bool:
+    """Tell whether a client waits for `100 Continue` before it sends its body."""
+    return request.version >= HttpVersion11 and request.headers.get("Expect", "").lower() == "100-continue"
+
+
+async def read_body(request: web.Request) -> bytes:
+    """Read the body of a request, chunked or not, compressed or not, and leave no copy with the request.
+
+    Raises:
+        ProtocolError: the body is broken, or, with the code `TOO_LARGE`, `TOO_SLOW` or `UNKNOWN_CODING`, what that says.
+        ConnectionError: the client went away.
+    """
+    if (request.content_length or 0) > MAX_REQUEST_BYTES:
+        raise _too_large()
+    if is_continue_expected(request):
+        await request.writer.write(b"HTTP/1.1 100 Continue\r\n\r\n")
+        # What aiohttp takes for the beginning of the answer.
+        request.writer.output_size = 0
+    try:
+        async with asyncio.timeout(BODY_S):
+            body = await _read_raw(request.content)
+    except TimeoutError as error:
+        message = f"the body did not come within {BODY_S:g} seconds; send it at once"
+        raise ProtocolError(message, TOO_SLOW) from error
+    except web.RequestPayloadError as error:
+        raise ProtocolError("the body is broken; its length and its chunks must be as its headers say") from error
+    coding = request.headers.get("Content-Encoding")
+    return body if coding is None else _decoded(body, coding.strip().lower())
+
+
+async def _read_raw(content: StreamReader) -> bytes:
+    chunks: list[bytes] = []
+    size = 0
+    while chunk := await content.readany():
+        size += len(chunk)
+        if size > MAX_REQUEST_BYTES:
+            raise _too_large()
+        chunks.append(chunk)
+    return chunks[0] if len(chunks) == 1 else b"".join(chunks)
+
+
+def _decoded(body: bytes, coding: str) -> bytes:
+    """Decompress a body as far as one may be large."""
+    if coding in {"", "identity"}:
+        return body
+    if coding not in _WINDOW_BITS:
+        message = f"content-encoding: {coding[:40]!r} is not known; send the body as it is, or compressed with gzip"
+        raise ProtocolError(message, UNKNOWN_CODING)
+    decoder = zlib.decompressobj(_WINDOW_BITS[coding])
+    try:
+        decoded = decoder.decompress(body, MAX_REQUEST_BYTES + 1)
+    except zlib.error as error:
+        raise ProtocolError(f"the body is not compressed with {coding}, as its content-encoding says") from error
+    if len(decoded) > MAX_REQUEST_BYTES:
+        raise _too_large()
+    if not decoder.eof or decoder.unused_data:
+        raise ProtocolError(f"the body is not one whole {coding} stream, as its content-encoding says")
+    return decoded
+
+
+def _too_large() -> ProtocolError:
+    message = f"the body is over {MAX_REQUEST_BYTES} bytes; send the fields of a DiscoveryRequest alone"
+    return ProtocolError(message, TOO_LARGE)
+
+
+class RequestReader:
+    """Reads requests, and remembers what it read: an Envoy sends the same 77 kB with every poll (ENVOY.md A1).
+
+    `parsed` counts the requests that were not remembered.
+
+    Args:
+        catalogue: has the fields that a request may have.
+        most_remembered: a request is remembered while fewer than this many others came after it.
+    """
+
+    def __init__(self, catalogue: Catalogue, most_remembered: int = MOST_REMEMBERED) -> None:
+        self.parsed = 0
+        self._catalogue = catalogue
+        self._converter = Converter(catalogue)
+        self._remembered: OrderedDict[tuple[bytes, ResourceType, str, bool], PollRequest] = OrderedDict()
+        self._most_remembered = most_remembered
+
+    def read(self, body: bytes, row: ResourceType, peer: str, *, from_envoy: bool) -> PollRequest:
+        """Return the poll that `body` is.
+
+        Args:
+            body: a DiscoveryRequest in proto JSON, in either spelling; unknown fields of an Envoy are ignored.
+            row: the type that the path of the request speaks of.
+            peer: the IP address of the client, empty on a unix socket.
+            from_envoy: the request bears Envoy's own deadline.
+
+        Raises:
+            ProtocolError: with the field, what is wrong with it, and the remedy.
+        """
+        key = hashlib.sha256(body).digest(), row, peer, from_envoy
+        poll = self._remembered.get(key)
+        if poll is not None:
+            self._remembered.move_to_end(key)
+            return poll
+        poll = self._parse(body, row, peer, from_envoy=from_envoy)
+        self.parsed += 1
+        if _weight(poll) <= MOST_KEPT_CHARACTERS:
+            self._remembered[key] = poll
+            if len(self._remembered) > self._most_remembered:
+                self._remembered.popitem(last=False)
+        return poll
+
+    def _parse(self, body: bytes, row: ResourceType, peer: str, *, from_envoy: bool) -> PollRequest:
+        if not body:
+            raise ProtocolError(EMPTY_BODY)
+        try:
+            message = _loads(body)
+        except (ValueError, RecursionError) as error:
+            raise ProtocolError(f"{NOT_JSON}: {error}") from error
+        fields = _object("the body", message)
+        node = _object("node", _field(fields, "node"))
+        _check_type_url(_text("type_url", _field(fields, "type_url")), row)
+        detail = _field(fields, "error_detail")
+        poll = PollRequest(
+            node=_node(node, peer),
+            subscription=Subscription.for_request(row.type_url, _names(_field(fields, "resource_names"))),
+            version_info=Version(_text("version_info", _field(fields, "version_info"))) or None,
+            response_nonce=Nonce(_text("response_nonce", _field(fields, "response_nonce"))) or None,
+            error_detail=None if detail is None else _reason(detail),
+            from_envoy=from_envoy,
+        )
+        # An Envoy sends what its version has, and nobody types it.
+        if not _text("node.user_agent_name", _field(node, "user_agent_name")).lower().startswith("envoy"):
+            self._check_fields(fields)
+        return poll
+
+    def _check_fields(self, fields: Mapping[str, object]) -> None:
+        """Reject what a DiscoveryRequest does not have: a misspelt `resource_names` would ask for everything."""
+        known = {name: _without_details(value) if name in _ERROR_DETAIL else value for name, value in fields.items()}
+        for fault in self._converter.convert(cast("PlainValue", known), _DISCOVERY_REQUEST).faults:
+            if fault.severity is Severity.ERROR:
+                place = shown_pointer(fault.field_path, fault.message, self._catalogue)
+                raise ProtocolError(f"{place}: {fault.message}; {fault.remedy}")
+
+
+def _weight(poll: PollRequest) -> int:
+    texts = (poll.node.id, poll.node.cluster, poll.version_info or "", poll.response_nonce or "")
+    names = poll.subscription.names
+    return sum(map(len, texts)) + len(poll.error_detail or "") + sum(map(len, names)) + 64 * len(names)
+
+
+def _without_details(value: object) -> object:
+    # They are of any type, also of one that nobody here knows.
+    return {name: each for name, each in value.items() if name != "details"} if isinstance(value, dict) else value
+
+
+def _node(node: Mapping[str, object], peer: str) -> Node:
+    # Its features and its agent matter to streams alone.
+    texts = _text("node.id", node.get("id")), _text("node.cluster", node.get("cluster"))
+    return Node(*texts, peer, serialized=told_in_json(node))
+
+
+def _field(message: Mapping[str, object], name: str) -> object:
+    """Return the value of a field in either spelling, None where it is absent or null."""
+    head, *rest = name.split("_")
+    camel_case = head + "".join(word.capitalize() for word in rest)
+    if camel_case == name or camel_case not in message:
+        return message.get(name)
+    if name in message:
+        raise ProtocolError(f"{name}: is there twice, also as {camel_case}; send one of them")
+    return message[camel_case]
+
+
+def _object(name: str, value: object) -> Mapping[str, object]:
+    if value is None and name != "the body":
+        return {}
+    return value if isinstance(value, dict) else _refuse(name, value, "an object")
+
+
+def _text(name: str, value: object) -> str:
+    if value is None:
+        return ""
+    return _well_formed(name, value) if isinstance(value, str) else _refuse(name, value, "a string")
+
+
+def _names(value: object) -> Iterator[str]:
+    if value is None:
+        return
+    if not isinstance(value, list):
+        _refuse("resource_names", value, "a list of strings")
+    for index, name in enumerate(value):
+        if not isinstance(name, str):
+            _refuse(f"resource_names[{index}]", name, "a string")
+        yield _well_formed("resource_names", name)
+
+
+def _reason(detail: object) -> str:
+    return without_message(_text("error_detail.message", _object("error_detail", detail).get("message")))
+
+
+def _well_formed(name: str, text: str) -> str:
+    # The json module lets half of a surrogate pair through, which is no text and cannot be encoded again.
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        raise ProtocolError(f"{name}: holds half a surrogate pair; send valid Unicode") from error
+    return text
+
+
+_KINDS = {dict: "an object", list: "a list", str: "a string", int: "a number", float: "a number", bool: "a boolean"}
+
+
+def _refuse(name: str, value: object, demand: str) -> NoReturn:
+    raise ProtocolError(f"{name}: is {_KINDS.get(type(value), 'null')}; send {demand}")
+
+
+def _check_type_url(type_url: str, row: ResourceType) -> None:
+    if type_url and type_url != row.type_url:
+        raise ProtocolError(
+            f"type_url: is {quoted_type_url(type_url)}, but this path serves {row.type_url}; send that, or leave type_url out"
+        )
+
+
+def patience_of(deadline_text: str | None, timeout_text: str | None, max_hold_s: float) -> float:
+    """Return for how many seconds a request may be held; 0.0 means answer at once.
+
+    Args:
+        deadline_text: the header `x-envoy-expected-rq-timeout-ms`: milliseconds.
+        timeout_text: the parameter `?timeout=`: seconds, also written as `30s` or `500ms`.
+        max_hold_s: the longest hold the operator allows.
+
+    Raises:
+        ProtocolError: when one of them cannot be read.
+    """
+    expected_ms = None if deadline_text is None else _milliseconds("x-envoy-expected-rq-timeout-ms", deadline_text, 1)
+    query_ms = None if timeout_text is None else _milliseconds("timeout", timeout_text, 1000)
+    return patience_s(expected_ms, None if query_ms is None else query_ms / 1000, max_hold_s)
+
+
+def _milliseconds(name: str, text: str, milliseconds_each: int) -> float:
+    match = _NUMBER.fullmatch(text.strip())
+    if match is None or (match[2] and milliseconds_each == 1):
+        demand = "a number of milliseconds" if milliseconds_each == 1 else "a number of seconds, such as 30 or 30s"
+        raise ProtocolError(f"{name}: is not {demand}")
+    return float(match[1]) * (1 if match[2] == "ms" else milliseconds_each)
+
+
+def strict_loads(body: bytes) -> Any:
+    """Read JSON as orjson does, for where it is not installed: UTF-8 only, no NaN. Raises ValueError or RecursionError."""
+
+    def refuse_constant(name: str) -> NoReturn:
+        raise ValueError(f"{name} is no JSON")
+
+    return json.loads(body.decode(), parse_constant=refuse_constant)
+
+
+_loads: Callable[[bytes], Any]
+try:
+    from orjson import loads as _loads
+except ImportError:  # the extra "fast" is not installed
+    _loads = strict_loads

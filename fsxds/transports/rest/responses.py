@@ -1,0 +1,258 @@
+"""What goes back over REST: bodies, refusals in JSON, and nothing new.
+
+Bytes of DiscoveryResponses in proto JSON: each resource is written once, a response joins what exists.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+import time
+import zlib
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+
+from aiohttp import web
+
+from fsxds.api.printing import Printer
+from fsxds.protocol.poll import nonce_of
+from fsxds.protocol.subscription import Selection
+from fsxds.resources import Resource, Snapshot
+from fsxds.values import TypeUrl, Version
+
+# The event loop is lent to rendering for so long at a time: polls that need none wait no longer.
+RENDER_SLICE_S = 0.005
+# A resource of more bytes than this takes longer than a slice, and is written in a thread.
+LARGE_RESOURCE_BYTES = 128 * 1024
+# Level 1 takes 1.6 ms per MB, level 6 takes 4; smaller bodies are not worth a thread.
+GZIP_LEVEL = 1
+SMALL_BODY_BYTES = 64 * 1024
+_GZIP_FORMAT = zlib.MAX_WBITS | 16
+
+
+class Payload:
+    """The body of a response in one or more pieces, as it is and compressed."""
+
+    __slots__ = ("_gzipped", "pieces", "size")
+
+    def __init__(self, *pieces: bytes) -> None:
+        self.pieces = pieces
+        self.size = sum(map(len, pieces))
+        self._gzipped: Payload | None = None
+
+    @property
+    def body(self) -> bytes:
+        """The body in one piece."""
+        return self.pieces[0] if len(self.pieces) == 1 else b"".join(self.pieces)
+
+    async def gzipped(self) -> Payload:
+        """Return the body compressed with gzip; it is compressed once, in a thread where it is large."""
+        if self._gzipped is None:
+            if self.size < SMALL_BODY_BYTES:
+                self._gzipped = Payload(_gzip(self.pieces))
+            else:
+                # Who asks meanwhile compresses too: rarer than it is worth a lock, and the bytes are equal.
+                self._gzipped = Payload(await asyncio.to_thread(_gzip, self.pieces))
+        return self._gzipped
+
+
+def _gzip(pieces: Iterable[bytes]) -> bytes:
+    # Its head has no time, so that equal bodies stay equal.
+    compressor = zlib.compressobj(GZIP_LEVEL, wbits=_GZIP_FORMAT)
+    return b"".join((*map(compressor.compress, pieces), compressor.flush()))
+
+
+@dataclass(slots=True)
+class _TypeBodies:
+    """What was written of one type.
+
+    Attributes:
+        fragments: the JSON of resources by their version.
+        swept_at: the newest generation whose snapshot the fragments were swept for.
+        whole: the last body with all resources of the type, and what it is of.
+        rendering: set when the rendering that goes on now ends; None while there is none.
+    """
+
+    fragments: dict[Version, bytes] = field(default_factory=dict)
+    swept_at: int = 0
+    whole: tuple[tuple[Version, Version | None], Payload] | None = None
+    rendering: asyncio.Event | None = None
+
+
+class ResponseBodies:
+    """Makes response bodies; equal selections give equal bytes.
+
+    `rendered` counts the resources that were written as JSON.
+    """
+
+    def __init__(self, printer: Printer) -> None:
+        self.rendered = 0
+        self._printer = printer
+        self._types: dict[TypeUrl, _TypeBodies] = {}
+
+    async def payload_of(self, selection: Selection, snapshot: Snapshot, *, is_whole: bool) -> Payload:
+        """Return the body that tells `selection`.
+
+        Who asks for what is being written already waits for it. Safe to cancel: what was written so far is kept.
+
+        Args:
+            selection: what to tell.
+            snapshot: where it was selected; what is kept of older ones is dropped.
+            is_whole: it holds all resources of its type, so that others will want the same bytes.
+        """
+        bodies = self._types.setdefault(selection.type_url, _TypeBodies())
+        # Authors' versions do not tell contents apart; the digest of the content does.
+        content = snapshot.versions.get(selection.type_url)
+        key = (selection.version, content)
+        while True:
+            if is_whole and bodies.whole is not None and bodies.whole[0] == key:
+                return bodies.whole[1]
+            if not _missing(bodies, selection.resources):
+                break
+            if bodies.rendering is not None:
+                await bodies.rendering.wait()
+                continue
+            await self._render(bodies, selection, snapshot)
+        payload = Payload(_join(selection, bodies.fragments))
+        if is_whole:
+            bodies.whole = (key, payload)
+        return payload
+
+    async def _render(self, bodies: _TypeBodies, selection: Selection, snapshot: Snapshot) -> None:
+        bodies.rendering = asyncio.Event()
+        try:
+            _sweep(bodies, snapshot, selection.type_url)
+            await self._render_fragments(bodies.fragments, selection.resources)
+        finally:
+            bodies.rendering.set()
+            bodies.rendering = None
+
+    async def _render_fragments(self, fragments: dict[Version, bytes], resources: Collection[Resource]) -> None:
+        slice_end_s = time.monotonic() + RENDER_SLICE_S
+        for resource in resources:
+            if resource.version in fragments:
+                continue
+            if len(resource.body) > LARGE_RESOURCE_BYTES:
+                fragment = await asyncio.to_thread(self._printer.any_json, resource.type_url, resource.body)
+            else:
+                fragment = self._printer.any_json(resource.type_url, resource.body)
+            fragments[resource.version] = fragment
+            self.rendered += 1
+            if time.monotonic() >= slice_end_s:
+                await asyncio.sleep(0)
+                slice_end_s = time.monotonic() + RENDER_SLICE_S
+
+
+def _missing(bodies: _TypeBodies, resources: Collection[Resource]) -> bool:
+    return any(resource.version not in bodies.fragments for resource in resources)
+
+
+def _sweep(bodies: _TypeBodies, snapshot: Snapshot, type_url: TypeUrl) -> None:
+    """Drop what is not in the snapshot any more, once per generation."""
+    if snapshot.generation <= bodies.swept_at:
+        return
+    current = {resource.version for resource in snapshot.resources(type_url).values()}
+    for version in bodies.fragments.keys() - current:
+        del bodies.fragments[version]
+    bodies.swept_at = snapshot.generation
+    bodies.whole = None
+
+
+def _join(selection: Selection, fragments: dict[Version, bytes]) -> bytes:
+    head = f'{{"version_info":{json.dumps(selection.version)},"resources":['
+    tail = f'],"type_url":{json.dumps(selection.type_url)},"nonce":{json.dumps(nonce_of(selection.version))}}}'
+    resources = b",".join([fragments[resource.version] for resource in selection.resources])
+    return b"".join((head.encode(), resources, tail.encode()))
+
+
+# A reader that is slow holds a copy of what was handed to its socket, so a large body is handed over in slices.
+# Below a megabyte the buffers of the socket take most of it, and one write is cheaper.
+LARGE_BODY_BYTES = 1_000_000
+SLICE_BYTES = 256 * 1024
+
+# In place of aiohttp's, which tells its own version and Python's.
+_SERVER = {"Server": "fsxds"}
+_JSON = {"Content-Type": "application/json", **_SERVER}
+_GZIPPED = {"Content-Encoding": "gzip", **_JSON}
+_NEVER = re.compile(r"q\s*=\s*0(\.0*)?")
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """A request that is answered with an error.
+
+    Attributes:
+        status: the HTTP status.
+        code: the gRPC status code that a gateway would give.
+        message: the fact and the remedy.
+        headers: more headers.
+    """
+
+    status: int
+    code: int
+    message: str
+    headers: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
+
+
+def refuse(refusal: Refusal) -> web.Response:
+    """Make the answer of a refusal, as gateways to gRPC write it."""
+    content = {"code": refusal.code, "message": refusal.message, "details": []}
+    return web.Response(status=refusal.status, body=json.dumps(content).encode(), headers={**_JSON, **refusal.headers})
+
+
+# Nobody reads it: aiohttp wants an answer from its handler, and finds that it cannot write it.
+CLIENT_GONE = Refusal(499, 1, "the client went away")
+
+
+def not_modified() -> web.Response:
+    """Make the answer that there is nothing new; it has no body."""
+    return web.Response(status=304, headers=_SERVER)
+
+
+async def send(request: web.Request, payload: Payload) -> tuple[web.StreamResponse, bool]:
+    """Answer with a body, compressed where the request asks for it, and write all of it before this returns.
+
+    A client may go away at any byte of it, which is no error.
+
+    Returns:
+        The response, and whether all of it was handed over to a client that was still there then.
+    """
+    headers = _JSON
+    accepted = request.headers.get("Accept-Encoding")
+    if accepted is not None and takes_gzip(accepted):
+        headers, payload = _GZIPPED, await payload.gzipped()
+    try:
+        response = await _write(request, headers, payload)
+    except ConnectionError:
+        return refuse(CLIENT_GONE), False
+    transport = request.transport
+    return response, transport is not None and not transport.is_closing()
+
+
+async def _write(request: web.Request, headers: Mapping[str, str], payload: Payload) -> web.StreamResponse:
+    """Write a whole response. Raises ConnectionError when its reader goes away."""
+    if payload.size < LARGE_BODY_BYTES:
+        small = web.Response(body=payload.body, headers=headers)
+        await small.prepare(request)
+        await small.write_eof()
+        return small
+    response = web.StreamResponse(headers=headers)
+    response.content_length = payload.size
+    await response.prepare(request)
+    for piece in payload.pieces:
+        view = memoryview(piece)
+        for start in range(0, len(piece), SLICE_BYTES):
+            await response.write(view[start : start + SLICE_BYTES])
+    await response.write_eof()
+    return response
+
+
+def takes_gzip(accepted: str) -> bool:
+    """Tell whether an Accept-Encoding names gzip, and not with a weight of zero."""
+    for choice in accepted.lower().split(","):
+        coding, _, weight = choice.partition(";")
+        if coding.strip() in {"gzip", "x-gzip"}:
+            return _NEVER.fullmatch(weight.strip()) is None
+    return False

@@ -1,0 +1,178 @@
+"""Where a server listens: addresses as values, the sockets behind them, and how its end waits for what is in hand.
+
+End a process, whatever its threads still do.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import os
+import socket
+import stat
+import sys
+from collections.abc import Callable, Coroutine, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import NoReturn
+
+from fsxds.errors import UsageError
+from fsxds.settings.forms import Address, TcpAddress, UnixAddress
+
+# Between two looks at the file of a unix socket.
+LOST_AFTER_S = 1.0
+# Who makes no progress for so long is not waited for. Counted in looks: an event loop that is busy looks less often.
+STALLED_AFTER_S = 1.5
+LOOK_EVERY_S = 0.02
+
+# Whoever may read the socket may read the secrets; Envoy runs as the same user or in the same group.
+SOCKET_MODE = 0o660
+
+
+@contextmanager
+def explained(address: Address, option: str) -> Iterator[None]:
+    """Word why an address cannot be had: an OSError becomes a UsageError that names the option to choose another."""
+    try:
+        yield
+    except OSError as error:
+        raise unavailable(address, error, f"use --{option} HOST:PORT, or port 0 for any free one") from error
+
+
+def unavailable(address: Address, error: OSError, remedy: str) -> UsageError:
+    """Word why an address cannot be had, as the error to raise."""
+    if isinstance(error, socket.gaierror):
+        return UsageError(f"{address}: there is no such host: {error.strerror}; {remedy}")
+    fact = "is taken" if error.errno == errno.EADDRINUSE else "cannot be listened at"
+    return UsageError(f"{address} {fact}: {_words_of(error)}; {remedy}")
+
+
+def _words_of(error: OSError) -> str:
+    # create_server() adds the address to the text, which the reader has seen already.
+    return str(error) if error.errno is None else os.strerror(error.errno)
+
+
+async def bind_tcp(address: TcpAddress) -> list[socket.socket]:
+    """Listen at every IP address of a host, all at the same port. Raises OSError."""
+    loop = asyncio.get_running_loop()
+    found = await loop.getaddrinfo(address.host or None, address.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+    listeners: list[socket.socket] = []
+    try:
+        for family, where in dict.fromkeys((family, where) for family, *_, where in found):
+            port = listeners[0].getsockname()[1] if listeners else address.port
+            listeners.extend(_bind_one(family, (str(where[0]), port)))
+    except OSError:
+        close_all(listeners)
+        raise
+    if not listeners:
+        raise OSError(errno.EADDRNOTAVAIL, "Cannot assign requested address")
+    return listeners
+
+
+def _bind_one(family: int, where: tuple[str, int]) -> Iterator[socket.socket]:
+    try:
+        yield socket.create_server(where, family=family)
+    except OSError as error:
+        # `localhost` names ::1 also where IPv6 is switched off.
+        if error.errno not in {errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT}:
+            raise
+
+
+def bind_unix(path: Path) -> socket.socket:
+    """Bind a unix socket, in place of one that nobody listens at any more. Raises OSError."""
+    remove_stale(path)
+    listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    try:
+        listener.bind(str(path))
+        # Before anybody can connect: that takes listen().
+        path.chmod(SOCKET_MODE)
+    except OSError:
+        listener.close()
+        raise
+    return listener
+
+
+@contextmanager
+def listened_at(address: Address) -> Iterator[None]:
+    """Remove the file of a bound unix socket at the end, unless another process has put its own in its place."""
+    identity = _identity_of(address)
+    try:
+        yield
+    finally:
+        if isinstance(address, UnixAddress) and identity is not None and _identity_of(address) == identity:
+            address.path.unlink(missing_ok=True)
+
+
+async def until_lost(address: Address) -> None:
+    """Return when nobody can connect to a bound address any more: somebody removed or replaced the file of a unix socket."""
+    identity = _identity_of(address)
+    # A TCP address cannot be lost.
+    while isinstance(address, TcpAddress) or identity == _identity_of(address):  # noqa: ASYNC110, a file has no event
+        await asyncio.sleep(LOST_AFTER_S)
+
+
+def _identity_of(address: Address) -> tuple[int, int] | None:
+    """Return what tells the file of a socket from another one that took its name; None where there is none."""
+    if isinstance(address, TcpAddress):
+        return None
+    try:
+        found = address.path.stat()
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino
+
+
+def remove_stale(path: Path) -> None:
+    """Remove a unix socket that nobody listens at; anything else stays where it is."""
+    if not path.exists() or not stat.S_ISSOCK(path.stat().st_mode):
+        return
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
+        probe.settimeout(1)
+        try:
+            probe.connect(str(path))
+        except ConnectionRefusedError:
+            path.unlink()
+
+
+def close_all(listeners: list[socket.socket]) -> None:
+    """Close sockets."""
+    for listener in listeners:
+        listener.close()
+
+
+async def drain(work: Coroutine[object, object, object], progress: Callable[[], object], limit_s: float) -> bool:
+    """Run `work` to its end, unless it stalls; tell whether it came to its end.
+
+    Args:
+        work: ends what is in hand; it is cancelled when it is waited for no longer.
+        progress: what is left to do, in a form that differs after each step.
+        limit_s: the longest time for all.
+    """
+    loop = asyncio.get_running_loop()
+    async with asyncio.TaskGroup() as tasks:
+        working = tasks.create_task(work)
+        ends_at_s = loop.time() + limit_s
+        last, looks = progress(), 0
+        while not working.done() and loop.time() < ends_at_s and looks * LOOK_EVERY_S < STALLED_AFTER_S:
+            await asyncio.sleep(LOOK_EVERY_S)
+            before, last = last, progress()
+            looks = looks + 1 if before == last else 0
+        is_done = working.done()
+        working.cancel()
+    return is_done
+
+
+class AbandonedThreads(ThreadPoolExecutor):
+    """Threads that nobody waits for in the end: what they do is of no use any more."""
+
+    def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:  # noqa: FBT001, FBT002, the signature
+        """Begin nothing more."""
+        super().shutdown(wait=False, cancel_futures=True)
+
+
+def leave_at_once(status: int) -> NoReturn:
+    """End the process without waiting for its threads; Python itself would."""
+    for stream in (sys.stdout, sys.stderr):
+        with suppress(OSError, ValueError):
+            stream.flush()
+    os._exit(status)

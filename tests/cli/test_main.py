@@ -1,0 +1,101 @@
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import click
+import pytest
+
+from fsxds import __version__
+from fsxds.cli.commands import FORMAT_NAMES
+from fsxds.cli.convert import BY_NAME
+from fsxds.cli.main import fsxds, main
+from fsxds.settings.options import OPTIONS
+
+
+@pytest.mark.parametrize(
+    ("arguments", "line"),
+    [
+        (["serve", "no/such"], "fsxds: no/such: there is no such directory; give the directory that holds"),
+        (["serve", __file__], f"fsxds: {__file__}: is not a directory; give the directory that holds"),
+        (["check"], "fsxds check: give a directory, files, or - for stdin (see fsxds check --help)"),
+        (["serve"], "fsxds serve: Missing argument 'DIR'. (see fsxds serve --help)"),
+        (["serve", ".", "--setle", "1s"], "fsxds serve: No such option"),
+        (["serve", ".", "--settle", "soon"], "fsxds serve: Invalid value for '--settle': 'soon' is not a duration"),
+        (["chek", "."], "fsxds: No such command 'chek'."),
+        (["show", ".", "--settings", "none.yaml"], "fsxds: none.yaml: cannot be read: No such file or directory;"),
+        (["check", "no\n\x1b[31msuch"], r"fsxds: no\n\x1b[31msuch: there is no such file or directory"),
+    ],
+)
+def test_wrong_use_is_one_line(arguments: list[str], line: str, capfd: pytest.CaptureFixture[str]) -> None:
+    """Wrong use ends with status 2 and one line on stderr, whatever it is about."""
+    status = main(arguments)
+    out, err = capfd.readouterr()
+
+    assert (2, "", 1) == (status, out, err.count("\n"))
+    assert err.startswith(line)
+
+
+def test_version(capfd: pytest.CaptureFixture[str]) -> None:
+    """`fsxds --version` names the version."""
+    assert main(["--version"]) == 0
+    assert f"fsxds {__version__}\n" == capfd.readouterr().out
+
+
+def test_python_m_fsxds() -> None:
+    """`python -m fsxds` is `fsxds`, and its exit status is the command's."""
+    arguments = [sys.executable, "-m", "fsxds", "check", "no/such"]
+    done = subprocess.run(arguments, capture_output=True, text=True, check=False)
+
+    assert done.returncode == 2
+    assert done.stderr.startswith("fsxds: no/such: ")
+
+
+@pytest.mark.parametrize("name", ["serve", "check", "mirror", "show", "dev"])
+def test_help_tells_all_of_an_option(name: str, capfd: pytest.CaptureFixture[str]) -> None:
+    """The help of a command has each of its options with its variable and default, and examples."""
+    assert main([name, "--help"]) == 0
+    out = capfd.readouterr().out
+    words = " ".join(out.split())
+    # Long words are cut where lines end.
+    letters = "".join(out.split())
+
+    for row in OPTIONS:
+        assert (name in row.commands) == (f" {row.variable}]" in words or f"[{row.variable}]" in words)
+        if name in row.commands and row.default:
+            assert f"[default{''.join(row.default.split())};{row.variable}]" in letters
+    assert f"Examples: fsxds {name} config/xds" in words
+
+
+def test_ctrl_c_is_quiet(capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ctrl-C ends a command with status 130 and without a traceback."""
+
+    def interrupted() -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setitem(fsxds.commands, "wait", click.Command("wait", callback=interrupted))
+
+    assert main(["wait"]) == 130
+    assert capfd.readouterr().err == ""
+
+
+HEAVY = {
+    *("aiohttp", "asyncio", "google", "grpc", "jsonschema", "rich", "watchdog", "yaml"),
+    *("fsxds.api", "fsxds.formats", "fsxds.protocol", "fsxds.snapshots", "fsxds.transports", "fsxds.lint.rules"),
+}
+WRITE_IMPORTS = "import atexit, sys; atexit.register(lambda: print(*sys.modules, file=sys.stderr)); "
+
+
+@pytest.mark.parametrize("arguments", [["--help"], *([name, "--help"] for name in fsxds.commands)])
+def test_help_imports_little(arguments: list[str]) -> None:
+    """Help, of which shell completion is made too, does not wait for what only the work of a command needs."""
+    code = f"{WRITE_IMPORTS}from fsxds.cli.main import main; sys.exit(main({arguments}))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+
+    assert done.stdout.startswith("Usage: ")
+    assert HEAVY.isdisjoint(done.stderr.split())
+
+
+def test_formats_have_their_names() -> None:
+    """`fsxds convert` takes each format that there is, by the name that its help has."""
+    assert {*FORMAT_NAMES} == {*BY_NAME}

@@ -1,0 +1,90 @@
+"""When a verdict is told: not before the log has arrived, not twice, and not never."""
+
+from __future__ import annotations
+
+from fsxds.envoy.admin import Scope
+from fsxds.envoy.envoy_log import Complaint
+from fsxds.envoy.follow import SIGHTINGS_AFTER_REFUSAL, Trial, read_complaints
+from fsxds.envoy.process import EnvoyLog
+from fsxds.envoy.snapshot_status import Refused, Took, Waiting
+from fsxds.resource_types import BY_SHORT_NAME
+from tests.envoy.snapshots import snapshot_of, type_url
+
+SNAPSHOT = snapshot_of({"cds": {"a": "1"}})
+SCOPE = Scope("cluster_manager.cds", BY_SHORT_NAME["cds"])
+REFUSED = Refused((SCOPE,))
+BAD = Complaint("bad address", type_url("cds"), "a")
+WORSE = Complaint("worse", type_url("cds"), "a")
+
+
+class Clock:
+    """A clock that a test moves."""
+
+    def __init__(self) -> None:
+        self.now_s = 100.0
+
+    def __call__(self) -> float:
+        """Return the time."""
+        return self.now_s
+
+
+def trial_of(clock: Clock | None = None, *, was_refused: bool = False) -> Trial:
+    return Trial(SNAPSHOT, clock or Clock(), was_refused=was_refused)
+
+
+def test_refusal_is_told_at_the_second_sight() -> None:
+    """The log comes another way than the statistics, and may be a moment later."""
+    trial = trial_of()
+
+    assert trial.receive_verdict(REFUSED, ()) == ()
+    assert [one.reason for one in trial.receive_verdict(REFUSED, [BAD])] == ["bad address"]
+
+
+def test_refusal_is_told_once() -> None:
+    """An update that is offered again and refused again is no news; another reason is."""
+    trial = trial_of()
+    trial.receive_verdict(REFUSED, [BAD])
+    trial.receive_verdict(REFUSED, [BAD])
+
+    assert trial.receive_verdict(REFUSED, [BAD, BAD]) == ()
+    assert [one.reason for one in trial.receive_verdict(REFUSED, [BAD, WORSE])] == ["worse"]
+
+
+def test_refusal_after_another_is_looked_at_longer() -> None:
+    """The update before may have been offered again, and refused again, a moment before this one was published."""
+    trial = trial_of(was_refused=True)
+    told = [bool(trial.receive_verdict(REFUSED, [BAD])) for _ in range(SIGHTINGS_AFTER_REFUSAL)]
+
+    assert told == [False] * (SIGHTINGS_AFTER_REFUSAL - 1) + [True]
+
+
+def test_other_verdicts_are_no_refusals() -> None:
+    """Taking and waiting tell nothing here."""
+    trial = trial_of()
+
+    assert trial.receive_verdict(Took(()), ()) == ()
+    assert trial.receive_verdict(Waiting((SCOPE,), 0), ()) == ()
+
+
+def test_long_wait_is_told_again_and_again() -> None:
+    """What is waited for is told after some seconds, ever more seldom, but each half minute for as long as it lasts."""
+    clock = Clock()
+    trial = trial_of(clock)
+    told = []
+    for second in range(121):
+        clock.now_s = 100.0 + second
+        if trial.is_silent_for_long():
+            told.append(second)
+
+    assert told == [3, 9, 27, 57, 87, 117]
+
+
+def test_complaints_are_read_from_a_moment_on() -> None:
+    """What the log said before a snapshot does not speak against it."""
+    log = EnvoyLog()
+    log.append("warning upstream cds: cluster \\'a\\' config rejected: bad address")
+    length = log.length
+    log.append("info main all is well")
+    log.append("warning upstream cds: cluster \\'a\\' config rejected: worse")
+
+    assert read_complaints(log, length) == (WORSE,)

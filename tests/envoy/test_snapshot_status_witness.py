@@ -1,0 +1,102 @@
+"""What streams say of a snapshot: told, accepted, refused."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from fsxds.envoy.admin import Scope
+from fsxds.envoy.envoy_log import Complaint
+from fsxds.envoy.snapshot_status import Refused, StreamWitness, Took, Waiting
+from fsxds.protocol.messages import WatchStatus
+from fsxds.resource_types import BY_SHORT_NAME
+from fsxds.resources import Snapshot
+from fsxds.store import SnapshotStore
+from fsxds.values import Version
+from tests.envoy.snapshots import snapshot_of, type_url
+
+CDS, EDS = type_url("cds"), type_url("eds")
+OLD = snapshot_of({"cds": {"a": "1"}, "eds": {"a": "1"}})
+NEW = replace(snapshot_of({"cds": {"a": "2"}, "eds": {"a": "1"}}), generation=OLD.generation + 1)
+
+
+class Stream:
+    """One stream of an Envoy, and what the witness makes of it."""
+
+    def __init__(self) -> None:
+        self.store = SnapshotStore()
+        self.watches: list[WatchStatus] = []
+        self._witness = StreamWitness(self.store, lambda: self.watches)
+
+    def publish(self, snapshot: Snapshot) -> bool:
+        """Publish a snapshot, and turn to it."""
+        self.store.publish(snapshot)
+        return self._witness.begin(snapshot)
+
+    def tell(self, snapshot: Snapshot, sent: str, accepted: str) -> None:
+        """Have clusters, and the endpoints of `a`, told as they are in a snapshot."""
+        versions = Version(sent), Version(accepted)
+        clusters = tuple(snapshot.resources(CDS).values())
+        endpoints = tuple(snapshot.resources(EDS).values())
+        self.watches = [
+            WatchStatus(CDS, None, *versions, resources=clusters),
+            WatchStatus(
+                EDS, frozenset({"a", "gone"}), Version("e"), Version("e"), resources=endpoints, missing=("gone",)
+            ),
+        ]
+
+    def judge(self, warming: int = 0) -> Took | Refused | Waiting:
+        """Return the verdict."""
+        return self._witness.judge({}, {"cluster_manager.warming_clusters": warming}, ())[0]
+
+
+def test_everything_accepted_is_taken() -> None:
+    """A snapshot is in effect when all that it changes is accepted, and only what moved is told."""
+    stream = Stream()
+    stream.publish(OLD)
+    stream.tell(OLD, "1", "1")
+
+    assert stream.judge() == Took((BY_SHORT_NAME["cds"], BY_SHORT_NAME["eds"]))
+
+    stream.publish(NEW)
+    stream.tell(NEW, "2", "2")
+
+    assert stream.judge() == Took((BY_SHORT_NAME["cds"],))
+
+
+def test_what_was_not_told_or_not_accepted_is_awaited() -> None:
+    """Before Envoy has a stream, before it was told, before its ACK, and while clusters warm, nothing is in effect."""
+    stream = Stream()
+    stream.publish(OLD)
+    waits = Scope("clusters", BY_SHORT_NAME["cds"])
+
+    assert stream.judge() == Waiting((), 0)
+    stream.tell(OLD, "1", "")
+    assert stream.judge() == Waiting((waits,), 0)
+    stream.tell(OLD, "1", "1")
+    assert stream.judge(warming=1) == Waiting((), 1)
+    stream.publish(NEW)
+    assert stream.judge() == Waiting((waits,), 0)
+
+
+def test_refusal_has_envoys_words() -> None:
+    """What Envoy says on the stream is the complaint, and the next snapshot knows of it."""
+    stream = Stream()
+    stream.publish(OLD)
+    refusal = WatchStatus(CDS, None, Version("1"), nacked=Version("1"), reason="bad", rejected=frozenset({"a"}))
+    stream.watches = [refusal]
+
+    verdict, complaints = stream._witness.judge({}, {}, ())
+
+    assert verdict == Refused((Scope("clusters", BY_SHORT_NAME["cds"], "a"),))
+    assert complaints == [Complaint("bad", CDS)]
+    assert stream.publish(NEW)
+
+
+def test_streams_that_lag_behind_are_awaited() -> None:
+    """Streams may be told a snapshot later than the store had it; what they say before is of the one before."""
+    stream = Stream()
+    stream.publish(OLD)
+    stream.tell(OLD, "1", "1")
+    stream._witness.begin(NEW)
+
+    assert stream.judge() == Waiting((), 0)

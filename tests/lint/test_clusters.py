@@ -1,0 +1,143 @@
+import pytest
+
+from fsxds.api.catalogue import Catalogue
+from fsxds.values import Severity
+from tests.lint.envoy_verdicts import TYPE, Case, assert_refused, assert_taken, cluster, endpoints, told
+
+ONE = "{lb_endpoints: [{endpoint: {address: {socket_address: {address: 127.0.0.1, port_value: 80}}}}]}"
+EDS = "eds_cluster_config: {eds_config: {api_config_source: {api_type: GRPC, grpc_services: [{envoy_grpc: {cluster_name: xds}}]}}}"
+POLICIES = "envoy.extensions.load_balancing_policies."
+
+
+def policy(message_type: str, **fields: object) -> dict[str, object]:
+    """A load balancing policy of this type."""
+    config = {"@type": f"{TYPE}{POLICIES}{message_type}", **fields}
+    return {"policies": [{"typed_extension_config": {"name": "x", "typed_config": config}}]}
+
+
+def selector(text: str) -> Case:
+    """A cluster with a selector of subsets."""
+    return cluster(f"{{lb_subset_config: {{subset_selectors: [{text}]}}}}")
+
+
+HASHED_NAMES = {"common_lb_config": {"consistent_hashing_lb_config": {"use_hostname_for_hashing": True}}}
+
+
+def drops(*percentages: str) -> Case:
+    """A cluster that drops requests."""
+    listed = [
+        {"category": str(number), "drop_percentage": {"numerator": one}} for number, one in enumerate(percentages)
+    ]
+    return cluster({"load_assignment": {"cluster_name": "c", "policy": {"drop_overloads": listed}}})
+
+
+def test_clusters_that_envoy_takes(catalogue: Catalogue) -> None:
+    """Types with the fields that they need, and settings of policies that are not in use."""
+    assert_taken(
+        catalogue,
+        cluster("{type: STATIC}"),
+        cluster(f"{{type: EDS, {EDS}}}"),
+        endpoints(f"[{ONE}]", type="LOGICAL_DNS"),
+        cluster("{type: ORIGINAL_DST, lb_policy: CLUSTER_PROVIDED}"),
+        cluster("{lb_policy: ROUND_ROBIN, ring_hash_lb_config: {minimum_ring_size: 100, maximum_ring_size: 10}}"),
+        cluster("{lb_policy: MAGLEV, maglev_lb_config: {table_size: 101}}"),
+        cluster("{lb_policy: RING_HASH, ring_hash_lb_config: {maximum_ring_size: 1024}}"),
+        cluster({"lb_policy": "RANDOM", "load_balancing_policy": policy("round_robin.v3.RoundRobin")}),
+        selector("{keys: [a, b], fallback_policy: KEYS_SUBSET, fallback_keys_subset: [a]}"),
+        cluster("{outlier_detection: {base_ejection_time: 400s}}"),
+        cluster("{circuit_breakers: {per_host_thresholds: [{max_connections: 1}]}}"),
+        cluster("{http2_protocol_options: {custom_settings_parameters: [{identifier: 10, value: 3}]}}"),
+        drops("100"),
+        cluster(HASHED_NAMES | {"type": "STRICT_DNS"}),
+        cluster({"original_dst_lb_config": {"http_header_name": "a"}}),
+        # The policy that is given counts, and not the other.
+        cluster({"lb_policy": "CLUSTER_PROVIDED", "load_balancing_policy": policy("round_robin.v3.RoundRobin")}),
+    )
+
+
+def test_useless_endpoints_are_worth_a_warning(catalogue: Catalogue) -> None:
+    """Envoy ignores endpoints that are written into a cluster of type EDS."""
+    case = cluster(f"{{type: EDS, {EDS}, load_assignment: {{cluster_name: c}}}}")
+
+    assert_taken(catalogue, case)
+    assert {"cluster-type"} == told(catalogue, case, Severity.WARNING)
+
+
+@pytest.mark.parametrize(
+    "case",
+    [
+        cluster("{type: EDS}"),
+        cluster(f"{{type: STATIC, {EDS}}}"),
+        cluster("{type: LOGICAL_DNS}"),
+        endpoints(f"[{ONE}, {ONE}]", type="LOGICAL_DNS"),
+        endpoints(f"[{ONE}, {{}}]", type="LOGICAL_DNS"),
+        cluster("{type: ORIGINAL_DST}"),
+        cluster("{type: ORIGINAL_DST, lb_policy: CLUSTER_PROVIDED, load_assignment: {cluster_name: c}}"),
+        cluster("{type: STATIC, lb_policy: CLUSTER_PROVIDED}"),
+    ],
+)
+def test_types_that_envoy_refuses(catalogue: Catalogue, case: Case) -> None:
+    """A type has fields that it needs, and others that it excludes."""
+    assert_refused(catalogue, "cluster-type", case)
+
+
+@pytest.mark.parametrize(
+    "case",
+    [
+        cluster(HASHED_NAMES),
+        cluster(
+            {
+                "type": "ORIGINAL_DST",
+                "lb_policy": "CLUSTER_PROVIDED",
+                "original_dst_lb_config": {"http_header_name": "a"},
+            }
+        ),
+        cluster({"load_balancing_policy": policy("wrr_locality.v3.WrrLocality")}),
+        cluster(
+            {
+                "load_balancing_policy": policy(
+                    "wrr_locality.v3.WrrLocality", endpoint_picking_policy=policy("round_robin.v3.RoundRobin")
+                )
+            }
+        ),
+        cluster({"max_requests_per_connection": 5, "common_http_protocol_options": {"max_requests_per_connection": 5}}),
+        cluster("{lb_policy: LOAD_BALANCING_POLICY_CONFIG}"),
+        cluster("{load_balancing_policy: {policies: []}}"),
+        cluster({"load_balancing_policy": policy("round_robin.v3.RoundRobin"), "lb_subset_config": {}}),
+        cluster(
+            {
+                "load_balancing_policy": policy("round_robin.v3.RoundRobin"),
+                "common_lb_config": {"locality_weighted_lb_config": {}},
+            }
+        ),
+        cluster({"load_balancing_policy": policy("ring_hash.v3.RingHash", maximum_ring_size=10)}),
+        cluster({"load_balancing_policy": policy("maglev.v3.Maglev", table_size=100)}),
+        cluster("{lb_policy: RING_HASH, ring_hash_lb_config: {minimum_ring_size: 100, maximum_ring_size: 10}}"),
+        cluster("{lb_policy: MAGLEV, maglev_lb_config: {table_size: 100}}"),
+        selector("{keys: [a], fallback_policy: KEYS_SUBSET}"),
+        selector("{keys: [a], fallback_policy: KEYS_SUBSET, fallback_keys_subset: [a]}"),
+        selector("{keys: [a], fallback_keys_subset: [a]}"),
+        cluster("{outlier_detection: {base_ejection_time: 40s, max_ejection_time: 30s}}"),
+        cluster("{circuit_breakers: {per_host_thresholds: [{max_requests: 1}]}}"),
+        cluster(
+            "{upstream_bind_config: {source_address: {address: 127.0.0.1, port_value: 0}, "
+            "extra_source_addresses: [{address: {address: 127.0.0.2, port_value: 0}}]}}"
+        ),
+        cluster("{http2_protocol_options: {custom_settings_parameters: [{identifier: 2, value: 1}]}}"),
+        cluster("{http2_protocol_options: {custom_settings_parameters: [{identifier: 8, value: 1}]}}"),
+        drops("200"),
+        drops("20", "20"),
+    ],
+)
+def test_clusters_that_envoy_refuses(catalogue: Catalogue, case: Case) -> None:
+    """Sizes, keys, times and sources must fit one another."""
+    assert_refused(catalogue, "wrong-cluster", case)
+
+
+def test_a_policy_of_subsets_needs_balancing_by_envoy(catalogue: Catalogue) -> None:
+    """Subsets exclude a load balancer of the cluster's own."""
+    case = cluster(
+        "{type: ORIGINAL_DST, lb_policy: CLUSTER_PROVIDED, lb_subset_config: {subset_selectors: [{keys: [a]}]}}"
+    )
+
+    assert_refused(catalogue, "wrong-cluster", case)

@@ -1,0 +1,131 @@
+from typing import Any
+
+import pytest
+
+from fsxds.api.catalogue import Catalogue
+from fsxds.api.convert import Converter
+from fsxds.lint.linter import make_field_rules
+from tests.lint.envoy_verdicts import (
+    NETWORK,
+    ROUTER,
+    TLS,
+    TYPE,
+    Case,
+    action,
+    assert_refused,
+    assert_taken,
+    cluster,
+    http_filter,
+    listener,
+    manager,
+    route_config,
+)
+
+NODE = "envoy.config.core.v3.Node"
+CORS = "envoy.extensions.filters.http.cors.v3.Cors"
+GZIP = "envoy.extensions.compression.gzip"
+
+
+def named(message_type: str | None) -> dict[str, Any]:
+    """An extension of this type, or with a name alone."""
+    return {"name": "x", **({"typed_config": {"@type": TYPE + message_type}} if message_type else {})}
+
+
+def named_struct(message_type: str) -> dict[str, Any]:
+    """An extension that is written as a TypedStruct of this type."""
+    return {
+        "name": "x",
+        "typed_config": {"@type": TYPE + "xds.type.v3.TypedStruct", "type_url": message_type, "value": {}},
+    }
+
+
+def session(name: str, message_type: str = "cookie.v3.CookieBasedSessionState") -> Case:
+    """A filter that keeps sessions by an extension of this name and type."""
+    fields = {"cookie": {"name": "a"}} if message_type.startswith("cookie") else {"name": "a"}
+    config = {"@type": f"{TYPE}envoy.extensions.http.stateful_session.{message_type}", **fields}
+    return http_filter("stateful_session.v3.StatefulSession", {"session_state": {"name": name, "typed_config": config}})
+
+
+def policies(*types: str) -> Case:
+    """A cluster with load balancing policies of these types."""
+    listed = [{"typed_extension_config": named(one)} for one in types]
+    return cluster({"load_balancing_policy": {"policies": listed}})
+
+
+def test_extensions_that_envoy_takes(catalogue: Catalogue) -> None:
+    """The type decides, not the name; what is optional may be unknown; of policies the first that is known is taken."""
+    assert_taken(
+        catalogue,
+        cluster({"transport_socket": named(TLS + "UpstreamTlsContext")}),
+        manager({"http_filters": [{**named(NODE), "is_optional": True}, ROUTER]}),
+        route_config({"cluster_specifier_plugins": [{"is_optional": True, "extension": named(CORS)}]}),
+        policies(NODE, "envoy.extensions.load_balancing_policies.round_robin.v3.RoundRobin"),
+        http_filter("compressor.v3.Compressor", {"compressor_library": named(GZIP + ".compressor.v3.Gzip")}),
+        session("envoy.http.stateful_session.cookie"),
+        # What is not looked up when it is made.
+        cluster({"typed_dns_resolver_config": named(CORS), "upstream_config": named(CORS)}),
+        manager({"request_id_extension": {}}),
+        listener({"listener_filters": [named("envoy.extensions.filters.listener.tls_inspector.v3.TlsInspector")]}),
+    )
+
+
+@pytest.mark.parametrize(
+    "case",
+    [
+        cluster({"transport_socket": named(None)}),
+        cluster({"transport_socket": named(TLS + "DownstreamTlsContext")}),
+        cluster({"transport_socket_matches": [{"name": "a", "match": {}}]}),
+        policies(NODE),
+        listener({"filter_chains": [{"filters": [named(CORS)]}]}),
+        listener({"filter_chains": [{"filters": [named(None)]}]}),
+        listener({"listener_filters": [named(NETWORK + "echo.v3.Echo")]}),
+        listener({"listener_filters": [named("envoy.extensions.filters.udp.udp_proxy.v3.UdpProxyConfig")]}),
+        listener({"access_log": [named(None)]}),
+        manager({"http_filters": [named(NODE), ROUTER]}),
+        manager({"http_filters": [named(None), ROUTER]}),
+        http_filter("compressor.v3.Compressor", {"compressor_library": named(GZIP + ".decompressor.v3.Gzip")}),
+        action(
+            {
+                "hash_policy": [],
+                "cors": {"allow_origin_string_match": [{"custom": named(CORS)}]},
+            }
+        ),
+        route_config({"cluster_specifier_plugins": [{"extension": named(CORS)}]}),
+        manager({"http_filters": [named_struct(""), ROUTER]}),
+        # Types that are no extension of any category.
+        manager({"http_filters": [named("envoy.config.trace.v3.TraceServiceConfig"), ROUTER]}),
+        cluster({"transport_socket": named("envoy.admin.v3.Clusters")}),
+        cluster({"type": "STRICT_DNS", "typed_dns_resolver_config": named(CORS)}),
+        manager({"request_id_extension": {"typed_config": {"@type": TYPE + CORS}}}),
+        session("x"),
+        session("envoy.http.stateful_session.cookie", "header.v3.HeaderBasedSessionState"),
+        action("{retry_policy: {retry_host_predicate: [{name: envoy.retry_host_predicates.previous_hosts}]}}"),
+    ],
+)
+def test_extensions_that_envoy_refuses(catalogue: Catalogue, case: Case) -> None:
+    """A type that is made for another place, and none at all, are refused."""
+    assert_refused(catalogue, "wrong-extension", case)
+
+
+def test_the_other_side_is_proposed(catalogue: Catalogue) -> None:
+    """Who takes the server's TLS for a client is told the name of the client's."""
+    case = cluster({"transport_socket": named(TLS + "DownstreamTlsContext")})
+    message = Converter(catalogue).convert(case.resource, "envoy.config.cluster.v3.Cluster").message
+    assert message is not None
+
+    remedies = [fault.remedy for fault in make_field_rules(catalogue).check(message).faults]
+
+    assert f"perhaps {TLS}UpstreamTlsContext is meant" in remedies
+
+
+def test_what_is_served_on_its_own_is_a_filter(catalogue: Catalogue) -> None:
+    """A TypedExtensionConfig at the top is checked for being some filter; Envoy's own validation has no such place."""
+    rules = make_field_rules(catalogue)
+    message_type = "envoy.config.core.v3.TypedExtensionConfig"
+    found = []
+    for one in (CORS, GZIP + ".compressor.v3.Gzip"):
+        message = Converter(catalogue).convert(named(one), message_type).message
+        assert message is not None
+        found.append([fault.rule for fault in rules.check(message).faults])
+
+    assert [[], ["wrong-extension"]] == found

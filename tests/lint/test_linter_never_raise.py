@@ -1,0 +1,92 @@
+from __future__ import annotations
+
+import random
+from typing import Any
+
+import pytest
+from google.protobuf.descriptor import FieldDescriptor
+from google.protobuf.message import Message
+
+from fsxds.api.catalogue import Catalogue
+from fsxds.api.fields import is_map, map_parts
+from fsxds.lint.linter import CHAPTERS, make_field_rules
+
+TEXTS = (
+    "",
+    "x",
+    "%",
+    "%REQ(a)%",
+    "é",
+    "a" * 300,
+    "127.0.0.1",
+    "::1",
+    "(",
+    "*",
+    "*.a",
+    "\\9",
+    "-----BEGIN CERTIFICATE-----",
+)
+NUMBERS = (0, 1, 2, 3, 7, 100, 2**31 - 1)
+DEPTH = 4
+
+
+def fill(message: Any, rng: random.Random, depth: int = DEPTH) -> None:
+    """Give a message random fields, those that may be set twice among them."""
+    for field in message.DESCRIPTOR.fields:
+        if rng.random() < (0.75 if depth == DEPTH else 0.4):
+            set_field(message, field, rng, depth)
+
+
+def set_field(message: Any, field: FieldDescriptor, rng: random.Random, depth: int) -> None:
+    """Give one field a random value."""
+    held = getattr(message, field.name)
+    if is_map(field) or field.message_type is not None:
+        if depth == 0:
+            return
+        if is_map(field):
+            key, value = map_parts(field)
+            if value.message_type is not None:
+                fill(held[rng.choice(TEXTS) if key.type == FieldDescriptor.TYPE_STRING else 1], rng, depth - 1)
+        elif field.is_repeated:
+            for _ in range(rng.randint(1, 3)):
+                fill(held.add(), rng, depth - 1)
+        else:
+            held.SetInParent()
+            fill(held, rng, depth - 1)
+        return
+    if field.is_repeated:
+        held.extend([scalar(field, rng), scalar(field, rng)])
+    else:
+        setattr(message, field.name, scalar(field, rng))
+
+
+def scalar(field: FieldDescriptor, rng: random.Random) -> Any:
+    """Return a value of a field's own form."""
+    if field.type == FieldDescriptor.TYPE_STRING:
+        return rng.choice(TEXTS)
+    if field.type == FieldDescriptor.TYPE_BYTES:
+        return rng.choice(TEXTS).encode()
+    if field.type == FieldDescriptor.TYPE_BOOL:
+        return rng.random() < 0.5
+    if field.enum_type is not None:
+        return rng.choice(list(field.enum_type.values_by_number))
+    return rng.choice(NUMBERS)
+
+
+@pytest.fixture(scope="module")
+def hooked(catalogue: Catalogue) -> list[type[Message]]:
+    """The messages that rules look at."""
+    names = sorted({name for chapter in CHAPTERS for name in chapter(catalogue)})
+    return [catalogue.message_class(name) for name in names if catalogue.knows(name)]
+
+
+def test_no_rule_raises(catalogue: Catalogue, hooked: list[type[Message]]) -> None:
+    """Whatever is in a message, right or wrong, is looked at without an exception."""
+    rules = make_field_rules(catalogue)
+    rng = random.Random(5)
+    for message_class in hooked:
+        rules.check(message_class())
+        for _ in range(40):
+            message = message_class()
+            fill(message, rng)
+            rules.check(message)

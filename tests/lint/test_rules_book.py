@@ -1,0 +1,172 @@
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Mapping
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+from fsxds import app, reload
+from fsxds.api.catalogue import Catalogue
+from fsxds.lint.reference_findings import REFERENTS
+from fsxds.lint.rules import Rule, chapters, read_chapter, rules
+from fsxds.settings.options import Settings
+from fsxds.values import Problem, Severity
+from tests.support.rule_list import rule_list
+from tests.support.trees import tree_of
+
+PACKAGE = Path(app.__file__).parent
+# Where problems are found; elsewhere they are only passed on.
+FINDING = (
+    "api",
+    "doctor",
+    "formats",
+    "local_envoy",
+    "rules",
+    "snapshots",
+    "sources",
+    "commands/check.py",
+    "loading.py",
+    "parse_worker.py",
+    "parsing.py",
+    "reload.py",
+)
+RULE_NAME = re.compile(r"[a-z]+(-[a-z]+)*\Z")
+
+# Words with hyphens, in the rooms where problems are found, that name no rule.
+OTHER_WORDS = {
+    "admin-address", "cat-file", "extension-config", "fsxds-dev", "fsxds-stand-in", "ls-tree", "merge-base",
+    "read-back", "rev-parse", "route-configuration", "scoped-route", "stream-need", "xds-protos",
+}  # fmt: skip
+
+# Which argument of a call is the name of a rule.
+RULE_ARGUMENTS = {
+    "Fault": 0,
+    "Problem": 4,
+    "Complaint": 0,
+    "Refusal": 0,
+    "add_unknown": 0,
+    "problem_of": 1,
+    "tell": 1,
+    "_lose": 1,
+    "_whole_file": 1,
+}
+
+# Made of a noun and a word before it.
+REFERENCE_RULES = {
+    name
+    for row in REFERENTS.values()
+    for name in (row.missing, row.unused, row.missing.replace("no-", "no-static-", 1))
+}
+
+RULES = tuple(rules().values())
+LOADABLE = [rule for rule in RULES if rule.file]
+
+
+@cache
+def modules() -> dict[str, ast.Module]:
+    """Return the syntax trees of the rooms where problems are found, without the book."""
+    paths = [path for room in FINDING for path in (PACKAGE / room).rglob("*.py") or [PACKAGE / room]]
+    paths += [PACKAGE / room for room in FINDING if room.endswith(".py")]
+    return {str(path.relative_to(PACKAGE)): ast.parse(path.read_text(encoding="utf-8")) for path in paths}
+
+
+def literals(tree: ast.AST) -> set[str]:
+    """Return every text that is written down in a module."""
+    return {node.value for node in ast.walk(tree) if isinstance(node, ast.Constant) and isinstance(node.value, str)}
+
+
+def literal_rules(tree: ast.AST) -> set[str]:
+    """Return the names that are written down as the rule of a problem."""
+    names = set()
+    for node in ast.walk(tree):
+        if not isinstance(node, ast.Call):
+            continue
+        called = ast.unparse(node.func).rpartition(".")[2]
+        position = 0 if called == "add" and len(node.args) == 3 else RULE_ARGUMENTS.get(called)
+        given = [keyword.value for keyword in node.keywords if keyword.arg == "rule"]
+        if position is not None and position < len(node.args):
+            given.append(node.args[position])
+        names |= {text.value for text in given if isinstance(text, ast.Constant) and isinstance(text.value, str)}
+    return names
+
+
+@pytest.fixture(scope="module")
+def problems(catalogue: Catalogue) -> Mapping[tuple[str, str], tuple[Problem, ...]]:
+    """What is wrong with every example, by the name of its rule and `wrong` or `right`."""
+    examples = {
+        (rule.name, side): tree_of({rule.file: text})
+        for rule in LOADABLE
+        for side, text in (("wrong", rule.wrong), ("right", rule.right))
+    }
+    loaded = reload.load_trees(examples.values(), Settings(), catalogue)
+    return {key: result.problems for key, result in zip(examples, loaded, strict=True)}
+
+
+def test_every_rule_of_a_problem_is_in_the_book() -> None:
+    """What the source gives as the name of a rule has a row."""
+    found = {name: path for path, tree in modules().items() for name in literal_rules(tree)}
+
+    assert {"unknown-field", "duplicate-name", "vanished", "ignored-file", "broken-link"} <= found.keys()
+    assert {} == {name: path for name, path in found.items() if name not in rules()}
+
+
+def test_every_name_with_hyphens_is_in_the_book() -> None:
+    """A name of a rule that stands in a table has a row as well: in these rooms, words with hyphens are rules."""
+    words = {
+        (path, text)
+        for path, tree in modules().items()
+        for text in literals(tree)
+        # The parts of a JSON Schema have such names as well.
+        if "-" in text and RULE_NAME.match(text) and not path.startswith("api/schema")
+    }
+
+    assert [] == sorted((path, text) for path, text in words if text not in rules() and text not in OTHER_WORDS)
+
+
+def test_every_row_is_used() -> None:
+    """The book has no rule that nothing finds."""
+    used = set().union(*map(literals, modules().values())) | REFERENCE_RULES
+
+    assert [] == [rule.name for rule in RULES if rule.name not in used]
+
+
+def test_names_are_unique_and_stable_words() -> None:
+    """A name stands once in the book, in lower case with hyphens."""
+    assert [] == [rule.name for rule in RULES if not RULE_NAME.match(rule.name)]
+    assert RULES == tuple(rule for chapter in chapters().values() for rule in chapter.rules)
+
+
+def test_the_list_of_all_rules_is_up_to_date() -> None:
+    """`fsxds/lint/README.md` lists what the pages have; `python -m tests.support.rule_list` writes it."""
+    assert rule_list() == (PACKAGE / "lint" / "README.md").read_text(encoding="utf-8")
+
+
+def test_a_section_of_another_form() -> None:
+    """A rule whose section lacks a part is an error that names it."""
+    with pytest.raises(ValueError, match="form of a page: odd-name"):
+        read_chapter("# Names\n\n## odd-name\n\n**Severity:** error\n\nNames are even.\n")
+
+
+@pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.name)
+def test_rows_are_whole(rule: Rule) -> None:
+    """Every row is told in sentences, and has both examples where a file can show it."""
+    assert [] == [text for text in (rule.meaning, rule.envoy, rule.remedy) if not text.endswith((".", "…"))]
+    assert bool(rule.file) <= bool(rule.wrong and rule.right)
+    assert bool(rule.wrong) == bool(rule.right)
+
+
+@pytest.mark.parametrize("rule", LOADABLE, ids=lambda rule: rule.name)
+def test_wrong_examples_break_their_rule(rule: Rule, problems: Mapping[tuple[str, str], tuple[Problem, ...]]) -> None:
+    """The wrong example of a rule is found to break it, with the weight that the book has."""
+    assert (rule.name, rule.severity) in {(found.rule, found.severity) for found in problems[rule.name, "wrong"]}
+
+
+@pytest.mark.parametrize("rule", LOADABLE, ids=lambda rule: rule.name)
+def test_right_examples_are_clean(rule: Rule, problems: Mapping[tuple[str, str], tuple[Problem, ...]]) -> None:
+    """In the right example of a rule, there is nothing but notes to find, and none of this rule."""
+    found = problems[rule.name, "right"]
+
+    assert [] == [str(one) for one in found if one.severity is not Severity.NOTE or one.rule == rule.name]

@@ -1,0 +1,65 @@
+"""What the book says of Envoy, asked of a real one."""
+
+from __future__ import annotations
+
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+from fsxds import reload
+from fsxds.api.catalogue import Catalogue
+from fsxds.envoy.validate import Bench, judge
+from fsxds.lint.rules import Rule, RuleLevels, rules
+from fsxds.settings.options import Settings
+from fsxds.snapshots.load import load
+from fsxds.snapshots.parse import FileParser
+from fsxds.values import Problem, Severity
+from tests.support.envoy import find_envoy
+from tests.support.trees import tree_of
+
+# Errors that Envoy, asked about static configuration, does not tell: it takes one of two (ENVOY.md H), waits for what
+# does not come, or would find the file on its own machine.
+UNTOLD = {"duplicate-key", "no-extension-config", "no-secret", "unknown-tag", "wrong-certificate"}
+
+LOADABLE = [rule for rule in rules().values() if rule.file]
+# A breach of the others leaves nothing that Envoy could be asked about.
+REFUSED = [
+    rule for rule in LOADABLE if rule.severity is Severity.ERROR and not rule.is_fixed and rule.name not in UNTOLD
+]
+LOWERED = Settings(rules=RuleLevels({rule.name: Severity.NOTE for rule in rules().values() if not rule.is_fixed}))
+
+
+@cache
+def parser_of(catalogue: Catalogue) -> FileParser:
+    """Return one parser for all examples: compiling its rules takes longer than an example."""
+    rules = reload.parse_rules(LOWERED, catalogue)
+    return FileParser(rules.catalogue, rules.unknown_fields, rules.levels)
+
+
+def refused(text: str, rule: Rule, catalogue: Catalogue, folder: Path) -> tuple[Problem, ...]:
+    """Return what Envoy refuses of a tree of one file, whatever our own rules say of it."""
+    parse = parser_of(catalogue).parse
+    tree, acceptance = tree_of({rule.file: text}), reload.acceptance(LOWERED, locate_up_to_bytes=None)
+    loaded = load(tree, None, lambda files: tuple(map(parse, files)), acceptance)
+    resources = [resource for row in loaded.snapshot.by_type.values() for resource in row.values()]
+    return judge(resources, folder, Bench(Path(find_envoy()), catalogue))
+
+
+@pytest.mark.parametrize("rule", LOADABLE, ids=lambda rule: rule.name)
+def test_envoy_takes_right_examples(rule: Rule, catalogue: Catalogue, tmp_path: Path) -> None:
+    """A real Envoy takes what the book calls right."""
+    assert () == refused(rule.right, rule, catalogue, tmp_path)
+
+
+@pytest.mark.parametrize("rule", REFUSED, ids=lambda rule: rule.name)
+def test_envoy_refuses_wrong_examples(rule: Rule, catalogue: Catalogue, tmp_path: Path) -> None:
+    """A real Envoy refuses what the book calls an error."""
+    assert refused(rule.wrong, rule, catalogue, tmp_path)
+
+
+def test_no_exception_is_left_over() -> None:
+    """What Envoy does not tell is an error of the book whose example can be loaded."""
+    known = {rule.name for rule in LOADABLE if rule.severity is Severity.ERROR and not rule.is_fixed}
+
+    assert set() == UNTOLD - known

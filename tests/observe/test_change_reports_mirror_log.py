@@ -1,0 +1,80 @@
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import PurePosixPath
+
+from fsxds.observe.change_reports import MirrorLog, summary
+from fsxds.observe.log_lines import Level, LogLine
+
+
+@dataclass(frozen=True)
+class Remark:
+    """Something that was not done as asked."""
+
+    subject: str
+    reason: str
+
+
+@dataclass(frozen=True)
+class Report:
+    """What one snapshot did to a directory."""
+
+    written: tuple[PurePosixPath, ...] = ()
+    removed: tuple[PurePosixPath, ...] = ()
+    unchanged: int = 7
+    kept: tuple[Remark, ...] = ()
+    left_sources: tuple[Remark, ...] = ()
+    refused: tuple[Remark, ...] = ()
+    restored: tuple[PurePosixPath, ...] = ()
+    duration_s: float = 0.012
+
+
+WRITTEN = Report((PurePosixPath("cds.pb"), PurePosixPath("eds/web.pb"), PurePosixPath("cds.pb")))
+
+
+def test_a_report() -> None:
+    """A report counts what was written, removed and left alone; a bundle that was written twice is one file."""
+    assert summary(WRITTEN) == "2 files written (cds.pb, eds/web.pb), 0 removed, 7 unchanged, in 12 ms"
+
+
+def test_nothing_written_is_not_told() -> None:
+    """A snapshot that changes no file makes no line."""
+    lines: list[LogLine] = []
+    MirrorLog(lines.append).files_written(Report())
+
+    assert lines == []
+
+
+def test_what_others_did_to_the_files() -> None:
+    """Files that somebody removed or changed are named in a line of their own."""
+    lines: list[LogLine] = []
+    MirrorLog(lines.append).files_written(Report(WRITTEN.written, restored=(PurePosixPath("cds.pb"),)))
+
+    assert [(line.level, line.text) for line in lines[:1]] == [
+        (Level.WARNING, "mirror: somebody else removed or changed cds.pb; written again")
+    ]
+
+
+def test_remarks_are_told_while_they_are_new() -> None:
+    """What was not done as asked is told once, and again when it comes back."""
+    lines: list[LogLine] = []
+    log = MirrorLog(lines.append)
+    refused = Report(refused=(Remark("cds.pb", "is not ours; move it away"),))
+    for report in (refused, refused, Report(), refused):
+        log.files_written(report)
+
+    assert [line.text for line in lines] == ["mirror: cds.pb: is not ours; move it away"] * 2
+    assert {line.level for line in lines} == {Level.ERROR}
+
+
+def test_failure_and_recovery() -> None:
+    """A directory that cannot be written is told, and the success after it even when nothing had to be written."""
+    lines: list[LogLine] = []
+    log = MirrorLog(lines.append)
+    log.mirror_failed(OSError(28, "No space left on device", "/run/out/cds.pb"), 2.0)
+    log.files_written(Report())
+
+    assert [line.text for line in lines] == [
+        "mirror: [Errno 28] No space left on device: '/run/out/cds.pb'; trying again in 2 s, serving goes on",
+        "mirror: 0 files written, 0 removed, 7 unchanged, in 12 ms",
+    ]

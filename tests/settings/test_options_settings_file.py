@@ -1,0 +1,78 @@
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from jsonschema import Draft202012Validator
+
+from fsxds.errors import UsageError
+from fsxds.settings.options import Settings, read_settings, settings_schema
+from tests.support.settings_files import complaints_of, read_file
+
+
+def test_paths_of_a_file_are_relative_to_it(tmp_path: Path) -> None:
+    """A settings file means the same wherever fsxds is started."""
+    settings = read_file(tmp_path, "mirror: out\nenvoy: /opt/envoy")
+
+    assert (tmp_path / "out", Path("/opt/envoy")) == (settings.mirror, settings.envoy)
+
+
+def test_an_empty_file_sets_nothing(tmp_path: Path) -> None:
+    """A settings file of comments alone, and an optional key without a value, leave the defaults."""
+    assert Settings() == replace(read_file(tmp_path, "# settle: 50ms\n"), settings=None)
+    assert Settings() == replace(read_file(tmp_path, "mirror:\nshow_type:\n"), settings=None)
+
+
+def test_every_mistake_of_a_file_is_told(tmp_path: Path) -> None:
+    """All mistakes come in one go, each with place, key, fact and remedy."""
+    text = "settle: 50 parsecs\nmax_hld: 1\nwatch: poll\nwatch: auto\n  \nrescan: 0\nmirror_durable: 'yes'\nhttp:\n"
+
+    assert complaints_of(tmp_path, text) == [
+        "fsxds.yaml:1:1: settle: '50 parsecs' is not a duration (write 50ms, 2s, 1m or a number of seconds)",
+        "fsxds.yaml:2:1: max_hld: there is no such setting; did you mean max_hold?",
+        "fsxds.yaml:4:1: watch: is set twice; keep one of them",
+        "fsxds.yaml:6:1: rescan: 0 is not a duration (write 50ms, 2s, 1m or a number of seconds, 10ms at least)",
+        "fsxds.yaml:7:1: mirror_durable: 'yes' is not true or false",
+        "fsxds.yaml:8:1: http: None is not an address or off (write 127.0.0.1:18000, [::1]:18000, :18000, unix:/run/fsxds.sock or off)",
+    ]
+
+
+def test_mistakes_within_a_value_have_a_place(tmp_path: Path) -> None:
+    """A rule that does not exist is told with the others, at the line of its setting."""
+    assert complaints_of(tmp_path, "rules: {unused-clustr: off}\nmax_hld: 1\n") == [
+        "fsxds.yaml:1:1: rules: there is no rule unused-clustr; did you mean unused-cluster?",
+        "fsxds.yaml:2:1: max_hld: there is no such setting; did you mean max_hold?",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("text", "complaint"),
+    [
+        ("settle: [1", "fsxds.yaml:1:11: "),
+        ("- settle", "fsxds.yaml:1:1: is not a mapping"),
+        ("a: 1\n---\nb: 2", "fsxds.yaml:2:1: "),
+        ("a: !!python/none x", "fsxds.yaml:1:4: "),
+        ("a: \x00", "fsxds.yaml:1:1: "),
+    ],
+)
+def test_what_is_no_settings_file(tmp_path: Path, text: str, complaint: str) -> None:
+    """What is not one YAML mapping is told with its place."""
+    (line,) = complaints_of(tmp_path, text)
+
+    assert line.startswith(complaint)
+
+
+def test_a_missing_file_is_told(tmp_path: Path) -> None:
+    """A settings file that is not there is wrong use."""
+    with pytest.raises(UsageError, match="cannot be read: No such file"):
+        read_settings({"settings": tmp_path / "none.yaml"}, {})
+
+
+def test_every_default_is_allowed_by_the_schema() -> None:
+    """A settings file that spells out the defaults is valid."""
+    properties = settings_schema()["properties"]
+    assert isinstance(properties, dict)
+    defaults = {name: rule["default"] for name, rule in properties.items()}
+
+    assert [] == list(Draft202012Validator(settings_schema()).iter_errors(defaults))

@@ -1,0 +1,136 @@
+"""Run a real watch and record what it tells, for the tests of fsxds/sources."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path, PurePosixPath
+from typing import TypeAlias
+
+from fsxds.errors import TreeLost
+from fsxds.source.scan import Scanner
+from fsxds.source.watch import Settled, WatchOptions, watch
+from fsxds.values import SourceTree
+
+Contents: TypeAlias = dict[str, str]
+
+# As long as a tree needs to settle, and as much again for a busy machine.
+QUIET_S = 0.3
+PATIENCE_S = 60.0
+
+
+def is_read(name: str) -> bool:
+    """Stand in for the formats' own rule."""
+    return name.endswith((".yaml", ".json"))
+
+
+def contents_of(tree: SourceTree) -> Contents:
+    """Return the text of each file by its path."""
+    return {str(file.path): file.content.decode() for file in tree.files}
+
+
+def write(directory: Path, contents: Contents) -> None:
+    """Write files below a directory, in place."""
+    for name, text in contents.items():
+        path = directory / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+
+
+def point(link: Path, target: str) -> None:
+    """Let a link lead elsewhere in one step, as kubelet and git-sync do."""
+    beside = link.with_name(link.name + "_tmp")
+    beside.symlink_to(target)
+    beside.replace(link)
+
+
+class Watched:
+    """What a running watch has told so far; it is the watch's observer as well."""
+
+    def __init__(self) -> None:
+        self.settled: list[Settled] = []
+        self.modes: list[tuple[str, str]] = []
+        self.lost: list[str] = []
+        self.found = 0
+        self.ignored: list[str] = []
+        self.waits: list[tuple[Path, SourceTree]] = []
+        self.overflows = 0
+        self._news = asyncio.Event()
+
+    @property
+    def history(self) -> list[Contents]:
+        """The contents of every tree so far."""
+        return [contents_of(settled.tree) for settled in self.settled]
+
+    async def until(self, is_so: Callable[[], object]) -> None:
+        """Wait until something is so, which is looked at whenever the watch tells something."""
+        async with asyncio.timeout(PATIENCE_S):
+            while not is_so():
+                self._news.clear()
+                await self._news.wait()
+
+    async def until_contents(self, contents: Contents) -> None:
+        """Wait until the latest tree has exactly these contents."""
+        await self.until(lambda: self.settled and self.history[-1] == contents)
+
+    async def nothing_more(self, seconds: float = QUIET_S) -> None:
+        """Wait so long that whatever was still to come has come."""
+        await asyncio.sleep(seconds)
+
+    def take(self, settled: Settled) -> None:
+        """Record a tree."""
+        self.settled.append(settled)
+        self._news.set()
+
+    def watching(self, mode: str, reason: str) -> None:
+        """Record a mode."""
+        self.modes.append((mode, reason))
+        self._news.set()
+
+    def tree_lost(self, error: TreeLost) -> None:
+        """Record a loss."""
+        self.lost.append(str(error))
+        self._news.set()
+
+    def tree_found(self) -> None:
+        """Count a return."""
+        self.found += 1
+        self._news.set()
+
+    def files_ignored(self, paths: tuple[PurePosixPath, ...]) -> None:
+        """Record ignored files."""
+        self.ignored.extend(map(str, paths))
+        self._news.set()
+
+    def waiting_for_files(self, root: Path, tree: SourceTree) -> None:
+        """Record that there is nothing to serve."""
+        self.waits.append((root, tree))
+        self._news.set()
+
+    def queue_overflowed(self) -> None:
+        """Count an overflow."""
+        self.overflows += 1
+        self._news.set()
+
+
+@contextlib.asynccontextmanager
+async def watched(
+    root: Path, options: WatchOptions | None = None, mount_table: Path = Path("/proc/self/mountinfo")
+) -> AsyncIterator[Watched]:
+    """Watch a directory until the block ends; enters the block at the first tree, or when there is none."""
+    record = Watched()
+
+    async def follow() -> None:
+        trees = watch(Scanner(root, is_read=is_read), options or WatchOptions(), record, mount_table=mount_table)
+        async with contextlib.aclosing(trees):
+            async for settled in trees:
+                record.take(settled)
+
+    async with asyncio.TaskGroup() as tasks:
+        following = tasks.create_task(follow())
+        try:
+            await record.until(lambda: record.settled or record.lost)
+            yield record
+        finally:
+            following.cancel()

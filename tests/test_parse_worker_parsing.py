@@ -1,0 +1,341 @@
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import time
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager, suppress
+from dataclasses import replace
+from pathlib import PurePosixPath
+from typing import Any, Never
+
+import pytest
+
+from fsxds.api.catalogue import Catalogue
+from fsxds.lint.rules import RuleLevels
+from fsxds.parse_worker import ParseLimits, ParseRules, Parsing, WorkerStartError, parse_all
+from fsxds.snapshots.parse import FileParser
+from fsxds.source.envoy_api import find_api
+from fsxds.supervisor import BackOff
+from fsxds.values import Fault, Problem, Severity, SourceFile
+from tests.support.trees import tree_of
+
+SMALL = tree_of({"cds.yaml": "- name: a\n", "eds.yaml": "- cluster_name: e\n"}).files
+
+
+@pytest.fixture(scope="module")
+def rules() -> ParseRules:
+    """What Envoy knows, with unknown fields as errors."""
+    return ParseRules(find_api(envoy=None, descriptors=None, cache_dir=None))
+
+
+ALL_APART = ParseLimits(apart_above_bytes=0, file_apart_above_bytes=0, patience_s=60, first_patience_s=60)
+"""Everything is parsed by the worker, and waited for."""
+
+
+@asynccontextmanager
+async def parsing_apart(
+    rules: ParseRules, limits: ParseLimits = ALL_APART, look_again: Callable[[], object] = lambda: None
+) -> AsyncIterator[Parsing]:
+    """Parse everything in the worker, and wait for it."""
+    async with asyncio.TaskGroup() as tasks:
+        with Parsing(rules, limits, look_again) as parsing:
+            keeping = tasks.create_task(parsing.keep_parsing())
+            yield parsing
+            keeping.cancel()
+
+
+def large(count: int) -> tuple[SourceFile, ...]:
+    """Return one file of so many clusters."""
+    cluster = (
+        "- name: c{}\n  connect_timeout: 1s\n  load_assignment: {{cluster_name: a, endpoints: [{{priority: 1}}]}}\n"
+    )
+    return tree_of({"cds.yaml": "".join(cluster.format(number) for number in range(count))}).files
+
+
+def worker_pids(parsing: Parsing) -> list[int]:
+    """Return the worker's process id, none where there is no worker; nothing public tells it."""
+    return [parsing._worker.pid] if parsing._worker else []
+
+
+def is_alive(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    return True
+
+
+async def is_gone(pid: int) -> bool:
+    """Wait until a process was reaped; it is no child of this one."""
+    async with asyncio.timeout(60):
+        while is_alive(pid):  # noqa: ASYNC110  # the kernel has no event for the end of another's child
+            await asyncio.sleep(0.01)
+    return True
+
+
+@asynccontextmanager
+async def longest_stall_s() -> AsyncIterator[list[float]]:
+    """Measure how long the event loop lets others wait while the block runs; the last of the list is the longest."""
+    stalls = [0.0]
+
+    async def tick() -> None:
+        while True:
+            before = time.perf_counter()
+            await asyncio.sleep(0)
+            stalls[-1] = max(stalls[-1], time.perf_counter() - before)
+            await asyncio.sleep(0.001)
+
+    async with asyncio.TaskGroup() as tasks:
+        ticking = tasks.create_task(tick())
+        yield stalls
+        ticking.cancel()
+
+
+async def test_small_files_are_parsed_here(rules: ParseRules) -> None:
+    """Files of few bytes need no worker; results come in their order."""
+    with Parsing(rules) as parsing:
+        parsed = await parsing.parse(SMALL)
+
+        assert [file.path for file in SMALL] == [file.path for file in parsed]
+        assert [["a"], ["e"]] == [[resource.name for resource in file.resources] for file in parsed]
+        assert worker_pids(parsing) == []
+
+
+async def test_no_files_need_no_worker(rules: ParseRules) -> None:
+    """Nothing to parse is done at once."""
+    async with parsing_apart(rules) as parsing:
+        assert await parsing.parse(()) == ()
+        assert worker_pids(parsing) == []
+
+
+async def test_worker_says_what_would_be_said_here(rules: ParseRules) -> None:
+    """What comes from the worker is equal to what parsing here gives, problems and places too."""
+    files = (*SMALL, *tree_of({"lds.yaml": "- name: l\n  typo: 1\n", "x.yaml": "["}).files)
+    here = parse_all(FileParser(rules.catalogue, rules.unknown_fields), files)
+
+    async with parsing_apart(rules) as parsing:
+        apart = await parsing.parse(files)
+        assert worker_pids(parsing)
+
+    assert here == apart
+    assert [list(map(str, file.problems)) for file in here] == [list(map(str, file.problems)) for file in apart]
+    assert [resource.origin for file in here for resource in file.resources] == [
+        resource.origin for file in apart for resource in file.resources
+    ]
+
+
+async def test_worker_weighs_unknown_fields_as_told(rules: ParseRules) -> None:
+    """The worker knows what the process knows: the API, and how much an unknown field weighs."""
+    files = tree_of({"cds.yaml": "- name: a\n  typo: 1\n"}).files
+
+    async with parsing_apart(ParseRules(rules.catalogue, Severity.WARNING)) as parsing:
+        (parsed,) = await parsing.parse(files)
+
+    assert [Severity.WARNING] == [problem.severity for problem in parsed.problems]
+    assert [resource.name for resource in parsed.resources] == ["a"]
+
+
+async def test_one_worker_serves_all_reloads(rules: ParseRules) -> None:
+    """The worker stays, so that only the first large reload pays for its start."""
+    async with parsing_apart(rules) as parsing:
+        await parsing.parse(SMALL)
+        first = worker_pids(parsing)
+        await parsing.parse(SMALL)
+
+        assert len(first) == 1
+        assert first == worker_pids(parsing)
+
+
+async def test_large_parse_does_not_stall_the_loop(rules: ParseRules) -> None:
+    """While a large file is parsed apart, others wait far less than the parsing takes, the worker's start included."""
+    files = large(10_000)
+    begin = time.perf_counter()
+    parse_all(FileParser(rules.catalogue), files)
+    parsing_s = time.perf_counter() - begin
+
+    async with parsing_apart(rules) as parsing, longest_stall_s() as stalls:
+        (parsed,) = await parsing.parse(files)
+
+    assert len(parsed.resources) == 10_000
+    assert stalls[-1] < parsing_s / 3, (stalls, parsing_s)
+
+
+async def test_killed_worker_is_replaced(rules: ParseRules) -> None:
+    """A worker that was killed while it had nothing to do is replaced at the next parse."""
+    async with parsing_apart(rules) as parsing:
+        await parsing.parse(SMALL)
+        (killed,) = worker_pids(parsing)
+        os.kill(killed, signal.SIGKILL)
+        await is_gone(killed)
+
+        parsed = await parsing.parse(SMALL)
+
+        assert [["a"], ["e"]] == [[resource.name for resource in file.resources] for file in parsed]
+        assert killed not in worker_pids(parsing)
+
+
+async def kill_workers(parsing: Parsing, most: int) -> None:
+    """Kill each worker as it starts, so many of them."""
+    killed: set[int] = set()
+    while len(killed) < most:
+        for pid in set(worker_pids(parsing)) - killed:
+            killed.add(pid)
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        await asyncio.sleep(0.001)
+
+
+async def test_file_that_kills_its_parser_is_tried_until_it_is_parsed(rules: ParseRules) -> None:
+    """A file of which each worker dies has a problem that says when it is tried again, and is parsed once it can be."""
+    looks = asyncio.Event()
+    limits = replace(ALL_APART, back_off=BackOff(first_s=0.02, longest_s=0.04))
+    (file,) = files = large(1000)
+    async with parsing_apart(rules, limits, looks.set) as parsing, asyncio.TaskGroup() as tasks:
+        killer = tasks.create_task(kill_workers(parsing, 1000))
+        (parsed,) = await parsing.parse(files)
+        assert [problem.rule for problem in parsed.problems] == ["parser-died"]
+        assert "killed 2 times; it is tried again 0.02s after" in parsed.problems[0].message
+        assert not parsed.is_good
+        assert (file.path, "") == (parsed.path, parsed.digest), "it is asked for again at every look"
+        while "again and again" not in parsed.problems[0].message:
+            await looks.wait()
+            looks.clear()
+            (parsed,) = await parsing.parse(files)
+        killer.cancel()
+        while not parsed.is_good:
+            await looks.wait()
+            looks.clear()
+            (parsed,) = await parsing.parse(files)
+        assert parsed.digest == file.digest
+
+
+async def test_files_beside_a_deadly_one_are_parsed(rules: ParseRules) -> None:
+    """When the worker dies of one of several files, the others are parsed by the next one, and wait for nothing."""
+    deadly = SourceFile.of(PurePosixPath("cds.yaml"), b"- name: a\n")
+    async with parsing_apart(rules) as parsing, asyncio.TaskGroup() as tasks:
+        killer = tasks.create_task(kill_while_parsing(parsing, deadly))
+        died, good = await parsing.parse((deadly, SMALL[1]))
+        killer.cancel()
+
+    assert [problem.rule for problem in died.problems] == ["parser-died"]
+    assert ["e"] == [resource.name for resource in good.resources]
+
+
+async def kill_while_parsing(parsing: Parsing, deadly: SourceFile) -> None:
+    """Kill each worker before it can answer about one file."""
+    while True:
+        running = parsing._running
+        if running is not None and deadly in [job.file for job in running[0]]:
+            for pid in worker_pids(parsing):
+                with suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
+        await asyncio.sleep(0)
+
+
+class Dying(RuleLevels):
+    """Weights of rules that end the process which reads them."""
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickle as a call of `os._exit`."""
+        return os._exit, (3,)
+
+
+async def test_worker_that_does_not_start_is_nobodys_fault(rules: ParseRules) -> None:
+    """Where no worker starts, the component fails, and no file is said to have killed a parser."""
+    limits = replace(ALL_APART, first_patience_s=0)
+    with Parsing(ParseRules(rules.catalogue, levels=Dying()), limits) as parsing:
+        (parsed,) = await parsing.parse(SMALL[:1])
+        with pytest.raises(WorkerStartError):
+            await parsing.keep_parsing()
+        (again,) = await parsing.parse(SMALL[:1])
+
+    assert ["still-parsing"] * 2 == [found.rule for file in (parsed, again) for found in file.problems]
+
+
+async def test_file_that_takes_too_long_is_a_problem(rules: ParseRules) -> None:
+    """A file that takes more processor time than it may has a problem that stands until its content changes."""
+    limits = replace(ALL_APART, time_s=0.5)
+    hostile = SourceFile.of(PurePosixPath("cds.yaml"), b"---\n- a\n" * 200_000)
+    async with parsing_apart(rules, limits) as parsing:
+        slow, good = await parsing.parse((hostile, SMALL[1]))
+
+    assert ["parse-time"] == [problem.rule for problem in slow.problems]
+    assert "--parse-time" in slow.problems[0].remedy
+    assert slow.digest == hostile.digest
+    assert good.is_good
+
+
+async def test_others_do_not_wait_for_a_slow_file(rules: ParseRules) -> None:
+    """A file that is not done in time is said to be parsed still, no look waits for it twice, and its end is a new look."""
+    done = asyncio.Event()
+    limits = replace(ALL_APART, file_apart_above_bytes=1000, apart_above_bytes=10**9, first_patience_s=0)
+    files = (*large(2000), SMALL[1])
+    async with parsing_apart(rules, limits, done.set) as parsing:
+        slow, good = await parsing.parse(files)
+        again, _ = await parsing.parse(files)
+        assert ["still-parsing"] == [problem.rule for problem in slow.problems]
+        assert slow == again
+        assert good.is_good
+        await done.wait()
+        parsed, _ = await parsing.parse(files)
+
+    assert len(parsed.resources) == 2000
+
+
+class FailingLevels(RuleLevels):
+    """Weights of rules that cannot be found."""
+
+    def weigh(self, finding: Fault | Problem) -> Never:
+        """Fail as nobody expects."""
+        raise ZeroDivisionError(finding.message)
+
+    def __reduce__(self) -> tuple[type[RuleLevels], tuple[dict[str, Severity | None]]]:
+        """Pickle as what it is."""
+        return FailingLevels, ({},)
+
+
+@pytest.mark.parametrize("limits", [ParseLimits(), ALL_APART], ids=["here", "apart"])
+async def test_error_of_fsxds_is_a_problem_of_one_file(rules: ParseRules, limits: ParseLimits) -> None:
+    """A file on which fsxds fails has a problem with the place of the error and nothing of its content; others go on."""
+    files = (tree_of({"cds.yaml": "- name: a\n  s3cret: 1\n"}).files[0], SMALL[1])
+    async with parsing_apart(ParseRules(rules.catalogue, levels=FailingLevels()), limits) as parsing:
+        broken, good = await parsing.parse(files)
+
+    assert ["internal-error"] == [problem.rule for problem in broken.problems]
+    assert "ZeroDivisionError at " in broken.problems[0].message
+    assert "s3cret" not in str(broken.problems[0])
+    assert broken.digest == files[0].digest
+    assert good.is_good
+
+
+async def test_shutdown_leaves_no_worker(rules: ParseRules) -> None:
+    """At the end of the block the worker is gone, also when nobody waits for its result any more."""
+    async with parsing_apart(rules) as parsing:
+        await parsing.parse(SMALL)
+        (pid,) = worker_pids(parsing)
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(0.01):
+                await parsing.parse(large(20_000))
+        begin = time.perf_counter()
+
+    assert time.perf_counter() - begin < 2
+    assert await is_gone(pid)
+
+
+async def test_ending_without_a_worker(rules: ParseRules) -> None:
+    """Where no worker was needed there is nothing to end."""
+    with Parsing(rules):
+        pass
+
+
+async def test_api_of_the_worker_is_that_of_the_process(rules: ParseRules) -> None:
+    """A worker tells of unknown types as this process does, by the name of the API in use."""
+    catalogue = Catalogue.of(rules.catalogue.serialized, "some API")
+    files = tree_of({"a.yaml": "- '@type': x/no.such.Type\n"}).files
+
+    async with parsing_apart(ParseRules(catalogue)) as parsing:
+        (parsed,) = await parsing.parse(files)
+
+    assert "some API" in parsed.problems[0].message

@@ -1,0 +1,155 @@
+"""What a client says on a Delta stream, and what it makes of the answers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from envoy.service.discovery.v3 import discovery_pb2
+
+from fsxds.protocol.messages import Node
+from fsxds.resource_types import BY_SHORT_NAME
+from fsxds.tools.client.connection import Streaming, Wire, streaming
+from fsxds.tools.client.dialogues import DeltaDialogue
+from fsxds.tools.client.messages import LostError, WrongAnswerError
+from tests.tools.client.scripted import CDS, EDS, cluster, delta, scripted, wrapped
+
+VHDS = BY_SHORT_NAME["vhds"].type_url
+
+
+def said(request: bytes | None) -> Any:
+    """Return a request as a message."""
+    assert request is not None
+    return discovery_pb2.DeltaDiscoveryRequest.FromString(request)
+
+
+def dialogue(*names: str) -> DeltaDialogue:
+    """Return the dialogue of a client that asked for clusters."""
+    speaker = DeltaDialogue(Node("n1"))
+    speaker.subscribe(CDS, names)
+    return speaker
+
+
+async def test_over_a_stream() -> None:
+    """A client accepts updates one by one, and begins a new stream with what it accepted."""
+    wanted = Streaming(Wire.DELTA, BY_SHORT_NAME["cds"])
+    async with scripted(wanted.method) as script, streaming(script.target, wanted, Node("n1")) as client:
+        client.subscribe(CDS)
+        script.say(
+            delta("1", wrapped(cluster("a"), "a", "va"), wrapped(cluster("b"), "b", "vb")), delta("2", removed=("a",))
+        )
+        first = await client.next()
+        second = await client.next()
+        client.ack()
+        opening, acked, _ = [await script.heard() for _ in range(3)]
+        client.disconnect()
+        await script.stream_ended()
+        script.say(delta("3"))
+        await client.next()
+        again = await script.heard()
+
+    assert ({"a": "va", "b": "vb"}, ("a",)) == (
+        {name: resource.version for name, resource in first.resources.items()},
+        second.removed,
+    )
+    assert ([], {}, "n1") == (
+        list(opening.resource_names_subscribe),
+        dict(opening.initial_resource_versions),
+        acked.response_nonce,
+    )
+    assert ({"b": "vb"}, "", True) == (
+        dict(again.initial_resource_versions),
+        again.response_nonce,
+        again.HasField("node"),
+    )
+
+
+def test_what_was_refused_is_not_held() -> None:
+    """A NACK has its reason; what it refused is not among the versions of the next stream."""
+    speaker = dialogue()
+    refused = said(speaker.judge(speaker.read(delta("1", wrapped(cluster("a"), "a", "va"))), "no good"))
+    (opening,) = map(said, speaker.opening())
+
+    assert ("n1", "no good") == (refused.response_nonce, refused.error_detail.message)
+    assert {} == dict(opening.initial_resource_versions)
+
+
+def test_only_what_is_new_is_asked_for() -> None:
+    """Names are subscribed and let go of in words of their own; a new stream begins with those that are left."""
+    speaker = dialogue("a", "b")
+    speaker.judge(speaker.read(delta("1", wrapped(cluster("a"), "a", "1"), wrapped(cluster("b"), "b", "1"))), None)
+    more, less = said(speaker.subscribe(CDS, ("c",))), said(speaker.unsubscribe(CDS, ("a",)))
+    (opening,) = map(said, speaker.opening())
+
+    assert (["c"], ["a"]) == (list(more.resource_names_subscribe), list(less.resource_names_unsubscribe))
+    assert (["b", "c"], {"b": "1"}) == (
+        list(opening.resource_names_subscribe),
+        dict(opening.initial_resource_versions),
+    )
+
+
+def test_a_wildcard_holds_what_is_let_go_by_name() -> None:
+    """Under `*`, who lets go of a name still holds the resource; who lets go of `*` and all names asks for nothing."""
+    speaker = dialogue("*", "a")
+    speaker.judge(speaker.read(delta("1", wrapped(cluster("a"), "a", "1"))), None)
+    speaker.unsubscribe(CDS, ("a",))
+    (opening,) = map(said, speaker.opening())
+    speaker.unsubscribe(CDS, ("*",))
+
+    assert (["*"], {"a": "1"}) == (list(opening.resource_names_subscribe), dict(opening.initial_resource_versions))
+    assert [] == list(speaker.opening())
+
+
+def test_all_that_a_response_may_hold() -> None:
+    """Aliases, times to live, heartbeats, and names that are not there are told apart."""
+    speaker = DeltaDialogue(Node("n1"))
+    speaker.subscribe(VHDS, ("r/x",))
+    host = cluster("unused")
+    host.type_url = VHDS
+    update = speaker.read(
+        delta(
+            "1",
+            wrapped(host, "r/one", "1", ttl_s=5, aliases=("r/x",)),
+            wrapped(None, "r/live", "1", ttl_s=5),
+            wrapped(None, "r/none", aliases=("r/none",)),
+            removed=("r/gone",),
+            type_url=VHDS,
+        )
+    )
+    one = update.resources["r/one"]
+
+    assert (("r/x",), 5.0, host.value) == (one.aliases, one.ttl_s, one.body)
+    assert (("r/live",), ("r/none",), ("r/gone",)) == (update.heartbeats, update.unpopulated, update.removed)
+    assert not update.is_full
+
+
+@pytest.mark.parametrize(
+    ("response", "fault"),
+    [
+        (delta("1", wrapped(cluster("a"), "a"), wrapped(cluster("a"), "a")), '"a" is in it twice'),
+        (delta("1", wrapped(cluster("a"), "a"), removed=("a",)), '"a" is in it, and removed by it'),
+        (delta("1", removed=("a", "a")), "it removes a name twice"),
+        (delta("1", type_url=EDS), f"{EDS} was not asked for"),
+    ],
+)
+def test_what_cannot_be_taken(response: bytes, fault: str) -> None:
+    """Names twice and types that nobody asked for are wrong."""
+    with pytest.raises(WrongAnswerError) as caught:
+        dialogue().read(response)
+
+    assert fault == str(caught.value)
+
+
+def test_no_response_at_all() -> None:
+    """Bytes that are no message are told as such."""
+    with pytest.raises(LostError, match="is no DeltaDiscoveryResponse"):
+        dialogue().read(b"\xff")
+
+
+def test_a_type_that_was_not_asked_for_has_no_verdict() -> None:
+    """A NACK would be taken for a subscription."""
+    speaker = dialogue()
+    with pytest.raises(WrongAnswerError) as caught:
+        speaker.read(delta("1", type_url=EDS))
+
+    assert speaker.judge(caught.value.update, "no") is None

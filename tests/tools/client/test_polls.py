@@ -1,0 +1,257 @@
+"""A client that polls, against the real REST server, and against servers that are none."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+from aiohttp import web
+
+from fsxds.api.convert import Converter
+from fsxds.protocol.messages import Node
+from fsxds.resource_types import BY_SHORT_NAME, RESOURCE_TYPES
+from fsxds.settings.forms import TcpAddress, UnixAddress
+from fsxds.tools.client.messages import LostError, WrongAnswerError, name_within
+from fsxds.tools.client.polls import PollingClient
+from fsxds.transports.rest.server import listening
+from tests.support.polls import Server, envoy_catalogue, named, running, until
+
+CDS, EDS = BY_SHORT_NAME["cds"], BY_SHORT_NAME["eds"]
+NODE = Node("n1", "fleet")
+
+Handler = Callable[[web.Request], Awaitable[web.Response]]
+
+
+def client_of(address: str) -> PollingClient:
+    """Return a client that polls for clusters."""
+    return PollingClient(address, CDS, NODE, Converter(envoy_catalogue()))
+
+
+def url_of(server: Server) -> str:
+    """Return the address of a server as a client takes it."""
+    return f"http://{server.address}" if isinstance(server.address, TcpAddress) else str(server.address)
+
+
+async def test_updates_come_as_they_are_published() -> None:
+    """The first poll is answered at once, the next is held until something changes; each accepts the one before."""
+    async with running() as server, client_of(url_of(server)) as client:
+        client.subscribe(CDS.type_url)
+        one = named("cds", "a")
+        before = server.publish(one)
+        first = await client.next()
+        async with asyncio.TaskGroup() as tasks:
+            waiting = tasks.create_task(client.next())
+            await server.until_held()
+            server.publish(one, named("cds", "b"))
+        second = waiting.result()
+
+    assert ({"a": one.body}, before.versions[CDS.type_url], True) == (first.bodies, first.version, first.is_full)
+    assert ["a", "b"] == list(second.resources)
+    assert [("n1", "fleet", first.version)] == [
+        (node.id, node.cluster, version) for node, _, version in server.heard.acks
+    ]
+
+
+async def test_names_can_be_asked_for() -> None:
+    """A client that asks for names is told those alone."""
+    async with running() as server, client_of(url_of(server)) as client:
+        server.publish(named("cds", "a"), named("cds", "b"))
+        client.subscribe(CDS.type_url, "b", "x")
+
+        assert ["b"] == list((await client.next()).resources)
+        with pytest.raises(ValueError, match="polls for cds"):
+            client.subscribe(EDS.type_url)
+
+
+async def test_a_refusal_is_told_with_the_next_poll() -> None:
+    """A NACK has the reason; the version is offered again after a while, or another at once."""
+    async with running() as server, client_of(url_of(server)) as client:
+        server.publish(named("cds", "a"))
+        await client.next()
+        client.nack("no good")
+        async with asyncio.TaskGroup() as tasks:
+            waiting = tasks.create_task(client.next())
+            await server.until_held()
+            server.publish(named("cds", "b"))
+        update = waiting.result()
+
+    assert (["no good"], ["b"]) == ([verdict.reason for verdict, _ in server.heard.nacks], list(update.resources))
+
+
+async def test_a_poll_that_ends_without_news_is_sent_again() -> None:
+    """What is not modified is not an update."""
+    async with running(max_hold_s=0.02) as server, client_of(url_of(server)) as client:
+        answers: list[None] = []
+        client.on_connected = lambda: answers.append(None)
+        server.publish(named("cds", "a"))
+        await client.next()
+        async with asyncio.TaskGroup() as tasks:
+            waiting = tasks.create_task(client.next())
+            await until(lambda: len(answers) > 3)
+            server.publish(named("cds", "b"))
+
+    assert ["b"] == list(waiting.result().resources)
+
+
+async def test_over_a_unix_socket(tmp_path: Path) -> None:
+    """A path is as good as a port."""
+    async with running(address=UnixAddress(tmp_path / "s")) as server, client_of(url_of(server)) as client:
+        server.publish(named("cds", "a"))
+
+        assert ["a"] == list((await client.next()).resources)
+
+
+async def test_the_last_word_is_heard() -> None:
+    """`finish()` accepts the last update by a poll that is not held."""
+    async with running() as server, client_of(url_of(server)) as client:
+        server.publish(named("cds", "a"))
+        await client.next()
+        await client.finish()
+
+        assert 1 == len(server.heard.acks)
+
+
+async def test_a_server_without_content() -> None:
+    """It says that there is nothing yet; to ask again is worth it."""
+    async with running() as server, client_of(url_of(server)) as client:
+        with pytest.raises(LostError, match=r"^nothing to tell yet: nothing good was loaded yet") as caught:
+            await client.next()
+
+        assert ("503", False) == (caught.value.code, caught.value.is_final)
+
+
+async def test_a_server_that_is_back_is_heard_at_once(tmp_path: Path) -> None:
+    """After an outage the first poll is not held: that it is answered at all is news."""
+    address = UnixAddress(tmp_path / "s")
+    back = asyncio.Event()
+    async with client_of(str(address)) as client:
+        async with running(address=address) as server:
+            server.publish(named("cds", "a"))
+            await client.next()
+        with pytest.raises(LostError):
+            await client.next()
+        client.on_connected = back.set
+        async with running(address=address) as server, asyncio.TaskGroup() as tasks:
+            server.publish(named("cds", "a"))
+            waiting = tasks.create_task(client.next())
+            async with asyncio.timeout(60):
+                await back.wait()
+            waiting.cancel()
+
+
+async def test_a_server_that_is_not_there(tmp_path: Path) -> None:
+    """It is told in the system's words."""
+    for address, words in (
+        ("http://127.0.0.1:1", "Connection refused"),
+        (f"unix:{tmp_path}/s", "No such file or directory"),
+        ("http://nosuch.invalid:1", "Name or service not known"),
+    ):
+        async with client_of(address) as client:
+            with pytest.raises(LostError) as caught:
+                await client.next()
+
+        assert (f"cannot connect: {words}", "UNAVAILABLE") == (str(caught.value), caught.value.code)
+
+
+async def test_an_address_that_is_none() -> None:
+    """A broken URL does not heal."""
+    async with client_of("http://[x") as client:
+        with pytest.raises(LostError, match="is no URL") as caught:
+            await client.next()
+
+    assert caught.value.is_final
+
+
+async def test_a_server_that_does_not_answer() -> None:
+    """A poll that is not answered long after its end is given up."""
+    release = asyncio.Event()
+
+    async def silent(_: web.Request) -> web.Response:
+        await release.wait()
+        return web.Response()
+
+    async with answering(silent) as address:
+        client = client_of(address)
+        client.hold_s, client.late_s = 0.01, 0.01
+        async with client:
+            with pytest.raises(LostError, match="no answer came in time"):
+                await client.next()
+        release.set()
+
+
+@asynccontextmanager
+async def answering(handler: Handler) -> AsyncIterator[str]:
+    """Run a server that is not fsxds, and yield its address."""
+    application = web.Application()
+    application.router.add_route("*", "/{path:.*}", handler)
+    async with listening(application, TcpAddress("127.0.0.1", 0), grace_s=1.0) as bound:
+        yield f"http://{bound}"
+
+
+@pytest.mark.parametrize(
+    ("answer", "words", "is_final"),
+    [
+        (web.json_response({"message": "not so"}, status=400), "answers with status 400: not so", True),
+        (web.Response(status=404), "answers with status 404: without a word that fsxds would say", True),
+        (web.Response(status=502, text="x"), "answers with status 502", False),
+        (web.Response(text="<html>"), "what came is no DiscoveryResponse in JSON", False),
+        (web.json_response([]), "what came is no DiscoveryResponse in JSON", False),
+    ],
+)
+async def test_answers_that_are_none(answer: web.Response, words: str, is_final: bool) -> None:
+    """What another server says is told, and whether to ask again is worth it."""
+
+    async def reply(_: web.Request) -> web.Response:
+        return answer
+
+    async with answering(reply) as address, client_of(address) as client:
+        with pytest.raises(LostError, match=words) as caught:
+            await client.next()
+
+    assert is_final is caught.value.is_final
+
+
+@pytest.mark.parametrize(
+    ("resource", "fault"),
+    [
+        ({"@type": EDS.type_url}, f"a resource in it is of type {EDS.type_url}"),
+        ("x", "a resource in it is of type None"),
+        ({"@type": CDS.type_url, "nam": "a"}, "a resource in it cannot be read: "),
+    ],
+)
+async def test_what_cannot_be_taken_is_refused(resource: object, fault: str) -> None:
+    """A wrong resource is told to the caller, and to the server with the next poll."""
+    requests: list[dict[str, object]] = []
+
+    async def reply(request: web.Request) -> web.Response:
+        requests.append(await request.json())
+        if len(requests) == 1:
+            return web.json_response({"version_info": "1", "nonce": "n", "resources": [resource]})
+        return web.json_response({"version_info": "2"})
+
+    async with answering(reply) as address, client_of(address) as client:
+        with pytest.raises(WrongAnswerError) as caught:
+            await client.next()
+        update = await client.next()
+
+    assert str(caught.value).startswith(fault)
+    assert ("n", str(caught.value)) == (requests[1]["response_nonce"], requests[1]["error_detail"]["message"])  # type: ignore[index]
+    assert ("2", "2", {}) == (update.version, update.nonce, update.bodies)
+
+
+@pytest.mark.parametrize("row", [row for row in RESOURCE_TYPES if row.name_field], ids=lambda row: row.short_name)
+def test_the_name_is_the_first_field(row: object) -> None:
+    """In every type the name is read out of the bytes."""
+    assert "some name" == name_within(named(row.short_name, "some name").body)  # type: ignore[attr-defined]
+
+
+async def test_there_is_nothing_to_judge() -> None:
+    """Without an update there is nothing to refuse; without a context there is no client."""
+    client = client_of("http://127.0.0.1:1")
+    with pytest.raises(ValueError, match="no update without a verdict"):
+        client.nack("no")
+    with pytest.raises(RuntimeError, match="context manager"):
+        await client.next()

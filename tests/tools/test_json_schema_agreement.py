@@ -1,0 +1,71 @@
+"""Changed resources that fsxds takes are taken by the schema as well."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import PurePosixPath
+from typing import Any
+
+import pytest
+from jsonschema import Draft202012Validator
+
+from fsxds.api.catalogue import Catalogue
+from fsxds.formats import format_of
+from fsxds.formats.decoded import PlainDocument
+from fsxds.resource_types import BY_SHORT_NAME
+from fsxds.tools.json_schema import packable_types
+from fsxds.tools.schema_documents import documents_schema
+from fsxds.values import SpelledFloat
+from tests.agreement.cases import Case, make_cases
+from tests.agreement.comparing import file_text
+from tests.agreement.fsxds_judge import FsxdsJudge
+
+COUNT, SEED = 16, 20261120
+
+
+@pytest.fixture(scope="module")
+def cases(catalogue: Catalogue) -> list[Case]:
+    """Resources with one change each, good and bad ones."""
+    return make_cases(catalogue, COUNT, SEED)
+
+
+def is_stricter_on_purpose(value: Any) -> bool:
+    """Tell whether a document has what the schema refuses though Envoy takes it.
+
+    That is null, decimals that are text, and lists in lists.
+    """
+    if isinstance(value, dict):
+        return any(map(is_stricter_on_purpose, value.values()))
+    if isinstance(value, list):
+        return any(isinstance(element, list) or is_stricter_on_purpose(element) for element in value)
+    return value is None or isinstance(value, SpelledFloat)
+
+
+def test_the_schema_refuses_nothing_that_is_taken(catalogue: Catalogue, cases: list[Case]) -> None:
+    """No false alarm, and most of what is refused is refused by both."""
+    written = set(re.findall(r'"@type": "[^"]*/([\w.]+)"', json.dumps([case.resource for case in cases])))
+    packed = sorted(written & set(packable_types(catalogue)))
+    validators = {
+        name: Draft202012Validator(documents_schema(catalogue, [BY_SHORT_NAME[name]], packed))
+        for name in {case.seed.type_name for case in cases}
+    }
+    judge, alarms, refused, missed = FsxdsJudge(catalogue), [], 0, 0
+    for case in cases:
+        name, text = f"{case.seed.type_name}{case.suffix}", file_text(case)
+        file_format = format_of(PurePosixPath(name))
+        assert file_format is not None
+        values = [
+            document.value
+            for document in file_format.decode(text.encode(), catalogue, None).documents
+            if isinstance(document, PlainDocument)
+        ]
+        is_taken = not judge.judge(name, text)
+        is_valid = all(validators[case.seed.type_name].is_valid(value) for value in values)
+        if is_taken and not is_valid and not is_stricter_on_purpose(values):
+            alarms.append(case.name)
+        refused += not is_taken
+        missed += not is_taken and is_valid
+
+    assert [] == alarms
+    assert missed < refused / 2

@@ -1,0 +1,181 @@
+"""The schema of files: what fsxds reads is taken, and mistakes are refused."""
+
+from __future__ import annotations
+
+import json
+from functools import cache
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+import pytest
+from jsonschema import Draft202012Validator
+
+from fsxds.api.catalogue import Catalogue
+from fsxds.errors import UsageError
+from fsxds.formats import format_of
+from fsxds.formats.decoded import PlainDocument
+from fsxds.resource_types import BY_SHORT_NAME, type_from_path
+from fsxds.tools.schema_documents import documents_schema, schema_text
+
+TOP = Path(__file__).parents[2]
+SMALL = ("UpstreamTlsContext", "HttpProtocolOptions")
+CLUSTER = "type.googleapis.com/envoy.config.cluster.v3.Cluster"
+TLS = "type.googleapis.com/envoy.extensions.transport_sockets.tls.v3.UpstreamTlsContext"
+
+
+@pytest.fixture(scope="session")
+def clusters(catalogue: Catalogue) -> Draft202012Validator:
+    """Validates files of clusters, with few packed types, because that is fast."""
+    return Draft202012Validator(documents_schema(catalogue, [BY_SHORT_NAME["cds"]], SMALL))
+
+
+def is_taken(validator: Draft202012Validator, value: Any) -> bool:
+    return bool(validator.is_valid(value))
+
+
+WEB = {"name": "web", "connect_timeout": "1s"}
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        WEB,
+        {"@type": CLUSTER, **WEB},
+        [WEB, {"@type": CLUSTER, **WEB}],
+        {"resources": []},
+        {"resources": WEB},
+        {"version_info": 1.5, "resources": [WEB], "type_url": CLUSTER, "nonce": "n"},
+        {"versionInfo": "1", "resources": [{"name": "web", "resource": WEB, "ttl": "5s", "aliases": ["x"]}]},
+        {"@type": "type.googleapis.com/envoy.service.discovery.v3.DiscoveryResponse", "resources": [WEB]},
+        [{"resource": WEB}, {"resources": [WEB]}],
+    ],
+)
+def test_shapes_that_are_read(value: Any, clusters: Draft202012Validator) -> None:
+    """Responses, wrappers, single resources, and lists of them."""
+    assert is_taken(clusters, value)
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        {"name": "web", "conect_timeout": "1s"},
+        {"resources": [{"name": "web", "conect_timeout": "1s"}]},
+        {"resources": [{"resource": {"nam": "web"}}]},
+        {"resources": [WEB], "version": "1"},
+        {"resources": 5},
+        {"@type": "type.googleapis.com/envoy.config.listener.v3.Listener", "name": "web"},
+        {"@type": "envoy.config.cluster.v3.Cluster", "name": "web"},
+        {"name": "web", "connect_timeout": "1"},
+        "web",
+    ],
+)
+def test_mistakes_are_refused(value: Any, clusters: Draft202012Validator) -> None:
+    """Typing errors, other types, and what is no resource."""
+    assert not is_taken(clusters, value)
+
+
+@pytest.mark.parametrize(
+    ("packed", "taken"),
+    [
+        ({"@type": TLS, "sni": "x"}, True),
+        ({"@type": "example.com/" + TLS.rpartition("/")[2]}, True),
+        ({}, True),
+        ({"@type": TLS, "snii": "x"}, False),
+        ({"sni": "x"}, False),
+        ({"@type": TLS + "s"}, False),
+    ],
+)
+def test_packed_messages(packed: Any, *, taken: bool, clusters: Draft202012Validator) -> None:
+    """Their "@type" leads to their schema; a host is free, and an empty Any is none."""
+    value = {**WEB, "transport_socket": {"name": "tls", "typed_config": packed}}
+
+    assert taken == is_taken(clusters, value)
+
+
+def test_only_the_chosen_types_may_be_packed(catalogue: Catalogue) -> None:
+    """A small schema refuses what it was not made for."""
+    packed = {"transport_socket": {"name": "tls", "typed_config": {"@type": TLS}}}
+    other = Draft202012Validator(documents_schema(catalogue, [BY_SHORT_NAME["cds"]], ["RawBuffer"]))
+
+    assert not is_taken(other, {**WEB, **packed})
+
+
+def test_types_that_there_are_not(catalogue: Catalogue) -> None:
+    """They are told of, with what to write."""
+    with pytest.raises(UsageError, match="there is no message type Ruter; give its full name"):
+        documents_schema(catalogue, [BY_SHORT_NAME["cds"]], ["Ruter"])
+
+
+def test_several_types_in_one_file(catalogue: Catalogue) -> None:
+    """Without an "@type", a resource is of any of them."""
+    rows = [BY_SHORT_NAME[name] for name in ("cds", "eds")]
+    both = Draft202012Validator(documents_schema(catalogue, rows, SMALL))
+
+    assert is_taken(both, [WEB, {"cluster_name": "web"}, {"@type": CLUSTER, **WEB}])
+    assert not is_taken(both, [{"@type": CLUSTER, "cluster_name": "web"}])
+    assert not is_taken(both, [{"route": "web"}])
+
+
+def test_schema_is_one_itself(catalogue: Catalogue) -> None:
+    """It obeys the schema of schemas."""
+    Draft202012Validator.check_schema(documents_schema(catalogue, [BY_SHORT_NAME["eds"]], ["StringMatcher"]))
+
+
+def test_every_reference_has_its_definition(catalogue: Catalogue) -> None:
+    """Nothing is missing, and nothing is there that is not needed."""
+    schema = documents_schema(catalogue)
+    text = schema_text(schema)
+
+    assert [] == [name for name in schema["$defs"] if f'"#/$defs/{name}"' not in text]
+    assert {part.partition('"')[0] for part in text.split('"#/$defs/')[1:]} == set(schema["$defs"])
+
+
+def test_text_is_the_same_each_time_and_not_too_long(catalogue: Catalogue) -> None:
+    """Equal bytes for equal questions; all types are about 1.6 MB, a definition a line."""
+    text = schema_text(documents_schema(catalogue))
+
+    assert text == schema_text(documents_schema(Catalogue.of(catalogue.serialized, "again")))
+    assert json.loads(text) == documents_schema(catalogue)
+    assert 1_000_000 < len(text) < 1_700_000
+    assert text.count("\n") > len(json.loads(text)["$defs"])
+    assert len(schema_text(documents_schema(catalogue, [BY_SHORT_NAME["cds"]], SMALL))) < 300_000
+
+
+def test_schema_without_definitions_is_text_as_well() -> None:
+    """Other schemas are written in the same way."""
+    assert schema_text({"title": "x", "type": "object"}) == '{\n"title":"x",\n"type":"object"\n}\n'
+
+
+@cache
+def full_schema(catalogue: Catalogue, short_name: str) -> Draft202012Validator:
+    """Return what validates files of one type, with every packed type."""
+    return Draft202012Validator(documents_schema(catalogue, [BY_SHORT_NAME[short_name]]))
+
+
+SAMPLE = sorted(path.relative_to(TOP / "config/xds") for path in (TOP / "config/xds").rglob("*.*"))
+
+
+@pytest.mark.parametrize("path", SAMPLE, ids=str)
+def test_sample_tree_is_valid(path: Path, catalogue: Catalogue) -> None:
+    """Every file that people copy obeys the schema of its type; one with a typing error does not."""
+    row, file_format = type_from_path(PurePosixPath(path)), format_of(PurePosixPath(path))
+    assert row is not None
+    assert file_format is not None
+    content = (TOP / "config/xds" / path).read_bytes()
+    documents = file_format.decode(content, catalogue, row.message_type).documents
+    validator = full_schema(catalogue, row.short_name)
+
+    assert documents
+    for document in documents:
+        assert isinstance(document, PlainDocument)
+        assert [] == [error.message for error in validator.iter_errors(document.value)]
+        assert not is_taken(validator, _with_typing_error(document.value))
+
+
+def _with_typing_error(value: Any) -> Any:
+    """Return a document in which the name of a resource is misspelled."""
+    if isinstance(value, list):
+        return [_with_typing_error(value[0]), *value[1:]]
+    if "resources" in value:
+        return {**value, "resources": _with_typing_error(value["resources"])}
+    return {f"{key}e" if key in {"name", "cluster_name"} else key: part for key, part in value.items()}

@@ -1,0 +1,219 @@
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from typing import Any
+
+import grpc
+import grpc.aio
+import pytest
+
+from fsxds.observe.clients import Clients
+from fsxds.protocol.ttl import TtlMode
+from fsxds.resource_types import RESOURCE_TYPES, ResourceType
+from fsxds.store import SnapshotStore
+from fsxds.supervisor import Supervisor
+from fsxds.transports.grpc_streams.requests import INTERNAL
+from fsxds.transports.grpc_streams.server import listening_grpc
+from fsxds.transports.grpc_streams.service import make_services
+from tests.support.errors import AT_ONCE, make_supervisor
+from tests.support.grpc_clients import (
+    LOCALHOST,
+    PATIENCE_S,
+    DiscoveryClient,
+    GrpcServer,
+    StreamsHeard,
+    channel_to,
+    method_path,
+    names_in,
+    serving_grpc,
+)
+from tests.support.snapshots import snapshot, type_url
+
+# VHDS asks for hosts of a route configuration, not for everything.
+NAMES = {row: "r/h" if row.short_name == "vhds" else "a" for row in RESOURCE_TYPES}
+EVERY_TYPE = {row.short_name.upper(): {NAMES[row]: "1"} for row in RESOURCE_TYPES}
+SOTW_ROWS = [row for row in RESOURCE_TYPES if row.has_sotw]
+
+
+def short_name(row: ResourceType) -> str:
+    """Name a case of a test."""
+    return row.short_name
+
+
+@pytest.fixture
+async def server() -> AsyncIterator[GrpcServer]:
+    """A server that has one resource of every type."""
+    async with serving_grpc() as server:
+        server.publish(EVERY_TYPE)
+        yield server
+
+
+# Every variant of every type
+
+
+@pytest.mark.parametrize("row", SOTW_ROWS, ids=short_name)
+@pytest.mark.parametrize("is_aggregated", [False, True], ids=["alone", "ADS"])
+async def test_state_of_the_world(server: GrpcServer, row: ResourceType, is_aggregated: bool) -> None:
+    """A resource goes out, is taken, changes, and goes out again."""
+    stream = server.stream("" if is_aggregated else row.short_name)
+    await stream.ask(row.short_name, node="n1", resource_names=["a"])
+    first = await stream.answer()
+    await stream.take(first, resource_names=["a"])
+    server.publish({**EVERY_TYPE, row.short_name.upper(): {"a": "2"}})
+    second = await stream.answer()
+
+    assert [(each.type_url, each.value) for each in first.resources] == [(row.type_url, b"a=1")]
+    assert [(each.type_url, each.value) for each in second.resources] == [(row.type_url, b"a=2")]
+    assert first.type_url == second.type_url == row.type_url
+    assert first.version_info != second.version_info
+
+
+@pytest.mark.parametrize("row", RESOURCE_TYPES, ids=short_name)
+@pytest.mark.parametrize("is_aggregated", [False, True], ids=["alone", "ADS"])
+async def test_delta(server: GrpcServer, row: ResourceType, is_aggregated: bool) -> None:
+    """A resource goes out, is taken, changes and goes out again, and is removed."""
+    name, stream = NAMES[row], server.delta("" if is_aggregated else row.short_name)
+    await stream.ask(row.short_name, node="n1", resource_names_subscribe=[name])
+    first = await stream.answer()
+    await stream.take(first)
+    server.publish({**EVERY_TYPE, row.short_name.upper(): {name: "2"}})
+    second = await stream.answer()
+    await stream.take(second)
+    server.publish({**EVERY_TYPE, row.short_name.upper(): {}})
+    third = await stream.answer()
+
+    assert [(each.name, each.resource.value) for each in first.resources] == [(name, f"{name}=1".encode())]
+    assert [(each.name, each.resource.value) for each in second.resources] == [(name, f"{name}=2".encode())]
+    assert first.resources[0].version != second.resources[0].version
+    assert {each.resource.type_url for each in (*first.resources, *second.resources)} == {row.type_url}
+    assert list(third.removed_resources) == [name] or row.short_name == "vhds"
+    assert [each.type_url for each in (first, second, third)] == [row.type_url] * 3
+
+
+@pytest.mark.parametrize("row", SOTW_ROWS, ids=short_name)
+async def test_fetch(server: GrpcServer, row: ResourceType) -> None:
+    """One request, one answer."""
+    found = await server.fetch(row.short_name, resource_names=["a", "absent"])
+
+    assert [(each.type_url, each.value) for each in found.resources] == [(row.type_url, b"a=1")]
+    assert (found.type_url, found.control_plane.identifier) == (row.type_url, "fsxds")
+    assert server.heard.sent[0][2] == found.version_info
+
+
+async def test_a_wildcard_delta_client_that_comes_back(server: GrpcServer) -> None:
+    """It says what it holds, and gets what is new alone."""
+    server.publish({"CDS": {"a": "1", "b": "1", "c": "1"}})
+    before = server.delta("CDS")
+    await before.ask(node="n1")
+    held = {resource.name: resource.version for resource in (await before.answer()).resources}
+    before.call.cancel()
+    server.publish({"CDS": {"a": "1", "b": "2"}})
+    again = server.delta("CDS")
+    await again.ask(node="n1", resource_names_subscribe=["*"], initial_resource_versions=held)
+    responses = [await again.answer()]
+    if not responses[0].removed_resources:
+        responses.append(await again.answer())
+
+    assert [name for response in responses for name in names_in(response)] == ["b"]
+    assert [name for response in responses for name in response.removed_resources] == ["c"]
+
+
+# Unary requests
+
+
+async def refused(server: GrpcServer, *arguments: Any, **fields: Any) -> tuple[grpc.StatusCode, str]:
+    """Return how a unary request is refused."""
+    with pytest.raises(grpc.aio.AioRpcError) as caught:
+        await server.fetch(*arguments, **fields)
+    return caught.value.code(), caught.value.details() or ""
+
+
+async def test_a_bad_fetch(server: GrpcServer, caplog: pytest.LogCaptureFixture) -> None:
+    """The client is told why, and so is who observes; gRPC logs nothing."""
+    type_mismatch = await refused(server, "CDS", type_url=type_url("EDS"))
+    no_message = await refused(server, "CDS", b"\xff\xff")
+
+    assert type_mismatch[0] is no_message[0] is grpc.StatusCode.INVALID_ARGUMENT
+    assert "this method serves" in type_mismatch[1]
+    assert [(status, message) for _, status, message in server.heard.refused] == [
+        ("INVALID_ARGUMENT", type_mismatch[1]),
+        ("INVALID_ARGUMENT", no_message[1]),
+    ]
+    assert caplog.records == []
+
+
+async def test_a_fetch_before_there_is_anything() -> None:
+    """It is told to come again."""
+    async with serving_grpc() as server:
+        code, message = await refused(server, "CDS")
+
+    assert code is grpc.StatusCode.UNAVAILABLE
+    assert message.startswith("nothing good was loaded yet")
+
+
+async def test_a_method_that_is_not_there(server: GrpcServer) -> None:
+    """Virtual hosts have no state-of-the-world form."""
+    stream = DiscoveryClient(server.channel, method_path("VHDS", "Stream"))
+
+    assert (await stream.end())[0] is grpc.StatusCode.UNIMPLEMENTED
+
+
+# More services, and errors of our own
+
+
+async def test_services_that_are_given() -> None:
+    """They are served beside the others, and told by health and reflection."""
+
+    async def say(content: bytes, _: object) -> bytes:
+        return content
+
+    handler = grpc.method_handlers_generic_handler("some.Service", {"Say": grpc.unary_unary_rpc_method_handler(say)})
+    services = make_services(SnapshotStore(), StreamsHeard(), Clients(), TtlMode.ENVOY, extra=[handler])
+    async with (
+        listening_grpc(services, LOCALHOST, make_supervisor(), grace_s=1.0) as bound,
+        channel_to(bound) as channel,
+    ):
+        assert await channel.unary_unary("/some.Service/Say")(b"x", timeout=PATIENCE_S) == b"x"
+        health = channel.unary_unary("/grpc.health.v1.Health/Check")
+        # The field `service = 1` of a request, the field `status = 1` of a response: NOT_SERVING.
+        assert await health(b"\x0a\x0csome.Service", timeout=PATIENCE_S) == b"\x08\x02"
+
+
+class BrokenObserver(StreamsHeard):
+    """An observer with a mistake of ours."""
+
+    def ack_received(self, *_: object) -> None:
+        """Fail, in the task that reads requests."""
+        raise ZeroDivisionError("ack")
+
+    def response_sent(self, *arguments: Any) -> None:
+        """Fail with the second response, which is written by a task of its own."""
+        super().response_sent(*arguments)
+        if len(self.sent) == 2:
+            raise ZeroDivisionError("sent")
+
+
+@pytest.mark.parametrize("mistake", ["ack", "sent"])
+async def test_an_error_of_our_own_ends_its_stream(mistake: str, caplog: pytest.LogCaptureFixture) -> None:
+    """Its client learns that there was one; it is reported, and another client is served on."""
+    store, heard = SnapshotStore(), BrokenObserver()
+    services = make_services(store, heard, Clients(), TtlMode.ENVOY)
+    supervisor = Supervisor(heard, AT_ONCE)
+    async with listening_grpc(services, LOCALHOST, supervisor, grace_s=0.2) as bound, channel_to(bound) as channel:
+        store.publish(snapshot({"CDS": {"a": "1"}}))
+        stream = DiscoveryClient(channel, method_path("CDS", "Stream"))
+        await stream.ask(node="n1")
+        response = await stream.answer()
+        if mistake == "ack":
+            await stream.take(response)
+        else:
+            store.publish(snapshot({"CDS": {"a": "2"}}, generation=2))
+        assert await stream.end() == (grpc.StatusCode.INTERNAL, INTERNAL)
+
+        other = DiscoveryClient(channel, method_path("CDS", "Stream"))
+        await other.ask(node="n2")
+        assert names_in(await other.answer()) == ["a"]
+
+    where, error = heard.errors[0]
+    assert (where, str(error)) == ("gRPC StreamClusters", mistake)
+    assert caplog.records == []

@@ -1,0 +1,171 @@
+"""A directory that is kept in step with the store."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+
+from fsxds.errors import UsageError
+from fsxds.events import MirrorReport
+from fsxds.store import SnapshotStore
+from fsxds.transports.mirror.writer import Mirror, Mirroring, MirrorOptions, write_once
+from tests.transports.mirroring import assignment, catalogue, files_in, read, snapshot, static
+
+
+class Listener:
+    """Remembers what it is told, and lets a test wait for it."""
+
+    def __init__(self) -> None:
+        self.reports: list[MirrorReport] = []
+        self.failures: list[tuple[OSError, float]] = []
+        self.set_aside: list[BaseException] = []
+        self._told = asyncio.Event()
+
+    def files_written(self, report: MirrorReport) -> None:
+        """Remember."""
+        self.reports.append(report)
+        self._told.set()
+
+    def mirror_failed(self, error: OSError, retry_s: float) -> None:
+        """Remember."""
+        self.failures.append((error, retry_s))
+        self._told.set()
+
+    def snapshot_set_aside(self, error: BaseException) -> None:
+        """Remember."""
+        self.set_aside.append(error)
+        self._told.set()
+
+    async def until(self, predicate: Callable[[], bool]) -> None:
+        """Wait until it has been told enough."""
+        async with asyncio.timeout(60):
+            while not predicate():
+                await self._told.wait()
+                self._told.clear()
+
+
+def mirror_in(root: Path) -> Mirror:
+    return Mirror(root, catalogue(), MirrorOptions(pause_s=0.0))
+
+
+@asynccontextmanager
+async def serving(root: Path, store: SnapshotStore) -> AsyncIterator[Listener]:
+    """Keep a directory in step while the block runs."""
+    listener = Listener()
+    async with asyncio.TaskGroup() as tasks:
+        task = tasks.create_task(Mirroring(store, mirror_in(root), listener).keep_mirrored())
+        yield listener
+        task.cancel()
+
+
+async def test_every_newer_snapshot_is_written(tmp_path: Path) -> None:
+    """The first that the store gets, and each after it; nothing before there is one."""
+    store = SnapshotStore()
+    async with serving(tmp_path, store) as listener:
+        assert files_in(tmp_path) == set()
+        store.publish(snapshot(1, cds=[static("a")]))
+        await listener.until(lambda: len(listener.reports) == 1)
+        store.publish(snapshot(2, cds=[static("b")]))
+        await listener.until(lambda: len(listener.reports) == 2)
+
+        assert [report.generation for report in listener.reports] == [1, 2]
+        assert read(tmp_path, "cds.pb").names == ("b",)
+
+
+async def test_what_somebody_removed_or_changed_is_written_again(tmp_path: Path) -> None:
+    """Within the time of a rescan the files are as they were, also without our own folder, and foreign ones are left alone."""
+    store, listener, out = SnapshotStore(), Listener(), tmp_path / "out"
+    store.publish(snapshot(1, cds=[static("a")], eds=[assignment("e", 1)]))
+    mirror = Mirror(out, catalogue(), MirrorOptions(pause_s=0.0, rescan_s=0.05))
+    async with asyncio.TaskGroup() as tasks:
+        task = tasks.create_task(Mirroring(store, mirror, listener).keep_mirrored())
+        await listener.until(lambda: len(listener.reports) == 1)
+        (out / "eds/e.pb").unlink()
+        await listener.until(lambda: len(listener.reports) == 2)
+        (out / "foreign.pb").write_bytes(b"foreign")
+        (out / "cds.pb").write_bytes(b"changed")
+        await listener.until(lambda: len(listener.reports) == 3)
+        out.rename(tmp_path / "away")
+        await listener.until(lambda: len(listener.reports) == 4)
+        (out / "link").symlink_to("foreign.pb")
+        (out / "link").rename(out / "lds.pb")
+        await listener.until(lambda: len(listener.reports) == 5)
+        await asyncio.sleep(0.3)
+        task.cancel()
+
+    restored = [[str(path) for path in report.restored] for report in listener.reports]
+    assert restored == [[], ["eds/e.pb"], ["cds.pb"], ["cds.pb", "eds/e.pb", "lds.pb", "srds.pb"], []]
+    assert [remark.subject for remark in listener.reports[-1].refused] == ["lds.pb"]
+    assert read(out, "cds.pb").names == ("a",)
+    assert read(out, "eds/e.pb").names == ("e",)
+
+
+async def test_a_failure_is_told_and_tried_again(tmp_path: Path) -> None:
+    """What cannot be written now is written when it can be, without a newer snapshot."""
+    blocker = tmp_path / "volume"
+    blocker.write_text("not mounted yet")
+    store, listener = SnapshotStore(), Listener()
+    store.publish(snapshot(1, cds=[static("a")]))
+    async with asyncio.TaskGroup() as tasks:
+        task = tasks.create_task(Mirroring(store, mirror_in(blocker / "out"), listener).keep_mirrored())
+        await listener.until(lambda: len(listener.failures) == 1)
+        blocker.unlink()
+        await listener.until(lambda: len(listener.reports) == 1)
+        task.cancel()
+
+    assert isinstance(listener.failures[0][0], NotADirectoryError)
+    assert listener.failures[0][1] == 1.0
+    assert read(blocker / "out", "cds.pb").names == ("a",)
+
+
+async def test_a_newer_snapshot_ends_the_wait(tmp_path: Path) -> None:
+    """Each is tried at once, the waits in between grow, and what was overtaken is never written."""
+    blocker = tmp_path / "volume"
+    blocker.write_text("not mounted yet")
+    store, listener = SnapshotStore(), Listener()
+    async with asyncio.TaskGroup() as tasks:
+        task = tasks.create_task(Mirroring(store, mirror_in(blocker / "out"), listener).keep_mirrored())
+        for generation in range(1, 8):
+            store.publish(snapshot(generation, eds=[assignment(f"e{generation}", 1)]))
+            await listener.until(lambda count=generation: len(listener.failures) == count)  # type: ignore[misc]
+        blocker.unlink()
+        store.publish(snapshot(8))
+        await listener.until(lambda: len(listener.reports) == 1)
+        task.cancel()
+
+    assert [retry_s for _, retry_s in listener.failures] == [1, 2, 4, 8, 16, 30, 30]
+    assert files_in(blocker / "out") == {"cds.pb", "lds.pb", "srds.pb"}
+
+
+async def test_a_directory_of_another_process_ends_it(tmp_path: Path) -> None:
+    """That is a mistake of whoever started it, and no reason to wait."""
+    store = SnapshotStore()
+    store.publish(snapshot(1))
+    with mirror_in(tmp_path), pytest.raises(UsageError, match="another fsxds"):
+        await Mirroring(store, mirror_in(tmp_path), Listener()).keep_mirrored()
+
+
+async def test_cancelling_does_not_wait_for_all_files(tmp_path: Path) -> None:
+    """A write that is under way ends after its present file, so the process can end."""
+    store = SnapshotStore()
+    store.publish(snapshot(1, cds=[static("a")]))
+    with Mirror(tmp_path, catalogue(), MirrorOptions(pause_s=600.0)) as mirror:
+        task = asyncio.ensure_future(Mirroring(store, mirror, Listener()).keep_mirrored())
+        async with asyncio.timeout(60):
+            while not (tmp_path / "cds.pb").exists():
+                await asyncio.to_thread(lambda: None)
+            task.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await task
+
+    assert files_in(tmp_path) == {"cds.pb"}
+
+
+def test_writing_once_gives_the_directory_back(tmp_path: Path) -> None:
+    """A command that writes and ends does not leave the directory locked, whether it worked or not."""
+    assert write_once(snapshot(1), mirror_in(tmp_path)).generation == 1
+    assert write_once(snapshot(2), mirror_in(tmp_path)).generation == 2

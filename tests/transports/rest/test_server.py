@@ -1,0 +1,258 @@
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import resource
+import socket
+import stat
+import subprocess
+import sys
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import aiohttp
+import pytest
+from aiohttp import web
+
+from fsxds.errors import UsageError
+from fsxds.settings.forms import Address, TcpAddress, UnixAddress
+from fsxds.transports.rest.server import listening, raise_open_files_limit
+from fsxds.transports.sockets import SOCKET_MODE
+
+Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+LOCALHOST = TcpAddress("127.0.0.1", 0)
+
+
+async def hello(_: web.Request) -> web.Response:
+    return web.Response(text="hello")
+
+
+@asynccontextmanager
+async def serve(address: Address, handler: Handler = hello, grace_s: float = 1.0) -> AsyncIterator[Address]:
+    """Serve one handler at `/`."""
+    application = web.Application()
+    application.router.add_get("/", handler)
+    async with listening(application, address, grace_s=grace_s) as bound:
+        yield bound
+
+
+async def get(address: Address) -> str:
+    """Return what is served at `/`."""
+    connector: aiohttp.BaseConnector
+    if isinstance(address, UnixAddress):
+        base, connector = "http://x", aiohttp.UnixConnector(str(address.path))
+    else:
+        base, connector = f"http://{address}", aiohttp.TCPConnector()
+    async with aiohttp.ClientSession(base, connector=connector) as client, client.get("/") as response:
+        return await response.text()
+
+
+async def test_port_zero_is_a_free_port() -> None:
+    """The address that is given is the one to connect to."""
+    async with serve(LOCALHOST) as bound:
+        assert isinstance(bound, TcpAddress)
+        assert bound.port > 0
+        assert await get(bound) == "hello"
+
+
+async def test_an_empty_host_means_all_interfaces() -> None:
+    """IPv4 in any case, and one port for all."""
+    async with serve(TcpAddress("", 0)) as bound:
+        assert isinstance(bound, TcpAddress)
+        assert await get(TcpAddress("127.0.0.1", bound.port)) == "hello"
+
+
+async def test_a_host_name_means_all_its_addresses() -> None:
+    """`localhost` may be ::1 for the client and 127.0.0.1 for the server; both work."""
+    async with serve(TcpAddress("localhost", 0)) as bound:
+        assert isinstance(bound, TcpAddress)
+        for *_, where in socket.getaddrinfo("localhost", bound.port, type=socket.SOCK_STREAM):
+            assert await get(TcpAddress(str(where[0]), bound.port)) == "hello"
+
+
+async def test_a_taken_port() -> None:
+    """One line that names the address and the remedy."""
+    async with serve(LOCALHOST) as bound:
+        with pytest.raises(UsageError) as caught:
+            async with serve(bound):
+                pass
+
+    assert str(caught.value) == (
+        f"{bound} is taken: Address already in use; use --http HOST:PORT, or port 0 for any free one"
+    )
+
+
+async def test_a_port_is_free_again_at_once() -> None:
+    """Also while connections of the server before linger."""
+    async with serve(LOCALHOST) as bound:
+        await get(bound)
+    async with serve(bound) as again:
+        assert again == bound
+
+
+@pytest.mark.parametrize(
+    ("address", "said"),
+    [
+        (TcpAddress("no.such.host.invalid", 0), "no.such.host.invalid:0: there is no such host"),
+        (TcpAddress("192.0.2.1", 0), "192.0.2.1:0 cannot be listened at: Cannot assign requested address"),
+        (UnixAddress(Path("/no/such/directory/x.sock")), "cannot be listened at: No such file or directory"),
+    ],
+)
+async def test_an_address_that_cannot_be_had(address: Address, said: str) -> None:
+    """The user is told, in one line."""
+    with pytest.raises(UsageError) as caught:
+        async with serve(address):
+            pass
+
+    assert said in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+async def test_a_unix_socket(tmp_path: Path) -> None:
+    """For the user and the group alone; it is gone when the server is."""
+    path = tmp_path / "x.sock"
+    async with serve(UnixAddress(path)) as bound:
+        assert bound == UnixAddress(path)
+        assert stat.S_IMODE(path.stat().st_mode) == SOCKET_MODE
+        assert await get(bound) == "hello"
+
+    assert not path.exists()
+
+
+async def test_a_stale_unix_socket_is_replaced(tmp_path: Path) -> None:
+    """A process that was killed leaves one behind."""
+    path = tmp_path / "x.sock"
+    with socket.socket(socket.AF_UNIX) as left_behind:
+        left_behind.bind(str(path))
+    async with serve(UnixAddress(path)) as bound:
+        assert await get(bound) == "hello"
+
+
+async def test_a_unix_socket_in_use_stays(tmp_path: Path) -> None:
+    """It is not taken from the one who listens, nor is another file."""
+    path = tmp_path / "x.sock"
+    async with serve(UnixAddress(path)) as bound:
+        with pytest.raises(UsageError, match="is taken"):
+            async with serve(bound):
+                pass
+        assert await get(bound) == "hello"
+
+    path.write_text("mine")
+    with pytest.raises(UsageError, match="is taken"):
+        async with serve(UnixAddress(path)):
+            pass
+    assert path.read_text() == "mine"
+
+
+async def test_a_handler_ends_with_its_client() -> None:
+    """Which aiohttp does only where it is asked to."""
+    started, ended = asyncio.Event(), asyncio.Event()
+
+    async def wait(_: web.Request) -> web.Response:
+        started.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            ended.set()
+        return web.Response()
+
+    async with serve(LOCALHOST, wait) as bound, asyncio.timeout(60):
+        client = asyncio.ensure_future(get(bound))
+        await started.wait()
+        client.cancel()
+        await ended.wait()
+
+
+async def test_the_end_waits_for_requests_in_hand_but_not_for_ever() -> None:
+    """One that takes too long is cancelled within the grace."""
+    loop = asyncio.get_running_loop()
+    started = asyncio.Event()
+
+    async def wait(request: web.Request) -> web.Response:
+        started.set()
+        await asyncio.sleep(float(request.query["s"]))
+        return web.Response(text="done")
+
+    for patience, is_answered in ((0.1, True), (30, False)):
+        started.clear()
+        async with aiohttp.ClientSession() as client:
+            async with serve(LOCALHOST, wait, grace_s=0.6) as bound:
+                request = asyncio.ensure_future(client.get(f"http://{bound}/?s={patience}"))
+                await started.wait()
+                began = loop.time()
+            assert loop.time() - began < 1
+            [answer] = await asyncio.gather(request, return_exceptions=True)
+
+        assert isinstance(answer, aiohttp.ClientResponse) is is_answered
+
+
+async def test_idle_connections_do_not_delay_the_end() -> None:
+    """Envoys keep theirs open."""
+    loop = asyncio.get_running_loop()
+    async with aiohttp.ClientSession() as client, serve(LOCALHOST, grace_s=5) as bound:
+        async with client.get(f"http://{bound}/") as response:
+            await response.read()
+        began = loop.time()
+
+    assert loop.time() - began < 0.5
+
+
+def test_the_limit_of_open_files_is_raised() -> None:
+    """As far as the kernel lets us, and never lowered."""
+    before = resource.getrlimit(resource.RLIMIT_NOFILE)
+    try:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (before[1] // 2, before[1]))
+
+        assert raise_open_files_limit() == before[1]
+        assert resource.getrlimit(resource.RLIMIT_NOFILE) == (before[1], before[1])
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, before)
+
+
+def test_large_buffers_can_be_kept_apart() -> None:
+    """In a process of its own, because it cannot be undone: held polls on asyncio's loop then leave no holes."""
+    code = "from fsxds.transports.rest.server import keep_large_buffers_apart as keep; keep(); print(len(bytes(10**6)))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+
+    assert "1000000\n" == done.stdout
+
+
+async def test_a_head_must_come_soon(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever sends nothing, or drips a head, is cut off; a request that takes longer to answer is not."""
+    monkeypatch.setattr("fsxds.transports.rest.server.HEAD_S", 0.2)
+    released = asyncio.Event()
+
+    async def wait(_: web.Request) -> web.Response:
+        await released.wait()
+        return web.Response(text="late")
+
+    async with serve(LOCALHOST, wait) as bound, asyncio.timeout(10):
+        assert isinstance(bound, TcpAddress)
+        held = await asyncio.open_connection(bound.host, bound.port)
+        held[1].write(b"GET / HTTP/1.1\r\nhost: x\r\n\r\nGET")
+        silent = await asyncio.open_connection(bound.host, bound.port)
+        assert await silent[0].read() == b""
+        dripping = await asyncio.open_connection(bound.host, bound.port)
+        with contextlib.suppress(ConnectionError):
+            while not dripping[0].at_eof():
+                dripping[1].write(b"G")
+                await dripping[1].drain()
+                await asyncio.sleep(0.01)
+        released.set()
+        assert (await held[0].readuntil(b"late")).startswith(b"HTTP/1.1 200")
+        for _, writer in (held, silent, dripping):
+            writer.close()
+
+
+async def test_an_idle_connection_is_closed_in_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    """After an answer, and later than it takes to send a head."""
+    monkeypatch.setattr("fsxds.transports.rest.server.KEEPALIVE_S", 0.2)
+    async with serve(LOCALHOST) as bound, asyncio.timeout(10):
+        assert isinstance(bound, TcpAddress)
+        reader, writer = await asyncio.open_connection(bound.host, bound.port)
+        for _ in range(2):
+            writer.write(b"GET / HTTP/1.1\r\nhost: x\r\n\r\n")
+            await reader.readuntil(b"hello")
+        assert await reader.read() == b""
+        writer.close()

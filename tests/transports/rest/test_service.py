@@ -1,0 +1,723 @@
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import gc
+import gzip
+import io
+import itertools
+import json
+import logging
+import tracemalloc
+import zlib
+from collections.abc import AsyncIterator
+from dataclasses import replace
+from pathlib import PurePosixPath
+
+import aiohttp
+import pytest
+
+from fsxds.api.printing import Printer
+from fsxds.protocol.messages import Acknowledgement
+from fsxds.protocol.poll import PollMemory, PollRequest
+from fsxds.resource_types import RESOURCE_TYPES, ResourceType
+from fsxds.resources import Origin
+from fsxds.settings.forms import TcpAddress
+from fsxds.transports.rest.requests import MAX_REQUEST_BYTES
+from fsxds.transports.rest.responses import LARGE_BODY_BYTES
+from fsxds.transports.rest.service import ROWS
+from fsxds.values import Version
+from tests.support.polls import REAL_REQUEST, Server, named, running, until
+
+CLUSTERS = "/v3/discovery:clusters"
+REST_ROWS = [row for row in RESOURCE_TYPES if row.rest_path]
+
+
+@pytest.fixture
+async def server() -> AsyncIterator[Server]:
+    """A server that has nothing yet."""
+    async with running() as server:
+        yield server
+
+
+# What is sent
+
+
+async def test_the_first_poll_is_answered_at_once(server: Server) -> None:
+    """A DiscoveryResponse in proto JSON with snake_case names, uncompressed."""
+    snapshot = server.publish(named("cds", "a", alt_stat_name="x"), named("cds", "b"))
+    type_url = REST_ROWS[2].type_url
+    answer = await server.poll()
+
+    assert answer.status == 200
+    assert answer.headers["Content-Type"] == "application/json"
+    assert "Content-Encoding" not in answer.headers
+    assert answer.content == {
+        "version_info": snapshot.versions[type_url],
+        "resources": [{"@type": type_url, "name": "a", "alt_stat_name": "x"}, {"@type": type_url, "name": "b"}],
+        "type_url": type_url,
+        "nonce": snapshot.versions[type_url],
+    }
+
+
+@pytest.mark.parametrize("row", REST_ROWS, ids=lambda row: row.short_name)
+async def test_each_path_serves_its_type(server: Server, row: ResourceType) -> None:
+    """Eight paths, eight types."""
+    server.publish(*(named(each.short_name, each.short_name) for each in REST_ROWS))
+    answer = await server.poll(str(row.rest_path), type_url=row.type_url)
+
+    assert answer.content["type_url"] == row.type_url
+    assert [resource["@type"] for resource in answer.content["resources"]] == [row.type_url]
+
+
+async def test_both_spellings_are_the_same_request(server: Server) -> None:
+    """One in camelCase names one resource as snake_case does."""
+    server.publish(named("eds", "a"), named("eds", "b"))
+    snake = await server.poll("endpoints", resource_names=["a"], node={"id": "snake"})
+    camel = await server.poll("endpoints", resourceNames=["a"], node={"id": "camel"})
+
+    assert [resource["cluster_name"] for resource in snake.content["resources"]] == ["a"]
+    assert camel.body == snake.body
+
+
+async def test_a_percent_encoded_colon_is_a_colon(server: Server) -> None:
+    """Some clients encode it."""
+    server.publish(named("cds", "a"))
+    answer = await server.ask("POST", "/v3/discovery%3Aclusters", json={})
+
+    assert answer.status == 200
+
+
+async def test_equal_content_is_equal_bytes(server: Server) -> None:
+    """Two servers answer alike, nonce included."""
+    server.publish(named("cds", "a"))
+    first = await server.poll()
+    async with running() as replica:
+        replica.publish(named("cds", "b"))
+        replica.publish(named("cds", "a"))
+
+        assert (await replica.poll()).body == first.body
+
+
+async def test_a_poll_without_a_node_is_answered(server: Server) -> None:
+    """The node is optional."""
+    server.publish(named("cds", "a"))
+    answer = await server.ask("POST", CLUSTERS, data=b"{}", headers={"content-type": "application/json"})
+
+    assert answer.status == 200
+
+
+async def test_the_real_request_of_an_envoy(server: Server) -> None:
+    """Its 77 kB are read once, whatever the number of polls; they bear a version that nobody sent."""
+    server.publish(named("cds", "a"))
+    headers = {"content-type": "application/json", "x-envoy-expected-rq-timeout-ms": "200"}
+    answers = [await server.ask("POST", CLUSTERS, data=REAL_REQUEST.read_bytes(), headers=headers) for _ in range(3)]
+
+    assert [answer.status for answer in answers] == [200, 304, 304]
+    assert server.rest._requests.parsed == 1
+
+
+async def test_the_client_is_known_by_its_address(server: Server) -> None:
+    """The address is that of the connection; X-Forwarded-For, which anybody may write, is not looked at."""
+    server.publish(named("cds", "a"))
+    headers = {"x-forwarded-for": "192.0.2.1"}
+    await server.ask("POST", CLUSTERS, json={"node": {"id": "n", "cluster": "c"}}, headers=headers)
+    [(node, subscription, version)] = server.heard.sent
+
+    assert (node.id, node.cluster, node.peer) == ("n", "c", "127.0.0.1")
+    assert subscription.wildcard
+    assert version
+
+
+# Holding
+
+
+async def test_a_poll_with_the_current_version_is_held_until_the_deadline(server: Server) -> None:
+    """A deadline of 400 ms leaves 300; the answer is 304 and has no body."""
+    server.publish(named("cds", "a"))
+    version = (await server.poll()).content["version_info"]
+    answer = await server.poll(timeout_ms=400, version_info=version)
+
+    assert answer.status == 304
+    assert answer.body == b""
+    assert "Content-Length" not in answer.headers
+    assert "Content-Type" not in answer.headers
+    assert 0.29 < answer.elapsed_s < 0.4
+
+
+class DeadlineMemory(PollMemory):
+    """Remembers also which polls ended with nothing new."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.ended: list[str] = []
+
+    def receive_deadline(self, request: PollRequest, now_s: float) -> None:
+        """Remember, and go on."""
+        self.ended.append(request.node.id)
+        super().receive_deadline(request, now_s)
+
+
+async def test_the_rules_hear_of_a_poll_that_ended_with_nothing(server: Server) -> None:
+    """Once for each 304, and for no other answer."""
+    memory = DeadlineMemory()
+    server.rest._memory = memory
+    server.publish(named("cds", "a"))
+    version = (await server.poll()).content["version_info"]
+    await server.poll(timeout_ms=200, version_info=version)
+    await server.poll(timeout_ms=350, version_info=version)
+
+    assert memory.ended == ["edge-1", "edge-1"]
+
+
+@pytest.mark.parametrize("written", ["0.2", "0.2s", "200ms"])
+async def test_the_query_tells_how_long_to_hold(server: Server, written: str) -> None:
+    """In seconds, or with a unit."""
+    server.publish(named("cds", "a"))
+    version = (await server.poll()).content["version_info"]
+    body = {"node": {"id": "edge-1"}, "version_info": version}
+    answer = await server.ask("POST", f"{CLUSTERS}?timeout={written}", json=body)
+
+    assert answer.status == 304
+    assert 0.19 < answer.elapsed_s < 0.6
+
+
+async def test_without_a_deadline_the_operator_decides() -> None:
+    """`--max-hold` ends a poll."""
+    async with running(max_hold_s=0.2) as server:
+        server.publish(named("cds", "a"))
+        version = (await server.poll()).content["version_info"]
+        answer = await server.poll(version_info=version)
+
+        assert answer.status == 304
+        assert 0.19 < answer.elapsed_s < 0.6
+
+
+async def test_a_short_deadline_is_answered_at_once(server: Server) -> None:
+    """Under 300 ms nothing is held."""
+    server.publish(named("cds", "a"))
+    version = (await server.poll()).content["version_info"]
+    answer = await server.poll(timeout_ms=299, version_info=version)
+
+    assert answer.status == 304
+    assert answer.elapsed_s < 0.1
+
+
+async def test_a_held_poll_is_answered_as_soon_as_there_is_news(server: Server) -> None:
+    """A newer snapshot wakes it."""
+    server.publish(named("cds", "a"))
+    version = (await server.poll()).content["version_info"]
+    async with asyncio.TaskGroup() as tasks:
+        poll = tasks.create_task(server.poll(timeout_ms=30_000, version_info=version))
+        await server.until_held()
+        server.publish(named("cds", "b"))
+    answer = poll.result()
+
+    assert answer.status == 200
+    assert [resource["name"] for resource in answer.content["resources"]] == ["b"]
+    assert server.rest.held == 0
+
+
+async def test_other_news_does_not_answer_a_held_poll(server: Server) -> None:
+    """A change of another type, or of another name, leaves it where it is."""
+    server.publish(named("eds", "a"))
+    version = (await server.poll("endpoints", resource_names=["a"])).content["version_info"]
+    async with asyncio.TaskGroup() as tasks:
+        poll = tasks.create_task(server.poll("endpoints", 500, resource_names=["a"], version_info=version))
+        await server.until_held()
+        server.publish(named("eds", "a"), named("cds", "a"))
+        await server.until_held()
+        server.publish(named("eds", "a"), named("eds", "b"))
+
+    assert poll.result().status == 304
+
+
+async def test_a_name_that_does_not_exist_is_delivered_when_it_does(server: Server) -> None:
+    """200 without it at first, 200 with it later."""
+    server.publish(named("eds", "b"))
+    first = await server.poll("endpoints", resource_names=["a"])
+    async with asyncio.TaskGroup() as tasks:
+        version = first.content["version_info"]
+        poll = tasks.create_task(server.poll("endpoints", 30_000, resource_names=["a"], version_info=version))
+        await server.until_held()
+        server.publish(named("eds", "a"))
+
+    assert first.content["resources"] == []
+    assert [resource["cluster_name"] for resource in poll.result().content["resources"]] == ["a"]
+
+
+async def test_a_secret_that_does_not_exist_is_waited_for(server: Server) -> None:
+    """Envoy rejects an answer without it, so there is none."""
+    server.publish()
+    answer = await server.poll("secrets", 400, resource_names=["tls"])
+
+    assert answer.status == 304
+    assert answer.elapsed_s > 0.29
+
+
+async def test_before_anything_was_loaded_there_is_no_answer(server: Server) -> None:
+    """503 for who starts; who holds something is held, and gets the first snapshot when it is there."""
+    starting = await server.poll()
+    async with asyncio.TaskGroup() as tasks:
+        poll = tasks.create_task(server.poll(timeout_ms=30_000, version_info="old", node={"id": "edge-2"}))
+        await server.until_held()
+        server.publish(named("cds", "a"))
+
+    assert (starting.status, starting.content["code"], starting.headers["Retry-After"]) == (503, 14, "1")
+    assert poll.result().status == 200
+    assert [status for _, status, _ in server.heard.refused] == [503]
+
+
+async def test_all_held_polls_are_woken_by_one_change(server: Server) -> None:
+    """A hundred polls of a hundred nodes get the same bytes, which were written once."""
+    server.publish(named("cds", "a"))
+    version = (await server.poll()).content["version_info"]
+    async with asyncio.TaskGroup() as tasks:
+        polls = [
+            tasks.create_task(server.poll(version_info=version, node={"id": f"node-{number}"})) for number in range(100)
+        ]
+        await server.until_held(100)
+        server.publish(named("cds", "a"), named("cds", "b"))
+
+    assert len({poll.result().body for poll in polls}) == 1
+    assert server.rest._bodies.rendered == 2
+
+
+async def test_a_client_that_goes_away_frees_its_handler(server: Server) -> None:
+    """Nothing is left of its poll."""
+    server.publish(named("cds", "a"))
+    version = (await server.poll()).content["version_info"]
+    poll = asyncio.ensure_future(server.poll(version_info=version))
+    await server.until_held()
+    poll.cancel()
+
+    await until(lambda: server.rest.held == 0)
+
+
+async def test_a_held_poll_does_not_hold_its_body(server: Server) -> None:
+    """A hundred Envoys with requests of 77 kB leave some kB each."""
+    server.publish(named("cds", "a"))
+    content = json.loads(REAL_REQUEST.read_bytes())
+    content["version_info"] = (await server.poll()).content["version_info"]
+    assert isinstance(server.address, TcpAddress)
+    writers = []
+    tracemalloc.start()
+    try:
+        before, _ = tracemalloc.get_traced_memory()
+        for number in range(100):
+            content["node"]["id"] = f"node-{number}"
+            body = json.dumps(content).encode()
+            _, writer = await asyncio.open_connection(server.address.host, server.address.port)
+            writer.write(f"POST {CLUSTERS} HTTP/1.1\r\nhost: x\r\ncontent-length: {len(body)}\r\n\r\n".encode() + body)
+            writers.append(writer)
+        await server.until_held(100)
+        gc.collect()
+        after, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    for writer in writers:
+        writer.transport.abort()
+
+    # Both ends of the connections are in this process.
+    assert (after - before) / 100 < 40_000
+
+
+# Verdicts
+
+
+async def test_an_accepted_version_is_told_once(server: Server) -> None:
+    """The next poll bears it."""
+    server.publish(named("cds", "a"))
+    version = (await server.poll()).content["version_info"]
+    for _ in range(2):
+        await server.poll(timeout_ms=200, version_info=version)
+
+    assert [told for _, _, told in server.heard.acks] == [version]
+
+
+async def test_a_rejection_in_words_is_told_with_its_files(server: Server) -> None:
+    """`error_detail.message` is the reason."""
+    server.publish(named("cds", "a"))
+    content = (await server.poll()).content
+    detail = {"code": 3, "message": "no such thing"}
+    await server.poll(timeout_ms=200, response_nonce=content["nonce"], error_detail=detail)
+
+    verdict = Acknowledgement(Version(content["version_info"]), accepted=False, reason="no such thing")
+    assert server.heard.nacks == [(verdict, (PurePosixPath("edge.yaml"),))]
+
+
+async def test_a_rejection_of_named_resources_is_told_with_their_own_files(server: Server) -> None:
+    """Not with those of the last change of their type, which may be of other names."""
+    web = replace(named("eds", "web"), origin=Origin(PurePosixPath("web.yaml"), 1))
+    server.publish(web, named("eds", "other"))
+    content = (await server.poll("endpoints", resource_names=["web"])).content
+    detail = {"message": "no"}
+    await server.poll("endpoints", 200, resource_names=["web"], response_nonce=content["nonce"], error_detail=detail)
+
+    assert [files for _, files in server.heard.nacks] == [(PurePosixPath("web.yaml"),)]
+
+
+async def test_a_rejected_version_is_offered_again_after_a_while(server: Server) -> None:
+    """The version before comes back: held for a second, then sent again."""
+    server.publish(named("cds", "a"))
+    first = (await server.poll()).content["version_info"]
+    server.publish(named("cds", "b"))
+    second = await server.poll(version_info=first)
+    again = await server.poll(version_info=first)
+
+    assert (second.status, again.status) == (200, 200)
+    assert again.body == second.body
+    assert 0.8 < again.elapsed_s < 1.5
+    [(verdict, files)] = server.heard.nacks
+    assert (verdict.version, verdict.accepted, verdict.reason) == (second.content["version_info"], False, None)
+    assert files == (PurePosixPath("edge.yaml"),)
+
+
+async def test_a_rejection_of_what_is_not_served_any_more_names_no_files(server: Server) -> None:
+    """They would be those of another version."""
+    server.publish(named("cds", "a"))
+    content = (await server.poll()).content
+    server.publish(named("cds", "b"))
+    await server.poll(timeout_ms=200, response_nonce=content["nonce"], error_detail={"message": "no"})
+
+    assert [files for _, files in server.heard.nacks] == [()]
+
+
+# The end
+
+
+async def test_the_end_of_the_server_answers_all_who_wait() -> None:
+    """304 for who holds something, 503 for who has nothing, at once."""
+    async with running() as server:
+        server.publish(named("cds", "a"))
+        version = (await server.poll()).content["version_info"]
+        async with asyncio.TaskGroup() as tasks:
+            holding = tasks.create_task(server.poll(version_info=version))
+            empty = tasks.create_task(server.poll("secrets", resource_names=["tls"]))
+            await server.until_held(2)
+            server.rest.drain()
+
+        assert holding.result().status == 304
+        assert empty.result().status == 503
+        assert empty.result().headers["Retry-After"] == "1"
+        assert holding.result().headers["Connection"] == "close"
+        assert (await server.poll(version_info=version)).status == 304
+
+
+async def test_stopping_takes_no_time() -> None:
+    """A server with held polls ends at once, and nobody is cut off."""
+    loop = asyncio.get_running_loop()
+    async with running() as stopped:
+        stopped.publish(named("cds", "a"))
+        version = (await stopped.poll()).content["version_info"]
+        session = aiohttp.ClientSession(f"http://{stopped.address}")
+        poll = asyncio.ensure_future(session.post(CLUSTERS, json={"node": {"id": "x"}, "version_info": version}))
+        await stopped.until_held()
+        began = loop.time()
+    answer = await poll
+    await session.close()
+
+    assert answer.status == 304
+    assert loop.time() - began < 1
+
+
+async def test_an_error_of_ours_comes_out_and_tells_the_client_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The answer is a plain 500, the error is reported, and others are served on."""
+
+    def any_json(*_: object) -> bytes:
+        raise ZeroDivisionError("secret")
+
+    monkeypatch.setattr(Printer, "any_json", any_json)
+    async with running() as server:
+        server.publish(named("cds", "a"))
+        answer = await server.poll()
+
+        assert (answer.status, answer.content["code"]) == (500, 13)
+        assert b"secret" not in answer.body
+        [(where, error)] = server.heard.errors
+        assert (where, type(error)) == ("REST request", ZeroDivisionError)
+        assert (await server.poll(CLUSTERS.replace("clusters", "listeners"))).status != 500
+
+
+# Compression and large bodies
+
+
+async def test_compression_is_for_those_who_ask(server: Server) -> None:
+    """It is gzip, when the request accepts it, and not with a weight of zero."""
+    server.publish(named("cds", "a"))
+    plain = await server.poll()
+    async with aiohttp.ClientSession(f"http://{server.address}", auto_decompress=False) as client:
+        for accepted, is_compressed in (("br, gzip;q=0.5", True), ("gzip;q=0", False), ("br", False)):
+            async with client.post(CLUSTERS, json={}, headers={"accept-encoding": accepted}) as response:
+                body = await response.read()
+
+            assert (response.headers.get("Content-Encoding") == "gzip") is is_compressed
+            assert (gzip.decompress(body) if is_compressed else body) == plain.body
+
+
+async def test_a_large_body_arrives_whole(server: Server) -> None:
+    """What is over a megabyte is handed over in slices, and has its length in its head."""
+    server.publish(*(named("cds", f"c-{number}", alt_stat_name="x" * 20_000) for number in range(100)))
+    answer = await server.poll()
+
+    assert len(answer.body) > LARGE_BODY_BYTES
+    assert answer.headers["Content-Length"] == str(len(answer.body))
+    assert len(answer.content["resources"]) == 100
+    assert len(server.heard.sent) == 1
+
+
+async def test_slow_readers_hold_no_copy_of_a_large_body(server: Server) -> None:
+    """Ten clients that do not read cost less than one body of 8 MB together."""
+    server.publish(*(named("cds", f"c-{number}", alt_stat_name="x" * 80_000) for number in range(100)))
+    size = len((await server.poll()).body)
+    head = f"POST {CLUSTERS} HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\ncontent-length: 2\r\n\r\n{{}}"
+    assert isinstance(server.address, TcpAddress)
+    tracemalloc.start()
+    try:
+        before, _ = tracemalloc.get_traced_memory()
+        writers = []
+        for _ in range(10):
+            # A limit of one byte: the client stops reading at once.
+            _, writer = await asyncio.open_connection(server.address.host, server.address.port, limit=1)
+            writer.write(head.encode())
+            writers.append(writer)
+        await asyncio.sleep(0.5)
+        after, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    for writer in writers:
+        writer.transport.abort()
+
+    assert size > 8_000_000
+    assert after - before < size
+    assert server.heard.errors == []
+
+
+# Refusals
+
+
+@pytest.mark.parametrize(
+    ("body", "said"),
+    [
+        (b"", "the body is empty"),
+        (b"{", "not JSON"),
+        (b"\xff\xfe", "not JSON"),
+        (b"[" * 100_000, "not JSON"),
+        (b"[]", "the body: is a list; send an object"),
+        (b'{"type_url": "type.googleapis.com/envoy.config.listener.v3.Listener"}', "this path serves type.googleapis"),
+        (b'{"typeUrl": 1}', "type_url: is a number"),
+        (b'{"node": {"id": 7}}', "node.id: is a number; send a string"),
+        (b'{"resource_names": "a"}', "resource_names: is a string; send a list of strings"),
+        (b'{"resource_names": ["a", null]}', "resource_names[1]: is null; send a string"),
+    ],
+)
+async def test_bad_requests(server: Server, body: bytes, said: str) -> None:
+    """400, which names the field, the fact and the remedy, and is told to the observer."""
+    answer = await server.ask("POST", CLUSTERS, data=body, headers={"content-type": "application/json"})
+
+    assert (answer.status, answer.content["code"], answer.content["details"]) == (400, 3, [])
+    assert said in answer.content["message"]
+    assert answer.headers["Content-Type"] == "application/json"
+    assert server.heard.refused == [("127.0.0.1", 400, answer.content["message"])]
+
+
+@pytest.mark.parametrize(
+    ("query", "header"), [("", "soon"), ("", "-1"), ("", "nan"), ("?timeout=1h", None), ("?timeout=", None)]
+)
+async def test_a_deadline_that_is_no_number(server: Server, query: str, header: str | None) -> None:
+    """400, rather than a guess."""
+    headers = {} if header is None else {"x-envoy-expected-rq-timeout-ms": header}
+    answer = await server.ask("POST", CLUSTERS + query, json={}, headers=headers)
+
+    assert answer.status == 400
+
+
+@pytest.mark.parametrize(
+    "path",
+    ["/", "/v3/discovery", "/v3/discovery:virtual_hosts", "/v3/delta_discovery:clusters", "/v3/discovery:clusters/"],
+)
+async def test_an_unknown_path_names_the_eight(server: Server, path: str) -> None:
+    """And says what has no REST form."""
+    answer = await server.ask("POST", path, json={})
+
+    assert (answer.status, answer.content["code"]) == (404, 5)
+    assert all(known in answer.content["message"] for known in ROWS)
+    assert "VHDS and Delta have no REST form" in answer.content["message"]
+    assert len(ROWS) == 8
+
+
+@pytest.mark.parametrize("method", ["GET", "HEAD", "PUT", "OPTIONS", "DELETE"])
+async def test_another_method(server: Server, method: str) -> None:
+    """405, with the method that is allowed."""
+    answer = await server.ask(method, CLUSTERS)
+
+    assert (answer.status, answer.headers["Allow"]) == (405, "POST")
+    assert method == "HEAD" or answer.content["code"] == 12
+
+
+@pytest.mark.parametrize("is_chunked", [False, True])
+async def test_a_body_over_one_mebibyte(server: Server, *, is_chunked: bool) -> None:
+    """413, whether its length is told or not; one byte less is read."""
+
+    async def chunks(size: int) -> AsyncIterator[bytes]:
+        for _ in range(size // 1024):
+            yield b" " * 1024
+        yield b" " * (size % 1024)
+
+    server.publish(named("cds", "a"))
+    headers = {"content-type": "application/json"}
+    over, fits = MAX_REQUEST_BYTES + 1, MAX_REQUEST_BYTES - 2
+    large = await server.ask(
+        "POST", CLUSTERS, data=chunks(over) if is_chunked else io.BytesIO(b" " * over), headers=headers
+    )
+    small = await server.ask("POST", CLUSTERS, data=io.BytesIO(b"{}" + b" " * fits), headers=headers)
+
+    assert (large.status, large.content["code"]) == (413, 8)
+    assert small.status == 200
+
+
+@pytest.mark.parametrize(
+    ("content_type", "status"),
+    [
+        ("application/json", 200),
+        ("Application/JSON; charset=utf-8", 200),
+        ("text/json", 200),
+        ("application/vnd.x+json", 200),
+        ("application/x-www-form-urlencoded", 415),
+        ("text/plain", 415),
+        ("application/x-protobuf", 415),
+    ],
+)
+async def test_the_content_must_be_json(server: Server, content_type: str, status: int) -> None:
+    """The default of curl is not; the refusal says what to send."""
+    server.publish(named("cds", "a"))
+    answer = await server.ask("POST", CLUSTERS, data=b"{}", headers={"content-type": content_type})
+
+    assert answer.status == status
+    assert status == 200 or "content-type: application/json" in answer.content["message"]
+
+
+async def exchange(server: Server, request: bytes) -> bytes:
+    """Send raw bytes and return what comes back until the server closes or is silent."""
+    assert isinstance(server.address, TcpAddress)
+    reader, writer = await asyncio.open_connection(server.address.host, server.address.port)
+    writer.write(request)
+    try:
+        async with asyncio.timeout(0.5):
+            return await reader.readuntil(b"}")
+    except (TimeoutError, asyncio.IncompleteReadError) as error:
+        return getattr(error, "partial", b"")
+    finally:
+        writer.close()
+
+
+async def test_content_without_a_type_is_taken_as_json(server: Server) -> None:
+    """A missing header is no mistake."""
+    server.publish(named("cds", "a"))
+    answer = await exchange(server, f"POST {CLUSTERS} HTTP/1.1\r\nhost: x\r\ncontent-length: 2\r\n\r\n{{}}".encode())
+
+    assert answer.startswith(b"HTTP/1.1 200 OK\r\n")
+
+
+@pytest.mark.parametrize(
+    ("headers", "body", "status"),
+    [
+        ("transfer-encoding: chunked", b"zz\r\n{}\r\n0\r\n\r\n", 400),
+        ("content-encoding: gzip", b"oops", 400),
+        ("content-encoding: gzip", gzip.compress(b"{}")[:-1], 400),
+        ("content-encoding: gzip", gzip.compress(b"{}") + b"more", 400),
+        ("content-encoding: gzip", gzip.compress(b" " * (MAX_REQUEST_BYTES + 1)), 413),
+        ("content-encoding: gzip, gzip", gzip.compress(gzip.compress(b"{}")), 415),
+        ("content-encoding: br", b"{}", 415),
+        ("content-encoding: gzip", gzip.compress(b"{}"), 200),
+        ("content-encoding: Deflate", zlib.compress(b"{}"), 200),
+        ("content-encoding: identity", b"{}", 200),
+    ],
+    # Not the bodies: gzip writes the time into them, and every worker of a run must find the same names.
+    ids=itertools.count(),
+)
+async def test_an_encoded_body(
+    server: Server, caplog: pytest.LogCaptureFixture, headers: str, body: bytes, status: int
+) -> None:
+    """What is broken is 400, too large 413 however small it was sent, unknown 415: no error of ours, and no traceback."""
+    server.publish(named("cds", "a"))
+    length = "" if "chunked" in headers else f"\r\ncontent-length: {len(body)}"
+    head = f"POST {CLUSTERS} HTTP/1.1\r\nhost: x\r\n{headers}{length}\r\n\r\n"
+    answer = await exchange(server, head.encode() + body)
+
+    assert int(answer.split()[1]) == status
+    assert server.heard.errors == []
+    assert not [record for record in caplog.records if record.levelno > logging.DEBUG]
+
+
+async def test_a_body_that_drips_is_refused(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With 408, and the connection is closed."""
+    monkeypatch.setattr("fsxds.transports.rest.requests.BODY_S", 0.1)
+    answer = await exchange(server, f"POST {CLUSTERS} HTTP/1.1\r\nhost: x\r\ncontent-length: 9\r\n\r\n{{".encode())
+
+    assert answer.split()[1] == b"408"
+    assert b"connection: close" in answer.lower()
+
+
+@pytest.mark.parametrize("is_chunked", [False, True])
+@pytest.mark.parametrize(
+    ("request_line", "status"), [(f"PUT {CLUSTERS}", 405), ("POST /nowhere", 404), (f"POST {CLUSTERS}", 413)]
+)
+async def test_a_refused_body_is_not_read_to_its_end(
+    server: Server, request_line: str, status: int, *, is_chunked: bool
+) -> None:
+    """The answer comes first, and the connection is closed long before the gigabyte is sent."""
+    assert isinstance(server.address, TcpAddress)
+    reader, writer = await asyncio.open_connection(server.address.host, server.address.port)
+    length = "transfer-encoding: chunked" if is_chunked else "content-length: 1000000000"
+    start = b"100001\r\n" + b" " * 0x100001 + b"\r\n" if is_chunked else b""
+    writer.write(f"{request_line} HTTP/1.1\r\nhost: x\r\n{length}\r\n\r\n".encode() + start)
+    answered = int((await reader.readline()).split()[1])
+    piece = b" " * 65536
+    sent = 0
+    with contextlib.suppress(ConnectionError):
+        while sent < 1_000_000_000:
+            writer.write(b"10000\r\n" + piece + b"\r\n" if is_chunked else piece)
+            await writer.drain()
+            sent += len(piece)
+    writer.close()
+
+    assert answered == status
+    assert sent < 100_000_000
+
+
+async def test_malformed_http_is_answered_and_not_logged(server: Server, caplog: pytest.LogCaptureFixture) -> None:
+    """It is its sender's mistake."""
+    with caplog.at_level(logging.INFO):
+        answer = await exchange(server, b"POST / HTTP/1.1\r\nbad header\r\n\r\n")
+
+    assert answer.split()[1] == b"400"
+    assert caplog.records == []
+
+
+async def test_a_client_that_goes_away_while_sending(server: Server, caplog: pytest.LogCaptureFixture) -> None:
+    """Half a body is nobody's error."""
+    assert isinstance(server.address, TcpAddress)
+    _, writer = await asyncio.open_connection(server.address.host, server.address.port)
+    writer.write(f"POST {CLUSTERS} HTTP/1.1\r\nhost: x\r\ncontent-length: 100\r\n\r\n{{".encode())
+    await writer.drain()
+    await asyncio.sleep(0.05)
+    writer.transport.abort()
+    await asyncio.sleep(0.05)
+
+    assert caplog.records == []
+    assert server.heard.errors == []
+
+
+async def test_one_connection_takes_many_polls(server: Server) -> None:
+    """Pipelined requests are answered in their order, on a connection that stays open."""
+    server.publish(named("cds", "a"))
+    one = f"POST {CLUSTERS} HTTP/1.1\r\nhost: x\r\ncontent-length: 2\r\n\r\n{{}}".encode()
+    assert isinstance(server.address, TcpAddress)
+    reader, writer = await asyncio.open_connection(server.address.host, server.address.port)
+    writer.write(one * 3)
+    for _ in range(3):
+        head = (await reader.readuntil(b"\r\n\r\n")).decode()
+        length = int(head.lower().partition("content-length: ")[2].split("\r\n")[0])
+        assert json.loads(await reader.readexactly(length))["resources"]
+    writer.close()

@@ -1,0 +1,113 @@
+"""Config sources inside of resources, made ADS."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from fsxds.protocol.views import Views
+from fsxds.resources import Snapshot, version_of_body
+from fsxds.store import SnapshotStore
+from fsxds.transports.config_sources import AdsConfigSources, Rewriting
+from tests.transports.mirroring import Plain, assignment, by_eds, catalogue, listener, message, snapshot, url
+
+CDS, EDS, LDS = url("cds"), url("eds"), url("lds")
+REST: Plain = {
+    "resource_api_version": "V3",
+    "initial_fetch_timeout": "3s",
+    "api_config_source": {
+        "api_type": "REST",
+        "transport_api_version": "V3",
+        "cluster_names": ["xds"],
+        "refresh_delay": "1s",
+    },
+}
+FILE: Plain = {"path_config_source": {"path": "/eds.yaml"}}
+
+
+@pytest.fixture
+def sources() -> AdsConfigSources:
+    """Have nothing rewritten yet."""
+    return AdsConfigSources(catalogue())
+
+
+def source_of(found: Snapshot, name: str) -> Any:
+    """Return where a cluster takes its endpoints from."""
+    return message("cds", found.resources(CDS)[name].body).eds_cluster_config.eds_config
+
+
+async def test_rest_becomes_ads(sources: AdsConfigSources) -> None:
+    """What asks by REST asks by ADS, in clusters and deep in listeners; how long it waits for an answer stays."""
+    authored = snapshot(
+        cds=[by_eds("web", source=REST)],
+        lds=[listener("front", 1, rds={"route_config_name": "r", "config_source": REST})],
+    )
+
+    rewritten = await sources.rewrite(authored)
+
+    source = source_of(rewritten, "web")
+    assert (source.WhichOneof("config_source_specifier"), source.initial_fetch_timeout.seconds) == ("ads", 3)
+    assert b"xds" not in rewritten.resources(LDS)["front"].body
+    assert b"xds" in authored.resources(LDS)["front"].body
+
+
+async def test_versions_are_of_what_is_sent(sources: AdsConfigSources) -> None:
+    """Whoever holds what the author wrote is sent the other; a resource without sources is the very same."""
+    authored = snapshot(cds=[by_eds("web", source=REST), by_eds("own")], eds=[assignment("web")])
+
+    rewritten = await sources.rewrite(authored)
+
+    web = rewritten.resources(CDS)["web"]
+    assert web.version == version_of_body(CDS, web.body) != authored.resources(CDS)["web"].version
+    assert rewritten.resources(CDS)["own"] is authored.resources(CDS)["own"]
+    assert rewritten.versions[CDS] != authored.versions[CDS]
+    assert rewritten.resources(EDS) is authored.resources(EDS)
+
+
+async def test_files_and_types_of_others_stay(sources: AdsConfigSources) -> None:
+    """A path stays a path; what asks for a type that the tree never spoke of may come from another server."""
+    by_file = snapshot(cds=[by_eds("web", source=FILE)])
+    of_others = snapshot(cds=[by_eds("web", source=REST)], unsure={"undeclared": ["eds"]})
+
+    assert (await sources.rewrite(by_file)).resources(CDS)["web"] is by_file.resources(CDS)["web"]
+    assert (await sources.rewrite(of_others)).resources(CDS)["web"] is of_others.resources(CDS)["web"]
+
+
+async def test_work_follows_the_change(sources: AdsConfigSources) -> None:
+    """Rows in which nothing changed are the same object, and so is each resource that did not change."""
+    first = snapshot(1, cds=[by_eds("a", source=REST), by_eds("b", source=REST)])
+    same = replace(first, generation=2)
+    edited = replace(
+        first, generation=3, by_type={**first.by_type, CDS: {**first.by_type[CDS], "b": first.by_type[CDS]["a"]}}
+    )
+
+    one, two, three = [await sources.rewrite(found) for found in (first, same, edited)]
+
+    assert one.by_type[CDS] is two.by_type[CDS]
+    assert three.by_type[CDS]["a"] is one.by_type[CDS]["a"]
+    assert three.by_type[CDS]["b"] is not one.by_type[CDS]["b"]
+
+
+async def test_streams_hear_of_sources_that_become_ads(sources: AdsConfigSources) -> None:
+    """When the tree first speaks of endpoints, clusters that did not change are told again, with their new source."""
+    before = snapshot(1, cds=[by_eds("web", source=REST)], unsure={"undeclared": ["eds"]})
+    after = replace(before, generation=2, undeclared=frozenset())
+
+    one, two = await sources.rewrite(before), await sources.rewrite(after)
+
+    assert list(Views().step(CDS, one, two).updated) == ["web"]
+
+
+async def test_a_store_is_kept_in_step(sources: AdsConfigSources) -> None:
+    """Each snapshot of the one store comes to the other, rewritten, with its generation."""
+    store, target = SnapshotStore(), SnapshotStore()
+    async with asyncio.TaskGroup() as tasks:
+        keeping = tasks.create_task(Rewriting(store, target, sources, print).keep_rewritten())
+        for generation in (1, 2):
+            store.publish(snapshot(generation, cds=[by_eds(f"web-{generation}", source=REST)]))
+            found = await target.newer_than(generation - 1)
+            assert source_of(found, f"web-{generation}").WhichOneof("config_source_specifier") == "ads"
+        keeping.cancel()

@@ -1,0 +1,89 @@
+from __future__ import annotations
+
+import errno
+import socket
+import stat
+from pathlib import Path
+
+import pytest
+
+from fsxds.errors import UsageError
+from fsxds.settings.forms import Address, TcpAddress, UnixAddress, parse_address
+from fsxds.transports.sockets import SOCKET_MODE, bind_tcp, bind_unix, close_all, remove_stale, unavailable
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("127.0.0.1:18001", TcpAddress("127.0.0.1", 18001)),
+        ("[::1]:0", TcpAddress("::1", 0)),
+        (":18001", TcpAddress("", 18001)),
+        ("localhost:65535", TcpAddress("localhost", 65535)),
+        ("unix:/run/x.sock", UnixAddress(Path("/run/x.sock"))),
+        ("unix:x.sock", UnixAddress(Path("x.sock"))),
+    ],
+)
+def test_addresses(text: str, expected: Address) -> None:
+    """They are written as they are read."""
+    assert parse_address(text) == expected
+    assert str(expected) == text
+
+
+@pytest.mark.parametrize(
+    "text", ["", "18001", "127.0.0.1", "127.0.0.1:", "::1:18001", "x:65536", "x:-1", "unix:", "a:b:1"]
+)
+def test_no_address(text: str) -> None:
+    """The message shows how addresses are written."""
+    with pytest.raises(UsageError, match=r"is no address; write 127\.0\.0\.1:18001"):
+        parse_address(text)
+
+
+@pytest.mark.parametrize(
+    ("error", "said"),
+    [
+        (OSError(errno.EADDRINUSE, "x"), "[::1]:80 is taken: Address already in use; do this"),
+        (OSError(errno.EACCES, "x"), "[::1]:80 cannot be listened at: Permission denied; do this"),
+        (OSError("too long"), "[::1]:80 cannot be listened at: too long; do this"),
+        (
+            socket.gaierror(-2, "Name or service not known"),
+            "[::1]:80: there is no such host: Name or service not known; do this",
+        ),
+    ],
+)
+def test_why_an_address_cannot_be_had(error: OSError, said: str) -> None:
+    """The address, the fact and the remedy, in one line."""
+    assert str(unavailable(TcpAddress("::1", 80), error, "do this")) == said
+
+
+async def test_a_host_name_is_bound_at_one_port() -> None:
+    """All of its addresses share it, so that there is one to tell."""
+    listeners = await bind_tcp(TcpAddress("localhost", 0))
+    try:
+        assert len({listener.getsockname()[1] for listener in listeners}) == 1
+        with pytest.raises(OSError, match="in use"):
+            await bind_tcp(TcpAddress("localhost", listeners[0].getsockname()[1]))
+    finally:
+        close_all(listeners)
+
+
+def test_a_unix_socket_has_its_mode_before_anybody_listens(tmp_path: Path) -> None:
+    """Whoever may read it may read the secrets."""
+    path = tmp_path / "x.sock"
+    listener = bind_unix(path)
+    try:
+        assert stat.S_IMODE(path.stat().st_mode) == SOCKET_MODE
+    finally:
+        listener.close()
+
+
+def test_what_is_stale(tmp_path: Path) -> None:
+    """A socket that nobody listens at is removed, nothing else is."""
+    stale, lively, file = tmp_path / "stale", tmp_path / "lively", tmp_path / "file"
+    file.write_text("mine")
+    bind_unix(stale).close()
+    with bind_unix(lively) as listener:
+        listener.listen()
+        for path in (stale, lively, file, tmp_path / "absent"):
+            remove_stale(path)
+
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["file", "lively"]

@@ -1,8 +1,15 @@
-"""One way in which all random tests run."""
+"""What all tests share: how random tests run, and the API of the Envoy in use, found once per test process."""
 
 import os
 
+import pytest
 from hypothesis import HealthCheck, settings
+
+from fsxds.api.catalogue import Catalogue
+from fsxds.api.convert import Converter
+from fsxds.api.printing import Printer
+from fsxds.snapshots.parse import FileParser
+from fsxds.source.envoy_api import find_api
 
 # A busy machine makes any example slow, so none has a deadline, and none is given up for the time that it took to make.
 _PATIENT = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture])
@@ -17,3 +24,28 @@ settings.load_profile("fixed")
 def pytest_xdist_auto_num_workers() -> int:
     """Start two workers for each core: half of the tests wait, for an Envoy or for a file system."""
     return 2 * (os.cpu_count() or 1)
+
+
+@pytest.fixture(scope="session")
+def catalogue() -> Catalogue:
+    """Every message type that this Envoy knows, wherever it lies."""
+    found = find_api(envoy=None, descriptors=None, cache_dir=None)
+    return Catalogue.of(found.serialized, "this Envoy", found.features)
+
+
+@pytest.fixture(scope="session")
+def converter(catalogue: Catalogue) -> Converter:
+    """A converter for which unknown fields are errors."""
+    return Converter(catalogue)
+
+
+@pytest.fixture(scope="session")
+def printer(catalogue: Catalogue) -> Printer:
+    """A printer of the same types."""
+    return Printer(catalogue)
+
+
+@pytest.fixture(scope="session")
+def parser(catalogue: Catalogue) -> FileParser:
+    """A parser for which unknown fields are errors."""
+    return FileParser(catalogue)

@@ -1,4 +1,4 @@
-"""The rules of the house, as far as a machine can judge them: tools, layers, sizes, words, docstrings."""
+"""The rules of this code, as far as a machine can judge them: tools, layers, sizes, words, docstrings."""
 
 from __future__ import annotations
 
@@ -30,18 +30,21 @@ EDGES = {
     "supervisor.py": (1, "a component ends no other"),
     "reload.py": (1, "a file on which loading fails is found and set aside; the others are served"),
     "parse_worker.py": (1, "an error of the worker process is raised in the process that asked it"),
-    "operations/log.py": (1, "a line that cannot be written ends nobody's work"),
-    "transports/mirror_directory.py": (1, "what was made beside a file is removed, and the error raised on"),
-    "transports/rest_json.py": (1, "a request ends with 500 for its client alone"),
-    "transports/grpc_edge.py": (1, "a call ends with INTERNAL for its client alone"),
-    "transports/grpc_calls.py": (2, "a stream that is woken, and one that writes beside its handler, end alone"),
+    "observe/log.py": (1, "a line that cannot be written ends nobody's work"),
+    "transports/mirror/directory.py": (1, "what was made beside a file is removed, and the error raised on"),
+    "transports/rest/service.py": (1, "a request ends with 500 for its client alone"),
+    "transports/grpc_streams/requests.py": (1, "a call ends with INTERNAL for its client alone"),
+    "transports/grpc_streams/stream.py": (
+        2,
+        "a stream that is woken, and one that writes beside its handler, end alone",
+    ),
 }
 
 VAGUE_MODULES = {"utils", "util", "common", "helpers", "base", "manager", "misc"}
 FORBIDDEN_WORDS = {"typ", "kind", "xds_type", "ver", "rev", "entry", "item"}
 SPAWNING = {"create_task", "ensure_future", "gather", "wait", "run_coroutine_threadsafe"}
-# Kinds of tests that belong to a room as a whole, not to one module.
-WHOLE_ROOM_TESTS = {"test_conversations", "test_convergence", "test_trees"}
+# Kinds of tests that belong to a package as a whole, not to one module.
+WHOLE_PACKAGE_TESTS = {"test_conversations", "test_convergence", "test_trees"}
 PURE = (
     *("values.py", "errors.py", "resource_types.py", "resources.py"),
     *("api/", "comparison/", "formats/", "rules/", "snapshots/", "doctor/", "protocol/"),
@@ -99,7 +102,7 @@ def test_mypy() -> None:
 
 
 def test_imports() -> None:
-    """Imports point downwards, the wings do not touch, and the pure rooms are pure."""
+    """Imports point downwards, the server does without the linter and the tools, and pure packages are pure."""
     # The console script of import-linter has no module form of its own.
     run_tool("-c", "from importlinter.cli import lint_imports_command; lint_imports_command()")
 
@@ -210,14 +213,14 @@ def test_broad_excepts_are_edges() -> None:
 
 
 def test_only_settings_reads_the_environment() -> None:
-    """`os.environ` and `os.getenv` appear in settings.py alone."""
+    """`os.environ` and `os.getenv` appear in settings/options.py alone."""
     readers = {
         place.partition(":")[0]
         for place, node in nodes()
         if isinstance(node, ast.Attribute) and ast.unparse(node) in {"os.environ", "os.getenv", "os.environb"}
     }
 
-    assert readers <= {"fsxds/settings.py"}
+    assert readers <= {"fsxds/settings/options.py"}
 
 
 def test_names_are_the_fields_words() -> None:
@@ -233,8 +236,8 @@ def test_names_are_the_fields_words() -> None:
     assert [] == vague + words
 
 
-def test_pure_rooms_do_not_wait() -> None:
-    """Nothing in the pure rooms is `async`, and nothing in their tests sleeps."""
+def test_pure_packages_do_not_wait() -> None:
+    """Nothing in the pure packages is `async`, and nothing in their tests sleeps."""
     waiting = [
         place
         for place, node in nodes()
@@ -250,14 +253,14 @@ def test_pure_rooms_do_not_wait() -> None:
 
 
 def test_every_test_file_has_its_subject() -> None:
-    """A test file of a room is named after the module that it tests, with or without more words."""
-    rooms = sorted(path for path in PACKAGE.iterdir() if path.is_dir())
+    """A test file of a package is named after the module that it tests, with or without more words."""
+    packages = sorted(path.parent for path in PACKAGE.rglob("__init__.py"))
     orphans = [
         str(test_file.relative_to(TOP))
-        for room in rooms
-        for test_file in (TOP / "tests" / room.name).glob("test_*.py")
-        if test_file.stem not in WHOLE_ROOM_TESTS
-        and not any(f"{test_file.stem}_".startswith(f"test_{module.stem}_") for module in room.glob("*.py"))
+        for package in packages[1:]
+        for test_file in (TOP / "tests" / package.relative_to(PACKAGE)).glob("test_*.py")
+        if test_file.stem not in WHOLE_PACKAGE_TESTS
+        and not any(f"{test_file.stem}_".startswith(f"test_{module.stem}_") for module in package.glob("*.py"))
     ]
 
     assert [] == orphans

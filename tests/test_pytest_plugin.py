@@ -6,7 +6,7 @@ import tomllib
 from importlib import import_module
 from pathlib import Path
 
-TOP = Path(__file__).parent.parent.parent
+TOP = Path(__file__).parent.parent
 
 TEST = """\
 import json
@@ -29,7 +29,7 @@ LIGHT = """\
 import sys
 
 def test_nothing_is_loaded():
-    assert "fsxds.testing.pytest_plugin" in sys.modules
+    assert "fsxds.pytest_plugin" in sys.modules
     assert not {"aiohttp", "google.protobuf", "fsxds.app"} & sys.modules.keys()
 """
 
@@ -37,7 +37,7 @@ def test_nothing_is_loaded():
 def outcome(directory: Path, text: str) -> str:
     """Run a test file in a pytest of its own, whether or not this checkout is installed, and return the last line."""
     (directory / "test_it.py").write_text(text)
-    plugins = ("-p", "no:fsxds", "-p", "fsxds.testing.pytest_plugin", "-p", "no:cacheprovider")
+    plugins = ("-p", "no:fsxds", "-p", "fsxds.pytest_plugin", "-p", "no:cacheprovider")
     # Others warn of their own settings, which are not in this directory.
     others = ("-p", "no:aiohttp", "-p", "no:asyncio")
     command = [sys.executable, "-m", "pytest", "-q", "-W", "error", *plugins, *others, "test_it.py"]

@@ -223,6 +223,26 @@ def test_every_resource_type_is_named() -> None:
     assert [] == [row.short_name for row in RESOURCE_TYPES if row.short_name not in page]
 
 
+def _facts() -> dict[int, list[str]]:
+    """Return the names of the tests of each fact about Envoy, by its number."""
+    text = (TOP / "fsxds/ENVOY.md").read_text(encoding="utf-8")
+    facts = re.findall(r"^\*\*E(\d+)\.\*\* .*\nShown by (.*)\.$", text, re.MULTILINE)
+    return {int(number): re.findall(r"`(\w+)`", names) for number, names in facts}
+
+
+def test_facts_about_envoy_are_shown_by_tests() -> None:
+    """The facts are numbered from one on, and each names tests that exist."""
+    facts = _facts()
+    tests = {
+        name
+        for path in (TOP / "tests").rglob("test_*.py")
+        for name in re.findall(r"^(?:async )?def (test_\w+)", path.read_text(encoding="utf-8"), re.MULTILINE)
+    }
+
+    assert list(range(1, len(facts) + 1)) == list(facts)
+    assert {} == {number: names for number, names in facts.items() if not names or not tests.issuperset(names)}
+
+
 @pytest.mark.parametrize("names", [[], ["config/xds/routes.yaml", "config/xds/clusters.yaml"]])
 def test_hook_passes_on_the_sample_tree(names: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
     """The pre-commit hook does what it says, with the names of changed files and without any."""

@@ -147,6 +147,15 @@ def test_a_rejected_update_is_applied_in_part(tmp_path: Path) -> None:
         assert envoy.cluster_names(dynamic_only=True) == {"b"}
 
 
+def test_a_name_twice_is_rejected(tmp_path: Path) -> None:
+    """One of the two is applied."""
+    cds = tmp_path / "cds.yaml"
+    cds.write_text(document([static_cluster("a", 1), static_cluster("a", 2)]))
+    with Envoy(from_files(cds=cds)) as envoy:
+        assert envoy.stat(f"{CDS}.update_rejected") == 1
+        assert envoy.cluster_names(dynamic_only=True) == {"a"}
+
+
 @pytest.mark.parametrize(
     ("suffix", "content"),
     [

@@ -14,7 +14,8 @@ from fsxds.settings.forms import Address, TcpAddress, UnixAddress
 from tests.bench import data
 from tests.bench.figures import Figure
 from tests.bench.stream_clients import Channels, Stream
-from tests.support.grpc_departures import many_go_away
+from tests.support.departures import many_go_away
+from tests.support.grpc_departures import conversations
 from tests.support.server import Server
 
 # Their response takes over a mebibyte: of those, the server keeps the last two alone.
@@ -65,7 +66,7 @@ async def _depart(server: Server, tree: Path, address: Address, times: int) -> t
         slowest_s, states = 0.0, []
         for part in range(PARTS):
             async with asyncio.TaskGroup() as tasks:
-                tasks.create_task(many_go_away(address, times // PARTS, seed=part))
+                tasks.create_task(many_go_away(address, conversations, times // PARTS, seed=part))
                 slowest_s = max(slowest_s, await _edit(stream, tree, part))
             # What is taken once, and fragments, is there after the first half.
             if part + 1 in {PARTS // 2, PARTS}:

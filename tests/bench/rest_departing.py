@@ -43,13 +43,13 @@ async def _measure_one(server: Server, address: Address, departures: int) -> Fig
     requests = [*good_requests(random.Random(1), {CLUSTERS: version}), *bad_requests()]
     warm_up = int(departures * WARM_UP)
     descriptors = _descriptors(server)
-    await many_go_away(address, requests, warm_up, seed=1)
+    await many_go_away(address, lambda _: requests, warm_up, seed=1)
     memory = _memory_bytes(server)
     times_s: list[float] = []
     for batch in range((departures - warm_up) // BATCH):
         # One poll beside each batch: connections of those who left wait to be accepted before its own.
         async with asyncio.TaskGroup() as tasks:
-            tasks.create_task(many_go_away(address, requests, BATCH, seed=2 + batch))
+            tasks.create_task(many_go_away(address, lambda _: requests, BATCH, seed=2 + batch))
             times_s.append(await _served_s(address))
     await _until(lambda: _descriptors(server) <= descriptors)
     lines = Counter(json.loads(line)["event"] for line in server.log_file.read_text().splitlines())

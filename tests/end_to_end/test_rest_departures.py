@@ -46,7 +46,7 @@ async def test_clients_may_go_away_at_any_byte(
             requests = [*good_requests(random.Random(1), versions), *bad_requests()]
             served = 0
             async with asyncio.TaskGroup() as tasks:
-                going = tasks.create_task(many_go_away(server.address, requests, 150, seed=7))
+                going = tasks.create_task(many_go_away(server.address, lambda _: requests, 150, seed=7))
                 while not going.done():
                     answer = await server.poll("endpoints", node={"id": "stays"}, resource_names=[str(served)])
                     assert answer.status == 200

@@ -1,4 +1,4 @@
-"""Clients that go away: at any byte of what they send, or of what they are sent."""
+"""Clients that go away: at any byte of what they send, or of what they are sent; and the requests of those over REST."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import json
 import random
 import socket
 import struct
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from fsxds.settings.forms import Address, TcpAddress, UnixAddress
@@ -21,7 +21,7 @@ REAL_REQUEST = Path(__file__).parents[1] / "data" / "rest-request-clusters.json"
 # Those who go away use a few names only, so that what is remembered of them is bounded by what they ask for.
 NODES = 5
 AT_ONCE = 16
-# A client that reads nothing for so long leaves: its poll is held.
+# A client that reads nothing for so long leaves: its poll is held, or its stream is idle.
 READ_S = 0.02
 JSON = "content-type: application/json"
 
@@ -83,20 +83,22 @@ def bad_requests() -> Iterator[bytes]:
     yield b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03"
 
 
-async def go_away(address: Address, requests: list[bytes], rng: random.Random) -> None:
-    """Connect, send a request or a part of it, read a part of the answer, and leave with a FIN or a RST."""
-    request = rng.choice(requests)
-    cut = len(request) if rng.random() < 0.5 else rng.randrange(len(request) + 1)
-    with connected(address) as connection, contextlib.suppress(ConnectionError, TimeoutError):
+async def go_away(address: Address, sent: Sequence[bytes], rng: random.Random) -> None:
+    """Connect, send all or a part, read a part of what comes, and leave with a FIN or a RST."""
+    content = rng.choice(sent)
+    cut = len(content) if rng.random() < 0.5 else rng.randrange(len(content) + 1)
+    with connected(address) as connection, contextlib.suppress(OSError, TimeoutError):
         loop = asyncio.get_running_loop()
-        async with asyncio.timeout(READ_S if cut < len(request) else 1):
-            half = rng.randrange(cut + 1)
-            await loop.sock_sendall(connection, request[:half])
-            if rng.random() < 0.3:
-                await asyncio.sleep(0)
-            await loop.sock_sendall(connection, request[half:cut])
-        if cut == len(request):
-            await _read_some(connection, int(10 ** rng.uniform(0, 6.5)) - 1)
+        half = rng.randrange(cut + 1)
+        async with asyncio.timeout(1):
+            await loop.sock_sendall(connection, content[:half])
+            await asyncio.sleep(rng.choice([0, 0, 0.001]))
+            await loop.sock_sendall(connection, content[half:cut])
+        left = int(10 ** rng.uniform(0, 6.5)) - 1
+        while left > 0:
+            async with asyncio.timeout(READ_S):
+                read = len(await loop.sock_recv(connection, min(left, 65536)))
+            left = left - read if read else 0
         if rng.random() < 0.5 and isinstance(address, TcpAddress):
             # Closing sends a RST then.
             connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
@@ -113,23 +115,16 @@ def connected(address: Address) -> socket.socket:
     return connection
 
 
-async def _read_some(connection: socket.socket, count: int) -> None:
-    loop = asyncio.get_running_loop()
-    while count > 0:
-        async with asyncio.timeout(READ_S):
-            read = len(await loop.sock_recv(connection, min(count, 65536)))
-        if not read:
-            return
-        count -= read
-
-
-async def many_go_away(address: Address, requests: list[bytes], times: int, seed: int) -> None:
-    """Let so many clients go away, some at a time."""
-    rngs = [random.Random(seed * 1000 + number) for number in range(AT_ONCE)]
+async def many_go_away(
+    address: Address, sent: Callable[[random.Random], Sequence[bytes]], times: int, seed: int
+) -> None:
+    """Let so many clients go away, some at a time; `sent` returns what one of them may send in all."""
 
     async def some(number: int) -> None:
+        rng = random.Random(seed * 1000 + number)
+        contents = sent(rng)
         for _ in range(number, times, AT_ONCE):
-            await go_away(address, requests, rngs[number])
+            await go_away(address, contents, rng)
 
     async with asyncio.TaskGroup() as tasks:
         for number in range(AT_ONCE):

@@ -1,24 +1,21 @@
-"""gRPC clients that go away: at any byte of what they send, or of what they are sent.
+"""What gRPC clients send that go away.
 
 Their bytes are HTTP/2 frames written by hand, because no client library can be made to stop within one.
 """
 
 from __future__ import annotations
 
-import asyncio
-import contextlib
 import random
-import socket
 import struct
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 from envoy.service.discovery.v3 import discovery_pb2
 from envoy.service.status.v3 import csds_pb2
 from grpc_health.v1 import health_pb2
 from grpc_reflection.v1alpha import reflection_pb2
 
-from fsxds.settings.forms import Address, TcpAddress, UnixAddress
 from fsxds.transports.grpc_streams.requests import METHODS, Variant
+from tests.support.departures import NODES
 
 PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
 DATA, HEADERS, RST_STREAM, SETTINGS, PING = 0, 1, 3, 4, 6
@@ -27,12 +24,6 @@ END_HEADERS = 4
 CANCEL = struct.pack(">I", 8)
 # `SETTINGS_INITIAL_WINDOW_SIZE`, of which a server may send so many bytes until it is told otherwise.
 WINDOW = 4
-
-# Those who go away use a few names only, so that what is remembered of them is bounded by what they ask for.
-NODES = 5
-AT_ONCE = 16
-# A client that reads nothing for so long leaves: its stream is idle.
-READ_S = 0.02
 
 
 def frame(frame_type: int, flags: int, stream: int, payload: bytes = b"") -> bytes:
@@ -83,8 +74,12 @@ def calls(rng: random.Random) -> Iterator[tuple[str, bytes, bool]]:
     yield "/no.such.Service/Method", check, False
 
 
-def conversations(rng: random.Random) -> Iterator[bytes]:
-    """Yield what clients send in all, in every form that ends by itself or by their going."""
+def conversations(rng: random.Random) -> list[bytes]:
+    """Return what a client may send in all, in every form that ends by itself or by its going."""
+    return list(_conversations(rng))
+
+
+def _conversations(rng: random.Random) -> Iterator[bytes]:
     for path, message, is_unary in calls(rng):
         whole = call(1, path, message, is_last=is_unary)
         yield begin() + whole
@@ -99,48 +94,3 @@ def conversations(rng: random.Random) -> Iterator[bytes]:
     yield b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03"
     yield begin() + frame(DATA, 0, 1, b"nobody asked")
     yield begin() + frame(SETTINGS, 0, 3, b"odd")
-
-
-async def go_away(address: Address, sent: Sequence[bytes], rng: random.Random) -> None:
-    """Connect, send all or a part, read a part of what comes, and leave with a FIN or a RST."""
-    content = rng.choice(sent)
-    cut = len(content) if rng.random() < 0.5 else rng.randrange(len(content) + 1)
-    with _connected(address) as connection, contextlib.suppress(OSError, TimeoutError):
-        loop = asyncio.get_running_loop()
-        half = rng.randrange(cut + 1)
-        async with asyncio.timeout(1):
-            await loop.sock_sendall(connection, content[:half])
-            await asyncio.sleep(rng.choice([0, 0, 0.001]))
-            await loop.sock_sendall(connection, content[half:cut])
-        left = int(10 ** rng.uniform(0, 6.5)) - 1
-        while left > 0:
-            async with asyncio.timeout(READ_S):
-                read = len(await loop.sock_recv(connection, min(left, 65536)))
-            left = left - read if read else 0
-        if rng.random() < 0.5 and isinstance(address, TcpAddress):
-            # Closing sends a RST then.
-            connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
-        elif rng.random() < 0.3:
-            connection.shutdown(socket.SHUT_WR)
-
-
-def _connected(address: Address) -> socket.socket:
-    family = socket.AF_UNIX if isinstance(address, UnixAddress) else socket.AF_INET
-    connection = socket.socket(family, socket.SOCK_STREAM)
-    connection.connect(str(address.path) if isinstance(address, UnixAddress) else (address.host, address.port))
-    connection.setblocking(False)
-    return connection
-
-
-async def many_go_away(address: Address, times: int, seed: int) -> None:
-    """Let so many clients go away, some at a time."""
-
-    async def some(number: int) -> None:
-        rng = random.Random(seed * 1000 + number)
-        sent = list(conversations(rng))
-        for _ in range(number, times, AT_ONCE):
-            await go_away(address, sent, rng)
-
-    async with asyncio.TaskGroup() as tasks:
-        for number in range(AT_ONCE):
-            tasks.create_task(some(number))

@@ -11,8 +11,9 @@ import pytest
 
 from fsxds.resource_types import RESOURCE_TYPES
 from fsxds.settings.forms import Address, TcpAddress, UnixAddress
+from tests.support.departures import many_go_away
 from tests.support.grpc_clients import LOCALHOST, names_in, serving_grpc
-from tests.support.grpc_departures import HEADERS, begin, call, calls, many_go_away
+from tests.support.grpc_departures import HEADERS, begin, call, calls, conversations
 from tests.support.polls import envoy_catalogue, until
 
 DEPARTURES = 150
@@ -36,7 +37,7 @@ async def test_clients_may_go_away_at_any_byte(
             # gRPC makes its task for the next call when it likes: one more is nobody who went away.
             most_tasks = len(asyncio.all_tasks()) + 2
             async with asyncio.TaskGroup() as tasks:
-                going = tasks.create_task(many_go_away(server.address, DEPARTURES, seed=7))
+                going = tasks.create_task(many_go_away(server.address, conversations, DEPARTURES, seed=7))
                 while not going.done():
                     response = await stays.answer()
                     assert names_in(response) == ["stays"]

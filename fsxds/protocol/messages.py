@@ -18,12 +18,17 @@ ENVOY = "envoy"
 """The `user_agent_name` of an Envoy."""
 
 
+# Nodes that take more are not kept; an Envoy's takes some hundred bytes, its operator's metadata a few thousand.
+MOST_KEPT_NODE_BYTES = 16 * 1024
+
+
 @dataclass(frozen=True, slots=True)
 class Node:
     """The client: `node.id` and `node.cluster` of a request, and the IP address it came from ("" on a Unix socket).
 
     `features` are its `client_features`, `agent` is its `user_agent_name`. `serialized` is the whole node without the list
-    of extensions (61 kB in an Envoy); it is kept to be shown, and decides nothing.
+    of extensions (61 kB in an Envoy), empty where that takes more than `MOST_KEPT_NODE_BYTES`; it is kept to be shown, and
+    decides nothing.
     """
 
     id: str

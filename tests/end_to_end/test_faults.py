@@ -20,7 +20,7 @@ from fsxds.settings.forms import UnixAddress
 from fsxds.store import SnapshotStore
 from fsxds.supervisor import Supervisor
 from fsxds.transports.client_status.service import CLIENT_STATUS_PATH, ClientReports, client_status_handlers
-from fsxds.transports.grpc_streams.requests import INTERNAL
+from fsxds.transports.grpc_streams.calls import INTERNAL
 from fsxds.transports.grpc_streams.server import listening_grpc
 from fsxds.transports.grpc_streams.service import make_services
 from fsxds.transports.rest.service import ROWS

@@ -1,8 +1,6 @@
-"""Which clients a ClientStatusRequest asks for: its node matchers, read once, as questions to nodes.
+"""Nodes of clients: as messages to be shown, and which of them the node matchers of a ClientStatusRequest ask for.
 
 Source: envoy/type/matcher/v3/{node,struct,value,string,number}.proto.
-
-What clients say of themselves, kept to be shown: from JSON to the bytes of a Node, and to a message again.
 """
 
 from __future__ import annotations
@@ -10,45 +8,31 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any
 
 import re2
 from envoy.config.core.v3 import base_pb2
+from envoy.type.matcher.v3 import node_pb2, number_pb2, string_pb2, struct_pb2, value_pb2
 from google.protobuf.message import DecodeError
-from google.protobuf.struct_pb2 import Struct
+from google.protobuf.struct_pb2 import Struct, Value
 
 from fsxds.errors import ProtocolError
 from fsxds.protocol.messages import Node
-
-# Nodes that say more are not kept; an Envoy's takes some hundred characters, its operator's metadata a few thousand.
-MOST_TOLD_BYTES = 16 * 1024
-
-
-def node_message(node: Node) -> base_pb2.Node:
-    """Return a node as it was told, or where that was not kept, with what is known of it."""
-    if node.serialized:
-        # Messages can be written that stand deeper in one another than they can be read.
-        with suppress(DecodeError):
-            return base_pb2.Node.FromString(node.serialized)
-    return base_pb2.Node(id=node.id, cluster=node.cluster, client_features=sorted(node.features))
-
 
 # RE2 compiles an expression of a megabyte for seconds; identifiers of nodes need no long ones.
 LONGEST_REGEX = 4096
 
 
-@dataclass(frozen=True, slots=True)
-class _Absent:
-    """Stands for a value that the metadata lack, or that is an object."""
+def node_message(node: Node) -> base_pb2.Node:
+    """Return a node as the client sent it, or where that was not kept, with what is known of it."""
+    if node.serialized:
+        # Messages can be written that are nested deeper than they can be read.
+        with suppress(DecodeError):
+            return base_pb2.Node.FromString(node.serialized)
+    return base_pb2.Node(id=node.id, cluster=node.cluster, client_features=sorted(node.features))
 
 
-_ABSENT = _Absent()
-_Matches = Callable[[object], bool]
-"""A question to a value of the metadata: text, number, truth value, None, a list of such, or `_ABSENT`."""
-
-
-def node_filter(matchers: Iterable[Any]) -> Callable[[Node], bool]:
-    """Return what tells whether a node is asked for: one of the matchers suffices, and without any, every node is.
+def node_filter(matchers: Iterable[node_pb2.NodeMatcher]) -> Callable[[Node], bool]:
+    """Return whether a node is asked for, as a function: one of the matchers suffices, and without any, every node is.
 
     Args:
         matchers: `envoy.type.matcher.v3.NodeMatcher` messages.
@@ -62,7 +46,7 @@ def node_filter(matchers: Iterable[Any]) -> Callable[[Node], bool]:
     return lambda node: any(matches(node) for matches in alternatives)
 
 
-def _node(matcher: Any, place: str) -> Callable[[Node], bool]:
+def _node(matcher: node_pb2.NodeMatcher, place: str) -> Callable[[Node], bool]:
     """Read a matcher of which all parts must match."""
     matches_id = _text(matcher.node_id, f"{place}.node_id") if matcher.HasField("node_id") else None
     metadatas = [_struct(each, f"{place}.node_metadatas[{index}]") for index, each in enumerate(matcher.node_metadatas)]
@@ -78,10 +62,20 @@ def _node(matcher: Any, place: str) -> Callable[[Node], bool]:
     return matches
 
 
-def _struct(matcher: Any, place: str) -> Callable[[Struct], bool]:
+@dataclass(frozen=True, slots=True)
+class _Absent:
+    """The value of what is absent from the metadata, or is an object."""
+
+
+_ABSENT = _Absent()
+_Matches = Callable[[object], bool]
+"""A question to a value of the metadata: text, number, truth value, None, a list of such, or `_ABSENT`."""
+
+
+def _struct(matcher: struct_pb2.StructMatcher, place: str) -> Callable[[Struct], bool]:
     keys = [segment.key for segment in matcher.path]
     if not keys or not all(keys):
-        raise _refusal(f"{place}.path", "is empty, or one of its keys is; name the keys that lead to the value")
+        raise _fault(f"{place}.path", "is empty, or one of its keys is; name the keys that lead to the value")
     matches = _value(matcher.value, f"{place}.value")
     return lambda struct: matches(_value_at(struct, keys))
 
@@ -95,7 +89,7 @@ def _value_at(struct: Struct, keys: list[str]) -> object:
     return _plain(struct.fields[last]) if last in struct.fields else _ABSENT
 
 
-def _plain(value: Any) -> object:
+def _plain(value: Value) -> object:
     chosen = value.WhichOneof("kind")
     if chosen == "null_value":
         return None
@@ -104,7 +98,7 @@ def _plain(value: Any) -> object:
     return _ABSENT if chosen in (None, "struct_value") else getattr(value, chosen)
 
 
-def _value(matcher: Any, place: str) -> _Matches:
+def _value(matcher: value_pb2.ValueMatcher, place: str) -> _Matches:
     pattern = matcher.WhichOneof("match_pattern")
     if pattern == "null_match":
         return lambda value: value is None
@@ -123,27 +117,27 @@ def _value(matcher: Any, place: str) -> _Matches:
     return _compound(matcher, pattern, place)
 
 
-def _compound(matcher: Any, pattern: str | None, place: str) -> _Matches:
+def _compound(matcher: value_pb2.ValueMatcher, pattern: str | None, place: str) -> _Matches:
     if pattern == "list_match":
         if matcher.list_match.WhichOneof("match_pattern") is None:
-            raise _refusal(f"{place}.list_match", "is empty; say what one of the values is to match, in one_of")
+            raise _fault(f"{place}.list_match", "is empty; say what one of the values is to match, in one_of")
         matches_one = _value(matcher.list_match.one_of, f"{place}.list_match.one_of")
         return lambda value: isinstance(value, list) and any(map(matches_one, value))
     if pattern == "or_match":
         place = f"{place}.or_match.value_matchers"
         choices = [_value(each, f"{place}[{index}]") for index, each in enumerate(matcher.or_match.value_matchers)]
         if len(choices) < 2:
-            raise _refusal(place, "has less than two matchers; give two or more, or use the one by itself")
+            raise _fault(place, "has less than two matchers; give two or more, or use the one by itself")
         return lambda value: any(matches(value) for matches in choices)
-    raise _refusal(
+    raise _fault(
         place, "says nothing; choose one of null_match, double_match, string_match, bool_match, and the others"
     )
 
 
-def _number(matcher: Any, place: str) -> _Matches:
+def _number(matcher: number_pb2.DoubleMatcher, place: str) -> _Matches:
     pattern = matcher.WhichOneof("match_pattern")
     if pattern is None:
-        raise _refusal(place, "says nothing; give exact, or range")
+        raise _fault(place, "says nothing; give exact, or range")
     if pattern == "exact":
         exact = matcher.exact
         return lambda value: isinstance(value, float) and value == exact
@@ -151,15 +145,15 @@ def _number(matcher: Any, place: str) -> _Matches:
     return lambda value: isinstance(value, float) and start <= value < end
 
 
-def _text(matcher: Any, place: str) -> Callable[[str], bool]:
+def _text(matcher: string_pb2.StringMatcher, place: str) -> Callable[[str], bool]:
     pattern = matcher.WhichOneof("match_pattern")
     if pattern == "safe_regex":
         return _regex(matcher.safe_regex.regex, f"{place}.safe_regex.regex")
     if pattern in (None, "custom"):
-        raise _refusal(place, "has no form known here; choose one of exact, prefix, suffix, contains, safe_regex")
+        raise _fault(place, "has no form known here; choose one of exact, prefix, suffix, contains, safe_regex")
     wanted = getattr(matcher, pattern)
     if not wanted and pattern != "exact":
-        raise _refusal(f"{place}.{pattern}", "is empty; give some text, or leave the matcher out")
+        raise _fault(f"{place}.{pattern}", "is empty; give some text, or leave the matcher out")
     fold = str.lower if matcher.ignore_case else str
     wanted = fold(wanted)
     if pattern == "exact":
@@ -173,7 +167,7 @@ def _text(matcher: Any, place: str) -> Callable[[str], bool]:
 
 def _regex(regex: str, place: str) -> Callable[[str], bool]:
     if not regex or len(regex) > LONGEST_REGEX:
-        raise _refusal(
+        raise _fault(
             place, f"is empty, or longer than {LONGEST_REGEX} characters; give a shorter one that is not empty"
         )
     options = re2.Options()
@@ -182,11 +176,11 @@ def _regex(regex: str, place: str) -> Callable[[str], bool]:
         compiled = re2.compile(regex, options)
     except re2.error as error:
         reason = error.args[0] if error.args else ""
-        raise _refusal(
+        raise _fault(
             place, f"{reason.decode(errors='replace') if isinstance(reason, bytes) else reason}; give one for RE2"
         ) from error
     return lambda text: compiled.fullmatch(text) is not None
 
 
-def _refusal(place: str, fact: str) -> ProtocolError:
+def _fault(place: str, fact: str) -> ProtocolError:
     return ProtocolError(f"{place}: {fact}")

@@ -1,123 +1,18 @@
-"""Services that know nothing of a stop, nor of errors: health, reflection, and what is given from elsewhere.
-
-grpc.health.v1.Health: SERVING as soon as there is something to serve.
-
-Server reflection: what tools such as grpcurl need to know of the services; loaded when somebody asks.
-"""
+"""Health, SERVING as soon as there is a snapshot, and reflection, for tools such as grpcurl: loaded with its first call."""
 
 from __future__ import annotations
 
 import asyncio
 import importlib
 import pkgutil
-from collections.abc import AsyncIterator, Callable, Iterable
-from contextlib import suppress
-from functools import partial
-from inspect import isasyncgenfunction
+from collections.abc import AsyncIterator, Iterable
 from typing import Any
 
 import grpc
-import grpc.aio
 from grpc_health.v1 import health, health_pb2
 
 from fsxds.resource_types import RESOURCE_TYPES
-from fsxds.supervisor import ErrorObserver
-from fsxds.transports.grpc_streams.requests import Context, guarded, parse_or_abort
-
-STOPPING = "the server stops; connect again"
-
-
-class LastingCalls:
-    """Knows the calls that last, and ends them. Touched from the event loop only."""
-
-    def __init__(self, observer: ErrorObserver) -> None:
-        self._observer = observer
-        self._calls: dict[_Writer, asyncio.Task[Any] | None] = {}
-
-    def known(self, handler: grpc.GenericRpcHandler) -> grpc.GenericRpcHandler:
-        """Return a handler that does the same, whose methods are guarded, and whose streaming calls are known."""
-        return _Known(handler, self._adapted)
-
-    async def end(self) -> None:
-        """End all calls with UNAVAILABLE, each after the response that is being written."""
-        async with asyncio.TaskGroup() as ending:
-            for context, task in tuple(self._calls.items()):
-                ending.create_task(_end(context, task))
-
-    def _adapted(self, method: grpc.RpcMethodHandler, name: str) -> grpc.RpcMethodHandler:
-        behavior = method.unary_unary or method.unary_stream or method.stream_stream
-        if method.response_streaming:
-            behavior = partial(self._last, behavior)
-        make = _MAKERS[method.request_streaming, method.response_streaming]
-        return make(guarded(behavior, name, self._observer), method.request_deserializer, method.response_serializer)
-
-    async def _last(self, behavior: Callable[..., Any], request: Any, grpc_context: Context) -> None:
-        context = _Writer(grpc_context)
-        self._calls[context] = asyncio.current_task()
-        try:
-            if isasyncgenfunction(behavior):
-                responses: AsyncIterator[Any] = behavior(request, context)
-                async for response in responses:
-                    await context.write(response)
-            else:
-                await behavior(request, context)
-        finally:
-            del self._calls[context]
-
-
-_MAKERS = {
-    (False, False): grpc.unary_unary_rpc_method_handler,
-    (False, True): grpc.unary_stream_rpc_method_handler,
-    (True, True): grpc.stream_stream_rpc_method_handler,
-}
-
-
-class _Known(grpc.GenericRpcHandler):  # type: ignore[misc]  # grpc has no types
-    """Has the methods of a handler, each as `adapt` makes it."""
-
-    def __init__(
-        self,
-        handler: grpc.GenericRpcHandler,
-        adapt: Callable[[grpc.RpcMethodHandler, str], grpc.RpcMethodHandler],
-    ) -> None:
-        self._handler = handler
-        self._adapt = adapt
-
-    def service(self, handler_call_details: grpc.HandlerCallDetails) -> grpc.RpcMethodHandler | None:
-        """Return the method that is called, None where it is another service's."""
-        method = self._handler.service(handler_call_details)
-        return None if method is None else self._adapt(method, handler_call_details.method)
-
-
-async def _end(context: _Writer, task: asyncio.Task[Any] | None) -> None:
-    await context.idle.wait()
-    with suppress(grpc.aio.BaseError):
-        await context.abort(grpc.StatusCode.UNAVAILABLE, STOPPING)
-    if task is not None:
-        # It may wait for something else than its client.
-        task.cancel()
-
-
-class _Writer:
-    """A call's context that tells when nothing is being written: only then can gRPC send a status."""
-
-    def __init__(self, context: Context) -> None:
-        self.idle = asyncio.Event()
-        self.idle.set()
-        self._context = context
-
-    async def write(self, response: Any) -> None:
-        """Write a response."""
-        self.idle.clear()
-        try:
-            await self._context.write(response)
-        finally:
-            self.idle.set()
-
-    def __getattr__(self, name: str) -> Any:
-        """Return what gRPC's context has of this name."""
-        return getattr(self._context, name)
-
+from fsxds.transports.grpc_streams.requests import Context, parse_or_abort
 
 HEALTH = health.SERVICE_NAME
 OVERALL = ""

@@ -1,14 +1,9 @@
-"""The methods of the discovery services: which there are, and what each of them speaks of.
-
-The edge of every gRPC call: an error of fsxds ends the call in which it happened, and no other.
-
-gRPC requests to protocol values: a DiscoveryRequest, a DeltaDiscoveryRequest, and who sent it.
-"""
+"""The methods of the discovery services, and what they receive as protocol values: requests, and the node in them."""
 
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import Enum
 from hashlib import sha256
@@ -17,24 +12,25 @@ from typing import Any
 from urllib.parse import unquote
 
 import grpc
-import grpc.aio
 from envoy.config.core.v3 import base_pb2
+from envoy.service.discovery.v3 import discovery_pb2
+from google.protobuf.descriptor_pb2 import FieldDescriptorProto, FileDescriptorProto
+from google.protobuf.descriptor_pool import DescriptorPool
 from google.protobuf.message import DecodeError
+from google.protobuf.message_factory import GetMessageClass
+from google.rpc import status_pb2
 
 from fsxds.api.quotes import quoted_type_url
 from fsxds.errors import ProtocolError
-from fsxds.protocol.messages import DeltaRequest, Node, SotwRequest, without_message
+from fsxds.protocol.messages import MOST_KEPT_NODE_BYTES, DeltaRequest, Node, SotwRequest, without_message
 from fsxds.resource_types import RESOURCE_TYPES, ResourceType
-from fsxds.supervisor import ErrorObserver
-from fsxds.transports.client_status.nodes import MOST_TOLD_BYTES
-from fsxds.transports.grpc_streams.responses import DeltaDiscoveryRequest, DiscoveryRequest
 from fsxds.values import Nonce, TypeUrl, Version
 
 AGGREGATED = "envoy.service.discovery.v3.AggregatedDiscoveryService"
 
 
 class Variant(Enum):
-    """How a method speaks; its value is the first word of the method's name."""
+    """The protocol variant of a method; its value is the first word of the method's name."""
 
     SOTW = "Stream"
     DELTA = "Delta"
@@ -75,7 +71,7 @@ MOST_NODES = 4096
 # An Envoy's takes 61 kB, nearly all of it the list of its extensions (ENVOY.md A1). Parsed, a node may take 46 times its size.
 MOST_NODE_BYTES = 512 * 1024
 
-# So many names a message may subscribe to, as many give up, and of as many tell the version. A name of four bytes takes a
+# So many names a message may subscribe to, as many unsubscribe from, and of as many state the version. A name of four bytes takes a
 # hundred when it is read, so the size of a message alone does not bound what it costs.
 MOST_NAMES = 250_000
 
@@ -104,7 +100,7 @@ class RequestReader:
 
     Unknown fields are ignored. Both methods raise ProtocolError with what is wrong, and the remedy. Their arguments are:
     the message; the type that the method speaks of, None for ADS, which speaks of all; the IP address of the client, empty
-    on a unix socket; and whether the node was told before on the stream, so that it is not looked at again.
+    on a unix socket; and whether the node was sent before on the stream, so that it is not read again.
     """
 
     def __init__(self) -> None:
@@ -147,8 +143,9 @@ class RequestReader:
         message = _parsed(base_pb2.Node, request.node, part_of=type(request))
         # 61 kB of names, which say nothing about what to serve (ENVOY.md A1).
         del message.extensions[:]
-        told = message.SerializeToString(deterministic=True)
-        key = told if len(told) <= MOST_TOLD_BYTES else sha256(told).digest(), peer
+        serialized = message.SerializeToString(deterministic=True)
+        is_kept = len(serialized) <= MOST_KEPT_NODE_BYTES
+        key = serialized if is_kept else sha256(serialized).digest(), peer
         node = self._nodes.get(key)
         if node is None:
             node = Node(
@@ -157,7 +154,7 @@ class RequestReader:
                 peer=peer,
                 features=frozenset(message.client_features),
                 agent=message.user_agent_name,
-                serialized=told if len(told) <= MOST_TOLD_BYTES else b"",
+                serialized=serialized if is_kept else b"",
             )
             self._nodes[key] = node
             if len(self._nodes) > MOST_NODES:
@@ -167,13 +164,54 @@ class RequestReader:
         return node
 
 
+_PACKAGE = "envoy.service.discovery.v3"
+_READ = frozenset(
+    (
+        *("node", "type_url", "response_nonce", "error_detail", "version_info", "resource_names"),
+        *("resource_names_subscribe", "resource_names_unsubscribe", "initial_resource_versions", "message"),
+    )
+)
+
+
+def _declare() -> tuple[Any, ...]:
+    """Declare the messages that requests are read as: the API's, with the fields of `_READ` alone.
+
+    What is not declared, and the node, stays a run of bytes when a message is parsed. As the API declares them, 16 MiB of
+    a hostile request become 700 MiB of objects, and the node is parsed in every message in which a client repeats it.
+    """
+    # Messages of these names are what clients are asked to send.
+    file = FileDescriptorProto(name="fsxds/discovery.proto", package=_PACKAGE, syntax="proto3")
+    for message in (discovery_pb2.DiscoveryRequest, discovery_pb2.DeltaDiscoveryRequest, status_pb2.Status):
+        declared = file.message_type.add()
+        message.DESCRIPTOR.CopyToProto(declared)
+        fields = [field for field in declared.field if field.name in _READ]
+        for field in fields:
+            field.ClearField("options")
+            if field.name == "node":
+                field.type = FieldDescriptorProto.TYPE_BYTES
+                field.ClearField("type_name")
+            elif field.name == "error_detail":
+                field.type_name = f".{_PACKAGE}.Status"
+        del declared.field[:]
+        declared.field.extend(fields)
+        for nested in declared.nested_type:
+            # A map on the wire is a list of its entries; read as a map, it takes twice the time.
+            nested.ClearField("options")
+    pool = DescriptorPool()
+    pool.Add(file)
+    find = pool.FindMessageTypeByName
+    return tuple(GetMessageClass(find(f"{_PACKAGE}.{name}")) for name in ("DiscoveryRequest", "DeltaDiscoveryRequest"))
+
+
+DiscoveryRequest, DeltaDiscoveryRequest = _declare()
+
 # The first bytes of the fields that repeat, by message: names, and what is told of them.
 SOTW_NAMES = (b"\x1a",)
 DELTA_NAMES = (b"\x1a", b"\x22", b"\x2a")
 
 
 def _check_names(content: bytes, fields: tuple[bytes, ...]) -> None:
-    """Refuse a message of too many names before it is parsed.
+    """Reject a message of too many names before it is parsed.
 
     Their first bytes are counted, which may stand within names as well, so a few more are counted than there are.
     """
@@ -191,43 +229,13 @@ def _parsed(message_class: Any, content: bytes, part_of: Any = None) -> Any:
         raise ProtocolError(f"the message cannot be parsed; send a serialized {name}") from error
 
 
-def _type_url(told: str, row: ResourceType | None) -> TypeUrl:
+def _type_url(sent: str, row: ResourceType | None) -> TypeUrl:
     if row is None:
-        if not told:
+        if not sent:
             raise ProtocolError("type_url: is empty; an aggregated stream serves all types, name the one that is meant")
-        return TypeUrl(told)
-    if told not in {"", row.type_url}:
+        return TypeUrl(sent)
+    if sent not in {"", row.type_url}:
         raise ProtocolError(
-            f"type_url: is {quoted_type_url(told)}, but this method serves {row.type_url}; send that, or leave type_url out"
+            f"type_url: is {quoted_type_url(sent)}, but this method serves {row.type_url}; send that, or leave type_url out"
         )
     return row.type_url
-
-
-INTERNAL = "an internal error of fsxds; the server's log has its traceback"
-
-
-def where(method: str) -> str:
-    """Return what a call is named in reports of errors: `gRPC StreamClusters`."""
-    return f"gRPC {method.rpartition('/')[2]}"
-
-
-def guarded(
-    behavior: Callable[..., Awaitable[Any]], method: str, observer: ErrorObserver
-) -> Callable[..., Awaitable[Any]]:
-    """Return a method that does the same, but that reports an unexpected exception, and gives its client INTERNAL.
-
-    A streaming method writes by its context, and yields nothing.
-    """
-
-    async def answer(request: Any, context: Context) -> Any:
-        try:
-            return await behavior(request, context)
-        except grpc.aio.BaseError:
-            # The client is gone, or its request was rejected.
-            raise
-        # The edge of every call.
-        except Exception as error:  # noqa: BLE001
-            observer.internal_error(where(method), error)
-            await context.abort(grpc.StatusCode.INTERNAL, INTERNAL)
-
-    return answer

@@ -27,16 +27,9 @@ from fsxds.protocol.views import Views
 from fsxds.resources import Snapshot
 from fsxds.store import SnapshotStore
 from fsxds.supervisor import Supervisor
-from fsxds.transports.grpc_streams.health_and_reflection import HEALTH, STOPPING, Health, LastingCalls, Reflection
-from fsxds.transports.grpc_streams.requests import (
-    METHODS,
-    Context,
-    DiscoveryMethod,
-    RequestReader,
-    Variant,
-    guarded,
-    peer_of,
-)
+from fsxds.transports.grpc_streams.calls import STOPPING, LastingCalls, guarded
+from fsxds.transports.grpc_streams.health_and_reflection import HEALTH, Health, Reflection
+from fsxds.transports.grpc_streams.requests import METHODS, Context, DiscoveryMethod, RequestReader, Variant, peer_of
 from fsxds.transports.grpc_streams.responses import ResponseWriter
 from fsxds.transports.grpc_streams.stream import StreamCall, Surroundings
 

@@ -32,16 +32,8 @@ from fsxds.protocol.subscription import Subscription, files_of
 from fsxds.resource_types import BY_TYPE_URL
 from fsxds.resources import Snapshot
 from fsxds.store import SnapshotStore
-from fsxds.transports.grpc_streams.health_and_reflection import STOPPING
-from fsxds.transports.grpc_streams.requests import (
-    INTERNAL,
-    Context,
-    DiscoveryMethod,
-    RequestReader,
-    Variant,
-    peer_of,
-    where,
-)
+from fsxds.transports.grpc_streams.calls import INTERNAL, STOPPING, where
+from fsxds.transports.grpc_streams.requests import Context, DiscoveryMethod, RequestReader, Variant, peer_of
 from fsxds.transports.grpc_streams.responses import ResponseWriter
 from fsxds.values import TypeUrl
 

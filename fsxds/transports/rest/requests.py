@@ -1,4 +1,4 @@
-"""REST requests to protocol values: the JSON of a DiscoveryRequest, read once, and how long it may be held."""
+"""REST requests to protocol values: how long a poll may be held, its body, and the DiscoveryRequest in it, read once."""
 
 from __future__ import annotations
 
@@ -21,41 +21,17 @@ from fsxds.api.catalogue import Catalogue
 from fsxds.api.convert import Converter
 from fsxds.api.quotes import quoted_type_url, shown_pointer
 from fsxds.errors import ProtocolError
-from fsxds.protocol.messages import Node, without_message
+from fsxds.protocol.messages import MOST_KEPT_NODE_BYTES, Node, without_message
 from fsxds.protocol.poll import PollRequest, patience_s
 from fsxds.protocol.subscription import Subscription
 from fsxds.resource_types import ResourceType
-from fsxds.transports.client_status.nodes import MOST_TOLD_BYTES
 from fsxds.values import Nonce, PlainValue, Severity, Version
-
-
-def told_in_json(node: Mapping[str, object]) -> bytes:
-    """Return a node in proto JSON as `Node.serialized`: serialized, without its extensions.
-
-    A node that protobuf cannot read, or that is very large, is not kept: the answer is empty then.
-    """
-    try:
-        told = json.dumps({name: value for name, value in node.items() if name != "extensions"}, ensure_ascii=False)
-    except RecursionError:
-        return b""
-    return _serialized(told) if len(told) <= MOST_TOLD_BYTES else b""
-
-
-# An Envoy says the same of itself with every poll, and reading it takes a tenth of a millisecond.
-@lru_cache(maxsize=2048)
-def _serialized(told: str) -> bytes:
-    try:
-        message = json_format.Parse(told, base_pb2.Node(), ignore_unknown_fields=True)
-        return cast("bytes", message.SerializeToString())
-    except (json_format.ParseError, EncodeError):
-        return b""
-
 
 _NUMBER = re.compile(r"([0-9]{1,15}(?:\.[0-9]{1,9})?)(ms|s)?", re.ASCII)
 
 MOST_REMEMBERED = 8192
 # What is kept of one request: Envoy asks for one name. Who asks for thousands is parsed each time, so that the
-# requests that are remembered never hold more than some 100 MB, and as much again of what nodes say of themselves.
+# requests that are remembered never hold more than some 100 MB, and as much again of nodes.
 MOST_KEPT_CHARACTERS = 4096
 
 # Envoy's own request takes 77 kB, nearly all of it the list of its extensions (ENVOY.md A1).
@@ -75,15 +51,39 @@ NOT_JSON = "the body is not JSON; send a DiscoveryRequest in JSON"
 
 
 def is_json(content_type: str | None) -> bool:
-    """Tell whether a Content-Type is absent, `application/json`, any other `…/json`, or `…+json`."""
+    """Whether a Content-Type is absent, `application/json`, any other `…/json`, or `…+json`."""
     if content_type is None or content_type == "application/json":
         return True
     return content_type.partition(";")[0].strip().lower().endswith(("/json", "+json"))
 
 
 def is_continue_expected(request: web.Request) -> bool:
-    """Tell whether a client waits for `100 Continue` before it sends its body."""
+    """Whether a client waits for `100 Continue` before it sends its body."""
     return request.version >= HttpVersion11 and request.headers.get("Expect", "").lower() == "100-continue"
+
+
+def patience_of(deadline_text: str | None, timeout_text: str | None, max_hold_s: float) -> float:
+    """Return for how many seconds a request may be held; 0.0 means answer at once.
+
+    Args:
+        deadline_text: the header `x-envoy-expected-rq-timeout-ms`: milliseconds.
+        timeout_text: the parameter `?timeout=`: seconds, also written as `30s` or `500ms`.
+        max_hold_s: the longest hold the operator allows.
+
+    Raises:
+        ProtocolError: when one of them cannot be read.
+    """
+    expected_ms = None if deadline_text is None else _milliseconds("x-envoy-expected-rq-timeout-ms", deadline_text, 1)
+    query_ms = None if timeout_text is None else _milliseconds("timeout", timeout_text, 1000)
+    return patience_s(expected_ms, None if query_ms is None else query_ms / 1000, max_hold_s)
+
+
+def _milliseconds(name: str, text: str, milliseconds_each: int) -> float:
+    match = _NUMBER.fullmatch(text.strip())
+    if match is None or (match[2] and milliseconds_each == 1):
+        demand = "a number of milliseconds" if milliseconds_each == 1 else "a number of seconds, such as 30 or 30s"
+        raise ProtocolError(f"{name}: is not {demand}")
+    return float(match[1]) * (1 if match[2] == "ms" else milliseconds_each)
 
 
 async def read_body(request: web.Request) -> bytes:
@@ -232,12 +232,6 @@ def _without_details(value: object) -> object:
     return {name: each for name, each in value.items() if name != "details"} if isinstance(value, dict) else value
 
 
-def _node(node: Mapping[str, object], peer: str) -> Node:
-    # Its features and its agent matter to streams alone.
-    texts = _text("node.id", node.get("id")), _text("node.cluster", node.get("cluster"))
-    return Node(*texts, peer, serialized=told_in_json(node))
-
-
 def _field(message: Mapping[str, object], name: str) -> object:
     """Return the value of a field in either spelling, None where it is absent or null."""
     head, *rest = name.split("_")
@@ -245,30 +239,30 @@ def _field(message: Mapping[str, object], name: str) -> object:
     if camel_case == name or camel_case not in message:
         return message.get(name)
     if name in message:
-        raise ProtocolError(f"{name}: is there twice, also as {camel_case}; send one of them")
+        raise ProtocolError(f"{name}: is duplicated, also as {camel_case}; send one of them")
     return message[camel_case]
 
 
 def _object(name: str, value: object) -> Mapping[str, object]:
     if value is None and name != "the body":
         return {}
-    return value if isinstance(value, dict) else _refuse(name, value, "an object")
+    return value if isinstance(value, dict) else _reject(name, value, "an object")
 
 
 def _text(name: str, value: object) -> str:
     if value is None:
         return ""
-    return _well_formed(name, value) if isinstance(value, str) else _refuse(name, value, "a string")
+    return _well_formed(name, value) if isinstance(value, str) else _reject(name, value, "a string")
 
 
 def _names(value: object) -> Iterator[str]:
     if value is None:
         return
     if not isinstance(value, list):
-        _refuse("resource_names", value, "a list of strings")
+        _reject("resource_names", value, "a list of strings")
     for index, name in enumerate(value):
         if not isinstance(name, str):
-            _refuse(f"resource_names[{index}]", name, "a string")
+            _reject(f"resource_names[{index}]", name, "a string")
         yield _well_formed("resource_names", name)
 
 
@@ -288,7 +282,7 @@ def _well_formed(name: str, text: str) -> str:
 _KINDS = {dict: "an object", list: "a list", str: "a string", int: "a number", float: "a number", bool: "a boolean"}
 
 
-def _refuse(name: str, value: object, demand: str) -> NoReturn:
+def _reject(name: str, value: object, demand: str) -> NoReturn:
     raise ProtocolError(f"{name}: is {_KINDS.get(type(value), 'null')}; send {demand}")
 
 
@@ -299,37 +293,38 @@ def _check_type_url(type_url: str, row: ResourceType) -> None:
         )
 
 
-def patience_of(deadline_text: str | None, timeout_text: str | None, max_hold_s: float) -> float:
-    """Return for how many seconds a request may be held; 0.0 means answer at once.
-
-    Args:
-        deadline_text: the header `x-envoy-expected-rq-timeout-ms`: milliseconds.
-        timeout_text: the parameter `?timeout=`: seconds, also written as `30s` or `500ms`.
-        max_hold_s: the longest hold the operator allows.
-
-    Raises:
-        ProtocolError: when one of them cannot be read.
-    """
-    expected_ms = None if deadline_text is None else _milliseconds("x-envoy-expected-rq-timeout-ms", deadline_text, 1)
-    query_ms = None if timeout_text is None else _milliseconds("timeout", timeout_text, 1000)
-    return patience_s(expected_ms, None if query_ms is None else query_ms / 1000, max_hold_s)
+def _node(node: Mapping[str, object], peer: str) -> Node:
+    # Its features and its agent matter to streams alone.
+    texts = _text("node.id", node.get("id")), _text("node.cluster", node.get("cluster"))
+    return Node(*texts, peer, serialized=serialized_node(node))
 
 
-def _milliseconds(name: str, text: str, milliseconds_each: int) -> float:
-    match = _NUMBER.fullmatch(text.strip())
-    if match is None or (match[2] and milliseconds_each == 1):
-        demand = "a number of milliseconds" if milliseconds_each == 1 else "a number of seconds, such as 30 or 30s"
-        raise ProtocolError(f"{name}: is not {demand}")
-    return float(match[1]) * (1 if match[2] == "ms" else milliseconds_each)
+def serialized_node(node: Mapping[str, object]) -> bytes:
+    """Return a node in proto JSON as `Node.serialized`; empty where protobuf cannot read it, or where it is very large."""
+    try:
+        text = json.dumps({name: value for name, value in node.items() if name != "extensions"}, ensure_ascii=False)
+    except RecursionError:
+        return b""
+    return _serialized(text) if len(text) <= MOST_KEPT_NODE_BYTES else b""
+
+
+# An Envoy sends the same node with every poll, and reading it takes a tenth of a millisecond.
+@lru_cache(maxsize=2048)
+def _serialized(text: str) -> bytes:
+    try:
+        message = json_format.Parse(text, base_pb2.Node(), ignore_unknown_fields=True)
+        return bytes(message.SerializeToString())
+    except (json_format.ParseError, EncodeError):
+        return b""
 
 
 def strict_loads(body: bytes) -> Any:
     """Read JSON as orjson does, for where it is not installed: UTF-8 only, no NaN. Raises ValueError or RecursionError."""
 
-    def refuse_constant(name: str) -> NoReturn:
+    def reject_constant(name: str) -> NoReturn:
         raise ValueError(f"{name} is no JSON")
 
-    return json.loads(body.decode(), parse_constant=refuse_constant)
+    return json.loads(body.decode(), parse_constant=reject_constant)
 
 
 _loads: Callable[[bytes], Any]

@@ -8,9 +8,9 @@ from envoy.config.core.v3 import base_pb2
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fsxds.protocol.messages import Node
-from fsxds.transports.client_status.nodes import MOST_TOLD_BYTES, node_message
-from fsxds.transports.rest.requests import told_in_json
+from fsxds.protocol.messages import MOST_KEPT_NODE_BYTES, Node
+from fsxds.transports.client_status.nodes import node_message
+from fsxds.transports.rest.requests import serialized_node
 from tests.support.polls import REAL_REQUEST
 
 JSON = st.recursive(
@@ -32,7 +32,7 @@ def nested(levels: int) -> dict[str, Any]:
 def test_the_node_of_an_envoy_is_kept_without_its_extensions() -> None:
     """Some hundred bytes of 61 kB."""
     sent = json.loads(REAL_REQUEST.read_bytes())["node"]
-    told = told_in_json(sent)
+    told = serialized_node(sent)
     message = base_pb2.Node.FromString(told)
 
     assert len(told) < 1000
@@ -44,7 +44,7 @@ def test_the_node_of_an_envoy_is_kept_without_its_extensions() -> None:
 
 def test_both_spellings_are_read() -> None:
     """As everywhere in proto JSON; what is unknown is left out."""
-    told = told_in_json({"clientFeatures": ["a"], "user_agent_version": "1", "unknown": 1})
+    told = serialized_node({"clientFeatures": ["a"], "user_agent_version": "1", "unknown": 1})
 
     assert base_pb2.Node.FromString(told) == base_pb2.Node(client_features=["a"], user_agent_version="1")
 
@@ -55,21 +55,21 @@ def test_both_spellings_are_read() -> None:
 )
 def test_what_cannot_be_read_is_not_kept(node: dict[str, Any]) -> None:
     """A poll is answered all the same."""
-    assert told_in_json(node) == b""
+    assert serialized_node(node) == b""
 
 
 def test_a_very_large_node_is_not_kept() -> None:
     """Thousands of clients are remembered."""
-    fitting = {"id": "x" * (MOST_TOLD_BYTES - len(json.dumps({"id": ""})))}
+    fitting = {"id": "x" * (MOST_KEPT_NODE_BYTES - len(json.dumps({"id": ""})))}
 
-    assert told_in_json(fitting)
-    assert told_in_json({"id": f"{fitting['id']}x"}) == b""
+    assert serialized_node(fitting)
+    assert serialized_node({"id": f"{fitting['id']}x"}) == b""
 
 
 @given(st.dictionaries(st.sampled_from(FIELDS), JSON, max_size=3))
 def test_no_node_breaks_a_poll(node: dict[str, Any]) -> None:
     """Whatever JSON stands there, it is kept or not; and what is kept can be shown."""
-    told = told_in_json(node)
+    told = serialized_node(node)
 
     assert node_message(Node("x", serialized=told)).SerializeToString(deterministic=True) is not None
 
@@ -90,7 +90,7 @@ def test_a_node_of_which_nothing_was_kept_is_shown_as_it_is_known() -> None:
 
 def test_a_node_that_cannot_be_read_again_is_shown_as_it_is_known() -> None:
     """JSON allows more levels than protobuf reads."""
-    told = told_in_json({"id": "a", "metadata": nested(45)})
+    told = serialized_node({"id": "a", "metadata": nested(45)})
 
     assert told
     assert node_message(Node("a", serialized=told)) == base_pb2.Node(id="a")

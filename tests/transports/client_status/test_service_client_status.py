@@ -22,7 +22,7 @@ from fsxds.resources import Resource
 from fsxds.transports.client_status import service
 from fsxds.transports.client_status.contents import Contents
 from fsxds.transports.client_status.service import ClientReports
-from fsxds.transports.rest.requests import told_in_json
+from fsxds.transports.rest.requests import serialized_node
 from fsxds.transports.rest.responses import LARGE_RESOURCE_BYTES
 from fsxds.values import TypeUrl, Version
 from tests.support.polls import envoy_catalogue, named
@@ -81,7 +81,7 @@ async def test_a_client_in_step() -> None:
 
 async def test_a_client_in_step_in_json() -> None:
     """The same; resources as JSON of their own, with snake_case names."""
-    node = Node("edge-1", serialized=told_in_json({"id": "edge-1", "metadata": METADATA}))
+    node = Node("edge-1", serialized=serialized_node({"id": "edge-1", "metadata": METADATA}))
 
     assert await answer_json(reports_of(client("", watch(CLUSTER), node=node))) == {
         "config": [

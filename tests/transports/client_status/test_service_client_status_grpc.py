@@ -19,7 +19,7 @@ from fsxds.resource_types import BY_SHORT_NAME
 from fsxds.store import SnapshotStore
 from fsxds.transports.client_status import service
 from fsxds.transports.client_status.service import CLIENT_STATUS_SERVICE, ClientReports, client_status_handlers
-from fsxds.transports.grpc_streams.health_and_reflection import LastingCalls
+from fsxds.transports.grpc_streams.calls import LastingCalls
 from fsxds.transports.grpc_streams.server import listening_grpc
 from fsxds.transports.grpc_streams.service import make_services
 from tests.support.errors import make_supervisor

@@ -10,7 +10,7 @@ import grpc.aio
 import pytest
 
 from fsxds.supervisor import Supervisor
-from fsxds.transports.grpc_streams.health_and_reflection import STOPPING, LastingCalls
+from fsxds.transports.grpc_streams.calls import STOPPING, LastingCalls
 from fsxds.transports.grpc_streams.server import listening_grpc
 from tests.support.errors import ErrorsHeard, make_supervisor
 from tests.support.grpc_clients import LOCALHOST, PATIENCE_S, channel_to

@@ -18,8 +18,15 @@ from hypothesis import strategies as st
 from fsxds.errors import ProtocolError
 from fsxds.protocol.messages import DeltaRequest, SotwRequest
 from fsxds.resource_types import BY_SHORT_NAME
-from fsxds.transports.grpc_streams.requests import MOST_NAMES, MOST_NODE_BYTES, MOST_NODES, RequestReader, peer_of
-from fsxds.transports.grpc_streams.responses import DeltaDiscoveryRequest, DiscoveryRequest
+from fsxds.transports.grpc_streams.requests import (
+    MOST_NAMES,
+    MOST_NODE_BYTES,
+    MOST_NODES,
+    DeltaDiscoveryRequest,
+    DiscoveryRequest,
+    RequestReader,
+    peer_of,
+)
 from fsxds.values import Nonce, Version
 from tests.support.polls import REAL_REQUEST
 from tests.support.snapshots import type_url

@@ -12,7 +12,7 @@ from fsxds.protocol.ttl import TtlMode
 from fsxds.resource_types import RESOURCE_TYPES, ResourceType
 from fsxds.store import SnapshotStore
 from fsxds.supervisor import Supervisor
-from fsxds.transports.grpc_streams.requests import INTERNAL
+from fsxds.transports.grpc_streams.calls import INTERNAL
 from fsxds.transports.grpc_streams.server import listening_grpc
 from fsxds.transports.grpc_streams.service import make_services
 from tests.support.errors import AT_ONCE, make_supervisor

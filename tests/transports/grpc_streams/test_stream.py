@@ -16,7 +16,7 @@ from fsxds.protocol.messages import Acknowledgement, Node
 from fsxds.protocol.subscription import Subscription
 from fsxds.protocol.ttl import TtlMode
 from fsxds.resources import Reference
-from fsxds.transports.grpc_streams.health_and_reflection import STOPPING
+from fsxds.transports.grpc_streams.calls import STOPPING
 from fsxds.transports.grpc_streams.stream import MOST_IGNORED_TOLD
 from fsxds.values import Severity
 from tests.support.grpc_clients import DiscoveryClient, GrpcServer, channel_to, method_path, names_in, serving_grpc

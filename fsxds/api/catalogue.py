@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from typing import TypeVar, cast
 
 from google.protobuf import descriptor_pool, message_factory
 from google.protobuf.descriptor import Descriptor, EnumValueDescriptor, FieldDescriptor, FileDescriptor, OneofDescriptor
@@ -12,6 +13,8 @@ from google.protobuf.message import Message
 from fsxds.api.descriptors import completed, parse_set
 from fsxds.api.features import Features
 from fsxds.errors import ApiError
+
+T = TypeVar("T")
 
 
 class Catalogue:
@@ -39,8 +42,7 @@ class Catalogue:
         self._message_options = self.message_class("google.protobuf.MessageOptions")
         self._oneof_options = self.message_class("google.protobuf.OneofOptions")
         self._enum_value_options = self.message_class("google.protobuf.EnumValueOptions")
-        self._names: tuple[str, ...] = ()
-        self._words: frozenset[str] = frozenset()
+        self._made: dict[object, object] = {}
 
     @classmethod
     def of(cls, serialized: bytes, description: str, features: Features | None = None) -> Catalogue:
@@ -58,6 +60,15 @@ class Catalogue:
             except (TypeError, ValueError) as error:
                 raise ApiError(f"{file.name} does not fit the other proto files: {error}") from error
         return cls(pool, serialized, description, features)
+
+    def once(self, make: Callable[[Catalogue], T]) -> T:
+        """Return what `make` makes of this catalogue; it is asked once, and what it made is kept as long as the catalogue.
+
+        Two threads may both ask it at first; what one of them made is then dropped.
+        """
+        if make not in self._made:
+            self._made.setdefault(make, make(self))
+        return cast("T", self._made[make])
 
     def knows(self, message_type: str) -> bool:
         """Tell whether there is a message type of this full name."""
@@ -112,24 +123,25 @@ class Catalogue:
 
     def knows_word(self, name: str) -> bool:
         """Tell whether any message has a field of this name, in snake_case or camelCase, or any enum such a value."""
-        if not self._words:
-            fields = [field for descriptor in self.descriptors() for field in descriptor.fields]
-            enums = {field.enum_type.full_name: field.enum_type for field in fields if field.enum_type is not None}
-            self._words = frozenset(
-                (
-                    *(spelling for field in fields for spelling in (field.name, field.json_name)),
-                    *(value for enum in enums.values() for value in enum.values_by_name),
-                )
-            )
-        return name in self._words
+        return name in self.once(_words)
 
     def similar(self, message_type: str) -> str | None:
         """Return the known type that an unknown name probably means, None when nothing is near."""
-        names = self._names or tuple(sorted(descriptor.full_name for descriptor in self.descriptors()))
-        self._names = names
+        names = self.once(_names)
         package, _, last_part = message_type.rpartition(".")
         namesakes = [name for name in names if name.endswith(f".{last_part}")]
         # To compare a name with all others takes 10 ms, and a broken file may have thousands of them.
         candidates = namesakes or [name for name in names if name.startswith(f"{package}.")]
         near = difflib.get_close_matches(message_type, candidates, n=1, cutoff=0.6)
         return near[0] if near else None
+
+
+def _names(catalogue: Catalogue) -> tuple[str, ...]:
+    return tuple(sorted(descriptor.full_name for descriptor in catalogue.descriptors()))
+
+
+def _words(catalogue: Catalogue) -> frozenset[str]:
+    fields = [field for descriptor in catalogue.descriptors() for field in descriptor.fields]
+    enums = {field.enum_type.full_name: field.enum_type for field in fields if field.enum_type is not None}
+    spellings = (spelling for field in fields for spelling in (field.name, field.json_name))
+    return frozenset((*spellings, *(value for enum in enums.values() for value in enum.values_by_name)))

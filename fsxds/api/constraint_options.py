@@ -2,7 +2,7 @@
 
 The rules that the options of fields, oneofs, messages and enums state; what is not known of them is refused.
 
-One pass over a whole API at start: all its rules are read, and the types found that can hold something to look at.
+One pass over a whole API: all its rules are read, and which message can hold which.
 """
 
 from __future__ import annotations
@@ -202,40 +202,35 @@ def _fitting(field: FieldDescriptor, *, is_part: bool) -> tuple[str, ...]:
 
 
 class RuleSurvey:
-    """What an API demands, and where.
+    """What an API demands, and where; made once for a catalogue, by `Catalogue.once`.
 
-    Raises:
-        ApiError: it states a rule that is not known here.
+    Attributes:
+        options: what reads the rules of the API.
+        rules: the `validate.rules` of fields, by the full name of the field; no row where there are none.
+        ruled: the messages of which some field has a rule, and Any.
     """
 
-    def __init__(self, catalogue: Catalogue, hooked: Collection[str]) -> None:
-        """Survey a catalogue; the messages and fields of the `hooked` names are looked at whatever their rules."""
+    def __init__(self, catalogue: Catalogue) -> None:
+        """Read all rules of a catalogue; ApiError for one that is not known here."""
         self.options = RuleOptions(catalogue)
-        self._rules: dict[str, RuleGroups] = {}
+        self.rules: dict[str, RuleGroups] = {}
+        self.ruled = {ANY}
         self._held_in: defaultdict[str, set[str]] = defaultdict(set)
-        self._ruled: set[str] = set()
         for descriptor in catalogue.descriptors():
-            is_hooked = any(field.full_name in hooked for field in descriptor.fields)
-            if self._look_at(descriptor) or is_hooked or descriptor.full_name == ANY:
-                self._ruled.add(descriptor.full_name)
-        self._worthwhile = self._ruled | set(hooked)
-        self._spread()
+            if self._read_rules(descriptor):
+                self.ruled.add(descriptor.full_name)
 
-    def rules_of(self, field: FieldDescriptor) -> RuleGroups:
-        """Return the `validate.rules` of a field."""
-        return self._rules.get(field.full_name, {})
+    def holders_of(self, names: Collection[str]) -> set[str]:
+        """Return the messages of these names, and all that can hold one of them at any depth."""
+        found = set(names)
+        waiting = list(found)
+        while waiting:
+            holders = self._held_in.get(waiting.pop(), set()) - found
+            found |= holders
+            waiting.extend(holders)
+        return found
 
-    def is_worthwhile(self, descriptor: Descriptor) -> bool:
-        """Tell whether a message of this type can hold a rule, a hooked message or an Any, at any depth."""
-        return descriptor.full_name in self._worthwhile
-
-    def has_fields_to_visit(self, descriptor: Descriptor) -> bool:
-        """Tell whether it is worthwhile to look at the fields of a message, and not at the message alone."""
-        return descriptor.full_name in self._ruled or any(
-            field.message_type is not None and self.is_worthwhile(field.message_type) for field in descriptor.fields
-        )
-
-    def _look_at(self, descriptor: Descriptor) -> bool:
+    def _read_rules(self, descriptor: Descriptor) -> bool:
         """Read the rules of a message's own fields, and tell whether there are any."""
         has_rules = any(self.options.is_required(oneof) for oneof in descriptor.oneofs)
         for field in descriptor.fields:
@@ -244,19 +239,11 @@ class RuleSurvey:
             if field.has_options:
                 rules = self.options.rules_of(field)
                 if rules:
-                    self._rules[field.full_name] = rules
+                    self.rules[field.full_name] = rules
                 has_rules = bool(rules) or has_rules or self.options.is_disallowed(field)
             if field.enum_type is not None:
                 has_rules = has_rules or bool(self.options.disallowed_values(field.enum_type))
         return has_rules
-
-    def _spread(self) -> None:
-        """Count as worthwhile all that holds what is worthwhile."""
-        waiting = list(self._worthwhile)
-        while waiting:
-            holders = self._held_in[waiting.pop()] - self._worthwhile
-            self._worthwhile |= holders
-            waiting.extend(holders)
 
 
 _MOST_NAMES = 8

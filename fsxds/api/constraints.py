@@ -257,8 +257,12 @@ class FieldRules:
         """
         self._catalogue = catalogue
         self._hooks = hooks
-        self._survey = RuleSurvey(catalogue, hooks.keys())
-        self._secrecy = Secrecy(catalogue)
+        self._survey = catalogue.once(RuleSurvey)
+        self._secrecy = catalogue.once(Secrecy)
+        # The other names are of fields.
+        owners = {name.rpartition(".")[0] for name in hooks if not catalogue.knows(name)}
+        self._looked_into = self._survey.ruled | owners
+        self._worthwhile = self._survey.holders_of(self._looked_into | hooks.keys())
         self._visits: dict[tuple[str, _Mode], Visit] = {}
 
     def check(self, message: Message) -> Walk:
@@ -274,7 +278,7 @@ class FieldRules:
             visit(message, path, walk)
 
     def _visit_of(self, descriptor: Descriptor, mode: _Mode) -> Visit | None:
-        if not self._survey.is_worthwhile(descriptor):
+        if descriptor.full_name not in self._worthwhile:
             return None
         if self._survey.options.is_unruled(descriptor):
             mode = mode._replace(is_ruled=False)
@@ -288,10 +292,16 @@ class FieldRules:
                 visit = self._enter_any(mode._replace(is_ruled=mode.is_opened))
             hooks = self._hooks.get(descriptor.full_name)
             if hooks:
-                visit = _with_hooks(visit if self._survey.has_fields_to_visit(descriptor) else None, hooks)
+                visit = _with_hooks(visit if self._has_fields_to_visit(descriptor) else None, hooks)
             self._visits[key] = visit
             demand(self._fill(rows, descriptor, mode))
         return visit
+
+    def _has_fields_to_visit(self, descriptor: Descriptor) -> bool:
+        return descriptor.full_name in self._looked_into or any(
+            field.message_type is not None and field.message_type.full_name in self._worthwhile
+            for field in descriptor.fields
+        )
 
     def _fill(self, rows: _Rows, descriptor: Descriptor, mode: _Mode) -> list[Demand]:
         """Find out what is done with each field, and return what must be there."""
@@ -311,7 +321,7 @@ class FieldRules:
         return demands
 
     def _compile(self, field: FieldDescriptor, mode: _Mode) -> tuple[Step | None, Demand | None]:
-        rules = self._survey.rules_of(field) if mode.is_ruled else {}
+        rules = self._survey.rules.get(field.full_name, {}) if mode.is_ruled else {}
         mode = self._mode_within(field, rules, mode)
         banned = disallowed_checks(field, self._survey) if mode.is_opened else []
         if is_map(field):

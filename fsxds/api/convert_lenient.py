@@ -225,8 +225,8 @@ class CarefulReader:
     def __init__(self, catalogue: Catalogue, unknown_fields: Severity) -> None:
         self._catalogue = catalogue
         self._unknown_fields = unknown_fields
-        self._secrecy = Secrecy(catalogue)
-        self._spellings = Spellings(catalogue)
+        self._secrecy = catalogue.once(Secrecy)
+        self._spellings = catalogue.once(Spellings)
         self._readers: dict[str, Read] = {}
 
     def read(self, value: PlainValue, descriptor: Descriptor) -> tuple[PlainValue, tuple[Fault, ...]]:

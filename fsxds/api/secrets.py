@@ -274,7 +274,7 @@ class Masker:
             hide_bytes: the same for fields of bytes, whose JSON is base64; None for the same as of texts.
         """
         self._catalogue = catalogue
-        self._secrecy = Secrecy(catalogue)
+        self._secrecy = catalogue.once(Secrecy)
         self._hide = hide
         self._hide_bytes = hide_bytes or hide
         self._printer = Printer(catalogue)

@@ -275,7 +275,7 @@ class MessageSchemas:
             packed: the message types that an Any may hold.
         """
         self._catalogue = catalogue
-        self._survey = RuleSurvey(catalogue, ())
+        self._survey = catalogue.once(RuleSurvey)
         self._packed = tuple(sorted(packed))
         self.definitions: dict[str, Schema] = {name: dict(schema) for name, schema in SHARED.items()}
 
@@ -324,12 +324,12 @@ class MessageSchemas:
         oneof = field.containing_oneof
         if oneof is not None:
             return _is_simple(oneof) and self._survey.options.is_required(oneof)
-        rules = self._survey.rules_of(field)
+        rules = self._survey.rules.get(field.full_name, {})
         checks = whole_checks(field, rules) if field.is_repeated else element_checks(field, rules)
         return presence_demand(field, rules) is not None or default_demand(field, checks) is not None
 
     def _field(self, field: FieldDescriptor) -> Schema:
-        rules = self._survey.rules_of(field)
+        rules = self._survey.rules.get(field.full_name, {})
         checks = [*whole_checks(field, rules)] if field.is_repeated else [*element_checks(field, rules)]
         words = [check.demand for check in (*checks, *disallowed_checks(field, self._survey))]
         if is_map(field):

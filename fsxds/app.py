@@ -15,13 +15,23 @@ from typing import Never, cast
 
 from fsxds.api.catalogue import Catalogue
 from fsxds.errors import FsxdsError, UsageError
-from fsxds.events import MirrorObserver, MirrorReport
+from fsxds.events import (
+    ApiFound,
+    Event,
+    FilesWritten,
+    Level,
+    ListeningStarted,
+    Observer,
+    SettingsRejected,
+    SettingsReloaded,
+    SnapshotSetAside,
+    StartDelayed,
+    StopRequested,
+)
 from fsxds.formats.libyaml import require_libyaml
 from fsxds.live_settings import Changing, SettingsChange, SettingsReader
-from fsxds.observe.change_reports import MirrorLog
 from fsxds.observe.clients import FORGOTTEN_AFTER_S, Clients
 from fsxds.observe.log import Log
-from fsxds.observe.log_lines import Level
 from fsxds.parse_worker import ParseLimits, ParseRules, Parsing
 from fsxds.protocol.ttl import TtlMode
 from fsxds.ready_file import ReadyFile
@@ -52,7 +62,7 @@ STOP_WITHIN_S = 8.0
 SIGNALLED = 128
 
 
-def mirror_once(directory: Path, out: Path, settings: Settings) -> tuple[Loaded, MirrorReport]:
+def mirror_once(directory: Path, out: Path, settings: Settings) -> tuple[Loaded, FilesWritten]:
     """Load a tree and write it as mirrored files, once."""
     refuse_loop(directory, out)
     catalogue = find_catalogue(settings)
@@ -91,12 +101,12 @@ async def _serve(
             stack.enter_context(mirror)
         tasks = await stack.enter_async_context(house.serving())
         if mirror is not None:
-            observer = FirstWrite(MirrorLog(log.write), mirrored)
+            observer = noting_first_write(log.receive, mirrored)
             house.start(tasks, "mirror", Mirroring(house.store, mirror, observer).keep_mirrored)
         else:
             mirrored.set()
         waits_for = partial(what_start_waits_for, house, settings.mirror, mirrored)
-        house.start(tasks, "start-up", partial(report_waits, waits_for, log.waiting))
+        house.start(tasks, "start-up", partial(report_waits, waits_for, delays_to(log)))
         if reader is not None:
             house.start(tasks, "settings", partial(house.keep_settings, reader))
         if ready_file is not None:
@@ -145,7 +155,7 @@ class House:
         self.store = SnapshotStore()
         self.streams = SnapshotStore() if settings.ads_config_sources else self.store
         self.clients = Clients(FORGOTTEN_AFTER_S + settings.max_hold_s)
-        self.supervisor = Supervisor(log, back_off)
+        self.supervisor = Supervisor(log.receive, back_off)
         self.address = ""
         self.grpc_address = ""
         self.settings = settings
@@ -156,9 +166,9 @@ class House:
         self._changing = Changing()
         self._mirrors: list[Mirror] = []
         require_libyaml()
-        with reported_wait("the API of Envoy to be read", log.waiting):
+        with reported_wait("the API of Envoy to be read", delays_to(log)):
             self.catalogue = find_catalogue(settings)
-        log.api_found(self.catalogue.description)
+        log.receive(ApiFound(self.catalogue.description))
         self._judging = Judging.by(settings, self.catalogue)
 
     def start(self, tasks: asyncio.TaskGroup, component: str, work: Callable[[], Awaitable[None]]) -> None:
@@ -174,9 +184,8 @@ class House:
             watch_again = partial(self.supervisor.run, "watcher", self._watch)
             tasks.create_task(self._changing.run_with(self._watching, lambda _: watch_again()))
             if self.streams is not self.store:
-                set_aside = partial(log.snapshot_set_aside, "ADS rewriting")
                 sources = AdsConfigSources(self.catalogue)
-                rewriting = Rewriting(self.store, self.streams, sources, set_aside)
+                rewriting = Rewriting(self.store, self.streams, sources, self._set_aside)
                 self.start(tasks, "ADS rewriting", rewriting.keep_rewritten)
 
     async def _judge(self, judging: Judging) -> None:
@@ -187,13 +196,16 @@ class House:
             limits = replace(limits, first_patience_s=limits.patience_s)
         with Parsing(judging.rules, limits, self._trees.put_again) as parsing:
             if self._reload is None:
-                self._reload = Reload(self.store, parsing, judging.acceptance, self._log)
+                self._reload = Reload(self.store, parsing, judging.acceptance, self._log.receive)
             else:
                 self._reload.judge_by(parsing, judging.acceptance)
                 self._trees.put_again()
             async with asyncio.TaskGroup() as tasks:
                 self.start(tasks, "parser", parsing.keep_parsing)
                 self.start(tasks, "reload", partial(self._reload.keep_current, self._trees))
+
+    def _set_aside(self, error: BaseException) -> None:
+        self._log.receive(SnapshotSetAside("ADS rewriting", error))
 
     def _watching(self) -> tuple[object, ...]:
         """Return what a watcher has to be started anew for."""
@@ -203,9 +215,14 @@ class House:
         """Pass on each tree that settles and is another than the last one, also where another watcher passed that on."""
         scanner, options = scanner_of(self._directory, self.settings), _watch_options(self.settings)
         last = None if self._trees.current is None else self._trees.current.tree
-        async with aclosing(watch(scanner, options, self._log, last=last)) as trees:
+        async with aclosing(watch(scanner, options, self._log.receive, last=last)) as trees:
             async for settled in trees:
                 self._trees.put(settled)
+
+    @property
+    def loaded(self) -> Loaded | None:
+        """The tree as it was loaded last; None before the first."""
+        return None if self._reload is None else self._reload.loaded
 
     def with_settings(self, mirror: Mirror) -> Mirror:
         """Have a mirror change with the settings, and return it."""
@@ -219,7 +236,7 @@ class House:
             try:
                 change, judging = await asyncio.to_thread(self._read_settings, reader)
             except FsxdsError as error:
-                self._log.settings_kept("; ".join(str(error).splitlines()))
+                self._log.receive(SettingsRejected("; ".join(str(error).splitlines())))
             else:
                 self._apply(change, judging)
 
@@ -239,7 +256,7 @@ class House:
         for mirror in self._mirrors:
             mirror.change(mirror_options(settings))
         self._changing.note()
-        self._log.settings_reloaded(changed, change.needs_restart)
+        self._log.receive(SettingsReloaded(changed, change.needs_restart))
 
     def waits_for(self) -> str:
         """Return what the first snapshot with a resource waits for; empty when it is served."""
@@ -282,7 +299,7 @@ class House:
                 ]
                 for name, listener in listeners.items():
                     await listener.is_up.wait()
-                    log.listening(name, str(listener.address))
+                    log.receive(ListeningStarted(name, str(listener.address)))
                 self.address, self.grpc_address = (
                     str(listeners[name].address) if name in listeners else "" for name in wanted
                 )
@@ -297,13 +314,15 @@ class House:
 
     def _rest(self, reports: ClientReports, address: Address) -> AbstractAsyncContextManager[Address]:
         application = make_application(
-            self.store, self.catalogue, self._log, reports, max_hold_s=lambda: self.settings.max_hold_s
+            self.store, self.catalogue, self._log.receive, reports, max_hold_s=lambda: self.settings.max_hold_s
         )
         return listening(application, address, grace_s=GRACE_S)
 
     def _grpc(self, reports: ClientReports, address: Address) -> AbstractAsyncContextManager[Address]:
         status = client_status_handlers(reports)
-        services = make_services(self.streams, self._log, self.clients, TtlMode(self.settings.ttl), extra=status)
+        services = make_services(
+            self.streams, self._log.receive, self.clients, TtlMode(self.settings.ttl), extra=status
+        )
         return listening_grpc(services, address, self.supervisor, grace_s=GRACE_S)
 
 
@@ -335,25 +354,20 @@ async def rooms(directory: Path, settings: Settings, log: Log) -> AsyncIterator[
         yield house
 
 
-class FirstWrite:
-    """Passes on what the mirror tells, and sets `done` with its first snapshot."""
+def delays_to(log: Log) -> Callable[[str, float], None]:
+    """Return what receives what the start waits for, and the seconds so far."""
+    return lambda what, elapsed_s: log.receive(StartDelayed(what, elapsed_s))
 
-    def __init__(self, observer: MirrorObserver, done: asyncio.Event) -> None:
-        self._observer = observer
-        self._done = done
 
-    def files_written(self, report: MirrorReport) -> None:
-        """A snapshot is in the directory."""
-        self._done.set()
-        self._observer.files_written(report)
+def noting_first_write(observer: Observer, done: asyncio.Event) -> Observer:
+    """Return an observer that passes all events on, and sets `done` with the first snapshot that is written."""
 
-    def mirror_failed(self, error: OSError, retry_s: float) -> None:
-        """The directory could not be written."""
-        self._observer.mirror_failed(error, retry_s)
+    def receive(event: Event) -> None:
+        if isinstance(event, FilesWritten):
+            done.set()
+        observer(event)
 
-    def snapshot_set_aside(self, error: BaseException) -> None:
-        """Writing failed too often by an error of fsxds."""
-        self._observer.snapshot_set_aside(error)
+    return receive
 
 
 async def _keep_ready_file(ready_file: ReadyFile, house: House, mirror: Path | None, mirrored: asyncio.Event) -> Never:
@@ -404,7 +418,7 @@ async def until_stopped(work: Coroutine[object, object, None], log: Log, ready_f
         received.append(number)
         if len(received) > 1:
             leave(SIGNALLED + number)
-        log.stopping(number.name if number is signal.SIGTERM else "Ctrl-C")
+        log.receive(StopRequested(number.name if number is signal.SIGTERM else "Ctrl-C"))
         if ready_file is not None:
             ready_file.remove()
         # In a thread: the event loop may be what takes too long.

@@ -14,7 +14,7 @@ from typing import Never, Protocol
 
 from fsxds.api.catalogue import Catalogue
 from fsxds.errors import UsageError
-from fsxds.events import ReloadObserver
+from fsxds.events import Observer, SnapshotPublished, TreeLoaded
 from fsxds.formats import format_of
 from fsxds.formats.decoded import PlainDocument, UnreadableError, unreadable
 from fsxds.formats.libyaml import require_libyaml
@@ -242,9 +242,7 @@ class Reload:
     loaded without the changes that it fails on: they are set aside as problems, until their files change.
     """
 
-    def __init__(
-        self, store: SnapshotStore, parsing: Parsing, acceptance: Acceptance, observer: ReloadObserver
-    ) -> None:
+    def __init__(self, store: SnapshotStore, parsing: Parsing, acceptance: Acceptance, observer: Observer) -> None:
         self._store = store
         self._parsing = parsing
         self._acceptance = acceptance
@@ -255,6 +253,11 @@ class Reload:
         self._last: SettledTree | None = None
         self._attempts = Attempts()
         self._set_aside: dict[PurePosixPath, _SetAside] = {}
+
+    @property
+    def loaded(self) -> Loaded | None:
+        """The tree as it was loaded last; None before the first."""
+        return self._loaded
 
     def judge_by(self, parsing: Parsing, acceptance: Acceptance) -> None:
         """Load by other rules from now on. What is served stays; the next load parses and judges every file anew."""
@@ -283,9 +286,9 @@ class Reload:
         self._loaded, self._tree = loaded, chosen
         is_new = self._store.current is None or not same_content(loaded.snapshot, self._store.current)
         try:
-            self._observer.problems_found(loaded)
+            self._observer(TreeLoaded(loaded.problems, loaded.held))
             if is_new:
-                self._observer.snapshot_published(loaded, settled.noticed_s)
+                self._observer(SnapshotPublished(loaded.snapshot, settled.noticed_s))
         finally:
             # Also where reporting it fails.
             if is_new:

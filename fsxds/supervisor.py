@@ -10,31 +10,15 @@ from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Protocol, Self
+from typing import Any, Self
 
 from fsxds.errors import FsxdsError
+from fsxds.events import ComponentDegraded, ComponentRecovered, InternalError, Observer
 
 _PACKAGE = f"{Path(__file__).parent}/"
 
 # An input on which a component failed so often in a row is set aside.
 MOST_ATTEMPTS = 3
-
-
-class ErrorObserver(Protocol):
-    """Receives errors of fsxds itself."""
-
-    def internal_error(self, where: str, error: BaseException) -> None:
-        """An exception that nobody expected ended a request, a stream or a component: the one that `where` names."""
-
-
-class SupervisorObserver(ErrorObserver, Protocol):
-    """Receives how components fare."""
-
-    def component_degraded(self, component: str, reason: str, retry_s: float) -> None:
-        """A component failed, for `reason`; it starts again in `retry_s` seconds, and what is served stays."""
-
-    def component_recovered(self, component: str) -> None:
-        """A component that failed runs well again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +49,7 @@ class Supervisor:
         is_starting: while it holds, an error for users (`FsxdsError`) ends the process; afterwards nothing does.
     """
 
-    def __init__(self, observer: SupervisorObserver, back_off: BackOff | None = None) -> None:
+    def __init__(self, observer: Observer, back_off: BackOff | None = None) -> None:
         self.failures: Counter[str] = Counter()
         self.components: set[str] = set()
         self.is_starting = True
@@ -123,12 +107,12 @@ class Supervisor:
             # Of the component itself; or of something that it waited for, which is a failure like others.
             if task is None or task.cancelling():
                 raise
-            self._observer.internal_error(component, error)
+            self._observer(InternalError(component, error))
             return error
         # The edge of every component: it ends no other, and not the process.
         except Exception as error:
             if not words_of(error):
-                self._observer.internal_error(component, error)
+                self._observer(InternalError(component, error))
             elif self.is_starting or is_vital:
                 raise
             return error
@@ -139,7 +123,7 @@ class Supervisor:
     def _degrade(self, component: str, failure: BaseException, pause_s: float) -> None:
         self.failures[component] += 1
         reason = words_of(failure) or type(failure).__name__
-        self._observer.component_degraded(component, reason, pause_s)
+        self._observer(ComponentDegraded(component, reason, pause_s))
         if component not in self._degraded:
             self._degraded[component] = None
             self._note_change()
@@ -147,7 +131,7 @@ class Supervisor:
     def _recover(self, component: str) -> None:
         if component in self._degraded:
             del self._degraded[component]
-            self._observer.component_recovered(component)
+            self._observer(ComponentRecovered(component))
             self._note_change()
 
     def _note_change(self) -> None:
@@ -173,7 +157,7 @@ class Attempts:
     False
     """
 
-    def __init__(self, set_aside: Callable[[BaseException], None] | None = None, most: int = MOST_ATTEMPTS) -> None:
+    def __init__(self, set_aside: Callable[[BaseException], object] | None = None, most: int = MOST_ATTEMPTS) -> None:
         """Count; `set_aside` is called with the last error when the attempts on an input are over."""
         self._set_aside = set_aside
         self._most = most

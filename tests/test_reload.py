@@ -6,13 +6,14 @@ from dataclasses import dataclass, field, replace
 
 import pytest
 
+from fsxds.events import Event, SnapshotPublished, TreeLoaded
 from fsxds.parse_worker import ParseRules, Parsing
 from fsxds.protocol.messages import Node
 from fsxds.protocol.poll import Hold, PollMemory, PollRequest
 from fsxds.protocol.subscription import Subscription, version_of
 from fsxds.reload import NewestTree, Reload
 from fsxds.resources import Snapshot
-from fsxds.snapshots.load import Acceptance, Loaded
+from fsxds.snapshots.load import Acceptance
 from fsxds.source.envoy_api import find_api
 from fsxds.store import SnapshotStore
 from fsxds.values import Severity, SourceTree
@@ -38,14 +39,14 @@ class Listener:
     told: list[tuple[str, object]] = field(default_factory=list)
     snapshots: list[Snapshot] = field(default_factory=list)
 
-    def problems_found(self, loaded: Loaded) -> None:
-        """Write down the problems."""
-        self.told.append(("problems", [problem.rule for problem in loaded.problems]))
-
-    def snapshot_published(self, loaded: Loaded, noticed_s: float) -> None:
-        """Write down the moment, and the names of the clusters."""
-        self.told.append(("published", (noticed_s, list(loaded.snapshot.resources(CDS)))))
-        self.snapshots.append(loaded.snapshot)
+    def __call__(self, event: Event) -> None:
+        """Write down the problems, or the moment and the names of the clusters."""
+        match event:
+            case TreeLoaded():
+                self.told.append(("problems", [problem.rule for problem in event.problems]))
+            case SnapshotPublished():
+                self.told.append(("published", (event.noticed_s, list(event.snapshot.resources(CDS)))))
+                self.snapshots.append(event.snapshot)
 
 
 @pytest.fixture(scope="module")

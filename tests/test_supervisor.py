@@ -8,7 +8,7 @@ import pytest
 
 from fsxds.errors import UsageError
 from fsxds.supervisor import Attempts, BackOff, Supervisor, place_of
-from tests.support.errors import AT_ONCE, ErrorsHeard
+from tests.support.errors import AT_ONCE, Recorder
 
 SLOW = BackOff(first_s=600.0, longest_s=600.0, well_after_s=0.02)
 
@@ -33,7 +33,7 @@ class Flaky:
 @asynccontextmanager
 async def supervised(work: Callable[..., object], back_off: BackOff = AT_ONCE) -> AsyncIterator[Supervisor]:
     """Run a component of a process that has started, as long as the context lasts."""
-    supervisor = Supervisor(ErrorsHeard(), back_off)
+    supervisor = Supervisor(Recorder(), back_off)
     supervisor.is_starting = False
     async with asyncio.timeout(60), asyncio.TaskGroup() as tasks:
         running = tasks.create_task(supervisor.run("mirror", work))  # type: ignore[arg-type]
@@ -41,9 +41,9 @@ async def supervised(work: Callable[..., object], back_off: BackOff = AT_ONCE) -
         running.cancel()
 
 
-def heard(supervisor: Supervisor) -> ErrorsHeard:
+def heard(supervisor: Supervisor) -> Recorder:
     """Return what was reported."""
-    assert isinstance(supervisor._observer, ErrorsHeard)
+    assert isinstance(supervisor._observer, Recorder)
     return supervisor._observer
 
 
@@ -97,7 +97,7 @@ async def test_pauses_begin_anew_after_it_ran_well() -> None:
 
 async def test_an_error_for_users_ends_the_start_alone() -> None:
     """An address that is taken ends a process that starts; later it is a failure like others, without a traceback."""
-    supervisor = Supervisor(ErrorsHeard(), AT_ONCE)
+    supervisor = Supervisor(Recorder(), AT_ONCE)
     with pytest.raises(UsageError, match="taken"):
         await supervisor.run("REST listener", Flaky(UsageError("is taken")).work)
 
@@ -111,7 +111,7 @@ async def test_an_error_for_users_ends_the_start_alone() -> None:
 
 async def test_an_error_for_users_of_a_vital_component_is_raised() -> None:
     """`fsxds dev` without an Envoy that can be started is of no use."""
-    supervisor = Supervisor(ErrorsHeard(), AT_ONCE)
+    supervisor = Supervisor(Recorder(), AT_ONCE)
     supervisor.is_starting = False
     with pytest.raises(UsageError):
         await supervisor.run("Envoy", Flaky(UsageError("no such file")).work, is_vital=True)
@@ -138,7 +138,7 @@ async def test_a_component_that_is_done_is_not_started_again() -> None:
     async def work() -> None:
         pass
 
-    supervisor = Supervisor(ErrorsHeard(), AT_ONCE)
+    supervisor = Supervisor(Recorder(), AT_ONCE)
     async with asyncio.timeout(60):
         await supervisor.run("ready file", work)
 

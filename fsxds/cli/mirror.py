@@ -29,5 +29,5 @@ def run_mirror(directory: Path, out: Path, settings: Settings) -> None:
     print(f"{out}: {summary(report)}")
     for line in remark_lines(report):
         print(escape(line.text), file=sys.stderr)
-    if report.refused or has_errors(problems):
+    if report.blocked or has_errors(problems):
         raise click.exceptions.Exit(INCOMPLETE)

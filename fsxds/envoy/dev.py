@@ -19,7 +19,7 @@ from typing import Protocol
 
 from fsxds.api.convert import Converter
 from fsxds.api.secrets import mask_reason
-from fsxds.app import FirstWrite, House, mirror_options, rooms, until_stopped, what_start_waits_for
+from fsxds.app import House, delays_to, mirror_options, noting_first_write, rooms, until_stopped, what_start_waits_for
 from fsxds.envoy.bootstrap import (
     XDS_CLUSTER,
     Identity,
@@ -32,11 +32,11 @@ from fsxds.envoy.bootstrap import (
 from fsxds.envoy.follow import EnvoyPlan, run_envoy
 from fsxds.envoy.snapshot_status import StatisticsWitness, StreamWitness, Witness
 from fsxds.errors import UsageError
+from fsxds.events import Level, ListeningStarted, TransportChosen
 from fsxds.lint.rules import RuleLevels
 from fsxds.live_settings import SettingsReader
-from fsxds.observe.change_reports import MirrorLog
 from fsxds.observe.log import Log, ProblemLedger
-from fsxds.observe.log_lines import Level, LogLine, RefusalLimit, count_of, shortened, some_of
+from fsxds.observe.log_lines import LogLine, RepeatLimit, count_of, shortened, some_of
 from fsxds.protocol.messages import WatchStatus
 from fsxds.resource_types import BY_SHORT_NAME, ResourceType
 from fsxds.resources import Origin, Resource, Snapshot
@@ -169,7 +169,7 @@ class LocalEnvoyLog:
         self._write = write
         self._rejected = rejected
         self._now_s = now_s
-        self._words = RefusalLimit(MOST_WORDS)
+        self._words = RepeatLimit(MOST_WORDS)
         self._has_reported = False
         self._has_spoken = False
         self._is_stopping = False
@@ -206,7 +206,7 @@ class LocalEnvoyLog:
         reason = shortened(mask_reason(refusal.reason or "its log does not say why"))
         where = f"{some_of(places)}: " if places else ""
         noun = refusal.resource_type.noun
-        text = f"{where}Envoy refused {noun}{name} after {_ms(elapsed_s)} ms: {reason}"
+        text = f"{where}Envoy rejected {noun}{name} after {_ms(elapsed_s)} ms: {reason}"
         details: dict[str, PlainValue] = {
             "type": refusal.resource_type.short_name,
             "name": refusal.resource_name,
@@ -214,7 +214,7 @@ class LocalEnvoyLog:
             "places": [*places],
             "took_ms": _ms(elapsed_s),
         }
-        self._write(LogLine(Level.ERROR, "envoy_refused", text, details))
+        self._write(LogLine(Level.ERROR, "envoy_nacked", text, details))
 
     def envoy_waits(self, waiting: WaitingEnvoy, unready: Sequence[str], elapsed_s: float) -> None:
         """Tell what is not in effect after a long time, and what Envoy says it waits for."""
@@ -241,13 +241,13 @@ class LocalEnvoyLog:
         level = None if self._is_stopping else _LEVELS_OF_ENVOY.get(line.level)
         if level is None or _TOLD_OTHERWISE.search(line.message) or _CHATTER.search(line.message):
             return
-        untold = self._words.admit(line.logger, line.message, self._now_s())
-        if untold is None:
+        repeats = self._words.admit((line.logger, line.message), self._now_s())
+        if repeats is None:
             return
         self._has_spoken = True
-        before = f" ({count_of(untold, 'line')} before it left out)" if untold else ""
-        text = f"Envoy says: {shortened(mask_reason(line.message))}{before}"
-        self._write(LogLine(level, "envoy_said", text, {"logger": line.logger}))
+        before = f" ({count_of(repeats, 'line')} before it left out)" if repeats else ""
+        text = f"Envoy logged: {shortened(mask_reason(line.message))}{before}"
+        self._write(LogLine(level, "envoy_logged", text, {"logger": line.logger}))
 
     def envoy_ended(self, ended: EndedProcess) -> None:
         """Tell that Envoy is gone, with the last it said where its own words were not passed on."""
@@ -256,7 +256,7 @@ class LocalEnvoyLog:
         # A key may go over several lines, so they are looked at as one text.
         tail = "" if self._has_spoken else mask_reason("\n".join(ended.tail))
         for message in tail.splitlines():
-            self._write(LogLine(Level.ERROR, "envoy_said", f"Envoy said: {shortened(message)}"))
+            self._write(LogLine(Level.ERROR, "envoy_logged", f"Envoy logged: {shortened(message)}"))
         self._has_spoken = False
         text = f"Envoy {how}; the next edit that is served starts another"
         self._write(LogLine(Level.ERROR, "envoy_ended", text, {"status": ended.status}))
@@ -310,10 +310,10 @@ async def _dev(
         if settings.dev_transport == "mirror":
             options = replace(mirror_options(settings), rewrite_config_sources=True)
             mirror = house.with_settings(Mirror(out, house.catalogue, options))
-            observer = FirstWrite(MirrorLog(log.write), mirrored)
+            observer = noting_first_write(log.receive, mirrored)
             mirroring = Mirroring(house.store, stack.enter_context(mirror), observer)
             house.start(tasks, "mirror", mirroring.keep_mirrored)
-            log.listening("mirrored files", str(out))
+            log.receive(ListeningStarted("mirrored files", str(out)))
         else:
             mirrored.set()
         envoy_log = LocalEnvoyLog(log.write, lambda type_url: log.rejected(type_url, Identity().node_id))
@@ -328,7 +328,7 @@ async def _dev(
             what = what_start_waits_for(house, out, mirrored)
             return what or ("" if envoy_log.has_reported else "Envoy to start")
 
-        house.start(tasks, "start-up", partial(report_waits, waits_for, log.waiting))
+        house.start(tasks, "start-up", partial(report_waits, waits_for, delays_to(log)))
         house.start(tasks, "settings", partial(house.keep_settings, reader))
         await house.run()
 
@@ -391,7 +391,7 @@ class _Meeting:
                 reason += ", and gRPC is off; leave --grpc off out, or give --transport mirror"
         # A stream carries everything, so Envoy stays on it.
         if self._told in {"", "rest"} and self._told != transport:
-            self._log.transport_chosen(transport, reason)
+            self._log.receive(TransportChosen(transport, reason))
             self._told = transport
 
     def _examine(self, snapshot: Snapshot, bootstrap: Section, transport: str) -> list[Problem]:

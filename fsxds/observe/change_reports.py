@@ -1,18 +1,17 @@
-"""What became of each change: gathered for a moment after it was published, then told in one line.
+"""Report each change in one line, when the clients that waited for it were answered.
 
-What became of the mirrored files, worded for the log and for `fsxds mirror`.
+Word what became of the mirrored files, for the log and for `fsxds mirror`.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from pathlib import PurePosixPath
-from typing import Never, Protocol
+from typing import Never
 
-from fsxds.observe.internal_errors import set_aside_line
-from fsxds.observe.log_lines import LONGEST_NAME, MOST_NAMES, Level, LogLine, count_of, some_of, type_name
+from fsxds.events import FilesWritten, Level, MirrorFailed
+from fsxds.observe.log_lines import LONGEST_NAME, MOST_NAMES, LogLine, count_of, some_of, type_name
 from fsxds.resource_types import BY_TYPE_URL
 from fsxds.resources import Snapshot, TypeChange
 from fsxds.values import PlainValue, TypeUrl
@@ -26,7 +25,7 @@ MOST_GATHERING_S = 5.0
 
 @dataclass(slots=True)
 class PublishedChange:
-    """One snapshot that was published, and who was told of it.
+    """One snapshot that was published, and the clients that it was sent to.
 
     Attributes:
         types: what changed, by type; types without a change are not in it.
@@ -43,7 +42,7 @@ class PublishedChange:
     rejected_by: dict[str, None] = field(default_factory=dict)
 
     def line(self) -> LogLine:
-        """Word the report: what changed, from which files, for whom it was news, and how long it took."""
+        """Word the report: what changed, from which files, which clients were sent it, and how long it took."""
         counts = [_counts(type_url, change) for type_url, change in self.types.items()]
         files = sorted({str(path) for change in self.types.values() for path in change.files})
         took_ms = round((self.last_s - self.noticed_s) * 1000)
@@ -87,7 +86,7 @@ class ChangeReports:
         self._inbox.put_nowait(change)
 
     def answer(self, type_url: TypeUrl, client: str) -> None:
-        """Count an answer to a client as news of the newest change of its type that was not reported yet."""
+        """Count a response to a client for the newest change of its type that was not reported yet."""
         if change := self._newest_of(type_url):
             change.clients[client[:LONGEST_NAME]] = None
             change.last_s = self._now_s()
@@ -137,92 +136,35 @@ def _audience(clients: tuple[str, ...], took_ms: int) -> str:
     return f" for {count_of(len(clients), 'client')}: {some_of(clients)} in {took_ms} ms"
 
 
-class MirrorRemark(Protocol):
-    """Something that was not done as asked."""
+class MirrorReports:
+    """Words what became of the mirrored files; each remark once as long as it holds."""
 
-    @property
-    def subject(self) -> str:
-        """A path or a resource."""
-
-    @property
-    def reason(self) -> str:
-        """A sentence with the remedy."""
-
-
-class WrittenFiles(Protocol):
-    """What one snapshot did to the directory."""
-
-    @property
-    def written(self) -> tuple[PurePosixPath, ...]:
-        """In order."""
-
-    @property
-    def removed(self) -> tuple[PurePosixPath, ...]:
-        """Files of resources that are gone."""
-
-    @property
-    def unchanged(self) -> int:
-        """How many files were as they should be."""
-
-    @property
-    def kept(self) -> Sequence[MirrorRemark]:
-        """What stays although the snapshot does not have it."""
-
-    @property
-    def left_sources(self) -> Sequence[MirrorRemark]:
-        """Config sources that were not pointed at a file."""
-
-    @property
-    def refused(self) -> Sequence[MirrorRemark]:
-        """Files of somebody else that stood in the way."""
-
-    @property
-    def restored(self) -> tuple[PurePosixPath, ...]:
-        """Written files that somebody had removed or changed."""
-
-    @property
-    def duration_s(self) -> float:
-        """How long it took."""
-
-
-class MirrorLog:
-    """Listens to `transports.file_mirror` under the names of its `MirrorObserver`, and writes lines."""
-
-    def __init__(self, write: Callable[[LogLine], None]) -> None:
-        self._write = write
-        self._told: frozenset[str] = frozenset()
+    def __init__(self) -> None:
+        self._reported: frozenset[str] = frozenset()
         self._has_failed = False
 
-    def files_written(self, report: WrittenFiles) -> None:
-        """Tell what was written; a remark is told when it is new."""
+    def written(self, report: FilesWritten) -> Iterator[LogLine]:
+        """Yield the lines about a snapshot that was written."""
         if report.restored:
-            names = some_of([str(path) for path in report.restored])
-            text = f"mirror: somebody else removed or changed {names}; written again"
-            details: dict[str, PlainValue] = {"files": [str(path) for path in report.restored]}
-            self._write(LogLine(Level.WARNING, "files_restored", text, details))
+            names = [str(path) for path in report.restored]
+            text = f"mirror: somebody else removed or changed {some_of(names)}; written again"
+            yield LogLine(Level.WARNING, "files_restored", text, {"files": [*names]})
         if report.written or report.removed or self._has_failed:
-            self._write(
-                LogLine(Level.INFO, "files_written", f"mirror: {summary(report)}", _details_of_mirror_log(report))
-            )
+            yield LogLine(Level.INFO, "files_written", f"mirror: {summary(report)}", _details_of_mirror_log(report))
         self._has_failed = False
         remarks = list(remark_lines(report))
-        for line in remarks:
-            if line.text not in self._told:
-                self._write(line)
-        self._told = frozenset(line.text for line in remarks)
+        yield from (line for line in remarks if line.text not in self._reported)
+        self._reported = frozenset(line.text for line in remarks)
 
-    def mirror_failed(self, error: OSError, retry_s: float) -> None:
-        """Tell that the directory could not be written."""
+    def failed(self, failure: MirrorFailed) -> LogLine:
+        """Return the line about a directory that could not be written."""
         self._has_failed = True
+        error, retry_s = failure.error, failure.retry_s
         text = f"mirror: {error}; trying again in {retry_s:g} s, serving goes on"
-        self._write(LogLine(Level.ERROR, "mirror_failed", text, {"error": str(error), "retry_s": retry_s}))
-
-    def snapshot_set_aside(self, error: BaseException) -> None:
-        """Report that writing a snapshot failed too often by an error of fsxds."""
-        self._write(set_aside_line("mirror", error))
+        return LogLine(Level.ERROR, "mirror_failed", text, {"error": str(error), "retry_s": retry_s})
 
 
-def summary(report: WrittenFiles) -> str:
+def summary(report: FilesWritten) -> str:
     """Word a report in one line: `2 files written (cds.pb, eds/web.pb), 1 removed, 7 unchanged, in 12 ms`."""
     names = [str(path) for path in dict.fromkeys(report.written)]
     written = f"{count_of(len(names), 'file')} written{f' ({some_of(names)})' if names else ''}"
@@ -230,10 +172,10 @@ def summary(report: WrittenFiles) -> str:
     return f"{written}, {len(report.removed)} removed, {report.unchanged} unchanged, in {took_ms} ms"
 
 
-def remark_lines(report: WrittenFiles) -> Iterator[LogLine]:
+def remark_lines(report: FilesWritten) -> Iterator[LogLine]:
     """Yield a line for everything that was not done as asked."""
     for event, level, remarks in (
-        ("file_refused", Level.ERROR, report.refused),
+        ("file_blocked", Level.ERROR, report.blocked),
         ("resource_kept", Level.INFO, report.kept),
         ("config_source_left", Level.WARNING, report.left_sources),
     ):
@@ -242,7 +184,7 @@ def remark_lines(report: WrittenFiles) -> Iterator[LogLine]:
             yield LogLine(level, event, f"mirror: {remark.subject}: {remark.reason}", details)
 
 
-def _details_of_mirror_log(report: WrittenFiles) -> dict[str, PlainValue]:
+def _details_of_mirror_log(report: FilesWritten) -> dict[str, PlainValue]:
     return {
         "written": len(report.written),
         "removed": len(report.removed),

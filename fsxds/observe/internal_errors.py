@@ -13,68 +13,51 @@ import sys
 import threading
 import time
 import traceback
-from collections import Counter, OrderedDict
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 
 from fsxds.api.secrets import mask_error
-from fsxds.observe.log_lines import Level, LogLine, RefusalLimit, shortened
-from fsxds.supervisor import MOST_ATTEMPTS, fault_of, place_of
-from fsxds.values import PlainValue
+from fsxds.events import InternalError, Level
+from fsxds.observe.log_lines import Details, LogLine, RepeatLimit, count_of, shortened
+from fsxds.supervisor import place_of
 
 PAUSE_S = 60.0
-MOST_REMEMBERED = 100
-
-
-@dataclass(slots=True)
-class _Logged:
-    at_s: float
-    repeats: int = 0
 
 
 class InternalErrors:
-    """Counts errors by where they happened, and makes a line of each that was not logged lately.
+    """Counts errors by where they happened, and words each that was not logged lately.
 
     Attributes:
         counts: how many there were, by what they ended: `mirror`, `REST request`.
     """
 
-    def __init__(self, now_s: Callable[[], float]) -> None:
+    def __init__(self) -> None:
         self.counts: Counter[str] = Counter()
-        self._now_s = now_s
-        # By what was ended, the exception's type and its place; the one that was logged last is the last.
-        self._logged: OrderedDict[tuple[str, str, str], _Logged] = OrderedDict()
+        self._limit = RepeatLimit(pause_s=PAUSE_S)
 
-    def line(self, where: str, error: BaseException) -> LogLine | None:
-        """Count an error and return its line; None when the same one was logged a moment ago."""
+    def lines(self, event: InternalError, now_s: float) -> Iterator[LogLine]:
+        """Count an error and yield its line; none when the same one was logged a moment ago."""
+        where, error = event.where, event.error
         self.counts[where] += 1
-        name, place, now_s = type(error).__name__, place_of(error), self._now_s()
-        key = where, name, place
-        logged = self._logged.get(key)
-        if logged is not None and now_s < logged.at_s + PAUSE_S:
-            logged.repeats += 1
-            return None
-        self._logged.pop(key, None)
-        self._logged[key] = _Logged(now_s)
-        if len(self._logged) > MOST_REMEMBERED:
-            self._logged.popitem(last=False)
-        repeats = logged.repeats if logged else 0
-        more = f" ({repeats} more since it was logged last)" if repeats else ""
+        name, place = type(error).__name__, place_of(error)
+        repeats = self._limit.admit((where, name, place), now_s)
+        if repeats is None:
+            return
+        more = f" ({count_of(repeats, 'internal error')} before it left out)" if repeats else ""
         text = f"internal error in {where}: {name} at {place}: {shortened(mask_error(error))}{more}; the rest goes on"
-        trace = traceback_of(error)
-        details: dict[str, PlainValue] = {
+        details: Details = {
             "where": where,
             "error": name,
             "place": place,
             "repeats": repeats,
-            "traceback": trace,
+            "traceback": traceback_of(error),
         }
-        return LogLine(Level.ERROR, "internal_error", text, details)
+        yield LogLine(Level.ERROR, "internal_error", text, details)
 
 
 def traceback_of(error: BaseException) -> str:
-    """Write the traceback of an exception without what exceptions repeat of the data that they met."""
+    """Write the traceback of an exception without the data that exceptions quote."""
     return "\n".join(_trace(error))
 
 
@@ -90,18 +73,6 @@ def _trace(error: BaseException) -> Iterator[str]:
     if isinstance(error, BaseExceptionGroup):
         for part in error.exceptions:
             yield from _trace(part)
-
-
-def set_aside_line(component: str, error: BaseException) -> LogLine:
-    """Return the line that a component gives up on a snapshot until the next one."""
-    name, place = type(error).__name__, place_of(error)
-    text = (
-        f"{component}: this snapshot is set aside after {MOST_ATTEMPTS} failures, by {fault_of(error)}; "
-        "what it made of the last one stays, and the next edit is tried at once. Send this line, the "
-        "traceback of `internal_error` and, if you may, the changed files to the authors of fsxds"
-    )
-    details: dict[str, PlainValue] = {"component": component, "rule": "internal-error", "error": name, "place": place}
-    return LogLine(Level.ERROR, "snapshot_set_aside", text, details)
 
 
 # asyncio reports so that somebody writes to a client that is gone; aiohttp finds out by itself.
@@ -137,7 +108,7 @@ class LibraryLogs(logging.Handler):
         super().__init__()
         self._write = write
         self._now_s = now_s
-        self._limit = RefusalLimit(MOST_IN_TEN_SECONDS)
+        self._limit = RepeatLimit(MOST_IN_TEN_SECONDS)
 
     def emit(self, record: logging.LogRecord) -> None:
         """Write a record as a line. `logging` calls it under the lock of this handler."""
@@ -175,11 +146,11 @@ class LibraryLogs(logging.Handler):
             self._write(LogLine(level, "library_message", f"{name}: {shortened(fact)}", {"logger": name}))
             return
         cause = message if error is None else f"{type(error).__name__} {place_of(error)}"
-        untold = self._limit.admit(name, cause, self._now_s())
-        if untold is None:
+        repeats = self._limit.admit((name, cause), self._now_s())
+        if repeats is None:
             return
-        more = f" ({untold} more since)" if untold else ""
-        details: dict[str, PlainValue] = {"logger": name, "repeats": untold, "details": shortened(message)}
+        more = f" ({repeats} more since)" if repeats else ""
+        details: Details = {"logger": name, "repeats": repeats, "details": shortened(message)}
         if error is not None:
             details["traceback"] = traceback_of(error)
         self._write(LogLine(level, "library_error", f"{name}: {shortened(fact)}{more}", details))

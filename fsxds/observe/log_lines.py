@@ -1,6 +1,6 @@
-"""One line of the log: how it is worded for people and for machines, and how it leaves without waiting.
+"""One line of the log: how it is rendered for people and for programs, and written without ever waiting for a reader.
 
-A limit on lines that others cause: the same one at most every ten seconds, and few altogether.
+A limit on lines of which many may be caused at once: the same one once in a while, and few altogether.
 """
 
 from __future__ import annotations
@@ -12,15 +12,17 @@ import re
 import select
 import threading
 from collections import OrderedDict, deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from enum import IntEnum
+from typing import TypeAlias
 
 from rich.console import Console
 from rich.text import Text
 
 from fsxds.api.secrets import mask_text
+from fsxds.events import Level
+from fsxds.protocol.messages import Node
 from fsxds.resource_types import BY_TYPE_URL
 from fsxds.values import PlainValue, TypeUrl
 
@@ -35,28 +37,29 @@ MOST_WAITING_LINES = 1000
 
 RETRY_S = 0.2
 
-# Envoy quotes whole messages of its configuration when it refuses them.
+# Envoy quotes whole messages of its configuration when it rejects them.
 LONGEST_FOREIGN_TEXT = 500
 
+# Of clients, files or resources in one line for people; the others are counted.
+MOST_NAMES = 3
 
-class Level(IntEnum):
-    """How weighty a line is."""
-
-    DEBUG = 10
-    INFO = 20
-    WARNING = 30
-    ERROR = 40
-
+Details: TypeAlias = dict[str, PlainValue]
+"""The fields of a line."""
 
 STYLES = {Level.DEBUG: "dim", Level.INFO: "none", Level.WARNING: "yellow", Level.ERROR: "bold red"}
 
 
 @dataclass(frozen=True, slots=True)
 class LogLine:
-    """Something that happened: `event` names it for machines, `text` tells it to people, `details` are its facts.
+    """One line, of which `events.CATALOGUE` has a row.
 
-    `admitted_as` is the level by which a log decides to write it, where that is not its own: the end of a problem is
-    good news, and belongs into every log that had the problem.
+    Attributes:
+        level: its severity.
+        event: its name in the catalogue.
+        text: the line as people read it.
+        details: the fields that programs read beside it.
+        admitted_as: the level by which a log decides to write it, where that is not its own: the end of a problem
+            is good news, and belongs in every log that had the problem.
     """
 
     level: Level
@@ -67,21 +70,43 @@ class LogLine:
 
 
 Renderer = Callable[[LogLine, datetime], str]
-"""Words a line that happened at a moment, without its newline."""
+"""Renders a line of this time of day, without its newline."""
 
 
 def escape(text: str) -> str:
-    """Make a foreign text fit for one line of a terminal: what could forge lines or colours is spelled out."""
+    """Escape what could forge lines or colours on a terminal."""
     return UNPRINTABLE.sub(lambda match: ascii(match[0])[1:-1], text)
 
 
 def shortened(text: str) -> str:
-    """Cut a foreign text, so that one refused megabyte does not become one line."""
+    """Cut a foreign text, so that one rejected megabyte does not become one line."""
     return text if len(text) <= LONGEST_FOREIGN_TEXT else f"{text[:LONGEST_FOREIGN_TEXT]}…"
 
 
+def type_name(type_url: TypeUrl) -> str:
+    """Return the short name of a type (`cds`); its URL where it is none of the table's."""
+    row = BY_TYPE_URL.get(type_url)
+    return row.short_name if row else type_url
+
+
+def some_of(names: Sequence[str]) -> str:
+    """Return the first few names as a phrase: `a, b, c and 5 more`."""
+    shown = ", ".join(names[:MOST_NAMES])
+    return f"{shown} and {len(names) - MOST_NAMES} more" if len(names) > MOST_NAMES else shown
+
+
+def count_of(number: int, noun: str, plural: str = "") -> str:
+    """Return a number with its noun: `1 file`, `2 files`."""
+    return f"{number} {noun}" if number == 1 else f"{number} {plural or f'{noun}s'}"
+
+
+def name_of(node: Node) -> str:
+    """Return how a client is called in the log: by its node id, else by its address."""
+    return node.id or node.peer or "a client without an id"
+
+
 def human_renderer(console: Console) -> Renderer:
-    """Word lines for people: `12:03:11 text`, with colours where the console has them."""
+    """Render lines for people: `12:03:11 text`, with colours where the console has them."""
 
     def render(line: LogLine, moment: datetime) -> str:
         text = Text.assemble((f"{moment:%H:%M:%S} ", "dim"), (escape(mask_text(line.text)), STYLES[line.level]))
@@ -93,7 +118,7 @@ def human_renderer(console: Console) -> Renderer:
 
 
 def json_renderer(line: LogLine, moment: datetime) -> str:
-    """Word lines for machines: one JSON object with `ts`, `level`, `event`, `message` and the details."""
+    """Render lines for programs: one JSON object with `ts`, `level`, `event`, `message` and the details."""
     facts = {
         "ts": moment.isoformat(timespec="milliseconds"),
         "level": line.level.name.lower(),
@@ -166,46 +191,28 @@ class LineSink:
         self.flush(patience_s=0)
 
 
-MOST_NAMES = 3
 LONGEST_NAME = 80
 
-
-def type_name(type_url: TypeUrl) -> str:
-    """Return what people call a type: `cds`; its URL where it is none of the table's."""
-    row = BY_TYPE_URL.get(type_url)
-    return row.short_name if row else type_url
+PAUSE_S = 10.0
+MOST_LINES = 100
 
 
-def some_of(names: Sequence[str]) -> str:
-    """Return the first few names as a phrase: `a, b, c and 5 more`."""
-    shown = ", ".join(names[:MOST_NAMES])
-    return f"{shown} and {len(names) - MOST_NAMES} more" if len(names) > MOST_NAMES else shown
+class RepeatLimit:
+    """Lets each key through once per `pause_s` seconds, and at most `most` different ones in that time."""
 
-
-def count_of(number: int, noun: str, plural: str = "") -> str:
-    """Return a number with its noun: `1 file`, `2 files`."""
-    return f"{number} {noun}" if number == 1 else f"{number} {plural or f'{noun}s'}"
-
-
-REFUSAL_PAUSE_S = 10.0
-MOST_REFUSALS = 100
-
-
-class RefusalLimit:
-    """Lets one refusal per peer and message through in ten seconds, and few altogether."""
-
-    def __init__(self, most: int = MOST_REFUSALS) -> None:
+    def __init__(self, most: int = MOST_LINES, pause_s: float = PAUSE_S) -> None:
         self._most = most
-        self._seen: OrderedDict[tuple[str, str], float] = OrderedDict()  # when it was told last, oldest first
-        self._untold = 0
+        self._pause_s = pause_s
+        self._seen: OrderedDict[Hashable, float] = OrderedDict()  # {key: when it was let through}, oldest first
+        self._left_out = 0
 
-    def admit(self, peer: str, message: str, now_s: float) -> int | None:
-        """Return how many refusals went untold before this one, or None when this one is not to be told either."""
-        while self._seen and next(iter(self._seen.values())) <= now_s - REFUSAL_PAUSE_S:
+    def admit(self, key: Hashable, now_s: float) -> int | None:
+        """Return how many were left out since the last one that was let through; None when this one is left out too."""
+        while self._seen and next(iter(self._seen.values())) <= now_s - self._pause_s:
             self._seen.popitem(last=False)
-        if (peer, message) in self._seen or len(self._seen) >= self._most:
-            self._untold += 1
+        if key in self._seen or len(self._seen) >= self._most:
+            self._left_out += 1
             return None
-        self._seen[peer, message] = now_s
-        untold, self._untold = self._untold, 0
-        return untold
+        self._seen[key] = now_s
+        left_out, self._left_out = self._left_out, 0
+        return left_out

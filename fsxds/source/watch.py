@@ -19,7 +19,15 @@ from pathlib import Path, PurePosixPath
 from typing import Literal, TypeAlias
 
 from fsxds.errors import TreeLost
-from fsxds.events import WatchObserver
+from fsxds.events import (
+    ConfigurationMissing,
+    FilesIgnored,
+    Observer,
+    QueueOverflowed,
+    TreeDisappeared,
+    TreeReturned,
+    WatchStarted,
+)
 from fsxds.source.listing import Identity, Links, Signature, identity_of, is_passed_over, signature_of
 from fsxds.source.notifications import Armed, Notifications
 from fsxds.source.scan import Look, Scanner
@@ -87,7 +95,7 @@ class Surroundings:
     """
 
     def __init__(
-        self, where: Where, notifications: Notifications, activity: Activity, tell: Callable[[str, str], None]
+        self, where: Where, notifications: Notifications, activity: Activity, tell: Callable[[str, str], object]
     ) -> None:
         """Start with no watches. `tell` hears mode and reason, when they are known and whenever they change."""
         self.is_polling = where.mode == "poll"
@@ -272,7 +280,7 @@ class Settled:
 async def watch(
     scanner: Scanner,
     options: WatchOptions,
-    observer: WatchObserver,
+    observer: Observer,
     *,
     last: SourceTree | None = None,
     mount_table: Path = MOUNT_TABLE,
@@ -289,7 +297,7 @@ async def watch(
     loop = asyncio.get_running_loop()
 
     def receive_overflow(at_s: float) -> None:
-        observer.queue_overflowed()
+        observer(QueueOverflowed())
         activity.receive_overflow(at_s)
 
     notifications = Notifications(
@@ -297,7 +305,9 @@ async def watch(
         lambda: loop.call_soon_threadsafe(receive_overflow, time.monotonic()),
     )
     where = Where(scanner.root, options.mode, mount_table)
-    surroundings = Surroundings(where, notifications, activity, observer.watching)
+    surroundings = Surroundings(
+        where, notifications, activity, lambda mode, reason: observer(WatchStarted(mode, reason))
+    )
     watcher = _Watcher(_Parts(scanner, options, observer, activity, surroundings), last)
     try:
         noticed_s = time.monotonic()
@@ -316,7 +326,7 @@ async def watch(
 class _Parts:
     scanner: Scanner
     options: WatchOptions
-    observer: WatchObserver
+    observer: Observer
     activity: Activity
     surroundings: Surroundings
 
@@ -441,18 +451,19 @@ class _Watcher:
 
     def _tell(self, look: Look | None, error: TreeLost | None) -> None:
         if error is not None and not self._is_lost:
-            self._parts.observer.tree_lost(error)
+            self._parts.observer(TreeDisappeared(str(error)))
         if error is None and self._is_lost:
-            self._parts.observer.tree_found()
+            self._parts.observer(TreeReturned())
         self._is_lost = error is not None
         if look is not None:
             ignored = frozenset(look.tree.ignored)
             if ignored - self._told_ignored:
-                self._parts.observer.files_ignored(tuple(sorted(ignored - self._told_ignored)))
+                self._parts.observer(FilesIgnored(tuple(sorted(ignored - self._told_ignored))))
             self._told_ignored = ignored
             was_waiting, self._is_waiting = self._is_waiting, not look.tree.files and not look.tree.problems
             if error is None and self._is_waiting and not was_waiting:
-                self._parts.observer.waiting_for_files(self._parts.scanner.root, look.tree)
+                root, tree = self._parts.scanner.root, look.tree
+                self._parts.observer(ConfigurationMissing(root, tree.ignored, tree.excluded))
 
     async def _share(
         self, look: Look, *, is_quiet: bool, is_due: bool, cap_s: float

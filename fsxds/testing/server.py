@@ -20,10 +20,10 @@ from pathlib import Path, PurePosixPath
 from types import TracebackType
 from typing import Self, TypeAlias
 
-from fsxds.app import rooms
+from fsxds.app import House, rooms
 from fsxds.errors import UsageError
-from fsxds.observe.log import Log, Paper
-from fsxds.observe.log_lines import Level
+from fsxds.events import Event, Level, TreeDisappeared, TreeLoaded
+from fsxds.observe.log import Log, LogOutput
 from fsxds.reload import scan_once
 from fsxds.resource_types import BY_SHORT_NAME, BY_TYPE_URL
 from fsxds.resources import Snapshot
@@ -90,8 +90,9 @@ class Background:
 
     async def _serve(self) -> None:
         loop, ending = asyncio.get_running_loop(), asyncio.Event()
-        log = _HearingLog(self, loop)
+        log = _KeptLog(self)
         async with rooms(self._directory, self._settings, log) as house, asyncio.TaskGroup() as tasks:
+            log.on_loaded = lambda: loop.call_soon(self._take, house)
             running = tasks.create_task(house.run())
             await house.store.newer_than(0)
             self._end = lambda: loop.call_soon_threadsafe(ending.set)
@@ -99,31 +100,33 @@ class Background:
             await ending.wait()
             running.cancel()
 
+    def _take(self, house: House) -> None:
+        with self.changed:
+            self.loaded, self.is_lost = house.loaded, False
+            self.changed.notify_all()
 
-class _HearingLog(Log):
-    """A log that keeps its lines, and passes on what was loaded."""
 
-    def __init__(self, background: Background, loop: asyncio.AbstractEventLoop) -> None:
-        super().__init__(Paper(lambda line, _: line.text, self._keep, Level.INFO))
+class _KeptLog(Log):
+    """A log that keeps its lines.
+
+    Attributes:
+        on_loaded: is called with each tree that was loaded; what it holds is published in the same step of the loop.
+    """
+
+    def __init__(self, background: Background) -> None:
+        super().__init__(LogOutput(lambda line, _: line.text, self._keep, Level.INFO))
+        self.on_loaded: Callable[[], object] = lambda: None
         self._background = background
-        self._loop = loop
 
-    def problems_found(self, loaded: Loaded) -> None:
-        """Pass on a tree once it is served: it is published in the step of the loop in which this is called."""
-        super().problems_found(loaded)
-        self._loop.call_soon(self._pass_on, loaded)
-
-    def tree_lost(self, error: Exception) -> None:
-        """Pass on that there is no tree any more."""
-        super().tree_lost(error)
-        with self._background.changed:
-            self._background.is_lost = True
-            self._background.changed.notify_all()
-
-    def _pass_on(self, loaded: Loaded) -> None:
-        with self._background.changed:
-            self._background.loaded, self._background.is_lost = loaded, False
-            self._background.changed.notify_all()
+    def receive(self, event: Event) -> None:
+        """Log an event, and pass on those that change what the server serves."""
+        super().receive(event)
+        if isinstance(event, TreeLoaded):
+            self.on_loaded()
+        elif isinstance(event, TreeDisappeared):
+            with self._background.changed:
+                self._background.is_lost = True
+                self._background.changed.notify_all()
 
     def _keep(self, line: str) -> None:
         with self._background.changed:

@@ -19,8 +19,8 @@ from tests.support.departures import JSON, bad_requests, connected, good_request
 from tests.support.server import Server
 
 CLUSTERS = "/v3/discovery:clusters"
-# What is refused is told as `request_refused`; all other lines would be about those who go away.
-EXPECTED = frozenset({"api_found", "listening", "watching", "snapshot_published", "request_refused"})
+# What is refused is told as `request_rejected`; all other lines would be about those who go away.
+EXPECTED = frozenset({"api_found", "listening", "watching", "snapshot_published", "request_rejected"})
 # A part of the clients goes away first, so that caches and pools are full before memory is measured.
 WARM_UP = 0.2
 BATCH = 50

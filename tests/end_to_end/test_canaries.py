@@ -17,11 +17,12 @@ from rich.console import Console
 
 from fsxds.api.secrets import Masker, mask_reason
 from fsxds.cli import main, show
+from fsxds.events import Level
 from fsxds.formats import FORMATS
 from fsxds.lint.report import Report, findings_of
 from fsxds.lint.report_formats import PROBLEM_FORMATS
 from fsxds.observe.log import ProblemLedger
-from fsxds.observe.log_lines import Level, LogLine, human_renderer, json_renderer
+from fsxds.observe.log_lines import LogLine, human_renderer, json_renderer
 from fsxds.protocol.messages import without_message
 from fsxds.resource_types import type_from_path
 from fsxds.resources import Resource

@@ -216,8 +216,8 @@ def test_dev_tells_envoys_verdict_on_each_edit(tmp_path: Path, transport: str) -
         with urllib.request.urlopen(f"http://127.0.0.1:{port}/", timeout=30) as response:
             assert b"two" == response.read()
         write_file(tree / "cds.yaml", document([refused_cluster("web")]))
-        running.wait(lambda: running.events("envoy_refused"), "the refusal")
-        assert "cds.yaml:2" in str(running.events("envoy_refused")[0]["places"])
+        running.wait(lambda: running.events("envoy_nacked"), "the refusal")
+        assert "cds.yaml:2" in str(running.events("envoy_nacked")[0]["places"])
         running.wait(
             lambda: running.events("snapshot_published")[-1].get("rejected_by"), "the report of the refused edit"
         )

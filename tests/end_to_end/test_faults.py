@@ -25,9 +25,9 @@ from fsxds.transports.grpc_streams.server import listening_grpc
 from fsxds.transports.grpc_streams.service import make_services
 from fsxds.transports.rest.service import ROWS
 from tests.end_to_end import chaos
-from tests.support.errors import AT_ONCE
+from tests.support.errors import AT_ONCE, Recorder
 from tests.support.faulty_server import CDS_URL, Boom, Faults, FaultyServer, following, serving_with_faults, until
-from tests.support.grpc_clients import LOCALHOST, StreamsHeard, channel_to, serving_grpc
+from tests.support.grpc_clients import LOCALHOST, channel_to, serving_grpc
 from tests.support.polls import envoy_catalogue, running
 
 # What raises within each component. Those that work once, or when another one fails, raise when the server starts.
@@ -81,7 +81,7 @@ async def test_every_component_comes_back(tmp_path: Path) -> None:
 
 async def test_every_grpc_handler_is_an_edge() -> None:
     """An error within any method that is registered is INTERNAL for its client, reported, and nobody else's."""
-    store, heard = SnapshotStore(), StreamsHeard()
+    store, heard = SnapshotStore(), Recorder()
     reports = ClientReports(Clients(), envoy_catalogue())
     services = make_services(store, heard, Clients(), TtlMode.ENVOY, client_status_handlers(reports))
     methods = [
@@ -171,7 +171,7 @@ async def test_an_input_on_which_loading_fails_is_set_aside(tmp_path: Path) -> N
         return load(tree, *arguments)
 
     async with serving_with_faults(tmp_path, patch.object(reload, "load", faulty)) as server:
-        problems = server.log._ledger
+        problems = server.log._problems
         async with following(server) as followers:
             (server.tree / "lds.yaml").write_text("[] # poison")
             server.edit(1)

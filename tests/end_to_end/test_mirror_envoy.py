@@ -46,7 +46,7 @@ class Out:
         self._generation += 1
         made = snapshot(self._generation, **values)
         report = self.mirror.write(made)
-        assert (report.kept, report.left_sources, report.refused) == ((), (), ())
+        assert (report.kept, report.left_sources, report.blocked) == ((), (), ())
         versions = {row.rpartition(".")[2]: version for row, version in made.versions.items()}
         return {CDS: versions["Cluster"], LDS: versions["Listener"]}
 

@@ -112,7 +112,7 @@ def test_few_descriptors_are_left_for_what_is_served(tmp_path: Path) -> None:
 
     assert answered == 200
     assert statuses.keys() == {200, 503, None}
-    assert [line["status"] for line in server.log_events("request_refused")] == [503]
+    assert [line["status"] for line in server.log_events("request_rejected")] == [503]
     assert not server.log_events("library_error")
 
 

@@ -99,8 +99,8 @@ def test_verdicts() -> None:
 
     assert log.texts == [
         "Envoy took clusters, endpoints after 12 ms",
-        'cds.yaml:12: Envoy refused clusters "web" after 50 ms: no such filter',
-        "Envoy refused clusters after 50 ms: its log does not say why",
+        'cds.yaml:12: Envoy rejected clusters "web" after 50 ms: no such filter',
+        "Envoy rejected clusters after 50 ms: its log does not say why",
         (
             "Envoy has not taken all of it after 10 s; not there yet: clusters, endpoints of web;"
             " warming: 2 clusters or listeners; it waits for RDS shop"
@@ -116,9 +116,9 @@ def test_an_envoy_that_ends() -> None:
     log.envoy_ended(Ended(-9, ()))
 
     assert log.texts == [
-        "Envoy said: bad key:",
-        "Envoy said: <hidden>",
-        "Envoy said: exiting",
+        "Envoy logged: bad key:",
+        "Envoy logged: <hidden>",
+        "Envoy logged: exiting",
         "Envoy ended with status 1; the next edit that is served starts another",
         "Envoy was ended by signal 9; the next edit that is served starts another",
     ]
@@ -139,7 +139,7 @@ def test_its_own_words() -> None:
     log.envoy_logged(LogLineOfEnvoy("warning", "config", "stream closed"))
 
     assert log.texts == [
-        "Envoy says: initial fetch timed out for web",
-        "Envoy says: invalid bootstrap (1 line before it left out)",
+        "Envoy logged: initial fetch timed out for web",
+        "Envoy logged: invalid bootstrap (1 line before it left out)",
         "Envoy ended with status 1; the next edit that is served starts another",
     ]

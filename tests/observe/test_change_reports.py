@@ -7,8 +7,9 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import PurePosixPath
 
+from fsxds.events import Level
 from fsxds.observe.change_reports import ChangeReports, PublishedChange
-from fsxds.observe.log_lines import Level, LogLine, count_of, some_of
+from fsxds.observe.log_lines import LogLine, count_of, some_of
 from fsxds.resource_types import BY_SHORT_NAME
 from fsxds.resources import Snapshot, TypeChange
 

@@ -1,35 +1,14 @@
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import replace
 from pathlib import PurePosixPath
 
-from fsxds.observe.change_reports import MirrorLog, summary
-from fsxds.observe.log_lines import Level, LogLine
+from fsxds.events import FilesWritten, Level, MirrorFailed, Remark
+from fsxds.observe.change_reports import MirrorReports, summary
+from fsxds.observe.log_lines import LogLine
 
-
-@dataclass(frozen=True)
-class Remark:
-    """Something that was not done as asked."""
-
-    subject: str
-    reason: str
-
-
-@dataclass(frozen=True)
-class Report:
-    """What one snapshot did to a directory."""
-
-    written: tuple[PurePosixPath, ...] = ()
-    removed: tuple[PurePosixPath, ...] = ()
-    unchanged: int = 7
-    kept: tuple[Remark, ...] = ()
-    left_sources: tuple[Remark, ...] = ()
-    refused: tuple[Remark, ...] = ()
-    restored: tuple[PurePosixPath, ...] = ()
-    duration_s: float = 0.012
-
-
-WRITTEN = Report((PurePosixPath("cds.pb"), PurePosixPath("eds/web.pb"), PurePosixPath("cds.pb")))
+NOTHING = FilesWritten(1, unchanged=7, duration_s=0.012)
+WRITTEN = replace(NOTHING, written=(PurePosixPath("cds.pb"), PurePosixPath("eds/web.pb"), PurePosixPath("cds.pb")))
 
 
 def test_a_report() -> None:
@@ -39,16 +18,12 @@ def test_a_report() -> None:
 
 def test_nothing_written_is_not_told() -> None:
     """A snapshot that changes no file makes no line."""
-    lines: list[LogLine] = []
-    MirrorLog(lines.append).files_written(Report())
-
-    assert lines == []
+    assert list(MirrorReports().written(NOTHING)) == []
 
 
 def test_what_others_did_to_the_files() -> None:
     """Files that somebody removed or changed are named in a line of their own."""
-    lines: list[LogLine] = []
-    MirrorLog(lines.append).files_written(Report(WRITTEN.written, restored=(PurePosixPath("cds.pb"),)))
+    lines = list(MirrorReports().written(replace(WRITTEN, restored=(PurePosixPath("cds.pb"),))))
 
     assert [(line.level, line.text) for line in lines[:1]] == [
         (Level.WARNING, "mirror: somebody else removed or changed cds.pb; written again")
@@ -58,10 +33,10 @@ def test_what_others_did_to_the_files() -> None:
 def test_remarks_are_told_while_they_are_new() -> None:
     """What was not done as asked is told once, and again when it comes back."""
     lines: list[LogLine] = []
-    log = MirrorLog(lines.append)
-    refused = Report(refused=(Remark("cds.pb", "is not ours; move it away"),))
-    for report in (refused, refused, Report(), refused):
-        log.files_written(report)
+    reports = MirrorReports()
+    blocked = replace(NOTHING, blocked=(Remark("cds.pb", "is not ours; move it away"),))
+    for report in (blocked, blocked, NOTHING, blocked):
+        lines.extend(reports.written(report))
 
     assert [line.text for line in lines] == ["mirror: cds.pb: is not ours; move it away"] * 2
     assert {line.level for line in lines} == {Level.ERROR}
@@ -70,9 +45,9 @@ def test_remarks_are_told_while_they_are_new() -> None:
 def test_failure_and_recovery() -> None:
     """A directory that cannot be written is told, and the success after it even when nothing had to be written."""
     lines: list[LogLine] = []
-    log = MirrorLog(lines.append)
-    log.mirror_failed(OSError(28, "No space left on device", "/run/out/cds.pb"), 2.0)
-    log.files_written(Report())
+    reports = MirrorReports()
+    lines.append(reports.failed(MirrorFailed(OSError(28, "No space left on device", "/run/out/cds.pb"), 2.0)))
+    lines.extend(reports.written(NOTHING))
 
     assert [line.text for line in lines] == [
         "mirror: [Errno 28] No space left on device: '/run/out/cds.pb'; trying again in 2 s, serving goes on",

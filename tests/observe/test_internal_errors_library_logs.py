@@ -11,8 +11,9 @@ import warnings
 
 import pytest
 
+from fsxds.events import Level
 from fsxds.observe.internal_errors import LibraryLogs, library_logs
-from fsxds.observe.log_lines import Level, LogLine
+from fsxds.observe.log_lines import LogLine
 
 LOGGERS = ("aiohttp.server", "aiohttp.web", "aiohttp.access", "asyncio", "grpc", "watchdog", "concurrent.futures")
 

@@ -10,15 +10,29 @@ from pathlib import Path, PurePosixPath
 
 import pytest
 
-from fsxds.observe.log import Clock, Log, Paper
-from fsxds.observe.log_lines import MOST_REFUSALS, Level, LogLine, RefusalLimit
+from fsxds.events import (
+    AckReceived,
+    ApiFound,
+    ConfigurationMissing,
+    FilesIgnored,
+    Level,
+    ListeningStarted,
+    NackReceived,
+    QueueOverflowed,
+    RequestRejected,
+    ResponseSent,
+    StopRequested,
+    TreeDisappeared,
+    TreeLoaded,
+    TreeReturned,
+    WatchStarted,
+)
+from fsxds.observe.log import Clock, Log, LogOutput
+from fsxds.observe.log_lines import MOST_LINES, LogLine, RepeatLimit
 from fsxds.protocol.messages import Acknowledgement, Node
 from fsxds.protocol.subscription import Subscription
 from fsxds.resource_types import BY_SHORT_NAME
-from fsxds.resources import Snapshot
-from fsxds.snapshots.accept import FileRecord
-from fsxds.snapshots.load import Loaded
-from fsxds.values import HeldFile, Problem, Severity, SourceTree, Version
+from fsxds.values import HeldFile, Problem, Severity, Version
 
 CDS = Subscription(BY_SHORT_NAME["cds"].type_url)
 NODE = Node("edge-1", "edge", "127.0.0.1")
@@ -32,7 +46,7 @@ class Pen:
         self.now_s = 100.0
         self.lines: list[str] = []
         clock = Clock(lambda: self.now_s, lambda: datetime(2026, 5, 1, 12, 3, 11, tzinfo=UTC))
-        self.log = Log(Paper(self._render, self.lines.append, level), clock)
+        self.log = Log(LogOutput(self._render, self.lines.append, level), clock)
 
     def _render(self, line: LogLine, moment: datetime) -> str:
         return f"{line.level.name} {line.event}: {line.text}"
@@ -41,10 +55,10 @@ class Pen:
 def test_what_a_stranger_needs_to_know_first() -> None:
     """API, addresses and the way of watching are told in a line each."""
     pen = Pen()
-    pen.log.api_found("Envoy 1.40.0 from /usr/bin/envoy, 557 files")
-    pen.log.listening("REST", "127.0.0.1:18001")
-    pen.log.watching("poll", "config/xds is on nfs")
-    pen.log.stopping("SIGTERM")
+    pen.log.receive(ApiFound("Envoy 1.40.0 from /usr/bin/envoy, 557 files"))
+    pen.log.receive(ListeningStarted("REST", "127.0.0.1:18001"))
+    pen.log.receive(WatchStarted("poll", "config/xds is on nfs"))
+    pen.log.receive(StopRequested("SIGTERM"))
 
     assert pen.lines == [
         "INFO api_found: API: Envoy 1.40.0 from /usr/bin/envoy, 557 files",
@@ -57,13 +71,13 @@ def test_what_a_stranger_needs_to_know_first() -> None:
 def test_what_happens_to_the_tree() -> None:
     """A lost tree, its return, ignored files and lost events are told."""
     pen = Pen()
-    pen.log.tree_lost(OSError("config/xds: is gone"))
-    pen.log.tree_found()
-    pen.log.files_ignored((PurePosixPath("a.txt"),))
-    pen.log.files_ignored(tuple(PurePosixPath(f"{number}.txt") for number in range(9)))
+    pen.log.receive(TreeDisappeared("config/xds: is gone"))
+    pen.log.receive(TreeReturned())
+    pen.log.receive(FilesIgnored((PurePosixPath("a.txt"),)))
+    pen.log.receive(FilesIgnored(tuple(PurePosixPath(f"{number}.txt") for number in range(9))))
     excluded = (PurePosixPath("Chart.yaml"),)
-    pen.log.waiting_for_files(Path("/config"), SourceTree((), ignored=(PurePosixPath("a.txt"),), excluded=excluded))
-    pen.log.queue_overflowed()
+    pen.log.receive(ConfigurationMissing(Path("/config"), (PurePosixPath("a.txt"),), excluded))
+    pen.log.receive(QueueOverflowed())
 
     assert pen.lines == [
         "ERROR tree_lost: config/xds: is gone; what was served last stays until it is back",
@@ -83,7 +97,7 @@ def test_problems() -> None:
     pen = Pen()
     problem = Problem(PurePosixPath("edge.yaml"), 17, 3, "", "bad-syntax", "a colon is missing", "")
     held = HeldFile(problem.path, problem, has_last_good=True)
-    pen.log.problems_found(Loaded(Snapshot(1, {}, {}), (problem,), (held,), {held.path: FileRecord(None, None, ())}))
+    pen.log.receive(TreeLoaded((problem,), (held,)))
 
     assert pen.lines == [
         "ERROR problem_found: edge.yaml:17:3: error: a colon is missing",
@@ -98,9 +112,8 @@ def test_the_end_of_a_problem_is_in_every_log_that_had_it(level: Level, expected
     error = Problem(PurePosixPath("edge.yaml"), 17, 3, "", "bad-syntax", "a colon is missing", "")
     note = replace(error, severity=Severity.NOTE, message="nobody uses it")
     held = HeldFile(error.path, error, has_last_good=True)
-    records = {held.path: FileRecord(None, None, ())}
-    pen.log.problems_found(Loaded(Snapshot(1, {}, {}), (error, note), (held,), records))
-    pen.log.problems_found(Loaded(Snapshot(1, {}, {}), (), (), records))
+    pen.log.receive(TreeLoaded((error, note), (held,)))
+    pen.log.receive(TreeLoaded((), ()))
 
     assert len(pen.lines) == expected
     assert pen.lines[-1].startswith("INFO ")
@@ -110,8 +123,7 @@ def test_what_reads_like_success_names_what_is_not_served() -> None:
     """A line about what was served or taken ends with the files that are held."""
     pen = Pen()
     path = PurePosixPath("edge.yaml")
-    records = {path: FileRecord(None, None, ())}
-    pen.log.problems_found(Loaded(Snapshot(1, {}, {}), (), (HeldFile(path, None, has_last_good=True),), records))
+    pen.log.receive(TreeLoaded((), (HeldFile(path, None, has_last_good=True),)))
     pen.log.write(LogLine(Level.INFO, "envoy_took", "Envoy took clusters after 9 ms"))
 
     assert pen.lines[-1] == "INFO envoy_took: Envoy took clusters after 9 ms; not served: edge.yaml"
@@ -121,14 +133,14 @@ def test_nacks() -> None:
     """A NACK tells node, type, the first digits of the version, its files, and the reason or how it was inferred."""
     pen = Pen()
     files = (PurePosixPath("cds.yaml"), PurePosixPath("edge.yaml"))
-    pen.log.nack_received(NODE, CDS, Acknowledgement(VERSION, accepted=False, reason="no such\nfilter"), files)
-    pen.log.nack_received(Node(""), CDS, Acknowledgement(VERSION, accepted=False), ())
+    pen.log.receive(NackReceived(NODE, CDS, Acknowledgement(VERSION, accepted=False, reason="no such\nfilter"), files))
+    pen.log.receive(NackReceived(Node(""), CDS, Acknowledgement(VERSION, accepted=False), ()))
 
     assert pen.lines == [
-        "WARNING nack_received: NACK: edge-1 refused cds 0123456789ab from cds.yaml, edge.yaml: no such\nfilter",
+        "WARNING nack_received: NACK: edge-1 rejected cds 0123456789ab from cds.yaml, edge.yaml: no such\nfilter",
         (
-            "WARNING nack_received: NACK: a client without an id refused cds 0123456789ab:"
-            " it asked again with the version before; its own log says why"
+            "WARNING nack_received: NACK: a client without an id rejected cds 0123456789ab:"
+            " it asked again with the version before; see its own log"
         ),
     ]
 
@@ -136,7 +148,7 @@ def test_nacks() -> None:
 def test_a_long_reason_is_cut() -> None:
     """Envoy may quote a megabyte of configuration; the log does not."""
     pen = Pen()
-    pen.log.nack_received(NODE, CDS, Acknowledgement(VERSION, accepted=False, reason="x" * 1_000_000), ())
+    pen.log.receive(NackReceived(NODE, CDS, Acknowledgement(VERSION, accepted=False, reason="x" * 1_000_000), ()))
 
     assert len(pen.lines[0]) < 600
 
@@ -145,8 +157,8 @@ def test_acks_are_for_debugging() -> None:
     """Answers and ACKs are told at level debug alone."""
     for level, count in ((Level.INFO, 0), (Level.DEBUG, 2)):
         pen = Pen(level)
-        pen.log.response_sent(NODE, CDS, VERSION)
-        pen.log.ack_received(NODE, CDS, VERSION)
+        pen.log.receive(ResponseSent(NODE, CDS, VERSION))
+        pen.log.receive(AckReceived(NODE, CDS, VERSION))
 
         assert count == len(pen.lines)
 
@@ -155,31 +167,31 @@ def test_refusals_are_told_once_in_ten_seconds() -> None:
     """The same refusal of the same peer is told again after ten seconds, with the number of those between."""
     pen = Pen()
     for _ in range(5):
-        pen.log.request_refused("10.0.0.1", 404, "no such path")
-    pen.log.request_refused("10.0.0.2", 404, "no such path")
+        pen.log.receive(RequestRejected("10.0.0.1", 404, "no such path"))
+    pen.log.receive(RequestRejected("10.0.0.2", 404, "no such path"))
     pen.now_s += 10
-    pen.log.request_refused("10.0.0.1", 404, "no such path")
+    pen.log.receive(RequestRejected("10.0.0.1", 404, "no such path"))
 
     assert pen.lines == [
-        "WARNING request_refused: refused a request of 10.0.0.1 with 404: no such path",
-        "WARNING request_refused: refused a request of 10.0.0.2 with 404: no such path (4 refusals before it went untold)",
-        "WARNING request_refused: refused a request of 10.0.0.1 with 404: no such path",
+        "WARNING request_rejected: rejected a request of 10.0.0.1 with 404: no such path",
+        "WARNING request_rejected: rejected a request of 10.0.0.2 with 404: no such path (4 rejections before it left out)",
+        "WARNING request_rejected: rejected a request of 10.0.0.1 with 404: no such path",
     ]
 
 
 def test_refusals_that_differ_are_limited_too() -> None:
     """A client that is refused in ever new words fills neither log nor memory."""
-    limit = RefusalLimit()
-    answers = [limit.admit("10.0.0.1", f"bad JSON at {number}", 0.0) for number in range(1000)]
+    limit = RepeatLimit()
+    answers = [limit.admit(("10.0.0.1", f"bad JSON at {number}"), 0.0) for number in range(1000)]
 
-    assert [0] * MOST_REFUSALS + [None] * (1000 - MOST_REFUSALS) == answers
-    assert limit.admit("10.0.0.1", "bad JSON", 10.0) == 1000 - MOST_REFUSALS
+    assert [0] * MOST_LINES + [None] * (1000 - MOST_LINES) == answers
+    assert limit.admit(("10.0.0.1", "bad JSON"), 10.0) == 1000 - MOST_LINES
 
 
 @pytest.mark.parametrize("log_format", ["auto", "json", "human"])
 def test_the_log_is_on_stderr(log_format: str) -> None:
     """Lines go to stderr, as JSON where that is no terminal, and stdout stays free."""
-    code = f"from fsxds.observe.log import open_log\nwith open_log({log_format!r}, 'info') as log: log.tree_found()"
+    code = f"from fsxds.events import TreeReturned\nfrom fsxds.observe.log import open_log\nwith open_log({log_format!r}, 'info') as log: log.receive(TreeReturned())"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
 
     assert done.stdout == ""
@@ -192,9 +204,10 @@ def test_the_log_is_on_stderr(log_format: str) -> None:
 def test_the_last_lines_get_out() -> None:
     """A slow reader of the log gets the last lines of a process that ends."""
     code = (
+        "from fsxds.events import ListeningStarted\n"
         "from fsxds.observe.log import open_log\n"
         "with open_log('json', 'info') as log:\n"
-        "    for number in range(300): log.listening('x' * 1000, str(number))"
+        "    for number in range(300): log.receive(ListeningStarted('x' * 1000, str(number)))"
     )
     reader, writer = os.pipe()
     with subprocess.Popen([sys.executable, "-c", code], stderr=writer) as process:

@@ -10,9 +10,9 @@ from io import StringIO
 import pytest
 from rich.console import Console
 
+from fsxds.events import Level
 from fsxds.observe.log_lines import (
     MOST_WAITING_LINES,
-    Level,
     LineSink,
     LogLine,
     escape,
@@ -57,13 +57,13 @@ def test_json_lines() -> None:
         "status": 400,
     }
 
-    text = json_renderer(LogLine(Level.WARNING, "request_refused", "two\nlines", details), NOON)
+    text = json_renderer(LogLine(Level.WARNING, "request_rejected", "two\nlines", details), NOON)
 
     assert "\n" not in text
     assert json.loads(text) == {
         "ts": "2026-05-01T12:03:11.005+00:00",
         "level": "warning",
-        "event": "request_refused",
+        "event": "request_rejected",
         "message": "two\nlines",
         "reason": "inline_string: <hidden>\nx",
         "files": ["a?", "inline_bytes: <hidden>"],

@@ -4,8 +4,8 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import PurePosixPath
 
+from fsxds.events import Level
 from fsxds.observe.log import MOST_LINES, ProblemLedger
-from fsxds.observe.log_lines import Level
 from fsxds.values import HeldFile, Problem, Severity
 
 NOON = datetime(2026, 5, 1, 12, 3, 11, tzinfo=UTC)

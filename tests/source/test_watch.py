@@ -330,7 +330,7 @@ async def test_a_tree_without_files_is_waited_for(tmp_path: Path) -> None:
         write(tmp_path, {"a.yaml": "1"})
         await record.until_contents({"a.yaml": "1"})
 
-        assert [(root, [str(path) for path in tree.ignored]) for root, tree in record.waits] == [(tmp_path, ["a.txt"])]
+        assert [(wait.root, [str(path) for path in wait.ignored]) for wait in record.waits] == [(tmp_path, ["a.txt"])]
 
 
 async def test_ignored_files_are_told_once(tmp_path: Path) -> None:

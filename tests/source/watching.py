@@ -5,10 +5,18 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Callable
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from typing import TypeAlias
 
-from fsxds.errors import TreeLost
+from fsxds.events import (
+    ConfigurationMissing,
+    Event,
+    FilesIgnored,
+    QueueOverflowed,
+    TreeDisappeared,
+    TreeReturned,
+    WatchStarted,
+)
 from fsxds.source.scan import Scanner
 from fsxds.source.watch import Settled, WatchOptions, watch
 from fsxds.values import SourceTree
@@ -54,7 +62,7 @@ class Watched:
         self.lost: list[str] = []
         self.found = 0
         self.ignored: list[str] = []
-        self.waits: list[tuple[Path, SourceTree]] = []
+        self.waits: list[ConfigurationMissing] = []
         self.overflows = 0
         self._news = asyncio.Event()
 
@@ -83,34 +91,21 @@ class Watched:
         self.settled.append(settled)
         self._news.set()
 
-    def watching(self, mode: str, reason: str) -> None:
-        """Record a mode."""
-        self.modes.append((mode, reason))
-        self._news.set()
-
-    def tree_lost(self, error: TreeLost) -> None:
-        """Record a loss."""
-        self.lost.append(str(error))
-        self._news.set()
-
-    def tree_found(self) -> None:
-        """Count a return."""
-        self.found += 1
-        self._news.set()
-
-    def files_ignored(self, paths: tuple[PurePosixPath, ...]) -> None:
-        """Record ignored files."""
-        self.ignored.extend(map(str, paths))
-        self._news.set()
-
-    def waiting_for_files(self, root: Path, tree: SourceTree) -> None:
-        """Record that there is nothing to serve."""
-        self.waits.append((root, tree))
-        self._news.set()
-
-    def queue_overflowed(self) -> None:
-        """Count an overflow."""
-        self.overflows += 1
+    def __call__(self, event: Event) -> None:
+        """Record an event."""
+        match event:
+            case WatchStarted():
+                self.modes.append((event.mode, event.reason))
+            case TreeDisappeared():
+                self.lost.append(event.reason)
+            case TreeReturned():
+                self.found += 1
+            case FilesIgnored():
+                self.ignored.extend(map(str, event.paths))
+            case ConfigurationMissing():
+                self.waits.append(event)
+            case QueueOverflowed():
+                self.overflows += 1
         self._news.set()
 
 

@@ -19,7 +19,7 @@ from envoy.service.discovery.v3 import discovery_pb2
 
 from fsxds import app
 from fsxds.live_settings import SettingsReader
-from fsxds.observe.log import Log, Paper
+from fsxds.observe.log import Log, LogOutput
 from fsxds.ready_file import ReadyFile
 from fsxds.settings.options import Settings
 from tests.support.errors import AT_ONCE
@@ -95,7 +95,7 @@ async def serving_with_faults(folder: Path, *patches: Any) -> AsyncIterator[Faul
         settle_s=0.005, rescan_s=0.5, mirror_pause_s=0.0, mirror_durable=False, ads_config_sources=True, max_hold_s=5.0,
     )  # fmt: skip
     lines: list[str] = []
-    log = Log(Paper(lambda line, _: line.text, lines.append))
+    log = Log(LogOutput(lambda line, _: line.text, lines.append))
     reader = SettingsReader("serve", lambda: settings)
     made: list[app.House] = []
 

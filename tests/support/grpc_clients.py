@@ -5,8 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from dataclasses import dataclass, field
-from pathlib import PurePosixPath
+from dataclasses import dataclass
 from typing import Any
 
 import grpc.aio
@@ -14,8 +13,6 @@ from envoy.service.discovery.v3 import discovery_pb2
 
 from fsxds.api.catalogue import Catalogue
 from fsxds.observe.clients import Clients
-from fsxds.protocol.messages import Acknowledgement, Node
-from fsxds.protocol.subscription import Subscription
 from fsxds.protocol.ttl import TtlMode
 from fsxds.resource_types import BY_SHORT_NAME
 from fsxds.resources import Snapshot
@@ -26,8 +23,7 @@ from fsxds.transports.client_status.service import ClientReports, client_status_
 from fsxds.transports.grpc_streams.requests import AGGREGATED
 from fsxds.transports.grpc_streams.server import listening_grpc
 from fsxds.transports.grpc_streams.service import GrpcServices, make_services
-from fsxds.values import Version
-from tests.support.errors import AT_ONCE, ErrorsHeard
+from tests.support.errors import AT_ONCE, Recorder
 from tests.support.snapshots import snapshot, type_url
 
 LOCALHOST = TcpAddress("127.0.0.1", 0)
@@ -37,49 +33,11 @@ SILENCE_S = 0.15
 
 
 @dataclass
-class StreamsHeard(ErrorsHeard):
-    """An observer that remembers what it was told."""
-
-    opened: list[tuple[Node, str, str]] = field(default_factory=list)
-    closed: list[tuple[Node, str, str]] = field(default_factory=list)
-    sent: list[tuple[Node, Subscription, Version]] = field(default_factory=list)
-    acks: list[tuple[Node, Subscription, Version]] = field(default_factory=list)
-    nacks: list[tuple[Subscription, Acknowledgement, tuple[PurePosixPath, ...]]] = field(default_factory=list)
-    refused: list[tuple[str, int | str, str]] = field(default_factory=list)
-
-    def stream_opened(self, node: Node, service: str, peer: str) -> None:
-        """Remember."""
-        self.opened.append((node, service, peer))
-
-    def stream_closed(self, node: Node, service: str, peer: str) -> None:
-        """Remember."""
-        self.closed.append((node, service, peer))
-
-    def response_sent(self, node: Node, subscription: Subscription, version: Version) -> None:
-        """Remember."""
-        self.sent.append((node, subscription, version))
-
-    def ack_received(self, node: Node, subscription: Subscription, version: Version) -> None:
-        """Remember."""
-        self.acks.append((node, subscription, version))
-
-    def nack_received(
-        self, node: Node, subscription: Subscription, verdict: Acknowledgement, files: tuple[PurePosixPath, ...]
-    ) -> None:
-        """Remember."""
-        self.nacks.append((subscription, verdict, files))
-
-    def request_refused(self, peer: str, status: int | str, message: str) -> None:
-        """Remember."""
-        self.refused.append((peer, status, message))
-
-
-@dataclass
 class GrpcServer:
     """A server that runs, and all that a test wants to know of it."""
 
     store: SnapshotStore
-    heard: StreamsHeard
+    heard: Recorder
     clients: Clients
     services: GrpcServices
     address: Address
@@ -185,7 +143,7 @@ async def serving_grpc(
     catalogue: Catalogue | None = None,
 ) -> AsyncIterator[GrpcServer]:
     """Run a server, and a channel to it; with `catalogue`, it tells of its clients as well."""
-    store, heard, clients = SnapshotStore(), StreamsHeard(), Clients()
+    store, heard, clients = SnapshotStore(), Recorder(), Clients()
     status = client_status_handlers(ClientReports(clients, catalogue)) if catalogue else ()
     services = make_services(store, heard, clients, ttl_mode, status)
     async with (

@@ -7,7 +7,7 @@ import functools
 import json
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Any
 
@@ -17,8 +17,6 @@ from aiohttp import web
 from fsxds.api.catalogue import Catalogue
 from fsxds.api.descriptors import read_descriptors
 from fsxds.observe.clients import Clients
-from fsxds.protocol.messages import Acknowledgement, Node
-from fsxds.protocol.subscription import Subscription
 from fsxds.resource_types import BY_SHORT_NAME, RESOURCE_TYPES
 from fsxds.resources import Origin, Resource, Snapshot, TypeChange, version_of_body, version_of_set
 from fsxds.settings.forms import Address, TcpAddress
@@ -26,9 +24,9 @@ from fsxds.store import SnapshotStore
 from fsxds.transports.client_status.service import ClientReports
 from fsxds.transports.rest.server import listening
 from fsxds.transports.rest.service import REST, RestJson, make_application
-from fsxds.values import TypeUrl, Version
+from fsxds.values import TypeUrl
 from tests.support.envoy import find_envoy
-from tests.support.errors import ErrorsHeard
+from tests.support.errors import Recorder
 
 REAL_REQUEST = Path(__file__).parents[1] / "data" / "rest-request-clusters.json"
 ORIGIN = Origin(PurePosixPath("edge.yaml"), 1)
@@ -62,34 +60,6 @@ def snapshot_of(generation: int, *resources: Resource) -> Snapshot:
     return Snapshot(generation, by_type, versions, changes=dict.fromkeys(by_type, change))
 
 
-@dataclass
-class Heard(ErrorsHeard):
-    """An observer that remembers what it was told."""
-
-    sent: list[tuple[Node, Subscription, Version]] = field(default_factory=list)
-    acks: list[tuple[Node, Subscription, Version]] = field(default_factory=list)
-    nacks: list[tuple[Acknowledgement, tuple[PurePosixPath, ...]]] = field(default_factory=list)
-    refused: list[tuple[str, int, str]] = field(default_factory=list)
-
-    def response_sent(self, node: Node, subscription: Subscription, version: Version) -> None:
-        """Remember."""
-        self.sent.append((node, subscription, version))
-
-    def ack_received(self, node: Node, subscription: Subscription, version: Version) -> None:
-        """Remember."""
-        self.acks.append((node, subscription, version))
-
-    def nack_received(
-        self, node: Node, subscription: Subscription, verdict: Acknowledgement, files: tuple[PurePosixPath, ...]
-    ) -> None:
-        """Remember."""
-        self.nacks.append((verdict, files))
-
-    def request_refused(self, peer: str, status: int, message: str) -> None:
-        """Remember."""
-        self.refused.append((peer, status, message))
-
-
 @dataclass(frozen=True)
 class Answer:
     """What a client got, and how long it took in seconds."""
@@ -111,7 +81,7 @@ class Server:
     """A running server and its client."""
 
     store: SnapshotStore
-    heard: Heard
+    heard: Recorder
     application: web.Application
     address: Address
     client: aiohttp.ClientSession
@@ -158,7 +128,7 @@ async def until(predicate: Callable[[], bool]) -> None:
 @asynccontextmanager
 async def running(*, max_hold_s: float = 60.0, address: Address = LOCALHOST) -> AsyncIterator[Server]:
     """Run a server; the connections of its client are not compressed unless asked for."""
-    store, heard = SnapshotStore(), Heard()
+    store, heard = SnapshotStore(), Recorder()
     reports = ClientReports(Clients(), envoy_catalogue())
     application = make_application(store, envoy_catalogue(), heard, reports, max_hold_s=lambda: max_hold_s)
     async with listening(application, address, grace_s=1.0) as bound:

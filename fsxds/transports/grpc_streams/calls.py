@@ -12,7 +12,7 @@ from typing import Any
 import grpc
 import grpc.aio
 
-from fsxds.supervisor import ErrorObserver
+from fsxds.events import InternalError, Observer
 from fsxds.transports.grpc_streams.requests import Context
 
 STOPPING = "the server stops; connect again"
@@ -24,9 +24,7 @@ def where(method: str) -> str:
     return f"gRPC {method.rpartition('/')[2]}"
 
 
-def guarded(
-    behavior: Callable[..., Awaitable[Any]], method: str, observer: ErrorObserver
-) -> Callable[..., Awaitable[Any]]:
+def guarded(behavior: Callable[..., Awaitable[Any]], method: str, observer: Observer) -> Callable[..., Awaitable[Any]]:
     """Return a method that does the same, but that reports an unexpected exception, and gives its client INTERNAL.
 
     A streaming method writes by its context, and yields nothing.
@@ -40,7 +38,7 @@ def guarded(
             raise
         # The edge of every call.
         except Exception as error:  # noqa: BLE001
-            observer.internal_error(where(method), error)
+            observer(InternalError(where(method), error))
             await context.abort(grpc.StatusCode.INTERNAL, INTERNAL)
 
     return answer
@@ -49,7 +47,7 @@ def guarded(
 class LastingCalls:
     """Knows the calls that last, and ends them. Touched from the event loop only."""
 
-    def __init__(self, observer: ErrorObserver) -> None:
+    def __init__(self, observer: Observer) -> None:
         self._observer = observer
         self._calls: dict[_Writer, asyncio.Task[Any] | None] = {}
 

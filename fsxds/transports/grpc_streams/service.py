@@ -16,7 +16,7 @@ from typing import Any, Never
 import grpc.aio
 
 from fsxds.errors import ProtocolError
-from fsxds.events import ClientLedger, StreamObserver
+from fsxds.events import ClientLedger, Observer, RequestRejected, ResponseSent
 from fsxds.protocol.delta import DeltaStream
 from fsxds.protocol.messages import Node, SotwRequest, SotwResponse
 from fsxds.protocol.poll import nonce_of
@@ -59,7 +59,7 @@ WAKE_SLICE_S = 0.005
 
 def make_services(
     store: SnapshotStore,
-    observer: StreamObserver,
+    observer: Observer,
     clients: ClientLedger,
     ttl_mode: TtlMode,
     extra: Iterable[grpc.GenericRpcHandler] = (),
@@ -79,9 +79,7 @@ def make_services(
 class Discovery:
     """Carries the streams of all discovery services, and answers unary requests."""
 
-    def __init__(
-        self, store: SnapshotStore, observer: StreamObserver, clients: ClientLedger, ttl_mode: TtlMode
-    ) -> None:
+    def __init__(self, store: SnapshotStore, observer: Observer, clients: ClientLedger, ttl_mode: TtlMode) -> None:
         self._store = store
         self._ttl_mode = ttl_mode
         self._views = Views()
@@ -127,9 +125,9 @@ class Discovery:
             request = self._shared.reader.sotw(content, method.row, peer)
             response, subscription = answer_fetch(request, self._store.current)
         except ProtocolError as error:
-            self._shared.observer.request_refused(peer, error.code, str(error))
+            self._shared.observer(RequestRejected(peer, error.code, str(error)))
             await context.abort(grpc.StatusCode[error.code], str(error))
-        self._shared.observer.response_sent(request.node or Node("", peer=peer), subscription, response.version)
+        self._shared.observer(ResponseSent(request.node or Node("", peer=peer), subscription, response.version))
         return self._shared.writer.write(response)
 
     def speak_in(self, tasks: asyncio.TaskGroup) -> None:
@@ -172,7 +170,7 @@ class GrpcServices:
         handlers: what a server registers.
     """
 
-    def __init__(self, discovery: Discovery, observer: StreamObserver, extra: Iterable[grpc.GenericRpcHandler]) -> None:
+    def __init__(self, discovery: Discovery, observer: Observer, extra: Iterable[grpc.GenericRpcHandler]) -> None:
         streams, more = discovery.handlers(), tuple(extra)
         services = tuple(
             handler.service_name() for handler in (*streams, *more) if isinstance(handler, grpc.ServiceRpcHandler)

@@ -16,7 +16,17 @@ from typing import Any, Protocol
 import grpc.aio
 
 from fsxds.errors import ProtocolError
-from fsxds.events import ClientLedger, StreamObserver
+from fsxds.events import (
+    AckReceived,
+    ClientLedger,
+    InternalError,
+    NackReceived,
+    Observer,
+    RequestRejected,
+    ResponseSent,
+    StreamClosed,
+    StreamOpened,
+)
 from fsxds.protocol.messages import (
     Acknowledgement,
     ClientStatus,
@@ -76,7 +86,7 @@ class Surroundings:
     """What all streams of a server share; `spawn` makes a task, which must not raise."""
 
     store: SnapshotStore
-    observer: StreamObserver
+    observer: Observer
     clients: ClientLedger
     spawn: Callable[[Coroutine[Any, Any, None]], object]
     reader: RequestReader
@@ -193,7 +203,7 @@ class StreamCall:
 
     async def _fail(self, error: Exception) -> None:
         """End the stream because of an error of fsxds that its handler does not see."""
-        self._shared.observer.internal_error(where(self._method.name), error)
+        self._shared.observer(InternalError(where(self._method.name), error))
         self._closed = True
         self._set_alarm()
         with suppress(grpc.aio.BaseError):
@@ -250,7 +260,7 @@ class StreamCall:
     def _note_open(self) -> None:
         if self._token is None:
             self._token = self._shared.clients.opened(self._status)
-            self._shared.observer.stream_opened(self._node(), self._method.name, self._peer)
+            self._shared.observer(StreamOpened(self._node(), self._method.name, self._peer))
 
     def _status(self) -> ClientStatus:
         return ClientStatus(self._node(), self._method.name, self._core.statistics())
@@ -260,19 +270,19 @@ class StreamCall:
         self._set_alarm()
         if self._token is not None:
             self._shared.clients.closed(self._token)
-            self._shared.observer.stream_closed(self._node(), self._method.name, self._peer)
+            self._shared.observer(StreamClosed(self._node(), self._method.name, self._peer))
 
     def _tell_sent(self, response: SotwResponse | DeltaResponse) -> None:
         subscription = self._core.subscription_of(response.type_url)
-        self._shared.observer.response_sent(self._node(), subscription, response.version)
+        self._shared.observer(ResponseSent(self._node(), subscription, response.version))
 
     def _tell(self, type_url: TypeUrl, verdict: Acknowledgement, snapshot: Snapshot | None) -> None:
         subscription = self._core.subscription_of(type_url)
         if verdict.accepted:
-            self._shared.observer.ack_received(self._node(), subscription, verdict.version)
+            self._shared.observer(AckReceived(self._node(), subscription, verdict.version))
         else:
             files = () if snapshot is None else files_of(subscription, verdict.version, snapshot)
-            self._shared.observer.nack_received(self._node(), subscription, verdict, files)
+            self._shared.observer(NackReceived(self._node(), subscription, verdict, files))
 
     def _is_ignored(self, type_url: TypeUrl) -> bool:
         """Tell whether an aggregated stream speaks of what is not served there; it goes on without it."""
@@ -283,11 +293,11 @@ class StreamCall:
             self._ignored = (*self._ignored, type_url)
             fact = "is not served" if row is None else "is served over Delta alone"
             message = f"type_url: {type_url[:200]} {fact}; its requests on this stream are ignored"
-            self._shared.observer.request_refused(self._peer, "IGNORED", message)
+            self._shared.observer(RequestRejected(self._peer, "IGNORED", message))
         return True
 
     async def _refuse(self, error: ProtocolError) -> None:
-        self._shared.observer.request_refused(self._peer, error.code, str(error))
+        self._shared.observer(RequestRejected(self._peer, error.code, str(error)))
         await self._turn()
         # Who stops the server may have ended the stream meanwhile.
         if not self._closed:

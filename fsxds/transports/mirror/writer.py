@@ -18,7 +18,7 @@ from pathlib import Path, PurePosixPath
 from typing import Never, Self
 
 from fsxds.api.catalogue import Catalogue
-from fsxds.events import MirrorObserver, MirrorReport, Remark
+from fsxds.events import FilesWritten, MirrorFailed, Observer, Remark, SnapshotSetAside
 from fsxds.resource_types import BY_SHORT_NAME, BY_TYPE_URL
 from fsxds.resources import Snapshot
 from fsxds.store import SnapshotStore
@@ -204,7 +204,7 @@ class Mirror:
 
     # -- one snapshot
 
-    def write(self, snapshot: Snapshot) -> MirrorReport:
+    def write(self, snapshot: Snapshot) -> FilesWritten:
         """Bring the files in step with a snapshot, from whatever is there.
 
         Raises:
@@ -226,14 +226,14 @@ class Mirror:
             finally:
                 self._records.save()
             self._left_changed = self._records.changed_by_others()
-            return MirrorReport(
+            return FilesWritten(
                 generation=snapshot.generation,
                 written=tuple(work.written),
                 removed=tuple(work.removed),
                 unchanged=len(layout.files) - len({*work.written, *paths}),
                 kept=(*layout.kept_resources, *work.kept),
                 left_sources=layout.left_sources,
-                refused=refused,
+                blocked=refused,
                 restored=tuple(sorted(changed.keys() & set(work.written))),
                 duration_s=time.monotonic() - started_s,
             )
@@ -312,13 +312,13 @@ class _Work:
         self.kept: list[Remark] = []
 
 
-__all__ = ["Mirror", "MirrorObserver", "MirrorOptions", "MirrorReport", "Mirroring", "write_once"]
+__all__ = ["Mirror", "MirrorOptions", "Mirroring", "write_once"]
 
 FIRST_RETRY_S = 1.0
 LONGEST_RETRY_S = 30.0
 
 
-def write_once(snapshot: Snapshot, mirror: Mirror) -> MirrorReport:
+def write_once(snapshot: Snapshot, mirror: Mirror) -> FilesWritten:
     """Write one snapshot and give the directory back; raises as `Mirror.write`."""
     with mirror:
         return mirror.write(snapshot)
@@ -334,11 +334,11 @@ class Mirroring:
     they are until the next one.
     """
 
-    def __init__(self, store: SnapshotStore, mirror: Mirror, observer: MirrorObserver) -> None:
+    def __init__(self, store: SnapshotStore, mirror: Mirror, observer: Observer) -> None:
         self._store = store
         self._mirror = mirror
         self._observer = observer
-        self._attempts = Attempts(observer.snapshot_set_aside)
+        self._attempts = Attempts(lambda error: observer(SnapshotSetAside("mirror", error)))
         self._generation = 0
         self._retry_s = FIRST_RETRY_S
 
@@ -376,11 +376,11 @@ class Mirroring:
             self._mirror.interrupt()
             raise
         except OSError as error:
-            self._observer.mirror_failed(error, self._retry_s)
+            self._observer(MirrorFailed(error, self._retry_s))
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(self._retry_s):
                     await self._store.newer_than(snapshot.generation)
             self._retry_s = min(2 * self._retry_s, LONGEST_RETRY_S)
         else:
             self._generation, self._retry_s = snapshot.generation, FIRST_RETRY_S
-            self._observer.files_written(report)
+            self._observer(report)

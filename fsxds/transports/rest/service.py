@@ -11,7 +11,7 @@ from aiohttp import HttpVersion11, web
 from fsxds.api.catalogue import Catalogue
 from fsxds.api.printing import Printer
 from fsxds.errors import ProtocolError
-from fsxds.events import PollObserver
+from fsxds.events import AckReceived, InternalError, NackReceived, Observer, RequestRejected, ResponseSent
 from fsxds.observe.clients import ReportedPolls
 from fsxds.protocol.messages import Acknowledgement
 from fsxds.protocol.poll import Hold, PollMemory, PollRequest, Send, Unavailable
@@ -58,7 +58,7 @@ INTERNAL = Refusal(500, 13, "an internal error of fsxds; it is told in the serve
 class Audience:
     """Who hears of polls: `observer` as they happen, and who asks later, from `reports`."""
 
-    observer: PollObserver
+    observer: Observer
     reports: ClientReports
 
     @property
@@ -70,7 +70,7 @@ class Audience:
 def make_application(
     store: SnapshotStore,
     catalogue: Catalogue,
-    observer: PollObserver,
+    observer: Observer,
     reports: ClientReports,
     *,
     max_hold_s: Callable[[], float],
@@ -147,7 +147,7 @@ class RestJson:
             return refuse(CLIENT_GONE)
         # The edge of every request: an error of ours ends this one alone.
         except Exception as error:  # noqa: BLE001
-            self._observer.internal_error("REST request", error)
+            self._observer(InternalError("REST request", error))
             return refuse(INTERNAL)
 
     async def check_expectation(self, request: web.Request) -> web.StreamResponse | None:
@@ -204,7 +204,7 @@ class RestJson:
             if not is_through:
                 self._memory.receive_lost(poll)
         if is_through:
-            self._observer.response_sent(poll.node, poll.subscription, selection.version)
+            self._observer(ResponseSent(poll.node, poll.subscription, selection.version))
             self._polls.response_sent(poll, selection, asyncio.get_running_loop().time())
         return response
 
@@ -249,13 +249,13 @@ class RestJson:
 
     def _tell(self, poll: PollRequest, verdict: Acknowledgement, snapshot: Snapshot | None) -> None:
         if verdict.accepted:
-            self._observer.ack_received(poll.node, poll.subscription, verdict.version)
+            self._observer(AckReceived(poll.node, poll.subscription, verdict.version))
         else:
             files = () if snapshot is None else files_of(poll.subscription, verdict.version, snapshot)
-            self._observer.nack_received(poll.node, poll.subscription, verdict, files)
+            self._observer(NackReceived(poll.node, poll.subscription, verdict, files))
 
     def _refuse(self, request: web.Request, refusal: Refusal) -> web.Response:
-        self._observer.request_refused(request.remote or "", refusal.status, refusal.message)
+        self._observer(RequestRejected(request.remote or "", refusal.status, refusal.message))
         response = refuse(refusal)
         if not request.content.is_eof():
             # What is still to come of its body is not read.

@@ -78,7 +78,7 @@ async def test_a_refusal_is_told_with_the_next_poll() -> None:
             server.publish(named("cds", "b"))
         update = waiting.result()
 
-    assert (["no good"], ["b"]) == ([verdict.reason for verdict, _ in server.heard.nacks], list(update.resources))
+    assert (["no good"], ["b"]) == ([verdict.reason for _, verdict, _ in server.heard.nacks], list(update.resources))
 
 
 async def test_a_poll_that_ends_without_news_is_sent_again() -> None:

@@ -22,8 +22,8 @@ from fsxds.transports.client_status.service import CLIENT_STATUS_SERVICE, Client
 from fsxds.transports.grpc_streams.calls import LastingCalls
 from fsxds.transports.grpc_streams.server import listening_grpc
 from fsxds.transports.grpc_streams.service import make_services
-from tests.support.errors import make_supervisor
-from tests.support.grpc_clients import LOCALHOST, StreamsHeard, channel_to, serving_grpc
+from tests.support.errors import Recorder, make_supervisor
+from tests.support.grpc_clients import LOCALHOST, channel_to, serving_grpc
 from tests.support.polls import envoy_catalogue, until
 
 CDS = BY_SHORT_NAME["cds"].type_url
@@ -34,7 +34,7 @@ class Served:
     """A gRPC server with the service, and what talks to it."""
 
     clients: Clients
-    heard: StreamsHeard
+    heard: Recorder
     stub: csds_pb2_grpc.ClientStatusDiscoveryServiceStub
     channel: grpc.aio.Channel
     server: grpc.aio.Server
@@ -43,7 +43,7 @@ class Served:
 @asynccontextmanager
 async def serving() -> AsyncIterator[Served]:
     """Run a server."""
-    clients, heard, server = Clients(), StreamsHeard(), grpc.aio.server()
+    clients, heard, server = Clients(), Recorder(), grpc.aio.server()
     [handler] = client_status_handlers(ClientReports(clients, envoy_catalogue()))
     server.add_generic_rpc_handlers([LastingCalls(heard).known(handler)])
     port = server.add_insecure_port("127.0.0.1:0")
@@ -247,7 +247,7 @@ async def test_the_service_stands_beside_the_others() -> None:
     """As an extra of the discovery services, known to health checks."""
     store, clients = SnapshotStore(), Clients()
     extra = client_status_handlers(ClientReports(clients, envoy_catalogue()))
-    services = make_services(store, StreamsHeard(), clients, TtlMode.ENVOY, extra)
+    services = make_services(store, Recorder(), clients, TtlMode.ENVOY, extra)
     async with (
         listening_grpc(services, LOCALHOST, make_supervisor(), grace_s=0.1) as address,
         channel_to(address) as channel,

@@ -178,7 +178,7 @@ async def test_bad_requests_are_refused(
 
     assert (answer.status, answer.content["code"]) == (status, code)
     assert message in answer.content["message"]
-    assert server.heard.refused == [("127.0.0.1", status, answer.content["message"])]
+    assert server.heard.rejected == [("127.0.0.1", status, answer.content["message"])]
 
 
 async def test_other_methods_are_refused(server: Server) -> None:

@@ -12,7 +12,7 @@ import pytest
 from fsxds.supervisor import Supervisor
 from fsxds.transports.grpc_streams.calls import STOPPING, LastingCalls
 from fsxds.transports.grpc_streams.server import listening_grpc
-from tests.support.errors import ErrorsHeard, make_supervisor
+from tests.support.errors import Recorder, make_supervisor
 from tests.support.grpc_clients import LOCALHOST, PATIENCE_S, channel_to
 
 
@@ -27,7 +27,7 @@ class Patient:
 
     def __init__(self) -> None:
         self.ended: list[str] = []
-        self.lasting = LastingCalls(ErrorsHeard())
+        self.lasting = LastingCalls(Recorder())
         forms = {"request_deserializer": _Told, "response_serializer": bytes}
         methods = {
             "Tell": grpc.unary_stream_rpc_method_handler(self._tell, **forms),

@@ -7,6 +7,7 @@ import grpc
 import grpc.aio
 import pytest
 
+from fsxds.events import AckReceived, Event, ResponseSent
 from fsxds.observe.clients import Clients
 from fsxds.protocol.ttl import TtlMode
 from fsxds.resource_types import RESOURCE_TYPES, ResourceType
@@ -15,13 +16,12 @@ from fsxds.supervisor import Supervisor
 from fsxds.transports.grpc_streams.calls import INTERNAL
 from fsxds.transports.grpc_streams.server import listening_grpc
 from fsxds.transports.grpc_streams.service import make_services
-from tests.support.errors import AT_ONCE, make_supervisor
+from tests.support.errors import AT_ONCE, Recorder, make_supervisor
 from tests.support.grpc_clients import (
     LOCALHOST,
     PATIENCE_S,
     DiscoveryClient,
     GrpcServer,
-    StreamsHeard,
     channel_to,
     method_path,
     names_in,
@@ -135,7 +135,7 @@ async def test_a_bad_fetch(server: GrpcServer, caplog: pytest.LogCaptureFixture)
 
     assert type_mismatch[0] is no_message[0] is grpc.StatusCode.INVALID_ARGUMENT
     assert "this method serves" in type_mismatch[1]
-    assert [(status, message) for _, status, message in server.heard.refused] == [
+    assert [(status, message) for _, status, message in server.heard.rejected] == [
         ("INVALID_ARGUMENT", type_mismatch[1]),
         ("INVALID_ARGUMENT", no_message[1]),
     ]
@@ -168,7 +168,7 @@ async def test_services_that_are_given() -> None:
         return content
 
     handler = grpc.method_handlers_generic_handler("some.Service", {"Say": grpc.unary_unary_rpc_method_handler(say)})
-    services = make_services(SnapshotStore(), StreamsHeard(), Clients(), TtlMode.ENVOY, extra=[handler])
+    services = make_services(SnapshotStore(), Recorder(), Clients(), TtlMode.ENVOY, extra=[handler])
     async with (
         listening_grpc(services, LOCALHOST, make_supervisor(), grace_s=1.0) as bound,
         channel_to(bound) as channel,
@@ -179,17 +179,15 @@ async def test_services_that_are_given() -> None:
         assert await health(b"\x0a\x0csome.Service", timeout=PATIENCE_S) == b"\x08\x02"
 
 
-class BrokenObserver(StreamsHeard):
+class BrokenObserver(Recorder):
     """An observer with a mistake of ours."""
 
-    def ack_received(self, *_: object) -> None:
-        """Fail, in the task that reads requests."""
-        raise ZeroDivisionError("ack")
-
-    def response_sent(self, *arguments: Any) -> None:
-        """Fail with the second response, which is written by a task of its own."""
-        super().response_sent(*arguments)
-        if len(self.sent) == 2:
+    def __call__(self, event: Event) -> None:
+        """Fail with the first ACK, in the task that reads requests, and with the second response, in one that writes."""
+        super().__call__(event)
+        if isinstance(event, AckReceived):
+            raise ZeroDivisionError("ack")
+        if isinstance(event, ResponseSent) and len(self.sent) == 2:
             raise ZeroDivisionError("sent")
 
 

@@ -50,7 +50,7 @@ async def test_clients_may_go_away_at_any_byte(
             assert [status.node.id for status in server.clients.statuses(0.0)] == ["stays"]
 
     assert served > 1
-    assert not server.heard.refused
+    assert not server.heard.rejected
     assert not server.heard.nacks
     assert not caplog.records
     assert capfd.readouterr() == ("", "")

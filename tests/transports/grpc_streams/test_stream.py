@@ -112,7 +112,7 @@ async def test_what_is_told_of_a_stream(server: GrpcServer) -> None:
 
     assert server.heard.opened == server.heard.closed == [(expected, "StreamClusters", "127.0.0.1")]
     assert server.heard.sent == server.heard.acks == [(expected, Subscription(CDS), snapshot.versions[CDS])]
-    assert server.heard.refused == []
+    assert server.heard.rejected == []
 
 
 async def test_a_rejection_names_the_files(server: GrpcServer) -> None:
@@ -205,7 +205,7 @@ async def test_another_type_than_the_methods(server: GrpcServer, caplog: pytest.
     message = f"type_url: is {EDS}, but this method serves {CDS}; send that, or leave type_url out"
 
     assert await stream.end() == (grpc.StatusCode.INVALID_ARGUMENT, message)
-    assert server.heard.refused == [("127.0.0.1", "INVALID_ARGUMENT", message)]
+    assert server.heard.rejected == [("127.0.0.1", "INVALID_ARGUMENT", message)]
     assert server.heard.opened == server.heard.closed == []
     assert caplog.records == []
 
@@ -256,8 +256,8 @@ async def test_types_that_are_not_served(server: GrpcServer) -> None:
     response = await stream.answer()
 
     assert (response.type_url, response.nonce) == (CDS, "1")
-    assert [status for _, status, _ in server.heard.refused] == ["IGNORED"] * 2
-    assert [message for *_, message in server.heard.refused] == [
+    assert [status for _, status, _ in server.heard.rejected] == ["IGNORED"] * 2
+    assert [message for *_, message in server.heard.rejected] == [
         "type_url: type.googleapis.com/x.Y is not served; its requests on this stream are ignored",
         f"type_url: {VHDS} is served over Delta alone; its requests on this stream are ignored",
     ]
@@ -272,7 +272,7 @@ async def test_ever_new_types_that_are_not_served(server: GrpcServer) -> None:
     await stream.ask("CDS")
     await stream.answer()
 
-    assert len(server.heard.refused) == MOST_IGNORED_TOLD
+    assert len(server.heard.rejected) == MOST_IGNORED_TOLD
 
 
 # Clients that go, and slow ones

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from fsxds.errors import UsageError
-from fsxds.events import MirrorReport
+from fsxds.events import Event, FilesWritten, MirrorFailed, SnapshotSetAside
 from fsxds.store import SnapshotStore
 from fsxds.transports.mirror.writer import Mirror, Mirroring, MirrorOptions, write_once
 from tests.transports.mirroring import assignment, catalogue, files_in, read, snapshot, static
@@ -20,24 +20,20 @@ class Listener:
     """Remembers what it is told, and lets a test wait for it."""
 
     def __init__(self) -> None:
-        self.reports: list[MirrorReport] = []
+        self.reports: list[FilesWritten] = []
         self.failures: list[tuple[OSError, float]] = []
         self.set_aside: list[BaseException] = []
         self._told = asyncio.Event()
 
-    def files_written(self, report: MirrorReport) -> None:
+    def __call__(self, event: Event) -> None:
         """Remember."""
-        self.reports.append(report)
-        self._told.set()
-
-    def mirror_failed(self, error: OSError, retry_s: float) -> None:
-        """Remember."""
-        self.failures.append((error, retry_s))
-        self._told.set()
-
-    def snapshot_set_aside(self, error: BaseException) -> None:
-        """Remember."""
-        self.set_aside.append(error)
+        match event:
+            case FilesWritten():
+                self.reports.append(event)
+            case MirrorFailed():
+                self.failures.append((event.error, event.retry_s))
+            case SnapshotSetAside():
+                self.set_aside.append(event.error)
         self._told.set()
 
     async def until(self, predicate: Callable[[], bool]) -> None:
@@ -99,7 +95,7 @@ async def test_what_somebody_removed_or_changed_is_written_again(tmp_path: Path)
 
     restored = [[str(path) for path in report.restored] for report in listener.reports]
     assert restored == [[], ["eds/e.pb"], ["cds.pb"], ["cds.pb", "eds/e.pb", "lds.pb", "srds.pb"], []]
-    assert [remark.subject for remark in listener.reports[-1].refused] == ["lds.pb"]
+    assert [remark.subject for remark in listener.reports[-1].blocked] == ["lds.pb"]
     assert read(out, "cds.pb").names == ("a",)
     assert read(out, "eds/e.pb").names == ("e",)
 

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from fsxds.errors import UsageError
-from fsxds.events import MirrorReport
+from fsxds.events import FilesWritten
 from fsxds.resources import Snapshot
 from fsxds.transports.mirror.writer import Mirror, MirrorOptions
 from tests.transports.mirror.test_directory import full_disk
@@ -32,13 +32,13 @@ def mirror(root: Path, **options: Any) -> Mirror:
     return Mirror(root, catalogue(), MirrorOptions(**{"pause_s": 0.0, **options}))
 
 
-def write(root: Path, made: Snapshot, **options: Any) -> MirrorReport:
+def write(root: Path, made: Snapshot, **options: Any) -> FilesWritten:
     """Write a snapshot as a process of its own would that ends then."""
     with mirror(root, **options) as ours:
         return ours.write(made)
 
 
-def written(report: MirrorReport) -> list[str]:
+def written(report: FilesWritten) -> list[str]:
     return [str(path) for path in report.written]
 
 
@@ -51,7 +51,7 @@ def test_a_snapshot_becomes_files(root: Path) -> None:
 
     assert files_in(root) == {*BUNDLES, "eds/web.pb", "eds/x.pb", "sds/s.pb"}
     assert written(report) == ["sds/s.pb", "eds/web.pb", "eds/x.pb", "cds.pb", "srds.pb", "lds.pb"]
-    assert (report.generation, report.unchanged, report.removed, report.refused) == (1, 0, (), ())
+    assert (report.generation, report.unchanged, report.removed, report.blocked) == (1, 0, (), ())
     assert list(read(root, "cds.pb").resources) == list(FIRST.resources(read(root, "cds.pb").type_url).values())
 
 
@@ -122,8 +122,8 @@ def test_files_of_others_are_never_touched(root: Path) -> None:
     (root / "lds.pb").symlink_to("notes.txt")
     report = write(root, FIRST)
 
-    assert [remark.subject for remark in report.refused] == ["eds/web.pb", "lds.pb"]
-    assert "move it away" in report.refused[0].reason
+    assert [remark.subject for remark in report.blocked] == ["eds/web.pb", "lds.pb"]
+    assert "move it away" in report.blocked[0].reason
     assert (root / "eds" / "web.pb").read_text() == (root / "notes.txt").read_text() == "mine"
     assert (root / "lds.pb").is_symlink()
     assert {"cds.pb", "eds/x.pb"} <= files_in(root)
@@ -138,7 +138,7 @@ def test_a_folder_in_the_place_of_ours_is_refused(root: Path) -> None:
     (root / "cds.pb").mkdir()
     report = write(root, FIRST)
 
-    assert [remark.subject for remark in report.refused] == ["cds.pb"]
+    assert [remark.subject for remark in report.blocked] == ["cds.pb"]
     assert (root / "cds.pb").is_dir()
 
 
@@ -162,7 +162,7 @@ def test_a_damaged_manifest_costs_nothing_but_caution(root: Path, damage: bytes)
     changed = snapshot(2, cds=[by_eds("web")], eds=[assignment("web", 2), assignment("x", 1)], sds=[{"name": "s"}])
     report = write(root, changed)
 
-    assert [remark.subject for remark in report.refused] == ["eds/web.pb"]
+    assert [remark.subject for remark in report.blocked] == ["eds/web.pb"]
     assert report.unchanged == 5
     (root / "eds" / "web.pb").unlink()
     assert written(write(root, changed)) == ["eds/web.pb"]
@@ -265,7 +265,7 @@ def test_a_crash_in_the_middle_leaves_only_files_that_are_known(root: Path) -> N
 
     assert files_in(crashed) == {*BUNDLES, "eds/x.pb", "eds/y.pb"}
     report = write(crashed, snapshot(3, cds=[static("b")], eds=[assignment("y", 3)]))
-    assert (report.refused, report.kept) == ((), ())
+    assert (report.blocked, report.kept) == ((), ())
     assert files_in(crashed) == {*BUNDLES, "eds/y.pb"}
 
 
@@ -394,5 +394,5 @@ def test_a_crash_leaves_whole_files_and_nothing_unknown(root: Path) -> None:
             assert read(root, path).names or path == "srds.pb"
         report = write(root, last)
 
-        assert report.refused == ()
+        assert report.blocked == ()
         assert files_in(root) == BUNDLES

@@ -265,7 +265,7 @@ async def test_before_anything_was_loaded_there_is_no_answer(server: Server) -> 
 
     assert (starting.status, starting.content["code"], starting.headers["Retry-After"]) == (503, 14, "1")
     assert poll.result().status == 200
-    assert [status for _, status, _ in server.heard.refused] == [503]
+    assert [status for _, status, _ in server.heard.rejected] == [503]
 
 
 async def test_all_held_polls_are_woken_by_one_change(server: Server) -> None:
@@ -343,7 +343,7 @@ async def test_a_rejection_in_words_is_told_with_its_files(server: Server) -> No
     await server.poll(timeout_ms=200, response_nonce=content["nonce"], error_detail=detail)
 
     verdict = Acknowledgement(Version(content["version_info"]), accepted=False, reason="no such thing")
-    assert server.heard.nacks == [(verdict, (PurePosixPath("edge.yaml"),))]
+    assert [nack[1:] for nack in server.heard.nacks] == [(verdict, (PurePosixPath("edge.yaml"),))]
 
 
 async def test_a_rejection_of_named_resources_is_told_with_their_own_files(server: Server) -> None:
@@ -354,7 +354,7 @@ async def test_a_rejection_of_named_resources_is_told_with_their_own_files(serve
     detail = {"message": "no"}
     await server.poll("endpoints", 200, resource_names=["web"], response_nonce=content["nonce"], error_detail=detail)
 
-    assert [files for _, files in server.heard.nacks] == [(PurePosixPath("web.yaml"),)]
+    assert [files for *_, files in server.heard.nacks] == [(PurePosixPath("web.yaml"),)]
 
 
 async def test_a_rejected_version_is_offered_again_after_a_while(server: Server) -> None:
@@ -368,7 +368,7 @@ async def test_a_rejected_version_is_offered_again_after_a_while(server: Server)
     assert (second.status, again.status) == (200, 200)
     assert again.body == second.body
     assert 0.8 < again.elapsed_s < 1.5
-    [(verdict, files)] = server.heard.nacks
+    [(_, verdict, files)] = server.heard.nacks
     assert (verdict.version, verdict.accepted, verdict.reason) == (second.content["version_info"], False, None)
     assert files == (PurePosixPath("edge.yaml"),)
 
@@ -380,7 +380,7 @@ async def test_a_rejection_of_what_is_not_served_any_more_names_no_files(server:
     server.publish(named("cds", "b"))
     await server.poll(timeout_ms=200, response_nonce=content["nonce"], error_detail={"message": "no"})
 
-    assert [files for _, files in server.heard.nacks] == [()]
+    assert [files for *_, files in server.heard.nacks] == [()]
 
 
 # The end
@@ -518,7 +518,7 @@ async def test_bad_requests(server: Server, body: bytes, said: str) -> None:
     assert (answer.status, answer.content["code"], answer.content["details"]) == (400, 3, [])
     assert said in answer.content["message"]
     assert answer.headers["Content-Type"] == "application/json"
-    assert server.heard.refused == [("127.0.0.1", 400, answer.content["message"])]
+    assert server.heard.rejected == [("127.0.0.1", 400, answer.content["message"])]
 
 
 @pytest.mark.parametrize(

@@ -48,7 +48,7 @@ from fsxds.observe.log_lines import (
     shortened,
     some_of,
 )
-from fsxds.operations.wording import line_of
+from fsxds.observe.wording import line_of
 from fsxds.values import HeldFile, PlainValue, Problem, Severity, TypeUrl
 
 LEVELS = {Severity.ERROR: Level.ERROR, Severity.WARNING: Level.WARNING, Severity.NOTE: Level.DEBUG}

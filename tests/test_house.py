@@ -33,7 +33,7 @@ EDGES = {
     "observe/log.py": (1, "a line that cannot be written ends nobody's work"),
     "transports/mirror/directory.py": (1, "what was made beside a file is removed, and the error raised on"),
     "transports/rest/service.py": (1, "a request ends with 500 for its client alone"),
-    "transports/grpc_streams/requests.py": (1, "a call ends with INTERNAL for its client alone"),
+    "transports/grpc_streams/calls.py": (1, "a call ends with INTERNAL for its client alone"),
     "transports/grpc_streams/stream.py": (
         2,
         "a stream that is woken, and one that writes beside its handler, end alone",

@@ -1,4 +1,4 @@
-"""Resources, and the snapshots that they make up; immutable, no I/O.
+"""Resources, the rows that they make up by type, and the snapshots that rows make up; immutable, no I/O.
 
 What became of one file when it was parsed.
 """
@@ -6,12 +6,14 @@ What became of one file when it was parsed.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Collection, ItemsView, Iterable, Iterator, KeysView, Mapping, ValuesView
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from pathlib import PurePosixPath
 from types import MappingProxyType
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
+from fsxds.memo import Lru
 from fsxds.values import FieldPath, Problem, Severity, TypeUrl, Version
 
 
@@ -85,51 +87,58 @@ class Document:
     version_info: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class TypeChange:
-    """How one type came to its present state: the names, and the places where what is new was written.
+class ResourceList(Collection[Resource]):
+    """Resources of one type in the order of their names, as one object for all clients that are sent them.
 
-    `generation` is the snapshot in which it happened, `follows` that of the type's change before it (0 for none).
-    `removed` names have no place, only the files in `files`. A resource of which only the time to live or the aliases are
-    others is `changed` too.
+    It is equal to itself alone, so that what is made of it can be found by it at no cost.
     """
 
-    generation: int
-    added: tuple[str, ...] = ()
-    changed: tuple[str, ...] = ()
-    removed: tuple[str, ...] = ()
-    files: tuple[PurePosixPath, ...] = ()
-    follows: int = 0
+    __slots__ = ("_names", "_resources", "_unions", "_version")
+
+    def __init__(self, resources: Iterable[Resource] = ()) -> None:
+        self._resources = tuple(resources)
+        self._names: frozenset[str] | None = None
+        self._unions: Lru[tuple[Resource, ...], ResourceList] | None = None
+        self._version: Version | None = None
+
+    def __iter__(self) -> Iterator[Resource]:
+        """Yield the resources by name."""
+        return iter(self._resources)
+
+    def __len__(self) -> int:
+        """Return how many they are."""
+        return len(self._resources)
+
+    def __contains__(self, resource: object) -> bool:
+        """Whether a resource is one of them."""
+        return resource in self._resources
+
+    @property
+    def names(self) -> frozenset[str]:
+        """The names of the resources."""
+        if self._names is None:
+            self._names = frozenset(resource.name for resource in self._resources)
+        return self._names
+
+    @property
+    def version(self) -> Version:
+        """The version of a set of just these resources; ask it of no empty list."""
+        if self._version is None:
+            type_url = self._resources[0].type_url
+            self._version = version_of_set(type_url, ((resource.name, resource.version) for resource in self))
+        return self._version
+
+    def with_others(self, others: tuple[Resource, ...]) -> ResourceList:
+        """Return these resources and others, in the order of their names."""
+        if self._unions is None:
+            self._unions = Lru(MOST_LISTS)
+        return self._unions.find(others, lambda: self._union(others))
+
+    def _union(self, others: tuple[Resource, ...]) -> ResourceList:
+        return ResourceList(sorted((*self, *others), key=lambda resource: resource.name))
 
 
-@dataclass(frozen=True, slots=True)
-class Snapshot:
-    """Everything that is served at one moment; shared by all clients, never changed.
-
-    `by_type` has a row for every known type; the names in a row are sorted. `versions` are the versions of the whole rows.
-    `generation` counts up in this process and is never sent. `authored` are the versions to send instead, where the
-    authors' own are wanted. `incomplete` are the types that a file which was never good may define, so that what is
-    missing from them may not be told as removed; `withheld` are those of them of which nothing at all was ever good.
-    `undeclared` are the types that no document ever spoke of.
-    """
-
-    generation: int
-    by_type: Mapping[TypeUrl, Mapping[str, Resource]]
-    versions: Mapping[TypeUrl, Version]
-    authored: Mapping[TypeUrl, str] = field(default_factory=lambda: MappingProxyType({}))
-    changes: Mapping[TypeUrl, TypeChange] = field(default_factory=lambda: MappingProxyType({}))
-    incomplete: frozenset[TypeUrl] = frozenset()
-    withheld: frozenset[TypeUrl] = frozenset()
-    undeclared: frozenset[TypeUrl] = frozenset()
-
-    def resources(self, type_url: TypeUrl) -> Mapping[str, Resource]:
-        """Return the resources of a type by name, none for a type that is not served."""
-        return self.by_type.get(type_url, MappingProxyType({}))
-
-
-def version_of_body(type_url: TypeUrl, body: bytes) -> Version:
-    """Return the version of one resource: 32 hex digits of SHA-256 over its type and its serialized body."""
-    return Version(hashlib.sha256(type_url.encode() + b"\0" + body).hexdigest()[:32])
+MOST_LISTS = 256
 
 
 def version_of_set(type_url: TypeUrl, members: Iterable[tuple[str, str]]) -> Version:
@@ -141,6 +150,228 @@ def version_of_set(type_url: TypeUrl, members: Iterable[tuple[str, str]]) -> Ver
     """
     text = "".join(f"{name}\0{version}\n" for name, version in members)
     return Version(hashlib.sha256(f"{type_url}\n{text}".encode()).hexdigest()[:32])
+
+
+NO_RESOURCES = ResourceList()
+
+
+@dataclass(frozen=True, slots=True)
+class RowsChange:
+    """How the resources of one type differ from earlier ones, by name.
+
+    `fresh` are new or have other content, `renewed` have only another time to live or other aliases.
+    """
+
+    fresh: frozenset[str] = frozenset()
+    renewed: frozenset[str] = frozenset()
+    removed: frozenset[str] = frozenset()
+
+    def __bool__(self) -> bool:
+        """Whether there is any difference."""
+        return bool(self.fresh or self.renewed or self.removed)
+
+
+Derived = TypeVar("Derived")
+
+# Streams advance together: differences to a few earlier rows are all that is asked for again.
+MOST_CHANGES = 16
+MOST_VERSIONS = 4096
+
+
+class Rows(Mapping[str, Resource]):
+    """The resources of one type in a snapshot, by name, in the order of the names; never changed.
+
+    What is worked out from them is worked out once, for all clients, and goes when they go.
+    """
+
+    __slots__ = (
+        "__weakref__",
+        "_by_name",
+        "_changes",
+        "_derived",
+        "_everything",
+        "_lists",
+        "_mark",
+        "_timed",
+        "_version",
+        "_versions",
+        "type_url",
+    )
+
+    def __init__(
+        self,
+        type_url: TypeUrl,
+        resources: Mapping[str, Resource] | None = None,
+        since: tuple[Rows, RowsChange] | None = None,
+    ) -> None:
+        """Take resources by name, sorted by name, and how they differ from earlier rows, where that is known."""
+        self.type_url = type_url
+        self._by_name = MappingProxyType(dict(resources or {}))
+        # Stands for these rows where others remember how they differ from them, and keeps nothing alive.
+        self._mark = object()
+        self._everything: ResourceList | None = None
+        self._timed: Mapping[str, Resource] | None = None
+        self._version: Version | None = None
+        self._lists: Lru[frozenset[str], ResourceList] = Lru(MOST_LISTS)
+        self._versions: Lru[frozenset[str], Version] = Lru(MOST_VERSIONS)
+        self._changes: Lru[object, RowsChange] = Lru(MOST_CHANGES)
+        self._derived: dict[type, object] = {}
+        if since is not None:
+            self._know(*since)
+
+    def __getitem__(self, name: str) -> Resource:
+        """Return the resource of this name."""
+        return self._by_name[name]
+
+    def __iter__(self) -> Iterator[str]:
+        """Yield the names in order."""
+        return iter(self._by_name)
+
+    def __len__(self) -> int:
+        """Return how many resources there are."""
+        return len(self._by_name)
+
+    def __contains__(self, name: object) -> bool:
+        """Whether there is a resource of this name."""
+        return name in self._by_name
+
+    def keys(self) -> KeysView[str]:
+        """Return the names, as a view on which set operations are fast."""
+        return self._by_name.keys()
+
+    def values(self) -> ValuesView[Resource]:
+        """Return the resources."""
+        return self._by_name.values()
+
+    def items(self) -> ItemsView[str, Resource]:
+        """Return names and resources."""
+        return self._by_name.items()
+
+    @property
+    def by_name(self) -> Mapping[str, Resource]:
+        """The resources alone, without what was worked out from them."""
+        return self._by_name
+
+    @property
+    def everything(self) -> ResourceList:
+        """All resources."""
+        if self._everything is None:
+            self._everything = ResourceList(self.values())
+        return self._everything
+
+    def select(self, names: AbstractSet[str]) -> ResourceList:
+        """Return those resources that have these names."""
+        return self._lists.find(frozenset(names), lambda: ResourceList(self._in_order(names)))
+
+    def _in_order(self, names: AbstractSet[str]) -> Iterator[Resource]:
+        if len(names) > len(self) * LARGE_SHARE:
+            return (resource for name, resource in self.items() if name in names)
+        return (self._by_name[name] for name in sorted(names) if name in self._by_name)
+
+    @property
+    def timed(self) -> Mapping[str, Resource]:
+        """Those resources that have a time to live."""
+        if self._timed is None:
+            timed = {name: resource for name, resource in self.items() if resource.ttl_s is not None}
+            self._timed = MappingProxyType(timed)
+        return self._timed
+
+    @property
+    def version(self) -> Version:
+        """The version of all resources."""
+        if self._version is None:
+            members = ((name, resource.version) for name, resource in self.items())
+            self._version = version_of_set(self.type_url, members)
+        return self._version
+
+    def version_of(self, names: frozenset[str]) -> Version:
+        """Return the version of what these names stand for, whether it exists or not."""
+        return self._versions.find(names, lambda: version_of_set(self.type_url, self._members(names)))
+
+    def _members(self, names: frozenset[str]) -> Iterator[tuple[str, str]]:
+        return ((name, self[name].version if name in self else "") for name in sorted(names))
+
+    def changes_since(self, earlier: Rows) -> RowsChange:
+        """Return how these differ from earlier rows of the type; they are compared where nobody said it or asked before."""
+        if earlier is self:
+            return RowsChange()
+        return self._changes.find(earlier._mark, lambda: self._compare(earlier))
+
+    def _know(self, earlier: Rows, change: RowsChange) -> None:
+        self._changes.put(earlier._mark, change)
+
+    def _compare(self, earlier: Rows) -> RowsChange:
+        updated = [name for name, row in self.items() if name not in earlier or not row.says_the_same_as(earlier[name])]
+        renewed = [name for name in updated if name in earlier and self[name].version == earlier[name].version]
+        return RowsChange(
+            frozenset(updated).difference(renewed), frozenset(renewed), frozenset(earlier.keys() - self.keys())
+        )
+
+    def derive(self, made: type[Derived], make: Callable[[], Derived]) -> Derived:
+        """Return the one object of a class that was made from these rows, or make it."""
+        found = self.derived(made)
+        if found is None:
+            self._derived[made] = found = make()
+        return found
+
+    def derived(self, made: type[Derived]) -> Derived | None:
+        """Return the object of a class that was made from these rows; None where there is none yet."""
+        found = self._derived.get(made)
+        return found if isinstance(found, made) else None
+
+
+# Of so large a part of all resources, those that are wanted are found faster by walking over all of them.
+LARGE_SHARE = 0.25
+
+
+@dataclass(frozen=True, slots=True)
+class TypeChange:
+    """How one type came to its present state: the names, and the places where what is new was written.
+
+    `generation` is the snapshot in which it happened. `removed` names have no place, only the files in `files`. A resource of which only the time to live or the aliases are
+    others is `changed` too.
+    """
+
+    generation: int
+    added: tuple[str, ...] = ()
+    changed: tuple[str, ...] = ()
+    removed: tuple[str, ...] = ()
+    files: tuple[PurePosixPath, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """Everything that is served at one moment; shared by all clients, never changed.
+
+    `by_type` has rows for every known type.
+    `generation` counts up in this process and is never sent. `authored` are the versions to send instead, where the
+    authors' own are wanted. `incomplete` are the types that a file which was never good may define, so that what is
+    missing from them may not be told as removed; `withheld` are those of them of which nothing at all was ever good.
+    `undeclared` are the types that no document ever spoke of.
+    """
+
+    generation: int
+    by_type: Mapping[TypeUrl, Rows]
+    authored: Mapping[TypeUrl, str] = field(default_factory=lambda: MappingProxyType({}))
+    changes: Mapping[TypeUrl, TypeChange] = field(default_factory=lambda: MappingProxyType({}))
+    incomplete: frozenset[TypeUrl] = frozenset()
+    withheld: frozenset[TypeUrl] = frozenset()
+    undeclared: frozenset[TypeUrl] = frozenset()
+
+    @property
+    def versions(self) -> Mapping[TypeUrl, Version]:
+        """The version of all resources of a type, for each."""
+        return MappingProxyType({type_url: rows.version for type_url, rows in self.by_type.items()})
+
+    def resources(self, type_url: TypeUrl) -> Rows:
+        """Return the resources of a type by name, none for a type that is not served."""
+        rows = self.by_type.get(type_url)
+        return Rows(type_url) if rows is None else rows
+
+
+def version_of_body(type_url: TypeUrl, body: bytes) -> Version:
+    """Return the version of one resource: 32 hex digits of SHA-256 over its type and its serialized body."""
+    return Version(hashlib.sha256(type_url.encode() + b"\0" + body).hexdigest()[:32])
 
 
 Key = tuple[TypeUrl, str]

@@ -46,7 +46,7 @@ SPAWNING = {"create_task", "ensure_future", "gather", "wait", "run_coroutine_thr
 # Kinds of tests that belong to a package as a whole, not to one module.
 WHOLE_PACKAGE_TESTS = {"test_conversations", "test_convergence", "test_trees"}
 PURE = (
-    *("values.py", "errors.py", "resource_types.py", "resources.py"),
+    *("values.py", "errors.py", "memo.py", "resource_types.py", "resources.py"),
     *("api/", "comparison/", "formats/", "rules/", "snapshots/", "doctor/", "protocol/"),
 )
 

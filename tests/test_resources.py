@@ -1,18 +1,22 @@
 from __future__ import annotations
 
 import dataclasses
+import gc
+import weakref
 from pathlib import PurePosixPath
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fsxds.resources import Origin, Snapshot, TypeChange, version_of_body, version_of_set
+from fsxds.protocol.lookup import lookup_of
+from fsxds.resources import Origin, Rows, RowsChange, Snapshot, TypeChange, version_of_body, version_of_set
 from fsxds.values import TypeUrl
-from tests.support.snapshots import resource
+from tests.support.snapshots import resource, snapshot, type_url
 
 TYPE = TypeUrl("type.googleapis.com/my.Type")
 OTHER_TYPE = TypeUrl("type.googleapis.com/my.OtherType")
+EDS = type_url("EDS")
 PATH = PurePosixPath("edge/routes.yaml")
 
 
@@ -35,12 +39,12 @@ def test_values_cannot_be_changed() -> None:
 
 def test_snapshot_without_a_type_has_no_resources_of_it() -> None:
     """A type that is not in a snapshot is as one without resources."""
-    snapshot = Snapshot(1, {TYPE: {"a": resource("CDS", "a")}}, {})
+    found = Snapshot(1, {TYPE: Rows(TYPE, {"a": resource("CDS", "a")})})
 
-    assert list(snapshot.resources(TYPE)) == ["a"]
-    assert snapshot.resources(OTHER_TYPE) == {}
-    assert snapshot.authored == {}
-    assert snapshot.changes == {}
+    assert list(found.resources(TYPE)) == ["a"]
+    assert found.resources(OTHER_TYPE) == {}
+    assert found.authored == {}
+    assert found.changes == {}
 
 
 def test_change_is_empty_by_default() -> None:
@@ -80,3 +84,122 @@ def test_version_is_short_enough_to_read() -> None:
     for version in (version_of_body(TYPE, b""), version_of_set(TYPE, ())):
         assert len(version) == 32
         assert int(version, 16)
+
+
+def endpoints(generation: int = 1, **contents: str) -> Snapshot:
+    """Make a snapshot of endpoints by name."""
+    return snapshot({"EDS": contents}, generation=generation)
+
+
+def test_rows_are_a_mapping_in_order() -> None:
+    """Rows are what they were made of, and cannot be changed."""
+    rows = endpoints(b="1", a="1").resources(EDS)
+
+    assert list(rows) == list(rows.keys()) == [name for name, _ in rows.items()] == ["a", "b"]
+    assert (2, True, False) == (len(rows), "a" in rows, "c" in rows)
+    assert [rows["a"], rows["b"]] == list(rows.values()) == list(rows.by_name.values())
+    assert rows == dict(rows)
+
+
+def test_equal_questions_have_one_answer() -> None:
+    """Answers are the same object for all clients, so that what is made of them is made once."""
+    rows = endpoints(a="1", b="1").resources(EDS)
+
+    assert rows.everything is rows.everything
+    assert rows.select(frozenset("a")) is rows.select(frozenset("a"))
+    assert rows.everything.names is rows.everything.names
+    assert rows.timed is rows.timed
+
+
+@given(st.frozensets(st.sampled_from("abcdx")))
+def test_selected_resources_are_in_order(names: frozenset[str]) -> None:
+    """Few names of many, or most of them: what exists is selected, by name."""
+    rows = snapshot({"EDS": dict.fromkeys("abcdefgh", "1")}).resources(EDS)
+    selected = rows.select(names)
+
+    assert [resource.name for resource in selected] == sorted(names - {"x"})
+    assert selected.names == names - {"x"}
+    assert len(selected) == len(selected.names)
+    assert all(resource in selected for resource in selected)
+
+
+def test_removed_resources_beside_the_others() -> None:
+    """Resources that were removed are put in their places, and all of them have a version of their own."""
+    before, after = endpoints(a="1", b="1"), endpoints(2, a="1", c="1")
+    current, removed = after.resources(EDS).everything, (before.resources(EDS)["b"],)
+    union = current.with_others(removed)
+
+    assert [resource.name for resource in union] == ["a", "b", "c"]
+    assert union.version == endpoints(a="1", b="1", c="1").versions[EDS]
+    assert current.with_others((before.resources(EDS)["b"],)) is union
+
+
+def test_changes_are_the_difference() -> None:
+    """Rows are compared with those of any earlier snapshot; the answer is kept."""
+    before, after = (
+        endpoints(1, a="1", b="1", c="1").resources(EDS),
+        endpoints(5, b="2", c="1", d="1").resources(EDS),
+    )
+    change = after.changes_since(before)
+
+    assert change == RowsChange(fresh=frozenset({"b", "d"}), removed=frozenset({"a"}))
+    assert change
+    assert after.changes_since(before) is change
+    assert not after.changes_since(after)
+    assert not endpoints(a="1").resources(EDS).changes_since(endpoints(2, a="1").resources(EDS))
+
+
+def test_known_changes_are_not_compared() -> None:
+    """Rows that say how they differ from earlier ones are believed."""
+    before, change = endpoints(a="1", b="1").resources(EDS), RowsChange(fresh=frozenset("a"))
+    after = Rows(EDS, endpoints(2, a="2", b="2").resources(EDS), since=(before, change))
+
+    assert after.changes_since(before) is change
+
+
+def test_changes_tell_what_is_only_renewed() -> None:
+    """Another time to live, or other aliases, are told apart from other content."""
+    before, after = endpoints(1, a="1", b="1").resources(EDS), endpoints(2, a="1", b="2").resources(EDS)
+    rows = Rows(EDS, {**after, "a": dataclasses.replace(after["a"], ttl_s=5.0)})
+
+    assert rows.changes_since(before) == RowsChange(fresh=frozenset("b"), renewed=frozenset("a"))
+    assert rows.timed == {"a": rows["a"]}
+
+
+def test_versions_are_those_of_names_and_contents() -> None:
+    """All resources have a version, and so have any names, whether they exist or not."""
+    rows = endpoints(a="1", b="1").resources(EDS)
+    a, b = rows["a"].version, rows["b"].version
+
+    assert rows.version == version_of_set(EDS, [("a", a), ("b", b)])
+    assert rows.version_of(frozenset("ax")) == version_of_set(EDS, [("a", a), ("x", "")])
+
+
+def test_what_others_make_of_rows_is_kept_with_them() -> None:
+    """One object of each class is made, and found again."""
+    rows = endpoints(a="1").resources(EDS)
+
+    assert rows.derived(list) is None
+    made = rows.derive(list, lambda: ["made"])
+    assert rows.derive(list, lambda: ["another"]) is made
+    assert rows.derived(list) is made
+    assert rows.derived(dict) is None
+
+
+def test_the_past_is_forgotten() -> None:
+    """Rows that were compared with later ones, and asked everything, live no longer than their snapshot."""
+    before, alive = endpoints(a="0").resources(EDS), list[weakref.ref[Rows]]()
+    gc.disable()
+    try:
+        for generation in range(2, 10):
+            rows = endpoints(generation, a=str(generation)).resources(EDS)
+            alive.append(weakref.ref(rows))
+            rows.changes_since(before)
+            rows.select(frozenset("a")).with_others(())
+            rows.version_of(frozenset("a"))
+            lookup_of(rows, before).existing(frozenset("a"))
+            before = rows
+    finally:
+        gc.enable()
+
+    assert [ref() for ref in alive] == [None] * 7 + [rows]

@@ -21,9 +21,8 @@ from fsxds.protocol.delta_names import NOTHING
 from fsxds.protocol.delta_news import News
 from fsxds.protocol.delta_watch import DeltaWatch
 from fsxds.protocol.messages import ENVOY, DeltaRequest, DeltaResponse, Node, Reaction, WatchStatus
-from fsxds.protocol.subscription import Subscription
+from fsxds.protocol.subscription import SharedMemory, Subscription
 from fsxds.protocol.ttl import TtlMode, ttl_use
-from fsxds.protocol.views import Views
 from fsxds.protocol.virtual_hosts import ROUTES, VIRTUAL_HOSTS, wake_ups, wake_ups_of_hosts
 from fsxds.resource_types import BY_SHORT_NAME, BY_TYPE_URL, ResourceType, in_push_order
 from fsxds.resources import Resource, Snapshot
@@ -43,11 +42,11 @@ class DeltaStream:
     Times are readings of any clock that only goes forward, in seconds.
     """
 
-    __slots__ = ("_is_aggregated", "_nonces", "_snapshot", "_ttl", "_unwarmed", "_views", "_watches", "node")
+    __slots__ = ("_is_aggregated", "_memory", "_nonces", "_snapshot", "_ttl", "_unwarmed", "_watches", "node")
 
-    def __init__(self, views: Views, ttl: TtlMode, *, is_aggregated: bool) -> None:
+    def __init__(self, memory: SharedMemory, ttl: TtlMode, *, is_aggregated: bool) -> None:
         self.node: Node | None = None
-        self._views, self._ttl, self._is_aggregated = views, ttl, is_aggregated
+        self._memory, self._ttl, self._is_aggregated = memory, ttl, is_aggregated
         # In the order of `RESOURCE_TYPES`.
         self._watches: dict[TypeUrl, DeltaWatch] = {}
         # What is current; streams that could not be told anything of it yet remember it nevertheless.
@@ -100,7 +99,7 @@ class DeltaStream:
         features = self.node.features if self.node else frozenset()
         ttl = ttl_use(row.type_url, features, self._ttl, is_delta=True)
         hides_absence = row.absence_hangs_envoy and self._is_envoy
-        watch = DeltaWatch(row, self._views, ttl, hides_absence=hides_absence)
+        watch = DeltaWatch(row, self._memory, ttl, hides_absence=hides_absence)
         self._watches = in_push_order({**self._watches, row.type_url: watch})
         return watch
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 
 from fsxds.protocol.delta_names import NOTHING
-from fsxds.resources import Resource
+from fsxds.resources import NO_RESOURCES, ResourceList
 from fsxds.values import Version
 
 
@@ -19,7 +19,7 @@ class News:
     """
 
     version: Version
-    resources: tuple[Resource, ...] = ()
+    resources: ResourceList = NO_RESOURCES
     requested: frozenset[str] = NOTHING
     absent: frozenset[str] = NOTHING
     unpopulated: frozenset[str] = NOTHING

@@ -5,26 +5,23 @@ Source: xDS protocol, "Incremental xDS"; ENVOY.md D3, D5.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Set as AbstractSet
 from types import MappingProxyType
 
 from fsxds.protocol.delta_absence import Absence
 from fsxds.protocol.delta_names import NOTHING, DeltaNames
 from fsxds.protocol.delta_news import Draft, News
 from fsxds.protocol.delta_verdicts import Verdicts
-from fsxds.protocol.lookup import Lookup
+from fsxds.protocol.lookup import Lookup, lookup_of
 from fsxds.protocol.messages import Acknowledgement, DeltaRequest, DeltaResponse, WatchStatus
-from fsxds.protocol.subscription import WILDCARD, Subscription, version_of
+from fsxds.protocol.subscription import WILDCARD, SharedMemory, Subscription, version_of
 from fsxds.protocol.ttl import TtlUse, heartbeat_s
-from fsxds.protocol.views import Step, Views
 from fsxds.protocol.virtual_hosts import VIRTUAL_HOSTS, aliases_to_tell, is_wake_up, route_of
 from fsxds.protocol.xdstp_names import collection_of
 from fsxds.resource_types import ResourceType
-from fsxds.resources import Resource, Snapshot
+from fsxds.resources import NO_RESOURCES, Resource, ResourceList, Rows, RowsChange, Snapshot
 from fsxds.values import Nonce, TypeUrl, Version
-
-# Of so large a part of all resources, those that are wanted are found faster by walking over all of them.
-LARGE_SHARE = 0.25
 
 NOTHING_HELD: Mapping[str, Version] = MappingProxyType({})
 NO_ALIASES: Mapping[str, tuple[str, ...]] = MappingProxyType({})
@@ -44,19 +41,19 @@ class DeltaWatch:
             "_claims",
             "_has_sent",
             "_left",
+            "_memory",
             "_row",
             "_ttl",
             "_unasked",
             "_verdicts",
-            "_views",
         ),
         *("heartbeat_at_s", "names"),
     )
 
-    def __init__(self, row: ResourceType, views: Views, ttl: TtlUse, *, hides_absence: bool) -> None:
+    def __init__(self, row: ResourceType, memory: SharedMemory, ttl: TtlUse, *, hides_absence: bool) -> None:
         self.names = DeltaNames(is_on_demand=row.type_url == VIRTUAL_HOSTS)
         self.heartbeat_at_s: float | None = None
-        self._row, self._views, self._ttl = row, views, ttl
+        self._row, self._memory, self._ttl = row, memory, ttl
         self._absence = Absence(row.type_url, is_hidden=hides_absence)
         # The snapshot that the client was last told of; None before it was told anything on this stream.
         self._base: Snapshot | None = None
@@ -117,9 +114,9 @@ class DeltaWatch:
             self._left |= self._verdicts.under_way()
         self._asked = (self._asked - frozenset(request.unsubscribe)) | self.names.take(request)
         if request.subscribe or request.unsubscribe:
-            self.names.names = self._views.shared_names(self.names.names)
+            self.names.names = self._memory.share(self.names.names)
         if self._verdicts.rejections.names and request.unsubscribe and self._base is not None:
-            self._forget_unwanted(self._views.lookup(self.type_url, self._base))
+            self._forget_unwanted(lookup_of(self._base.resources(self.type_url)))
         return verdict
 
     def _forget_unwanted(self, lookup: Lookup) -> None:
@@ -138,12 +135,13 @@ class DeltaWatch:
             return None
         base, self._base = self._base, snapshot
         asked, self._asked = self._asked, NOTHING
-        draft, after = Draft(), self._views.lookup(self.type_url, snapshot, base)
+        rows = snapshot.resources(self.type_url)
+        draft, after = Draft(), lookup_of(rows, base.resources(self.type_url) if base else None)
         claims, self._claims = self._claims, NOTHING_HELD
         if base is None:
             self._meet(draft, claims, after)
         elif base is not snapshot or self.names.has_left:
-            self._advance(draft, base, snapshot)
+            self._advance(draft, base.resources(self.type_url), rows)
         rejections = self._verdicts.rejections
         other = rejections.names & (draft.fresh | draft.gone) if rejections.names else NOTHING
         if other:
@@ -179,26 +177,25 @@ class DeltaWatch:
             # Nobody knows how long ago its time to live was renewed.
             self.heartbeat_at_s = 0.0
 
-    def _advance(self, draft: Draft, base: Snapshot, snapshot: Snapshot) -> None:
-        step = self._views.step(self.type_url, base, snapshot)
-        before, after = (self._views.lookup(self.type_url, each) for each in (base, snapshot))
-        updated = step.fresh | self._renewed(step, before) if step.renewed else step.fresh
-        fresh, gone = self.names.change(updated, step.removed, before, after)
+    def _advance(self, draft: Draft, before: Rows, after: Rows) -> None:
+        change = after.changes_since(before)
+        updated = change.fresh | self._renewed(change, before, after) if change.renewed else change.fresh
+        fresh, gone = self.names.change(updated, change.removed, lookup_of(before), lookup_of(after))
         draft.fresh |= fresh
         draft.gone |= gone
 
     def _bury(self, draft: Draft, snapshot: Snapshot, *, is_greeting: bool) -> None:
         """Tell who comes anew of what is gone of its collections: it does not say which members it holds."""
         if globs := self.names.globs():
-            buried = self._views.buried(self.type_url, snapshot)
+            removed = self._memory.removed_members(snapshot.resources(self.type_url))
             if is_greeting:
-                draft.gone |= {name for name in buried if collection_of(name) in globs}
+                draft.gone |= {name for name in removed if collection_of(name) in globs}
 
-    def _renewed(self, step: Step, before: Lookup) -> frozenset[str]:
+    def _renewed(self, change: RowsChange, before: Rows, after: Rows) -> frozenset[str]:
         """Return those of which a client hears another time to live, or other aliases."""
         if self._ttl is not TtlUse.NONE:
-            return step.renewed
-        return frozenset(name for name in step.renewed if step.updated[name].aliases != before.rows[name].aliases)
+            return change.renewed
+        return frozenset(name for name in change.renewed if after[name].aliases != before[name].aliases)
 
     def _answer(self, draft: Draft, asked: frozenset[str], claims: Mapping[str, Version], after: Lookup) -> None:
         if WILDCARD in asked:
@@ -279,12 +276,12 @@ class DeltaWatch:
             found = names & rows.keys()
             gone = self._absence.sayable(names - found)
             if found or gone:
-                resources = self._views.same([rows[name] for name in sorted(found)])
-                yield News(version, resources, gone=gone)
+                yield News(version, rows.select(found), gone=gone)
 
     def _finish(self, draft: Draft, requested: frozenset[str], snapshot: Snapshot) -> News | None:
         draft.gone -= draft.absent | draft.fresh
-        resources = self._picked(draft, snapshot.resources(self.type_url))
+        rows = snapshot.resources(self.type_url)
+        resources = rows.everything if draft.is_all else rows.select(draft.fresh)
         version = version_of(snapshot, Subscription(self.type_url))
         if not (resources or draft.absent or draft.unpopulated or draft.gone or draft.woken or draft.is_due):
             if not self._has_sent:
@@ -295,19 +292,11 @@ class DeltaWatch:
         absence = (draft.absent, draft.unpopulated, draft.gone, draft.woken)
         return News(version, resources, requested, *(frozenset(names) if names else NOTHING for names in absence))
 
-    def _picked(self, draft: Draft, rows: Mapping[str, Resource]) -> tuple[Resource, ...]:
-        if draft.is_all:
-            return self._views.whole(rows)
-        if len(draft.fresh) > len(rows) * LARGE_SHARE:
-            # They are sorted already.
-            return self._views.same([resource for name, resource in rows.items() if name in draft.fresh])
-        return self._views.same([rows[name] for name in sorted(draft.fresh)])
-
     def tell(self, news: News, nonce: Nonce, now_s: float) -> DeltaResponse:
         """Make news a response, and remember it until its verdict."""
         self._has_sent = True
         absence = news.absent | news.gone
-        names = self._views.names(news.resources)
+        names = news.resources.names
         if absence or news.unpopulated:
             names = names.union(absence, news.unpopulated)
         self._verdicts.expect(nonce, news.version, names, news.unpopulated)
@@ -327,24 +316,24 @@ class DeltaWatch:
     def _aliases(self, news: News) -> Mapping[str, tuple[str, ...]]:
         if not self.is_on_demand or self._base is None or not news.resources:
             return NO_ALIASES
-        lookup = self._views.lookup(self.type_url, self._base)
+        lookup = lookup_of(self._base.resources(self.type_url))
         requested: dict[str, list[str]] = {}
         for name in news.requested:
             for resource in lookup.find(name):
                 requested.setdefault(resource.name, []).append(name)
         return {each.name: aliases_to_tell(each, requested.get(each.name, ())) for each in news.resources}
 
-    def _timed(self, snapshot: Snapshot) -> Iterator[Resource]:
-        """Yield what the client holds, was told the time to live of, and did not reject."""
-        timed = self._views.timed(snapshot.resources(self.type_url))
-        names: Iterable[str] = timed
+    def _timed(self, snapshot: Snapshot) -> ResourceList:
+        """Return what the client holds, was told the time to live of, and did not reject."""
+        timed = snapshot.resources(self.type_url).timed
+        names: AbstractSet[str] = timed.keys()
         if not self.names.selects_all:
-            names = timed.keys() & self.names.held(self._views.lookup(self.type_url, snapshot)) if timed else ()
-        return (timed[name] for name in sorted(names) if name not in self._verdicts.rejections.names)
+            names = timed.keys() & self.names.held(lookup_of(snapshot.resources(self.type_url))) if timed else NOTHING
+        return snapshot.resources(self.type_url).select(names - self._verdicts.rejections.names)
 
     def _plan_heartbeat(self, now_s: float) -> None:
         """Plan for what has a time to live now; what is planned already is never put off."""
-        timed = self._views.timed(self._base.resources(self.type_url)) if self._base else {}
+        timed = self._base.resources(self.type_url).timed if self._base else {}
         periods_s = [heartbeat_s(resource.ttl_s) for resource in timed.values() if resource.ttl_s]
         times_s = [now_s + min(periods_s)] if periods_s else []
         if periods_s and self.heartbeat_at_s is not None:
@@ -360,15 +349,15 @@ class DeltaWatch:
             or self._verdicts.sent is None
         ):
             return None
-        timed = self._views.same(tuple(self._timed(self._base)))
+        timed = self._timed(self._base)
         self.heartbeat_at_s = None
         self._plan_heartbeat(now_s)
         if not timed:
             return None
         nonce = next_nonce()
-        self._verdicts.expect(nonce, self._verdicts.sent, self._views.names(timed), NOTHING)
+        self._verdicts.expect(nonce, self._verdicts.sent, timed.names, NOTHING)
         is_full = self._ttl is TtlUse.FULL
-        resources, heartbeats = (timed, ()) if is_full else ((), timed)
+        resources, heartbeats = (timed, ()) if is_full else (NO_RESOURCES, tuple(timed))
         return DeltaResponse(self.type_url, self._verdicts.sent, nonce, resources, (), True, heartbeats)
 
     def resources(self) -> Collection[Resource]:
@@ -377,15 +366,15 @@ class DeltaWatch:
             return ()
         rows = self._base.resources(self.type_url)
         if self.names.selects_all:
-            return self._views.whole(rows)
-        held = self.names.held(self._views.lookup(self.type_url, self._base))
+            return rows.everything
+        held = self.names.held(lookup_of(self._base.resources(self.type_url)))
         return tuple(rows[name] for name in sorted(held))
 
     def status(self) -> WatchStatus:
         """Tell where this watch stands."""
         missing: tuple[str, ...] = ()
         if self._base is not None:
-            lookup = self._views.lookup(self.type_url, self._base)
+            lookup = lookup_of(self._base.resources(self.type_url))
             missing = tuple(sorted(self.names.names - lookup.existing(self.names.names)))
         return WatchStatus(
             self.type_url,

@@ -5,12 +5,34 @@ from __future__ import annotations
 from collections.abc import Mapping
 from collections.abc import Set as AbstractSet
 
-from fsxds.protocol.virtual_hosts import find_hidden, find_virtual_hosts
+from fsxds.protocol.virtual_hosts import VIRTUAL_HOSTS, find_hidden, find_virtual_hosts
 from fsxds.protocol.xdstp_names import SCHEME, collection_of, is_glob
-from fsxds.resources import Resource
+from fsxds.resources import Resource, Rows
 
 # Names come from clients: when so many were looked up, all are forgotten.
 MOST_KEPT = 100_000
+
+
+def lookup_of(rows: Rows, before: Rows | None = None) -> Lookup:
+    """Return what finds resources by the names that clients use; it is kept with the rows.
+
+    What was looked up in the rows `before` is not looked up again where nothing but contents changed.
+    """
+    return rows.derive(Lookup, lambda: _make_lookup(rows, before))
+
+
+def _make_lookup(rows: Rows, before: Rows | None) -> Lookup:
+    last = before.derived(Lookup) if before is not None else None
+    if before is not None and last is not None and _keep_names(rows, before):
+        return last.following(rows.by_name)
+    # Without the rows, which would wait for the garbage collector if what is kept with them had them.
+    return Lookup(rows.by_name, is_on_demand=rows.type_url == VIRTUAL_HOSTS)
+
+
+def _keep_names(rows: Rows, before: Rows) -> bool:
+    change = rows.changes_since(before)
+    updated = change.fresh | change.renewed
+    return not change.removed and all(name in before and rows[name].aliases == before[name].aliases for name in updated)
 
 
 class Lookup:

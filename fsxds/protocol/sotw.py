@@ -18,9 +18,8 @@ from dataclasses import replace
 from fsxds.protocol.messages import ENVOY, Node, Reaction, SotwRequest, SotwResponse, WatchStatus
 from fsxds.protocol.sotw_verdicts import NOTHING
 from fsxds.protocol.sotw_watch import News, SotwWatch
-from fsxds.protocol.subscription import Subscription
+from fsxds.protocol.subscription import SharedMemory, Subscription
 from fsxds.protocol.ttl import TtlMode, ttl_use
-from fsxds.protocol.views import Views
 from fsxds.resource_types import BY_SHORT_NAME, BY_TYPE_URL, ResourceType, in_push_order
 from fsxds.resources import Snapshot
 from fsxds.values import Nonce, TypeUrl
@@ -42,11 +41,11 @@ class SotwStream:
     Times are readings of any clock that only goes forward, in seconds.
     """
 
-    __slots__ = ("_is_aggregated", "_nonces", "_snapshot", "_ttl", "_views", "_watches", "node")
+    __slots__ = ("_is_aggregated", "_memory", "_nonces", "_snapshot", "_ttl", "_watches", "node")
 
-    def __init__(self, views: Views, ttl: TtlMode, *, is_aggregated: bool) -> None:
+    def __init__(self, memory: SharedMemory, ttl: TtlMode, *, is_aggregated: bool) -> None:
         self.node: Node | None = None
-        self._views, self._ttl, self._is_aggregated = views, ttl, is_aggregated
+        self._memory, self._ttl, self._is_aggregated = memory, ttl, is_aggregated
         # In the order of `RESOURCE_TYPES`.
         self._watches: dict[TypeUrl, SotwWatch] = {}
         # What is current; streams that could not be told anything of it yet remember it nevertheless.
@@ -105,7 +104,7 @@ class SotwStream:
 
     def _begin(self, row: ResourceType) -> SotwWatch:
         features = self.node.features if self.node else frozenset()
-        watch = SotwWatch(row, self._views, ttl_use(row.type_url, features, self._ttl, is_delta=False))
+        watch = SotwWatch(row, self._memory, ttl_use(row.type_url, features, self._ttl, is_delta=False))
         self._watches = in_push_order({**self._watches, row.type_url: watch})
         return watch
 
@@ -184,8 +183,8 @@ class SotwStream:
         return None if self._watches[CLUSTERS].owed else news
 
     def _without_removal(self, news: News) -> News:
-        resources, version = self._views.together(CLUSTERS, news.resources, news.removed)
-        return replace(news, version=version, resources=resources)
+        resources = news.resources.with_others(news.removed)
+        return replace(news, version=resources.version, resources=resources)
 
     def _next_nonce(self) -> Nonce:
         self._nonces += 1

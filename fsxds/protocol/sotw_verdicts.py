@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from fsxds.protocol.acks import MOST_UNANSWERED, Rejections
 from fsxds.protocol.messages import Acknowledgement, SotwRequest
 from fsxds.protocol.subscription import WILDCARD
-from fsxds.resources import Resource
+from fsxds.resources import ResourceList
 from fsxds.values import Nonce, Version
 
 NOTHING: frozenset[str] = frozenset()
@@ -21,14 +21,14 @@ class Sent:
     """
 
     version: Version
-    resources: tuple[Resource, ...]
+    resources: ResourceList
     fresh: frozenset[str]
     is_offer: bool = False
 
     @property
     def names(self) -> frozenset[str]:
         """The names in it. There may be ten thousand, of which nobody asks unless something is rejected."""
-        return frozenset(resource.name for resource in self.resources)
+        return self.resources.names
 
 
 @dataclass(frozen=True, slots=True)

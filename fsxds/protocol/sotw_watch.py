@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from fsxds.protocol.messages import SotwRequest, SotwResponse, WatchStatus
 from fsxds.protocol.sotw_verdicts import NOTHING, Heard, Sent, SotwVerdicts
-from fsxds.protocol.subscription import WILDCARD, Subscription
+from fsxds.protocol.subscription import WILDCARD, SharedMemory, Subscription, version_of
 from fsxds.protocol.ttl import TtlUse, heartbeat_s
-from fsxds.protocol.views import Rows, Views
 from fsxds.resource_types import ResourceType
-from fsxds.resources import Resource, Snapshot, version_of_set
+from fsxds.resources import Resource, ResourceList, Rows, Snapshot, version_of_set
 from fsxds.values import Nonce, TypeUrl, Version
 
 
@@ -24,7 +23,7 @@ class News:
     """
 
     version: Version
-    resources: tuple[Resource, ...]
+    resources: ResourceList
     fresh: frozenset[str]
     removed: tuple[Resource, ...] = ()
 
@@ -40,18 +39,18 @@ class SotwWatch:
         "_base",
         "_claimed",
         "_has_named",
+        "_memory",
         "_row",
         "_ttl",
         "_verdicts",
-        "_views",
         "heartbeat_at_s",
         "subscription",
     )
 
-    def __init__(self, row: ResourceType, views: Views, ttl: TtlUse) -> None:
+    def __init__(self, row: ResourceType, memory: SharedMemory, ttl: TtlUse) -> None:
         self.subscription = Subscription(row.type_url, wildcard=False)
         self.heartbeat_at_s: float | None = None
-        self._row, self._views, self._ttl = row, views, ttl
+        self._row, self._memory, self._ttl = row, memory, ttl
         self._has_named = False
         self._asked = NOTHING
         # The snapshot that the client was last told of; None before it was told anything on this stream.
@@ -109,7 +108,7 @@ class SotwWatch:
         wildcard = WILDCARD in names or not self._has_named
         names -= {WILDCARD}
         if names != before.names or wildcard != before.wildcard:
-            self.subscription = self._views.shared(Subscription(before.type_url, names, wildcard))
+            self.subscription = Subscription(before.type_url, self._memory.share(names), wildcard)
         if not (wildcard or (names and self._row.full_state_in_sotw)):
             self._verdicts.rejections.forget(self.owed - names)
         added = names - before.names
@@ -163,29 +162,29 @@ class SotwWatch:
         if self._selects_nothing or (not self._holds_selection(snapshot) and self._may_lose_something(snapshot)):
             return None
         self._base = snapshot
-        full, version = self._row.full_state_in_sotw, self._views.version_of(snapshot, self.subscription)
+        full, version = self._row.full_state_in_sotw, version_of(snapshot, self.subscription)
         if self._holds_selection(snapshot):
             self._verdicts.sent = self._verdicts.acked = version
-            self._views.say(version)
+            self._memory.know(version)
             # Nobody knows how long ago its time to live was renewed.
             self.heartbeat_at_s = now_s if self._timed() else None
             return None if full else self._partial_news(snapshot, NOTHING, again, now_s)
         resources = self._selection(snapshot)
-        return News(version, resources, self._views.names(resources)) if resources or full else None
+        return News(version, resources, resources.names) if resources or full else None
 
     def _holds_selection(self, snapshot: Snapshot) -> bool:
         subscription = self.subscription
         if subscription.type_url in snapshot.authored and not subscription.wildcard:
             # An author's version does not tell for which names the client got it.
             return False
-        return self._claimed is not None and self._claimed == self._views.version_of(snapshot, subscription)
+        return self._claimed is not None and self._claimed == version_of(snapshot, subscription)
 
     def _may_lose_something(self, snapshot: Snapshot) -> bool:
         """Whether a full state might take away what the client got before this process began."""
         type_url = self.type_url
         if self._claimed is None or not self._row.full_state_in_sotw:
             return False
-        if self._views.has_said(self._claimed) and type_url not in snapshot.authored:
+        if self._memory.is_known(self._claimed) and type_url not in snapshot.authored:
             return False
         if type_url not in snapshot.incomplete and type_url not in snapshot.undeclared:
             return False
@@ -193,11 +192,11 @@ class SotwWatch:
 
     def _difference(self, base: Snapshot, snapshot: Snapshot) -> tuple[frozenset[str], frozenset[str]]:
         """Return the names that are news since `base`, and those that are gone."""
-        step = self._views.step(self.type_url, base, snapshot)
-        fresh = step.fresh | step.renewed if step.renewed and self._ttl is not TtlUse.NONE else step.fresh
+        change = snapshot.resources(self.type_url).changes_since(base.resources(self.type_url))
+        fresh = change.fresh | change.renewed if change.renewed and self._ttl is not TtlUse.NONE else change.fresh
         if self.subscription.wildcard:
-            return fresh, step.removed
-        return fresh & self.subscription.names, step.removed & self.subscription.names
+            return fresh, change.removed
+        return fresh & self.subscription.names, change.removed & self.subscription.names
 
     def _full_news(
         self, snapshot: Snapshot, fresh: frozenset[str], removed: tuple[Resource, ...], now_s: float
@@ -208,8 +207,8 @@ class SotwWatch:
             return None
         resources = self._selection(snapshot)
         if WILDCARD in fresh:
-            fresh = self._views.names(resources)
-        version = self._views.version_of(snapshot, self.subscription)
+            fresh = resources.names
+        version = version_of(snapshot, self.subscription)
         return News(version, resources, fresh | self._verdicts.suspects, removed)
 
     def _partial_news(
@@ -231,25 +230,23 @@ class SotwWatch:
         """Return the version of what was asked for; without what the client is not known to hold, so that it never says so."""
         type_url = self.type_url
         if not owed or WILDCARD in owed or type_url in snapshot.authored:
-            return self._views.version_of(snapshot, self.subscription)
+            return version_of(snapshot, self.subscription)
         rows = snapshot.resources(type_url)
         names = rows if self.subscription.wildcard else sorted(self.subscription.names)
         members = ((name, rows[name].version if name in rows and name not in owed else "") for name in names)
         return version_of_set(type_url, members)
 
-    def _selection(self, snapshot: Snapshot) -> tuple[Resource, ...]:
+    def _selection(self, snapshot: Snapshot) -> ResourceList:
         return self._picked(snapshot.resources(self.type_url), self.everything)
 
-    def _picked(self, rows: Rows, names: frozenset[str]) -> tuple[Resource, ...]:
-        if WILDCARD in names:
-            return self._views.whole(rows)
-        return self._views.same(tuple(rows[name] for name in sorted(names) if name in rows))
+    def _picked(self, rows: Rows, names: frozenset[str]) -> ResourceList:
+        return rows.everything if WILDCARD in names else rows.select(names)
 
     def tell(self, news: News, nonce: Nonce, now_s: float) -> SotwResponse:
         """Make news a response, and remember it until its verdict."""
         is_offer = False
         if self._asked or self.owed:
-            names = self._views.names(news.resources)
+            names = news.resources.names
             self._asked -= names
             offered = self.owed if self._row.full_state_in_sotw else self.owed & names
             self._verdicts.rejections.offered(offered)
@@ -261,13 +258,13 @@ class SotwWatch:
 
     def _expect_verdict(self, nonce: Nonce, sent: Sent) -> None:
         self._verdicts.expect(nonce, sent)
-        self._views.say(sent.version)
+        self._memory.know(sent.version)
 
     def _timed(self) -> list[Resource]:
         """Return what was asked for, and the client was told the time to live of."""
         if self._ttl is TtlUse.NONE or self._base is None:
             return []
-        timed = self._views.timed(self._base.resources(self.type_url))
+        timed = self._base.resources(self.type_url).timed
         wanted = timed if self.subscription.wildcard else timed.keys() & self.subscription.names
         return [timed[name] for name in sorted(wanted)]
 
@@ -282,23 +279,23 @@ class SotwWatch:
 
     def heartbeat(self, next_nonce: Callable[[], Nonce], now_s: float) -> SotwResponse | None:
         """Return what renews the time to live of what the client holds, where that is due."""
-        version = self._verdicts.sent
-        if version is None or self.heartbeat_at_s is None or now_s < self.heartbeat_at_s:
+        version, base = self._verdicts.sent, self._base
+        if version is None or base is None or self.heartbeat_at_s is None or now_s < self.heartbeat_at_s:
             return None
         self._plan_heartbeat(now_s, is_all=True)
         timed = {resource.name: resource for resource in self._timed() if resource.name not in self.owed}
         if not timed:
             return None
         nonce = next_nonce()
-        self._expect_verdict(nonce, Sent(version, tuple(timed.values()), NOTHING))
+        self._expect_verdict(nonce, Sent(version, base.resources(self.type_url).select(timed.keys()), NOTHING))
         is_light = self._ttl is TtlUse.HEARTBEAT
-        whole = self._heard_whole(timed, is_light=is_light)
+        whole = self._heard_whole(base, frozenset(timed), is_light=is_light)
         return SotwResponse(self.type_url, version, nonce, whole, True, tuple(timed.values()) if is_light else ())
 
-    def _heard_whole(self, timed: Mapping[str, Resource], *, is_light: bool) -> tuple[Resource, ...]:
+    def _heard_whole(self, base: Snapshot, timed: frozenset[str], *, is_light: bool) -> ResourceList:
         """Return what a heartbeat bears with its content: of a full state also what has no time to live."""
-        named = self._selection(self._base) if self._row.full_state_in_sotw and self._base else timed.values()
-        return self._views.same(tuple(row for row in named if not (is_light and row.name in timed)))
+        names = self._selection(base).names if self._row.full_state_in_sotw else timed
+        return base.resources(self.type_url).select(names - timed if is_light else names)
 
     def status(self) -> WatchStatus:
         """Tell where this watch stands."""

@@ -5,11 +5,20 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from pathlib import PurePosixPath
+from weakref import WeakValueDictionary
 
-from fsxds.resources import Resource, Snapshot, version_of_set
+from fsxds.memo import Lru
+from fsxds.protocol.xdstp_names import SCHEME
+from fsxds.resources import ResourceList, Rows, Snapshot
 from fsxds.values import TypeUrl, Version
 
 WILDCARD = "*"
+
+# So many versions are remembered that were sent.
+MOST_VERSIONS = 4096
+
+# So many names of members of collections are remembered that were removed.
+MOST_REMOVED = 10_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +52,7 @@ class Selection:
 
     type_url: TypeUrl
     version: Version
-    resources: Collection[Resource]
+    resources: ResourceList
     missing: tuple[str, ...] = ()
 
 
@@ -52,10 +61,9 @@ def select(snapshot: Snapshot, subscription: Subscription) -> Selection:
     rows = snapshot.resources(subscription.type_url)
     version = version_of(snapshot, subscription)
     if subscription.wildcard:
-        return Selection(subscription.type_url, version, rows.values())
-    names = sorted(subscription.names)
-    found = tuple(rows[name] for name in names if name in rows)
-    return Selection(subscription.type_url, version, found, tuple(name for name in names if name not in rows))
+        return Selection(subscription.type_url, version, rows.everything)
+    missing = tuple(sorted(subscription.names - rows.keys()))
+    return Selection(subscription.type_url, version, rows.select(subscription.names), missing)
 
 
 def version_of(snapshot: Snapshot, subscription: Subscription) -> Version:
@@ -68,12 +76,7 @@ def version_of(snapshot: Snapshot, subscription: Subscription) -> Version:
     if type_url in snapshot.authored:
         return Version(snapshot.authored[type_url])
     rows = snapshot.resources(type_url)
-    if subscription.wildcard:
-        return snapshot.versions.get(type_url) or version_of_set(type_url, ())
-    return version_of_set(
-        type_url,
-        ((name, rows[name].version if name in rows else "") for name in sorted(subscription.names)),
-    )
+    return rows.version if subscription.wildcard else rows.version_of(subscription.names)
 
 
 def files_of(subscription: Subscription, version: Version, snapshot: Snapshot) -> tuple[PurePosixPath, ...]:
@@ -91,3 +94,45 @@ def files_of(subscription: Subscription, version: Version, snapshot: Snapshot) -
     changed = frozenset((*change.added, *change.changed)) if change is not None else frozenset()
     news = [resource for resource in selection.resources if resource.name in changed]
     return tuple(sorted({resource.origin.path for resource in news or selection.resources}))
+
+
+class SharedMemory:
+    """What all streams of a server remember together."""
+
+    __slots__ = ("_known_versions", "_members", "_name_sets", "_removed")
+
+    def __init__(self) -> None:
+        self._known_versions: Lru[Version, bool] = Lru(MOST_VERSIONS)
+        self._name_sets: WeakValueDictionary[int, frozenset[str]] = WeakValueDictionary()
+        self._members: dict[TypeUrl, Rows] = {}
+        self._removed: dict[TypeUrl, Lru[str, bool]] = {}
+
+    def share(self, names: frozenset[str]) -> frozenset[str]:
+        """Return these names as the one set that all streams have of them, as long as one of them has it."""
+        found = self._name_sets.setdefault(hash(names), names)
+        return found if found == names else names
+
+    def know(self, version: Version) -> None:
+        """Remember that this process sent this version, or found that a client holds it."""
+        self._known_versions.put(version, True)
+
+    def is_known(self, version: Version) -> bool:
+        """Whether a version was known to this process, so that what was removed from it since was reported."""
+        return version in self._known_versions
+
+    def removed_members(self, rows: Rows) -> Collection[str]:
+        """Return the members of collections that were in rows of this type before, and do not exist any more.
+
+        A client that connects again does not say which members of a collection it holds (ENVOY.md C2): these are reported
+        to it as removed.
+        """
+        removed = self._removed.setdefault(rows.type_url, Lru(MOST_REMOVED))
+        before = self._members.get(rows.type_url, rows)
+        self._members[rows.type_url] = rows
+        if before is not rows:
+            for name in before:
+                if name.startswith(SCHEME) and name not in rows:
+                    removed.put(name, True)
+            for name in [name for name in removed if name in rows]:
+                removed.pop(name)
+        return removed

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from pathlib import PurePosixPath
 from types import MappingProxyType
 
 from fsxds.resource_types import RESOURCE_TYPES, exact_type_from_path
-from fsxds.resources import ParsedFile, Resource, Snapshot, TypeChange, version_of_set
+from fsxds.resources import ParsedFile, Rows, Snapshot, TypeChange
 from fsxds.snapshots.accept import Records
 from fsxds.values import TypeUrl, Version
-
-Rows = Mapping[str, Resource]
 
 TYPE_URLS = tuple(row.type_url for row in RESOURCE_TYPES)
 
@@ -27,22 +25,18 @@ def merge(records: Records, before: Snapshot | None, touched: frozenset[TypeUrl]
     """
     generation = before.generation + 1 if before else 1
     good = [record.good for record in records.values() if record.good is not None]
-    by_type, versions, changes = {}, {}, {}
+    by_type, changes = {}, {}
     for type_url in TYPE_URLS:
         if before is not None and type_url not in touched:
-            by_type[type_url], versions[type_url] = before.by_type[type_url], before.versions[type_url]
-            changes[type_url] = before.changes[type_url]
+            by_type[type_url], changes[type_url] = before.by_type[type_url], before.changes[type_url]
             continue
-        rows = _rows(type_url, good)
-        by_type[type_url] = rows
-        versions[type_url] = version_of_set(type_url, ((name, row.version) for name, row in rows.items()))
-        changes[type_url] = _change(type_url, before, rows, generation)
+        by_type[type_url] = rows = _rows(type_url, good)
+        changes[type_url] = _change(before, rows, generation)
     undeclared = _undeclared(good, before)
     incomplete = _incomplete(records)
     return Snapshot(
         generation,
         MappingProxyType(by_type),
-        MappingProxyType(versions),
         MappingProxyType(_authored(good) if authored else {}),
         MappingProxyType(changes),
         incomplete,
@@ -71,19 +65,18 @@ def _served(snapshot: Snapshot) -> tuple[object, ...]:
 
 def _rows(type_url: TypeUrl, good: Iterable[ParsedFile]) -> Rows:
     found = {r.name: r for parsed in good for d in parsed.documents for r in d.resources if r.type_url == type_url}
-    return MappingProxyType(dict(sorted(found.items())))
+    return Rows(type_url, dict(sorted(found.items())))
 
 
-def _change(type_url: TypeUrl, before: Snapshot | None, rows: Rows, generation: int) -> TypeChange:
-    old: Rows = before.by_type[type_url] if before else {}
-    added = tuple(name for name in rows if name not in old)
-    removed = tuple(name for name in old if name not in rows)
-    changed = tuple(name for name, row in rows.items() if name in old and not row.says_the_same_as(old[name]))
-    if before is not None and not (added or removed or changed):
-        return before.changes[type_url]
-    files = {rows[name].origin.path for name in (*added, *changed)} | {old[name].origin.path for name in removed}
-    follows = before.changes[type_url].generation if before else 0
-    return TypeChange(generation, added, changed, removed, tuple(sorted(files)), follows)
+def _change(before: Snapshot | None, rows: Rows, generation: int) -> TypeChange:
+    old = before.by_type[rows.type_url] if before else Rows(rows.type_url)
+    change = rows.changes_since(old)
+    if before is not None and not change:
+        return before.changes[rows.type_url]
+    updated, removed = sorted(change.fresh | change.renewed), tuple(sorted(change.removed))
+    added, changed = (tuple(name for name in updated if (name in old) is known) for known in (False, True))
+    files = {rows[name].origin.path for name in updated} | {old[name].origin.path for name in removed}
+    return TypeChange(generation, added, changed, removed, tuple(sorted(files)))
 
 
 def _undeclared(good: Iterable[ParsedFile], before: Snapshot | None) -> frozenset[TypeUrl]:

@@ -6,7 +6,7 @@ Make the config sources inside of resources ADS, for clients that get everything
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Any, Never
@@ -16,7 +16,7 @@ from google.protobuf.message import DecodeError, Message
 
 from fsxds.api.catalogue import Catalogue
 from fsxds.resource_types import BY_SHORT_NAME, RESOURCE_TYPES
-from fsxds.resources import Resource, Snapshot, TypeChange, version_of_body, version_of_set
+from fsxds.resources import Resource, Rows, Snapshot, TypeChange, version_of_body
 from fsxds.store import SnapshotStore
 from fsxds.supervisor import Attempts
 from fsxds.values import TypeUrl
@@ -161,13 +161,8 @@ def _sites_of_extension(message: Any) -> Iterator[Site]:
         yield message.config_discovery.config_source, Reference(ECDS, (message.name,))
 
 
-Rows = Mapping[str, Resource]
-
 # So many resources are rewritten in one step of the event loop: some ten milliseconds.
 RESOURCES_PER_STEP = 200
-
-# The generation that a change follows of which nothing is said of what was before.
-UNKNOWN = -1
 
 
 class AdsConfigSources:
@@ -187,25 +182,19 @@ class AdsConfigSources:
 
     async def rewrite(self, snapshot: Snapshot) -> Snapshot:
         """Return the snapshot for streams. One call at a time; the event loop goes on meanwhile."""
-        by_type, versions, changes = dict(snapshot.by_type), dict(snapshot.versions), dict(snapshot.changes)
+        by_type, changes = dict(snapshot.by_type), dict(snapshot.changes)
         if snapshot.undeclared != self._undeclared:
             # Other types can be asked for now: anything may be rewritten in another way than before.
             self._rows, self._undeclared = {}, snapshot.undeclared
             for type_url in WITH_CONFIG_SOURCES:
                 change = changes.get(type_url, TypeChange(snapshot.generation))
-                changes[type_url] = replace(change, generation=snapshot.generation, follows=UNKNOWN)
+                changes[type_url] = replace(change, generation=snapshot.generation)
         for type_url in WITH_CONFIG_SOURCES:
-            by_type[type_url] = rows = await self._rewrite_rows(type_url, snapshot.resources(type_url))
-            versions[type_url] = version_of_set(type_url, ((name, row.version) for name, row in rows.items()))
-        return replace(
-            snapshot,
-            by_type=MappingProxyType(by_type),
-            versions=MappingProxyType(versions),
-            changes=MappingProxyType(changes),
-        )
+            by_type[type_url] = await self._rewrite_rows(type_url, snapshot.resources(type_url))
+        return replace(snapshot, by_type=MappingProxyType(by_type), changes=MappingProxyType(changes))
 
     async def _rewrite_rows(self, type_url: TypeUrl, authored: Rows) -> Rows:
-        before, rewritten_before = self._rows.get(type_url, ({}, {}))
+        before, rewritten_before = self._rows.get(type_url, (Rows(type_url), Rows(type_url)))
         if before is authored:
             return rewritten_before
         rewritten: dict[str, Resource] = {}
@@ -218,7 +207,7 @@ class AdsConfigSources:
             fresh += 1
             if fresh % RESOURCES_PER_STEP == 0:
                 await asyncio.sleep(0)
-        rows = MappingProxyType(rewritten)
+        rows = Rows(type_url, rewritten)
         self._rows[type_url] = authored, rows
         return rows
 

@@ -12,7 +12,6 @@ import sys
 import time
 from collections.abc import AsyncIterator
 from pathlib import Path, PurePosixPath
-from types import MappingProxyType
 from typing import Any
 
 import grpc.aio
@@ -21,13 +20,12 @@ from envoy.service.discovery.v3 import discovery_pb2
 from fsxds.observe.clients import Clients
 from fsxds.protocol.ttl import TtlMode
 from fsxds.resource_types import BY_SHORT_NAME, RESOURCE_TYPES
-from fsxds.resources import Origin, Resource, Snapshot, TypeChange, version_of_body, version_of_set
+from fsxds.resources import Origin, Resource, Rows, RowsChange, Snapshot, version_of_body
 from fsxds.settings.forms import TcpAddress
 from fsxds.store import SnapshotStore
 from fsxds.supervisor import Supervisor
 from fsxds.transports.grpc_streams.server import listening_grpc
 from fsxds.transports.grpc_streams.service import make_services
-from fsxds.values import TypeUrl
 from tests.bench.bare_server import announce
 
 CDS = BY_SHORT_NAME["cds"].type_url
@@ -45,20 +43,18 @@ class Tree:
     """Snapshots of `count` clusters; in each the next cluster is another than before."""
 
     def __init__(self, count: int) -> None:
-        self._rows = {f"cluster-{number:05}": cluster(f"cluster-{number:05}", 0) for number in range(count)}
+        names = (f"cluster-{number:05}" for number in range(count))
+        self._rows = Rows(CDS, {name: cluster(name, 0) for name in names})
         self._generation = 0
 
     def next(self) -> Snapshot:
         """Return the next snapshot."""
         self._generation += 1
         name = f"cluster-{self._generation % len(self._rows):05}"
-        self._rows = {**self._rows, name: cluster(name, self._generation)}
-        rows: dict[TypeUrl, Any] = {row.type_url: MappingProxyType({}) for row in RESOURCE_TYPES}
-        rows[CDS] = MappingProxyType(self._rows)
-        version = version_of_set(CDS, ((name, row.version) for name, row in self._rows.items()))
-        change = TypeChange(self._generation, changed=(name,), follows=self._generation - 1)
-        changes = {type_url: change if type_url == CDS else TypeChange(1) for type_url in rows}
-        return Snapshot(self._generation, rows, {**{t: version_of_set(t, ()) for t in rows}, CDS: version}, {}, changes)
+        change = RowsChange(fresh=frozenset((name,)))
+        self._rows = Rows(CDS, {**self._rows, name: cluster(name, self._generation)}, since=(self._rows, change))
+        rows = {row.type_url: Rows(row.type_url) for row in RESOURCE_TYPES}
+        return Snapshot(self._generation, {**rows, CDS: self._rows})
 
 
 class Bare:

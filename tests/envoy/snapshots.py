@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import PurePosixPath
-from types import MappingProxyType
 
 from fsxds.resource_types import BY_SHORT_NAME, RESOURCE_TYPES
-from fsxds.resources import Origin, Resource, Snapshot, TypeChange, version_of_body, version_of_set
+from fsxds.resources import Origin, Resource, Rows, Snapshot, TypeChange, version_of_body
 from fsxds.values import TypeUrl
 
 
@@ -28,15 +27,12 @@ def snapshot_of(
     `files` is the file that last changed each type, `unsure` the types that a file which was never good may define. Types
     that are not in `content` are undeclared.
     """
-    by_type: dict[TypeUrl, Mapping[str, Resource]] = {}
+    by_type: dict[TypeUrl, Rows] = {}
     for row in RESOURCE_TYPES:
         bodies = content.get(row.short_name, {})
-        by_type[row.type_url] = MappingProxyType(
-            {name: _resource(row.short_name, name, bodies[name]) for name in sorted(bodies)}
+        by_type[row.type_url] = Rows(
+            row.type_url, {name: _resource(row.short_name, name, bodies[name]) for name in sorted(bodies)}
         )
-    versions = {
-        url: version_of_set(url, ((one.name, one.version) for one in row.values())) for url, row in by_type.items()
-    }
     changes = {
         type_url(short_name): TypeChange(generation, files=(PurePosixPath(path),))
         for short_name, path in (files or {}).items()
@@ -44,7 +40,6 @@ def snapshot_of(
     return Snapshot(
         generation,
         by_type,
-        versions,
         changes=changes,
         incomplete=frozenset(map(type_url, unsure)),
         undeclared=frozenset(row.type_url for row in RESOURCE_TYPES if row.short_name not in content),

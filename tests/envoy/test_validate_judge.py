@@ -19,7 +19,7 @@ from fsxds.envoy.bootstrap import Wanted, mirror_bootstrap
 from fsxds.envoy.validate import Bench, judge, rejections_of
 from fsxds.errors import UsageError
 from fsxds.resource_types import BY_SHORT_NAME, RESOURCE_TYPES
-from fsxds.resources import Resource, Snapshot, version_of_set
+from fsxds.resources import Resource, Rows, Snapshot
 from fsxds.settings.options import Settings
 from fsxds.transports.mirror.writer import Mirror, MirrorOptions, write_once
 from fsxds.values import Severity
@@ -112,9 +112,7 @@ def snapshot_of(resources: tuple[Resource, ...]) -> Snapshot:
     by_type: dict[str, dict[str, Resource]] = {row.type_url: {} for row in RESOURCE_TYPES}
     for resource in resources:
         by_type[resource.type_url][resource.name] = resource
-    rows = {row.type_url: by_type[row.type_url] for row in RESOURCE_TYPES}
-    versions = {url: version_of_set(url, ((n, r.version) for n, r in sorted(row.items()))) for url, row in rows.items()}
-    return Snapshot(1, rows, versions)
+    return Snapshot(1, {row.type_url: Rows(row.type_url, by_type[row.type_url]) for row in RESOURCE_TYPES})
 
 
 class Counter:

@@ -20,7 +20,7 @@ LDS = BY_SHORT_NAME["lds"].type_url
 
 def snapshot(generation: int, **changes: TypeChange) -> Snapshot:
     """Return a snapshot without resources that came about by these changes."""
-    return Snapshot(generation, {}, {}, changes={BY_SHORT_NAME[name].type_url: row for name, row in changes.items()})
+    return Snapshot(generation, {}, changes={BY_SHORT_NAME[name].type_url: row for name, row in changes.items()})
 
 
 @asynccontextmanager

@@ -8,27 +8,27 @@ from typing import Any, Never
 from fsxds.protocol.acks import MOST_PARTS
 from fsxds.protocol.delta import DeltaStream
 from fsxds.protocol.messages import DeltaRequest, Node
-from fsxds.protocol.subscription import Subscription
+from fsxds.protocol.subscription import SharedMemory, Subscription
 from fsxds.protocol.ttl import TtlMode
-from fsxds.protocol.views import Views
-from fsxds.resources import Resource, Snapshot, TypeChange
+from fsxds.resources import Rows, RowsChange, Snapshot
 from fsxds.values import Nonce, TypeUrl, Version
 from tests.support.snapshots import resource, snapshot, type_url
 
 CDS, EDS = type_url("CDS"), type_url("EDS")
 
 
-class _Unwalked(dict[str, Resource]):
+class _Unwalked(Rows):
     """Rows that may be asked for by name, and not be walked over."""
 
     def _walk(self) -> Never:
         raise AssertionError("the cost of a push follows what changed")
 
     __iter__ = values = items = _walk
+    version = Version("2")
 
 
-def _stream(views: Views | None = None) -> DeltaStream:
-    return DeltaStream(views or Views(), TtlMode.ENVOY, is_aggregated=True)
+def _stream(memory: SharedMemory | None = None) -> DeltaStream:
+    return DeltaStream(memory or SharedMemory(), TtlMode.ENVOY, is_aggregated=True)
 
 
 def _ask(stream: DeltaStream, current: Snapshot, *names: str, **fields: Any) -> Any:
@@ -41,21 +41,16 @@ def _contents(count: int) -> dict[str, str]:
 
 def _next(before: Snapshot, name: str, content: str) -> Snapshot:
     """Return the snapshot that follows, with one changed cluster."""
-    rows = _Unwalked({**before.by_type[CDS], name: resource("CDS", name, content)})
-    change = TypeChange(before.generation + 1, changed=(name,), follows=before.changes[CDS].generation)
-    return replace(
-        before,
-        generation=change.generation,
-        by_type={**before.by_type, CDS: rows},
-        versions={**before.versions, CDS: Version(f"of {content}")},
-        changes={CDS: change},
+    old = before.by_type[CDS]
+    rows = _Unwalked(
+        CDS, {**old, name: resource("CDS", name, content)}, since=(old, RowsChange(fresh=frozenset((name,))))
     )
+    return replace(before, generation=before.generation + 1, by_type={**before.by_type, CDS: rows})
 
 
 def test_a_push_costs_what_changed() -> None:
     """One changed cluster of many is told without looking at the others."""
     first = snapshot({"CDS": {f"c{number}": "1" for number in range(100)}})
-    first = replace(first, changes={CDS: TypeChange(1)})
     stream = _stream()
     _ask(stream, first)
 
@@ -68,8 +63,8 @@ def test_equal_streams_share_what_they_are_told() -> None:
     """Two streams that are told the same get the same object, so that its bytes are made once."""
     first = snapshot({"CDS": {"a": "1", "b": "1"}})
     second = snapshot({"CDS": {"a": "2", "b": "2"}}, generation=2)
-    views = Views()
-    streams = [_stream(views), _stream(views)]
+    memory = SharedMemory()
+    streams = [_stream(memory), _stream(memory)]
 
     for names in ((), ("+",)):
         told = [_ask(stream, first, *names).responses[0].resources for stream in streams]
@@ -80,8 +75,8 @@ def test_equal_streams_share_what_they_are_told() -> None:
 
 def test_equal_subscriptions_are_kept_once() -> None:
     """Streams that subscribe to the same names, in whatever steps, hold one set of them; it does not outlive them."""
-    views, current = Views(), snapshot({"CDS": {"a": "1"}})
-    streams = [_stream(views), _stream(views)]
+    memory, current = SharedMemory(), snapshot({"CDS": {"a": "1"}})
+    streams = [_stream(memory), _stream(memory)]
     _ask(streams[0], current, "a", "b")
     _ask(streams[1], current, "b")
     _ask(streams[1], current, "a", "c")
@@ -92,7 +87,7 @@ def test_equal_subscriptions_are_kept_once() -> None:
     assert held[0] is held[1]
     del streams, held
     names = frozenset({"a", "b"})
-    assert views.shared_names(names) is names
+    assert memory.share(names) is names
 
 
 def test_what_a_stream_is_said_to_hold() -> None:
@@ -179,12 +174,12 @@ def test_a_client_that_never_answers() -> None:
 
 def test_members_that_are_gone_are_remembered_in_bounds() -> None:
     """The memory of what is gone from collections does not grow without end."""
-    views = Views()
+    memory = SharedMemory()
     for generation in range(1, 4):
         names = {f"xdstp://x/t/d/{generation}-{number}": "1" for number in range(6000)}
-        buried = views.buried(EDS, snapshot({"EDS": names}, generation=generation))
+        removed = memory.removed_members(snapshot({"EDS": names}, generation=generation).resources(EDS))
 
-    assert 10_000 == len(buried)
+    assert 10_000 == len(removed)
 
 
 def test_a_stream_with_enough_offers_sleeps() -> None:

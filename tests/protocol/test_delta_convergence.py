@@ -14,8 +14,8 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition,
 from fsxds.protocol.acks import back_off_s
 from fsxds.protocol.delta import DeltaStream
 from fsxds.protocol.messages import DeltaRequest, DeltaResponse, Node
+from fsxds.protocol.subscription import SharedMemory
 from fsxds.protocol.ttl import TtlMode
-from fsxds.protocol.views import Views
 from fsxds.resource_types import BY_TYPE_URL
 from fsxds.values import Nonce, TypeUrl, Version
 from tests.support.snapshots import type_url
@@ -80,7 +80,7 @@ class DeltaStreams(RuleBasedStateMachine):
         self.files = WrittenFiles()
         for short_name in self.types:
             self.files.say("files", short_name, [])
-        self.views = Views()
+        self.memory = SharedMemory()
         self.current = self.files.snapshot()
         self.known = {short_name: Known() for short_name in self.types}
         self.to_server: deque[DeltaRequest] = deque()
@@ -90,7 +90,7 @@ class DeltaStreams(RuleBasedStateMachine):
 
     def open_stream(self) -> None:
         """Begin a stream; what was under way on the one before is lost."""
-        self.stream = DeltaStream(self.views, TtlMode.ENVOY, is_aggregated=self.is_aggregated)
+        self.stream = DeltaStream(self.memory, TtlMode.ENVOY, is_aggregated=self.is_aggregated)
         self.to_server.clear()
         self.to_client.clear()
         self.warming.clear()
@@ -332,7 +332,7 @@ class DeltaStreams(RuleBasedStateMachine):
     @rule(is_server_new=st.booleans())
     def connect_again(self, *, is_server_new: bool) -> None:
         """Break the stream, perhaps because the server starts again; the client says all names and versions that it has."""
-        self.views = Views() if is_server_new else self.views
+        self.memory = SharedMemory() if is_server_new else self.memory
         self.open_stream()
         for short_name in self.types:
             known = self.known[short_name]

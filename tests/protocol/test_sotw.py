@@ -11,9 +11,9 @@ import pytest
 from fsxds.protocol.acks import MOST_UNANSWERED
 from fsxds.protocol.messages import Node, SotwRequest, SotwResponse
 from fsxds.protocol.sotw import SotwStream
+from fsxds.protocol.subscription import SharedMemory
 from fsxds.protocol.ttl import TtlMode
-from fsxds.protocol.views import Views
-from fsxds.resources import Snapshot, TypeChange
+from fsxds.resources import Rows, Snapshot
 from fsxds.values import Nonce, TypeUrl, Version
 from tests.support.snapshots import snapshot, type_url
 
@@ -26,9 +26,9 @@ def stream() -> SotwStream:
     return make_stream()
 
 
-def make_stream(views: Views | None = None) -> SotwStream:
-    """Open a stream beside others that share `views`."""
-    return SotwStream(views or Views(), TtlMode.ENVOY, is_aggregated=True)
+def make_stream(memory: SharedMemory | None = None) -> SotwStream:
+    """Open a stream beside others that share `memory`."""
+    return SotwStream(memory or SharedMemory(), TtlMode.ENVOY, is_aggregated=True)
 
 
 def ack(response: SotwResponse, *names: str) -> SotwRequest:
@@ -140,8 +140,8 @@ def test_clients_that_never_answer_are_not_remembered_forever(stream: SotwStream
 
 def test_streams_share_what_they_send() -> None:
     """Two streams that ask the same are sent the same objects, so that the bytes of these are made once."""
-    views, current = Views(), snapshot({"CDS": {"a": "1", "b": "1"}, "EDS": {"a": "1", "b": "1"}})
-    streams = [make_stream(views) for _ in range(2)]
+    memory, current = SharedMemory(), snapshot({"CDS": {"a": "1", "b": "1"}, "EDS": {"a": "1", "b": "1"}})
+    streams = [make_stream(memory) for _ in range(2)]
     for request in (SotwRequest(CDS), SotwRequest(EDS, ("a", "b"))):
         first, second = (stream.receive_request(request, current, 0.0).responses[0] for stream in streams)
         assert first.resources is second.resources
@@ -153,7 +153,7 @@ def test_streams_share_what_they_send() -> None:
 
 def _sizes(value: object, seen: set[int]) -> int:
     """Sum up what an object keeps of its own: what is shared by all streams is left out by `seen`."""
-    if id(value) in seen or isinstance(value, (type, Views, Snapshot)):
+    if id(value) in seen or isinstance(value, (type, SharedMemory, Snapshot)):
         return 0
     seen.add(id(value))
     size = sys.getsizeof(value)
@@ -169,8 +169,8 @@ def test_an_idle_stream_is_small() -> None:
     """A stream keeps no names of its own where others asked for the same: a few kilobytes, however much it is sent."""
     names = [f"name-{number}" for number in range(1000)]
     contents = {short: dict.fromkeys(names, "1") for short in ("CDS", "EDS", "LDS", "RDS")}
-    views, current = Views(), snapshot(contents)
-    streams = [make_stream(views) for _ in range(2)]
+    memory, current = SharedMemory(), snapshot(contents)
+    streams = [make_stream(memory) for _ in range(2)]
     for stream in streams:
         for short in contents:
             asked = tuple(names) if short in ("EDS", "RDS") else ()
@@ -185,16 +185,12 @@ def test_an_idle_stream_is_small() -> None:
 def test_cost_of_an_update_follows_the_change() -> None:
     """One changed endpoint of many is found without looking at the others, on every stream."""
     names = [f"name-{number}" for number in range(10_000)]
-    before = replace(snapshot({"EDS": dict.fromkeys(names, "1")}), changes={EDS: TypeChange(1)})
+    before = snapshot({"EDS": dict.fromkeys(names, "1")})
     changed = snapshot({"EDS": {names[0]: "2"}}).resources(EDS)
-    after = replace(
-        before,
-        generation=2,
-        by_type={**before.by_type, EDS: {**before.resources(EDS), **changed}},
-        changes={EDS: TypeChange(2, changed=(names[0],), follows=1)},
-    )
-    views = Views()
-    streams = [make_stream(views) for _ in range(100)]
+    rows = Rows(EDS, {**before.resources(EDS), **changed})
+    after = replace(before, generation=2, by_type={**before.by_type, EDS: rows})
+    memory = SharedMemory()
+    streams = [make_stream(memory) for _ in range(100)]
     for stream in streams:
         (sent,) = stream.receive_request(SotwRequest(EDS, ("*",)), before, 0.0).responses
         stream.receive_request(ack(sent, "*"), before, 0.0)

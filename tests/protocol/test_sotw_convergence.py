@@ -11,11 +11,10 @@ from hypothesis.stateful import RuleBasedStateMachine, precondition, rule
 from fsxds.protocol.acks import back_off_s
 from fsxds.protocol.messages import SotwRequest, SotwResponse
 from fsxds.protocol.sotw import SotwStream
-from fsxds.protocol.subscription import Subscription, select
+from fsxds.protocol.subscription import SharedMemory, Subscription, select
 from fsxds.protocol.ttl import TtlMode
-from fsxds.protocol.views import Views
 from fsxds.resource_types import BY_TYPE_URL, RESOURCE_TYPES
-from fsxds.resources import Reference, Snapshot
+from fsxds.resources import Reference, Rows, Snapshot
 from fsxds.values import Nonce, Severity, TypeUrl
 from tests.support.snapshots import snapshot, type_url
 from tests.support.sotw_client import TypeClient
@@ -61,7 +60,7 @@ class Streaming(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
         self.now_s = 0.0
-        self.views = Views()
+        self.memory = SharedMemory()
         self.contents: dict[str, dict[str, str]] = {name: {"a": "1"} for name in SHORT_NAMES}
         self.generation = 0
         self.current = self.read_files()
@@ -150,7 +149,7 @@ class Streaming(RuleBasedStateMachine):
     @rule()
     def restart_server(self) -> None:
         """Replace the server by a new process on the same files."""
-        self.views = Views()
+        self.memory = SharedMemory()
         self.connect()
 
     @rule(seconds=st.sampled_from([0.5, 1.0, 3.0, 70.0]))
@@ -214,7 +213,7 @@ class Streaming(RuleBasedStateMachine):
 
     def open(self) -> SotwStream:
         """Open a stream."""
-        return SotwStream(self.views, TtlMode.ENVOY, is_aggregated=self.is_aggregated)
+        return SotwStream(self.memory, TtlMode.ENVOY, is_aggregated=self.is_aggregated)
 
     def distinct_wires(self) -> list[Wire]:
         """Return each stream once."""
@@ -349,7 +348,7 @@ class Streaming(RuleBasedStateMachine):
             name: replace(row, references=(Reference(type_url("EDS"), name, (), Severity.ERROR),))
             for name, row in made.resources(type_url("CDS")).items()
         }
-        return replace(made, by_type={**made.by_type, type_url("CDS"): clusters})
+        return replace(made, by_type={**made.by_type, type_url("CDS"): Rows(type_url("CDS"), clusters)})
 
 
 class StreamingApart(Streaming):

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fsxds.protocol.subscription import Subscription, files_of, select, version_of
-from fsxds.resources import Snapshot, TypeChange, version_of_set
+from fsxds.protocol.subscription import SharedMemory, Subscription, files_of, select, version_of
+from fsxds.resources import Rows, Snapshot, TypeChange, version_of_set
 from fsxds.values import TypeUrl, Version
 from tests.support.snapshots import resource, snapshot, type_url
 
@@ -79,7 +79,7 @@ def test_type_that_is_not_served_is_empty() -> None:
     """A snapshot without a row for a type serves nothing of it, under the version of nothing."""
     unknown = TypeUrl("type.googleapis.com/unknown")
 
-    selection = select(Snapshot(1, {}, {}), Subscription(unknown))
+    selection = select(Snapshot(1, {}), Subscription(unknown))
 
     assert list(selection.resources) == []
     assert version_of_set(unknown, ()) == selection.version
@@ -111,7 +111,7 @@ def test_version_changes_exactly_when_the_selection_does(
 def _written_apart() -> Snapshot:
     """Return three resources from three files, one of which changed last."""
     current = snapshot({"EDS": dict.fromkeys("abc", "1")})
-    rows = {name: resource("EDS", name, path=f"{name}.yaml") for name in "abc"}
+    rows = Rows(EDS, {name: resource("EDS", name, path=f"{name}.yaml") for name in "abc"})
     change = TypeChange(1, changed=("b",), files=(PurePosixPath("b.yaml"),))
     return replace(current, by_type={**current.by_type, EDS: rows}, changes={EDS: change})
 
@@ -130,3 +130,12 @@ def test_files_of_a_version(subscription: Subscription, files: list[str]) -> Non
     for version in (version_of(current, subscription), version_of(current, everything())):
         assert files == list(map(str, files_of(subscription, version, current)))
     assert () == files_of(subscription, Version("other"), current)
+
+
+def test_versions_that_were_sent_are_known() -> None:
+    """A version is known after it was sent."""
+    memory, version = SharedMemory(), version_of(snapshot({"EDS": {"a": "1"}}), Subscription(EDS))
+    assert not memory.is_known(version)
+    memory.know(version)
+
+    assert memory.is_known(version)

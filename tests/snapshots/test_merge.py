@@ -71,7 +71,7 @@ def test_type_that_a_file_no_longer_speaks_of_is_touched() -> None:
 
     assert after.resources(LDS) == {}
     assert LDS not in after.undeclared
-    assert TypeChange(2, removed=("l",), files=(A,), follows=1) == after.changes[LDS]
+    assert TypeChange(2, removed=("l",), files=(A,)) == after.changes[LDS]
 
 
 def test_change_tells_names_and_files() -> None:
@@ -81,7 +81,7 @@ def test_change_tells_names_and_files() -> None:
 
     after = story.step({"a.yaml": "CDS same=1 new=2", "b.yaml": "CDS other=1 added=1"}).snapshot
 
-    assert TypeChange(2, ("added",), ("new",), ("gone",), (A, B), 1) == after.changes[CDS]
+    assert TypeChange(2, ("added",), ("new",), ("gone",), (A, B)) == after.changes[CDS]
 
 
 def test_change_tells_where_a_resource_was_rewritten() -> None:
@@ -91,7 +91,7 @@ def test_change_tells_where_a_resource_was_rewritten() -> None:
 
     after = story.step({"b.yaml": "CDS b=2"}).snapshot
 
-    assert TypeChange(2, changed=("b",), files=(B,), follows=1) == after.changes[CDS]
+    assert TypeChange(2, changed=("b",), files=(B,)) == after.changes[CDS]
 
 
 @pytest.mark.parametrize(
@@ -105,7 +105,7 @@ def test_change_of_what_is_around_a_resource(before: str, after: str) -> None:
 
     second = story.step({"a.yaml": f"CDS {after} b=1+60s"}).snapshot
 
-    assert TypeChange(2, changed=("a",), files=(A,), follows=1) == second.changes[CDS]
+    assert TypeChange(2, changed=("a",), files=(A,)) == second.changes[CDS]
     assert first.versions == second.versions
     assert not same_content(first, second)
 

@@ -18,7 +18,7 @@ from fsxds.api.catalogue import Catalogue
 from fsxds.api.descriptors import read_descriptors
 from fsxds.observe.clients import Clients
 from fsxds.resource_types import BY_SHORT_NAME, RESOURCE_TYPES
-from fsxds.resources import Origin, Resource, Snapshot, TypeChange, version_of_body, version_of_set
+from fsxds.resources import Origin, Resource, Rows, Snapshot, TypeChange, version_of_body
 from fsxds.settings.forms import Address, TcpAddress
 from fsxds.store import SnapshotStore
 from fsxds.transports.client_status.service import ClientReports
@@ -52,12 +52,9 @@ def snapshot_of(generation: int, *resources: Resource) -> Snapshot:
     by_type: dict[TypeUrl, dict[str, Resource]] = {row.type_url: {} for row in RESOURCE_TYPES}
     for resource in sorted(resources, key=lambda each: each.name):
         by_type[resource.type_url][resource.name] = resource
-    versions = {
-        type_url: version_of_set(type_url, ((name, each.version) for name, each in rows.items()))
-        for type_url, rows in by_type.items()
-    }
     change = TypeChange(generation, files=(ORIGIN.path,))
-    return Snapshot(generation, by_type, versions, changes=dict.fromkeys(by_type, change))
+    rows = {type_url: Rows(type_url, resources) for type_url, resources in by_type.items()}
+    return Snapshot(generation, rows, changes=dict.fromkeys(by_type, change))
 
 
 @dataclass(frozen=True)

@@ -6,8 +6,8 @@ from collections.abc import Collection, Mapping
 from pathlib import PurePosixPath
 
 from fsxds.resource_types import BY_SHORT_NAME, RESOURCE_TYPES
-from fsxds.resources import Origin, Resource, Snapshot, version_of_body, version_of_set
-from fsxds.values import TypeUrl, Version
+from fsxds.resources import Origin, Resource, Rows, Snapshot, version_of_body
+from fsxds.values import TypeUrl
 
 ALL_TYPES = frozenset(row.type_url for row in RESOURCE_TYPES)
 
@@ -37,7 +37,9 @@ def snapshot(
 ) -> Snapshot:
     """Make a snapshot of `contents`; `declared` are types that were spoken of once and are gone."""
     by_type = {
-        url: {name: resource(short, name, content) for name, content in sorted(contents.get(short, {}).items())}
+        url: Rows(
+            url, {name: resource(short, name, content) for name, content in sorted(contents.get(short, {}).items())}
+        )
         for short, url in ((row.short_name.upper(), row.type_url) for row in RESOURCE_TYPES)
     }
     undeclared = ALL_TYPES - {type_url(short) for short in (*contents, *declared)}
@@ -45,7 +47,6 @@ def snapshot(
     return Snapshot(
         generation,
         by_type,
-        {url: Version(version_of_set(url, ((n, r.version) for n, r in rows.items()))) for url, rows in by_type.items()},
         {type_url(short): version for short, version in (authored or {}).items()},
         incomplete=unsure,
         withheld=undeclared & (ALL_TYPES if undeclared == ALL_TYPES else unsure),

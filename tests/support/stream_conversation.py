@@ -36,8 +36,8 @@ from typing import ClassVar
 
 from fsxds.protocol.messages import Acknowledgement, Node, Reaction, SotwRequest, SotwResponse
 from fsxds.protocol.sotw import SotwStream
+from fsxds.protocol.subscription import SharedMemory
 from fsxds.protocol.ttl import SOTW_TTL_FEATURE, TTL_FEATURE, TtlMode
-from fsxds.protocol.views import Views
 from fsxds.resource_types import BY_TYPE_URL
 from fsxds.resources import Resource, Snapshot
 from fsxds.values import Nonce, TypeUrl, Version
@@ -97,7 +97,7 @@ class StreamConversation:
         self.now_s = 1000.0
         self._is_heard = True
         self._expected: list[str] = []
-        self._views = Views()
+        self._memory = SharedMemory()
         self._is_aggregated, self._ttl_mode = True, TtlMode.ENVOY
         self.stream = self._open()
 
@@ -185,14 +185,14 @@ class StreamConversation:
 
     def _start_again(self, verb: str) -> None:
         if verb == "restart":
-            self._views = Views()
+            self._memory = SharedMemory()
             self.files.start_again()
             self.snapshot = self.snapshot and self.files.snapshot()
         self.nonces.start_again()
         self.stream = self._open()
 
     def _open(self) -> SotwStream:
-        return self.make_stream(self._views, self._ttl_mode, is_aggregated=self._is_aggregated)
+        return self.make_stream(self._memory, self._ttl_mode, is_aggregated=self._is_aggregated)
 
     def _written(self, responses: Iterable[SotwResponse]) -> list[str]:
         return [self._written_response(response) for response in responses]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from fsxds.resources import Reference, Resource, Snapshot
+from fsxds.resources import Reference, Resource, Rows, Snapshot
 from fsxds.values import Severity
 from tests.support.snapshots import snapshot, type_url
 
@@ -62,9 +62,9 @@ class WrittenFiles:
         by_type = dict(plain.by_type)
         for short_name, written in self.contents.items():
             rows = by_type[type_url(short_name)]
-            by_type[type_url(short_name)] = {
-                name: _as_written(short_name, row, written[name]) for name, row in rows.items()
-            }
+            by_type[type_url(short_name)] = Rows(
+                rows.type_url, {name: _as_written(short_name, row, written[name]) for name, row in rows.items()}
+            )
         return replace(plain, by_type=by_type)
 
 

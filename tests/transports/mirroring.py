@@ -12,7 +12,7 @@ from fsxds.api.catalogue import Catalogue
 from fsxds.api.convert import Converter
 from fsxds.api.descriptors import read_descriptors
 from fsxds.resource_types import BY_SHORT_NAME, BY_TYPE_URL, RESOURCE_TYPES
-from fsxds.resources import Origin, Resource, Snapshot, version_of_body, version_of_set
+from fsxds.resources import Origin, Resource, Rows, Snapshot, version_of_body
 from fsxds.transports.mirror.files import Content, MirrorFile
 from fsxds.values import PlainValue, TypeUrl
 from tests.support.envoy import find_envoy
@@ -58,19 +58,21 @@ def snapshot(
     Types that are not mentioned at all are declared and empty.
     """
     rows = {
-        row.type_url: {
-            made.name: made
-            for made in sorted(
-                (resource(row.short_name, v) for v in values.get(row.short_name, [])), key=lambda r: r.name
-            )
-        }
+        row.type_url: Rows(
+            row.type_url,
+            {
+                made.name: made
+                for made in sorted(
+                    (resource(row.short_name, v) for v in values.get(row.short_name, [])), key=lambda r: r.name
+                )
+            },
+        )
         for row in RESOURCE_TYPES
     }
     marks = {field: frozenset(map(url, names)) for field, names in (unsure or {}).items()}
     return Snapshot(
         generation,
         MappingProxyType(rows),
-        MappingProxyType({t: version_of_set(t, ((n, r.version) for n, r in row.items())) for t, row in rows.items()}),
         **marks,  # type: ignore[arg-type]
     )
 

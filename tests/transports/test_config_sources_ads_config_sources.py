@@ -8,8 +8,7 @@ from typing import Any
 
 import pytest
 
-from fsxds.protocol.views import Views
-from fsxds.resources import Snapshot, version_of_body
+from fsxds.resources import Rows, Snapshot, version_of_body
 from fsxds.store import SnapshotStore
 from fsxds.transports.config_sources import AdsConfigSources, Rewriting
 from tests.transports.mirroring import Plain, assignment, by_eds, catalogue, listener, message, snapshot, url
@@ -80,9 +79,8 @@ async def test_work_follows_the_change(sources: AdsConfigSources) -> None:
     """Rows in which nothing changed are the same object, and so is each resource that did not change."""
     first = snapshot(1, cds=[by_eds("a", source=REST), by_eds("b", source=REST)])
     same = replace(first, generation=2)
-    edited = replace(
-        first, generation=3, by_type={**first.by_type, CDS: {**first.by_type[CDS], "b": first.by_type[CDS]["a"]}}
-    )
+    clusters = Rows(CDS, {**first.by_type[CDS], "b": first.by_type[CDS]["a"]})
+    edited = replace(first, generation=3, by_type={**first.by_type, CDS: clusters})
 
     one, two, three = [await sources.rewrite(found) for found in (first, same, edited)]
 
@@ -98,7 +96,7 @@ async def test_streams_hear_of_sources_that_become_ads(sources: AdsConfigSources
 
     one, two = await sources.rewrite(before), await sources.rewrite(after)
 
-    assert list(Views().step(CDS, one, two).updated) == ["web"]
+    assert two.resources(CDS).changes_since(one.resources(CDS)).fresh == {"web"}
 
 
 async def test_a_store_is_kept_in_step(sources: AdsConfigSources) -> None:

@@ -28,7 +28,7 @@ from fsxds.api.secrets import Masker, mask_text
 from fsxds.errors import ApiError, UsageError
 from fsxds.observe.log_lines import escape
 from fsxds.resource_types import BY_TYPE_URL
-from fsxds.resources import Resource, Snapshot, version_of_body
+from fsxds.resources import Resource, Rows, Snapshot, version_of_body
 from fsxds.tools.client.connection import Trouble
 from fsxds.tools.client.messages import WRONG_PROTOCOL, Update
 from fsxds.tools.diff.compare import Comparer, Difference, ResourceChange, TypeDifference
@@ -58,7 +58,7 @@ class Step:
     def snapshots(self) -> tuple[Snapshot, Snapshot]:
         """What was held and what is held, to be compared."""
         type_url = self.update.type_url
-        return Snapshot(0, {type_url: self.before}, {}), Snapshot(1, {type_url: self.after}, {})
+        return Snapshot(0, {type_url: Rows(type_url, self.before)}), Snapshot(1, {type_url: Rows(type_url, self.after)})
 
 
 class Holdings:

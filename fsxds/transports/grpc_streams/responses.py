@@ -8,8 +8,7 @@ Source: https://protobuf.dev/programming-guides/encoding#last-one-wins; envoy/se
 
 from __future__ import annotations
 
-from collections import OrderedDict
-from collections.abc import Collection, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -17,8 +16,9 @@ from envoy.service.discovery.v3 import discovery_pb2
 from google.protobuf.any_pb2 import Any as PackedAny
 from google.protobuf.duration_pb2 import Duration
 
+from fsxds.memo import Lru
 from fsxds.protocol.messages import DeltaResponse, SotwResponse
-from fsxds.resources import Resource
+from fsxds.resources import Resource, ResourceList
 from fsxds.values import TypeUrl, Version
 
 # Messages are kept until together they take more than this, or are more than this; the last one is kept in any case.
@@ -46,9 +46,7 @@ class ResponseWriter:
 
     def __init__(self, most_kept_bytes: int = MOST_KEPT_BYTES) -> None:
         self.written = 0
-        self._most_kept_bytes = most_kept_bytes
-        self._kept_bytes = 0
-        self._kept: OrderedDict[_Key, _Kept] = OrderedDict()
+        self._kept: Lru[_Key, _Kept] = Lru(MOST_KEPT, lambda kept: len(kept.message), most_kept_bytes)
         # Those of a type that are large, the oldest first.
         self._large: dict[_Form, list[_Key]] = {}
 
@@ -56,16 +54,14 @@ class ResponseWriter:
         """Return a DiscoveryResponse or a DeltaDiscoveryResponse."""
         resources, own = response.resources, _own_part(response)
         is_shared = not (isinstance(response, DeltaResponse) and response.aliases)
-        # Only what cannot change is known by its identity.
-        if not resources or not is_shared or not isinstance(resources, tuple):
+        if not resources or not is_shared or not isinstance(resources, ResourceList):
             return b"".join((*_shared_parts(response), own))
         form = response.type_url, isinstance(response, DeltaResponse), response.with_ttl
-        key = id(resources), form, response.version
+        key = resources, form, response.version
         kept = self._kept.get(key)
         if kept is None:
             self._make_room(form)
-            return self._keep(key, _Kept(resources, b"".join((*_shared_parts(response), own)), own))
-        self._kept.move_to_end(key)
+            return self._keep(key, _Kept(b"".join((*_shared_parts(response), own)), own))
         if kept.own == own:
             return kept.message
         return b"".join((memoryview(kept.message)[: len(kept.message) - len(kept.own)], own))
@@ -77,37 +73,29 @@ class ResponseWriter:
         """
         large = self._large.setdefault(form, [])
         while len(large) >= MOST_LARGE_EACH:
-            self._drop(large[0])
+            self._kept.pop(large.pop(0))
 
     def _keep(self, key: _Key, kept: _Kept) -> bytes:
         self.written += 1
-        self._kept[key] = kept
-        self._kept_bytes += len(kept.message)
+        for dropped, _ in self._kept.put(key, kept):
+            if dropped in self._large[dropped[1]]:
+                self._large[dropped[1]].remove(dropped)
         if len(kept.message) >= LARGE_BYTES:
             self._large[key[1]].append(key)
-        while len(self._kept) > 1 and (self._kept_bytes > self._most_kept_bytes or len(self._kept) > MOST_KEPT):
-            self._drop(next(iter(self._kept)))
         return kept.message
-
-    def _drop(self, key: _Key) -> None:
-        dropped = self._kept.pop(key)
-        self._kept_bytes -= len(dropped.message)
-        if len(dropped.message) >= LARGE_BYTES:
-            self._large[key[1]].remove(key)
 
 
 _Form = tuple[TypeUrl, bool, bool]
 """How a collection is written: its type, whether for Delta, and whether with its times to live."""
 
-_Key = tuple[int, _Form, Version]
-"""The identity of a collection, how it is written, and its version."""
+_Key = tuple[ResourceList, _Form, Version]
+"""A collection, how it is written, and its version."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Kept:
-    """A message whose end is `own`; with its collection, so that the identity of that is not another's."""
+    """A message whose end is `own`."""
 
-    resources: Collection[Resource]
     message: bytes
     own: bytes
 

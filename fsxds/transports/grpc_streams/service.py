@@ -21,9 +21,8 @@ from fsxds.protocol.delta import DeltaStream
 from fsxds.protocol.messages import Node, SotwRequest, SotwResponse
 from fsxds.protocol.poll import nonce_of
 from fsxds.protocol.sotw import SotwStream
-from fsxds.protocol.subscription import Subscription, select
+from fsxds.protocol.subscription import SharedMemory, Subscription, select
 from fsxds.protocol.ttl import TtlMode
-from fsxds.protocol.views import Views
 from fsxds.resources import Snapshot
 from fsxds.store import SnapshotStore
 from fsxds.supervisor import Supervisor
@@ -49,7 +48,7 @@ def answer_fetch(request: SotwRequest, snapshot: Snapshot | None) -> tuple[SotwR
     selection = select(snapshot, subscription)
     if selection.missing and type_url in snapshot.incomplete:
         raise ProtocolError("a file that may define this resource was never good", UNAVAILABLE)
-    response = SotwResponse(type_url, selection.version, nonce_of(selection.version), tuple(selection.resources))
+    response = SotwResponse(type_url, selection.version, nonce_of(selection.version), selection.resources)
     return response, subscription
 
 
@@ -82,7 +81,7 @@ class Discovery:
     def __init__(self, store: SnapshotStore, observer: Observer, clients: ClientLedger, ttl_mode: TtlMode) -> None:
         self._store = store
         self._ttl_mode = ttl_mode
-        self._views = Views()
+        self._memory = SharedMemory()
         self._shared = Surroundings(store, observer, clients, self._spawn, RequestReader(), ResponseWriter())
         # In the order of their arrival.
         self._calls: dict[StreamCall, None] = {}
@@ -111,7 +110,7 @@ class Discovery:
         if self._is_draining:
             await context.abort(grpc.StatusCode.UNAVAILABLE, STOPPING)
         make_core = DeltaStream if method.variant is Variant.DELTA else SotwStream
-        core = make_core(self._views, self._ttl_mode, is_aggregated=method.is_aggregated)
+        core = make_core(self._memory, self._ttl_mode, is_aggregated=method.is_aggregated)
         call = StreamCall(self._shared, method, core, context)
         self._calls[call] = None
         try:

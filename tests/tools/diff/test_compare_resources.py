@@ -3,11 +3,10 @@ from __future__ import annotations
 import time
 from dataclasses import replace
 from pathlib import PurePosixPath
-from types import MappingProxyType
 
 from fsxds.api.catalogue import Catalogue
 from fsxds.resource_types import BY_SHORT_NAME
-from fsxds.resources import Origin, Resource, Snapshot, version_of_body
+from fsxds.resources import Origin, Resource, Rows, Snapshot, version_of_body
 from fsxds.tools.diff.compare import Act, Comparer, FieldChange
 from fsxds.values import TypeUrl
 
@@ -26,10 +25,10 @@ def resource(catalogue: Catalogue, name: str, stat_name: str = "", type_url: Typ
 def snapshot(*resources: Resource) -> Snapshot:
     """Return a snapshot that holds these resources."""
     types = {
-        type_url: MappingProxyType({member.name: member for member in resources if member.type_url == type_url})
+        type_url: Rows(type_url, {member.name: member for member in resources if member.type_url == type_url})
         for type_url in {member.type_url for member in resources}
     }
-    return Snapshot(1, MappingProxyType(types), MappingProxyType({}))
+    return Snapshot(1, types)
 
 
 def test_what_became_of_resources(catalogue: Catalogue) -> None:

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fsxds.protocol.messages import DeltaResponse, SotwResponse
-from fsxds.resources import Origin, Resource
+from fsxds.resources import Origin, Resource, ResourceList
 from fsxds.transports.grpc_streams.responses import LARGE_BYTES, RESOURCE_TYPE_URL, ResponseWriter
 from fsxds.values import Nonce, TypeUrl, Version
 from tests.support.snapshots import resource, type_url
@@ -138,9 +138,9 @@ def test_resources_of_several_types_are_each_of_its_own() -> None:
 # What streams share
 
 
-def many(count: int = 8, size: int = 10) -> tuple[Resource, ...]:
+def many(count: int = 8, size: int = 10) -> ResourceList:
     """Return as many clusters as are worth to be kept."""
-    return tuple(resource("CDS", f"c{index}", "x" * size) for index in range(count))
+    return ResourceList(resource("CDS", f"c{index}", "x" * size) for index in range(count))
 
 
 def test_a_collection_is_written_once() -> None:
@@ -212,7 +212,7 @@ def test_two_large_messages_of_a_type_are_kept() -> None:
     """A removal of clusters is told in two steps, so two are in use at a time; older ones are nobody's any more."""
     writer = ResponseWriter()
     one, two, three = (many(size=LARGE_BYTES // 8 + number) for number in range(3))
-    endpoints = tuple(replace(each, type_url=type_url("EDS")) for each in one)
+    endpoints = ResourceList(replace(each, type_url=type_url("EDS")) for each in one)
     for told in (one, two, one, two, three, two, three):
         writer.write(SotwResponse(CDS, Version("1"), Nonce("1"), told))
     writer.write(SotwResponse(type_url("EDS"), Version("1"), Nonce("1"), endpoints))

@@ -15,7 +15,7 @@ from envoy.config.core.v3 import base_pb2
 from fsxds.protocol.messages import Acknowledgement, Node
 from fsxds.protocol.subscription import Subscription
 from fsxds.protocol.ttl import TtlMode
-from fsxds.resources import Reference
+from fsxds.resources import Reference, Rows
 from fsxds.transports.grpc_streams.calls import STOPPING
 from fsxds.transports.grpc_streams.stream import MOST_IGNORED_TOLD
 from fsxds.values import Severity
@@ -85,7 +85,7 @@ async def test_endpoints_follow_their_cluster(server: GrpcServer, is_delta: bool
     for content in "12":
         made = snapshot({"CDS": {"a": content}, "EDS": {"e": "1"}}, generation=int(content))
         clusters = {name: replace(row, references=(needs,)) for name, row in made.resources(CDS).items()}
-        server.store.publish(replace(made, by_type={**made.by_type, CDS: clusters}))
+        server.store.publish(replace(made, by_type={**made.by_type, CDS: Rows(CDS, clusters)}))
         if content == "1":
             stream = server.stream(is_delta=is_delta)
             await stream.ask("CDS", node="n1")
@@ -186,7 +186,6 @@ async def test_time_to_live_for_those_who_know_it() -> None:
     async with serving_grpc(ttl_mode=TtlMode.SPECIFICATION) as server:
         snapshot = server.publish(TWO)
         rows = snapshot.resources(EDS)
-        assert isinstance(rows, dict)
         object.__setattr__(rows["e"], "ttl_s", 100.0)
         features = ["xds.config.supports-resource-ttl", "xds.config.supports-resource-in-sotw"]
         stream = server.stream("EDS")

@@ -1,0 +1,63 @@
+from __future__ import annotations
+
+from fsxds.memo import Lru
+
+
+def test_what_was_not_used_for_longest_goes_first() -> None:
+    """Of more values than are kept, the one goes that was used before all others; to use is to get, find or put."""
+    memory: Lru[str, int] = Lru(3)
+    for key in "abc":
+        assert memory.put(key, ord(key)) == []
+
+    assert memory.get("a") == ord("a")
+    assert memory.find("b", lambda: 0) == ord("b")
+    assert memory.put("d", 1) == [("c", ord("c"))]
+    assert memory.put("a", 2) == []
+    assert list(memory) == ["b", "d", "a"]
+    assert len(memory) == 3
+
+
+def test_asking_is_no_use() -> None:
+    """Whether there is a value can be asked without keeping it."""
+    memory: Lru[str, int] = Lru(1)
+    memory.put("a", 0)
+
+    assert "a" in memory
+    memory.put("b", 0)
+    assert "a" not in memory
+    assert memory.get("a") is None
+
+
+def test_a_value_is_made_once() -> None:
+    """`find` makes what is not kept, and keeps it."""
+    memory, made = Lru[str, int](2), []
+
+    def make() -> int:
+        made.append(1)
+        return 7
+
+    assert [memory.find("a", make) for _ in range(2)] == [7, 7]
+    assert made == [1]
+
+
+def test_sizes_have_a_limit() -> None:
+    """Values go until the others are small enough together; the last one stays whatever its size is."""
+    memory: Lru[str, str] = Lru(10, len, 5)
+    memory.put("a", "12")
+    memory.put("b", "123")
+
+    assert memory.put("c", "1") == [("a", "12")]
+    assert memory.put("c", "12") == []
+    assert memory.put("d", "123456") == [("b", "123"), ("c", "12")]
+    assert list(memory) == ["d"]
+
+
+def test_what_is_dropped_counts_no_more() -> None:
+    """A value that was dropped makes room; there is nothing to drop twice."""
+    memory: Lru[str, str] = Lru(10, len, 5)
+    memory.put("a", "12345")
+
+    assert memory.pop("a") == "12345"
+    assert memory.pop("a") is None
+    memory.put("b", "123")
+    assert memory.put("c", "12") == []

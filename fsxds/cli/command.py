@@ -19,15 +19,15 @@ from typing import Any
 
 import click
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
 from fsxds.errors import FsxdsError, UsageError
 from fsxds.observe.log_lines import escape
 from fsxds.settings.forms import SWITCH, Option
 from fsxds.settings.options import LASTING, OPTIONS, read_settings
-from fsxds.transports.rest.server import keep_large_buffers_apart
-from fsxds.transports.sockets import AbandonedThreads
 from fsxds.waits import reported_wait
+
+# Before the examples at the end of the help of a command, which stand as they were written.
+EXAMPLES = "\b\nExamples:\n"
 
 
 def value_reader(row: Option) -> Callable[[str], object]:
@@ -50,7 +50,8 @@ def existing_directory(written: str) -> Path:
     fact = "is not a directory" if path.exists() else "there is no such directory"
     from fsxds.observe.log_lines import escape
 
-    raise UsageError(f"{escape(written)}: {fact}; give the directory that holds the resource files")
+    remedy = "give the directory that holds the resource files, or write one by `fsxds init DIR`"
+    raise UsageError(f"{escape(written)}: {fact}; {remedy}")
 
 
 class CommandOption(click.Option):
@@ -131,7 +132,7 @@ def table_command(name: str, examples: str) -> Callable[[Callable[..., None]], T
                 given["reader"] = SettingsReader(name, read)
             function(settings=read(), **given)
 
-        command = click.command(name, cls=TableCommand, epilog=f"\b\nExamples:\n{examples}")(call)
+        command = click.command(name, cls=TableCommand, epilog=f"{EXAMPLES}{examples}")(call)
         command.params += [option for row in rows for option in _options(row)]
         return command
 
@@ -163,6 +164,10 @@ def run(work: Coroutine[object, object, None]) -> None:
     Raises:
         FsxdsError: with the text of all errors for people that its tasks ended with, where there are no others.
     """
+    # Which other commands do without.
+    from fsxds.transports.rest.server import keep_large_buffers_apart
+    from fsxds.transports.sockets import AbandonedThreads
+
     gc.set_threshold(COLLECT_AFTER)
     keep_large_buffers_apart()
     try:
@@ -222,6 +227,8 @@ def progress_bar(text: str) -> Iterator[Callable[[int, int], None]]:
     if not console.is_terminal:
         yield lambda _done, _total: None
         return
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
+
     started_s = time.monotonic()
     with Progress(
         TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), console=console, transient=True

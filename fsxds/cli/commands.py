@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Unpack
 
 import click
 
-from fsxds.cli.command import CommandOption, existing_directory, table_command, tree_argument
+from fsxds.cli.command import EXAMPLES, CommandOption, TableCommand, existing_directory, table_command, tree_argument
 from fsxds.resource_types import RESOURCE_TYPES
 from fsxds.settings.options import Settings
 
@@ -27,6 +27,26 @@ FORMAT_NAMES = ("yaml", "json", "textproto", "pb")
 _PATH = click.Path(path_type=Path)
 _TYPE_NAME = click.Choice([row.short_name for row in RESOURCE_TYPES])
 _FORMAT_NAME = click.Choice(FORMAT_NAMES)
+
+
+@click.command(
+    "init",
+    cls=TableCommand,
+    epilog=f"{EXAMPLES}  fsxds init envoy-config\n  fsxds init envoy-config --empty",
+)
+@click.argument("directory", metavar="DIR", type=_PATH)
+@click.option(
+    "--empty", "is_empty", cls=CommandOption, group="What is written", is_flag=True, help="Files without resources."
+)
+def init(directory: Path, *, is_empty: bool) -> None:
+    """Write a tree to begin with into DIR.
+
+    It has two listeners and a cluster, and works as it is; with --empty its files say in comments what belongs into
+    them. A settings file is written beside it. Nothing is overwritten. Exit status: 0 written, 2 a file exists already.
+    """
+    from fsxds.cli.init import run_init
+
+    run_init(directory, is_empty=is_empty)
 
 
 @table_command(
@@ -381,6 +401,6 @@ def schema(settings: Settings, short_names: tuple[str, ...], packed: tuple[str, 
 
 # In the order in which a user meets them.
 COMMANDS: tuple[click.Command, ...] = (
-    *(dev, check, explain, diff, convert, show),
+    *(init, dev, check, explain, diff, convert, show),
     *(serve, mirror, watch, bootstrap, doctor, schema),
 )

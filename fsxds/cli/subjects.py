@@ -133,7 +133,8 @@ def read_subjects(paths: Sequence[str], stdin_path: str | None, base: Path, sett
     others = [path for path in paths if path not in directories]
     for path in others:
         if path != STDIN and not Path(path).exists():
-            raise UsageError(f"{escape(path)}: there is no such file or directory; give what holds the resources")
+            remedy = "give what holds the resources, or write a tree by `fsxds init DIR`"
+            raise UsageError(f"{escape(path)}: there is no such file or directory; {remedy}")
     for path in dict.fromkeys(directories):
         yield Subject(path, Path(path), reload.scan_once(Path(path), settings))
     if others:

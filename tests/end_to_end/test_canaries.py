@@ -55,6 +55,7 @@ EXITS_OF_COMMANDS = {
     "diff": ("diff text", "diff json", "diff markdown"),
     "doctor": tuple(f"problems {row.name}" for row in PROBLEM_FORMATS),
     "explain": (),  # the book of rules
+    "init": (),  # the package's own files
     "mirror": ("log text", "log json"),
     "schema": (),  # the descriptors
     "serve": ("log text", "log json", "NACK", "client status"),

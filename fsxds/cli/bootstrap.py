@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TypedDict
 
 from fsxds import reload
-from fsxds.cli.command import spinner
+from fsxds.cli.running import spinner
 from fsxds.cli.subjects import tell_if_empty
 from fsxds.envoy.bootstrap import Identity, Section, Wanted, ads_bootstrap, mirror_bootstrap, rest_bootstrap
 from fsxds.envoy.bootstrap_text import bootstrap_text

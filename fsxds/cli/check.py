@@ -11,8 +11,8 @@ import click
 
 from fsxds import reload
 from fsxds.api.catalogue import Catalogue
-from fsxds.cli.command import spinner
 from fsxds.cli.problems import FOUND_PROBLEMS, print_report, refused_by_envoy, report_of
+from fsxds.cli.running import spinner
 from fsxds.cli.subjects import STDIN, Subject, base_for, read_subjects
 from fsxds.envoy.asking import ask_features
 from fsxds.lint.report import Report

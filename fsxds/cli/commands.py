@@ -64,7 +64,7 @@ def dev(directory: Path, settings: Settings, reader: SettingsReader) -> None:
     traffic, admin and xDS listen, what `fsxds doctor` finds, and at each edit what changed and whether Envoy accepted
     it; where it did not, the reason, and the file and line of the resource. Ctrl-C ends both.
     """
-    from fsxds.cli.command import run
+    from fsxds.cli.running import run
     from fsxds.envoy.dev import serve_to_local_envoy
     from fsxds.observe.log import open_log
 
@@ -219,7 +219,7 @@ def serve(directory: Path, settings: Settings, reader: SettingsReader) -> None:
     content stays. SIGTERM ends it, and SIGHUP makes it read its settings again.
     """
     from fsxds import app
-    from fsxds.cli.command import run
+    from fsxds.cli.running import run
     from fsxds.observe.log import open_log
 
     with open_log(settings.log_format, settings.log_level) as log:

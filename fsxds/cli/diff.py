@@ -12,8 +12,9 @@ import click
 from rich.console import Console
 
 from fsxds import reload
-from fsxds.cli.command import existing_directory, spinner
+from fsxds.cli.command import existing_directory
 from fsxds.cli.problems import line_of
+from fsxds.cli.running import spinner
 from fsxds.errors import UsageError
 from fsxds.observe.log_lines import escape
 from fsxds.resource_types import RESOURCE_TYPES, ResourceType

@@ -11,8 +11,8 @@ import click
 
 from fsxds import reload
 from fsxds.api.catalogue import Catalogue
-from fsxds.cli.command import spinner
 from fsxds.cli.problems import FOUND_PROBLEMS, print_report
+from fsxds.cli.running import spinner
 from fsxds.cli.subjects import base_for, path_from, tell_if_empty
 from fsxds.errors import UsageError
 from fsxds.lint.linter import make_field_rules

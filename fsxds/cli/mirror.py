@@ -8,8 +8,8 @@ from pathlib import Path
 import click
 
 from fsxds import app
-from fsxds.cli.command import spinner
 from fsxds.cli.problems import has_errors, line_of, placed
+from fsxds.cli.running import spinner
 from fsxds.cli.subjects import tell_if_empty
 from fsxds.observe.change_reports import remark_lines, summary
 from fsxds.observe.log_lines import escape

@@ -12,7 +12,7 @@ from rich.console import Console
 
 from fsxds import __version__
 from fsxds.api.catalogue import Catalogue
-from fsxds.cli.command import progress_bar
+from fsxds.cli.running import progress_bar
 from fsxds.cli.subjects import Subject, path_from
 from fsxds.envoy.validate import Bench, judge
 from fsxds.errors import UsageError

@@ -16,7 +16,7 @@ from rich.text import Text
 
 from fsxds import reload
 from fsxds.api.secrets import Masker
-from fsxds.cli.command import spinner
+from fsxds.cli.running import spinner
 from fsxds.cli.subjects import tell_if_empty
 from fsxds.observe.log_lines import count_of, escape, type_name
 from fsxds.resources import Resource

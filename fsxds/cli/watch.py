@@ -15,7 +15,7 @@ import click
 from fsxds import reload
 from fsxds.api.catalogue import Catalogue
 from fsxds.api.convert import Converter
-from fsxds.cli.command import run, spinner
+from fsxds.cli.running import run, spinner
 from fsxds.errors import UsageError
 from fsxds.protocol.messages import Node
 from fsxds.resource_types import BY_SHORT_NAME

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from fsxds.cli import command
-from fsxds.cli.command import progress_bar
+from fsxds.cli.running import progress_bar
 
 
 @pytest.fixture

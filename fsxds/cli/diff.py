@@ -92,9 +92,7 @@ def _read_git(revisions: str, sides: tuple[str, ...], settings: Settings) -> Ite
         if revision is None:
             yield _Read(_side_of(directory), reload.scan_once(directory, settings))
         else:
-            tree = repository.tree_at(
-                revision, reload.is_read, settings.max_file_size_bytes, reload.exclusion_of(settings)
-            )
+            tree = repository.tree_at(revision, lambda top: reload.scan_once(top, settings))
             yield _Read(Side(revision, f"{revision}:{repository.prefix}"), tree)
 
 

@@ -1,24 +1,21 @@
-"""What a running fsxds serves, asked over REST.
-
-The tree of a revision, read from git's objects; nothing is checked out.
-"""
+"""The two sides of a comparison that are not directories: what a running fsxds serves, and the revisions of git."""
 
 from __future__ import annotations
 
 import os
-import posixpath
-import re
 import subprocess
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path, PurePosixPath
+from tempfile import TemporaryDirectory
 
 import aiohttp
 
 from fsxds.errors import UsageError
 from fsxds.resource_types import RESOURCE_TYPES, ResourceType
-from fsxds.source.listing import Exclusion, is_passed_over, is_text, problem_of
-from fsxds.values import Problem, SourceFile, SourceTree
+from fsxds.tools.client.polls import words_of
+from fsxds.values import SourceFile, SourceTree
 
 # An answer comes at once; what takes longer is not fsxds, or hangs.
 CONNECT_PATIENCE_S = 5.0
@@ -68,7 +65,7 @@ async def fetch_served(address: str) -> Served:
     except aiohttp.InvalidURL as error:
         raise UsageError(f"{address}: is no URL; write http://HOST:PORT or unix:PATH") from error
     except aiohttp.ClientError as error:
-        raise UsageError(f"{address}: cannot be asked: {_words_of(error)}; is fsxds running there?") from error
+        raise UsageError(f"{address}: cannot be asked: {words_of(error)}; is fsxds running there?") from error
     except _WrongAnswerError as error:
         raise UsageError(f"{address}: {error}; is this fsxds?") from error
     files = (SourceFile.of(PurePosixPath(f"{row.noun}.json"), body) for row, (_, body) in answers if body)
@@ -93,20 +90,9 @@ async def _poll(session: aiohttp.ClientSession, base: str, row: ResourceType) ->
         return response.status, await response.read()
 
 
-def _words_of(error: aiohttp.ClientError) -> str:
-    if isinstance(error, aiohttp.ClientConnectorError):
-        # The words of a name that is not found come with a number of their own, below zero.
-        number = error.errno or 0
-        return os.strerror(number) if number > 0 else error.strerror or "no connection"
-    # aiohttp's words may hold whole objects, over several lines.
-    return re.sub(r"\s+", " ", str(error))[:200] or type(error).__name__
-
-
-_LINK, _SUBMODULE = "120000", "160000"
-# A chain of more links than this is a circle.
-_MOST_LINKS = 20
 # Of a commit that has no other name; git takes it as the commit's name as long as no other begins alike.
 _SHOWN_DIGITS = 16
+_LINK_MODE = b"120000"
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,15 +101,6 @@ class Range:
 
     before: str
     after: str | None
-
-
-@dataclass(frozen=True, slots=True)
-class _Blob:
-    """A file or link of a revision: its mode, its object and its size."""
-
-    mode: str
-    name: str
-    size_bytes: int
 
 
 class Repository:
@@ -136,82 +113,76 @@ class Repository:
     def __init__(self, directory: Path) -> None:
         self._directory = directory
         # Where the directory is within the repository: empty, or ending with a slash.
-        self.prefix = self._ask("rev-parse", "--show-prefix").decode(errors="surrogateescape").rstrip("\n")
+        self.prefix = self._answer("rev-parse", "--show-prefix")
 
     def range_of(self, text: str) -> Range:
         """Read `main..HEAD`, `main...HEAD` (from where they parted), or `main`, which is compared with the work tree."""
-        if "..." in text:
-            first, _, second = text.partition("...")
-            first, second = self._commit(first or "HEAD"), self._commit(second or "HEAD")
-            parted = self._ask("merge-base", first, second).decode().strip()
-            return Range(parted[:_SHOWN_DIGITS], text.rpartition(".")[2] or "HEAD")
         first, dots, second = text.partition("..")
         if not dots:
             self._commit(first)
             return Range(first, None)
-        first, second = first or "HEAD", second or "HEAD"
-        self._commit(first)
-        self._commit(second)
-        return Range(first, second)
+        from_fork, second = second.startswith("."), second.removeprefix(".") or "HEAD"
+        commits = self._commit(first or "HEAD"), self._commit(second)
+        if from_fork:
+            first = self._answer("merge-base", *commits)[:_SHOWN_DIGITS]
+        return Range(first or "HEAD", second)
 
-    def tree_at(
-        self, revision: str, is_read: Callable[[str], bool], max_file_size_bytes: int, exclusion: Exclusion
-    ) -> SourceTree:
+    def tree_at(self, revision: str, scan: Callable[[Path], SourceTree]) -> SourceTree:
         """Return the files below the directory as a revision has them.
 
-        Symbolic links are followed as far as they stay within the repository.
+        They are checked out into a temporary directory and read there, so that a revision is read just as the work tree
+        is: names, links, line endings and filters. Neither the work tree nor the index of the repository is touched.
 
         Args:
             revision: anything that git takes for a commit.
-            is_read: tells by a file's name whether a format claims it; the others are listed as ignored.
-            max_file_size_bytes: a larger file is a problem and is not read.
-            exclusion: what the user excludes.
+            scan: reads a directory, and follows links.
         """
         commit = self._commit(revision)
-        blobs = self._list(commit, self.prefix)
-        if any(blob.mode == _LINK for blob in blobs.values()):
-            blobs = self._list(commit, "")
-        found = _Finder(blobs, self._read, is_read, max_file_size_bytes)
-        found.find_all(self.prefix)
-        wanted = [(path, blob) for path, blob in found.files if not exclusion.covers(path)]
-        contents = self._read([blob.name for _, blob in wanted])
-        files = (SourceFile.of(PurePosixPath(path), contents[blob.name]) for path, blob in wanted)
-        return SourceTree(
-            tuple(sorted(files, key=lambda file: file.path.parts)),
-            tuple(sorted(problem for problem in found.problems if not exclusion.covers(str(problem.path)))),
-            tuple(sorted(path for path in found.ignored if not exclusion.covers(str(path)))),
-            tuple(sorted(PurePosixPath(path) for path, _ in found.files if exclusion.covers(path))),
-        )
+        with TemporaryDirectory(prefix="fsxds-diff-") as temporary:
+            top = Path(os.path.realpath(temporary), "top")
+            top.mkdir()
+            self._check_out(commit, top)
+            _break_links_out_of(top)
+            directory = top / self.prefix
+            return scan(directory) if directory.is_dir() else SourceTree(())
+
+    def _check_out(self, commit: str, top: Path) -> None:
+        """Write the files below the directory; where there are links among them, those of the whole repository."""
+        apart = {
+            "GIT_DIR": self._answer("rev-parse", "--absolute-git-dir"),
+            "GIT_WORK_TREE": str(top),
+            "GIT_INDEX_FILE": str(top.with_name("index")),
+        }
+        git = partial(_run_git, top, environment=os.environ | apart)
+        git("read-tree", commit)
+        listed = git("ls-files", "--stage", "-z", "--", self.prefix or ".").split(b"\0")[:-1]
+        if any(row.startswith(_LINK_MODE) for row in listed):
+            git("checkout-index", "--all")
+        else:
+            git("checkout-index", "-z", "--stdin", stdin=b"".join(row.partition(b"\t")[2] + b"\0" for row in listed))
 
     def _commit(self, revision: str) -> str:
         if revision.startswith("-"):
             raise UsageError(f"{revision}: is no revision")
-        return self._ask("rev-parse", "--verify", "--quiet", f"{revision}^{{commit}}", what=revision).decode().strip()
+        return self._answer("rev-parse", "--verify", "--quiet", f"{revision}^{{commit}}", what=revision)
 
-    def _list(self, commit: str, below: str) -> dict[str, _Blob]:
-        """List the files of a commit by their paths from the top of the repository."""
-        listing = self._ask("ls-tree", "-r", "-l", "-z", "--full-tree", commit, *([below] if below else []))
-        rows = (row.decode(errors="surrogateescape").partition("\t") for row in listing.split(b"\0") if row)
-        blobs = {path: _blob(facts.split()) for facts, _, path in rows}
-        return {path: blob for path, blob in blobs.items() if blob.mode != _SUBMODULE}
+    def _answer(self, *arguments: str, what: str = "") -> str:
+        return os.fsdecode(_run_git(self._directory, *arguments, what=what)).rstrip("\n")
 
-    def _read(self, names: list[str]) -> dict[str, bytes]:
-        """Return the contents of objects by their names."""
-        wanted = list(dict.fromkeys(names))
-        if not wanted:
-            return {}
-        batch = self._ask("cat-file", "--batch", stdin="".join(f"{name}\n" for name in wanted).encode())
-        return dict(_contents(batch))
 
-    def _ask(self, *arguments: str, stdin: bytes = b"", what: str = "") -> bytes:
-        command = ["git", "-C", str(self._directory), *arguments]
-        try:
-            done = subprocess.run(command, input=stdin, capture_output=True, check=False)  # noqa: S603 - no shell
-        except OSError as error:
-            raise UsageError(f"git cannot be run: {error.strerror}; install git, or give two directories") from error
-        if done.returncode:
-            raise UsageError(_complaint(done.stderr, self._directory, what))
-        return done.stdout
+def _run_git(
+    directory: Path, *arguments: str, stdin: bytes = b"", environment: Mapping[str, str] | None = None, what: str = ""
+) -> bytes:
+    """Return what git prints; UsageError where it fails, about the revision `what` where it says nothing itself."""
+    # A split index would leave a part of itself in the repository.
+    command = ["git", "-C", str(directory), "-c", "core.splitIndex=false", "-c", "core.fsmonitor=false", *arguments]
+    try:
+        done = subprocess.run(command, input=stdin, capture_output=True, check=False, env=environment)  # noqa: S603 - no shell
+    except OSError as error:
+        raise UsageError(f"git cannot be run: {error.strerror}; install git, or give two directories") from error
+    if done.returncode:
+        raise UsageError(_complaint(done.stderr, directory, what))
+    return done.stdout
 
 
 def _complaint(stderr: bytes, directory: Path, what: str) -> str:
@@ -223,101 +194,10 @@ def _complaint(stderr: bytes, directory: Path, what: str) -> str:
     return f"{directory}: git: {words or 'failed'}"
 
 
-def _blob(facts: list[str]) -> _Blob:
-    mode, _, name, size = facts
-    return _Blob(mode, name, int(size) if size.isdigit() else 0)
-
-
-def _contents(batch: bytes) -> Iterator[tuple[str, bytes]]:
-    """Take the output of `cat-file --batch` apart: `<name> blob <size>`, a newline, the content, a newline."""
-    start = 0
-    while start < len(batch):
-        end = batch.index(b"\n", start)
-        name, _, size = batch[start:end].decode().split()
-        yield name, batch[end + 1 : end + 1 + int(size)]
-        start = end + 1 + int(size) + 1
-
-
-class _Finder:
-    """Finds the files to read below a directory, through links, as a walk over a real directory would."""
-
-    def __init__(
-        self,
-        blobs: dict[str, _Blob],
-        read: Callable[[list[str]], dict[str, bytes]],
-        is_read: Callable[[str], bool],
-        max_file_size_bytes: int,
-    ) -> None:
-        self.files: list[tuple[str, _Blob]] = []
-        self.problems: list[Problem] = []
-        self.ignored: list[PurePosixPath] = []
-        self._blobs = blobs
-        self._is_read = is_read
-        self._max_file_size_bytes = max_file_size_bytes
-        links = {path: blob.name for path, blob in blobs.items() if blob.mode == _LINK}
-        targets = read(list(links.values()))
-        self._links = {path: targets[name].decode(errors="surrogateescape") for path, name in links.items()}
-        self._visited: set[str] = set()
-
-    def find_all(self, root: str) -> None:
-        """Take in all files of a tree, each directory once; `root` is empty, or has a slash at its end."""
-        # A link to a directory that holds the tree adds nothing.
-        self._visited.update(f"{parent}/" for parent in PurePosixPath(root).parents)
-        self._find(root, "")
-
-    def _find(self, directory: str, shown_as: str) -> None:
-        before = frozenset(self._visited)
-        self._visited.add(directory)
-        linked: list[tuple[str, str]] = []
-        for path, blob in self._blobs.items():
-            relative = path[len(directory) :]
-            folder = path[: path.rfind("/") + 1]
-            if not path.startswith(directory) or folder in before or any(map(is_passed_over, relative.split("/"))):
-                continue
-            self._visited.add(folder)
-            if path in self._links:
-                self._take_link(path, shown_as + relative, linked)
-            else:
-                self._take_file(blob, shown_as + relative)
-        for shown, target in sorted(linked):
-            if target not in self._visited:
-                self._find(target, shown)
-
-    def _take_link(self, path: str, shown: str, linked: list[tuple[str, str]]) -> None:
-        target = self._target(path)
-        blob = self._blobs.get(target or "")
-        if blob is not None:
-            self._take_file(blob, shown)
-        elif target is not None and any(other.startswith(f"{target}/") for other in self._blobs):
-            linked.append((f"{shown}/", f"{target}/"))
-        elif target != ".":  # the top of the repository, which holds the tree
-            fact = "the link leads nowhere in this revision"
-            self.problems.append(problem_of(shown, "broken-link", fact, "mend or remove the link"))
-
-    def _target(self, path: str) -> str | None:
-        """Return the path that a link leads to in the end, through links of directories too; None for outside."""
-        for _ in range(_MOST_LINKS):
-            link = next((part for part in _beginnings(path) if part in self._links), None)
-            if link is None:
-                return path
-            path = posixpath.normpath(posixpath.join(posixpath.dirname(link), self._links[link]) + path[len(link) :])
-            if path.startswith(("/", "..")):
-                return None
-        return None
-
-    def _take_file(self, blob: _Blob, shown: str) -> None:
-        if not is_text(shown):
-            self.problems.append(problem_of(shown, "unreadable-name", "the name is not valid UTF-8", "rename it"))
-        elif not self._is_read(shown):
-            self.ignored.append(PurePosixPath(shown))
-        elif blob.size_bytes > self._max_file_size_bytes:
-            fact = f"the file has {blob.size_bytes} bytes, more than the {self._max_file_size_bytes} that are read"
-            self.problems.append(problem_of(shown, "file-too-large", fact, "split it, or raise --max-file-size"))
-        else:
-            self.files.append((shown, blob))
-
-
-def _beginnings(path: str) -> Iterator[str]:
-    """Yield the path's ancestors, the topmost first, and the path."""
-    yield from (str(part) for part in reversed(PurePosixPath(path).parents) if str(part) != ".")
-    yield path
+def _break_links_out_of(top: Path) -> None:
+    """Make links that lead out of a checkout lead nowhere: who wrote them must not have files of this machine read."""
+    for folder, folders, files in os.walk(top):
+        for path in (Path(folder, name) for name in (*folders, *files)):
+            if path.is_symlink() and not Path(os.path.realpath(path)).is_relative_to(top):
+                path.unlink()
+                path.symlink_to(path.name)

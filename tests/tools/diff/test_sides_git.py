@@ -7,6 +7,7 @@ import pytest
 
 from fsxds.errors import UsageError
 from fsxds.source.listing import Exclusion
+from fsxds.source.scan import Scanner
 from fsxds.tools.diff.sides import Range, Repository
 from fsxds.values import SourceTree
 
@@ -51,9 +52,16 @@ def checkout(tmp_path: Path) -> Path:
 
 def tree_at(directory: Path, revision: str, max_file_size_bytes: int = 1000) -> SourceTree:
     """Return the tree of a revision, of which YAML is read."""
-    return Repository(directory).tree_at(
-        revision, lambda name: name.endswith(".yaml"), max_file_size_bytes, Exclusion(["excluded*"])
-    )
+
+    def scan(top: Path) -> SourceTree:
+        return Scanner(
+            top,
+            is_read=lambda name: name.endswith(".yaml"),
+            exclusion=Exclusion(["excluded*"]),
+            max_file_size_bytes=max_file_size_bytes,
+        ).scan()
+
+    return Repository(directory).tree_at(revision, scan)
 
 
 def contents(tree: SourceTree) -> dict[str, str]:
@@ -71,6 +79,21 @@ def test_revisions(checkout: Path) -> None:
     assert {"cds.yaml": "two"} == contents(tree_at(checkout, "HEAD"))
 
 
+def test_the_repository_is_not_touched(checkout: Path) -> None:
+    """What is staged and what is not stays so, and git's own directory gets no file."""
+    first = commit(checkout, cds="one")
+    commit(checkout, cds="two")
+    (checkout / "cds.yaml").write_text("three")
+    git(checkout, "add", ".")
+    (checkout / "cds.yaml").write_text("four")
+    git(checkout, "config", "core.splitIndex", "true")
+    before = git(checkout, "status", "--porcelain"), {*(checkout.parent / ".git").rglob("*")}
+    tree_at(checkout, first)
+
+    assert before == (git(checkout, "status", "--porcelain"), {*(checkout.parent / ".git").rglob("*")})
+    assert "MM xds/cds.yaml" == before[0]
+
+
 def test_what_is_not_read(checkout: Path) -> None:
     """Names that are passed over, other suffixes and large files are treated as on disk; the rest of the repository is not read."""
     (checkout.parent / "other.yaml").write_text("other")
@@ -84,7 +107,7 @@ def test_what_is_not_read(checkout: Path) -> None:
 
     assert {"cds.yaml": "x"} == contents(tree)
     assert ["README.md"] == [str(path) for path in tree.ignored]
-    assert ["excluded.d/a.yaml"] == [str(path) for path in tree.excluded]
+    assert ["excluded.d"] == [str(path) for path in tree.excluded]
     assert ["large.yaml: file-too-large"] == [f"{problem.path}: {problem.rule}" for problem in tree.problems]
 
 

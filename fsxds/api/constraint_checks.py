@@ -1,49 +1,69 @@
-"""One demand of a rule on one value: what breaks it, and how that is told.
+"""The demands of an API on one value: what breaks each of them, and how that is reported.
 
-The demands of rules on numbers and durations.
-
-The demands of rules on texts and bytes.
+`element_checks` and `whole_checks` are for a value that is set; of what must be there but is not, a `Demand` reports.
+They follow the C++ code of PGV where that differs from its documentation (`not_in` beside `in`, `strict`).
 """
 
 from __future__ import annotations
 
 import operator
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
-import re2
+from google.protobuf.descriptor import EnumDescriptor, FieldDescriptor, OneofDescriptor
+from google.protobuf.duration_pb2 import Duration
+from google.protobuf.timestamp_pb2 import Timestamp
 
+from fsxds.api.constraint_options import ApiRules, RuleGroups, Rules, compile_pattern
+from fsxds.api.fields import ANY, DURATION, TIMESTAMP, WRAPPERS, FieldValue, enum_of, is_map
 from fsxds.api.quotes import quoted
 from fsxds.api.scalars import LONGEST_DURATION_S, NANOS_PER_S
 
-Shown: TypeAlias = "Callable[[Any, bool], str]"
-"""Says at the end of a message what the value is; the flag tells that it is a secret."""
+Write: TypeAlias = Callable[[FieldValue], str]
+"""Writes a value as a message has it: `1`, `"a"`, `0.25s`."""
+
+_Bound: TypeAlias = tuple[Callable[[FieldValue], object], FieldValue, str]  # what breaks it, the limit, its words
 
 # What `quoted` calls a value that it does not show.
-_UNSHOWN = frozenset({"text", "a number", "true or false"})
+_NOT_SHOWN = frozenset({"text", "a number", "true or false"})
+_MOST_NAMES = 8
+
+# Of each, what the limit is to a value that breaks it. The first that is there counts, as in Envoy.
+_UPPER = (("lt", operator.le, "less than"), ("lte", operator.lt, "at most"))
+_LOWER = (("gt", operator.ge, "more than"), ("gte", operator.gt, "at least"))
+
+# The regular expressions of PGV for HTTP headers, as searches for what they reject. In its class of characters for names
+# `+-.` is a range, so a comma is among them. Without `strict` names and values obey the same.
+_HEADER_NAME = re.compile(r"\A:?[0-9a-zA-Z!#$%&'*+-.^_|~`]+\Z")
+_NO_HEADER_VALUE = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]")
+_NO_HEADER_STRING = re.compile(r"[\x00\x0a\x0d]")
+_HEADER_NAME_REGEX = 1  # the number of `well_known_regex` for a name; 2 is for a value
+
+_FILL = {"wrong-length": "give it a value", "wrong-count": "add at least one"}
 
 
-def show_value(value: Any, secret: bool) -> str:  # noqa: FBT001  # the shape of Shown
-    """Quote the value itself, if it is short and no secret."""
-    text = quoted(value, secret=secret)
-    return "" if text in _UNSHOWN else f", is {text}"
+def show_value(value: FieldValue) -> str:
+    """Quote the value itself, if it is short and no text."""
+    text = quoted(value, secret=False)
+    return "" if text in _NOT_SHOWN else f", is {text}"
 
 
-def show_nothing(_value: Any, _secret: bool) -> str:  # noqa: FBT001  # the shape of Shown
+def show_nothing(_value: FieldValue) -> str:
     """Leave the value unsaid: the demand says enough."""
     return ""
 
 
-def show_size(size_of: Callable[[Any], int]) -> Shown:
-    """Tell how long the value is, which of a secret would tell too much."""
+def show_size(size_of: Callable[[FieldValue], int]) -> Write:
+    """Report how long the value is."""
+    return lambda value: f", has {size_of(value)}"
 
-    def show(value: Any, secret: bool) -> str:  # noqa: FBT001  # the shape of Shown
-        return "" if secret else f", has {size_of(value)}"
 
-    return show
+def show_as(write: Write) -> Write:
+    """Report the value as it is written."""
+    return lambda value: f", is {write(value)}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,32 +72,28 @@ class Check:
 
     Attributes:
         is_broken: tells, of a value, whether it breaks the demand.
-        rule: the name of the rule in the book.
+        rule: the name of the rule.
         demand: `must be at least 1`.
         remedy: what to do about it.
-        shown: what is told of the value.
+        shown: what is reported of the value; nothing of a secret.
         is_presence: only what is empty breaks it.
     """
 
-    is_broken: Callable[[Any], object]
+    is_broken: Callable[[FieldValue], object]
     rule: str
     demand: str
     remedy: str
-    shown: Shown = show_value
+    shown: Write = show_value
     is_presence: bool = False
 
-    def message(self, value: Any, *, secret: bool) -> str:
-        """Return what to tell of a value that breaks the demand."""
-        return self.demand + self.shown(value, secret)
+    def message(self, value: FieldValue, *, secret: bool) -> str:
+        """Return what to report of a value that breaks the demand."""
+        return self.demand if secret else self.demand + self.shown(value)
 
-    def over(self, read: Callable[[Any], Any]) -> Check:
+    def over(self, read: Callable[[FieldValue], FieldValue]) -> Check:
         """Return the same demand on what can be read from a value."""
         is_broken, shown = self.is_broken, self.shown
-        return replace(
-            self,
-            is_broken=lambda value: is_broken(read(value)),
-            shown=lambda value, secret: shown(read(value), secret),
-        )
+        return replace(self, is_broken=lambda value: is_broken(read(value)), shown=lambda value: shown(read(value)))
 
     def unless_empty(self) -> Check:
         """Return the same demand on values that are not empty, false or zero."""
@@ -85,8 +101,140 @@ class Check:
         return replace(self, is_broken=lambda value: value and is_broken(value))
 
 
-def membership_checks(
-    rules: Mapping[str, Any], spelled: Callable[[Any], str], read: Callable[[Any], Any] | None = None
+@dataclass(frozen=True, slots=True)
+class Demand:
+    """Something that must be there: one of these fields; `step` is the field to report, None for the message."""
+
+    fields: frozenset[str]
+    step: str | None
+    rule: str
+    message: str
+    remedy: str
+
+
+# Of a field
+
+
+def element_checks(field: FieldDescriptor, rules: RuleGroups) -> list[Check]:
+    """Return the demands on one value of a field: of a list, on one element of it."""
+    message_type = field.message_type
+    if message_type is None:
+        return _scalar_checks(field, rules)
+    if message_type.full_name in WRAPPERS:
+        checks = _scalar_checks(message_type.fields_by_name["value"], rules)
+        return [check.over(operator.attrgetter("value")) for check in checks]
+    if message_type.full_name == ANY:
+        checks = _membership_checks(rules.get("any", {}), str, show_value)
+        return [check.over(operator.attrgetter("type_url")) for check in checks]
+    if message_type.full_name == DURATION:
+        checks = _moment_checks(rules.get("duration", {}), "duration")
+        return [_VALID_DURATION, *checks] if checks else []
+    if message_type.full_name == TIMESTAMP:
+        return _moment_checks(rules.get("timestamp", {}), "time")
+    return []
+
+
+def whole_checks(field: FieldDescriptor, rules: RuleGroups) -> list[Check]:
+    """Return the demands on a list or a map as a whole, but for that its elements differ."""
+    group, noun = ("map", "pair") if is_map(field) else ("repeated", "item")
+    own = rules.get(group, {})
+    checks = _size_checks(own.get(f"min_{noun}s"), own.get(f"max_{noun}s"), len, noun, "wrong-count")
+    return _unless_empty(checks, own)
+
+
+def disallowed_checks(field: FieldDescriptor, rules: ApiRules) -> list[Check]:
+    """Return the checks for what Envoy rejects though the API still has it."""
+    if rules.is_disallowed(field):
+        text = "was taken out of use, and Envoy refuses it"
+        return [Check(_is_set, "disallowed-field", text, "remove it", show_nothing)]
+    if field.enum_type is None or field.is_repeated:
+        return []  # Envoy does not look for such values in lists.
+    numbers = rules.disallowed_values(field.enum_type)
+    if not numbers:
+        return []
+    text = f"must not be {_one_of(sorted(numbers), partial(_value_name, field.enum_type))}"
+    remedy = f"write {_choice(field.enum_type, numbers)}"
+    return [Check(lambda value: value in numbers, "disallowed-field", text, remedy, show_nothing)]
+
+
+def beyond_presence(field: FieldDescriptor, checks: list[Check]) -> list[Check]:
+    """Return the checks that a field which is set may still break: one that has no presence is not empty then."""
+    return [check for check in checks if field.has_presence or not check.is_presence]
+
+
+def is_unvisited(rules: RuleGroups) -> bool:
+    """Tell whether Envoy's rules stop at this field: it says so, or has rules for an Any and is none."""
+    return bool(rules.get("message", {}).get("skip")) or "any" in rules
+
+
+def presence_demand(field: FieldDescriptor, rules: RuleGroups) -> Demand | None:
+    """Return the demand that a message be there; on a member of a oneof it says nothing, for then it is there."""
+    if field.is_repeated or field.containing_oneof is not None or field.message_type is None:
+        return None
+    # As in Envoy, the `required` of the group of the type counts alone, but wrappers have none of their own.
+    group = next((name for name in rules if name in {"any", "duration", "timestamp"}), "message")
+    if not rules.get(group, {}).get("required"):
+        return None
+    return Demand(frozenset({field.name}), field.name, "required-field", "is required", "set it")
+
+
+def default_demand(field: FieldDescriptor, checks: list[Check]) -> Demand | None:
+    """Return the demand that a field be set because its default breaks one of its checks."""
+    if field.containing_oneof is not None or (field.message_type is not None and not field.is_repeated):
+        return None
+    default: FieldValue = () if field.is_repeated else field.default_value
+    broken = next((check for check in checks if check.is_broken is not _is_set and check.is_broken(default)), None)
+    if broken is None:
+        return None
+    message = broken.message(default, secret=False)
+    return Demand(frozenset({field.name}), field.name, broken.rule, message, broken.remedy)
+
+
+def choice_demand(oneof: OneofDescriptor) -> Demand:
+    """Return the demand that one member of a oneof be set."""
+    names = [field.name for field in oneof.fields]
+    *others, last = (f'"{name}"' for name in names)
+    if not others:
+        return Demand(frozenset(names), None, "required-choice", f"{last} is required", "set it")
+    message = f"one of {', '.join(others)} and {last} is required"
+    return Demand(frozenset(names), None, "required-choice", message, "set exactly one of them")
+
+
+def _is_set(_value: FieldValue) -> bool:
+    """Tell of a value that is there that it is."""
+    return True
+
+
+# Of a scalar
+
+
+def _scalar_checks(field: FieldDescriptor, rules: RuleGroups) -> list[Check]:
+    group = next((name for name in rules if name != "message"), None)
+    if group is None:
+        return []
+    own = rules[group]
+    if group == "string":
+        return _text_checks(own)
+    if group == "bytes":
+        return _bytes_checks(own)
+    if group == "bool":
+        return _membership_checks(own, lambda value: str(value).lower(), show_value)
+    if group == "enum":
+        return _enum_checks(enum_of(field), own)
+    shown = show_as(_write_number)
+    checks = [
+        *_membership_checks(own, _write_number, shown),
+        *_range_checks(own, _write_number, shown, "number"),
+    ]
+    return _unless_empty(checks, own)
+
+
+def _unless_empty(checks: list[Check], rules: Rules) -> list[Check]:
+    return [check.unless_empty() for check in checks] if rules.get("ignore_empty") else checks
+
+
+def _membership_checks(
+    rules: Rules, write: Write, shown: Write, read: Callable[[FieldValue], FieldValue] | None = None
 ) -> list[Check]:
     """Return the demands of `const`, `in` and `not_in`; `read` makes the rules' values comparable.
 
@@ -95,63 +243,103 @@ def membership_checks(
     checks = []
     if "const" in rules:
         constant = rules["const"] if read is None else read(rules["const"])
-        text = spelled(rules["const"])
-        checks.append(Check(lambda value: value != constant, "not-allowed", f"must be {text}", f"write {text}"))
-    allowed, refused = rules.get("in"), rules.get("not_in")
+        text = write(rules["const"])
+        checks.append(Check(lambda value: value != constant, "not-allowed", f"must be {text}", f"write {text}", shown))
+    allowed, banned = rules.get("in"), rules.get("not_in")
     if allowed:
         known = frozenset(allowed if read is None else map(read, allowed))
-        listed = ", ".join(map(spelled, allowed))
+        listed = ", ".join(map(write, allowed))
         text = f"must be one of {listed}" if len(known) > 1 else f"must be {listed}"
-        checks.append(Check(lambda value: value not in known, "not-allowed", text, f"write {one_of(allowed, spelled)}"))
-    elif refused:
-        banned = frozenset(refused if read is None else map(read, refused))
-        text = f"must not be {one_of(refused, spelled)}"
-        checks.append(Check(lambda value: value in banned, "not-allowed", text, "choose another value", show_nothing))
+        remedy = f"write {_one_of(allowed, write)}"
+        checks.append(Check(lambda value: value not in known, "not-allowed", text, remedy, shown))
+    elif banned:
+        values = frozenset(banned if read is None else map(read, banned))
+        text = f"must not be {_one_of(banned, write)}"
+        checks.append(Check(lambda value: value in values, "not-allowed", text, "choose another value", show_nothing))
     return checks
 
 
-def one_of(values: Iterable[Any], spelled: Callable[[Any], str]) -> str:
+def _one_of(values: Iterable[FieldValue], write: Write) -> str:
     """List values as a choice: `1`, `1 or 2`, `1, 2 or 3`."""
-    *others, last = map(spelled, values)
+    *others, last = map(write, values)
     return f"{', '.join(others)} or {last}" if others else last
 
 
-_Moment: TypeAlias = tuple[int, int]
-_Bound: TypeAlias = "tuple[Callable[[Any], object], Any, str]"  # what breaks it, the limit, its words
-
-# Of each, what the limit is to a value that breaks it. The first that is there counts, as in Envoy.
-_UPPER = (("lt", operator.le, "less than"), ("lte", operator.lt, "at most"))
-_LOWER = (("gt", operator.ge, "more than"), ("gte", operator.gt, "at least"))
-
-
-def number_checks(rules: Mapping[str, Any]) -> list[Check]:
-    """Return the demands on a number."""
-    checks = [*membership_checks(rules, spell_number), *_range_checks(rules, _same, spell_number, "number")]
-    checks = [replace(check, shown=_show_number) if check.shown is show_value else check for check in checks]
-    return [check.unless_empty() for check in checks] if rules.get("ignore_empty") else checks
+def _enum_checks(enum: EnumDescriptor, rules: Rules) -> list[Check]:
+    write = partial(_value_name, enum)
+    shown = show_as(write)
+    checks = _membership_checks(rules, write, shown)
+    if rules.get("defined_only"):
+        known = frozenset(enum.values_by_number)
+        text = f"must be a value of {enum.name}"
+        remedy = f"write {_choice(enum, frozenset())}"
+        checks.append(Check(lambda value: value not in known, "undefined-enum-value", text, remedy, shown))
+    return checks
 
 
-def moment_checks(rules: Mapping[str, Any], noun: str) -> list[Check]:
-    """Return the demands on a Duration or a Timestamp, which are compared as Envoy does: seconds, then nanoseconds."""
-    checks = [
-        *_range_checks(rules, read_moment, spell_moment, noun),
-        *membership_checks(rules, spell_moment, read_moment),
-    ]
-    checks = [replace(check.over(read_moment), shown=_show_moment) for check in checks]
-    return [_VALID_DURATION, *checks] if checks and noun == "duration" else checks
+def _value_name(enum: EnumDescriptor, number: int) -> str:
+    value = enum.values_by_number.get(number)
+    return str(number) if value is None else value.name
 
 
-def read_moment(value: Any) -> _Moment:
-    """Return the seconds and nanoseconds of a Duration or Timestamp, in the order of comparison."""
-    return value.seconds, value.nanos
+def _choice(enum: EnumDescriptor, without: frozenset[int]) -> str:
+    names = [value.name for value in enum.values if value.number not in without]
+    return _one_of(names, str) if len(names) <= _MOST_NAMES else f"one of the {len(names)} values of {enum.name}"
 
 
-def spell_number(value: float) -> str:
+# Of numbers and durations
+
+
+def _write_number(value: float) -> str:
     """Write a number as a file has it: a whole one without a fraction."""
     return str(int(value)) if isinstance(value, float) and value.is_integer() and abs(value) < 2**53 else repr(value)
 
 
-def spell_moment(value: Any) -> str:
+def _range_checks(
+    rules: Rules, write: Write, shown: Write, noun: str, read: Callable[[FieldValue], FieldValue] = lambda value: value
+) -> list[Check]:
+    def check(is_broken: Callable[[FieldValue], object], words: str) -> Check:
+        return Check(is_broken, "out-of-range", f"must be {words}", f"write a {noun} that is {words}", shown)
+
+    upper = _bound(rules, _UPPER, read, write)
+    lower = _bound(rules, _LOWER, read, write)
+    if upper is None or lower is None:
+        return [check(is_broken, words) for is_broken, _, words in filter(None, (upper, lower))]
+    is_too_high, high, high_words = upper
+    is_too_low, low, low_words = lower
+    if high > low:
+        return [check(lambda value: is_too_low(value) or is_too_high(value), f"{low_words} and {high_words}")]
+    # A range turned round allows what is outside of it.
+    return [check(lambda value: is_too_low(value) and is_too_high(value), f"{high_words} or {low_words}")]
+
+
+def _bound(
+    rules: Rules,
+    names: Iterable[tuple[str, Callable[[FieldValue, FieldValue], bool], str]],
+    read: Callable[[FieldValue], FieldValue],
+    write: Write,
+) -> _Bound | None:
+    for name, breaks, words in names:
+        if name in rules:
+            limit = read(rules[name])
+            return partial(breaks, limit), limit, f"{words} {write(rules[name])}"
+    return None
+
+
+def _moment_checks(rules: Rules, noun: str) -> list[Check]:
+    """Return the demands on a Duration or a Timestamp, which are compared as Envoy does: seconds, then nanoseconds."""
+    checks = [
+        *_range_checks(rules, _write_moment, show_nothing, noun, _read_moment),
+        *_membership_checks(rules, _write_moment, show_nothing, _read_moment),
+    ]
+    return [replace(check.over(_read_moment), shown=show_as(_write_moment)) for check in checks]
+
+
+def _read_moment(value: Duration | Timestamp) -> tuple[int, int]:
+    return value.seconds, value.nanos
+
+
+def _write_moment(value: Duration | Timestamp) -> str:
     """Write a Duration as its JSON: `0.25s`."""
     nanos = value.seconds * NANOS_PER_S + value.nanos
     whole, part = divmod(abs(nanos), NANOS_PER_S)
@@ -159,16 +347,8 @@ def spell_moment(value: Any) -> str:
     return f"{'-' if nanos < 0 else ''}{whole}{fraction}s"
 
 
-def _show_number(value: Any, secret: bool) -> str:  # noqa: FBT001  # the shape of Shown
-    return "" if secret else f", is {spell_number(value)}"
-
-
-def _show_moment(value: Any, secret: bool) -> str:  # noqa: FBT001  # the shape of Shown
-    return "" if secret else f", is {spell_moment(value)}"
-
-
-def _is_no_duration(value: Any) -> bool:
-    return bool(abs(value.nanos) >= NANOS_PER_S or abs(value.seconds) > LONGEST_DURATION_S)
+def _is_no_duration(value: Duration) -> bool:
+    return abs(value.nanos) >= NANOS_PER_S or abs(value.seconds) > LONGEST_DURATION_S
 
 
 _VALID_DURATION = Check(
@@ -176,114 +356,53 @@ _VALID_DURATION = Check(
     "out-of-range",
     "must be a valid duration",
     "write a duration of less than 10 000 years",
-    _show_moment,
+    show_as(_write_moment),
 )
 
 
-def _same(value: Any) -> Any:
-    return value
+# Of texts and bytes
 
 
-def _range_checks(
-    rules: Mapping[str, Any], read: Callable[[Any], Any], spelled: Callable[[Any], str], noun: str
-) -> list[Check]:
-    upper = _bound(rules, _UPPER, read, spelled)
-    lower = _bound(rules, _LOWER, read, spelled)
-    if upper is None or lower is None:
-        return [_range_check(is_broken, words, noun) for is_broken, _, words in filter(None, (upper, lower))]
-    is_too_high, high, high_words = upper
-    is_too_low, low, low_words = lower
-    if high > low:
-        words = f"{low_words} and {high_words}"
-        return [_range_check(lambda value: is_too_low(value) or is_too_high(value), words, noun)]
-    # A range turned round allows what is outside of it.
-    words = f"{high_words} or {low_words}"
-    return [_range_check(lambda value: is_too_low(value) and is_too_high(value), words, noun)]
-
-
-def _range_check(is_broken: Callable[[Any], object], words: str, noun: str) -> Check:
-    return Check(is_broken, "out-of-range", f"must be {words}", f"write a {noun} that is {words}")
-
-
-def _bound(
-    rules: Mapping[str, Any],
-    names: tuple[tuple[str, Callable[[Any, Any], bool], str], ...],
-    read: Callable[[Any], Any],
-    spelled: Callable[[Any], str],
-) -> _Bound | None:
-    for name, breaks, words in names:
-        if name in rules:
-            limit = rules[name]
-            return partial(breaks, read(limit)), read(limit), f"{words} {spelled(limit)}"
-    return None
-
-
-# The regular expressions of PGV for HTTP headers, as searches for what they refuse. In its class of characters for names
-# `+-.` is a range, so a comma is among them. Without `strict` names and values obey the same.
-_HEADER_NAME = re.compile(r"\A:?[0-9a-zA-Z!#$%&'*+-.^_|~`]+\Z")
-_NO_HEADER_VALUE = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]")
-_NO_HEADER_STRING = re.compile(r"[\x00\x0a\x0d]")
-_NAME, _VALUE = 1, 2
-
-
-def text_checks(rules: Mapping[str, Any]) -> list[Check]:
-    """Return the demands on a string."""
+def _text_checks(rules: Rules) -> list[Check]:
     checks = [
-        *membership_checks(rules, _spelled),
+        *_membership_checks(rules, _write_text, show_value),
         *_length_checks(rules, ("len", "min_len", "max_len"), len, "character"),
         *_length_checks(rules, ("len_bytes", "min_bytes", "max_bytes"), _bytes_in, "byte"),
-        *_part_checks(rules, _spelled),
+        *_part_checks(rules, _write_text, show_value),
         *_pattern_checks(rules),
     ]
-    return [check.unless_empty() for check in checks] if rules.get("ignore_empty") else checks
+    return _unless_empty(checks, rules)
 
 
-def bytes_checks(rules: Mapping[str, Any]) -> list[Check]:
-    """Return the demands on bytes; those are never shown."""
+def _bytes_checks(rules: Rules) -> list[Check]:
     checks = [
-        *membership_checks(rules, _spelled_bytes),
+        *_membership_checks(rules, _write_bytes, show_nothing),
         *_length_checks(rules, ("len", "min_len", "max_len"), len, "byte"),
-        *_part_checks(rules, _spelled_bytes),
+        *_part_checks(rules, _write_bytes, show_nothing),
     ]
-    checks = [replace(check, shown=show_nothing) if check.shown is show_value else check for check in checks]
-    return [check.unless_empty() for check in checks] if rules.get("ignore_empty") else checks
+    return _unless_empty(checks, rules)
 
 
-def compile_pattern(pattern: str) -> Any:
-    """Compile a regular expression as Envoy does; re2.error when it is none."""
-    options = re2.Options()
-    options.log_errors = False
-    return re2.compile(pattern, options)
-
-
-def size_check(
-    sizes: tuple[int | None, int | None], size_of: Callable[[Any], int], noun: str, rule: str
-) -> Check | None:
-    """Return the demand that there are at least and at most so many of something."""
-    least, most = sizes
+def _size_checks(
+    least: int | None, most: int | None, size_of: Callable[[FieldValue], int], noun: str, rule: str
+) -> list[Check]:
+    """Return the demand that there are at least and at most so many of something, if there is one."""
     shown = show_size(size_of)
     if least is not None and least == most:
         text = f"must have exactly {_counted(least, noun)}"
-        return Check(lambda value: size_of(value) != least, rule, text, f"make it {_counted(least, noun)}", shown)
+        return [Check(lambda value: size_of(value) != least, rule, text, f"make it {_counted(least, noun)}", shown)]
     if least == 1 and most is None:
-        return Check(lambda value: not value, rule, "must not be empty", _FILL[rule], show_nothing, is_presence=True)
+        return [Check(operator.not_, rule, "must not be empty", _FILL[rule], show_nothing, is_presence=True)]
     if least and most is not None:
-        text = f"must have from {least} to {_counted(most, noun)}"
-        return Check(
-            lambda value: not least <= size_of(value) <= most, rule, text, f"make it {least} to {most} long", shown
-        )
+        text, remedy = f"must have from {least} to {_counted(most, noun)}", f"make it {least} to {most} long"
+        return [Check(lambda value: not least <= size_of(value) <= most, rule, text, remedy, shown)]
     if least:
-        text = f"must have at least {_counted(least, noun)}"
-        return Check(
-            lambda value: size_of(value) < least, rule, text, f"make it {_counted(least, noun)} or more", shown
-        )
+        text, remedy = f"must have at least {_counted(least, noun)}", f"make it {_counted(least, noun)} or more"
+        return [Check(lambda value: size_of(value) < least, rule, text, remedy, shown)]
     if most is not None:
-        text = f"must have at most {_counted(most, noun)}"
-        return Check(lambda value: size_of(value) > most, rule, text, f"make it {_counted(most, noun)} or fewer", shown)
-    return None
-
-
-_FILL = {"wrong-length": "give it a value", "wrong-count": "add at least one"}
+        text, remedy = f"must have at most {_counted(most, noun)}", f"make it {_counted(most, noun)} or fewer"
+        return [Check(lambda value: size_of(value) > most, rule, text, remedy, shown)]
+    return []
 
 
 def _counted(number: int, noun: str) -> str:
@@ -291,39 +410,31 @@ def _counted(number: int, noun: str) -> str:
 
 
 def _length_checks(
-    rules: Mapping[str, Any], names: tuple[str, str, str], size_of: Callable[[Any], int], noun: str
+    rules: Rules, names: tuple[str, str, str], size_of: Callable[[FieldValue], int], noun: str
 ) -> list[Check]:
     exact, least, most = (rules.get(name) for name in names)
-    check = size_check((least, most) if exact is None else (exact, exact), size_of, noun, "wrong-length")
-    return [] if check is None else [check]
+    if exact is not None:
+        least = most = exact
+    return _size_checks(least, most, size_of, noun, "wrong-length")
 
 
-def _part_checks(rules: Mapping[str, Any], spelled: Callable[[Any], str]) -> list[Check]:
+def _part_checks(rules: Rules, write: Write, shown: Write) -> list[Check]:
     checks = []
-    if "prefix" in rules:
-        prefix = rules["prefix"]
-        text = f"must begin with {spelled(prefix)}"
-        checks.append(
-            Check(lambda value: not value.startswith(prefix), "wrong-pattern", text, f"begin it with {spelled(prefix)}")
-        )
-    if "suffix" in rules:
-        suffix = rules["suffix"]
-        text = f"must end with {spelled(suffix)}"
-        checks.append(
-            Check(lambda value: not value.endswith(suffix), "wrong-pattern", text, f"end it with {spelled(suffix)}")
-        )
-    if "contains" in rules:
-        part = rules["contains"]
-        text = f"must contain {spelled(part)}"
-        checks.append(Check(lambda value: part not in value, "wrong-pattern", text, f"put {spelled(part)} into it"))
-    if "not_contains" in rules:
-        banned = rules["not_contains"]
-        text = f"must not contain {spelled(banned)}"
-        checks.append(Check(lambda value: banned in value, "wrong-pattern", text, f"take {spelled(banned)} out of it"))
+
+    def add(name: str, demand: str, remedy: str, breaks: Callable[[FieldValue, FieldValue], object]) -> None:
+        if name in rules:
+            part = rules[name]
+            text, advice = demand.format(write(part)), remedy.format(write(part))
+            checks.append(Check(lambda value: breaks(value, part), "wrong-pattern", text, advice, shown))
+
+    add("prefix", "must begin with {}", "begin it with {}", lambda value, part: not value.startswith(part))
+    add("suffix", "must end with {}", "end it with {}", lambda value, part: not value.endswith(part))
+    add("contains", "must contain {}", "put {} into it", lambda value, part: part not in value)
+    add("not_contains", "must not contain {}", "take {} out of it", lambda value, part: part in value)
     return checks
 
 
-def _pattern_checks(rules: Mapping[str, Any]) -> list[Check]:
+def _pattern_checks(rules: Rules) -> list[Check]:
     if rules.get("well_known_regex"):
         return [_header_check(rules)]
     if "pattern" not in rules:
@@ -333,11 +444,11 @@ def _pattern_checks(rules: Mapping[str, Any]) -> list[Check]:
     return [Check(lambda value: not matches(value), "wrong-pattern", text, "write it in that form")]
 
 
-def _header_check(rules: Mapping[str, Any]) -> Check:
+def _header_check(rules: Rules) -> Check:
     if not rules.get("strict", True):
         text = "must not contain a line break or a zero byte"
         return Check(_NO_HEADER_STRING.search, "wrong-pattern", text, "take it out", show_nothing)
-    if rules["well_known_regex"] == _NAME:
+    if rules["well_known_regex"] == _HEADER_NAME_REGEX:
         matches = _HEADER_NAME.match
         remedy = "use letters, digits and !#$%&'*+,-.^_|~` alone"
         return Check(lambda value: not matches(value), "wrong-pattern", "must be a name of an HTTP header", remedy)
@@ -349,9 +460,9 @@ def _bytes_in(value: str) -> int:
     return len(value) if value.isascii() else len(value.encode())
 
 
-def _spelled(value: str) -> str:
+def _write_text(value: str) -> str:
     return f'"{value}"'
 
 
-def _spelled_bytes(value: bytes) -> str:
+def _write_bytes(value: bytes) -> str:
     return f"the bytes {value.hex(' ')}"

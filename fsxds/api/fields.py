@@ -6,13 +6,16 @@ The names of a message's fields, and what a wrong name probably means.
 from __future__ import annotations
 
 import difflib
-from typing import cast
+from typing import Any, TypeAlias, cast
 
 from google.protobuf.descriptor import Descriptor, EnumDescriptor, FieldDescriptor
 from google.protobuf.message import Message
 
 from fsxds.api.catalogue import Catalogue
 from fsxds.api.quotes import may_quote_field
+
+FieldValue: TypeAlias = Any
+"""What a field of a message holds: a scalar, a message, a list or a map. Only the field's descriptor tells which."""
 
 ANY = "google.protobuf.Any"
 DURATION = "google.protobuf.Duration"

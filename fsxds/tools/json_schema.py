@@ -15,10 +15,7 @@ from typing import Any, TypeAlias
 from google.protobuf.descriptor import Descriptor, EnumDescriptor, FieldDescriptor, OneofDescriptor
 
 from fsxds.api.catalogue import Catalogue
-from fsxds.api.constraint_options import (
-    RuleGroups,
-    Rules,
-    RuleSurvey,
+from fsxds.api.constraint_checks import (
     default_demand,
     disallowed_checks,
     element_checks,
@@ -26,6 +23,7 @@ from fsxds.api.constraint_options import (
     presence_demand,
     whole_checks,
 )
+from fsxds.api.constraint_options import ApiRules, RuleGroups, Rules
 from fsxds.api.fields import (
     ANY,
     DURATION,
@@ -275,7 +273,7 @@ class MessageSchemas:
             packed: the message types that an Any may hold.
         """
         self._catalogue = catalogue
-        self._survey = catalogue.once(RuleSurvey)
+        self._rules = catalogue.once(ApiRules)
         self._packed = tuple(sorted(packed))
         self.definitions: dict[str, Schema] = {name: dict(schema) for name, schema in SHARED.items()}
 
@@ -307,7 +305,7 @@ class MessageSchemas:
             if self._is_required(field):
                 demands.append(_one_of_spellings(field))
         demands += [
-            _choice_of(oneof, is_required=self._survey.options.is_required(oneof))
+            _choice_of(oneof, is_required=self._rules.is_required(oneof))
             for oneof in descriptor.oneofs
             if not _is_simple(oneof)
         ]
@@ -323,15 +321,15 @@ class MessageSchemas:
     def _is_required(self, field: FieldDescriptor) -> bool:
         oneof = field.containing_oneof
         if oneof is not None:
-            return _is_simple(oneof) and self._survey.options.is_required(oneof)
-        rules = self._survey.rules.get(field.full_name, {})
+            return _is_simple(oneof) and self._rules.is_required(oneof)
+        rules = self._rules.rules_of(field)
         checks = whole_checks(field, rules) if field.is_repeated else element_checks(field, rules)
         return presence_demand(field, rules) is not None or default_demand(field, checks) is not None
 
     def _field(self, field: FieldDescriptor) -> Schema:
-        rules = self._survey.rules.get(field.full_name, {})
+        rules = self._rules.rules_of(field)
         checks = [*whole_checks(field, rules)] if field.is_repeated else [*element_checks(field, rules)]
-        words = [check.demand for check in (*checks, *disallowed_checks(field, self._survey))]
+        words = [check.demand for check in (*checks, *disallowed_checks(field, self._rules))]
         if is_map(field):
             schema = self._map(field, rules.get("map", {}))
         elif field.is_repeated:
@@ -384,7 +382,7 @@ class MessageSchemas:
     def _enum_schema(
         self, enum: EnumDescriptor, is_allowed: Callable[[int], bool] | None, *, is_closed: bool
     ) -> Schema:
-        refused = self._survey.options.disallowed_values(enum)
+        refused = self._rules.disallowed_values(enum)
         values = [value for value in enum.values if value.number not in refused]
         if is_allowed is not None:
             values = [value for value in values if is_allowed(value.number)]

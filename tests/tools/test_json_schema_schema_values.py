@@ -9,7 +9,7 @@ from google.protobuf.descriptor import FieldDescriptor
 from jsonschema import Draft202012Validator
 
 from fsxds.api.catalogue import Catalogue
-from fsxds.api.constraint_options import RuleOptions
+from fsxds.api.constraint_options import ApiRules
 from fsxds.tools.json_schema import SHARED, any_case, is_special, scalar_schema, special_schema
 
 
@@ -47,7 +47,7 @@ def field_of(catalogue: Catalogue, message_type: str, name: str) -> FieldDescrip
 def schema_of(catalogue: Catalogue, message_type: str, name: str) -> Any:
     """Return the schema of a field, with its rules."""
     field = field_of(catalogue, message_type, name)
-    rules = RuleOptions(catalogue).rules_of(field)
+    rules = catalogue.once(ApiRules).rules_of(field)
     if field.message_type is None:
         return scalar_schema(field, rules)
     special = special_schema(field.message_type.full_name, rules)

@@ -12,8 +12,15 @@ from typing import TypedDict
 from fsxds import reload
 from fsxds.cli.running import spinner
 from fsxds.cli.subjects import tell_if_empty
-from fsxds.envoy.bootstrap import Identity, Section, Wanted, ads_bootstrap, mirror_bootstrap, rest_bootstrap
 from fsxds.envoy.bootstrap_text import bootstrap_text
+from fsxds.envoy.envoy_bootstrap import (
+    BootstrapRequest,
+    Identity,
+    Section,
+    ads_bootstrap,
+    mirror_bootstrap,
+    rest_bootstrap,
+)
 from fsxds.errors import UsageError
 from fsxds.observe.log_lines import count_of, escape
 from fsxds.resource_types import BY_SHORT_NAME
@@ -26,7 +33,7 @@ from fsxds.values import TypeUrl
 # As long as Envoy itself waits. The start of a server is not a moment to give up early.
 INITIAL_FETCH_TIMEOUT = "15s"
 
-ALL_TYPES = Wanted(clusters=True, listeners=True)
+ALL_TYPES = BootstrapRequest(clusters=True, listeners=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +45,7 @@ class Choice:
     mirror: Path | None
     identity: Identity
 
-    def bootstrap(self, wanted: Wanted, settings: Settings) -> Section:
+    def bootstrap(self, wanted: BootstrapRequest, settings: Settings) -> Section:
         """Return the bootstrap of an Envoy that asks for what is wanted."""
         if self.transport == "files":
             mirror, suffix = self.mirror_of(settings), f".{settings.mirror_format}"
@@ -124,7 +131,7 @@ def _choice(flags: BootstrapFlags) -> Choice:
     return Choice(flags["transport"], None if address is None else read_address(address), flags["mirror"], identity)
 
 
-def _wanted(directory: Path, settings: Settings) -> Wanted:
+def _wanted(directory: Path, settings: Settings) -> BootstrapRequest:
     """Return what a tree calls for: of broken files also what they may hold, and of a tree without any all that may come."""
     with spinner(f"loading {directory}"):
         loaded = reload.load_once(directory, settings, reload.find_catalogue(settings))
@@ -134,7 +141,7 @@ def _wanted(directory: Path, settings: Settings) -> Wanted:
     if loaded.held:
         told = f"{count_of(len(loaded.held), 'file')} cannot be read, and may hold more types and runtime layers"
         print(f"{escape(str(directory))}: {told}: fsxds check lists what is wrong", file=sys.stderr)
-    wanted = Wanted.by(loaded.snapshot)
+    wanted = BootstrapRequest.by(loaded.snapshot)
     unread = frozenset[TypeUrl]().union(*(may_define(file.path) for file in loaded.held))
     clusters, listeners = (BY_SHORT_NAME[name].type_url in unread for name in ("cds", "lds"))
     return replace(wanted, clusters=wanted.clusters or clusters, listeners=wanted.listeners or listeners)

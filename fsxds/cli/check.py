@@ -14,7 +14,7 @@ from fsxds.api.catalogue import Catalogue
 from fsxds.cli.problems import FOUND_PROBLEMS, print_report, refused_by_envoy, report_of
 from fsxds.cli.running import spinner
 from fsxds.cli.subjects import STDIN, Subject, base_for, read_subjects
-from fsxds.envoy.asking import ask_features
+from fsxds.envoy.envoy_features import read_features
 from fsxds.lint.report import Report
 from fsxds.settings.options import Settings
 from fsxds.values import Problem
@@ -23,7 +23,7 @@ from fsxds.values import Problem
 def run_check(paths: tuple[str, ...], stdin_path: str | None, settings: Settings) -> None:
     """Check what the paths name, print the report, and exit with 1 where it has failed."""
     with spinner("reading"):
-        catalogue = reload.find_catalogue(settings, None if settings.with_envoy is False else ask_features)
+        catalogue = reload.find_catalogue(settings, None if settings.with_envoy is False else read_features)
         base = base_for(settings.check_format, Path(next((path for path in paths if path != STDIN), ".")))
         subjects = tuple(read_subjects(paths, stdin_path, base, settings))
     report = _together([_check(subject, base, settings, catalogue) for subject in subjects])

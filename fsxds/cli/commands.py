@@ -65,8 +65,8 @@ def dev(directory: Path, settings: Settings, reader: SettingsReader) -> None:
     it; where it did not, the reason, and the file and line of the resource. Ctrl-C ends both.
     """
     from fsxds.cli.running import run
-    from fsxds.envoy.dev import serve_to_local_envoy
     from fsxds.observe.log import open_log
+    from fsxds.tools.dev import serve_to_local_envoy
 
     with open_log(settings.log_format, settings.log_level) as log:
         run(serve_to_local_envoy(directory, settings, log, reader))

@@ -14,7 +14,7 @@ from fsxds import __version__
 from fsxds.api.catalogue import Catalogue
 from fsxds.cli.running import progress_bar
 from fsxds.cli.subjects import Subject, path_from
-from fsxds.envoy.validate import Bench, judge
+from fsxds.envoy.validate import ValidationOptions, validate_resources
 from fsxds.errors import UsageError
 from fsxds.lint.report import Report, findings_of, presentable_text, resource_counts
 from fsxds.lint.report_formats import BY_NAME, as_styled_text
@@ -52,7 +52,7 @@ def refused_by_envoy(
     resources = [resource for row in loaded.snapshot.by_type.values() for resource in row.values()]
     try:
         contents = {file.path: file.content for file in tree.files}
-        bench = Bench(executable, catalogue, contents=contents)
+        bench = ValidationOptions(executable, catalogue, contents=contents)
         found = _ask(resources, directory, ApiCache(settings.cache_dir), bench)
     except UsageError as error:
         if wanted:
@@ -63,7 +63,7 @@ def refused_by_envoy(
     return tuple(weighed for problem in found if (weighed := levels.weigh(problem)))
 
 
-def _ask(resources: list[Resource], directory: Path, cache: ApiCache, bench: Bench) -> tuple[Problem, ...]:
+def _ask(resources: list[Resource], directory: Path, cache: ApiCache, bench: ValidationOptions) -> tuple[Problem, ...]:
     if not resources:
         return ()
     tree = f"accepted by Envoy\0{directory.absolute()}"
@@ -71,13 +71,13 @@ def _ask(resources: list[Resource], directory: Path, cache: ApiCache, bench: Ben
     if cache.digest_of(tree) == digest:
         return ()
     with progress_bar("asking Envoy") as progress:
-        found = judge(resources, directory, replace(bench, progress=progress))
+        found = validate_resources(resources, directory, replace(bench, progress=progress))
     if not found:
         cache.note(tree, digest)
     return found
 
 
-def _digest(resources: Iterable[Resource], bench: Bench) -> str:
+def _digest(resources: Iterable[Resource], bench: ValidationOptions) -> str:
     """Return a digest of all that the answer depends on."""
     try:
         status = bench.executable.stat()

@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from types import MappingProxyType
 
-from fsxds.envoy.bootstrap import Section
+from fsxds.envoy.envoy_bootstrap import Section
 from fsxds.values import PlainValue
 
 LINE_LENGTH = 120

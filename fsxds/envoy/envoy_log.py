@@ -30,7 +30,7 @@ _CONTROL = {b"n": b"\n", b"t": b"\t", b"r": b"\r"}
 
 
 @dataclass(frozen=True, slots=True)
-class LogLine:
+class EnvoyLogLine:
     """One line of Envoy's log; `level` is empty for what it printed before logging was set up."""
 
     level: str
@@ -39,7 +39,7 @@ class LogLine:
 
 
 @dataclass(frozen=True, slots=True)
-class Complaint:
+class LoggedRejection:
     """Why Envoy refused an update.
 
     Attributes:
@@ -55,13 +55,13 @@ class Complaint:
     is_failure: bool = False
 
 
-def read_log_line(line: str) -> LogLine:
+def read_log_line(line: str) -> EnvoyLogLine:
     """Read a line that was written as `LOG_ARGUMENTS` say; any other line is all message."""
     level, _, rest = line.partition(" ")
     logger, _, message = rest.partition(" ")
     if level not in {"trace", "debug", "info", "warning", "error", "critical"}:
-        return LogLine("", "", line)
-    return LogLine(level, logger, _unescape(message).strip())
+        return EnvoyLogLine("", "", line)
+    return EnvoyLogLine(level, logger, _unescape(message).strip())
 
 
 def _unescape(text: str) -> str:
@@ -72,15 +72,15 @@ def _unescape(text: str) -> str:
     return _ESCAPE.sub(character, text.encode()).decode(errors="replace")
 
 
-def read_complaint(message: str) -> Complaint | None:
+def read_rejection(message: str) -> LoggedRejection | None:
     """Read the message of a log line, None if it is no complaint about an update."""
     if match := _OF_RESOURCE.match(message):
-        return Complaint(without_message(match["reason"]), BY_SHORT_NAME[match["type"]].type_url, match["name"])
+        return LoggedRejection(without_message(match["reason"]), BY_SHORT_NAME[match["type"]].type_url, match["name"])
     if match := _OF_POLL.match(message):
         row = BY_REST_PATH.get(match["path"])
-        return Complaint(without_message(match["reason"]), row.type_url if row else None)
+        return LoggedRejection(without_message(match["reason"]), row.type_url if row else None)
     if match := _OF_FILE.match(message):
-        return Complaint(without_message(match["reason"]), is_failure=match["file"] is not None)
+        return LoggedRejection(without_message(match["reason"]), is_failure=match["file"] is not None)
     return None
 
 
@@ -102,7 +102,7 @@ _SECRET_BEGUN = re.compile(r"^static secret #(?P<index>\d+):")
 
 
 @dataclass(frozen=True, slots=True)
-class Refused:
+class ValidationFailure:
     """Envoy refused a bootstrap.
 
     Attributes:
@@ -116,7 +116,7 @@ class Refused:
     proven: frozenset[Member] = frozenset()
 
 
-def read_refusal(lines: Iterable[LogLine], rendering: Rendering) -> Refused:
+def read_failure(lines: Iterable[EnvoyLogLine], rendering: Rendering) -> ValidationFailure:
     """Read why a bootstrap was refused from a log that is written as `LOG_ARGUMENTS` say, at level debug."""
     progress = _Progress(rendering)
     reason = ""
@@ -130,7 +130,7 @@ def read_refusal(lines: Iterable[LogLine], rendering: Rendering) -> Refused:
             reason = line.message
     place = _PLACE.search(reason)
     suspect = progress.member_at(place["list"], int(place["index"])) if place else progress.suspect()
-    return Refused(without_message(reason), suspect, frozenset(progress.proven - {suspect}))
+    return ValidationFailure(without_message(reason), suspect, frozenset(progress.proven - {suspect}))
 
 
 class _Progress:
@@ -198,7 +198,7 @@ class _Progress:
         return members[index] if index < len(members) else None
 
 
-def counts_differ(lines: Iterable[LogLine], rendering: Rendering) -> bool:
+def counts_differ(lines: Iterable[EnvoyLogLine], rendering: Rendering) -> bool:
     """Tell whether Envoy did not read all of a bootstrap: of a binary one that it cannot parse it takes what it can."""
     wanted = {
         "static secret": len(rendering.secrets),

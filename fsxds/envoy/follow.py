@@ -14,26 +14,26 @@ from typing import Never, Protocol
 import aiohttp
 
 from fsxds.envoy.admin import AdminPage, Listening, Statistics
-from fsxds.envoy.bootstrap import Section, Wanted, files_of
-from fsxds.envoy.envoy_log import Complaint, LogLine, read_complaint
-from fsxds.envoy.process import Ended, EnvoyLog, LocalEnvoy, running_envoy
-from fsxds.envoy.snapshot_status import Refusal, Refused, StatisticsWitness, Took, Waiting, Witness, explain
+from fsxds.envoy.envoy_bootstrap import BootstrapRequest, Section, files_of
+from fsxds.envoy.envoy_log import EnvoyLogLine, LoggedRejection, read_rejection
+from fsxds.envoy.process import EndedEnvoy, EnvoyLog, LocalEnvoy, running_envoy
+from fsxds.envoy.snapshot_status import AckSource, EnvoyNack, InEffect, Nacked, Pending, StatisticsAcks, nacks_of
 from fsxds.resource_types import ResourceType
 from fsxds.resources import Snapshot
 from fsxds.store import SnapshotStore
 
 # Asking more often slows Envoy itself down; of an Envoy with many statistics, an answer takes its time.
-LOOK_EVERY_S = 0.05
+POLL_S = 0.05
 SHARE_OF_TIME = 0.1
 # How often to look when there is no hurry any more: to see whether it heals.
-LOOK_SELDOM_S = 1.0
+SLOW_POLL_S = 1.0
 # After this time without a verdict, say what is missing; then at three times that age, and every half minute from then on.
 LONG_S = 3.0
 LONGEST_SILENCE_S = 30.0
 # A refusal is told when it was seen so often: once more than once, so that the log has arrived too; and for half a
 # second after another refusal, whose update fsxds may have offered again just before.
 SIGHTINGS = 2
-SIGHTINGS_AFTER_REFUSAL = 10
+SIGHTINGS_AFTER_NACK = 10
 
 
 class EnvoyObserver(Protocol):
@@ -45,26 +45,26 @@ class EnvoyObserver(Protocol):
     def envoy_took(self, types: tuple[ResourceType, ...], elapsed_s: float) -> None:
         """The current snapshot is in effect; `types` are those of which Envoy took something new."""
 
-    def envoy_refused(self, refusal: Refusal, elapsed_s: float) -> None:
+    def envoy_refused(self, refusal: EnvoyNack, elapsed_s: float) -> None:
         """Envoy refused a part of the current snapshot."""
 
-    def envoy_waits(self, waiting: Waiting, unready: tuple[str, ...], elapsed_s: float) -> None:
+    def envoy_waits(self, waiting: Pending, unready: tuple[str, ...], elapsed_s: float) -> None:
         """The current snapshot is not in effect after a long time; `unready` is what Envoy says it waits for."""
 
     def envoy_listens(self, listeners: tuple[Listening, ...]) -> None:
         """The addresses for traffic are others than before."""
 
-    def envoy_ended(self, ended: Ended) -> None:
+    def envoy_ended(self, ended: EndedEnvoy) -> None:
         """Envoy ended without being asked to."""
 
 
 @dataclass(frozen=True, slots=True)
-class Insight:
+class EnvoyView:
     """What can be seen of one Envoy: its admin page, its log, and what knows whether it took a snapshot."""
 
     admin: AdminPage
     log: EnvoyLog
-    witness: Witness
+    witness: AckSource
 
 
 class Follower:
@@ -76,7 +76,7 @@ class Follower:
         observer: is told.
     """
 
-    def __init__(self, store: SnapshotStore, insight: Insight, observer: EnvoyObserver) -> None:
+    def __init__(self, store: SnapshotStore, insight: EnvoyView, observer: EnvoyObserver) -> None:
         self._store = store
         self._admin = insight.admin
         self._log = insight.log
@@ -97,7 +97,7 @@ class Follower:
         """
         was_refused = self._witness.begin(snapshot)
         loop = asyncio.get_running_loop()
-        trial = Trial(snapshot, loop.time, since_s=seen_s, was_refused=was_refused)
+        trial = SnapshotProgress(snapshot, loop.time, since_s=seen_s, was_refused=was_refused)
         before, log_length = self._before, self._log_length
         while self._store.current is snapshot:
             length = self._log.length
@@ -110,23 +110,23 @@ class Follower:
                     return
             await self._pause(trial, trial.elapsed_s - asked_s)
 
-    async def _is_over(self, trial: Trial, before: Statistics, log_length: int) -> bool:
+    async def _is_over(self, trial: SnapshotProgress, before: Statistics, log_length: int) -> bool:
         """Judge by the last statistics, and tell what is new in the verdict."""
-        logged = read_complaints(self._log, log_length)
+        logged = read_rejections(self._log, log_length)
         verdict, complaints = self._witness.judge(before, self._before, logged)
         for refusal in trial.receive_verdict(verdict, complaints):
             self._observer.envoy_refused(refusal, trial.elapsed_s)
         await self._look_whether_live()
-        if (isinstance(verdict, Waiting) or not self._is_live) and trial.is_silent_for_long():
-            waiting = verdict if isinstance(verdict, Waiting) else Waiting((), 0)
+        if (isinstance(verdict, Pending) or not self._is_live) and trial.is_silent_for_long():
+            waiting = verdict if isinstance(verdict, Pending) else Pending((), 0)
             self._observer.envoy_waits(waiting, await self._admin.unready(), trial.elapsed_s)
         if not self._is_live:
             return False
-        if isinstance(verdict, Took) and verdict.types:
+        if isinstance(verdict, InEffect) and verdict.types:
             self._observer.envoy_took(verdict.types, trial.elapsed_s)
-        if not isinstance(verdict, Waiting):
+        if not isinstance(verdict, Pending):
             await self._look_at_listeners()
-        return isinstance(verdict, Took)
+        return isinstance(verdict, InEffect)
 
     async def _look_whether_live(self) -> None:
         """Tell where Envoy listens as soon as its start is over."""
@@ -141,9 +141,9 @@ class Follower:
             self._listeners = listeners
             self._observer.envoy_listens(listeners)
 
-    async def _pause(self, trial: Trial, answer_took_s: float) -> None:
+    async def _pause(self, trial: SnapshotProgress, answer_took_s: float) -> None:
         """Wait until it is time to look again, or until there is a newer snapshot."""
-        pause_s = LOOK_SELDOM_S if trial.is_told else max(LOOK_EVERY_S, answer_took_s / SHARE_OF_TIME)
+        pause_s = SLOW_POLL_S if trial.is_told else max(POLL_S, answer_took_s / SHARE_OF_TIME)
         try:
             async with asyncio.timeout(pause_s):
                 await self._store.newer_than(trial.snapshot.generation)
@@ -151,7 +151,7 @@ class Follower:
             return
 
 
-class Trial:
+class SnapshotProgress:
     """One snapshot before Envoy: for how long, and what was told of it.
 
     Args:
@@ -173,8 +173,8 @@ class Trial:
         self.is_told = False
         self._clock = clock
         self._started_s = clock() if since_s is None else since_s
-        self._sightings_due = SIGHTINGS_AFTER_REFUSAL if was_refused else SIGHTINGS
-        self._told: set[Refusal] = set()
+        self._sightings_due = SIGHTINGS_AFTER_NACK if was_refused else SIGHTINGS
+        self._told: set[EnvoyNack] = set()
         self._speak_at_s = LONG_S
 
     @property
@@ -183,15 +183,15 @@ class Trial:
         return self._clock() - self._started_s
 
     def receive_verdict(
-        self, verdict: Took | Refused | Waiting, complaints: Sequence[Complaint]
-    ) -> tuple[Refusal, ...]:
+        self, verdict: InEffect | Nacked | Pending, complaints: Sequence[LoggedRejection]
+    ) -> tuple[EnvoyNack, ...]:
         """Return the refusals that are to be told now."""
-        if not isinstance(verdict, Refused):
+        if not isinstance(verdict, Nacked):
             return ()
         self._sightings_due -= 1
         if self._sightings_due > 0:
             return ()
-        refusals = explain(verdict, complaints, self.snapshot)
+        refusals = nacks_of(verdict, complaints, self.snapshot)
         news = tuple(refusal for refusal in refusals if refusal not in self._told)
         self._told.update(news)
         self.is_told = True
@@ -206,18 +206,18 @@ class Trial:
         return True
 
 
-def read_complaints(log: EnvoyLog, length: int) -> tuple[Complaint, ...]:
+def read_rejections(log: EnvoyLog, length: int) -> tuple[LoggedRejection, ...]:
     """Return the complaints in the log since it had `length` lines."""
-    return tuple(found for line in log.since(length) if (found := read_complaint(line.message)))
+    return tuple(found for line in log.since(length) if (found := read_rejection(line.message)))
 
 
-LOOK_EVERY_S_OF_RUN = 0.02
+FILE_POLL_S = 0.02
 # Envoy answers in milliseconds; one that does not is stuck, which is not worth a wait without end.
 ADMIN_TIMEOUT = aiohttp.ClientTimeout(total=10.0)
 
 
-async def _wanted_by(snapshot: Snapshot) -> Wanted:
-    return Wanted.by(snapshot)
+async def _request_by(snapshot: Snapshot) -> BootstrapRequest:
+    return BootstrapRequest.by(snapshot)
 
 
 @dataclass(frozen=True, slots=True)
@@ -233,10 +233,10 @@ class EnvoyPlan:
     """
 
     executable: Path
-    bootstrap_for: Callable[[Wanted], Section]
-    observe_log: Callable[[LogLine], None] | None = None
-    witness_of: Callable[[Wanted], Witness] = lambda _: StatisticsWitness()
-    wanted_by: Callable[[Snapshot], Awaitable[Wanted]] = _wanted_by
+    bootstrap_for: Callable[[BootstrapRequest], Section]
+    observe_log: Callable[[EnvoyLogLine], None] | None = None
+    witness_of: Callable[[BootstrapRequest], AckSource] = lambda _: StatisticsAcks()
+    wanted_by: Callable[[Snapshot], Awaitable[BootstrapRequest]] = _request_by
 
 
 async def run_envoy(store: SnapshotStore, plan: EnvoyPlan, observer: EnvoyObserver) -> Never:
@@ -261,14 +261,14 @@ async def run_envoy(store: SnapshotStore, plan: EnvoyPlan, observer: EnvoyObserv
             status = await envoy.ended()
             following.cancel()
         if not envoy.was_stopped:
-            observer.envoy_ended(Ended(status, envoy.log.tail()))
+            observer.envoy_ended(EndedEnvoy(status, envoy.log.tail()))
         snapshot = await store.newer_than(snapshot.generation)
 
 
 async def _wait_for(files: tuple[PurePath, ...]) -> None:
     """Wait until files exist that somebody else is about to write."""
     while not _exist(files):  # noqa: ASYNC110, a file that appears has no event to wait for
-        await asyncio.sleep(LOOK_EVERY_S_OF_RUN)
+        await asyncio.sleep(FILE_POLL_S)
 
 
 def _exist(files: tuple[PurePath, ...]) -> bool:
@@ -276,14 +276,14 @@ def _exist(files: tuple[PurePath, ...]) -> bool:
 
 
 async def _follow_until_outgrown(
-    store: SnapshotStore, envoy: LocalEnvoy, wanted: Wanted, plan: EnvoyPlan, observer: EnvoyObserver
+    store: SnapshotStore, envoy: LocalEnvoy, wanted: BootstrapRequest, plan: EnvoyPlan, observer: EnvoyObserver
 ) -> None:
     """Follow an Envoy until a snapshot calls for more than it asks for, and stop it then."""
     address = await envoy.admin_address()
     if address is None:
         return
     async with aiohttp.ClientSession(timeout=ADMIN_TIMEOUT) as session:
-        insight = Insight(AdminPage(session, address), envoy.log, plan.witness_of(wanted))
+        insight = EnvoyView(AdminPage(session, address), envoy.log, plan.witness_of(wanted))
         follower = Follower(store, insight, observer)
         now_s = asyncio.get_running_loop().time
         snapshot: Snapshot = await store.newer_than(0)

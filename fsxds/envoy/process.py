@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from fsxds.envoy.bootstrap import Section
-from fsxds.envoy.envoy_log import LOG_ARGUMENTS, LogLine, read_log_line
+from fsxds.envoy.envoy_bootstrap import Section
+from fsxds.envoy.envoy_log import LOG_ARGUMENTS, EnvoyLogLine, read_log_line
 from fsxds.errors import UsageError
 
 # How long Envoy may take to end after SIGTERM; it needs some milliseconds.
@@ -24,11 +24,11 @@ PATIENCE_S = 2.0
 LONGEST_LINE_BYTES = 65536
 LINES_KEPT = 2000
 TAIL_LINES = 12
-LOOK_EVERY_S = 0.02
+ADDRESS_POLL_S = 0.02
 
 
 @dataclass(frozen=True, slots=True)
-class Ended:
+class EndedEnvoy:
     """An Envoy that is gone: its exit status (negative: the signal that ended it) and the last lines of its log."""
 
     status: int
@@ -38,8 +38,8 @@ class Ended:
 class EnvoyLog:
     """The last lines of an Envoy's log."""
 
-    def __init__(self, observe: Callable[[LogLine], None] | None = None) -> None:
-        self._lines: deque[LogLine] = deque(maxlen=LINES_KEPT)
+    def __init__(self, observe: Callable[[EnvoyLogLine], None] | None = None) -> None:
+        self._lines: deque[EnvoyLogLine] = deque(maxlen=LINES_KEPT)
         self._observe = observe
         self.length = 0
 
@@ -51,7 +51,7 @@ class EnvoyLog:
         if self._observe is not None:
             self._observe(line)
 
-    def since(self, length: int) -> tuple[LogLine, ...]:
+    def since(self, length: int) -> tuple[EnvoyLogLine, ...]:
         """Return the lines that came after the log had `length` lines, as far as they are kept."""
         newer = min(self.length - length, len(self._lines))
         return tuple(self._lines)[len(self._lines) - newer :]
@@ -85,7 +85,7 @@ class LocalEnvoy:
         while self._process.returncode is None:
             if address := self._read_address():
                 return address
-            await asyncio.sleep(LOOK_EVERY_S)
+            await asyncio.sleep(ADDRESS_POLL_S)
         return None
 
     def _read_address(self) -> str:
@@ -124,7 +124,7 @@ class LocalEnvoy:
 
 @asynccontextmanager
 async def running_envoy(
-    executable: Path, bootstrap: Section, observe: Callable[[LogLine], None] | None = None
+    executable: Path, bootstrap: Section, observe: Callable[[EnvoyLogLine], None] | None = None
 ) -> AsyncIterator[LocalEnvoy]:
     """Run Envoy for as long as the block lasts. Somebody has to run its `read_log`, or it stops when the pipe is full.
 

@@ -63,7 +63,7 @@ _LUA_CHUNK = re.compile(r'\[string "[^\n]*?"\]:(\d+): ')
 _STATIC_NAME = re.compile(rf"{STAND_IN}/")
 
 # Reasons that lie in the machine or the bootstrap of an Envoy, and may not be given on the one that it is for.
-_SURROUNDINGS = re.compile(
+_MACHINE = re.compile(
     r"[Uu]nable to (?:open|read)|[Ff]ailed to (?:open|read)|No such file|Permission denied|existing path in the system"
     r"|[Ii]nvalid path: |cannot open shared object|[Ff]ailed to load dynamic module|module '[^']*' not found"
     r"|[Cc]annot bind|Cannot assign requested|[Nn]etwork namespace|[Bb]ootstrap extension"
@@ -119,9 +119,9 @@ def remedy_for(reason: str) -> str:
     return next((remedy for pattern, remedy in _REMEDIES if pattern.search(reason)), _DEFAULT_REMEDY)
 
 
-def lies_in_surroundings(reason: str) -> bool:
+def depends_on_machine(reason: str) -> bool:
     """Tell whether a reason speaks of what only the machine of an Envoy can tell, and not of the resource."""
-    return _SURROUNDINGS.search(reason) is not None
+    return _MACHINE.search(reason) is not None
 
 
 def plain_reason(reason: str, secrets: Iterable[str] = ()) -> str:
@@ -169,7 +169,7 @@ _HINTS = tuple(
         ("may not be (?:removed|modified)", "(?i)(?::|host$)"),
     )
 )
-_Places: TypeAlias = tuple[tuple[FieldPath, PlainValue], ...]
+_Parts: TypeAlias = tuple[tuple[FieldPath, PlainValue], ...]
 _REPEATED = re.compile("[Dd]uplicate|[Oo]nly unique|already|[Mm]ore than one")
 
 
@@ -224,7 +224,7 @@ def _snake(name: str) -> str:
     return re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name).lower()
 
 
-def _of_hint(reason: str, parts: _Places) -> FieldPath:
+def _of_hint(reason: str, parts: _Parts) -> FieldPath:
     """Return the path of the last value of the sort that a reason speaks of without quoting it."""
     for pattern, value in _HINTS:
         if pattern.search(reason):
@@ -232,7 +232,7 @@ def _of_hint(reason: str, parts: _Places) -> FieldPath:
     return ()
 
 
-def _of_value(reason: str, parts: _Places) -> FieldPath:
+def _of_value(reason: str, parts: _Parts) -> FieldPath:
     """Return the path of a value or a key that is quoted: the first such, or the last of those that stand twice."""
     places: dict[str, list[FieldPath]] = {}
     quoted = set(_quoted(reason))
@@ -251,7 +251,7 @@ def _of_value(reason: str, parts: _Places) -> FieldPath:
     return ()
 
 
-def _of_key(reason: str, parts: _Places) -> FieldPath:
+def _of_key(reason: str, parts: _Parts) -> FieldPath:
     """Return the path of a field whose name stands in the reason, or of a text that such a name is a part of."""
     words = " ".join(re.findall(r"\w+", reason)).lower()
     for path, _ in parts:
@@ -329,7 +329,7 @@ class ProblemWriter:
         secrets = self._masker.secrets_in({"@type": resource.type_url, **plain})
         message = plain_reason(rejection.reason, secrets) + _beside(rejection.others)
         path, pointer, remedy = resource.origin.path, pointer_of(authored), remedy_for(rejection.reason)
-        if rejection.is_certain and not lies_in_surroundings(rejection.reason):
+        if rejection.is_certain and not depends_on_machine(rejection.reason):
             return Problem(path, line, column, pointer, REJECTS, message, remedy)
         message = f"not decided, as it hangs on what is not on this machine: {message}"
         return Problem(path, line, column, pointer, UNDECIDED, message, remedy, Severity.NOTE)

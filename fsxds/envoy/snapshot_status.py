@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from fsxds.envoy.admin import VERSION_TEXT, WARMING, Expected, Scope, Statistics, scopes_in
-from fsxds.envoy.envoy_log import Complaint, origin_of
+from fsxds.envoy.envoy_log import LoggedRejection, origin_of
 from fsxds.protocol.messages import WatchStatus
 from fsxds.resource_types import BY_TYPE_URL, ResourceType
 from fsxds.resources import Origin, Snapshot
@@ -19,21 +19,21 @@ from fsxds.values import TypeUrl, Version
 
 
 @dataclass(frozen=True, slots=True)
-class Took:
+class InEffect:
     """Everything that Envoy asks for is in effect; `types` are those of which it took something new."""
 
     types: tuple[ResourceType, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Refused:
+class Nacked:
     """Envoy refused an update in each of `scopes`; others may have been taken."""
 
     scopes: tuple[Scope, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Waiting:
+class Pending:
     """Envoy has not finished: `scopes` do not show their versions yet, or clusters and listeners are `warming`."""
 
     scopes: tuple[Scope, ...]
@@ -41,7 +41,7 @@ class Waiting:
 
 
 @dataclass(frozen=True, slots=True)
-class Refusal:
+class EnvoyNack:
     """One reason why Envoy refused something.
 
     Attributes:
@@ -57,9 +57,9 @@ class Refusal:
     origins: tuple[Origin, ...]
 
 
-def judge(
-    expected: Expected, before: Statistics, now: Statistics, complaints: Sequence[Complaint]
-) -> Took | Refused | Waiting:
+def status_by_statistics(
+    expected: Expected, before: Statistics, now: Statistics, complaints: Sequence[LoggedRejection]
+) -> InEffect | Nacked | Pending:
     """Decide what became of a snapshot. Source: ENVOY.md G.
 
     Args:
@@ -76,23 +76,23 @@ def judge(
     is_unreadable = any(one.is_failure for one in complaints)
     counters = ("update_rejected", "update_failure") if is_unreadable else ("update_rejected",)
     if refused := tuple(one for one in behind if any(_rose(f"{one.prefix}.{name}", before, now) for name in counters)):
-        return Refused(refused)
+        return Nacked(refused)
     late = tuple(one for one in behind if one.resource_type.type_url not in expected.unsure)
     warming = sum(int(now.get(gauge, 0)) for gauge in WARMING)
     if late or warming:
-        return Waiting(late, warming)
+        return Pending(late, warming)
     moved = {
         one.resource_type for one in scopes if one in doubted or _version_text(one, now) != _version_text(one, before)
     }
-    return Took(tuple(sorted(moved, key=lambda row: row.short_name)))
+    return InEffect(tuple(sorted(moved, key=lambda row: row.short_name)))
 
 
-def judge_streams(
+def status_by_streams(
     snapshot: Snapshot,
     watches: Sequence[WatchStatus],
     accepted_before: Mapping[TypeUrl, Version | None],
     statistics: Statistics,
-) -> Took | Refused | Waiting:
+) -> InEffect | Nacked | Pending:
     """Decide what became of a snapshot by what Envoy said on its streams.
 
     Args:
@@ -102,16 +102,16 @@ def judge_streams(
         statistics: the present ones.
     """
     if refused := tuple(_scope_of(watch) for watch in watches if watch.rejected):
-        return Refused(refused)
-    behind = tuple(_scope_of(watch) for watch in watches if not _is_told(watch, snapshot))
+        return Nacked(refused)
+    behind = tuple(_scope_of(watch) for watch in watches if not _is_in_step(watch, snapshot))
     warming = sum(int(statistics.get(gauge, 0)) for gauge in WARMING)
     if behind or warming or not watches:
-        return Waiting(behind, warming)
+        return Pending(behind, warming)
     moved = {watch.type_url for watch in watches if watch.acked != accepted_before.get(watch.type_url)}
-    return Took(tuple(sorted((BY_TYPE_URL[type_url] for type_url in moved), key=lambda row: row.short_name)))
+    return InEffect(tuple(sorted((BY_TYPE_URL[type_url] for type_url in moved), key=lambda row: row.short_name)))
 
 
-def _is_told(watch: WatchStatus, snapshot: Snapshot) -> bool:
+def _is_in_step(watch: WatchStatus, snapshot: Snapshot) -> bool:
     """Whether a client has what it should have, and said so."""
     if watch.sent != watch.acked or watch.type_url in snapshot.withheld:
         return watch.sent == watch.acked
@@ -135,7 +135,7 @@ def _rose(name: str, before: Statistics, now: Statistics) -> bool:
     return int(now.get(name, 0)) > int(before.get(name, 0))
 
 
-def explain(refused: Refused, complaints: Sequence[Complaint], snapshot: Snapshot) -> tuple[Refusal, ...]:
+def nacks_of(refused: Nacked, complaints: Sequence[LoggedRejection], snapshot: Snapshot) -> tuple[EnvoyNack, ...]:
     """Say why, and where what was refused was written; at least one refusal per type.
 
     Args:
@@ -143,16 +143,16 @@ def explain(refused: Refused, complaints: Sequence[Complaint], snapshot: Snapsho
         complaints: of the log since the snapshot was published.
         snapshot: the one that was refused.
     """
-    refusals: list[Refusal] = []
+    refusals: list[EnvoyNack] = []
     for resource_type in dict.fromkeys(scope.resource_type for scope in refused.scopes):
         scopes = [scope for scope in refused.scopes if scope.resource_type is resource_type]
-        refusals += _explain_type(resource_type, scopes, complaints, snapshot)
+        refusals += _nacks_of_type(resource_type, scopes, complaints, snapshot)
     return tuple(refusals)
 
 
-def _explain_type(
-    resource_type: ResourceType, scopes: Sequence[Scope], complaints: Sequence[Complaint], snapshot: Snapshot
-) -> list[Refusal]:
+def _nacks_of_type(
+    resource_type: ResourceType, scopes: Sequence[Scope], complaints: Sequence[LoggedRejection], snapshot: Snapshot
+) -> list[EnvoyNack]:
     """Prefer what is said of a resource to what is said of its type, and that to what is said of no type."""
     of_type = [one for one in complaints if one.type_url == resource_type.type_url]
     chosen = [one for one in of_type if one.resource_name is not None] or of_type
@@ -161,7 +161,7 @@ def _explain_type(
     names = [scope.name for scope in scopes]
     only_name = names[0] if len(names) == 1 else None
     return [
-        Refusal(
+        EnvoyNack(
             resource_type,
             name or only_name,
             reason,
@@ -181,18 +181,18 @@ def _origins(resource_type: ResourceType, name: str | None, reason: str, snapsho
     return tuple(Origin(path, 1) for path in change.files) if change else ()
 
 
-Verdict = Took | Refused | Waiting
+SnapshotStatus = InEffect | Nacked | Pending
 
 
-class Witness(Protocol):
+class AckSource(Protocol):
     """Follows one Envoy from snapshot to snapshot."""
 
     def begin(self, snapshot: Snapshot) -> bool:
         """Turn to a snapshot that was just published; tell whether Envoy refused something of the one before."""
 
     def judge(
-        self, before: Statistics, now: Statistics, complaints: Sequence[Complaint]
-    ) -> tuple[Verdict, Sequence[Complaint]]:
+        self, before: Statistics, now: Statistics, complaints: Sequence[LoggedRejection]
+    ) -> tuple[SnapshotStatus, Sequence[LoggedRejection]]:
         """Decide what became of the snapshot, and say with what complaints.
 
         Args:
@@ -202,7 +202,7 @@ class Witness(Protocol):
         """
 
 
-class StatisticsWitness:
+class StatisticsAcks:
     """Compares the versions on the admin page with those that were sent: by REST, and by files, nobody else can tell."""
 
     def __init__(self) -> None:
@@ -216,20 +216,20 @@ class StatisticsWitness:
         return bool(self._refused)
 
     def judge(
-        self, before: Statistics, now: Statistics, complaints: Sequence[Complaint]
-    ) -> tuple[Verdict, Sequence[Complaint]]:
+        self, before: Statistics, now: Statistics, complaints: Sequence[LoggedRejection]
+    ) -> tuple[SnapshotStatus, Sequence[LoggedRejection]]:
         """Compare."""
         if self._expected is None:
             raise RuntimeError("a snapshot is judged that nobody turned to")
-        verdict = judge(self._expected, before, now, complaints)
-        if isinstance(verdict, Refused):
+        verdict = status_by_statistics(self._expected, before, now, complaints)
+        if isinstance(verdict, Nacked):
             self._refused |= {scope.prefix for scope in verdict.scopes}
-        elif isinstance(verdict, Took):
+        elif isinstance(verdict, InEffect):
             self._refused = frozenset()
         return verdict, complaints
 
 
-class StreamWitness:
+class StreamAcks:
     """Reads Envoy's own verdicts, which its streams bring: ACKs, and NACKs with a reason.
 
     Args:
@@ -254,16 +254,16 @@ class StreamWitness:
         return was_refused
 
     def judge(
-        self, before: Statistics, now: Statistics, complaints: Sequence[Complaint]
-    ) -> tuple[Verdict, Sequence[Complaint]]:
+        self, before: Statistics, now: Statistics, complaints: Sequence[LoggedRejection]
+    ) -> tuple[SnapshotStatus, Sequence[LoggedRejection]]:
         """Look where the streams stand; clusters and listeners that are warming are found in the statistics."""
         current = self._store.current
         if current is None or current.generation < self._generation:
-            return Waiting((), 0), ()
+            return Pending((), 0), ()
         watches = tuple(self._watches())
-        verdict = judge_streams(current, watches, self._before, now)
-        if isinstance(verdict, Took):
+        verdict = status_by_streams(current, watches, self._before, now)
+        if isinstance(verdict, InEffect):
             self._accepted = {watch.type_url: watch.acked for watch in watches}
-        self._is_refused = isinstance(verdict, Refused)
-        said = [Complaint(watch.reason, watch.type_url) for watch in watches if watch.rejected and watch.reason]
+        self._is_refused = isinstance(verdict, Nacked)
+        said = [LoggedRejection(watch.reason, watch.type_url) for watch in watches if watch.rejected and watch.reason]
         return verdict, said

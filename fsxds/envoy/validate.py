@@ -22,7 +22,14 @@ from tempfile import TemporaryDirectory
 from typing import TypeAlias
 
 from fsxds.api.catalogue import Catalogue
-from fsxds.envoy.envoy_log import LOG_ARGUMENTS, LogLine, Refused, counts_differ, read_log_line, read_refusal
+from fsxds.envoy.envoy_log import (
+    LOG_ARGUMENTS,
+    EnvoyLogLine,
+    ValidationFailure,
+    counts_differ,
+    read_failure,
+    read_log_line,
+)
 from fsxds.envoy.rejections import ProblemWriter, Rejection
 from fsxds.envoy.static_bootstrap import BOOTSTRAP, SRDS, Member, Prepared, Renderer, Rendering
 from fsxds.envoy.stub_files import STUB_FILE
@@ -33,12 +40,12 @@ from fsxds.values import Problem
 
 Members: TypeAlias = tuple[Member, ...]
 
-Ask: TypeAlias = "Callable[[Sequence[Members]], Sequence[Refused | None]]"
+Validate: TypeAlias = "Callable[[Sequence[Members]], Sequence[Refused | None]]"
 """Asks about several sets of resources at once; None stands for a set that is taken."""
 
 
 @dataclass(frozen=True, slots=True)
-class Culprits:
+class Conflict:
     """Resources that Envoy refuses together, though it takes any part of them; mostly it is one alone.
 
     No members at all: Envoy refuses what it was asked, and it could not be found out why.
@@ -48,7 +55,7 @@ class Culprits:
     reason: str
 
 
-def find_culprits(members: Sequence[Member], ask: Ask) -> tuple[Culprits, ...]:
+def find_conflicts(members: Sequence[Member], ask: Validate) -> tuple[Conflict, ...]:
     """Return all culprits.
 
     For each one that Envoy's log points at, two questions are asked at the same time: about it alone, and about what is
@@ -59,11 +66,11 @@ def find_culprits(members: Sequence[Member], ask: Ask) -> tuple[Culprits, ...]:
 
 
 class _Search:
-    def __init__(self, ask: Ask) -> None:
+    def __init__(self, ask: Validate) -> None:
         self._ask = ask
-        self._found: list[Culprits] = []
+        self._found: list[Conflict] = []
 
-    def run(self, members: Members) -> list[Culprits]:
+    def run(self, members: Members) -> list[Conflict]:
         """Look through a set until what is left of it is taken as a whole."""
         answer = self._ask_one(members)
         while answer is not None:
@@ -76,7 +83,7 @@ class _Search:
             answer = self._ask_one(members)
         return self._found
 
-    def _ask_one(self, members: Members) -> Refused | None:
+    def _ask_one(self, members: Members) -> ValidationFailure | None:
         return self._ask((members,))[0] if members else None
 
     def _without_found(self, members: Members) -> Members:
@@ -84,14 +91,14 @@ class _Search:
         gone = {culprits.members[-1] for culprits in self._found if culprits.members}
         return tuple(member for member in members if member not in gone)
 
-    def _advance(self, members: Members, answer: Refused) -> tuple[Members, Refused | None]:
+    def _advance(self, members: Members, answer: ValidationFailure) -> tuple[Members, ValidationFailure | None]:
         """Find a culprit in a set that is refused, and return what of it was not asked for yet, with the answer to that.
 
         What Envoy took before it refused need not be asked again, other than in the end with all else.
         """
         suspect = answer.suspect
         if len(members) == 1:
-            self._found.append(Culprits(members, answer.reason))
+            self._found.append(Conflict(members, answer.reason))
             return (), None
         if suspect not in members:
             return self._search(members, (), answer)
@@ -99,10 +106,12 @@ class _Search:
         alone, answer_of_rest = self._ask(((suspect,), rest)) if rest else (self._ask_one((suspect,)), None)
         if alone is None:
             return self._search(tuple(member for member in members if member != suspect), (suspect,), answer)
-        self._found.append(Culprits((suspect,), alone.reason))
+        self._found.append(Conflict((suspect,), alone.reason))
         return rest, answer_of_rest
 
-    def _search(self, members: Members, fixed: Members, answer: Refused) -> tuple[Members, Refused | None]:
+    def _search(
+        self, members: Members, fixed: Members, answer: ValidationFailure
+    ) -> tuple[Members, ValidationFailure | None]:
         """Do what `_advance` does without a hint, or with one that is only a part of the truth."""
         culprits = self._narrow(members, fixed, answer)
         self._found.append(culprits)
@@ -111,20 +120,20 @@ class _Search:
         rest = self._without_found((*fixed, *members))
         return rest, self._ask_one(rest)
 
-    def _narrow(self, members: Members, fixed: Members, answer: Refused) -> Culprits:
+    def _narrow(self, members: Members, fixed: Members, answer: ValidationFailure) -> Conflict:
         """Return a smallest set that is refused, of members that are refused together with those that are fixed."""
         reason = answer.reason
         while True:
             end = self._shortest_refused(members, fixed)
             if end is None:
-                return Culprits((), reason)
+                return Conflict((), reason)
             fixed = (*fixed, members[end - 1])
             members = members[: end - 1]
             now, alone = self._ask((fixed, (fixed[-1],)))
             if alone is not None:
-                return Culprits((fixed[-1],), alone.reason)
+                return Conflict((fixed[-1],), alone.reason)
             if now is not None:
-                return Culprits(tuple(sorted(fixed)), now.reason)
+                return Conflict(tuple(sorted(fixed)), now.reason)
 
     def _shortest_refused(self, members: Members, fixed: Members) -> int | None:
         """Return how many members, from the first on, it takes to be refused; None when all of them are taken."""
@@ -143,9 +152,9 @@ class _Search:
         return high
 
 
-def repeated_scopes(prepared: Sequence[Prepared]) -> tuple[Culprits, ...]:
+def repeated_scopes(prepared: Sequence[Prepared]) -> tuple[Conflict, ...]:
     """Return each scoped route whose key an earlier one has."""
-    found: list[Culprits] = []
+    found: list[Conflict] = []
     first: dict[bytes, int] = {}
     for member, one in enumerate(prepared):
         if one.resource.type_url == SRDS:
@@ -153,7 +162,7 @@ def repeated_scopes(prepared: Sequence[Prepared]) -> tuple[Culprits, ...]:
             if other != member:
                 names = prepared[other].resource.name, one.resource.name
                 reason = "scope key conflict found, first scope is '{}', second scope is '{}'".format(*names)
-                found.append(Culprits((other, member), reason))
+                found.append(Conflict((other, member), reason))
     return tuple(found)
 
 
@@ -191,7 +200,7 @@ class Validator:
         self._folder = folder
         self._patience_s = patience_s
 
-    def validate(self, rendering: Rendering) -> Refused | None:
+    def validate(self, rendering: Rendering) -> ValidationFailure | None:
         """Return why Envoy refuses a bootstrap, None if it does not.
 
         Raises:
@@ -204,13 +213,15 @@ class Validator:
                 return None
             return self._run(path, rendering, "debug")
         except subprocess.TimeoutExpired:
-            return Refused("Envoy hangs: it was ended after a time in which it takes much larger configurations")
+            return ValidationFailure(
+                "Envoy hangs: it was ended after a time in which it takes much larger configurations"
+            )
         except OSError as error:
             raise UsageError(f"{self._executable}: {error.strerror}; {_ADVICE}") from error
         finally:
             path.unlink()
 
-    def _run(self, path: Path, rendering: Rendering, level: str) -> Refused | None:
+    def _run(self, path: Path, rendering: Rendering, level: str) -> ValidationFailure | None:
         done = subprocess.run(  # noqa: S603 - no shell
             [self._executable, "--mode", "validate", "--config-path", path, "--log-level", level, *_ARGUMENTS],
             stdin=subprocess.DEVNULL,
@@ -223,13 +234,13 @@ class Validator:
         lines = [read_log_line(line) for line in done.stdout.decode(errors="replace").splitlines()]
         if any(_ACCEPTED.match(line.message) for line in lines):
             # A crash after that is one of its end, which does not come where it is served.
-            return Refused("Envoy reads only a part of it") if counts_differ(lines, rendering) else None
+            return ValidationFailure("Envoy reads only a part of it") if counts_differ(lines, rendering) else None
         return self._refusal(done.returncode, lines, rendering)
 
-    def _refusal(self, status: int, lines: list[LogLine], rendering: Rendering) -> Refused:
+    def _refusal(self, status: int, lines: list[EnvoyLogLine], rendering: Rendering) -> ValidationFailure:
         if not any(line.level for line in lines):
             raise UsageError(f"{self._executable}: does not answer as Envoy does; {_ADVICE}")
-        refused = read_refusal(lines, rendering)
+        refused = read_failure(lines, rendering)
         if status >= 0:
             return refused
         if any("inotify_fd_ >= 0" in line.message for line in lines):
@@ -244,7 +255,7 @@ Progress: TypeAlias = Callable[[int, int], None]
 
 
 @dataclass(frozen=True, slots=True)
-class Bench:
+class ValidationOptions:
     """Who judges, and by which message types.
 
     Attributes:
@@ -260,7 +271,7 @@ class Bench:
     contents: Mapping[PurePosixPath, bytes] | None = None
 
 
-def judge(resources: Iterable[Resource], directory: Path, bench: Bench) -> tuple[Problem, ...]:
+def validate_resources(resources: Iterable[Resource], directory: Path, bench: ValidationOptions) -> tuple[Problem, ...]:
     """Return what Envoy refuses of a tree, as problems at their places, sorted.
 
     Args:
@@ -284,7 +295,7 @@ def _content(path: Path) -> bytes | None:
         return None
 
 
-def rejections_of(resources: Iterable[Resource], bench: Bench) -> tuple[Rejection, ...]:
+def rejections_of(resources: Iterable[Resource], bench: ValidationOptions) -> tuple[Rejection, ...]:
     """Return what Envoy refuses of resources that it would get together, in push order.
 
     Raises:
@@ -295,21 +306,21 @@ def rejections_of(resources: Iterable[Resource], bench: Bench) -> tuple[Rejectio
     order = {row.type_url: number for number, row in enumerate(RESOURCE_TYPES)}
     known = [one for one in resources if one.type_url in BY_TYPE_URL]
     ordered = sorted(known, key=lambda one: (order[one.type_url], one.origin.path, one.origin.line, one.name))
-    with _court(ordered, bench) as court:
+    with _validating(ordered, bench) as court:
         return tuple(map(court.rejection, court.find()))
 
 
 @contextmanager
-def _court(resources: Sequence[Resource], bench: Bench) -> Iterator[_Court]:
+def _validating(resources: Sequence[Resource], bench: ValidationOptions) -> Iterator[_Validation]:
     with TemporaryDirectory(prefix="fsxds-judge-") as name, ThreadPoolExecutor(AT_ONCE) as threads:
         validator = Validator(bench.executable, Path(name))
         stubs = Path(name, "stubs")
         stubs.mkdir()
         Path(stubs, STUB_FILE).touch()
-        yield _Court(Renderer(bench.catalogue, resources, str(stubs)), validator, threads, bench.progress)
+        yield _Validation(Renderer(bench.catalogue, resources, str(stubs)), validator, threads, bench.progress)
 
 
-class _Court:
+class _Validation:
     """Asks Envoy about sets of resources, two at a time."""
 
     def __init__(
@@ -321,15 +332,15 @@ class _Court:
         self._progress = progress or (lambda *_: None)
         self._answered = 0
 
-    def find(self) -> tuple[Culprits, ...]:
+    def find(self) -> tuple[Conflict, ...]:
         """Return all that Envoy refuses, in the order of the resources."""
         repeated = repeated_scopes(self._renderer.prepared)
         gone = {culprits.members[-1] for culprits in repeated}
         members = [member for member in range(len(self._renderer.prepared)) if member not in gone]
-        found = (*repeated, *(find_culprits(members, self._ask) if members else ()))
+        found = (*repeated, *(find_conflicts(members, self._ask) if members else ()))
         return tuple(sorted(found, key=lambda culprits: culprits.members[-1:]))
 
-    def _ask(self, sets: Sequence[Members]) -> list[Refused | None]:
+    def _ask(self, sets: Sequence[Members]) -> list[ValidationFailure | None]:
         self._progress(self._answered, self._answered + len(sets))
         answers = list(self._threads.map(self._validator.validate, map(self._renderer.render, sets)))
         self._answered += len(sets)
@@ -337,7 +348,7 @@ class _Court:
         self._progress(self._answered, self._answered + 2 * sum(answer is not None for answer in answers))
         return answers
 
-    def rejection(self, culprits: Culprits) -> Rejection:
+    def rejection(self, culprits: Conflict) -> Rejection:
         """Say what culprits mean in terms of resources."""
         guilty = [self._renderer.prepared[member] for member in culprits.members]
         *others, last = (one.resource for one in guilty) if guilty else (None,)

@@ -153,7 +153,7 @@ def _collect(file: FileDescriptor, files: dict[str, FileDescriptor]) -> None:
         files[file.name] = file
 
 
-# What one Envoy has, for where none can be asked. `python -m fsxds.envoy.asking ENVOY > FILE` writes it anew.
+# What one Envoy has, for where none can be asked. `python -m fsxds.envoy.envoy_features ENVOY > FILE` writes it anew.
 PACKAGED = Path(__file__).parent / "envoy_features.json"
 
 AskFeatures: TypeAlias = Callable[[Path], Features]

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from fsxds.api.catalogue import Catalogue
-from fsxds.envoy.validate import Bench, rejections_of
+from fsxds.envoy.validate import ValidationOptions, rejections_of
 from tests.agreement.comparing import Opinion, file_text
 from tests.agreement.fsxds_judge import FsxdsJudge
 from tests.support.envoy import find_envoy
@@ -14,7 +14,7 @@ from tests.support.envoy import find_envoy
 
 def refused(opinions: Iterable[Opinion], catalogue: Catalogue) -> list[Opinion]:
     """Return the cases of which `check --with-envoy` refuses something, each asked about by itself."""
-    bench = Bench(Path(find_envoy()), catalogue)
+    bench = ValidationOptions(Path(find_envoy()), catalogue)
     fsxds = FsxdsJudge(catalogue)
     found = []
     for opinion in opinions:

@@ -10,10 +10,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from fsxds.envoy.admin import Listening
-from fsxds.envoy.bootstrap import Section, Wanted, mirror_bootstrap
+from fsxds.envoy.envoy_bootstrap import BootstrapRequest, Section, mirror_bootstrap
 from fsxds.envoy.follow import EnvoyPlan, run_envoy
-from fsxds.envoy.process import Ended
-from fsxds.envoy.snapshot_status import Refusal, Waiting
+from fsxds.envoy.process import EndedEnvoy
+from fsxds.envoy.snapshot_status import EnvoyNack, Pending
 from fsxds.protocol.subscription import Subscription, select
 from fsxds.resource_types import BY_TYPE_URL, ResourceType
 from fsxds.resources import Snapshot
@@ -55,7 +55,7 @@ class Waits:
     unready: tuple[str, ...] = ()
 
 
-Event = Started | Listens | TookTypes | Waits | Refusal | Ended
+Event = Started | Listens | TookTypes | Waits | EnvoyNack | EndedEnvoy
 
 
 class Recorder:
@@ -72,11 +72,11 @@ class Recorder:
         """A snapshot is in effect."""
         self._events.put_nowait(TookTypes(tuple(one.short_name for one in types)))
 
-    def envoy_refused(self, refusal: Refusal, elapsed_s: float) -> None:
+    def envoy_refused(self, refusal: EnvoyNack, elapsed_s: float) -> None:
         """A part of it is not."""
         self._events.put_nowait(refusal)
 
-    def envoy_waits(self, waiting: Waiting, unready: tuple[str, ...], elapsed_s: float) -> None:
+    def envoy_waits(self, waiting: Pending, unready: tuple[str, ...], elapsed_s: float) -> None:
         """It takes long."""
         self._events.put_nowait(Waits(tuple(scope.prefix for scope in waiting.scopes), waiting.warming, unready))
 
@@ -84,7 +84,7 @@ class Recorder:
         """Other addresses."""
         self._events.put_nowait(Listens({one.name: one.address for one in listeners}))
 
-    def envoy_ended(self, ended: Ended) -> None:
+    def envoy_ended(self, ended: EndedEnvoy) -> None:
         """Envoy is gone."""
         self._events.put_nowait(ended)
 
@@ -144,7 +144,7 @@ class Beside:
         """Return the file of a type, or of one resource."""
         return self._folder / (f"{short_name}.json" if name is None else f"{short_name}/{name}.json")
 
-    def bootstrap_for(self, wanted: Wanted) -> Section:
+    def bootstrap_for(self, wanted: BootstrapRequest) -> Section:
         """Make a bootstrap, and keep it for tests to look at."""
         self.bootstraps.append(mirror_bootstrap(self.path_of, wanted))
         return self.bootstraps[-1]

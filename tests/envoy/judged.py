@@ -8,7 +8,7 @@ from typing import Any, cast
 
 from fsxds.api.catalogue import Catalogue
 from fsxds.api.convert import Converter
-from fsxds.envoy.validate import Bench, Progress, judge
+from fsxds.envoy.validate import Progress, ValidationOptions, validate_resources
 from fsxds.formats import yaml_format
 from fsxds.formats.decoded import PlainDocument
 from fsxds.resource_types import BY_SHORT_NAME
@@ -43,4 +43,4 @@ def judged(
     for short_name, text in files.items():
         Path(directory, f"{short_name}.yaml").write_text(text)
         resources += resources_of(short_name, text, catalogue)
-    return judge(resources, directory, Bench(Path(find_envoy()), catalogue, progress))
+    return validate_resources(resources, directory, ValidationOptions(Path(find_envoy()), catalogue, progress))

@@ -8,10 +8,10 @@ from pathlib import PurePath
 import pytest
 import yaml
 
-from fsxds.envoy.bootstrap import Section, Wanted, ads_bootstrap, mirror_bootstrap, rest_bootstrap
 from fsxds.envoy.bootstrap_text import bootstrap_text
+from fsxds.envoy.envoy_bootstrap import BootstrapRequest, Section, ads_bootstrap, mirror_bootstrap, rest_bootstrap
 
-WANTED = Wanted(clusters=True, listeners=True, runtime_names=("a", "b"))
+WANTED = BootstrapRequest(clusters=True, listeners=True, runtime_names=("a", "b"))
 BOOTSTRAPS: dict[str, Section] = {
     "rest": rest_bootstrap("xds.example.com:18001", WANTED),
     "ads": ads_bootstrap("127.0.0.1:18000", WANTED),

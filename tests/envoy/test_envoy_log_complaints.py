@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from fsxds.envoy.envoy_log import Complaint, LogLine, origin_of, read_complaint, read_log_line
+from fsxds.envoy.envoy_log import EnvoyLogLine, LoggedRejection, origin_of, read_log_line, read_rejection
 from fsxds.resources import Resource
 from tests.envoy.snapshots import snapshot_of, type_url
 
@@ -12,14 +12,14 @@ from tests.envoy.snapshots import snapshot_of, type_url
 @pytest.mark.parametrize(
     ("text", "line"),
     [
-        (r"warning config it\'s \"no\"\n good\t", LogLine("warning", "config", 'it\'s "no"\n good')),
-        (r"info main caf\303\251", LogLine("info", "main", "café")),
-        (r"error main C:\\temp", LogLine("error", "main", r"C:\temp")),
-        ("Failed to parse: no such option", LogLine("", "", "Failed to parse: no such option")),
-        ("", LogLine("", "", "")),
+        (r"warning config it\'s \"no\"\n good\t", EnvoyLogLine("warning", "config", 'it\'s "no"\n good')),
+        (r"info main caf\303\251", EnvoyLogLine("info", "main", "café")),
+        (r"error main C:\\temp", EnvoyLogLine("error", "main", r"C:\temp")),
+        ("Failed to parse: no such option", EnvoyLogLine("", "", "Failed to parse: no such option")),
+        ("", EnvoyLogLine("", "", "")),
     ],
 )
-def test_log_line_is_level_logger_and_message(text: str, line: LogLine) -> None:
+def test_log_line_is_level_logger_and_message(text: str, line: EnvoyLogLine) -> None:
     """A line of the format that we ask for is taken apart and unescaped; any other is all message."""
     assert line == read_log_line(text)
 
@@ -29,29 +29,29 @@ def test_log_line_is_level_logger_and_message(text: str, line: LogLine) -> None:
     [
         (
             "cds: cluster 'secure-web' config rejected: malformed IP address: nope",
-            Complaint("malformed IP address: nope", type_url("cds"), "secure-web"),
+            LoggedRejection("malformed IP address: nope", type_url("cds"), "secure-web"),
         ),
         (
             "lds: listener 'web' config rejected: cannot bind '127.0.0.1:18001': Address already in use",
-            Complaint("cannot bind '127.0.0.1:18001': Address already in use", type_url("lds"), "web"),
+            LoggedRejection("cannot bind '127.0.0.1:18001': Address already in use", type_url("lds"), "web"),
         ),
         (
             "REST config for /v3/discovery:routes rejected: Only a single wildcard domain is permitted in route web",
-            Complaint("Only a single wildcard domain is permitted in route web", type_url("rds")),
+            LoggedRejection("Only a single wildcard domain is permitted in route web", type_url("rds")),
         ),
         (
             "REST config for /v3/discovery:scoped-routes rejected: no",
-            Complaint("no", type_url("srds")),
+            LoggedRejection("no", type_url("srds")),
         ),
         (
             "Filesystem config update rejected: malformed IP address: nope",
-            Complaint("malformed IP address: nope"),
+            LoggedRejection("malformed IP address: nope"),
         ),
     ],
 )
-def test_complaint_tells_type_and_resource_where_envoy_does(message: str, complaint: Complaint) -> None:
+def test_complaint_tells_type_and_resource_where_envoy_does(message: str, complaint: LoggedRejection) -> None:
     """The log names the resource for clusters and listeners, the type for polls, and neither for files."""
-    assert complaint == read_complaint(message)
+    assert complaint == read_rejection(message)
 
 
 @pytest.mark.parametrize(
@@ -60,7 +60,7 @@ def test_complaint_tells_type_and_resource_where_envoy_does(message: str, compla
 )
 def test_other_messages_are_no_complaints(message: str) -> None:
     """A message that is about no update is let pass."""
-    assert read_complaint(message) is None
+    assert read_rejection(message) is None
 
 
 UNKNOWN_TYPE = "Unable to parse JSON as proto (INVALID_ARGUMENT: could not find @type 'type.googleapis.com/nope')"
@@ -78,7 +78,7 @@ DURATION = "Invalid duration: Expected positive duration"
 )
 def test_reason_leaves_out_the_message_that_was_refused(message: str, reason: str) -> None:
     """Envoy prints what it refuses, secrets included: none of that is in the reason."""
-    complaint = read_complaint(message)
+    complaint = read_rejection(message)
 
     assert complaint is not None
     assert reason == complaint.reason
@@ -86,9 +86,9 @@ def test_reason_leaves_out_the_message_that_was_refused(message: str, reason: st
 
 def test_file_that_cannot_be_read_is_a_failure() -> None:
     """Envoy counts it as a failed update rather than as a rejected one."""
-    complaint = read_complaint("Filesystem config update failure: in m/cds.json, unexpected EOF")
+    complaint = read_rejection("Filesystem config update failure: in m/cds.json, unexpected EOF")
 
-    assert complaint == Complaint("unexpected EOF", is_failure=True)
+    assert complaint == LoggedRejection("unexpected EOF", is_failure=True)
 
 
 def clusters(*names: str) -> list[Resource]:

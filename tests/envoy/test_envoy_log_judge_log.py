@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from fsxds.api.catalogue import Catalogue
-from fsxds.envoy.envoy_log import Refused
+from fsxds.envoy.envoy_log import ValidationFailure
 from fsxds.envoy.static_bootstrap import Renderer
 from fsxds.envoy.validate import Validator
 from tests.envoy.judged import resources_of
@@ -56,6 +56,6 @@ def test_suspect(
     rendering = Renderer(catalogue, resources, str(tmp_path)).render(range(len(resources)))
     answer = Validator(Path(find_envoy()), tmp_path).validate(rendering)
 
-    assert isinstance(answer, Refused)
+    assert isinstance(answer, ValidationFailure)
     assert suspect == answer.suspect
     assert proven == answer.proven

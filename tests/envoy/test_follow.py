@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 from fsxds.envoy.admin import Scope
-from fsxds.envoy.envoy_log import Complaint
-from fsxds.envoy.follow import SIGHTINGS_AFTER_REFUSAL, Trial, read_complaints
+from fsxds.envoy.envoy_log import LoggedRejection
+from fsxds.envoy.follow import SIGHTINGS_AFTER_NACK, SnapshotProgress, read_rejections
 from fsxds.envoy.process import EnvoyLog
-from fsxds.envoy.snapshot_status import Refused, Took, Waiting
+from fsxds.envoy.snapshot_status import InEffect, Nacked, Pending
 from fsxds.resource_types import BY_SHORT_NAME
 from tests.envoy.snapshots import snapshot_of, type_url
 
 SNAPSHOT = snapshot_of({"cds": {"a": "1"}})
 SCOPE = Scope("cluster_manager.cds", BY_SHORT_NAME["cds"])
-REFUSED = Refused((SCOPE,))
-BAD = Complaint("bad address", type_url("cds"), "a")
-WORSE = Complaint("worse", type_url("cds"), "a")
+REFUSED = Nacked((SCOPE,))
+BAD = LoggedRejection("bad address", type_url("cds"), "a")
+WORSE = LoggedRejection("worse", type_url("cds"), "a")
 
 
 class Clock:
@@ -28,8 +28,8 @@ class Clock:
         return self.now_s
 
 
-def trial_of(clock: Clock | None = None, *, was_refused: bool = False) -> Trial:
-    return Trial(SNAPSHOT, clock or Clock(), was_refused=was_refused)
+def trial_of(clock: Clock | None = None, *, was_refused: bool = False) -> SnapshotProgress:
+    return SnapshotProgress(SNAPSHOT, clock or Clock(), was_refused=was_refused)
 
 
 def test_refusal_is_told_at_the_second_sight() -> None:
@@ -53,17 +53,17 @@ def test_refusal_is_told_once() -> None:
 def test_refusal_after_another_is_looked_at_longer() -> None:
     """The update before may have been offered again, and refused again, a moment before this one was published."""
     trial = trial_of(was_refused=True)
-    told = [bool(trial.receive_verdict(REFUSED, [BAD])) for _ in range(SIGHTINGS_AFTER_REFUSAL)]
+    told = [bool(trial.receive_verdict(REFUSED, [BAD])) for _ in range(SIGHTINGS_AFTER_NACK)]
 
-    assert told == [False] * (SIGHTINGS_AFTER_REFUSAL - 1) + [True]
+    assert told == [False] * (SIGHTINGS_AFTER_NACK - 1) + [True]
 
 
 def test_other_verdicts_are_no_refusals() -> None:
     """Taking and waiting tell nothing here."""
     trial = trial_of()
 
-    assert trial.receive_verdict(Took(()), ()) == ()
-    assert trial.receive_verdict(Waiting((SCOPE,), 0), ()) == ()
+    assert trial.receive_verdict(InEffect(()), ()) == ()
+    assert trial.receive_verdict(Pending((SCOPE,), 0), ()) == ()
 
 
 def test_long_wait_is_told_again_and_again() -> None:
@@ -87,4 +87,4 @@ def test_complaints_are_read_from_a_moment_on() -> None:
     log.append("info main all is well")
     log.append("warning upstream cds: cluster \\'a\\' config rejected: worse")
 
-    assert read_complaints(log, length) == (WORSE,)
+    assert read_rejections(log, length) == (WORSE,)

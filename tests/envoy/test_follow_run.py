@@ -10,8 +10,8 @@ from pathlib import Path, PurePosixPath
 import pytest
 
 from fsxds.envoy.follow import EnvoyPlan, run_envoy
-from fsxds.envoy.process import Ended
-from fsxds.envoy.snapshot_status import Refusal
+from fsxds.envoy.process import EndedEnvoy
+from fsxds.envoy.snapshot_status import EnvoyNack
 from fsxds.errors import UsageError
 from fsxds.resource_types import BY_SHORT_NAME
 from fsxds.resources import Origin
@@ -67,7 +67,7 @@ async def test_refused_cluster_is_told_with_reason_and_place(tmp_path: Path) -> 
         beside.publish({"cds": {"a": cluster("a", "nowhere")}}, {"cds": "cds.yaml"})
         refusal = await beside.heard.next()
 
-        assert isinstance(refusal, Refusal)
+        assert isinstance(refusal, EnvoyNack)
         assert (refusal.resource_type.short_name, refusal.resource_name) == ("cds", "a")
         assert (refusal.reason or "").startswith("malformed IP address: nowhere")
         assert refusal.origins == (Origin(PurePosixPath("cds/a.yaml"), 7),)
@@ -85,7 +85,7 @@ async def test_going_back_after_a_refusal_is_told(tmp_path: Path) -> None:
         await beside.heard.next()
         beside.publish({"cds": {"a": cluster("a", "nowhere")}})
 
-        assert isinstance(await beside.heard.next(), Refusal)
+        assert isinstance(await beside.heard.next(), EnvoyNack)
 
         beside.publish({"cds": {"a": cluster("a")}})
 
@@ -111,7 +111,7 @@ async def test_refused_endpoints_are_at_their_resource(tmp_path: Path) -> None:
         )
         origins = (Origin(PurePosixPath("eds/a.yaml"), 7),)
 
-        assert refusal == Refusal(BY_SHORT_NAME["eds"], "a", reason, origins)
+        assert refusal == EnvoyNack(BY_SHORT_NAME["eds"], "a", reason, origins)
 
 
 async def test_unknown_type_is_refused_though_envoy_counts_a_failure(tmp_path: Path) -> None:
@@ -123,7 +123,7 @@ async def test_unknown_type_is_refused_though_envoy_counts_a_failure(tmp_path: P
         beside.publish({"cds": {"a": {**cluster("a"), "transport_socket": {"typed_config": {"@type": "x.y/nope"}}}}})
         refusal = await beside.heard.next()
 
-        assert isinstance(refusal, Refusal)
+        assert isinstance(refusal, EnvoyNack)
         assert "could not find @type 'x.y/nope'" in (refusal.reason or "")
 
 
@@ -163,9 +163,9 @@ async def test_end_of_envoy_is_told_and_the_next_snapshot_starts_another(tmp_pat
     async with envoy_beside(tmp_path) as beside:
         beside.publish({"cds": {"a": cluster("a")}})
         os.kill(_pid(await beside.heard.started()), signal.SIGKILL)
-        ended = await _next_of(beside, Ended)
+        ended = await _next_of(beside, EndedEnvoy)
 
-        assert isinstance(ended, Ended)
+        assert isinstance(ended, EndedEnvoy)
         assert ended.status == -signal.SIGKILL
         assert any("starting main dispatch loop" in message for message in ended.tail)
 
@@ -185,7 +185,7 @@ async def test_envoy_that_cannot_start_is_told_with_its_log(tmp_path: Path) -> N
         ended = await beside.heard.next()
         running.cancel()
 
-    assert isinstance(ended, Ended)
+    assert isinstance(ended, EndedEnvoy)
     assert ended.status == 1
     assert "no_such_field" in "\n".join(ended.tail)
 
@@ -236,7 +236,7 @@ def _runtime_value(address: str, key: str) -> str:
     return str(values[key]["final_value"])
 
 
-async def _next_of(beside: Beside, kind: type[Ended]) -> object:
+async def _next_of(beside: Beside, kind: type[EndedEnvoy]) -> object:
     while not isinstance(event := await beside.heard.next(), kind):
         pass
     return event

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from fsxds.envoy.envoy_log import LogLine
+from fsxds.envoy.envoy_log import EnvoyLogLine
 from fsxds.envoy.process import LINES_KEPT, LONGEST_LINE_BYTES, EnvoyLog, LocalEnvoy, running_envoy
 from tests.support.envoy import find_envoy
 
@@ -51,11 +51,11 @@ class Lines:
     """Collects lines, and tells when a certain one is there."""
 
     def __init__(self, awaited: str = "") -> None:
-        self.all: list[LogLine] = []
+        self.all: list[EnvoyLogLine] = []
         self._awaited = awaited
         self.is_there = asyncio.Event()
 
-    def append(self, line: LogLine) -> None:
+    def append(self, line: EnvoyLogLine) -> None:
         """Take one more line."""
         self.all.append(line)
         if self._awaited in line.message:
@@ -98,7 +98,7 @@ async def test_line_without_end_is_cut(tmp_path: Path) -> None:
         assert await envoy.ended() == 0
 
     assert len(lines.all[0].message) <= LONGEST_LINE_BYTES
-    assert lines.all[1] == LogLine("warning", "config", "after")
+    assert lines.all[1] == EnvoyLogLine("warning", "config", "after")
 
 
 async def test_process_that_ignores_sigterm_is_killed(tmp_path: Path) -> None:

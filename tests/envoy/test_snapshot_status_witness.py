@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 from fsxds.envoy.admin import Scope
-from fsxds.envoy.envoy_log import Complaint
-from fsxds.envoy.snapshot_status import Refused, StreamWitness, Took, Waiting
+from fsxds.envoy.envoy_log import LoggedRejection
+from fsxds.envoy.snapshot_status import InEffect, Nacked, Pending, StreamAcks
 from fsxds.protocol.messages import WatchStatus
 from fsxds.resource_types import BY_SHORT_NAME
 from fsxds.resources import Snapshot
@@ -25,7 +25,7 @@ class Stream:
     def __init__(self) -> None:
         self.store = SnapshotStore()
         self.watches: list[WatchStatus] = []
-        self._witness = StreamWitness(self.store, lambda: self.watches)
+        self._witness = StreamAcks(self.store, lambda: self.watches)
 
     def publish(self, snapshot: Snapshot) -> bool:
         """Publish a snapshot, and turn to it."""
@@ -44,7 +44,7 @@ class Stream:
             ),
         ]
 
-    def judge(self, warming: int = 0) -> Took | Refused | Waiting:
+    def judge(self, warming: int = 0) -> InEffect | Nacked | Pending:
         """Return the verdict."""
         return self._witness.judge({}, {"cluster_manager.warming_clusters": warming}, ())[0]
 
@@ -55,12 +55,12 @@ def test_everything_accepted_is_taken() -> None:
     stream.publish(OLD)
     stream.tell(OLD, "1", "1")
 
-    assert stream.judge() == Took((BY_SHORT_NAME["cds"], BY_SHORT_NAME["eds"]))
+    assert stream.judge() == InEffect((BY_SHORT_NAME["cds"], BY_SHORT_NAME["eds"]))
 
     stream.publish(NEW)
     stream.tell(NEW, "2", "2")
 
-    assert stream.judge() == Took((BY_SHORT_NAME["cds"],))
+    assert stream.judge() == InEffect((BY_SHORT_NAME["cds"],))
 
 
 def test_what_was_not_told_or_not_accepted_is_awaited() -> None:
@@ -69,13 +69,13 @@ def test_what_was_not_told_or_not_accepted_is_awaited() -> None:
     stream.publish(OLD)
     waits = Scope("clusters", BY_SHORT_NAME["cds"])
 
-    assert stream.judge() == Waiting((), 0)
+    assert stream.judge() == Pending((), 0)
     stream.tell(OLD, "1", "")
-    assert stream.judge() == Waiting((waits,), 0)
+    assert stream.judge() == Pending((waits,), 0)
     stream.tell(OLD, "1", "1")
-    assert stream.judge(warming=1) == Waiting((), 1)
+    assert stream.judge(warming=1) == Pending((), 1)
     stream.publish(NEW)
-    assert stream.judge() == Waiting((waits,), 0)
+    assert stream.judge() == Pending((waits,), 0)
 
 
 def test_refusal_has_envoys_words() -> None:
@@ -87,8 +87,8 @@ def test_refusal_has_envoys_words() -> None:
 
     verdict, complaints = stream._witness.judge({}, {}, ())
 
-    assert verdict == Refused((Scope("clusters", BY_SHORT_NAME["cds"], "a"),))
-    assert complaints == [Complaint("bad", CDS)]
+    assert verdict == Nacked((Scope("clusters", BY_SHORT_NAME["cds"], "a"),))
+    assert complaints == [LoggedRejection("bad", CDS)]
     assert stream.publish(NEW)
 
 
@@ -99,4 +99,4 @@ def test_streams_that_lag_behind_are_awaited() -> None:
     stream.tell(OLD, "1", "1")
     stream._witness.begin(NEW)
 
-    assert stream.judge() == Waiting((), 0)
+    assert stream.judge() == Pending((), 0)

@@ -8,8 +8,8 @@ from math import log2
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fsxds.envoy.envoy_log import Refused
-from fsxds.envoy.validate import Culprits, Members, find_culprits
+from fsxds.envoy.envoy_log import ValidationFailure
+from fsxds.envoy.validate import Conflict, Members, find_conflicts
 
 
 class Rules:
@@ -20,25 +20,25 @@ class Rules:
         self._points = points
         self.asked = 0
 
-    def ask(self, sets: Sequence[Members]) -> list[Refused | None]:
+    def ask(self, sets: Sequence[Members]) -> list[ValidationFailure | None]:
         """Answer as the judge does."""
         self.asked += len(sets)
         return [self._answer(one) for one in sets]
 
-    def _answer(self, members: Members) -> Refused | None:
+    def _answer(self, members: Members) -> ValidationFailure | None:
         met = sorted((bad for bad in self._bad if set(bad) <= set(members)), key=max)
         if not met:
             return None
         suspect = max(met[0])
         proven = frozenset(member for member in members if member < suspect)
-        return Refused(str(met[0]), suspect, proven) if self._points else Refused(str(met[0]))
+        return ValidationFailure(str(met[0]), suspect, proven) if self._points else ValidationFailure(str(met[0]))
 
 
 def test_all_good() -> None:
     """One question is enough for what is taken."""
     rules = Rules()
 
-    assert find_culprits(range(100), rules.ask) == ()
+    assert find_conflicts(range(100), rules.ask) == ()
     assert rules.asked == 1
 
 
@@ -46,9 +46,9 @@ def test_culprits_that_the_log_points_at() -> None:
     """Each costs two questions, and all together one before and one after."""
     rules = Rules((3,), (70,), (150,))
 
-    found = find_culprits(range(200), rules.ask)
+    found = find_conflicts(range(200), rules.ask)
 
-    assert found == (Culprits((3,), "(3,)"), Culprits((70,), "(70,)"), Culprits((150,), "(150,)"))
+    assert found == (Conflict((3,), "(3,)"), Conflict((70,), "(70,)"), Conflict((150,), "(150,)"))
     assert rules.asked == 2 + 2 * 3
 
 
@@ -56,7 +56,7 @@ def test_culprit_without_a_hint() -> None:
     """Without a hint it takes about two questions for each third of a third."""
     rules = Rules((137,), points=False)
 
-    assert find_culprits(range(200), rules.ask) == (Culprits((137,), "(137,)"),)
+    assert find_conflicts(range(200), rules.ask) == (Conflict((137,), "(137,)"),)
     assert rules.asked <= 2 * log2(200) + 2
 
 
@@ -64,26 +64,26 @@ def test_two_together() -> None:
     """Of two that are refused together both are named, the later last."""
     rules = Rules((20, 90))
 
-    assert find_culprits(range(200), rules.ask) == (Culprits((20, 90), "(20, 90)"),)
+    assert find_conflicts(range(200), rules.ask) == (Conflict((20, 90), "(20, 90)"),)
 
 
 def test_a_wrong_hint() -> None:
     """A hint at a good one does not hide the culprit."""
 
-    def ask(sets: Sequence[Members]) -> list[Refused | None]:
-        return [Refused("because", 5, frozenset({1, 2})) if 7 in one else None for one in sets]
+    def ask(sets: Sequence[Members]) -> list[ValidationFailure | None]:
+        return [ValidationFailure("because", 5, frozenset({1, 2})) if 7 in one else None for one in sets]
 
-    assert find_culprits(range(10), ask) == (Culprits((7,), "because"),)
+    assert find_conflicts(range(10), ask) == (Conflict((7,), "because"),)
 
 
 def test_what_cannot_be_explained() -> None:
     """A set that is refused while all its parts are taken ends the search, with the reason."""
     whole = tuple(range(10))
 
-    def ask(sets: Sequence[Members]) -> list[Refused | None]:
-        return [Refused("moody", 3) if one == whole and len(sets) == 1 else None for one in sets]
+    def ask(sets: Sequence[Members]) -> list[ValidationFailure | None]:
+        return [ValidationFailure("moody", 3) if one == whole and len(sets) == 1 else None for one in sets]
 
-    assert find_culprits(whole, ask) == (Culprits((), "moody"),)
+    assert find_conflicts(whole, ask) == (Conflict((), "moody"),)
 
 
 @given(
@@ -96,7 +96,7 @@ def test_what_is_left_is_taken(count: int, bad: list[list[int]], points: bool) -
     sets = [tuple(sorted(one)) for one in bad if max(one) < count]
     rules = Rules(*sets, points=points)
 
-    found = find_culprits(range(count), rules.ask)
+    found = find_conflicts(range(count), rules.ask)
     gone = {culprits.members[-1] for culprits in found}
 
     assert all(culprits.members in sets for culprits in found)

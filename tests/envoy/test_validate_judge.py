@@ -15,8 +15,8 @@ from cryptography.hazmat.primitives.asymmetric import ec
 
 from fsxds import reload
 from fsxds.api.catalogue import Catalogue
-from fsxds.envoy.bootstrap import Wanted, mirror_bootstrap
-from fsxds.envoy.validate import Bench, judge, rejections_of
+from fsxds.envoy.envoy_bootstrap import BootstrapRequest, mirror_bootstrap
+from fsxds.envoy.validate import ValidationOptions, rejections_of, validate_resources
 from fsxds.errors import UsageError
 from fsxds.resource_types import BY_SHORT_NAME, RESOURCE_TYPES
 from fsxds.resources import Resource, Rows, Snapshot
@@ -138,7 +138,7 @@ def test_the_sample_tree_is_taken_at_once(catalogue: Catalogue) -> None:
     snapshot = reload.load_once(directory, Settings(), catalogue).snapshot
     everything = [resource for row in snapshot.by_type.values() for resource in row.values()]
 
-    assert judge(everything, directory, Bench(Path(find_envoy()), catalogue, counter)) == ()
+    assert validate_resources(everything, directory, ValidationOptions(Path(find_envoy()), catalogue, counter)) == ()
     assert counter.told == [(0, 1), (1, 1)]
 
 
@@ -150,7 +150,7 @@ def test_what_a_running_envoy_takes_is_taken(catalogue: Catalogue, tmp_path: Pat
     write_once(snapshot, Mirror(out, catalogue, MirrorOptions(form="json", rewrite_config_sources=True, durable=False)))
     bootstrap = mirror_bootstrap(
         lambda short_name, name: Path(out, short_name, f"{name}.json") if name else Path(out, f"{short_name}.json"),
-        Wanted.by(snapshot),
+        BootstrapRequest.by(snapshot),
         xds="127.0.0.1:1",
     )
     with Envoy(bootstrap) as envoy:
@@ -164,7 +164,7 @@ def test_what_a_running_envoy_takes_is_taken(catalogue: Catalogue, tmp_path: Pat
 def test_files_of_another_machine_do_not_matter(catalogue: Catalogue, tmp_path: Path) -> None:
     """The same tree is taken where the files that it names do not exist, nor any cluster or secret of a bootstrap."""
     rejections = rejections_of(
-        taken_by_envoy(catalogue, Path(tmp_path, "nowhere")), Bench(Path(find_envoy()), catalogue)
+        taken_by_envoy(catalogue, Path(tmp_path, "nowhere")), ValidationOptions(Path(find_envoy()), catalogue)
     )
 
     assert rejections == ()
@@ -372,7 +372,7 @@ def test_what_is_no_envoy(catalogue: Catalogue, tmp_path: Path) -> None:
     named = resources_of("cds", "resources: [{name: a}]", catalogue)
     for path, why in ((tmp_path, "no executable"), (text, "no executable"), (script, "does not answer as Envoy")):
         with pytest.raises(UsageError, match=why) as raised:
-            rejections_of(named, Bench(path, catalogue))
+            rejections_of(named, ValidationOptions(path, catalogue))
         assert "\n" not in str(raised.value)
     assert BY_SHORT_NAME["cds"].type_url == named[0].type_url
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from fsxds.api.catalogue import Catalogue
-from fsxds.envoy.envoy_log import Refused
+from fsxds.envoy.envoy_log import ValidationFailure
 from fsxds.envoy.static_bootstrap import Renderer, Rendering
 from fsxds.envoy.validate import LARGE, Validator
 from tests.envoy.judged import resources_of
@@ -34,7 +34,9 @@ def test_a_part_is_not_the_whole(catalogue: Catalogue, tmp_path: Path) -> None:
     rendering = rendering_of("resources: [{name: a}]", catalogue)
     rendering.clusters["forgotten"] = None
 
-    assert Validator(Path(find_envoy()), tmp_path).validate(rendering) == Refused("Envoy reads only a part of it")
+    assert Validator(Path(find_envoy()), tmp_path).validate(rendering) == ValidationFailure(
+        "Envoy reads only a part of it"
+    )
 
 
 def test_large_ones_are_refused_with_all_details(catalogue: Catalogue, tmp_path: Path) -> None:

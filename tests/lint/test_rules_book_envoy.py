@@ -9,7 +9,7 @@ import pytest
 
 from fsxds import reload
 from fsxds.api.catalogue import Catalogue
-from fsxds.envoy.validate import Bench, judge
+from fsxds.envoy.validate import ValidationOptions, validate_resources
 from fsxds.lint.rules import Rule, RuleLevels, rules
 from fsxds.settings.options import Settings
 from fsxds.snapshots.load import load
@@ -43,7 +43,7 @@ def refused(text: str, rule: Rule, catalogue: Catalogue, folder: Path) -> tuple[
     tree, acceptance = tree_of({rule.file: text}), reload.acceptance(LOWERED, locate_up_to_bytes=None)
     loaded = load(tree, None, lambda files: tuple(map(parse, files)), acceptance)
     resources = [resource for row in loaded.snapshot.by_type.values() for resource in row.values()]
-    return judge(resources, folder, Bench(Path(find_envoy()), catalogue))
+    return validate_resources(resources, folder, ValidationOptions(Path(find_envoy()), catalogue))
 
 
 @pytest.mark.parametrize("rule", LOADABLE, ids=lambda rule: rule.name)

@@ -14,7 +14,7 @@ from typing import Any
 
 import yaml
 
-from fsxds.envoy.bootstrap import XDS_CLUSTER, Identity, Wanted, ads_bootstrap
+from fsxds.envoy.envoy_bootstrap import XDS_CLUSTER, BootstrapRequest, Identity, ads_bootstrap
 from tests.support.envoy import Envoy, EnvoyError
 from tests.support.resources import document
 from tests.support.server import Server, write_file
@@ -63,7 +63,7 @@ class Variant:
     def bootstrap(self, address: str, *runtime_names: str, node: str = NODE) -> dict[str, Any]:
         """Return the bootstrap of an Envoy that asks the fsxds at `address`."""
         identity = Identity(node_id=node, node_cluster="edge", initial_fetch_timeout=self.patience)
-        wanted = Wanted(clusters=True, listeners=True, runtime_names=runtime_names)
+        wanted = BootstrapRequest(clusters=True, listeners=True, runtime_names=runtime_names)
         bootstrap: dict[str, Any] = ads_bootstrap(address, wanted, identity, delta=self.delta)
         if self.aggregated:
             return bootstrap

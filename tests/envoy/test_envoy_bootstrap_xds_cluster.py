@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from fsxds.envoy.bootstrap import Section, grpc_cluster, rest_cluster
+from fsxds.envoy.envoy_bootstrap import Section, grpc_cluster, rest_cluster
 
 
 def plain(section: Section) -> Any:

@@ -43,7 +43,7 @@ Probe: TypeAlias = dict[str, Any]
 """A listener that tries one thing out, all but its name and its address."""
 
 
-def ask_features(executable: Path) -> Features:
+def read_features(executable: Path) -> Features:
     """Return what an Envoy has.
 
     Raises:
@@ -59,11 +59,11 @@ def ask_features(executable: Path) -> Features:
     commands = {f"%{name}%": _logged(f"%{name}%") for name in names}
     curves = {group: _encrypted({"ecdh_curves": [group]}) for group in groups}
     suites = {cipher: _encrypted({"cipher_suites": [cipher]}) for cipher in ciphers}
-    version, extensions, answers = _ask(executable, commands | curves | suites)
+    version, extensions, answers = _run_probes(executable, commands | curves | suites)
     known = [name for name in names if "Not supported field" not in answers[f"%{name}%"]]
     accepted = sorted(group for group in groups if not answers[group])
     pairs = {f"{one}:{other}": _encrypted({"ecdh_curves": [one, other]}) for one, other in combinations(accepted, 2)}
-    answers |= _ask(executable, pairs | {text: _logged(text) for name in known for text in _written(name)})[2]
+    answers |= _run_probes(executable, pairs | {text: _logged(text) for name in known for text in _written(name)})[2]
     return Features(
         version,
         extensions,
@@ -101,20 +101,20 @@ def _terminal(executable: Path, extensions: Extensions) -> dict[str, bool]:
     network = _types(extensions, "envoy.filters.network")
     # Of one of these Envoy crashes where it has no settings.
     probes |= {one: _listener([_plain(one)]) for one in network if not one.endswith("HttpConnectionManager")}
-    answers = _ask_in_parts(executable, probes)
+    answers = _run_probes_in_parts(executable, probes)
     return {one: not answer for one, answer in answers.items() if not answer or "terminal" in answer}
 
 
-def _ask_in_parts(executable: Path, probes: Mapping[str, Probe]) -> dict[str, str]:
+def _run_probes_in_parts(executable: Path, probes: Mapping[str, Probe]) -> dict[str, str]:
     """Ask about all probes but those that Envoy crashes of."""
     try:
-        return _ask(executable, probes)[2]
+        return _run_probes(executable, probes)[2]
     except ApiError:
         keys = sorted(probes)
         if len(keys) == 1:
             return {}
         parts = keys[: len(keys) // 2], keys[len(keys) // 2 :]
-        halves = (_ask_in_parts(executable, {key: probes[key] for key in part}) for part in parts)
+        halves = (_run_probes_in_parts(executable, {key: probes[key] for key in part}) for part in parts)
         return {key: answer for half in halves for key, answer in half.items()}
 
 
@@ -162,7 +162,7 @@ def _http(filters: list[Any]) -> Probe:
     return _listener([{"name": "http", "typed_config": manager}])
 
 
-def _ask(executable: Path, probes: Mapping[str, Probe]) -> tuple[str, Extensions, dict[str, str]]:
+def _run_probes(executable: Path, probes: Mapping[str, Probe]) -> tuple[str, Extensions, dict[str, str]]:
     """Return the version, the extensions, and why each probe was refused: "" for what was taken."""
     with TemporaryDirectory(prefix="fsxds-ask-") as name:
         folder = Path(name)
@@ -268,4 +268,4 @@ def _get(admin: _Connection, path: str) -> Any:
 
 
 if __name__ == "__main__":
-    sys.stdout.write(to_json(ask_features(Path(sys.argv[1]))))
+    sys.stdout.write(to_json(read_features(Path(sys.argv[1]))))

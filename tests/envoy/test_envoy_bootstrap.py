@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from fsxds.envoy.bootstrap import Identity, Section, Wanted, files_of, mirror_bootstrap, rest_bootstrap
+from fsxds.envoy.envoy_bootstrap import BootstrapRequest, Identity, Section, files_of, mirror_bootstrap, rest_bootstrap
 from tests.envoy.snapshots import snapshot_of
 from tests.support.envoy import validate
 
-ALL = Wanted(clusters=True, listeners=True, runtime_names=("base", "override"))
+ALL = BootstrapRequest(clusters=True, listeners=True, runtime_names=("base", "override"))
 
 
 def plain(bootstrap: Section) -> Any:
@@ -28,21 +28,21 @@ def xds_address(xds: str) -> Any:
 
 def test_wanted_is_what_the_tree_speaks_of() -> None:
     """Types that no document speaks of are not asked for; each runtime layer is."""
-    expected = Wanted(clusters=True, listeners=False, runtime_names=("a", "b"))
+    expected = BootstrapRequest(clusters=True, listeners=False, runtime_names=("a", "b"))
 
-    assert expected == Wanted.by(snapshot_of({"cds": {}, "eds": {"e": ""}, "rtds": {"b": "", "a": ""}}))
+    assert expected == BootstrapRequest.by(snapshot_of({"cds": {}, "eds": {"e": ""}, "rtds": {"b": "", "a": ""}}))
 
 
 @pytest.mark.parametrize(
     ("other", "is_covered"),
     [
         (ALL, True),
-        (Wanted(clusters=False, listeners=False), True),
-        (Wanted(clusters=True, listeners=True, runtime_names=("override",)), True),
-        (Wanted(clusters=True, listeners=True, runtime_names=("another",)), False),
+        (BootstrapRequest(clusters=False, listeners=False), True),
+        (BootstrapRequest(clusters=True, listeners=True, runtime_names=("override",)), True),
+        (BootstrapRequest(clusters=True, listeners=True, runtime_names=("another",)), False),
     ],
 )
-def test_covers_what_asks_for_no_more(other: Wanted, *, is_covered: bool) -> None:
+def test_covers_what_asks_for_no_more(other: BootstrapRequest, *, is_covered: bool) -> None:
     """An Envoy need not start anew for less than it asks for."""
     assert is_covered == ALL.covers(other)
 
@@ -57,7 +57,7 @@ def test_streams_cover_polls_and_not_the_other_way_round() -> None:
 
 def test_listeners_that_come_later_are_not_covered() -> None:
     """The first listener of a tree makes another bootstrap."""
-    assert not Wanted(clusters=True, listeners=False).covers(ALL)
+    assert not BootstrapRequest(clusters=True, listeners=False).covers(ALL)
 
 
 @pytest.mark.parametrize(
@@ -92,7 +92,7 @@ def test_connections_to_fsxds_are_not_limited() -> None:
 
 def test_nothing_is_asked_for_that_the_tree_does_not_have() -> None:
     """No CDS, no LDS, no runtime layer but the admin's."""
-    bootstrap = plain(rest_bootstrap("127.0.0.1:1", Wanted(clusters=False, listeners=False)))
+    bootstrap = plain(rest_bootstrap("127.0.0.1:1", BootstrapRequest(clusters=False, listeners=False)))
 
     assert bootstrap["dynamic_resources"] == {}
     assert bootstrap["layered_runtime"]["layers"] == [{"name": "admin", "admin_layer": {}}]
@@ -118,8 +118,8 @@ def test_identity_is_told() -> None:
 
 
 @pytest.mark.parametrize("xds", ["127.0.0.1:18001", "[::1]:18001", "unix:/run/fsxds.sock"])
-@pytest.mark.parametrize("wanted", [ALL, Wanted(clusters=False, listeners=False)])
-def test_envoy_accepts_a_rest_bootstrap(xds: str, wanted: Wanted) -> None:
+@pytest.mark.parametrize("wanted", [ALL, BootstrapRequest(clusters=False, listeners=False)])
+def test_envoy_accepts_a_rest_bootstrap(xds: str, wanted: BootstrapRequest) -> None:
     """The real Envoy validates it."""
     is_accepted, text = validate(rest_bootstrap(xds, wanted))
 

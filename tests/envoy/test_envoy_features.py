@@ -11,7 +11,7 @@ import pytest
 from fsxds.api.catalogue import Catalogue
 from fsxds.api.convert import Converter
 from fsxds.api.features import Features, from_json, to_json
-from fsxds.envoy.asking import ask_features
+from fsxds.envoy.envoy_features import read_features
 from fsxds.errors import ApiError
 from fsxds.lint.linter import make_field_rules
 from fsxds.source.envoy_api import ApiCache, find_api, packaged_features
@@ -23,7 +23,7 @@ LOG = "type.googleapis.com/envoy.extensions.access_loggers.stream.v3.StdoutAcces
 @pytest.fixture(scope="module")
 def asked() -> Features:
     """The features of the Envoy of the tests."""
-    return ask_features(Path(find_envoy()))
+    return read_features(Path(find_envoy()))
 
 
 def test_what_is_packaged_is_what_the_envoy_says(asked: Features) -> None:
@@ -45,7 +45,7 @@ def test_what_is_no_envoy_does_not_answer(tmp_path: Path) -> None:
     other.chmod(0o755)
 
     with pytest.raises(ApiError, match="does not answer as Envoy does"):
-        ask_features(other)
+        read_features(other)
 
 
 def test_another_envoy_is_asked_once(tmp_path: Path) -> None:

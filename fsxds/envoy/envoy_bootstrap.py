@@ -101,7 +101,7 @@ def _is_to_be_resolved(address: Section) -> bool:
     return False
 
 
-__all__ = ["Identity", "Section", "Wanted", "ads_bootstrap", "files_of", "mirror_bootstrap", "rest_bootstrap"]
+__all__ = ["BootstrapRequest", "Identity", "Section", "ads_bootstrap", "files_of", "mirror_bootstrap", "rest_bootstrap"]
 
 # The pause between two polls, up to twice as long by Envoy's jitter. Below one millisecond Envoy 1.40 dies of SIGFPE.
 REFRESH_DELAY = "0.05s"
@@ -110,7 +110,7 @@ REQUEST_TIMEOUT = "30s"
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class BootstrapRequest:
     """What an Envoy has to ask for by itself; all else it learns from what it gets.
 
     Attributes:
@@ -126,7 +126,7 @@ class Wanted:
     streams: bool = False
 
     @classmethod
-    def by(cls, snapshot: Snapshot) -> Wanted:
+    def by(cls, snapshot: Snapshot) -> BootstrapRequest:
         """Return what a snapshot calls for."""
         clusters, listeners, runtime = (BY_SHORT_NAME[name].type_url for name in ("cds", "lds", "rtds"))
         return cls(
@@ -135,7 +135,7 @@ class Wanted:
             runtime_names=tuple(snapshot.resources(runtime)),
         )
 
-    def covers(self, other: Wanted) -> bool:
+    def covers(self, other: BootstrapRequest) -> bool:
         """Say whether an Envoy that was started for this asks for all of `other`."""
         return (
             self.clusters >= other.clusters
@@ -163,7 +163,7 @@ class Identity:
     initial_fetch_timeout: str = "5s"
 
 
-def rest_bootstrap(xds: str, wanted: Wanted, identity: Identity | None = None) -> Section:
+def rest_bootstrap(xds: str, wanted: BootstrapRequest, identity: Identity | None = None) -> Section:
     """Return the bootstrap of an Envoy that polls fsxds.
 
     Args:
@@ -178,7 +178,9 @@ def rest_bootstrap(xds: str, wanted: Wanted, identity: Identity | None = None) -
     return _bootstrap(identity, [rest_cluster(xds)], dynamic, runtime)
 
 
-def ads_bootstrap(xds: str, wanted: Wanted, identity: Identity | None = None, *, delta: bool = False) -> Section:
+def ads_bootstrap(
+    xds: str, wanted: BootstrapRequest, identity: Identity | None = None, *, delta: bool = False
+) -> Section:
     """Return the bootstrap of an Envoy that keeps one gRPC stream for everything.
 
     Args:
@@ -205,7 +207,7 @@ def ads_bootstrap(xds: str, wanted: Wanted, identity: Identity | None = None, *,
 
 def mirror_bootstrap(
     path_of: Callable[[str, str | None], PurePath],
-    wanted: Wanted,
+    wanted: BootstrapRequest,
     identity: Identity | None = None,
     xds: str | None = None,
 ) -> Section:
@@ -240,7 +242,9 @@ def files_of(bootstrap: PlainValue) -> tuple[PurePath, ...]:
     return own + tuple(path for value in bootstrap.values() for path in files_of(value))
 
 
-def _subscriptions(wanted: Wanted, source_of: Callable[[str, str | None], Section]) -> tuple[Section, Section]:
+def _subscriptions(
+    wanted: BootstrapRequest, source_of: Callable[[str, str | None], Section]
+) -> tuple[Section, Section]:
     """Return the sections `dynamic_resources` and `layered_runtime`."""
     dynamic: Section = {}
     if wanted.clusters:

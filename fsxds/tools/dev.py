@@ -20,17 +20,17 @@ from typing import Protocol
 from fsxds.api.convert import Converter
 from fsxds.api.secrets import mask_reason
 from fsxds.app import House, delays_to, mirror_options, noting_first_write, rooms, until_stopped, what_start_waits_for
-from fsxds.envoy.bootstrap import (
+from fsxds.envoy.envoy_bootstrap import (
     XDS_CLUSTER,
+    BootstrapRequest,
     Identity,
     Section,
-    Wanted,
     ads_bootstrap,
     mirror_bootstrap,
     rest_bootstrap,
 )
 from fsxds.envoy.follow import EnvoyPlan, run_envoy
-from fsxds.envoy.snapshot_status import StatisticsWitness, StreamWitness, Witness
+from fsxds.envoy.snapshot_status import AckSource, StatisticsAcks, StreamAcks
 from fsxds.errors import UsageError
 from fsxds.events import Level, ListeningStarted, TransportChosen
 from fsxds.lint.rules import RuleLevels
@@ -358,19 +358,19 @@ class _Meeting:
         self._faults = ProblemLedger(log.level)
         self._told = ""
 
-    async def wanted_by(self, snapshot: Snapshot) -> Wanted:
+    async def wanted_by(self, snapshot: Snapshot) -> BootstrapRequest:
         """Tell what will hurt when Envoy gets a snapshot, and work out what its bootstrap has to ask for."""
         need = None
         if self._settings.dev_transport == AUTO:
             need = await asyncio.to_thread(self._find_need, snapshot)
-        wanted = replace(Wanted.by(snapshot), streams=need is not None and self._settings.grpc != OFF)
+        wanted = replace(BootstrapRequest.by(snapshot), streams=need is not None and self._settings.grpc != OFF)
         self._announce(wanted, need)
         faults = await asyncio.to_thread(self._examine, snapshot, self.bootstrap_for(wanted), self._transport(wanted))
         for line in self._faults.update(faults, (), datetime.now().astimezone()):
             self._log.write(line)
         return wanted
 
-    def _transport(self, wanted: Wanted) -> str:
+    def _transport(self, wanted: BootstrapRequest) -> str:
         chosen = self._settings.dev_transport
         return chosen if chosen != AUTO else "delta" if wanted.streams else "rest"
 
@@ -380,7 +380,7 @@ class _Meeting:
             return None
         return next(iter(resource_problems([found], self._house.catalogue, self._sources([found[0]]))))
 
-    def _announce(self, wanted: Wanted, need: Problem | None) -> None:
+    def _announce(self, wanted: BootstrapRequest, need: Problem | None) -> None:
         transport = self._transport(wanted)
         reason = "because nothing in the tree asks for a stream"
         if self._settings.dev_transport != AUTO:
@@ -411,7 +411,7 @@ class _Meeting:
                 sources[path] = (self._directory / path).read_bytes()
         return sources
 
-    def bootstrap_for(self, wanted: Wanted) -> Section:
+    def bootstrap_for(self, wanted: BootstrapRequest) -> Section:
         """Return the bootstrap of an Envoy that asks for what is wanted."""
         match self._transport(wanted):
             case "rest":
@@ -422,11 +422,11 @@ class _Meeting:
                 # Sources that are not ADS find REST, as with mirrored files: one cluster cannot speak both.
                 return ads_bootstrap(self._house.grpc_address, wanted, delta=transport == "delta")
 
-    def witness_of(self, wanted: Wanted) -> Witness:
+    def witness_of(self, wanted: BootstrapRequest) -> AckSource:
         """Return what knows whether such an Envoy takes a snapshot: on streams it speaks for itself."""
         if self._transport(wanted) in {"rest", "mirror"}:
-            return StatisticsWitness()
-        return StreamWitness(self._house.streams, lambda: _watches_of_envoy(self._house))
+            return StatisticsAcks()
+        return StreamAcks(self._house.streams, lambda: _watches_of_envoy(self._house))
 
     def _file_of(self, short_name: str, name: str | None) -> Path:
         suffix = f".{self._settings.mirror_format}"

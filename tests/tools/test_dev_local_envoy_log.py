@@ -3,10 +3,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import PurePosixPath
 
-from fsxds.envoy.dev import LocalEnvoyLog
 from fsxds.observe.log_lines import LogLine
 from fsxds.resource_types import BY_SHORT_NAME, ResourceType
 from fsxds.resources import Origin
+from fsxds.tools.dev import LocalEnvoyLog
 
 CDS = BY_SHORT_NAME["cds"]
 

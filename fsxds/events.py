@@ -379,9 +379,9 @@ CATALOGUE = (
     _row("config_source_left", "warning", "A config source was left as it was written.", "subject reason"),
     _row("envoy_started", "info", "The Envoy of `fsxds dev` runs.", "admin listeners"),
     _row("envoy_listens", "info", "Where that Envoy takes traffic.", "listeners"),
-    _row("envoy_took", "info", "The whole snapshot is in effect in it.", "types took_ms held"),
+    _row("envoy_acked", "info", "The whole snapshot is in effect in it.", "types took_ms held"),
     _row("envoy_nacked", "error", "It NACKed a part of the snapshot.", "type name reason places took_ms"),
-    _row("envoy_waits", "warning", "It has not taken the whole snapshot yet.", "waits_for warming took_ms"),
+    _row("envoy_pending", "warning", "It has not taken the whole snapshot yet.", "waits_for warming took_ms"),
     _row("envoy_logged", "warning error", "A warning or an error of its own log.", "logger"),
     _row("envoy_ended", "error", "It ended without being asked to.", "status"),
 )

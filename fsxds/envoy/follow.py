@@ -42,13 +42,13 @@ class EnvoyObserver(Protocol):
     def envoy_started(self, admin: str, listeners: tuple[Listening, ...]) -> None:
         """Envoy runs: where its admin page is, and where it listens for traffic."""
 
-    def envoy_took(self, types: tuple[ResourceType, ...], elapsed_s: float) -> None:
+    def envoy_acked(self, types: tuple[ResourceType, ...], elapsed_s: float) -> None:
         """The current snapshot is in effect; `types` are those of which Envoy took something new."""
 
-    def envoy_refused(self, refusal: EnvoyNack, elapsed_s: float) -> None:
+    def envoy_nacked(self, refusal: EnvoyNack, elapsed_s: float) -> None:
         """Envoy refused a part of the current snapshot."""
 
-    def envoy_waits(self, waiting: Pending, unready: tuple[str, ...], elapsed_s: float) -> None:
+    def envoy_pending(self, waiting: Pending, unready: tuple[str, ...], elapsed_s: float) -> None:
         """The current snapshot is not in effect after a long time; `unready` is what Envoy says it waits for."""
 
     def envoy_listens(self, listeners: tuple[Listening, ...]) -> None:
@@ -115,15 +115,15 @@ class Follower:
         logged = read_rejections(self._log, log_length)
         verdict, complaints = self._witness.judge(before, self._before, logged)
         for refusal in trial.receive_verdict(verdict, complaints):
-            self._observer.envoy_refused(refusal, trial.elapsed_s)
+            self._observer.envoy_nacked(refusal, trial.elapsed_s)
         await self._look_whether_live()
         if (isinstance(verdict, Pending) or not self._is_live) and trial.is_silent_for_long():
             waiting = verdict if isinstance(verdict, Pending) else Pending((), 0)
-            self._observer.envoy_waits(waiting, await self._admin.unready(), trial.elapsed_s)
+            self._observer.envoy_pending(waiting, await self._admin.unready(), trial.elapsed_s)
         if not self._is_live:
             return False
         if isinstance(verdict, InEffect) and verdict.types:
-            self._observer.envoy_took(verdict.types, trial.elapsed_s)
+            self._observer.envoy_acked(verdict.types, trial.elapsed_s)
         if not isinstance(verdict, Pending):
             await self._look_at_listeners()
         return isinstance(verdict, InEffect)

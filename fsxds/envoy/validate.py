@@ -40,7 +40,7 @@ from fsxds.values import Problem
 
 Members: TypeAlias = tuple[Member, ...]
 
-Validate: TypeAlias = "Callable[[Sequence[Members]], Sequence[Refused | None]]"
+Validate: TypeAlias = "Callable[[Sequence[Members]], Sequence[ValidationFailure | None]]"
 """Asks about several sets of resources at once; None stands for a set that is taken."""
 
 

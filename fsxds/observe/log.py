@@ -230,7 +230,7 @@ def _details(problem: Problem) -> dict[str, PlainValue]:
 LAST_FLUSH_S = 1.0
 
 # Events that read like the success of an edit, of which a part may be held back.
-ENDS_WELL = frozenset({"snapshot_published", "envoy_took"})
+ENDS_WELL = frozenset({"snapshot_published", "envoy_acked"})
 
 # Of these there may be thousands at once; below their level they are not worded.
 FREQUENT = (ResponseSent, AckReceived, StreamOpened, StreamClosed)
@@ -345,7 +345,7 @@ class Log:
         repeats = self._rejections.admit((event.peer, event.reason), self._clock.now_s())
         if repeats is None:
             return
-        before = f" ({count_of(repeats, 'rejection')} before it left out)" if repeats else ""
+        before = f" ({count_of(repeats, 'rejection')} before it omitted)" if repeats else ""
         reason = shortened(event.reason)
         text = f"rejected a request of {event.peer or 'a local client'} with {event.status}: {reason}{before}"
         details: Details = {"peer": event.peer, "status": event.status, "reason": reason, "repeats": repeats}

@@ -202,7 +202,7 @@ def test_dev_tells_envoys_verdict_on_each_edit(tmp_path: Path, transport: str) -
         write_file(tree / "edge.clusters.json", json.dumps([streamed]))
         write_file(tree / "eds.json", json.dumps([{"cluster_name": "streamed"}]))
     with dev(tree, tmp_path, transport) as running:
-        running.wait(lambda: running.events("envoy_took"), "the first verdict")
+        running.wait(lambda: running.events("envoy_acked"), "the first verdict")
         (chosen,) = running.events("transport_chosen")
         if transport == "auto":
             assert chosen["message"] == "transport: delta, because edge.clusters.json:1 asks for ADS"
@@ -210,9 +210,9 @@ def test_dev_tells_envoys_verdict_on_each_edit(tmp_path: Path, transport: str) -
             assert chosen["transport"] == transport
         with urllib.request.urlopen(f"http://127.0.0.1:{port}/", timeout=30) as response:
             assert b"one" == response.read()
-        taken = len(running.events("envoy_took"))
+        taken = len(running.events("envoy_acked"))
         write_file(tree / "rds.yaml", document([direct_route("r1", "two")]))
-        running.wait(lambda: len(running.events("envoy_took")) > taken, "the second verdict")
+        running.wait(lambda: len(running.events("envoy_acked")) > taken, "the second verdict")
         with urllib.request.urlopen(f"http://127.0.0.1:{port}/", timeout=30) as response:
             assert b"two" == response.read()
         write_file(tree / "cds.yaml", document([refused_cluster("web")]))
@@ -229,15 +229,15 @@ def test_dev_tells_envoys_verdict_on_each_edit(tmp_path: Path, transport: str) -
             socket.create_connection(("127.0.0.1", port), timeout=30)
 
 
-def test_dev_says_what_hurts_and_what_envoy_waits_for(tmp_path: Path) -> None:
+def test_dev_says_what_hurts_and_what_envoy_pending_for(tmp_path: Path) -> None:
     """A tree that the chosen transport cannot bring is told before Envoy gets it, with what Envoy then waits for."""
     source = {"ads": {}, "resource_api_version": "V3"}
     cluster = {"name": "streamed", "type": "EDS", "eds_cluster_config": {"eds_config": source}}
     write_file(tmp_path / "tree" / "cds.json", json.dumps([cluster]))
     with dev(tmp_path / "tree", tmp_path, "rest") as running:
-        running.wait(lambda: running.events("envoy_waits"), "what is waited for")
+        running.wait(lambda: running.events("envoy_pending"), "what is waited for")
         (fault,) = running.events("problem_found")
-        (waits, *_) = running.events("envoy_waits")
+        (waits, *_) = running.events("envoy_pending")
 
     assert (fault["rule"], fault["path"]) == ("no-ads", "cds.json")
     assert str(fault["message"]).endswith("; give --transport delta or mirror")

@@ -41,14 +41,14 @@ class Listens:
 
 @dataclass(frozen=True, slots=True)
 class TookTypes:
-    """`envoy_took`."""
+    """`envoy_acked`."""
 
     types: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Waits:
-    """`envoy_waits`."""
+    """`envoy_pending`."""
 
     prefixes: tuple[str, ...]
     warming: int
@@ -68,15 +68,15 @@ class Recorder:
         """Envoy runs."""
         self._events.put_nowait(Started(admin, {one.name: one.address for one in listeners}))
 
-    def envoy_took(self, types: tuple[ResourceType, ...], elapsed_s: float) -> None:
+    def envoy_acked(self, types: tuple[ResourceType, ...], elapsed_s: float) -> None:
         """A snapshot is in effect."""
         self._events.put_nowait(TookTypes(tuple(one.short_name for one in types)))
 
-    def envoy_refused(self, refusal: EnvoyNack, elapsed_s: float) -> None:
+    def envoy_nacked(self, refusal: EnvoyNack, elapsed_s: float) -> None:
         """A part of it is not."""
         self._events.put_nowait(refusal)
 
-    def envoy_waits(self, waiting: Pending, unready: tuple[str, ...], elapsed_s: float) -> None:
+    def envoy_pending(self, waiting: Pending, unready: tuple[str, ...], elapsed_s: float) -> None:
         """It takes long."""
         self._events.put_nowait(Waits(tuple(scope.prefix for scope in waiting.scopes), waiting.warming, unready))
 

@@ -124,9 +124,9 @@ def test_what_reads_like_success_names_what_is_not_served() -> None:
     pen = Pen()
     path = PurePosixPath("edge.yaml")
     pen.log.receive(TreeLoaded((), (HeldFile(path, None, has_last_good=True),)))
-    pen.log.write(LogLine(Level.INFO, "envoy_took", "Envoy took clusters after 9 ms"))
+    pen.log.write(LogLine(Level.INFO, "envoy_acked", "Envoy ACKed clusters after 9 ms"))
 
-    assert pen.lines[-1] == "INFO envoy_took: Envoy took clusters after 9 ms; not served: edge.yaml"
+    assert pen.lines[-1] == "INFO envoy_acked: Envoy ACKed clusters after 9 ms; not served: edge.yaml"
 
 
 def test_nacks() -> None:
@@ -174,7 +174,7 @@ def test_refusals_are_told_once_in_ten_seconds() -> None:
 
     assert pen.lines == [
         "WARNING request_rejected: rejected a request of 10.0.0.1 with 404: no such path",
-        "WARNING request_rejected: rejected a request of 10.0.0.2 with 404: no such path (4 rejections before it left out)",
+        "WARNING request_rejected: rejected a request of 10.0.0.2 with 404: no such path (4 rejections before it omitted)",
         "WARNING request_rejected: rejected a request of 10.0.0.1 with 404: no such path",
     ]
 

@@ -1,0 +1,155 @@
+"""Log lines about a local Envoy: its addresses, what it ACKed and NACKed, and what it logs itself.
+
+Reasons and log lines of Envoy can hold keys, so all of them are masked before they are written.
+"""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Callable, Sequence
+
+from fsxds.api.secrets import mask_reason
+from fsxds.envoy.admin import Listening
+from fsxds.envoy.envoy_log import EnvoyLogLine
+from fsxds.envoy.process import EndedEnvoy
+from fsxds.envoy.snapshot_status import EnvoyNack, Pending
+from fsxds.events import Level
+from fsxds.observe.log_lines import LogLine, RepeatLimit, count_of, shortened, some_of
+from fsxds.resource_types import ResourceType
+from fsxds.values import PlainValue, TypeUrl
+
+# Lines of Envoy's log to pass on in ten seconds: when a server is gone, Envoy logs it for each of its subscriptions.
+MOST_LINES = 20
+
+_LEVELS_OF_ENVOY = {"": Level.WARNING, "warning": Level.WARNING, "error": Level.ERROR, "critical": Level.ERROR}
+# `envoy_nacked` reports these, with the place in the tree.
+_REPORTED_AS_NACK = re.compile(
+    r"\bconfig (?:for \S+ )?(?:rejected|update (?:rejected|failure))|config for \S+ rejected"
+)
+# Envoy's first line, and its line on SIGTERM: what it logs from then on is about its end.
+_STARTED = "initializing epoch"
+_STOPPED = "caught ENVOY_SIGTERM"
+# What every Envoy of `fsxds dev` logs, whatever the tree.
+_ALWAYS = re.compile(
+    r"no configured limit to the number of allowed active|Usage of the deprecated runtime key overload"
+)
+
+
+class LocalEnvoyLog:
+    """An `EnvoyObserver` that writes log lines.
+
+    Args:
+        write: takes the lines.
+        nacked: is called with each type of which Envoy NACKed an update.
+        now_s: a monotonic clock, in seconds.
+    """
+
+    def __init__(
+        self,
+        write: Callable[[LogLine], None],
+        nacked: Callable[[TypeUrl], None] = lambda _: None,
+        now_s: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._write = write
+        self._nacked = nacked
+        self._now_s = now_s
+        self._limit = RepeatLimit(MOST_LINES)
+        self._has_reported = False
+        self._has_logged = False
+        self._is_stopping = False
+
+    @property
+    def has_reported(self) -> bool:
+        """Whether an Envoy has started, or ended before it did."""
+        return self._has_reported
+
+    def envoy_started(self, admin: str, listeners: Sequence[Listening]) -> None:
+        """Report where Envoy's admin page is, and where it listens for traffic."""
+        self._has_reported = True
+        details: dict[str, PlainValue] = {"admin": admin, "listeners": _addresses(listeners)}
+        self._write(LogLine(Level.INFO, "envoy_started", f"Envoy runs; admin: http://{admin}", details))
+        self.envoy_listens(listeners)
+
+    def envoy_listens(self, listeners: Sequence[Listening]) -> None:
+        """Report where traffic goes."""
+        text = ", ".join(f"{listener.name} on {listener.address}" for listener in listeners) or "no listener yet"
+        self._write(LogLine(Level.INFO, "envoy_listens", f"traffic: {text}", {"listeners": _addresses(listeners)}))
+
+    def envoy_acked(self, types: tuple[ResourceType, ...], elapsed_s: float) -> None:
+        """Report that the current snapshot is in effect."""
+        names = [row.noun for row in types]
+        text = f"Envoy ACKed {', '.join(names) or 'it: nothing new'} after {_ms(elapsed_s)} ms"
+        details: dict[str, PlainValue] = {"types": [row.short_name for row in types], "took_ms": _ms(elapsed_s)}
+        self._write(LogLine(Level.INFO, "envoy_acked", text, details))
+
+    def envoy_nacked(self, nack: EnvoyNack, elapsed_s: float) -> None:
+        """Report what Envoy NACKed, why, and where that is written."""
+        self._nacked(nack.resource_type.type_url)
+        places = [str(origin) for origin in nack.origins]
+        name = f' "{nack.resource_name}"' if nack.resource_name else ""
+        reason = shortened(mask_reason(nack.reason or "its log does not say why"))
+        where = f"{some_of(places)}: " if places else ""
+        noun = nack.resource_type.noun
+        text = f"{where}Envoy NACKed {noun}{name} after {_ms(elapsed_s)} ms: {reason}"
+        details: dict[str, PlainValue] = {
+            "type": nack.resource_type.short_name,
+            "name": nack.resource_name,
+            "reason": reason,
+            "places": [*places],
+            "took_ms": _ms(elapsed_s),
+        }
+        self._write(LogLine(Level.ERROR, "envoy_nacked", text, details))
+
+    def envoy_pending(self, pending: Pending, unready: Sequence[str], elapsed_s: float) -> None:
+        """Report what is not in effect after a long time, and what Envoy waits for by its own account."""
+        names = [f"{scope.resource_type.noun}{f' of {scope.name}' if scope.name else ''}" for scope in pending.scopes]
+        missing = f"; not there yet: {some_of(names)}" if names else ""
+        warm = (
+            f"; warming: {count_of(pending.warming, 'cluster or listener', 'clusters or listeners')}"
+            if pending.warming
+            else ""
+        )
+        targets = f"; it waits for {some_of([shortened(target) for target in unready])}" if unready else ""
+        text = f"Envoy has not ACKed all of it after {elapsed_s:.0f} s{missing}{warm}{targets}"
+        details: dict[str, PlainValue] = {
+            "waits_for": [*names, *unready],
+            "warming": pending.warming,
+            "took_ms": _ms(elapsed_s),
+        }
+        self._write(LogLine(Level.WARNING, "envoy_pending", text, details))
+
+    def envoy_logged(self, line: EnvoyLogLine) -> None:
+        """Pass on what Envoy itself logs as a warning or an error, unless `envoy_nacked` reports it with its place."""
+        if line.message == _STOPPED or line.message.startswith(_STARTED):
+            self._is_stopping = line.message == _STOPPED
+        level = None if self._is_stopping else _LEVELS_OF_ENVOY.get(line.level)
+        if level is None or _REPORTED_AS_NACK.search(line.message) or _ALWAYS.search(line.message):
+            return
+        repeats = self._limit.admit((line.logger, line.message), self._now_s())
+        if repeats is None:
+            return
+        self._has_logged = True
+        before = f" ({count_of(repeats, 'line')} before it omitted)" if repeats else ""
+        text = f"Envoy logged: {shortened(mask_reason(line.message))}{before}"
+        self._write(LogLine(level, "envoy_logged", text, {"logger": line.logger}))
+
+    def envoy_ended(self, ended: EndedEnvoy) -> None:
+        """Report that Envoy ended, with the end of its log where nothing of it was passed on."""
+        self._has_reported = True
+        how = f"was ended by signal {-ended.status}" if ended.status < 0 else f"ended with status {ended.status}"
+        # A key may go over several lines, so they are looked at as one text.
+        tail = "" if self._has_logged else mask_reason("\n".join(ended.tail))
+        for message in tail.splitlines():
+            self._write(LogLine(Level.ERROR, "envoy_logged", f"Envoy logged: {shortened(message)}"))
+        self._has_logged = False
+        text = f"Envoy {how}; the next edit that is served starts another"
+        self._write(LogLine(Level.ERROR, "envoy_ended", text, {"status": ended.status}))
+
+
+def _addresses(listeners: Sequence[Listening]) -> PlainValue:
+    return {listener.name: listener.address for listener in listeners}
+
+
+def _ms(elapsed_s: float) -> int:
+    return round(elapsed_s * 1000)

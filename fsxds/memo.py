@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Iterator
+from contextlib import suppress
 from typing import Generic, TypeVar
 
 Key = TypeVar("Key", bound=Hashable)
@@ -11,10 +12,11 @@ Value = TypeVar("Value")
 
 
 class Lru(Generic[Key, Value]):
-    """Keeps up to `most` values, by key, the least recently used first. Not for use by several threads at once.
+    """Keeps up to `most` values, by key, the least recently used first.
 
     With `size_of`, values are also dropped until their sizes together are at most `most_size`; the last one is kept
-    whatever its size is.
+    whatever its size is. Without it, several threads may use one memory: each step is a single one of `OrderedDict`, and
+    what another thread dropped in between is made again.
     """
 
     __slots__ = ("_most", "_most_size", "_size", "_size_of", "_values")
@@ -39,33 +41,33 @@ class Lru(Generic[Key, Value]):
         """Return a value and count it as used; None where there is none."""
         value = self._values.get(key)
         if value is not None:
-            self._values.move_to_end(key)
+            with suppress(KeyError):
+                self._values.move_to_end(key)
         return value
 
     def find(self, key: Key, make: Callable[[], Value]) -> Value:
-        """Return the value that is kept, or make and keep it."""
-        value = self.get(key)
-        if value is None:
-            value = make()
-            self.put(key, value)
+        """Return the value that is kept, which may be None, and count it as used; or make and keep it."""
+        with suppress(KeyError):
+            self._values.move_to_end(key)
+            return self._values[key]
+        value = make()
+        self.put(key, value)
         return value
 
     def put(self, key: Key, value: Value) -> list[tuple[Key, Value]]:
-        """Keep a value as the one used last; return what was dropped to make room for it."""
+        """Keep a value as the one used last; return what was dropped to make room for it, the oldest first."""
         self.pop(key)
         self._values[key] = value
-        if self._size_of is not None:
-            self._size += self._size_of(value)
+        self._size += self._size_of(value) if self._size_of else 0
         dropped = []
         while len(self) > 1 and (len(self) > self._most or self._size > self._most_size):
-            oldest = next(iter(self))
-            dropped.append((oldest, self._values[oldest]))
-            self.pop(oldest)
+            oldest, old = self._values.popitem(last=False)
+            self._size -= self._size_of(old) if self._size_of else 0
+            dropped.append((oldest, old))
         return dropped
 
     def pop(self, key: Key) -> Value | None:
         """Drop a value and return it; None where there is none."""
         value = self._values.pop(key, None)
-        if value is not None and self._size_of is not None:
-            self._size -= self._size_of(value)
+        self._size -= self._size_of(value) if self._size_of and value is not None else 0
         return value

@@ -385,12 +385,16 @@ def key_of(resource: Resource) -> Key:
 
 @dataclass(frozen=True, slots=True)
 class ParsedFile:
-    """The documents of one file and the problems found in it; `digest` is that of the content that was parsed."""
+    """The documents of one file and the problems found in it; `digest` is that of the content that was parsed.
+
+    `mark` is of this one object alone, so that what is worked out of it can be found by it without keeping it alive.
+    """
 
     path: PurePosixPath
     digest: str
     documents: tuple[Document, ...] = ()
     problems: tuple[Problem, ...] = ()
+    mark: object = field(init=False, default_factory=object, compare=False, repr=False)
 
     @property
     def is_good(self) -> bool:

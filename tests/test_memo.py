@@ -61,3 +61,16 @@ def test_what_is_dropped_counts_no_more() -> None:
     assert memory.pop("a") is None
     memory.put("b", "123")
     assert memory.put("c", "12") == []
+
+
+def test_nothing_is_a_value() -> None:
+    """`find` keeps None as well: it is not made twice."""
+    memory, made = Lru[str, None](2), []
+
+    def make() -> None:
+        made.append(1)
+
+    for _ in range(2):
+        memory.find("a", make)
+
+    assert made == [1]

@@ -13,6 +13,7 @@ from google.protobuf.message import Message
 
 from fsxds.api.catalogue import Catalogue
 from fsxds.api.quotes import may_quote_field
+from fsxds.memo import Lru
 
 FieldValue: TypeAlias = Any
 """What a field of a message holds: a scalar, a message, a list or a map. Only the field's descriptor tells which."""
@@ -130,7 +131,7 @@ class Spellings:
         self._catalogue = catalogue
         self._fields: dict[str, dict[str, FieldDescriptor]] = {}
         self._groups: dict[str, dict[str, int]] = {}
-        self._advice: dict[tuple[str, str], str] = {}
+        self._advice: Lru[tuple[str, str], str] = Lru(_MOST_ADVICE)
 
     def find(self, descriptor: Descriptor, name: str) -> FieldDescriptor | None:
         """Return the field of this name, None when there is none."""
@@ -153,12 +154,7 @@ class Spellings:
     def _advice_on(self, descriptor: Descriptor, name: str) -> str:
         """Return what to do about a name that is none of the message's."""
         key = descriptor.full_name, name[:_LONGEST_NAME]
-        known = self._advice.get(key)
-        if known is None:
-            if len(self._advice) >= _MOST_ADVICE:
-                self._advice.clear()
-            known = self._advice[key] = _advice(descriptor, name[:_LONGEST_NAME])
-        return known
+        return self._advice.find(key, lambda: _advice(descriptor, name[:_LONGEST_NAME]))
 
     def _table(self, descriptor: Descriptor) -> dict[str, FieldDescriptor]:
         known = self._fields.get(descriptor.full_name)

@@ -19,6 +19,7 @@ import re2
 from fsxds.api.catalogue import Catalogue
 from fsxds.api.scalars import LONGEST_S
 from fsxds.api.walk import Hook, Path, Walk, field_path_of
+from fsxds.memo import Lru
 
 # As inet_pton reads them: four numbers without leading zeros.
 _NUMBER = r"(?:25[0-5]|2[0-4][0-9]|1[0-9][0-9]|[1-9]?[0-9])"
@@ -299,24 +300,20 @@ class RegexRules:
         self._options = re2.Options()
         self._options.log_errors = False
         self._options.encoding = re2.Options.Encoding.LATIN1  # as in Envoy: the sizes of programs depend on it
-        self._compiled: dict[str, Any] = {}  # what re2 made of an expression, or why it did not
+        self._compiled: Lru[str, Any] = Lru(_MOST_REMEMBERED)  # what re2 made of an expression, or why it did not
 
     def compiled(self, regex: str) -> Any:
         """Return the compiled expression, or the text of RE2's complaint."""
-        known = self._compiled.get(regex)
-        if known is not None:
-            return known
+        return self._compiled.find(regex, lambda: self._compile(regex))
+
+    def _compile(self, regex: str) -> Any:
         try:
-            compiled = re2.compile(regex.encode(), options=self._options)
+            return re2.compile(regex.encode(), options=self._options)
         except re2.error as error:
             reason = error.args[0] if error.args else ""
             words = reason.decode(errors="replace") if isinstance(reason, bytes) else str(reason)
             # Behind the colon RE2 repeats a part of the expression.
-            compiled = words.partition(":")[0]
-        if len(self._compiled) >= _MOST_REMEMBERED:
-            self._compiled.clear()
-        self._compiled[regex] = compiled
-        return compiled
+            return words.partition(":")[0]
 
     def check_matcher(self, matcher: Any, path: Path, walk: Walk) -> None:
         """Check an expression, and the size of its program."""

@@ -14,6 +14,7 @@ from typing import Any
 from fsxds.api.catalogue import Catalogue
 from fsxds.api.features import Features
 from fsxds.api.walk import Hook, Path, Walk
+from fsxds.memo import Lru
 
 _COMMAND = re.compile(r"%([A-Z0-9_]+)(?:\((.*?)\))?(?::([0-9]+))?%", re.ASCII)
 _HEADER_NAME = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z:]*")
@@ -36,7 +37,7 @@ class FormatStrings:
 
     def __init__(self, features: Features | None) -> None:
         """Take the commands that an Envoy has; None where they are not known."""
-        self._known: dict[tuple[str, bool, bool], tuple[str, str] | None] = {}
+        self._known: Lru[tuple[str, bool, bool], tuple[str, str] | None] = Lru(_MOST_REMEMBERED)
         self._commands = features.commands if features is not None else None
         self._knows_parameters = features is not None and features.minor_version == _KNOWN_VERSION
 
@@ -54,11 +55,7 @@ class FormatStrings:
         if "%" not in text:
             return None
         key = text, is_extended, is_header
-        if key not in self._known:
-            if len(self._known) >= _MOST_REMEMBERED:
-                self._known.clear()
-            self._known[key] = self._fault(text, is_extended=is_extended, is_header=is_header)
-        return self._known[key]
+        return self._known.find(key, lambda: self._fault(text, is_extended=is_extended, is_header=is_header))
 
     def _fault(self, text: str, *, is_extended: bool, is_header: bool) -> tuple[str, str] | None:
         """Look at every command of a text."""

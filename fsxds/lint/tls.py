@@ -14,6 +14,7 @@ from typing import Any, TypeAlias
 
 from fsxds.api.catalogue import Catalogue
 from fsxds.api.walk import Hook, Path, Walk
+from fsxds.memo import Lru
 
 _TLS = "envoy.extensions.transport_sockets.tls.v3."
 _RULE = "wrong-certificate"
@@ -113,7 +114,7 @@ class CertificateRules:
     def __init__(self, judge: Judge | None) -> None:
         """Compare with `judge`; None where nothing can."""
         self._judge = judge
-        self._known: dict[tuple[bytes, bytes, bytes | None], tuple[str, str, str] | None] = {}
+        self._known: Lru[tuple[bytes, bytes, bytes | None], tuple[str, str, str] | None] = Lru(_MOST_REMEMBERED)
 
     def check_certificate(self, certificate: Any, path: Path, walk: Walk) -> None:
         """Check that a certificate has its key, that both can be read and that they belong together."""
@@ -151,11 +152,8 @@ class CertificateRules:
         if chain is None or is_told_elsewhere or self._judge is None:
             return
         pair = chain, key, password
-        if pair not in self._known:
-            if len(self._known) >= _MOST_REMEMBERED:
-                self._known.clear()
-            self._known[pair] = self._judge(*pair)
-        fault = self._known[pair]
+        judge = self._judge
+        fault = self._known.find(pair, lambda: judge(*pair))
         if fault is not None:
             field, message, remedy = fault
             rule = "key-mismatch" if message.startswith("does not belong") else _RULE

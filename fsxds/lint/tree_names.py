@@ -90,8 +90,8 @@ def collection_of(type_url: TypeUrl, name: str) -> str:
     return f"{directory}/{ANY}{mark}{'&'.join(sorted(parameters.split('&')))}"
 
 
-Pages = Mapping[int, FileNames]
-"""The names of files by the identity of what they parsed to; it holds that, so that no other has the same."""
+Pages = Mapping[object, FileNames]
+"""The names of files by the mark of what they parsed to."""
 
 
 class NameBook:
@@ -99,11 +99,11 @@ class NameBook:
 
     def __init__(self, before: Pages) -> None:
         self._before = before
-        self._pages: dict[int, FileNames] = {}
+        self._pages: dict[object, FileNames] = {}
 
     def of(self, parsed: ParsedFile) -> FileNames:
         """Return the names of a file; those of one and the same parse are collected once."""
-        key = id(parsed)
+        key = parsed.mark
         names = self._pages.get(key)
         if names is None:
             names = self._pages[key] = self._before.get(key) or FileNames.of(parsed)
@@ -111,7 +111,7 @@ class NameBook:
 
     def all_of(self, parsed: Iterable[ParsedFile]) -> list[FileNames]:
         """Return the names of many files."""
-        return [self._pages.get(id(file)) or self.of(file) for file in parsed]
+        return [self._pages.get(file.mark) or self.of(file) for file in parsed]
 
     @property
     def pages(self) -> Pages:

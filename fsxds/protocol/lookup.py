@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from collections.abc import Set as AbstractSet
 
+from fsxds.memo import Lru
 from fsxds.protocol.virtual_hosts import VIRTUAL_HOSTS, find_hidden, find_virtual_hosts
 from fsxds.protocol.xdstp_names import SCHEME, collection_of, is_glob
 from fsxds.resources import Resource, Rows
 
-# Names come from clients: when so many were looked up, all are forgotten.
+# Names come from clients: of so many that were looked up, those that were asked for last are remembered.
 MOST_KEPT = 100_000
 
 
@@ -50,7 +51,7 @@ class Lookup:
         self._is_on_demand = is_on_demand
         self._index = _Index(rows)
         # The own names of what names stand for that are nobody's own.
-        self._found: dict[str, tuple[str, ...]] = {}
+        self._found: Lru[str, tuple[str, ...]] = Lru(MOST_KEPT)
 
     def following(self, rows: Mapping[str, Resource]) -> Lookup:
         """Return the same for other rows in which all names stand for the same ones: no name and no alias is another."""
@@ -85,12 +86,7 @@ class Lookup:
     def _names_of(self, name: str) -> tuple[str, ...]:
         if not self._is_on_demand and name in self.rows:
             return (name,)
-        found = self._found.get(name)
-        if found is None:
-            if len(self._found) >= MOST_KEPT:
-                self._found.clear()
-            found = self._found[name] = self._look_up(name)
-        return found
+        return self._found.find(name, lambda: self._look_up(name))
 
     def _look_up(self, name: str) -> tuple[str, ...]:
         if self._is_on_demand:

@@ -18,9 +18,9 @@ Source: xDS protocol, "REST-JSON polling subscriptions"; ENVOY.md A.
 from __future__ import annotations
 
 import hashlib
-from collections import OrderedDict
 from dataclasses import dataclass
 
+from fsxds.memo import Lru
 from fsxds.protocol.acks import PolledVersion, PollEvidence, PollState
 from fsxds.protocol.messages import Acknowledgement, Node
 from fsxds.protocol.subscription import Selection, Subscription, select, version_of
@@ -122,8 +122,7 @@ class PollMemory:
     """
 
     def __init__(self, most_remembered: int = MOST_REMEMBERED) -> None:
-        self._sent: OrderedDict[_Key, PolledVersion] = OrderedDict()
-        self._most_remembered = most_remembered
+        self._sent: Lru[_Key, PolledVersion] = Lru(most_remembered)
 
     def receive_request(
         self, request: PollRequest, snapshot: Snapshot | None, now_s: float
@@ -165,11 +164,10 @@ class PollMemory:
         sent = self._sent.get(key)
         if sent is None:
             return self._receive_nack_of_another(request, now_s)
-        self._sent.move_to_end(key)
         evidence = _evidence_of(request, sent, now_s)
         is_new = sent.receive(evidence)
         if sent.state is PollState.FORGOTTEN:
-            del self._sent[key]
+            self._sent.pop(key)
         if not is_new or evidence is PollEvidence.NOTHING:
             return None
         if evidence is PollEvidence.ACK:
@@ -199,13 +197,8 @@ class PollMemory:
         return held
 
     def _keep(self, request: PollRequest, sent: PolledVersion) -> None:
-        if not request.node.id:
-            return
-        key = _key(request)
-        self._sent[key] = sent
-        self._sent.move_to_end(key)
-        if len(self._sent) > self._most_remembered:
-            self._sent.popitem(last=False)
+        if request.node.id:
+            self._sent.put(_key(request), sent)
 
 
 def _key(request: PollRequest) -> _Key:

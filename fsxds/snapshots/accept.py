@@ -259,7 +259,7 @@ def _heirs(present: Records, before: Records) -> Mapping[PurePosixPath, tuple[Pa
     heirs = {}
     for path, record in present.items():
         if path not in before and record.parsed is not None:
-            found = {id(was): was for key in map(key_of, record.parsed.resources) if (was := by_key.get(key))}
+            found = {was.path: was for key in map(key_of, record.parsed.resources) if (was := by_key.get(key))}
             heirs[path] = tuple(found.values())
     return heirs
 

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections import OrderedDict
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from itertools import islice
@@ -26,6 +25,7 @@ from fsxds.formats.decoded import MAX_FAULTS, MessageDocument, PlainDocument
 from fsxds.formats.positions import locate_all
 from fsxds.lint.linter import make_field_rules
 from fsxds.lint.rules import RuleLevels
+from fsxds.memo import Lru
 from fsxds.resource_types import ResourceType, type_from_path
 from fsxds.resources import Document, Origin, ParsedFile, Resource
 from fsxds.snapshots.document import DocumentReader, Draft, Tools
@@ -66,10 +66,9 @@ class ChunkParser:
         self, tools: Tools, smallest_bytes: int = SMALLEST_BYTES, most_remembered: int = MOST_REMEMBERED
     ) -> None:
         self._tools = tools
-        self._most_remembered = most_remembered
         self._smallest_bytes = smallest_bytes
-        # Per file, the last parsed last: what its items' bytes and context hash to, and the resource that came of them.
-        self._known: OrderedDict[PurePosixPath, dict[bytes, Resource]] = OrderedDict()
+        # Per file: what its items' bytes and context hash to, and the resource that came of them.
+        self._known: Lru[PurePosixPath, dict[bytes, Resource]] = Lru(most_remembered, len, most_remembered)
 
     def parse(self, file: SourceFile, hint: ResourceType | None) -> Document | None:
         """Return the one document of a file, or None for one that has to be parsed as a whole, as all are at first."""
@@ -78,7 +77,7 @@ class ChunkParser:
         pieces = _take_apart(file.content) if self._is_large_list(file) else None
         document = None if pieces is None else self._read(file.path, pieces, hint)
         if document is None:
-            self._known.pop(file.path, None)
+            self._known.pop(file.path)
         return document
 
     def learn(self, file: SourceFile, hint: ResourceType | None, document: Document) -> None:
@@ -94,14 +93,7 @@ class ChunkParser:
         if envelope is not None and lines == [resource.origin.line for resource in document.resources]:
             context = _context(hint, envelope)
             keys = (_key(context, piece) for _, piece in pieces.items)
-            self._remember(file.path, dict(zip(keys, document.resources, strict=True)))
-
-    def _remember(self, path: PurePosixPath, known: dict[bytes, Resource]) -> None:
-        """Keep the items of a file, and let go of those of files that were not parsed for long: they may be gone."""
-        self._known[path] = known
-        self._known.move_to_end(path)
-        while len(self._known) > 1 and sum(map(len, self._known.values())) > self._most_remembered:
-            self._known.popitem(last=False)
+            self._known.put(file.path, dict(zip(keys, document.resources, strict=True)))
 
     def _is_large_list(self, file: SourceFile) -> bool:
         row = format_of(file.path)
@@ -111,7 +103,7 @@ class ChunkParser:
         envelope = self._envelope(pieces)
         if envelope is None:
             return None
-        before, now = self._known.get(path, {}), {}
+        before, now = self._known.get(path) or {}, {}
         context = _context(hint, envelope)
         resources = []
         for index, (line, piece) in enumerate(pieces.items):
@@ -125,7 +117,7 @@ class ChunkParser:
             )
         if len({(resource.type_url, resource.name) for resource in resources}) < len(resources):
             return None
-        self._remember(path, now)
+        self._known.put(path, now)
         version_info = envelope.get("version_info")
         declared = frozenset(resource.type_url for resource in resources)
         return Document(path, tuple(resources), declared, version_info if isinstance(version_info, str) else None)

@@ -130,8 +130,9 @@ def test_an_answer_is_sent_but_not_accepted() -> None:
     selection = select(FIRST, request.subscription)
 
     assert watches(polls) == (
-        WatchStatus(CDS, frozenset({"a", "c"}), selection.version, resources=(A,), missing=("c",)),
+        WatchStatus(CDS, frozenset({"a", "c"}), selection.version, resources=selection.resources, missing=("c",)),
     )
+    assert list(selection.resources) == [A]
 
 
 def test_the_next_poll_accepts() -> None:

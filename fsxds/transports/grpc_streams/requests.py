@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import Enum
@@ -22,6 +21,7 @@ from google.rpc import status_pb2
 
 from fsxds.api.quotes import quoted_type_url
 from fsxds.errors import ProtocolError
+from fsxds.memo import Lru
 from fsxds.protocol.messages import MOST_KEPT_NODE_BYTES, DeltaRequest, Node, SotwRequest, without_message
 from fsxds.resource_types import RESOURCE_TYPES, ResourceType
 from fsxds.values import Nonce, TypeUrl, Version
@@ -104,7 +104,7 @@ class RequestReader:
     """
 
     def __init__(self) -> None:
-        self._nodes: OrderedDict[tuple[bytes, str], Node] = OrderedDict()
+        self._nodes: Lru[tuple[bytes, str], Node] = Lru(MOST_NODES)
 
     def sotw(self, content: bytes, row: ResourceType | None, peer: str, *, knows_node: bool = False) -> SotwRequest:
         """Return the value of a serialized DiscoveryRequest."""
@@ -156,11 +156,7 @@ class RequestReader:
                 agent=message.user_agent_name,
                 serialized=serialized if is_kept else b"",
             )
-            self._nodes[key] = node
-            if len(self._nodes) > MOST_NODES:
-                self._nodes.popitem(last=False)
-        else:
-            self._nodes.move_to_end(key)
+            self._nodes.put(key, node)
         return node
 
 

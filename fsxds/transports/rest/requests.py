@@ -7,7 +7,6 @@ import hashlib
 import json
 import re
 import zlib
-from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping
 from functools import lru_cache
 from typing import Any, NoReturn, cast
@@ -21,6 +20,7 @@ from fsxds.api.catalogue import Catalogue
 from fsxds.api.convert import Converter
 from fsxds.api.quotes import quoted_type_url, shown_pointer
 from fsxds.errors import ProtocolError
+from fsxds.memo import Lru
 from fsxds.protocol.messages import MOST_KEPT_NODE_BYTES, Node, without_message
 from fsxds.protocol.poll import PollRequest, patience_s
 from fsxds.protocol.subscription import Subscription
@@ -160,8 +160,7 @@ class RequestReader:
         self.parsed = 0
         self._catalogue = catalogue
         self._converter = Converter(catalogue)
-        self._remembered: OrderedDict[tuple[bytes, ResourceType, str, bool], PollRequest] = OrderedDict()
-        self._most_remembered = most_remembered
+        self._remembered: Lru[tuple[bytes, ResourceType, str, bool], PollRequest] = Lru(most_remembered)
 
     def read(self, body: bytes, row: ResourceType, peer: str, *, from_envoy: bool) -> PollRequest:
         """Return the poll that `body` is.
@@ -178,14 +177,11 @@ class RequestReader:
         key = hashlib.sha256(body).digest(), row, peer, from_envoy
         poll = self._remembered.get(key)
         if poll is not None:
-            self._remembered.move_to_end(key)
             return poll
         poll = self._parse(body, row, peer, from_envoy=from_envoy)
         self.parsed += 1
         if _weight(poll) <= MOST_KEPT_CHARACTERS:
-            self._remembered[key] = poll
-            if len(self._remembered) > self._most_remembered:
-                self._remembered.popitem(last=False)
+            self._remembered.put(key, poll)
         return poll
 
     def _parse(self, body: bytes, row: ResourceType, peer: str, *, from_envoy: bool) -> PollRequest:

@@ -129,7 +129,7 @@ def test_a_star_means_everything() -> None:
         ({"version_info": 7}, "version_info: is a number; send a string"),
         ({"version_info": True}, "version_info: is a boolean; send a string"),
         ({"versionInfo": ["7"]}, "version_info: is a list; send a string"),
-        ({"version_info": "7", "versionInfo": "7"}, "version_info: is there twice, also as versionInfo"),
+        ({"version_info": "7", "versionInfo": "7"}, "version_info: is duplicated, also as versionInfo"),
         ({"node": "n"}, "node: is a string; send an object"),
         ({"node": {"id": {}}}, "node.id: is an object; send a string"),
         ({"node": {"cluster": 1.5}}, "node.cluster: is a number; send a string"),

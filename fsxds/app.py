@@ -43,13 +43,13 @@ from fsxds.snapshots.load import Acceptance, Loaded
 from fsxds.source.watch import WatchMode, WatchOptions, watch
 from fsxds.store import SnapshotStore
 from fsxds.supervisor import BackOff, Supervisor, words_of
-from fsxds.transports.client_status.service import ClientReports, client_status_handlers
+from fsxds.transports.client_status.service import ClientReports, client_status_handlers, client_status_paths
 from fsxds.transports.config_sources import AdsConfigSources, Rewriting
 from fsxds.transports.grpc_streams.server import listening_grpc
 from fsxds.transports.grpc_streams.service import make_services
 from fsxds.transports.mirror.writer import Mirror, Mirroring, MirrorOptions, write_once
 from fsxds.transports.rest.server import listening, raise_open_files_limit
-from fsxds.transports.rest.service import make_application
+from fsxds.transports.rest.service import RestJson, make_application
 from fsxds.transports.sockets import leave_at_once, until_lost
 from fsxds.values import PlainValue
 from fsxds.waits import report_waits, reported_wait
@@ -313,10 +313,9 @@ class House:
             raise
 
     def _rest(self, reports: ClientReports, address: Address) -> AbstractAsyncContextManager[Address]:
-        application = make_application(
-            self.store, self.catalogue, self._log.receive, reports, max_hold_s=lambda: self.settings.max_hold_s
-        )
-        return listening(application, address, grace_s=GRACE_S)
+        observer, polls = self._log.receive, self.clients.polls
+        rest = RestJson(self.store, self.catalogue, observer, polls, lambda: self.settings.max_hold_s)
+        return listening(make_application(rest, client_status_paths(reports)), address, grace_s=GRACE_S)
 
     def _grpc(self, reports: ClientReports, address: Address) -> AbstractAsyncContextManager[Address]:
         status = client_status_handlers(reports)

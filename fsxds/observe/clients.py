@@ -125,17 +125,17 @@ class ReportedPolls:
         """A client was answered."""
         _note_sent(self._watch_of(poll, now_s), selection)
 
-    def nothing_new(self, poll: PollRequest, now_s: float) -> None:
-        """A poll that was held ended without an answer: its client is still there."""
+    def poll_ended(self, poll: PollRequest, now_s: float) -> None:
+        """A poll that was held ended without an update: its client is still there."""
         self._watch_of(poll, now_s)
 
-    def verdict_received(self, poll: PollRequest, verdict: Acknowledgement, now_s: float) -> None:
-        """A client took a version, or refused it."""
-        watch = self._watch_of(poll, now_s)
-        if verdict.accepted:
-            watch.acked, watch.nacked, watch.reason = verdict.version, None, None
+    def ack_received(self, poll: PollRequest, acknowledgement: Acknowledgement, now_s: float) -> None:
+        """A poll ACKed or NACKed a version."""
+        watch, version = self._watch_of(poll, now_s), acknowledgement.version
+        if acknowledgement.accepted:
+            watch.acked, watch.nacked, watch.reason = version, None, None
         else:
-            watch.nacked, watch.reason = verdict.version, verdict.reason
+            watch.nacked, watch.reason = version, acknowledgement.reason
 
     def statuses(self, now_s: float) -> Iterator[ClientStatus]:
         """Tell of the clients that polled lately, the longest silent first."""

@@ -186,9 +186,9 @@ def test_a_verdict_accepts_or_rejects() -> None:
     """A rejection keeps what was accepted before; all resources of the answer count as rejected."""
     polls = ReportedPolls()
     sent(polls, poll(), FIRST)
-    polls.verdict_received(poll(), Acknowledgement(V1, accepted=True), 1)
+    polls.ack_received(poll(), Acknowledgement(V1, accepted=True), 1)
     sent(polls, poll(version=V1), SECOND, 2)
-    polls.verdict_received(poll(version=V1), Acknowledgement(V2, accepted=False, reason="bad"), 3)
+    polls.ack_received(poll(version=V1), Acknowledgement(V2, accepted=False, reason="bad"), 3)
     [watch] = watches(polls)
 
     assert (watch.sent, watch.acked, watch.nacked, watch.reason) == (V2, V1, V2, "bad")
@@ -199,7 +199,7 @@ def test_what_is_sent_after_a_rejection_is_not_rejected() -> None:
     """The reason stays known until something is accepted."""
     polls = ReportedPolls()
     sent(polls, poll(), SECOND)
-    polls.verdict_received(poll(), Acknowledgement(V2, accepted=False, reason="bad"), 1)
+    polls.ack_received(poll(), Acknowledgement(V2, accepted=False, reason="bad"), 1)
     sent(polls, poll(), FIRST, 2)
 
     assert watches(polls)[0].rejected == frozenset()
@@ -211,9 +211,9 @@ def test_accepting_ends_a_rejection(*, is_verdict: bool) -> None:
     """By a verdict, or by a poll that bears the version."""
     polls = ReportedPolls()
     sent(polls, poll(), FIRST)
-    polls.verdict_received(poll(), Acknowledgement(V1, accepted=False, reason="bad"), 1)
+    polls.ack_received(poll(), Acknowledgement(V1, accepted=False, reason="bad"), 1)
     if is_verdict:
-        polls.verdict_received(poll(), Acknowledgement(V1, accepted=True), 2)
+        polls.ack_received(poll(), Acknowledgement(V1, accepted=True), 2)
     else:
         polls.poll_received(poll(version=V1), FIRST, 2)
 
@@ -294,7 +294,7 @@ def test_each_subscription_is_forgotten_by_itself() -> None:
     assert [[watch.type_url for watch in status.watches] for status in polls.statuses(601)] == [[CDS], [CDS]]
 
 
-@pytest.mark.parametrize("event", ["poll_received", "response_sent", "nothing_new", "verdict_received"])
+@pytest.mark.parametrize("event", ["poll_received", "response_sent", "poll_ended", "ack_received"])
 def test_every_sign_of_a_client_counts(event: str) -> None:
     """A poll that is held for long and ends is one too."""
     polls = ReportedPolls()
@@ -302,8 +302,8 @@ def test_every_sign_of_a_client_counts(event: str) -> None:
     told = {
         "poll_received": (FIRST,),
         "response_sent": (select(FIRST, Subscription(CDS)),),
-        "nothing_new": (),
-        "verdict_received": (Acknowledgement(V1, accepted=True),),
+        "poll_ended": (),
+        "ack_received": (Acknowledgement(V1, accepted=True),),
     }
     getattr(polls, event)(poll(), *told[event], FORGOTTEN_AFTER_S)
 

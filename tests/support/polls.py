@@ -21,7 +21,7 @@ from fsxds.resource_types import BY_SHORT_NAME, RESOURCE_TYPES
 from fsxds.resources import Origin, Resource, Rows, Snapshot, TypeChange, version_of_body
 from fsxds.settings.forms import Address, TcpAddress
 from fsxds.store import SnapshotStore
-from fsxds.transports.client_status.service import ClientReports
+from fsxds.transports.client_status.service import ClientReports, client_status_paths
 from fsxds.transports.rest.server import listening
 from fsxds.transports.rest.service import REST, RestJson, make_application
 from fsxds.values import TypeUrl
@@ -79,6 +79,7 @@ class Server:
 
     store: SnapshotStore
     heard: Recorder
+    clients: Clients
     application: web.Application
     address: Address
     client: aiohttp.ClientSession
@@ -126,12 +127,13 @@ async def until(predicate: Callable[[], bool]) -> None:
 async def running(*, max_hold_s: float = 60.0, address: Address = LOCALHOST) -> AsyncIterator[Server]:
     """Run a server; the connections of its client are not compressed unless asked for."""
     store, heard = SnapshotStore(), Recorder()
-    reports = ClientReports(Clients(), envoy_catalogue())
-    application = make_application(store, envoy_catalogue(), heard, reports, max_hold_s=lambda: max_hold_s)
+    clients = Clients()
+    rest = RestJson(store, envoy_catalogue(), heard, clients.polls, lambda: max_hold_s)
+    application = make_application(rest, client_status_paths(ClientReports(clients, envoy_catalogue())))
     async with listening(application, address, grace_s=1.0) as bound:
         is_tcp = isinstance(bound, TcpAddress)
         connector = aiohttp.TCPConnector(limit=0) if is_tcp else aiohttp.UnixConnector(str(bound)[len("unix:") :])
         base = f"http://{bound}" if is_tcp else "http://fsxds"
         headers = {"accept-encoding": "identity"}
         async with aiohttp.ClientSession(base, connector=connector, headers=headers) as client:
-            yield Server(store, heard, application, bound, client)
+            yield Server(store, heard, clients, application, bound, client)

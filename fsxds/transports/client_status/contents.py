@@ -1,8 +1,7 @@
-"""What is told of each resource of a client: was it sent, and what did the client make of it.
+"""What a client status holds: where each resource stands with a client, its content without secrets, in bytes or JSON.
 
-The two forms of a client status: bytes of the wire, and JSON. Rows are written one by one, and joined.
-
-What people may see of resources: their contents without secrets, as bytes of the wire and as JSON.
+Rows are written one by one, and joined: an answer may be large.
+Source: envoy/service/status/v3/csds.proto.
 """
 
 from __future__ import annotations
@@ -13,7 +12,7 @@ import json
 from collections.abc import Callable, Hashable, Iterator
 from dataclasses import dataclass
 from enum import IntEnum
-from typing import Generic, Protocol, TypeVar, cast
+from typing import Generic, Protocol, TypeVar
 
 from envoy.service.status.v3 import csds_pb2
 from google.protobuf.message import DecodeError, Message
@@ -42,7 +41,7 @@ class ConfigStatus(IntEnum):
     ERROR = 4
 
 
-class ClientStand(IntEnum):
+class ClientResourceStatus(IntEnum):
     """`envoy.admin.v3.ClientResourceStatus`: how the client sees it."""
 
     UNKNOWN = 0
@@ -52,99 +51,82 @@ class ClientStand(IntEnum):
     NACKED = 4
 
 
+REJECTED = ConfigStatus.ERROR, ClientResourceStatus.NACKED
+
+
 @dataclass(frozen=True, slots=True)
 class ResourceStatus:
     """Where one resource, or a name that was asked for, stands with one client.
 
     `version` is the one that the client was sent last, or where it rejected that, the one before; None where there was
-    none. `refused` and `reason` are there for a rejected one alone. `resource` is None where nothing was sent.
+    none. `nacked` and `reason` are of a rejected one alone. `resource` is None where nothing was sent.
     """
 
     type_url: TypeUrl
     name: str
     config_status: ConfigStatus
-    stand: ClientStand
+    client_status: ClientResourceStatus
     version: Version | None = None
     resource: Resource | None = None
-    refused: Version | None = None
+    nacked: Version | None = None
     reason: str | None = None
 
 
 def resource_statuses(status: ClientStatus) -> Iterator[ResourceStatus]:
-    """Tell of all resources that a client was sent or asked for, those of each watch together.
+    """Yield all resources that a client was sent or asked for, those of each watch together.
 
     A client that wants everything of a type and was sent nothing has asked for `*`.
     """
-    tells_each_version = status.service.startswith("Delta")
+    is_delta = status.service.startswith("Delta")
     for watch in status.watches:
-        yield from _held(watch, tells_each_version=tells_each_version)
+        yield from _held(watch, is_delta=is_delta)
         yield from _not_held(watch)
 
 
-def _held(watch: WatchStatus, *, tells_each_version: bool) -> Iterator[ResourceStatus]:
-    verdict = _verdict(watch)
-    reason = _reason(watch)
+def _held(watch: WatchStatus, *, is_delta: bool) -> Iterator[ResourceStatus]:
+    stand, reason = _stand_of_accepted(watch), _reason(watch)
     for resource in watch.resources:
-        if resource.name in watch.rejected:
-            yield _refused(watch, resource, reason, tells_each_version=tells_each_version)
-        else:
-            version = resource.version if tells_each_version else _version(watch)
-            yield ResourceStatus(watch.type_url, resource.name, *verdict, version, resource)
+        type_url, name = watch.type_url, resource.name
+        if name not in watch.rejected:
+            version = resource.version if is_delta else _accepted_version(watch)
+            yield ResourceStatus(type_url, name, *stand, version, resource)
+            continue
+        # Which version of its own a Delta client kept is not known.
+        kept, nacked = (None, resource.version) if is_delta else (watch.acked, watch.nacked)
+        yield ResourceStatus(type_url, name, *REJECTED, version=kept, resource=resource, nacked=nacked, reason=reason)
 
 
 def _not_held(watch: WatchStatus) -> Iterator[ResourceStatus]:
-    """Tell of what was rejected and is gone, of names that do not exist, and of what nothing was said of yet."""
-    gone = sorted(watch.rejected - {resource.name for resource in watch.resources}) if watch.rejected else ()
-    reason = _reason(watch) if gone else None
-    for name in gone:
-        yield ResourceStatus(
-            watch.type_url,
-            name,
-            ConfigStatus.ERROR,
-            ClientStand.NACKED,
-            refused=watch.nacked,
-            reason=reason,
-        )
+    """Yield what was rejected and was removed, names that do not exist, and names that were not answered yet."""
+    removed = sorted(watch.rejected - {resource.name for resource in watch.resources}) if watch.rejected else ()
+    reason = _reason(watch) if removed else None
+    for name in removed:
+        yield ResourceStatus(watch.type_url, name, *REJECTED, nacked=watch.nacked, reason=reason)
     missing = frozenset(watch.missing) - watch.rejected
     for name in sorted(missing):
-        yield ResourceStatus(watch.type_url, name, ConfigStatus.NOT_SENT, ClientStand.DOES_NOT_EXIST)
+        yield ResourceStatus(watch.type_url, name, ConfigStatus.NOT_SENT, ClientResourceStatus.DOES_NOT_EXIST)
     if watch.sent is None:
-        awaited = frozenset((WILDCARD,)) if watch.names is None else watch.names - missing
-        for name in sorted(awaited):
-            yield ResourceStatus(watch.type_url, name, ConfigStatus.NOT_SENT, ClientStand.REQUESTED)
+        requested = frozenset((WILDCARD,)) if watch.names is None else watch.names - missing
+        for name in sorted(requested):
+            yield ResourceStatus(watch.type_url, name, ConfigStatus.NOT_SENT, ClientResourceStatus.REQUESTED)
 
 
-def _verdict(watch: WatchStatus) -> tuple[ConfigStatus, ClientStand]:
-    """Tell where the resources stand that were not rejected."""
+def _stand_of_accepted(watch: WatchStatus) -> tuple[ConfigStatus, ClientResourceStatus]:
+    """Return where the resources stand that were not rejected."""
     if watch.acked is None:
-        return ConfigStatus.STALE, ClientStand.REQUESTED
+        return ConfigStatus.STALE, ClientResourceStatus.REQUESTED
     if watch.sent in (watch.acked, watch.nacked):
-        return ConfigStatus.SYNCED, ClientStand.ACKED
+        return ConfigStatus.SYNCED, ClientResourceStatus.ACKED
     # Nothing tells which of the resources are as they were in the version before, so the client's view is not known.
-    return ConfigStatus.STALE, ClientStand.UNKNOWN
+    return ConfigStatus.STALE, ClientResourceStatus.UNKNOWN
 
 
-def _version(watch: WatchStatus) -> Version | None:
-    """Return the version of what was not rejected."""
+def _accepted_version(watch: WatchStatus) -> Version | None:
     return watch.acked if watch.acked is not None and watch.sent == watch.nacked else watch.sent
 
 
-def _refused(watch: WatchStatus, resource: Resource, reason: str | None, *, tells_each_version: bool) -> ResourceStatus:
-    return ResourceStatus(
-        watch.type_url,
-        resource.name,
-        ConfigStatus.ERROR,
-        ClientStand.NACKED,
-        # Which version of its own the client kept is not known.
-        version=None if tells_each_version else watch.acked,
-        resource=resource,
-        refused=resource.version if tells_each_version else watch.nacked,
-        reason=reason,
-    )
-
-
 def _reason(watch: WatchStatus) -> str | None:
-    # Envoy prints the message that it refuses, secrets included.
+    # Envoy prints the message that it rejects, secrets included.
     return None if watch.reason is None else mask_reason(without_message(watch.reason))
 
 
@@ -158,8 +140,8 @@ _HIDDEN_BYTES = base64.b64encode(HIDDEN.encode()).decode()
 class Contents:
     """Shows resources without their secrets: `<hidden>` stands in place of each.
 
-    A Secret is not shown at all, and neither is what the catalogue has no type for: nothing tells its secrets. What was
-    shown lately is kept by its version; see `turn`.
+    A Secret is not shown at all, and neither is what the catalogue has no type for: nothing says which of its fields are
+    secret. What was shown is kept by its version; see `turn`.
     """
 
     def __init__(self, catalogue: Catalogue) -> None:
@@ -167,9 +149,9 @@ class Contents:
         self._printer = Printer(catalogue)
         self._converter = Converter(catalogue)
         self._masker = Masker(catalogue, hide_bytes=lambda _: _HIDDEN_BYTES)
-        self._bodies: _Lately[tuple[TypeUrl, Version], bytes | None] = _Lately()
-        self._jsons: _Lately[tuple[TypeUrl, Version], bytes | None] = _Lately()
-        self._nodes: _Lately[bytes, bytes] = _Lately()
+        self._bodies: _Recent[tuple[TypeUrl, Version], bytes | None] = _Recent()
+        self._jsons: _Recent[tuple[TypeUrl, Version], bytes | None] = _Recent()
+        self._nodes: _Recent[bytes, bytes] = _Recent()
 
     def turn(self, *, with_contents: bool = True) -> None:
         """Begin another report: what was not shown in this one and the one before will be forgotten."""
@@ -217,7 +199,7 @@ class Contents:
         return None if message is None else message.SerializeToString(deterministic=True)
 
 
-class _Lately(Generic[_Key, _Value]):
+class _Recent(Generic[_Key, _Value]):
     """Keeps what was asked for in this turn and the one before."""
 
     def __init__(self) -> None:
@@ -228,7 +210,7 @@ class _Lately(Generic[_Key, _Value]):
         return len({**self._before, **self._now})
 
     def turn(self) -> None:
-        """Forget what was asked for in the turn before this one alone, and begin another."""
+        """Begin another turn: forget what was asked for in the turn before this one alone."""
         self._now, self._before = {}, self._now
 
     def get(self, key: _Key, make: Callable[[], _Value]) -> _Value:
@@ -267,20 +249,20 @@ class WireForm:
     def row(self, status: ResourceStatus, content: bytes | None) -> bytes:
         """Write where a resource stands, as a GenericXdsConfig in its field."""
         client = csds_pb2.ClientConfig()
-        told = client.generic_xds_configs.add(
+        row = client.generic_xds_configs.add(
             type_url=status.type_url,
             name=status.name,
             version_info=status.version,
             config_status=status.config_status,
-            client_status=status.stand,
+            client_status=status.client_status,
         )
-        if status.stand is ClientStand.NACKED:
-            told.error_state.details = status.reason or ""
-            told.error_state.version_info = status.refused or ""
+        if status.client_status is ClientResourceStatus.NACKED:
+            row.error_state.details = status.reason or ""
+            row.error_state.version_info = status.nacked or ""
         if content is not None:
-            told.xds_config.type_url = status.type_url
-            told.xds_config.value = content
-        return cast("bytes", client.SerializeToString())
+            row.xds_config.type_url = status.type_url
+            row.xds_config.value = content
+        return bytes(client.SerializeToString())
 
     def client(self, status: ClientStatus, rows: list[bytes], *, is_first: bool) -> bytes:
         """Write a client, as a ClientConfig in its field."""
@@ -309,10 +291,10 @@ class JsonForm:
         if status.version:
             plain["version_info"] = status.version
         plain["config_status"] = status.config_status.name
-        if status.stand:
-            plain["client_status"] = status.stand.name
-        if status.stand is ClientStand.NACKED:
-            error = {"details": status.reason, "version_info": status.refused}
+        if status.client_status:
+            plain["client_status"] = status.client_status.name
+        if status.client_status is ClientResourceStatus.NACKED:
+            error = {"details": status.reason, "version_info": status.nacked}
             plain["error_state"] = {name: value for name, value in error.items() if value}
         row = dump(plain)
         return row if content is None else b'%b,"xds_config":%b}' % (row[:-1], content)

@@ -1,19 +1,15 @@
-"""Client status (CSDS): what each client was sent and made of it, as one answer in bytes or in JSON.
+"""Client status (CSDS): what each client was sent, ACKed and NACKed, as one answer, over REST and over gRPC.
 
 Source: envoy/service/status/v3/csds.proto.
-
-Client status (CSDS) over REST: POST /v3/discovery:client_status.
-
-Client status (CSDS) over gRPC: handlers for a grpc.aio server, with bytes in and bytes out.
 """
 
 from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Protocol
 
 import grpc
 from aiohttp import web
@@ -23,17 +19,20 @@ from google.protobuf.message import DecodeError
 
 from fsxds.api.catalogue import Catalogue
 from fsxds.errors import ProtocolError
-from fsxds.observe.clients import Clients
 from fsxds.protocol.messages import ClientStatus, Node
 from fsxds.resources import Resource
 from fsxds.transports.client_status.contents import Contents, Form, JsonForm, WireForm, resource_statuses
 from fsxds.transports.client_status.nodes import node_filter
 from fsxds.transports.rest.requests import read_body
 from fsxds.transports.rest.responses import LARGE_RESOURCE_BYTES, Payload, send
+from fsxds.transports.rest.service import Handler
 
-# A thousand clients with ten thousand resources each make gigabytes; an answer holds what somebody can look at.
+CLIENT_STATUS_PATH = "/v3/discovery:client_status"
+CLIENT_STATUS_SERVICE = "envoy.service.status.v3.ClientStatusDiscoveryService"
+
+# A thousand clients with ten thousand resources each make gigabytes; an answer holds what a reader can look at.
 MOST_ANSWER_BYTES = 64 * 1024 * 1024
-# Of as many resources, with those of each client counted, is told at most: counting takes far less time than writing.
+# So many resources an answer has at most, with those of each client counted: counting takes far less time than writing.
 MOST_ROWS = 400_000
 # Reading a request of this size takes some 10 ms.
 MOST_REQUEST_BYTES = 64 * 1024
@@ -46,13 +45,20 @@ PIECE_BYTES = 1024 * 1024
 _NO_REQUEST = "the body is no ClientStatusRequest in JSON; send `{}` at least"
 
 
+class ClientRegistry(Protocol):
+    """What knows all clients."""
+
+    def statuses(self, now_s: float) -> Iterator[ClientStatus]:
+        """Yield the status of every client; one that comes or goes meanwhile is among them or not."""
+
+
 @dataclass(slots=True)
-class _Asked:
-    """An answer that some wait for.
+class _Request:
+    """A request that some wait for the answer of.
 
     Attributes:
-        waiting: how many want it and do not have it yet.
-        made_for: how many had come when it was begun: each of them may have it.
+        waiting: how many want the answer and do not have it yet.
+        made_for: how many requests had come when the answer was begun: each of them may have it.
         answer: the answer, None where it would be too large.
     """
 
@@ -64,22 +70,21 @@ class _Asked:
 class ClientReports:
     """Answers requests for the status of clients.
 
-    Answers are made one after another, in slices of time: they may be large, and no client is to wait for them. Who asks
-    for the same while it waits shares an answer; who goes away is not worked for.
+    Answers are made one after another, in slices of time: they may be large, and no client is to wait for them. Equal
+    requests that wait share an answer; no answer is made for those that went away.
 
     Attributes:
-        clients: who is told of.
         made: how many answers were begun.
     """
 
-    def __init__(self, clients: Clients, catalogue: Catalogue) -> None:
-        self.clients = clients
+    def __init__(self, clients: ClientRegistry, catalogue: Catalogue) -> None:
         self.made = 0
+        self._clients = clients
         self._contents = Contents(catalogue)
         self._wire, self._json = WireForm(self._contents), JsonForm(self._contents)
         self._one_at_a_time = asyncio.Lock()
-        self._came = 0
-        self._asked: dict[tuple[Form, bytes], _Asked] = {}
+        self._received = 0
+        self._requests: dict[tuple[Form, bytes], _Request] = {}
 
     async def answer(self, request: bytes) -> bytes:
         """Answer a serialized ClientStatusRequest with a serialized ClientStatusResponse.
@@ -90,10 +95,10 @@ class ClientReports:
         """
         _check_size(request)
         try:
-            asked = csds_pb2.ClientStatusRequest.FromString(request)
+            message = csds_pb2.ClientStatusRequest.FromString(request)
         except DecodeError as error:
             raise ProtocolError("the message is no ClientStatusRequest; send one in protobuf's wire format") from error
-        return (await self._answer(asked, self._wire)).body
+        return (await self._answer(message, self._wire)).body
 
     async def answer_json(self, request: bytes) -> Payload:
         """Answer a ClientStatusRequest in proto JSON with a ClientStatusResponse in proto JSON with snake_case names.
@@ -104,37 +109,37 @@ class ClientReports:
         _check_size(request)
         return await self._answer(_parse_json(request), self._json)
 
-    async def _answer(self, request: Any, form: Form) -> Payload:
+    async def _answer(self, request: csds_pb2.ClientStatusRequest, form: Form) -> Payload:
         """Return an answer that was begun after this was called."""
         wants = node_filter(request.node_matchers)
         key = form, request.SerializeToString(deterministic=True)
-        asked = self._asked.setdefault(key, _Asked())
-        asked.waiting += 1
-        self._came += 1
-        number = self._came
+        shared = self._requests.setdefault(key, _Request())
+        shared.waiting += 1
+        self._received += 1
+        number = self._received
         try:
             async with self._one_at_a_time:
-                if number > asked.made_for:
-                    begun_at, asked.made_for, asked.answer = self._came, 0, None
-                    asked.answer = await self._make(wants, form, with_contents=not request.exclude_resource_contents)
-                    asked.made_for = begun_at
-                answer = asked.answer
+                if number > shared.made_for:
+                    begun_at, shared.made_for, shared.answer = self._received, 0, None
+                    shared.answer = await self._make(wants, form, with_contents=not request.exclude_resource_contents)
+                    shared.made_for = begun_at
+                answer = shared.answer
         finally:
-            asked.waiting -= 1
-            if not asked.waiting:
-                del self._asked[key]
+            shared.waiting -= 1
+            if not shared.waiting:
+                del self._requests[key]
         if answer is None:
             raise _too_much()
         return answer
 
     async def _make(self, wants: Callable[[Node], bool], form: Form, *, with_contents: bool) -> Payload | None:
-        """Write those who are wanted; None where that is too much."""
+        """Write the clients that are wanted; None where that is too much."""
         self.made += 1
         self._contents.turn(with_contents=with_contents)
         answer = _Answer(form, with_contents=with_contents)
-        # Counted first: whoever asks too much learns it at once.
+        # Counted first: a request for too much is rejected at once.
         for take in (answer.count, answer.add):
-            for status in self.clients.statuses(asyncio.get_running_loop().time()):
+            for status in self._clients.statuses(asyncio.get_running_loop().time()):
                 if wants(status.node):
                     await take(status)
                 if answer.is_too_large:
@@ -144,7 +149,7 @@ class ClientReports:
 
 
 class _Answer:
-    """An answer that grows, with turns of others in between."""
+    """An answer that grows, in slices of time."""
 
     def __init__(self, form: Form, *, with_contents: bool) -> None:
         self._rows_left, self._bytes_left = MOST_ROWS, MOST_ANSWER_BYTES
@@ -157,11 +162,11 @@ class _Answer:
 
     @property
     def is_too_large(self) -> bool:
-        """Whether it is refused."""
+        """Whether the request is rejected."""
         return min(self._rows_left, self._bytes_left) < 0
 
     async def pause(self) -> None:
-        """Let others have their turn, when it is time."""
+        """Let other work go on, when the slice is over."""
         if self._clock() >= self._slice_end_s:
             await asyncio.sleep(0)
             self._slice_end_s = self._clock() + SLICE_S
@@ -223,11 +228,11 @@ def _check_size(request: bytes) -> None:
         raise ProtocolError(message, "RESOURCE_EXHAUSTED")
 
 
-def _parse_json(request: bytes) -> Any:
+def _parse_json(request: bytes) -> csds_pb2.ClientStatusRequest:
     try:
         plain = json.loads(request)
         if not isinstance(plain, dict):
-            # Protobuf takes an empty list for an empty message.
+            # Protobuf reads an empty list as an empty message.
             raise ProtocolError(_NO_REQUEST)
         return json_format.ParseDict(plain, csds_pb2.ClientStatusRequest(), ignore_unknown_fields=True)
     except (ValueError, RecursionError, json_format.ParseError) as error:
@@ -236,33 +241,24 @@ def _parse_json(request: bytes) -> Any:
 
 def _too_much() -> ProtocolError:
     message = (
-        f"the answer would be over {MOST_ANSWER_BYTES} bytes, or tell of over {MOST_ROWS} resources; "
+        f"the answer would be over {MOST_ANSWER_BYTES} bytes, or have over {MOST_ROWS} resources; "
         "ask for fewer clients with node_matchers, or set exclude_resource_contents"
     )
     return ProtocolError(message, "RESOURCE_EXHAUSTED")
 
 
-CLIENT_STATUS_PATH = "/v3/discovery:client_status"
+def client_status_paths(reports: ClientReports) -> Mapping[str, Handler]:
+    """Return what answers over REST: a POST whose body is a ClientStatusRequest in JSON."""
 
+    async def answer(request: web.Request) -> web.StreamResponse:
+        response, _ = await send(request, await reports.answer_json(await read_body(request)))
+        return response
 
-async def answer_client_status(request: web.Request, reports: ClientReports) -> web.StreamResponse:
-    """Answer a POST whose body is a ClientStatusRequest in JSON.
-
-    Raises:
-        ProtocolError: the body cannot be read, or it or the answer is too large.
-    """
-    response, _ = await send(request, await reports.answer_json(await read_body(request)))
-    return response
-
-
-CLIENT_STATUS_SERVICE = "envoy.service.status.v3.ClientStatusDiscoveryService"
+    return {CLIENT_STATUS_PATH: answer}
 
 
 def client_status_handlers(reports: ClientReports) -> tuple[grpc.GenericRpcHandler, ...]:
-    """Return what answers the methods of the service; hand it to `server.add_generic_rpc_handlers`.
-
-    Each request of a stream is answered by itself.
-    """
+    """Return what answers over gRPC; each request of a stream is answered by itself."""
 
     async def answer(request: bytes, context: grpc.aio.ServicerContext) -> bytes:
         try:

@@ -1,7 +1,4 @@
-"""What goes back over REST: bodies, refusals in JSON, and nothing new.
-
-Bytes of DiscoveryResponses in proto JSON: each resource is written once, a response joins what exists.
-"""
+"""Responses over REST: bodies in proto JSON, of which each resource is written once, error responses, and 304."""
 
 from __future__ import annotations
 
@@ -13,10 +10,10 @@ import zlib
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
+from typing import Protocol
 
 from aiohttp import web
 
-from fsxds.api.printing import Printer
 from fsxds.protocol.poll import nonce_of
 from fsxds.protocol.subscription import Selection
 from fsxds.resources import Resource, Snapshot
@@ -30,6 +27,17 @@ LARGE_RESOURCE_BYTES = 128 * 1024
 GZIP_LEVEL = 1
 SMALL_BODY_BYTES = 64 * 1024
 _GZIP_FORMAT = zlib.MAX_WBITS | 16
+
+# A reader that is slow holds a copy of what was handed to its socket, so a large body is handed over in slices.
+# Below a megabyte the buffers of the socket take most of it, and one write is cheaper.
+LARGE_BODY_BYTES = 1_000_000
+SLICE_BYTES = 256 * 1024
+
+# Instead of aiohttp's, which shows its own version and Python's.
+_SERVER = {"Server": "fsxds"}
+_JSON = {"Content-Type": "application/json", **_SERVER}
+_GZIPPED = {"Content-Encoding": "gzip", **_JSON}
+_ZERO_QUALITY = re.compile(r"q\s*=\s*0(\.0*)?")
 
 
 class Payload:
@@ -53,7 +61,7 @@ class Payload:
             if self.size < SMALL_BODY_BYTES:
                 self._gzipped = Payload(_gzip(self.pieces))
             else:
-                # Who asks meanwhile compresses too: rarer than it is worth a lock, and the bytes are equal.
+                # Another request may compress it meanwhile: that is too rare for a lock, and the bytes are equal.
                 self._gzipped = Payload(await asyncio.to_thread(_gzip, self.pieces))
         return self._gzipped
 
@@ -81,29 +89,36 @@ class _TypeBodies:
     rendering: asyncio.Event | None = None
 
 
+class JsonPrinter(Protocol):
+    """What writes resources as JSON."""
+
+    def any_json(self, type_url: TypeUrl, body: bytes) -> bytes:
+        """Return a serialized resource as proto JSON with its `@type`."""
+
+
 class ResponseBodies:
     """Makes response bodies; equal selections give equal bytes.
 
     `rendered` counts the resources that were written as JSON.
     """
 
-    def __init__(self, printer: Printer) -> None:
+    def __init__(self, printer: JsonPrinter) -> None:
         self.rendered = 0
         self._printer = printer
         self._types: dict[TypeUrl, _TypeBodies] = {}
 
     async def payload_of(self, selection: Selection, snapshot: Snapshot, *, is_whole: bool) -> Payload:
-        """Return the body that tells `selection`.
+        """Return the body of a response with `selection`.
 
-        Who asks for what is being written already waits for it. Safe to cancel: what was written so far is kept.
+        What is being written for another response is waited for. Safe to cancel: what was written so far is kept.
 
         Args:
-            selection: what to tell.
+            selection: what is sent.
             snapshot: where it was selected; what is kept of older ones is dropped.
-            is_whole: it holds all resources of its type, so that others will want the same bytes.
+            is_whole: it holds all resources of its type, so that other clients will be sent the same bytes.
         """
         bodies = self._types.setdefault(selection.type_url, _TypeBodies())
-        # Authors' versions do not tell contents apart; the digest of the content does.
+        # Equal versions of files may have other content; equal digests have not.
         content = snapshot.versions.get(selection.type_url)
         key = (selection.version, content)
         while True:
@@ -167,21 +182,9 @@ def _join(selection: Selection, fragments: dict[Version, bytes]) -> bytes:
     return b"".join((head.encode(), resources, tail.encode()))
 
 
-# A reader that is slow holds a copy of what was handed to its socket, so a large body is handed over in slices.
-# Below a megabyte the buffers of the socket take most of it, and one write is cheaper.
-LARGE_BODY_BYTES = 1_000_000
-SLICE_BYTES = 256 * 1024
-
-# In place of aiohttp's, which tells its own version and Python's.
-_SERVER = {"Server": "fsxds"}
-_JSON = {"Content-Type": "application/json", **_SERVER}
-_GZIPPED = {"Content-Encoding": "gzip", **_JSON}
-_NEVER = re.compile(r"q\s*=\s*0(\.0*)?")
-
-
 @dataclass(frozen=True, slots=True)
-class Refusal:
-    """A request that is answered with an error.
+class ErrorResponse:
+    """How a request is answered with an error.
 
     Attributes:
         status: the HTTP status.
@@ -196,18 +199,18 @@ class Refusal:
     headers: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
 
 
-def refuse(refusal: Refusal) -> web.Response:
-    """Make the answer of a refusal, as gateways to gRPC write it."""
-    content = {"code": refusal.code, "message": refusal.message, "details": []}
-    return web.Response(status=refusal.status, body=json.dumps(content).encode(), headers={**_JSON, **refusal.headers})
+def error_response(error: ErrorResponse) -> web.Response:
+    """Build the JSON error response, in the format of gRPC-JSON gateways."""
+    content = {"code": error.code, "message": error.message, "details": []}
+    return web.Response(status=error.status, body=json.dumps(content).encode(), headers={**_JSON, **error.headers})
 
 
-# Nobody reads it: aiohttp wants an answer from its handler, and finds that it cannot write it.
-CLIENT_GONE = Refusal(499, 1, "the client went away")
+# No client reads it: aiohttp expects a response from its handler, and finds that it cannot write it.
+CLIENT_GONE = ErrorResponse(499, 1, "the client went away")
 
 
 def not_modified() -> web.Response:
-    """Make the answer that there is nothing new; it has no body."""
+    """Build the response that there is no update; it has no body."""
     return web.Response(status=304, headers=_SERVER)
 
 
@@ -226,7 +229,7 @@ async def send(request: web.Request, payload: Payload) -> tuple[web.StreamRespon
     try:
         response = await _write(request, headers, payload)
     except ConnectionError:
-        return refuse(CLIENT_GONE), False
+        return error_response(CLIENT_GONE), False
     transport = request.transport
     return response, transport is not None and not transport.is_closing()
 
@@ -250,9 +253,9 @@ async def _write(request: web.Request, headers: Mapping[str, str], payload: Payl
 
 
 def takes_gzip(accepted: str) -> bool:
-    """Tell whether an Accept-Encoding names gzip, and not with a weight of zero."""
+    """Whether an Accept-Encoding names gzip, and not with a quality of zero."""
     for choice in accepted.lower().split(","):
-        coding, _, weight = choice.partition(";")
+        coding, _, quality = choice.partition(";")
         if coding.strip() in {"gzip", "x-gzip"}:
-            return _NEVER.fullmatch(weight.strip()) is None
+            return _ZERO_QUALITY.fullmatch(quality.strip()) is None
     return False

@@ -1,10 +1,11 @@
-"""POST /v3/discovery:* with long polling, over aiohttp."""
+"""POST /v3/discovery:* over aiohttp: which path answers, error responses, and polls that are held."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
+from typing import Protocol
 
 from aiohttp import HttpVersion11, web
 
@@ -12,14 +13,12 @@ from fsxds.api.catalogue import Catalogue
 from fsxds.api.printing import Printer
 from fsxds.errors import ProtocolError
 from fsxds.events import AckReceived, InternalError, NackReceived, Observer, RequestRejected, ResponseSent
-from fsxds.observe.clients import ReportedPolls
 from fsxds.protocol.messages import Acknowledgement
-from fsxds.protocol.poll import Hold, PollMemory, PollRequest, Send, Unavailable
+from fsxds.protocol.poll import Decision, Hold, PollMemory, PollRequest, Send, Unavailable
 from fsxds.protocol.subscription import Selection, files_of
 from fsxds.resource_types import RESOURCE_TYPES, ResourceType
 from fsxds.resources import Snapshot
 from fsxds.store import SnapshotStore
-from fsxds.transports.client_status.service import CLIENT_STATUS_PATH, ClientReports, answer_client_status
 from fsxds.transports.rest.requests import (
     TOO_LARGE,
     TOO_SLOW,
@@ -30,69 +29,64 @@ from fsxds.transports.rest.requests import (
     patience_of,
     read_body,
 )
-from fsxds.transports.rest.responses import CLIENT_GONE, Refusal, ResponseBodies, not_modified, refuse, send
+from fsxds.transports.rest.responses import (
+    CLIENT_GONE,
+    ErrorResponse,
+    ResponseBodies,
+    error_response,
+    not_modified,
+    send,
+)
 from fsxds.transports.rest.server import Connection
 
 DEADLINE_HEADER = "x-envoy-expected-rq-timeout-ms"
 PREFIX = "/v3/discovery:"
 ROWS = {PREFIX + row.rest_path: row for row in RESOURCE_TYPES if row.rest_path}
 
-UNKNOWN_PATH = Refusal(
-    404,
-    5,
-    f"there is nothing at this path; POST to one of {', '.join((*ROWS, CLIENT_STATUS_PATH))}. VHDS and Delta have no REST form",
+WRONG_METHOD = ErrorResponse(
+    405, 12, "this path takes POST alone, with a request in JSON as its body", {"Allow": "POST"}
 )
-WRONG_METHOD = Refusal(405, 12, "this path takes POST alone, with a request in JSON as its body", {"Allow": "POST"})
-WRONG_CONTENT = Refusal(415, 3, "the body is not said to be JSON; send it with `content-type: application/json`")
-WRONG_EXPECTATION = Refusal(417, 3, "the one expectation that can be met is `expect: 100-continue`")
+WRONG_CONTENT = ErrorResponse(415, 3, "the body is not said to be JSON; send it with `content-type: application/json`")
+WRONG_EXPECTATION = ErrorResponse(417, 3, "the one expectation that can be met is `expect: 100-continue`")
 # The HTTP status and the gRPC code of what is wrong with a body; all other mistakes are 400 and INVALID_ARGUMENT.
 STATUSES = {TOO_LARGE: (413, 8), TOO_SLOW: (408, 4), UNKNOWN_CODING: (415, 3)}
-FULL = Refusal(
+FULL = ErrorResponse(
     503, 14, "too many connections for the limit of open files; close some and ask again", {"Retry-After": "5"}
 )
-STOPPING = Refusal(503, 14, "the server stops; ask again", {"Retry-After": "1"})
-INTERNAL = Refusal(500, 13, "an internal error of fsxds; it is told in the server's log")
+STOPPING = ErrorResponse(503, 14, "the server stops; ask again", {"Retry-After": "1"})
+INTERNAL = ErrorResponse(500, 13, "an internal error of fsxds; the server's log has its traceback")
+
+Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+"""Answers a POST with a body of JSON. Raises ProtocolError where that cannot be read."""
 
 
-@dataclass(frozen=True, slots=True)
-class Audience:
-    """Who hears of polls: `observer` as they happen, and who asks later, from `reports`."""
+class PollRegistry(Protocol):
+    """What remembers polls for requests for the status of clients. Times are those of the event loop."""
 
-    observer: Observer
-    reports: ClientReports
+    def poll_received(self, poll: PollRequest, snapshot: Snapshot | None, now_s: float) -> None:
+        """A client polls."""
 
-    @property
-    def polls(self) -> ReportedPolls:
-        """What remembers polls for those who ask."""
-        return self.reports.clients.polls
+    def ack_received(self, poll: PollRequest, acknowledgement: Acknowledgement, now_s: float) -> None:
+        """A poll ACKed or NACKed a version."""
+
+    def response_sent(self, poll: PollRequest, selection: Selection, now_s: float) -> None:
+        """A poll was answered."""
+
+    def poll_ended(self, poll: PollRequest, now_s: float) -> None:
+        """A poll that was held ended without an update."""
 
 
-def make_application(
-    store: SnapshotStore,
-    catalogue: Catalogue,
-    observer: Observer,
-    reports: ClientReports,
-    *,
-    max_hold_s: Callable[[], float],
-) -> web.Application:
-    """Make the application that answers polls from `store`.
+def make_application(rest: RestJson, extra: Mapping[str, Handler]) -> web.Application:
+    """Make the application that answers polls, and requests for more paths.
 
-    Run it with `serving.listening`: handlers must be cancelled when their client goes. On its shutdown all held polls are
-    answered at once. An error of fsxds ends the request in which it happened alone, and goes to the observer.
-
-    Args:
-        store: what is served.
-        catalogue: the API that resources and requests are of.
-        observer: hears of polls.
-        reports: remembers polls, and answers those who ask for the status of clients.
-        max_hold_s: returns the longest time that a poll is held.
+    Run it with `server.listening`: handlers must be cancelled when their client goes. On its shutdown all held polls are
+    answered at once.
     """
-    rest = RestJson(store, catalogue, Audience(observer, reports), max_hold_s)
+    rest.handlers.update(extra)
     application = web.Application()
     application[REST] = rest
-    for path in (*ROWS, CLIENT_STATUS_PATH):
+    for path in (*rest.handlers, "/{path:.*}"):
         application.router.add_route("*", path, rest.answer, expect_handler=rest.check_expectation)
-    application.router.add_route("*", "/{path:.*}", rest.answer, expect_handler=rest.check_expectation)
 
     async def drain(_: web.Application) -> None:
         rest.drain()
@@ -102,15 +96,33 @@ def make_application(
 
 
 class RestJson:
-    """Answers polls. What a poll is told, and when, is decided in `protocol.poll`."""
+    """Answers REST requests. What a poll is answered, and when, is decided in `protocol.poll`.
+
+    An error of fsxds ends the request in which it happened alone.
+
+    Args:
+        store: what is served.
+        catalogue: the API that resources and requests are of.
+        observer: receives what happens to polls.
+        polls: remembers polls.
+        max_hold_s: returns the longest time that a poll is held.
+
+    Attributes:
+        handlers: what answers each path.
+    """
 
     def __init__(
-        self, store: SnapshotStore, catalogue: Catalogue, audience: Audience, max_hold_s: Callable[[], float]
+        self,
+        store: SnapshotStore,
+        catalogue: Catalogue,
+        observer: Observer,
+        polls: PollRegistry,
+        max_hold_s: Callable[[], float],
     ) -> None:
+        self.handlers: dict[str, Handler] = {path: partial(self._answer_poll, row) for path, row in ROWS.items()}
         self._store = store
-        self._observer = audience.observer
-        self._reports = audience.reports
-        self._polls = audience.polls
+        self._observer = observer
+        self._polls = polls
         self._max_hold_s = max_hold_s
         self._memory = PollMemory()
         self._requests = RequestReader(catalogue)
@@ -134,45 +146,55 @@ class RestJson:
     async def answer(self, request: web.Request) -> web.StreamResponse:
         """Answer one request of any kind."""
         try:
-            if isinstance(request.protocol, Connection) and request.protocol.is_surplus:
-                response = self._refuse(request, FULL)
-                response.force_close()
-                return response
-            row = ROWS.get(request.path)
-            if row is None and request.path != CLIENT_STATUS_PATH:
-                return self._refuse(request, UNKNOWN_PATH)
-            return await self._answer_path(request, row)
+            return await self._answer_any(request)
+        except ProtocolError as error:
+            return self._reject(request, ErrorResponse(*STATUSES.get(error.code, (400, 3)), str(error)))
         except ConnectionError:
-            # Its body is read and its answer written in here, and no other connection: the client went away.
-            return refuse(CLIENT_GONE)
-        # The edge of every request: an error of ours ends this one alone.
+            # The body was read and the response written in there, and no other connection: the client went away.
+            return error_response(CLIENT_GONE)
+        # The edge of every request: an error of fsxds ends this one alone.
         except Exception as error:  # noqa: BLE001
             self._observer(InternalError("REST request", error))
-            return refuse(INTERNAL)
+            return error_response(INTERNAL)
 
     async def check_expectation(self, request: web.Request) -> web.StreamResponse | None:
-        """Refuse an expectation that is unknown. `100-continue` is answered where the body is read, and only then."""
+        """Reject an expectation that is unknown. `100-continue` is answered where the body is read, and only then."""
         is_known = request.version < HttpVersion11 or is_continue_expected(request)
-        return None if is_known else self._refuse(request, WRONG_EXPECTATION)
+        return None if is_known else self._reject(request, WRONG_EXPECTATION)
 
-    async def _answer_path(self, request: web.Request, row: ResourceType | None) -> web.StreamResponse:
-        """Answer a request for resources of a type, or for the status of clients where there is none."""
+    async def _answer_any(self, request: web.Request) -> web.StreamResponse:
+        if isinstance(request.protocol, Connection) and request.protocol.is_surplus:
+            response = self._reject(request, FULL)
+            response.force_close()
+            return response
+        handler = self.handlers.get(request.path)
+        if handler is None:
+            paths = ", ".join(self.handlers)
+            fact = f"there is nothing at this path; POST to one of {paths}. VHDS and Delta have no REST form"
+            return self._reject(request, ErrorResponse(404, 5, fact))
         if request.method != "POST":
-            return self._refuse(request, WRONG_METHOD)
+            return self._reject(request, WRONG_METHOD)
         if not is_json(request.headers.get("Content-Type")):
-            return self._refuse(request, WRONG_CONTENT)
-        try:
-            if row is None:
-                return await answer_client_status(request, self._reports)
-            poll, patience_s = await self._read(request, row)
-        except ProtocolError as error:
-            return self._refuse(request, Refusal(*STATUSES.get(error.code, (400, 3)), str(error)))
-        return await self._answer_poll(request, poll, patience_s)
+            return self._reject(request, WRONG_CONTENT)
+        return await handler(request)
+
+    async def _answer_poll(self, row: ResourceType, request: web.Request) -> web.StreamResponse:
+        poll, patience_s = await self._read(request, row)
+        decision, snapshot = await self._decide(poll, patience_s)
+        if isinstance(decision, Send) and snapshot is not None:
+            return await self._send(request, poll, decision.selection, snapshot)
+        if isinstance(decision, Unavailable):
+            return self._reject(request, ErrorResponse(503, 14, decision.reason, {"Retry-After": "1"}))
+        if not self._is_draining:
+            return not_modified()
+        last = error_response(STOPPING) if poll.version_info is None else not_modified()
+        last.force_close()
+        return last
 
     async def _read(self, request: web.Request, row: ResourceType) -> tuple[PollRequest, float]:
         """Return the poll, and for how many seconds it may be held. Raises ProtocolError.
 
-        The body is let go of here: a poll that is held must not hold its 77 kB.
+        The body goes at the end of this: a poll that is held must not hold its 77 kB.
         """
         deadline = request.headers.get(DEADLINE_HEADER)
         timeout = request.query.get("timeout") if request.query_string else None
@@ -180,51 +202,23 @@ class RestJson:
         body = await read_body(request)
         return self._requests.read(body, row, request.remote or "", from_envoy=deadline is not None), patience_s
 
-    async def _answer_poll(self, request: web.Request, poll: PollRequest, patience_s: float) -> web.StreamResponse:
-        decision, snapshot = await self._decide(poll, patience_s)
-        if isinstance(decision, Send) and snapshot is not None:
-            return await self._send(request, poll, decision.selection, snapshot)
-        if isinstance(decision, Unavailable):
-            return self._refuse(request, Refusal(503, 14, decision.reason, {"Retry-After": "1"}))
-        if not self._is_draining:
-            return not_modified()
-        last = refuse(STOPPING) if poll.version_info is None else not_modified()
-        last.force_close()
-        return last
-
-    async def _send(
-        self, request: web.Request, poll: PollRequest, selection: Selection, snapshot: Snapshot
-    ) -> web.StreamResponse:
-        is_through = False
-        try:
-            payload = await self._bodies.payload_of(selection, snapshot, is_whole=poll.subscription.wildcard)
-            response, is_through = await send(request, payload)
-        finally:
-            # Also when this is cancelled or fails: what the client holds next says nothing of what it thinks of the version.
-            if not is_through:
-                self._memory.receive_lost(poll)
-        if is_through:
-            self._observer(ResponseSent(poll.node, poll.subscription, selection.version))
-            self._polls.response_sent(poll, selection, asyncio.get_running_loop().time())
-        return response
-
-    async def _decide(self, poll: PollRequest, patience_s: float) -> tuple[Send | Hold | Unavailable, Snapshot | None]:
-        """Return what to say, after waiting for it; Hold when there was nothing until the deadline."""
+    async def _decide(self, poll: PollRequest, patience_s: float) -> tuple[Decision, Snapshot | None]:
+        """Return how to answer, after waiting for it; Hold when there was no update until the deadline."""
         now_s = asyncio.get_running_loop().time()
         deadline_s = now_s + patience_s
         snapshot = self._store.current
-        decision, verdict = self._memory.receive_request(poll, snapshot, now_s)
+        decision, acknowledgement = self._memory.receive_request(poll, snapshot, now_s)
         self._polls.poll_received(poll, snapshot, now_s)
-        if verdict is not None:
-            self._polls.verdict_received(poll, verdict, now_s)
-            self._tell(poll, verdict, snapshot)
+        if acknowledgement is not None:
+            self._polls.ack_received(poll, acknowledgement, now_s)
+            self._report(poll, acknowledgement, snapshot)
         while isinstance(decision, Hold):
             if now_s >= deadline_s or self._is_draining:
                 self._memory.receive_deadline(poll, now_s)
-                self._polls.nothing_new(poll, now_s)
+                self._polls.poll_ended(poll, now_s)
                 break
-            look_at_s = deadline_s if decision.until_s is None else min(decision.until_s, deadline_s)
-            now_s = await self._wait(snapshot, look_at_s)
+            until_s = deadline_s if decision.until_s is None else min(decision.until_s, deadline_s)
+            now_s = await self._wait(snapshot, until_s)
             snapshot = self._store.current
             decision = self._memory.receive_snapshot(poll, snapshot, now_s)
         return decision, snapshot
@@ -232,7 +226,7 @@ class RestJson:
     async def _wait(self, snapshot: Snapshot | None, until_s: float) -> float:
         """Wait for a newer snapshot, `until_s` or the end of the server, and return what time it is then.
 
-        All that wait share one event; each has a timer.
+        All polls that wait share one event; each has a timer.
         """
         try:
             async with asyncio.timeout_at(until_s) as limit:
@@ -243,22 +237,39 @@ class RestJson:
                     self._held.discard(limit)
         except TimeoutError:
             if not self._is_draining:
-                # Timers may fire a hair early; whoever asked for `until_s` is to find it reached.
+                # Timers may fire a little early; at `until_s` it must be reached.
                 return max(until_s, asyncio.get_running_loop().time())
         return asyncio.get_running_loop().time()
 
-    def _tell(self, poll: PollRequest, verdict: Acknowledgement, snapshot: Snapshot | None) -> None:
-        if verdict.accepted:
-            self._observer(AckReceived(poll.node, poll.subscription, verdict.version))
-        else:
-            files = () if snapshot is None else files_of(poll.subscription, verdict.version, snapshot)
-            self._observer(NackReceived(poll.node, poll.subscription, verdict, files))
+    async def _send(
+        self, request: web.Request, poll: PollRequest, selection: Selection, snapshot: Snapshot
+    ) -> web.StreamResponse:
+        is_received = False
+        try:
+            payload = await self._bodies.payload_of(selection, snapshot, is_whole=poll.subscription.wildcard)
+            response, is_received = await send(request, payload)
+        finally:
+            # Also when this is cancelled or fails: the next poll is no ACK or NACK of this version.
+            if not is_received:
+                self._memory.receive_lost(poll)
+        if is_received:
+            self._observer(ResponseSent(poll.node, poll.subscription, selection.version))
+            self._polls.response_sent(poll, selection, asyncio.get_running_loop().time())
+        return response
 
-    def _refuse(self, request: web.Request, refusal: Refusal) -> web.Response:
-        self._observer(RequestRejected(request.remote or "", refusal.status, refusal.message))
-        response = refuse(refusal)
+    def _report(self, poll: PollRequest, acknowledgement: Acknowledgement, snapshot: Snapshot | None) -> None:
+        version = acknowledgement.version
+        if acknowledgement.accepted:
+            self._observer(AckReceived(poll.node, poll.subscription, version))
+        else:
+            files = () if snapshot is None else files_of(poll.subscription, version, snapshot)
+            self._observer(NackReceived(poll.node, poll.subscription, acknowledgement, files))
+
+    def _reject(self, request: web.Request, error: ErrorResponse) -> web.Response:
+        self._observer(RequestRejected(request.remote or "", error.status, error.message))
+        response = error_response(error)
         if not request.content.is_eof():
-            # What is still to come of its body is not read.
+            # The rest of its body is not read.
             response.force_close()
         return response
 

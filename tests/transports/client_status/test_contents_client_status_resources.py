@@ -9,7 +9,12 @@ from envoy.service.status.v3 import csds_pb2
 from fsxds.observe.clients import POLLING
 from fsxds.protocol.messages import ClientStatus, Node, WatchStatus
 from fsxds.resource_types import BY_SHORT_NAME
-from fsxds.transports.client_status.contents import ClientStand, ConfigStatus, ResourceStatus, resource_statuses
+from fsxds.transports.client_status.contents import (
+    ClientResourceStatus,
+    ConfigStatus,
+    ResourceStatus,
+    resource_statuses,
+)
 from fsxds.values import Version
 from tests.support.polls import named
 
@@ -28,22 +33,22 @@ def statuses(watch: WatchStatus, service: str = "StreamClusters") -> list[Resour
 
 def stands(watch: WatchStatus, service: str = "StreamClusters") -> dict[str, tuple[str, str]]:
     """Return both statuses by the name of the resource."""
-    return {each.name: (each.config_status.name, each.stand.name) for each in statuses(watch, service)}
+    return {each.name: (each.config_status.name, each.client_status.name) for each in statuses(watch, service)}
 
 
 def test_the_numbers_are_those_of_the_protocol() -> None:
     """Both enums have the names and numbers of the messages."""
     for status in ConfigStatus:
         assert csds_pb2.ConfigStatus.Value(status.name) == status
-    for stand in ClientStand:
+    for stand in ClientResourceStatus:
         assert config_dump_shared_pb2.ClientResourceStatus.Value(stand.name) == stand
 
 
 def test_what_was_accepted_is_in_step() -> None:
     """SYNCED, ACKED, and what it is."""
     assert statuses(IN_STEP) == [
-        ResourceStatus(CDS, "a", ConfigStatus.SYNCED, ClientStand.ACKED, V1, A),
-        ResourceStatus(CDS, "b", ConfigStatus.SYNCED, ClientStand.ACKED, V1, B),
+        ResourceStatus(CDS, "a", ConfigStatus.SYNCED, ClientResourceStatus.ACKED, V1, A),
+        ResourceStatus(CDS, "b", ConfigStatus.SYNCED, ClientResourceStatus.ACKED, V1, B),
     ]
 
 
@@ -71,8 +76,8 @@ def test_what_was_rejected_is_an_error() -> None:
     watch = replace(IN_STEP, sent=V2, nacked=V2, reason="bad", rejected=frozenset("a"))
 
     assert statuses(watch) == [
-        ResourceStatus(CDS, "a", ConfigStatus.ERROR, ClientStand.NACKED, V1, A, V2, "bad"),
-        ResourceStatus(CDS, "b", ConfigStatus.SYNCED, ClientStand.ACKED, V1, B),
+        ResourceStatus(CDS, "a", ConfigStatus.ERROR, ClientResourceStatus.NACKED, V1, A, V2, "bad"),
+        ResourceStatus(CDS, "b", ConfigStatus.SYNCED, ClientResourceStatus.ACKED, V1, B),
     ]
 
 
@@ -91,7 +96,7 @@ def test_a_delta_client_refused_a_resource_by_its_own_version() -> None:
     watch = replace(IN_STEP, sent=V2, nacked=V2, reason="bad", rejected=frozenset("a"))
     rejected, _ = statuses(watch, "DeltaClusters")
 
-    assert (rejected.version, rejected.refused) == (None, A.version)
+    assert (rejected.version, rejected.nacked) == (None, A.version)
 
 
 def test_the_words_of_an_envoy_are_told_without_the_message_it_prints() -> None:
@@ -116,7 +121,7 @@ def test_what_was_rejected_and_is_gone_is_told_of_without_content() -> None:
     watch = replace(IN_STEP, sent=V2, nacked=V2, reason="bad", rejected=frozenset({"gone"}), missing=("gone",))
 
     assert statuses(watch)[2:] == [
-        ResourceStatus(CDS, "gone", ConfigStatus.ERROR, ClientStand.NACKED, refused=V2, reason="bad")
+        ResourceStatus(CDS, "gone", ConfigStatus.ERROR, ClientResourceStatus.NACKED, nacked=V2, reason="bad")
     ]
 
 

@@ -48,6 +48,12 @@ def reports_of(*statuses: ClientStatus) -> ClientReports:
     return ClientReports(clients, envoy_catalogue())
 
 
+def clients_of(reports: ClientReports) -> Clients:
+    """Return the clients that are reported."""
+    assert isinstance(reports._clients, Clients)
+    return reports._clients
+
+
 def client(node_id: str, *watches: WatchStatus, node: Node | None = None) -> ClientStatus:
     """Make a client with a stream."""
     return ClientStatus(node or Node(node_id), SCOPE, watches)
@@ -221,7 +227,7 @@ async def test_others_have_their_turn_while_clients_are_asked(monkeypatch: pytes
 async def test_polling_clients_are_told_of() -> None:
     """By the clock of the event loop."""
     reports = reports_of()
-    reports.clients.polls.statuses = lambda now_s: iter([client("edge-1")] * (now_s > 0))  # type: ignore[method-assign]
+    clients_of(reports).polls.statuses = lambda now_s: iter([client("edge-1")] * (now_s > 0))  # type: ignore[method-assign]
 
     assert len((await answer(reports)).config) == 1
 
@@ -287,7 +293,7 @@ async def test_too_many_resources_are_refused_before_they_are_written(monkeypatc
     """Those of all clients that are asked for are counted."""
     reports = reports_of(client("edge-1", watch(CLUSTER)), client("edge-2", watch(CLUSTER)))
     monkeypatch.setattr(service, "MOST_ROWS", 1)
-    with pytest.raises(ProtocolError, match="or tell of over 1 resources; ask for fewer"):
+    with pytest.raises(ProtocolError, match="or have over 1 resources; ask for fewer"):
         await reports.answer_json(b"{}")
 
     assert not len(reports._contents._bodies)
@@ -297,9 +303,9 @@ async def test_too_many_resources_are_refused_before_they_are_written(monkeypatc
 async def test_what_no_client_holds_any_more_is_forgotten() -> None:
     """With the second report without it."""
     reports = reports_of()
-    connected = reports.clients.opened(lambda: client("edge-1", watch(CLUSTER)))
+    connected = clients_of(reports).opened(lambda: client("edge-1", watch(CLUSTER)))
     await reports.answer(b"")
-    reports.clients.closed(connected)
+    clients_of(reports).closed(connected)
 
     assert len(reports._contents._bodies)
 
@@ -373,7 +379,7 @@ async def test_who_asks_for_the_same_meanwhile_shares_an_answer(monkeypatch: pyt
         first = tasks.create_task(reports.answer_json(b"{}"))
         while not len(reports._contents._bodies):  # noqa: ASYNC110, to be noticed at once
             await asyncio.sleep(0)
-        reports.clients.opened(lambda: client("edge-2"))
+        clients_of(reports).opened(lambda: client("edge-2"))
         others = [tasks.create_task(reports.answer_json(b"{}")) for _ in range(10)]
         different = tasks.create_task(reports.answer(b""))
 
@@ -382,7 +388,7 @@ async def test_who_asks_for_the_same_meanwhile_shares_an_answer(monkeypatch: pyt
     assert b"edge-2" in others[0].result().body
     assert all(other.result() is others[0].result() for other in others)
     assert b"edge-2" in different.result()
-    assert not reports._asked
+    assert not reports._requests
 
 
 async def test_who_goes_away_is_not_worked_for(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -399,7 +405,7 @@ async def test_who_goes_away_is_not_worked_for(monkeypatch: pytest.MonkeyPatch) 
 
     assert (began, reports.made, gone.cancelled()) == (1, 2, True)
     assert stays.result().body.count(b'"name":"a"') == 200
-    assert not reports._asked
+    assert not reports._requests
 
 
 async def test_secrets_are_looked_for_once_per_content(monkeypatch: pytest.MonkeyPatch) -> None:

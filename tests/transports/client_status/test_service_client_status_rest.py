@@ -115,7 +115,7 @@ async def test_a_client_that_held_it_before_the_server_started(server: Server) -
 
 async def test_a_client_whose_poll_was_held_for_long_is_still_there(server: Server) -> None:
     """It was there until the poll ended, and may come back."""
-    server.rest._polls.forgotten_after_s = 0.3
+    server.clients.polls.forgotten_after_s = 0.3
     await server.poll(timeout_ms=500)
 
     assert [config["node"]["id"] for config in await told(server)] == ["edge-1"]
@@ -133,7 +133,7 @@ async def test_a_client_without_a_name_is_told_of(server: Server) -> None:
 
 async def test_other_transports_are_told_of(server: Server) -> None:
     """Whoever is connected, by whatever it uses."""
-    server.rest._reports.clients.opened(lambda: ClientStatus(Node("edge-2"), "StreamClusters"))
+    server.clients.opened(lambda: ClientStatus(Node("edge-2"), "StreamClusters"))
 
     assert [config["client_scope"] for config in await told(server)] == ["StreamClusters"]
 
@@ -225,7 +225,7 @@ async def test_an_error_of_our_own_ends_the_request(server: Server) -> None:
     def broken() -> ClientStatus:
         raise ZeroDivisionError
 
-    server.rest._reports.clients.opened(broken)
+    server.clients.opened(broken)
     answer = await server.ask("POST", CLIENT_STATUS, json={})
 
     assert answer.status == 500

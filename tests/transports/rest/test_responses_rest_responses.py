@@ -2,7 +2,7 @@ import json
 
 import pytest
 
-from fsxds.transports.rest.responses import Refusal, not_modified, refuse, takes_gzip
+from fsxds.transports.rest.responses import ErrorResponse, error_response, not_modified, takes_gzip
 
 
 @pytest.mark.parametrize(
@@ -28,7 +28,7 @@ def test_who_takes_gzip(accepted: str, *, expected: bool) -> None:
 
 def test_a_refusal_has_the_form_of_grpc_gateways() -> None:
     """Code, message and details; more headers go along."""
-    response = refuse(Refusal(405, 12, "no", {"Allow": "POST"}))
+    response = error_response(ErrorResponse(405, 12, "no", {"Allow": "POST"}))
 
     assert isinstance(response.body, bytes)
     assert json.loads(response.body) == {"code": 12, "message": "no", "details": []}

@@ -1,0 +1,119 @@
+"""What fsxds/README.md says that an addition takes is all that it takes.
+
+A resource type has a test of its own, `test_new_resource_type.py`.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+from tests.support.changed_copy import ChangedCopy
+from tests.support.server import Server, write_file
+
+CLUSTER = "resources: [{name: web, type: STATIC, connect_timeout: 1s}]\n"
+
+TOML_FORMAT = '''
+"""TOML files."""
+
+import tomllib
+
+from fsxds.formats.decoded import Decoded, PlainDocument, unreadable
+from fsxds.values import Fault
+
+
+def decode(content, catalogue, message_type):
+    try:
+        return Decoded((PlainDocument(tomllib.loads(content.decode()), 1),))
+    except ValueError as error:
+        return unreadable(Fault("bad-syntax", str(error), "write TOML", (), 1, 1))
+
+
+def encode(message, printer):
+    return b""
+'''
+
+PATHS_FORMAT = '''
+"""Problems as a list of the files that have some."""
+
+
+def as_paths(report):
+    return "".join(f"{finding.problem.path}\\n" for finding in report.findings)
+'''
+
+NAMES_TRANSPORT = '''
+"""The names of all clusters in a file, one a line."""
+
+from fsxds.resource_types import BY_SHORT_NAME
+
+
+async def serve_names(store, path):
+    generation = 0
+    while True:
+        snapshot = await store.newer_than(generation)
+        generation = snapshot.generation
+        names = snapshot.resources(BY_SHORT_NAME["cds"].type_url)
+        path.write_text("".join(f"{name}\\n" for name in names))
+'''
+
+
+@pytest.fixture
+def copy(tmp_path: Path) -> ChangedCopy:
+    """A copy of fsxds that may be changed."""
+    return ChangedCopy(tmp_path)
+
+
+def test_a_file_format_is_a_module_and_a_row(copy: ChangedCopy, tmp_path: Path) -> None:
+    """A TOML file is served, and one with a mistake is reported at its line."""
+    copy.write("formats/toml_format.py", TOML_FORMAT)
+    copy.insert("formats/__init__.py", "from fsxds.formats.decoded import", "from fsxds.formats import toml_format\n")
+    row = '    Format("toml", (".toml",), "application/toml", toml_format.decode, toml_format.encode),\n'
+    copy.insert("formats/__init__.py", '    Format("yaml", ', row)
+    write_file(
+        tmp_path / "tree/clusters.toml", '[[resources]]\nname = "web"\ntype = "STATIC"\nconnect_timeout = "1s"\n'
+    )
+
+    shown = json.loads(copy.run("show", str(tmp_path / "tree"), "--format", "json").stdout)
+    assert [resource["name"] for resource in shown["cds"]["resources"]] == ["web"]
+
+    write_file(tmp_path / "tree/clusters.toml", "resources = [")
+    checked = copy.run("check", str(tmp_path / "tree"), "--no-envoy")
+    assert checked.returncode == 1
+    assert re.search(r"clusters\.toml:1:1: error\[bad-syntax\]", checked.stdout)
+
+
+def test_a_report_format_is_a_module_a_row_and_a_word(copy: ChangedCopy, tmp_path: Path) -> None:
+    """`fsxds check --format paths` writes what the new module returns."""
+    copy.write("lint/paths.py", PATHS_FORMAT)
+    copy.insert("lint/report_formats.py", "from fsxds.lint.report import", "from fsxds.lint.paths import as_paths\n")
+    copy.insert("lint/report_formats.py", '    ProblemFormat("junit", ', '    ProblemFormat("paths", as_paths),\n')
+    copy.insert("settings/options.py", '"junit"', '"paths", ')
+    write_file(tmp_path / "tree/cds.yaml", CLUSTER.replace("STATIC", "STATIK"))
+
+    checked = copy.run("check", str(tmp_path / "tree"), "--no-envoy", "--format", "paths")
+    assert checked.stdout.splitlines() == [str(tmp_path / "tree/cds.yaml")]
+
+
+def test_a_transport_is_a_package_and_a_line(
+    copy: ChangedCopy, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It follows what is served."""
+    names = tmp_path / "names"
+    copy.write("transports/names/service.py", NAMES_TRANSPORT)
+    copy.insert("app.py", "import asyncio\n", "from fsxds.transports.names.service import serve_names\n")
+    app = (copy.site / "fsxds/app.py").read_text()
+    start_up = re.search(r' +(\w+)\.start\(tasks, "start-up"', app)
+    assert start_up
+    start = f'{start_up[1]}.start(tasks, "names", partial(serve_names, {start_up[1]}.store, Path({str(names)!r})))'
+    copy.insert("app.py", start_up[0], f"        {start}\n")
+    write_file(tmp_path / "tree/cds.yaml", CLUSTER)
+    monkeypatch.setenv("PYTHONPATH", str(copy.site))
+    monkeypatch.chdir(copy.site)
+
+    with Server(tmp_path / "tree", tmp_path, fresh=True) as server:
+        server.wait(lambda: names.exists() and names.read_text() == "web\n", "the names")
+        write_file(tmp_path / "tree/cds.yaml", CLUSTER.replace("web", "api"))
+        server.wait(lambda: names.read_text() == "api\n", "the new names")

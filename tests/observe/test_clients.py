@@ -35,7 +35,7 @@ def sent(polls: ReportedPolls, request: PollRequest, snapshot: Snapshot, now_s: 
 def watches(polls: ReportedPolls, now_s: float = 0.0) -> tuple[WatchStatus, ...]:
     """Return the watches of the only client."""
     [status] = polls.statuses(now_s)
-    return tuple(status.watches)
+    return tuple(replace(watch, resources=tuple(watch.resources)) for watch in status.watches)
 
 
 # Streams

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import subprocess
 import sys
 from contextlib import suppress
@@ -12,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.changed_copy import ChangedCopy
 from tests.support.server import Server, write_file
 
-TOP = Path(__file__).parent.parent
 END_OF_TABLE = ")  # fmt: skip"
 # A message that Envoy knows, and serves by no service of its own.
 ROW = """\
@@ -44,15 +43,11 @@ for arguments in (
 @pytest.fixture
 def with_row(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Make a copy of fsxds with one more row, which every process that is started imports."""
-    site = tmp_path / "site"
-    shutil.copytree(TOP / "fsxds", site / "fsxds", ignore=shutil.ignore_patterns("__pycache__"))
-    table = site / "fsxds" / "resource_types.py"
-    text = table.read_text()
-    assert text.count(END_OF_TABLE) == 1
-    table.write_text(text.replace(END_OF_TABLE, ROW + END_OF_TABLE))
-    monkeypatch.setenv("PYTHONPATH", str(site))
+    copy = ChangedCopy(tmp_path)
+    copy.insert("resource_types.py", END_OF_TABLE, ROW)
+    monkeypatch.setenv("PYTHONPATH", str(copy.site))
     # `python -m` looks into the current directory first.
-    monkeypatch.chdir(site)
+    monkeypatch.chdir(copy.site)
 
 
 @pytest.mark.usefixtures("with_row")

@@ -40,12 +40,12 @@ def unreadable_parts(
         yield from _look_into(message, catalogue, field_path, depth)
         return
     for field, value in message.ListFields():
-        for step, part in _messages(field, value):
+        for step, part in messages_of(field, value):
             yield from unreadable_parts(part, catalogue, (*field_path, field.name, *step), depth + 1)
 
 
-def _messages(field: FieldDescriptor, value: Message) -> Iterator[tuple[FieldPath, Message]]:
-    """Yield the messages in a field, with the index or key that leads to each."""
+def messages_of(field: FieldDescriptor, value: Message) -> Iterator[tuple[FieldPath, Message]]:
+    """Yield the messages that are the value of a field, with the index or key that leads to each."""
     if field.message_type is None:
         return
     if not field.is_repeated:

@@ -77,9 +77,9 @@ def report_of(patient: Patient, base: Path, settings: Settings, catalogue: Catal
     findings = findings_of((*told, *of_tree), root, shown, sources.keys(), catalogue.knows_word)
     files = [str(root / path) for path in sources]
     if bootstrap is not None:
-        path = bootstrap.written.path
+        path = bootstrap.written.file.path
         of_bootstrap = _weighed((*bootstrap.problems, *bootstrap.problems_of(found.bootstrap)), settings.rules)
-        shown = {path: bootstrap.written.content} if shown else {}
+        shown = {path: bootstrap.written.file.content} if shown else {}
         findings += findings_of(of_bootstrap, PurePosixPath(), shown, is_word=catalogue.knows_word)
         files.append(str(path))
     return Report(

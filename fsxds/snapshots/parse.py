@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import PurePosixPath
@@ -251,7 +251,7 @@ class FileParser:
         faults = [(0, fault) for fault in decoded.faults]
         faults += ((draft.number, fault) for draft in drafts for fault in draft.faults)
         weighed = [(number, fault) for number, found in faults if (fault := self._levels.weigh(found)) is not None]
-        problems = list(_problems(file, _bounded(weighed), self._tools.catalogue))
+        problems = list(problems_of(file, file_format.name, _bounded(weighed), self._tools.catalogue))
         if not drafts and not problems:
             problems.append(_void_file(file.path))
         documents = tuple(_finished(file.path, draft) for draft in drafts)
@@ -284,13 +284,14 @@ def _bounded(faults: list[tuple[int, Fault]]) -> list[tuple[int, Fault]]:
     return [*kept, (number, replace(last, rule="too-many-problems", message=fact, remedy="mend those first"))]
 
 
-def _problems(file: SourceFile, faults: list[tuple[int, Fault]], catalogue: Catalogue) -> Iterator[Problem]:
+def problems_of(
+    file: SourceFile, format_name: str, faults: Collection[tuple[int, Fault]], catalogue: Catalogue
+) -> Iterator[Problem]:
     """Put faults, each with the number of its document, to their places; a text is searched once for all of them."""
-    row = format_of(file.path)
     wanted = {(number, fault.field_path) for number, fault in faults if fault.line is None}
-    places = (
-        locate_all(file.content, wanted, is_textproto=row is not None and row.name == "textproto") if wanted else {}
-    )
+    places = dict.fromkeys(wanted, (1, 1))
+    if wanted and format_name != "binary":
+        places = locate_all(file.content, wanted, is_textproto=format_name == "textproto")
     for number, fault in faults:
         line, column = (fault.line, fault.column) if fault.line else places[number, fault.field_path]
         pointer = shown_pointer(fault.field_path, fault.message, catalogue)

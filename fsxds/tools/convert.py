@@ -27,15 +27,14 @@ from fsxds.api.catalogue import Catalogue
 from fsxds.api.convert import Converter
 from fsxds.api.fields import ANY, LIST_VALUE, STRUCT, VALUE, is_map
 from fsxds.api.printing import Printer
-from fsxds.api.quotes import shown_pointer
 from fsxds.api.walk import unreadable_parts
 from fsxds.formats import Format
 from fsxds.formats.decoded import PlainDocument
 from fsxds.formats.json_format import encode_plain as encode_json
-from fsxds.formats.positions import locate_all
 from fsxds.formats.yaml_format import encode_plain as encode_yaml
 from fsxds.resource_types import PREFIX, ResourceType
 from fsxds.snapshots import shape
+from fsxds.snapshots.parse import problems_of
 from fsxds.snapshots.shape import DISCOVERY_RESPONSE, RESOURCE_WRAPPER, is_envelope, is_wrapper
 from fsxds.values import Fault, FieldPath, PlainValue, Problem, SourceFile, TypeUrl
 
@@ -207,17 +206,7 @@ class ConversionReader:
         if not parts and not faults:
             fact = "the file is empty"
             faults.append((0, Fault("empty-file", fact, "write `resources: []` for none on purpose", (), 1, 1)))
-        return Input(tuple(parts), tuple(sorted(self._placed(file, file_format, faults))))
-
-    def _placed(self, file: SourceFile, file_format: Format, faults: list[tuple[int, Fault]]) -> Iterator[Problem]:
-        wanted = {(number, fault.field_path) for number, fault in faults if fault.line is None}
-        places = locate_all(file.content, wanted, is_textproto=file_format.name == "textproto") if wanted else {}
-        for number, fault in faults:
-            line, column = (fault.line, fault.column) if fault.line else places[number, fault.field_path]
-            pointer = shown_pointer(fault.field_path, fault.message, self._catalogue)
-            yield Problem(
-                file.path, line, column or 1, pointer, fault.rule, fault.message, fault.remedy, fault.severity
-            )
+        return Input(tuple(parts), tuple(sorted(problems_of(file, file_format.name, faults, self._catalogue))))
 
     def _unreadable(self, message: Message) -> Iterator[Fault]:
         """Yield a fault for each Any that cannot be read; one that is empty is fine."""

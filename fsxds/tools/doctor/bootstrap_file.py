@@ -15,17 +15,13 @@ from google.protobuf.message import DecodeError, Message
 from fsxds.api.catalogue import Catalogue
 from fsxds.api.constraints import FieldRules
 from fsxds.api.convert import Converter
-from fsxds.api.quotes import shown_pointer
 from fsxds.formats import FORMATS, format_of
 from fsxds.formats.decoded import MessageDocument, PlainDocument
-from fsxds.formats.positions import locate_all
 from fsxds.resource_types import type_from_path
 from fsxds.resources import Resource
 from fsxds.snapshots.document import authored_path
-from fsxds.values import Fault, FieldPath, PlainValue, Problem
-
-_BINARY = "binary"
-_TEXTPROTO = "textproto"
+from fsxds.snapshots.parse import problems_of
+from fsxds.values import Fault, FieldPath, PlainValue, Problem, SourceFile
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,8 +29,7 @@ class Written:
     """One document of a file as its author wrote it; `value` is None where it is no plain value."""
 
     catalogue: Catalogue
-    path: PurePosixPath
-    content: bytes
+    file: SourceFile
     format_name: str
     document: int = 0
     value: PlainValue = None
@@ -43,17 +38,9 @@ class Written:
         """Return the fault with its path in the author's own spelling."""
         return replace(fault, field_path=authored_path(self.value, fault.field_path))
 
-    def problems(self, faults: Iterable[Fault], line: int = 1) -> Iterator[Problem]:
-        """Yield faults, with the author's paths, as problems; `line` stands for all of a binary file."""
-        known = list(faults)
-        wanted = {(self.document, fault.field_path) for fault in known if fault.line is None}
-        places = dict.fromkeys(wanted, (line, 1))
-        if self.format_name != _BINARY and wanted:
-            places = locate_all(self.content, wanted, is_textproto=self.format_name == _TEXTPROTO)
-        for fault in known:
-            place = (fault.line, fault.column or 1) if fault.line else places[self.document, fault.field_path]
-            pointer = shown_pointer(fault.field_path, fault.message, self.catalogue)
-            yield Problem(self.path, *place, pointer, fault.rule, fault.message, fault.remedy, fault.severity)
+    def problems(self, faults: Iterable[Fault]) -> Iterator[Problem]:
+        """Yield faults, with the author's paths, as problems at their places."""
+        return problems_of(self.file, self.format_name, [(self.document, fault) for fault in faults], self.catalogue)
 
 
 def resource_problems(
@@ -67,9 +54,7 @@ def resource_problems(
     for path, by_document in by_file.items():
         for number, found in by_document.items():
             written = _written(path, sources.get(path, b""), number, catalogue)
-            yield from written.problems(
-                one_of_each(_within(written, resource, fault) for resource, fault in found), found[0][0].origin.line
-            )
+            yield from written.problems(one_of_each(_within(written, resource, fault) for resource, fault in found))
 
 
 def one_of_each(faults: Iterable[Fault]) -> Iterator[Fault]:
@@ -83,16 +68,14 @@ def one_of_each(faults: Iterable[Fault]) -> Iterator[Fault]:
 
 
 def _written(path: PurePosixPath, content: bytes, number: int, catalogue: Catalogue) -> Written:
-    file_format = format_of(path)
-    name = file_format.name if file_format else _BINARY
-    if file_format is None or name == _BINARY:
-        return Written(catalogue, path, content, _BINARY, number)
+    file, file_format = SourceFile.of(path, content), format_of(path)
+    if file_format is None or file_format.name == "binary":
+        return Written(catalogue, file, "binary", number)
     hint = type_from_path(path)
     documents = file_format.decode(content, catalogue, hint.message_type if hint else None).documents
     document = documents[number] if number < len(documents) else None
-    return Written(
-        catalogue, path, content, name, number, document.value if isinstance(document, PlainDocument) else None
-    )
+    value = document.value if isinstance(document, PlainDocument) else None
+    return Written(catalogue, file, file_format.name, number, value)
 
 
 def _within(written: Written, resource: Resource, fault: Fault) -> Fault:
@@ -145,7 +128,7 @@ def read_bootstrap(path: PurePosixPath, content: bytes, catalogue: Catalogue, ru
         rules: what is asked of the fields.
     """
     file_format = format_of(path) or FORMATS[0]
-    written = Written(catalogue, path, content, file_format.name)
+    written = Written(catalogue, SourceFile.of(path, content), file_format.name)
     faults: list[Fault]
     if file_format.name == "binary":
         message, faults = _unpack(content, catalogue)

@@ -19,11 +19,11 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from google.protobuf.descriptor import FieldDescriptor
 from google.protobuf.message import DecodeError, Message
 
 from fsxds.api.catalogue import Catalogue
-from fsxds.api.fields import ANY, is_map
+from fsxds.api.fields import ANY
+from fsxds.api.walk import MAX_DEPTH, messages_of
 from fsxds.values import FieldPath
 
 
@@ -147,10 +147,6 @@ class Chart:
         return cls(catalogue, look_at, MappingProxyType(clusters), has_ads)
 
 
-# Messages in messages, counted through every Any; the deepest real Envoy configurations have about 40.
-MAX_DEPTH = 100
-
-
 def messages_in(
     message: Any, catalogue: Catalogue, field_path: FieldPath = (), depth: int = 0
 ) -> Iterator[tuple[FieldPath, Any]]:
@@ -167,9 +163,8 @@ def messages_in(
         return
     yield field_path, message
     for field, value in message.ListFields():
-        if field.message_type is not None:
-            for step, part in _parts(field, value):
-                yield from messages_in(part, catalogue, (*field_path, field.name, *step), depth + 1)
+        for step, part in messages_of(field, value):
+            yield from messages_in(part, catalogue, (*field_path, field.name, *step), depth + 1)
 
 
 def unpacked(packed: Any, catalogue: Catalogue) -> Message | None:
@@ -181,16 +176,6 @@ def unpacked(packed: Any, catalogue: Catalogue) -> Message | None:
         return catalogue.message_class(message_type).FromString(packed.value)
     except DecodeError:
         return None
-
-
-def _parts(field: FieldDescriptor, value: Any) -> Iterator[tuple[FieldPath, Any]]:
-    """Yield the messages in a field, with the index or key that leads to each."""
-    if not field.is_repeated:
-        yield (), value
-    elif not is_map(field):
-        yield from (((index,), part) for index, part in enumerate(value))
-    elif field.message_type is not None and field.message_type.fields_by_name["value"].message_type is not None:
-        yield from (((str(key),), part) for key, part in value.items())
 
 
 _CONNECTION_MANAGER = "envoy.extensions.filters.network.http_connection_manager.v3"

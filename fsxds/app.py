@@ -46,7 +46,7 @@ from fsxds.supervisor import BackOff, Supervisor, words_of
 from fsxds.transports.client_status.service import ClientReports, client_status_handlers, client_status_paths
 from fsxds.transports.config_sources import AdsConfigSources, Rewriting
 from fsxds.transports.grpc_streams.server import listening_grpc
-from fsxds.transports.grpc_streams.service import make_services
+from fsxds.transports.grpc_streams.service import GrpcServices
 from fsxds.transports.mirror.writer import Mirror, Mirroring, MirrorOptions, write_once
 from fsxds.transports.rest.server import listening, raise_open_files_limit
 from fsxds.transports.rest.service import RestJson, make_application
@@ -319,9 +319,7 @@ class House:
 
     def _grpc(self, reports: ClientReports, address: Address) -> AbstractAsyncContextManager[Address]:
         status = client_status_handlers(reports)
-        services = make_services(
-            self.streams, self._log.receive, self.clients, TtlMode(self.settings.ttl), extra=status
-        )
+        services = GrpcServices(self.streams, self._log.receive, self.clients, TtlMode(self.settings.ttl), extra=status)
         return listening_grpc(services, address, self.supervisor, grace_s=GRACE_S)
 
 

@@ -11,10 +11,10 @@ from dataclasses import dataclass
 from enum import IntEnum
 from pathlib import Path, PurePosixPath
 from types import MappingProxyType
-from typing import Protocol, TypeAlias
+from typing import TypeAlias
 
-from fsxds.protocol.messages import Acknowledgement, ClientStatus, Node
-from fsxds.protocol.subscription import Subscription
+from fsxds.protocol.messages import Acknowledgement, Node
+from fsxds.protocol.subscription import Subscription, files_of
 from fsxds.resources import Snapshot
 from fsxds.values import HeldFile, Problem, Version
 
@@ -219,6 +219,16 @@ class NackReceived(Event):
     subscription: Subscription
     verdict: Acknowledgement
     files: tuple[PurePosixPath, ...]
+
+
+def ack_or_nack(
+    node: Node, subscription: Subscription, acknowledgement: Acknowledgement, snapshot: Snapshot | None
+) -> AckReceived | NackReceived:
+    """Return the event of an ACK or NACK that was received while `snapshot` was current."""
+    if acknowledgement.accepted:
+        return AckReceived(node, subscription, acknowledgement.version)
+    files = () if snapshot is None else files_of(subscription, acknowledgement.version, snapshot)
+    return NackReceived(node, subscription, acknowledgement, files)
 
 
 @dataclass(frozen=True, slots=True)
@@ -446,13 +456,3 @@ FIELDS = MappingProxyType(
     }
 )
 """What each field of a line means; one word has one meaning in all of them."""
-
-
-class ClientLedger(Protocol):
-    """Who knows all clients."""
-
-    def opened(self, status: Callable[[], ClientStatus]) -> object:
-        """Note a stream; `status` tells of it."""
-
-    def closed(self, token: object) -> None:
-        """Forget a stream."""

@@ -20,6 +20,7 @@ from __future__ import annotations
 import hashlib
 from dataclasses import dataclass
 
+from fsxds.errors import ProtocolError
 from fsxds.memo import Lru
 from fsxds.protocol.acks import PolledVersion, PollEvidence, PollState
 from fsxds.protocol.messages import Acknowledgement, Node
@@ -76,6 +77,9 @@ class Unavailable:
 
 
 Decision = Send | Hold | Unavailable
+
+NOTHING_LOADED = Unavailable("nothing good was loaded yet; see the server's log, or run `fsxds check`")
+MAY_BE_DEFINED = Unavailable("a file that may define this resource was never good")
 
 
 def nonce_of(version: Version) -> Nonce:
@@ -224,12 +228,26 @@ def _allowed_nacks(request: PollRequest) -> int:
     return PROMPT_RETURNS_ALLOWED if request.version_info is None and request.error_detail is None else 0
 
 
+def answer_fetch(subscription: Subscription, snapshot: Snapshot | None) -> Selection:
+    """Return the response to a unary gRPC request, of which nothing is remembered.
+
+    Raises:
+        ProtocolError: nothing good was loaded of the type, or of a resource that was named: with the code `UNAVAILABLE`.
+    """
+    if snapshot is None or subscription.type_url in snapshot.withheld:
+        raise ProtocolError(NOTHING_LOADED.reason, "UNAVAILABLE")
+    selection = select(snapshot, subscription)
+    if selection.missing and subscription.type_url in snapshot.incomplete:
+        raise ProtocolError(MAY_BE_DEFINED.reason, "UNAVAILABLE")
+    return selection
+
+
 def _decide(request: PollRequest, snapshot: Snapshot | None, sent: PolledVersion | None, now_s: float) -> Decision:
     subscription = request.subscription
     if snapshot is None or subscription.type_url in snapshot.withheld:
         if request.version_info is not None:
             return Hold()
-        return Unavailable("nothing good was loaded yet; see the server's log, or run `fsxds check`")
+        return NOTHING_LOADED
     selection = select(snapshot, subscription)
     if not selection.resources and not BY_TYPE_URL[selection.type_url].may_be_empty:
         # Envoy rejects an empty response of these types (ENVOY.md B3).
@@ -239,7 +257,7 @@ def _decide(request: PollRequest, snapshot: Snapshot | None, sent: PolledVersion
         if request.version_info is not None:
             return Hold()
         if selection.missing:
-            return Unavailable("a file that may define this resource was never good")
+            return MAY_BE_DEFINED
     return Send(selection) if sent is None else _decide_again(request, selection, sent, now_s)
 
 

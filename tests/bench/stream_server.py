@@ -25,7 +25,7 @@ from fsxds.settings.forms import TcpAddress
 from fsxds.store import SnapshotStore
 from fsxds.supervisor import Supervisor
 from fsxds.transports.grpc_streams.server import listening_grpc
-from fsxds.transports.grpc_streams.service import make_services
+from fsxds.transports.grpc_streams.service import GrpcServices
 from tests.bench.bare_server import announce
 
 CDS = BY_SHORT_NAME["cds"].type_url
@@ -124,7 +124,7 @@ class Quiet:
 async def serve_fsxds(tree: Tree, ready: Path) -> None:
     """Serve snapshots as `fsxds serve` does."""
     store = SnapshotStore()
-    services = make_services(store, Quiet(), Clients(), TtlMode.ENVOY)
+    services = GrpcServices(store, Quiet(), Clients(), TtlMode.ENVOY)
 
     def publish(snapshot: Snapshot) -> float:
         began = time.monotonic()

@@ -22,7 +22,7 @@ from fsxds.supervisor import Supervisor
 from fsxds.transports.client_status.service import CLIENT_STATUS_PATH, ClientReports, client_status_handlers
 from fsxds.transports.grpc_streams.calls import INTERNAL
 from fsxds.transports.grpc_streams.server import listening_grpc
-from fsxds.transports.grpc_streams.service import make_services
+from fsxds.transports.grpc_streams.service import GrpcServices
 from fsxds.transports.rest.service import ROWS
 from tests.end_to_end import chaos
 from tests.support.errors import AT_ONCE, Recorder
@@ -39,7 +39,7 @@ COMPONENTS: dict[str, tuple[Any, ...]] = {
     "ADS rewriting": ("fsxds.transports.config_sources.AdsConfigSources.rewrite",),
     "streams": ("fsxds.transports.grpc_streams.stream.StreamCall.wake",),
     "mirror": ("fsxds.transports.mirror.writer.Mirror.write",),
-    "health": ("fsxds.transports.grpc_streams.service.Discovery.first_snapshot",),
+    "health": ("fsxds.transports.grpc_streams.service.GrpcServices._report_health",),
     "ready file": ("fsxds.ready_file.ReadyFile.write",),
     "settings": ("fsxds.live_settings.SettingsReader.wanted",),
     "start-up": ("fsxds.app.report_waits",),
@@ -83,7 +83,7 @@ async def test_every_grpc_handler_is_an_edge() -> None:
     """An error within any method that is registered is INTERNAL for its client, reported, and nobody else's."""
     store, heard = SnapshotStore(), Recorder()
     reports = ClientReports(Clients(), envoy_catalogue())
-    services = make_services(store, heard, Clients(), TtlMode.ENVOY, client_status_handlers(reports))
+    services = GrpcServices(store, heard, Clients(), TtlMode.ENVOY, client_status_handlers(reports))
     methods = [
         (name, method) for handler in services.handlers for name, method in _inner(handler)._method_handlers.items()
     ]

@@ -19,7 +19,7 @@ OVERALL = ""
 
 
 class Health:
-    """Tells the health of the server and of each of its services, which are all alike."""
+    """Reports the health of the server and of each of its services, which are all alike."""
 
     def __init__(self, services: Iterable[str]) -> None:
         self._services = (OVERALL, *services)
@@ -37,8 +37,8 @@ class Health:
             },
         )
 
-    async def tell(self, *, is_serving: bool) -> None:
-        """Tell everybody, also those who watch."""
+    async def report(self, *, is_serving: bool) -> None:
+        """Report it to all clients, also those that watch."""
         statuses = health_pb2.HealthCheckResponse
         for service in self._services:
             await self._servicer.set(service, statuses.SERVING if is_serving else statuses.NOT_SERVING)

@@ -23,7 +23,7 @@ from fsxds.api.quotes import quoted_type_url
 from fsxds.errors import ProtocolError
 from fsxds.memo import Lru
 from fsxds.protocol.messages import MOST_KEPT_NODE_BYTES, DeltaRequest, Node, SotwRequest, without_message
-from fsxds.resource_types import RESOURCE_TYPES, ResourceType
+from fsxds.resource_types import BY_TYPE_URL, RESOURCE_TYPES, ResourceType
 from fsxds.values import Nonce, TypeUrl, Version
 
 AGGREGATED = "envoy.service.discovery.v3.AggregatedDiscoveryService"
@@ -50,6 +50,11 @@ class DiscoveryMethod:
     def is_aggregated(self) -> bool:
         """Whether all types share its streams."""
         return self.row is None
+
+    def serves(self, type_url: TypeUrl) -> bool:
+        """Whether resources of a type are served on its streams."""
+        row = BY_TYPE_URL.get(type_url)
+        return row is not None and (row.has_sotw or self.variant is Variant.DELTA)
 
 
 def _methods() -> Iterator[DiscoveryMethod]:
@@ -98,13 +103,20 @@ async def parse_or_abort(message_class: Any, content: bytes, context: Context) -
 class RequestReader:
     """Reads requests.
 
-    Unknown fields are ignored. Both methods raise ProtocolError with what is wrong, and the remedy. Their arguments are:
+    Unknown fields are ignored. All methods raise ProtocolError with what is wrong, and the remedy. Their arguments are:
     the message; the type that the method speaks of, None for ADS, which speaks of all; the IP address of the client, empty
     on a unix socket; and whether the node was sent before on the stream, so that it is not read again.
     """
 
     def __init__(self) -> None:
         self._nodes: Lru[tuple[bytes, str], Node] = Lru(MOST_NODES)
+
+    def read(
+        self, content: bytes, method: DiscoveryMethod, peer: str, *, knows_node: bool = False
+    ) -> SotwRequest | DeltaRequest:
+        """Return the value of a request on a stream of a method."""
+        read = self.delta if method.variant is Variant.DELTA else self.sotw
+        return read(content, method.row, peer, knows_node=knows_node)
 
     def sotw(self, content: bytes, row: ResourceType | None, peer: str, *, knows_node: bool = False) -> SotwRequest:
         """Return the value of a serialized DiscoveryRequest."""

@@ -1,8 +1,9 @@
 """One stream: requests to its core as they come, responses to the client in the core's order, one at a time.
 
-An idle stream is one task, which waits for the next request. News, and the core's alarm clock, come from outside: then the
-core is asked at once, and only where it has something to say a second task is made to say it. What happens while a response
-is being written is looked at when it is written; so a slow client skips what it missed, and costs one response at a time.
+An idle stream is one task, which waits for the next request. Snapshots, and the core's timer, come from outside: then the
+core is asked at once, and only where it returns responses a second task is made to write them. What happens while a
+response is being written is looked at when it is written; so a slow client skips what it missed, and costs one response
+at a time.
 """
 
 from __future__ import annotations
@@ -17,84 +18,87 @@ import grpc.aio
 
 from fsxds.errors import ProtocolError
 from fsxds.events import (
-    AckReceived,
-    ClientLedger,
     InternalError,
-    NackReceived,
     Observer,
     RequestRejected,
     ResponseSent,
     StreamClosed,
     StreamOpened,
+    ack_or_nack,
 )
-from fsxds.protocol.messages import (
-    Acknowledgement,
-    ClientStatus,
-    DeltaRequest,
-    DeltaResponse,
-    Node,
-    Reaction,
-    SotwRequest,
-    SotwResponse,
-    WatchStatus,
-)
-from fsxds.protocol.subscription import Subscription, files_of
+from fsxds.protocol.messages import ClientStatus, DeltaResponse, Node, Reaction, SotwResponse, WatchStatus
+from fsxds.protocol.subscription import Subscription
 from fsxds.resource_types import BY_TYPE_URL
 from fsxds.resources import Snapshot
 from fsxds.store import SnapshotStore
 from fsxds.transports.grpc_streams.calls import INTERNAL, STOPPING, where
-from fsxds.transports.grpc_streams.requests import Context, DiscoveryMethod, RequestReader, Variant, peer_of
+from fsxds.transports.grpc_streams.requests import Context, DiscoveryMethod, RequestReader, peer_of
 from fsxds.transports.grpc_streams.responses import ResponseWriter
 from fsxds.values import TypeUrl
 
-# So many types that are not served are told per stream; a client that goes on is not listened to for its errors.
-MOST_IGNORED_TOLD = 8
+# So many types that are not served are reported per stream; its requests for more of them are ignored silently.
+MOST_IGNORED_REPORTED = 8
 
-# Timers may fire a hair early; who asked for a moment is to find it reached.
-HAIR_S = 0.002
+# Timers may fire a little early; the core is asked as if they had not.
+TIMER_TOLERANCE_S = 0.002
+
+Responses = tuple[SotwResponse | DeltaResponse, ...]
+
+
+class StreamRegistry(Protocol):
+    """What knows all streams."""
+
+    def opened(self, status: Callable[[], ClientStatus]) -> object:
+        """Take a stream, and return what `closed` takes; `status` returns its status."""
+
+    def closed(self, token: object) -> None:
+        """Forget a stream."""
 
 
 class StreamCore(Protocol):
-    """What `SotwStream` and `DeltaStream` have in common; requests and responses are those of its variant."""
+    """What `SotwStream` and `DeltaStream` have in common; requests and responses are those of its variant.
+
+    Times are those of the event loop.
+    """
 
     @property
     def node(self) -> Node | None:
-        """Who asks, once it was told."""
+        """The client, once it named itself."""
 
     @property
     def timer_at_s(self) -> float | None:
-        """When `receive_timer` has something to do."""
+        """When `receive_timer` is to be called, None for never."""
 
     def receive_request(self, request: Any, snapshot: Snapshot | None, now_s: float) -> Reaction[Any]:
         """Take a request."""
 
-    def receive_snapshot(self, snapshot: Snapshot, now_s: float) -> tuple[Any, ...]:
-        """Take news."""
+    def receive_snapshot(self, snapshot: Snapshot, now_s: float) -> Responses:
+        """Take a newer snapshot."""
 
-    def receive_timer(self, now_s: float) -> tuple[Any, ...]:
-        """Look at the clock."""
+    def receive_timer(self, now_s: float) -> Responses:
+        """Do what is due."""
 
     def subscription_of(self, type_url: TypeUrl) -> Subscription:
-        """Tell what the client wants of a type."""
+        """Return what the client wants of a type."""
 
     def statistics(self) -> tuple[WatchStatus, ...]:
-        """Tell where each type stands."""
+        """Return the state of each type."""
 
 
 @dataclass(frozen=True, slots=True)
-class Surroundings:
+class StreamContext:
     """What all streams of a server share; `spawn` makes a task, which must not raise."""
 
     store: SnapshotStore
     observer: Observer
-    clients: ClientLedger
-    spawn: Callable[[Coroutine[Any, Any, None]], object]
+    registry: StreamRegistry
+    spawn: Callable[[Coroutine[object, object, None]], None]
     reader: RequestReader
     writer: ResponseWriter
 
 
 class StreamCall:
-    """Carries one stream. What is said on it is decided by its core.
+    """Carries one stream. What is sent on it, and when, is decided by its core.
 
     Args:
         shared: what it has in common with others.
@@ -104,11 +108,23 @@ class StreamCall:
     """
 
     __slots__ = (
-        *("_alarm", "_closed", "_context", "_core", "_idle", "_ignored", "_is_due", "_loop"),
-        *("_method", "_peer", "_seen", "_shared", "_speaking", "_token"),
+        "_context",
+        "_core",
+        "_generation",
+        "_ignored",
+        "_is_closed",
+        "_is_due",
+        "_is_writing",
+        "_loop",
+        "_method",
+        "_peer",
+        "_shared",
+        "_timer",
+        "_token",
+        "_written",
     )
 
-    def __init__(self, shared: Surroundings, method: DiscoveryMethod, core: StreamCore, context: Context) -> None:
+    def __init__(self, shared: StreamContext, method: DiscoveryMethod, core: StreamCore, context: Context) -> None:
         self._shared = shared
         self._method = method
         self._core = core
@@ -116,190 +132,172 @@ class StreamCall:
         self._peer = peer_of(context.peer())
         # Asking which loop runs takes longer than asking it for the time.
         self._loop = asyncio.get_running_loop()
+        # What the registry knows the stream by; None until its first request.
         self._token: object | None = None
-        self._alarm: asyncio.TimerHandle | None = None
-        # Somebody writes; who wants to write next waits for `_idle`, which is there only while somebody waits.
-        self._speaking = False
-        self._idle: asyncio.Event | None = None
-        # There may be news that the core was not asked about.
+        self._timer: asyncio.TimerHandle | None = None
+        # A task writes; another that wants to write next waits for `_written`, which exists only while one waits.
+        self._is_writing = False
+        self._written: asyncio.Event | None = None
+        # There may be a snapshot, or a time, that the core was not asked about.
         self._is_due = False
-        # The generation of the snapshot that it was asked about last.
-        self._seen = 0
-        self._closed = False
+        # That of the snapshot that the core was asked about last.
+        self._generation = 0
+        self._is_closed = False
         self._ignored: tuple[str, ...] = ()
 
     async def converse(self) -> None:
-        """Serve the stream until the client is done with it."""
+        """Serve the stream until the client ends it."""
         try:
             while (content := await self._context.read()) is not grpc.aio.EOF:
                 await self._receive(content)
                 # 61 kB of Envoy's, which an idle stream must not hold.
                 del content
-            await self._turn()
+            await self._wait_for_turn()
         except ProtocolError as error:
-            await self._refuse(error)
+            await self._reject(error)
         finally:
             self._close()
 
     def wake(self) -> None:
-        """Look at news: of the store, or of the clock. What there is to say is said in a task of its own."""
+        """Look at the store and the time; responses to that are written in a task of their own."""
         self._is_due = True
-        if self._speaking or self._closed:
+        if self._is_writing or self._is_closed:
             return
         try:
             responses = self._look()
             if not responses:
-                self._set_alarm()
+                self._set_timer()
                 return
-        # The edge of every stream, beside that of its handler: whoever wakes it wakes others too.
+        # The edge of every stream, beside that of its handler: its caller wakes other streams too.
         except Exception as error:  # noqa: BLE001
             self._shared.spawn(self._fail(error))
             return
-        self._speaking = True
-        self._shared.spawn(self._speak_alone(responses))
+        self._is_writing = True
+        self._shared.spawn(self._write_apart(responses))
 
     async def end(self) -> None:
         """End the stream after the response that is being written."""
-        self._closed = True
-        await self._turn()
+        self._is_closed = True
+        await self._wait_for_turn()
         with suppress(grpc.aio.BaseError):
             await self._context.abort(grpc.StatusCode.UNAVAILABLE, STOPPING)
 
     async def _receive(self, content: bytes) -> None:
-        request = self._read(content)
-        if self._is_ignored(request.type_url):
+        request = self._shared.reader.read(content, self._method, self._peer, knows_node=self._core.node is not None)
+        type_url = request.type_url
+        if not self._method.serves(type_url):
+            # An aggregated stream goes on without it.
+            self._report_ignored(type_url)
             return
-        await self._turn()
-        self._speaking = True
+        await self._wait_for_turn()
+        self._is_writing = True
         snapshot = self._shared.store.current
         reaction = self._core.receive_request(request, snapshot, self._loop.time())
-        self._note_open()
-        if reaction.acknowledgement is not None:
-            self._tell(request.type_url, reaction.acknowledgement, snapshot)
         del request
-        await self._speak(reaction.responses)
+        if self._token is None:
+            self._token = self._shared.registry.opened(self._status)
+            self._shared.observer(StreamOpened(self._node, self._method.name, self._peer))
+        if reaction.acknowledgement is not None:
+            subscription = self._core.subscription_of(type_url)
+            self._shared.observer(ack_or_nack(self._node, subscription, reaction.acknowledgement, snapshot))
+        await self._write(reaction.responses)
 
-    def _read(self, content: bytes) -> SotwRequest | DeltaRequest:
-        reader = self._shared.reader
-        read = reader.delta if self._method.variant is Variant.DELTA else reader.sotw
-        return read(content, self._method.row, self._peer, knows_node=self._core.node is not None)
+    async def _wait_for_turn(self) -> None:
+        """Wait until no other task writes."""
+        while self._is_writing:
+            if self._written is None:
+                self._written = asyncio.Event()
+            await self._written.wait()
 
-    async def _turn(self) -> None:
-        """Wait until nobody writes."""
-        while self._speaking:
-            if self._idle is None:
-                self._idle = asyncio.Event()
-            await self._idle.wait()
-
-    async def _speak_alone(self, responses: tuple[Any, ...]) -> None:
+    async def _write_apart(self, responses: Responses) -> None:
         try:
-            await self._speak(responses)
+            await self._write(responses)
         except grpc.aio.BaseError:
-            # The client is gone; whoever reads from it finds the same, and ends the stream.
+            # The client is gone; the task that reads from it finds the same, and ends the stream.
             return
         # The same edge, in a task of its own.
         except Exception as error:  # noqa: BLE001
             await self._fail(error)
 
-    async def _fail(self, error: Exception) -> None:
-        """End the stream because of an error of fsxds that its handler does not see."""
-        self._shared.observer(InternalError(where(self._method.name), error))
-        self._closed = True
-        self._set_alarm()
-        with suppress(grpc.aio.BaseError):
-            await self._context.abort(grpc.StatusCode.INTERNAL, INTERNAL)
-
-    async def _speak(self, responses: tuple[Any, ...]) -> None:
-        """Write responses, and what news calls for meanwhile; give the turn to whoever waits for it."""
+    async def _write(self, responses: Responses) -> None:
+        """Write responses, and those to what happens meanwhile, until another task waits for its turn."""
         try:
             while True:
                 for response in responses:
-                    if self._closed:
+                    if self._is_closed:
                         return
                     await self._context.write(self._shared.writer.write(response))
-                    self._tell_sent(response)
-                if self._idle is not None or not self._is_due:
+                    subscription = self._core.subscription_of(response.type_url)
+                    self._shared.observer(ResponseSent(self._node, subscription, response.version))
+                if self._written is not None or not self._is_due:
                     break
                 responses = self._look()
         finally:
-            self._speaking = False
-            if self._idle is not None:
-                self._idle.set()
-                self._idle = None
-        self._set_alarm()
+            self._is_writing = False
+            if self._written is not None:
+                self._written.set()
+                self._written = None
+        self._set_timer()
 
-    def _look(self) -> tuple[Any, ...]:
-        """Ask the core what it says to what is current now, or to the time."""
+    def _look(self) -> Responses:
+        """Ask the core for responses to the current snapshot, or to the time."""
         self._is_due = False
         snapshot, now_s = self._shared.store.current, self._loop.time()
-        if snapshot is not None and snapshot.generation != self._seen:
-            self._seen = snapshot.generation
+        if snapshot is not None and snapshot.generation != self._generation:
+            self._generation = snapshot.generation
             return self._core.receive_snapshot(snapshot, now_s)
         at_s = self._core.timer_at_s
-        if at_s is None or at_s > now_s + HAIR_S:
+        if at_s is None or at_s > now_s + TIMER_TOLERANCE_S:
             return ()
         return self._core.receive_timer(max(now_s, at_s))
 
-    def _set_alarm(self) -> None:
-        at_s = None if self._closed else self._core.timer_at_s
-        if self._alarm is not None:
-            if self._alarm.when() == at_s:
+    def _set_timer(self) -> None:
+        at_s = None if self._is_closed else self._core.timer_at_s
+        if self._timer is not None:
+            if self._timer.when() == at_s:
                 return
-            self._alarm.cancel()
-            self._alarm = None
+            self._timer.cancel()
+            self._timer = None
         if at_s is not None:
-            self._alarm = self._loop.call_at(at_s, self._ring)
+            self._timer = self._loop.call_at(at_s, self._receive_timer)
 
-    def _ring(self) -> None:
-        self._alarm = None
+    def _receive_timer(self) -> None:
+        self._timer = None
         self.wake()
 
+    @property
     def _node(self) -> Node:
         return self._core.node or Node("", peer=self._peer)
 
-    def _note_open(self) -> None:
-        if self._token is None:
-            self._token = self._shared.clients.opened(self._status)
-            self._shared.observer(StreamOpened(self._node(), self._method.name, self._peer))
-
     def _status(self) -> ClientStatus:
-        return ClientStatus(self._node(), self._method.name, self._core.statistics())
+        return ClientStatus(self._node, self._method.name, self._core.statistics())
 
-    def _close(self) -> None:
-        self._closed = True
-        self._set_alarm()
-        if self._token is not None:
-            self._shared.clients.closed(self._token)
-            self._shared.observer(StreamClosed(self._node(), self._method.name, self._peer))
-
-    def _tell_sent(self, response: SotwResponse | DeltaResponse) -> None:
-        subscription = self._core.subscription_of(response.type_url)
-        self._shared.observer(ResponseSent(self._node(), subscription, response.version))
-
-    def _tell(self, type_url: TypeUrl, verdict: Acknowledgement, snapshot: Snapshot | None) -> None:
-        subscription = self._core.subscription_of(type_url)
-        if verdict.accepted:
-            self._shared.observer(AckReceived(self._node(), subscription, verdict.version))
-        else:
-            files = () if snapshot is None else files_of(subscription, verdict.version, snapshot)
-            self._shared.observer(NackReceived(self._node(), subscription, verdict, files))
-
-    def _is_ignored(self, type_url: TypeUrl) -> bool:
-        """Tell whether an aggregated stream speaks of what is not served there; it goes on without it."""
-        row = BY_TYPE_URL.get(type_url)
-        if row is not None and (row.has_sotw or self._method.variant is Variant.DELTA):
-            return False
-        if type_url not in self._ignored and len(self._ignored) < MOST_IGNORED_TOLD:
+    def _report_ignored(self, type_url: TypeUrl) -> None:
+        if type_url not in self._ignored and len(self._ignored) < MOST_IGNORED_REPORTED:
             self._ignored = (*self._ignored, type_url)
-            fact = "is not served" if row is None else "is served over Delta alone"
+            fact = "is served over Delta alone" if type_url in BY_TYPE_URL else "is not served"
             message = f"type_url: {type_url[:200]} {fact}; its requests on this stream are ignored"
             self._shared.observer(RequestRejected(self._peer, "IGNORED", message))
-        return True
 
-    async def _refuse(self, error: ProtocolError) -> None:
+    async def _reject(self, error: ProtocolError) -> None:
         self._shared.observer(RequestRejected(self._peer, error.code, str(error)))
-        await self._turn()
-        # Who stops the server may have ended the stream meanwhile.
-        if not self._closed:
-            self._closed = True
+        await self._wait_for_turn()
+        # The end of the server may have ended the stream meanwhile.
+        if not self._is_closed:
+            self._is_closed = True
             await self._context.abort(grpc.StatusCode[error.code], str(error))
+
+    async def _fail(self, error: Exception) -> None:
+        """End the stream because of an error of fsxds that its handler does not see."""
+        self._shared.observer(InternalError(where(self._method.name), error))
+        self._is_closed = True
+        self._set_timer()
+        with suppress(grpc.aio.BaseError):
+            await self._context.abort(grpc.StatusCode.INTERNAL, INTERNAL)
+
+    def _close(self) -> None:
+        self._is_closed = True
+        self._set_timer()
+        if self._token is not None:
+            self._shared.registry.closed(self._token)
+            self._shared.observer(StreamClosed(self._node, self._method.name, self._peer))

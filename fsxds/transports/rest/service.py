@@ -12,10 +12,10 @@ from aiohttp import HttpVersion11, web
 from fsxds.api.catalogue import Catalogue
 from fsxds.api.printing import Printer
 from fsxds.errors import ProtocolError
-from fsxds.events import AckReceived, InternalError, NackReceived, Observer, RequestRejected, ResponseSent
+from fsxds.events import InternalError, Observer, RequestRejected, ResponseSent, ack_or_nack
 from fsxds.protocol.messages import Acknowledgement
 from fsxds.protocol.poll import Decision, Hold, PollMemory, PollRequest, Send, Unavailable
-from fsxds.protocol.subscription import Selection, files_of
+from fsxds.protocol.subscription import Selection
 from fsxds.resource_types import RESOURCE_TYPES, ResourceType
 from fsxds.resources import Snapshot
 from fsxds.store import SnapshotStore
@@ -211,7 +211,7 @@ class RestJson:
         self._polls.poll_received(poll, snapshot, now_s)
         if acknowledgement is not None:
             self._polls.ack_received(poll, acknowledgement, now_s)
-            self._report(poll, acknowledgement, snapshot)
+            self._observer(ack_or_nack(poll.node, poll.subscription, acknowledgement, snapshot))
         while isinstance(decision, Hold):
             if now_s >= deadline_s or self._is_draining:
                 self._memory.receive_deadline(poll, now_s)
@@ -256,14 +256,6 @@ class RestJson:
             self._observer(ResponseSent(poll.node, poll.subscription, selection.version))
             self._polls.response_sent(poll, selection, asyncio.get_running_loop().time())
         return response
-
-    def _report(self, poll: PollRequest, acknowledgement: Acknowledgement, snapshot: Snapshot | None) -> None:
-        version = acknowledgement.version
-        if acknowledgement.accepted:
-            self._observer(AckReceived(poll.node, poll.subscription, version))
-        else:
-            files = () if snapshot is None else files_of(poll.subscription, version, snapshot)
-            self._observer(NackReceived(poll.node, poll.subscription, acknowledgement, files))
 
     def _reject(self, request: web.Request, error: ErrorResponse) -> web.Response:
         self._observer(RequestRejected(request.remote or "", error.status, error.message))

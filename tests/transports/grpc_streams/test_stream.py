@@ -17,7 +17,7 @@ from fsxds.protocol.subscription import Subscription
 from fsxds.protocol.ttl import TtlMode
 from fsxds.resources import Reference, Rows
 from fsxds.transports.grpc_streams.calls import STOPPING
-from fsxds.transports.grpc_streams.stream import MOST_IGNORED_TOLD
+from fsxds.transports.grpc_streams.stream import MOST_IGNORED_REPORTED
 from fsxds.values import Severity
 from tests.support.grpc_clients import DiscoveryClient, GrpcServer, channel_to, method_path, names_in, serving_grpc
 from tests.support.polls import until
@@ -266,12 +266,12 @@ async def test_ever_new_types_that_are_not_served(server: GrpcServer) -> None:
     """A client that makes up types fills neither the log nor the memory."""
     server.publish(TWO)
     stream = server.stream()
-    for index in range(MOST_IGNORED_TOLD + 5):
+    for index in range(MOST_IGNORED_REPORTED + 5):
         await stream.ask(f"type.googleapis.com/x.Y{index}")
     await stream.ask("CDS")
     await stream.answer()
 
-    assert len(server.heard.rejected) == MOST_IGNORED_TOLD
+    assert len(server.heard.rejected) == MOST_IGNORED_REPORTED
 
 
 # Clients that go, and slow ones
@@ -290,7 +290,7 @@ async def slow_stream(server: GrpcServer, short_name: str = "") -> AsyncIterator
 
 def is_writing(server: GrpcServer) -> bool:
     """Tell whether a response is being written: nothing else shows it from outside."""
-    return any(call._speaking for call in server.services._discovery._calls)
+    return any(stream._is_writing for stream in server.services._streams)
 
 
 def has_acks(server: GrpcServer, count: int) -> bool:

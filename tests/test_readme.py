@@ -206,6 +206,15 @@ def test_every_page_can_be_reached() -> None:
     assert [] == [str(page) for page in PAGES if page not in reached]
 
 
+def test_ci_finds_the_command_of_the_tests() -> None:
+    """`.ci/run` runs the one block that is marked as the command of the tests."""
+    (marked,) = [block for block in BLOCKS if block.marker == "test-command"]
+
+    assert marked.page == TOP / "README.md"
+    assert marked.text.rstrip().endswith("-m pytest -n auto")
+    assert "<!-- test-command -->" in (TOP / ".ci/run").read_text(encoding="utf-8")
+
+
 def test_readme_is_short() -> None:
     """README can be read at once; everything else is on the pages that it links to."""
     assert len((TOP / "README.md").read_bytes()) <= README_BYTES

@@ -1,6 +1,7 @@
-"""What a running Envoy says on its admin page.
+"""A running Envoy's admin page: statistics, listeners, readiness; and which version each subscription should show.
 
-Which subscription a statistic of Envoy speaks of, and which versions it should show (pure).
+Statistics name a subscription by a prefix (`cluster.web`, `http.x.rds.y`, ENVOY.md A1). `Expected` computes the versions
+that these subscriptions show when a snapshot is in effect. All but `AdminPage` is pure.
 """
 
 from __future__ import annotations
@@ -101,7 +102,7 @@ class Expected:
         return cls(MappingProxyType(bundles), MappingProxyType(named), unsure, doubted)
 
     def is_settled(self, scope: Scope, version_text: str) -> bool:
-        """Say whether a subscription shows what it should, as far as its statistics can tell.
+        """Return whether a subscription shows what it should, as far as its statistics can tell.
 
         The name that was asked for does not always show: all runtime layers share a scope, and an EDS cluster may ask
         for another name than its own. But a version covers its name, so any of the present versions of the type is
@@ -170,7 +171,7 @@ class AdminPage:
         return None if text is None else parse_listeners(text)
 
     async def is_live(self) -> bool:
-        """Say whether the start is over: everything was asked for once, and workers run."""
+        """Return whether the start is over: everything was asked for once, and workers run."""
         return await self._get("/ready") is not None
 
     async def unready(self) -> tuple[str, ...]:

@@ -1,6 +1,6 @@
-"""A bootstrap as a file for people: what it is for, how to use it, and why each value is what it is (pure).
+"""A bootstrap as commented YAML: what it is for, how to use it, and the reason for each value (pure).
 
-Plain values as YAML that people read and edit: comments above keys, and what is shared is written once (pure).
+PyYAML writes neither comments nor anchors where a person would put them, so the lines are written here.
 """
 
 from __future__ import annotations
@@ -95,7 +95,7 @@ class _Writer:
         return _text(value) if isinstance(value, str) else json.dumps(value)
 
     def _needs_lines(self, value: PlainValue) -> bool:
-        """Tell whether a comment or an anchor is due within a value."""
+        """Return whether a comment or an anchor is due within a value."""
         if isinstance(value, list):
             return any(map(self._needs_lines, value))
         if not isinstance(value, dict):
@@ -141,7 +141,7 @@ _TITLES: Mapping[str, str] = MappingProxyType({
 
 # By key; each stands above the first such key.
 _COMMENTS: Mapping[str, str] = MappingProxyType({
-    "node": "fsxds tells its clients apart by the id: give each Envoy its own.",
+    "node": "fsxds identifies clients by the id: give each Envoy its own.",
     "admin": "For this machine only: whoever reaches this page can change settings and stop Envoy.",
     "clusters": "fsxds. It has to be static: a cluster that comes by CDS cannot be where configuration comes from.",
     "dns_lookup_family": "Without it, Envoy looks for an IPv6 address first.",
@@ -150,7 +150,7 @@ _COMMENTS: Mapping[str, str] = MappingProxyType({
         "Envoy's default limit of 1024 makes a start with more of them slow.",
     "connection_keepalive":
         "Not more often: gRPC servers close connections that ping more than once in five minutes.",
-    "upstream_connection_options": "Tells within a minute when the server's machine is gone without a word.",
+    "upstream_connection_options": "Detects within a minute that the server's machine is gone.",
     "set_node_on_first_message_only": "Else each message carries 61 kB of what this Envoy is able to.",
     "initial_fetch_timeout": "How long the start waits for the first answer; 0 would wait for ever.",
     "refresh_delay": "The pause between two polls. Below one millisecond it makes Envoy 1.40 crash.",

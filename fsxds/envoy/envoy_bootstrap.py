@@ -1,6 +1,7 @@
 """Bootstraps for an Envoy that gets everything from fsxds: by REST, by gRPC, or from mirrored files (pure).
 
-The static cluster by which an Envoy reaches fsxds (pure).
+A bootstrap is a plain value (`Section`): a node, the admin page, the static cluster `xds` by which Envoy reaches fsxds,
+and the subscriptions that Envoy starts with (`BootstrapRequest`). All others follow from the resources that it gets.
 """
 
 from __future__ import annotations
@@ -136,7 +137,7 @@ class BootstrapRequest:
         )
 
     def covers(self, other: BootstrapRequest) -> bool:
-        """Say whether an Envoy that was started for this asks for all of `other`."""
+        """Return whether an Envoy that was started for this asks for all of `other`."""
         return (
             self.clusters >= other.clusters
             and self.listeners >= other.listeners
@@ -232,7 +233,7 @@ def mirror_bootstrap(
 
 
 def files_of(bootstrap: PlainValue) -> tuple[PurePath, ...]:
-    """Return the files that a bootstrap names: Envoy refuses to start when one of them does not exist."""
+    """Return the files that a bootstrap names: Envoy rejects to start when one of them does not exist."""
     if isinstance(bootstrap, list):
         return tuple(path for value in bootstrap for path in files_of(value))
     if not isinstance(bootstrap, dict):

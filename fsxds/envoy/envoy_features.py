@@ -1,7 +1,7 @@
 """Ask an Envoy executable once what it has: it runs for a second, binds no port and calls nobody.
 
 Listeners that each try one thing out are put into a file that the Envoy reads; its admin, on a socket in a folder of our
-own, tells of each whether it was refused and why.
+own, shows of each whether it was rejected and why.
 """
 
 from __future__ import annotations
@@ -163,7 +163,7 @@ def _http(filters: list[Any]) -> Probe:
 
 
 def _run_probes(executable: Path, probes: Mapping[str, Probe]) -> tuple[str, Extensions, dict[str, str]]:
-    """Return the version, the extensions, and why each probe was refused: "" for what was taken."""
+    """Return the version, the extensions, and why each probe was rejected: "" for what was taken."""
     with TemporaryDirectory(prefix="fsxds-ask-") as name:
         folder = Path(name)
         keys = list(probes)

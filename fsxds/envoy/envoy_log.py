@@ -1,6 +1,7 @@
-"""What Envoy's log says against a resource, and where that resource was written (pure).
+"""Read Envoy's log: rejected updates of a running Envoy, and the failure of a validating one (pure).
 
-What a validating Envoy logged: its reason, what it was busy with, and what it had taken before (pure).
+`LOG_ARGUMENTS` make Envoy write one line for each message. A validating Envoy names the resource at fault only sometimes;
+its log at level debug also shows which resources it had accepted before, and which it was working on (`_Progress`).
 """
 
 from __future__ import annotations
@@ -40,11 +41,11 @@ class EnvoyLogLine:
 
 @dataclass(frozen=True, slots=True)
 class LoggedRejection:
-    """Why Envoy refused an update.
+    """Why Envoy rejected an update.
 
     Attributes:
-        reason: in Envoy's words, without the message that it refused.
-        type_url: None where the log does not tell, as for files.
+        reason: in Envoy's words, without the message that it rejected.
+        type_url: None where the log does not name it, as for files.
         resource_name: None for an update as a whole.
         is_failure: the update could not even be read, which Envoy counts as `update_failure`.
     """
@@ -103,11 +104,11 @@ _SECRET_BEGUN = re.compile(r"^static secret #(?P<index>\d+):")
 
 @dataclass(frozen=True, slots=True)
 class ValidationFailure:
-    """Envoy refused a bootstrap.
+    """Envoy rejected a bootstrap.
 
     Attributes:
-        reason: in its own words, without the message that it refused.
-        suspect: the resource that it was probably busy with, None where it does not tell.
+        reason: in its own words, without the message that it rejected.
+        suspect: the resource that it was probably busy with, None where it is unknown.
         proven: resources that it had taken before.
     """
 
@@ -117,7 +118,7 @@ class ValidationFailure:
 
 
 def read_failure(lines: Iterable[EnvoyLogLine], rendering: Rendering) -> ValidationFailure:
-    """Read why a bootstrap was refused from a log that is written as `LOG_ARGUMENTS` say, at level debug."""
+    """Read why a bootstrap was rejected from a log that is written as `LOG_ARGUMENTS` say, at level debug."""
     progress = _Progress(rendering)
     reason = ""
     for line in lines:
@@ -199,7 +200,7 @@ class _Progress:
 
 
 def counts_differ(lines: Iterable[EnvoyLogLine], rendering: Rendering) -> bool:
-    """Tell whether Envoy did not read all of a bootstrap: of a binary one that it cannot parse it takes what it can."""
+    """Return whether Envoy did not read all of a bootstrap: of a binary one that it cannot parse it takes what it can."""
     wanted = {
         "static secret": len(rendering.secrets),
         "cluster": len(rendering.clusters),

@@ -1,6 +1,7 @@
-"""Watch an Envoy take or refuse each snapshot, and tell.
+"""Keep an Envoy running beside the store, and report what becomes of each snapshot.
 
-Run an Envoy beside fsxds, and start another when the tree asks for more than it can get.
+`run_envoy` starts it, and starts another one when a snapshot needs more than its bootstrap asks for. `Follower` looks at
+one Envoy until the current snapshot is in effect, or a newer one is published.
 """
 
 from __future__ import annotations
@@ -25,19 +26,19 @@ from fsxds.store import SnapshotStore
 # Asking more often slows Envoy itself down; of an Envoy with many statistics, an answer takes its time.
 POLL_S = 0.05
 SHARE_OF_TIME = 0.1
-# How often to look when there is no hurry any more: to see whether it heals.
+# How often to look when there is no hurry any more: a NACKed update may be fixed.
 SLOW_POLL_S = 1.0
-# After this time without a verdict, say what is missing; then at three times that age, and every half minute from then on.
+# After this time without an ACK or NACK, report what is missing; then at three times that age, and every half minute.
 LONG_S = 3.0
 LONGEST_SILENCE_S = 30.0
-# A refusal is told when it was seen so often: once more than once, so that the log has arrived too; and for half a
-# second after another refusal, whose update fsxds may have offered again just before.
+# A NACK is reported once it was seen so often: twice, so that its log line has arrived; and for half a
+# second after another NACK, whose update fsxds may have offered again just before.
 SIGHTINGS = 2
 SIGHTINGS_AFTER_NACK = 10
 
 
 class EnvoyObserver(Protocol):
-    """What a local Envoy has to tell."""
+    """Receives what happens to a local Envoy."""
 
     def envoy_started(self, admin: str, listeners: tuple[Listening, ...]) -> None:
         """Envoy runs: where its admin page is, and where it listens for traffic."""
@@ -45,8 +46,8 @@ class EnvoyObserver(Protocol):
     def envoy_acked(self, types: tuple[ResourceType, ...], elapsed_s: float) -> None:
         """The current snapshot is in effect; `types` are those of which Envoy took something new."""
 
-    def envoy_nacked(self, refusal: EnvoyNack, elapsed_s: float) -> None:
-        """Envoy refused a part of the current snapshot."""
+    def envoy_nacked(self, nack: EnvoyNack, elapsed_s: float) -> None:
+        """Envoy NACKed a part of the current snapshot."""
 
     def envoy_pending(self, waiting: Pending, unready: tuple[str, ...], elapsed_s: float) -> None:
         """The current snapshot is not in effect after a long time; `unready` is what Envoy says it waits for."""
@@ -64,7 +65,7 @@ class EnvoyView:
 
     admin: AdminPage
     log: EnvoyLog
-    witness: AckSource
+    acks: AckSource
 
 
 class Follower:
@@ -73,14 +74,14 @@ class Follower:
     Args:
         store: holds the snapshots that Envoy is served.
         insight: what can be seen of it.
-        observer: is told.
+        observer: receives what happens.
     """
 
     def __init__(self, store: SnapshotStore, insight: EnvoyView, observer: EnvoyObserver) -> None:
         self._store = store
         self._admin = insight.admin
         self._log = insight.log
-        self._witness = insight.witness
+        self._acks = insight.acks
         self._observer = observer
         # As they were when the current snapshot was not there yet.
         self._before: Statistics = {}
@@ -95,7 +96,7 @@ class Follower:
             snapshot: the snapshot.
             seen_s: reading of the event loop's clock when it was published.
         """
-        was_refused = self._witness.begin(snapshot)
+        was_refused = self._acks.begin(snapshot)
         loop = asyncio.get_running_loop()
         trial = SnapshotProgress(snapshot, loop.time, since_s=seen_s, was_refused=was_refused)
         before, log_length = self._before, self._log_length
@@ -111,22 +112,22 @@ class Follower:
             await self._pause(trial, trial.elapsed_s - asked_s)
 
     async def _is_over(self, trial: SnapshotProgress, before: Statistics, log_length: int) -> bool:
-        """Judge by the last statistics, and tell what is new in the verdict."""
+        """Report what is new by the last statistics; return whether the snapshot is in effect."""
         logged = read_rejections(self._log, log_length)
-        verdict, complaints = self._witness.judge(before, self._before, logged)
-        for refusal in trial.receive_verdict(verdict, complaints):
-            self._observer.envoy_nacked(refusal, trial.elapsed_s)
+        status, reasons = self._acks.status(before, self._before, logged)
+        for nack in trial.receive_status(status, reasons):
+            self._observer.envoy_nacked(nack, trial.elapsed_s)
         await self._look_whether_live()
-        if (isinstance(verdict, Pending) or not self._is_live) and trial.is_silent_for_long():
-            waiting = verdict if isinstance(verdict, Pending) else Pending((), 0)
+        if (isinstance(status, Pending) or not self._is_live) and trial.is_silent_for_long():
+            waiting = status if isinstance(status, Pending) else Pending((), 0)
             self._observer.envoy_pending(waiting, await self._admin.unready(), trial.elapsed_s)
         if not self._is_live:
             return False
-        if isinstance(verdict, InEffect) and verdict.types:
-            self._observer.envoy_acked(verdict.types, trial.elapsed_s)
-        if not isinstance(verdict, Pending):
+        if isinstance(status, InEffect) and status.types:
+            self._observer.envoy_acked(status.types, trial.elapsed_s)
+        if not isinstance(status, Pending):
             await self._look_at_listeners()
-        return isinstance(verdict, InEffect)
+        return isinstance(status, InEffect)
 
     async def _look_whether_live(self) -> None:
         """Tell where Envoy listens as soon as its start is over."""
@@ -143,7 +144,7 @@ class Follower:
 
     async def _pause(self, trial: SnapshotProgress, answer_took_s: float) -> None:
         """Wait until it is time to look again, or until there is a newer snapshot."""
-        pause_s = SLOW_POLL_S if trial.is_told else max(POLL_S, answer_took_s / SHARE_OF_TIME)
+        pause_s = SLOW_POLL_S if trial.is_reported else max(POLL_S, answer_took_s / SHARE_OF_TIME)
         try:
             async with asyncio.timeout(pause_s):
                 await self._store.newer_than(trial.snapshot.generation)
@@ -152,7 +153,7 @@ class Follower:
 
 
 class SnapshotProgress:
-    """One snapshot before Envoy: for how long, and what was told of it.
+    """One snapshot before Envoy: for how long, and what was reported of it.
 
     Args:
         snapshot: the snapshot.
@@ -170,44 +171,44 @@ class SnapshotProgress:
         was_refused: bool = False,
     ) -> None:
         self.snapshot = snapshot
-        self.is_told = False
+        self.is_reported = False
         self._clock = clock
         self._started_s = clock() if since_s is None else since_s
         self._sightings_due = SIGHTINGS_AFTER_NACK if was_refused else SIGHTINGS
-        self._told: set[EnvoyNack] = set()
-        self._speak_at_s = LONG_S
+        self._reported: set[EnvoyNack] = set()
+        self._report_at_s = LONG_S
 
     @property
     def elapsed_s(self) -> float:
         """Seconds since the snapshot was seen."""
         return self._clock() - self._started_s
 
-    def receive_verdict(
-        self, verdict: InEffect | Nacked | Pending, complaints: Sequence[LoggedRejection]
+    def receive_status(
+        self, status: InEffect | Nacked | Pending, reasons: Sequence[LoggedRejection]
     ) -> tuple[EnvoyNack, ...]:
-        """Return the refusals that are to be told now."""
-        if not isinstance(verdict, Nacked):
+        """Return the NACKs to report now."""
+        if not isinstance(status, Nacked):
             return ()
         self._sightings_due -= 1
         if self._sightings_due > 0:
             return ()
-        refusals = nacks_of(verdict, complaints, self.snapshot)
-        news = tuple(refusal for refusal in refusals if refusal not in self._told)
-        self._told.update(news)
-        self.is_told = True
-        return news
+        nacks = nacks_of(status, reasons, self.snapshot)
+        new = tuple(nack for nack in nacks if nack not in self._reported)
+        self._reported.update(new)
+        self.is_reported = True
+        return new
 
     def is_silent_for_long(self) -> bool:
-        """Say whether it is time to say again what is waited for: never more than half a minute after the last time."""
+        """Return whether to report again what is pending: never more than half a minute after the last time."""
         elapsed_s = self.elapsed_s
-        if elapsed_s < self._speak_at_s:
+        if elapsed_s < self._report_at_s:
             return False
-        self._speak_at_s = elapsed_s + min(2 * elapsed_s, LONGEST_SILENCE_S)
+        self._report_at_s = elapsed_s + min(2 * elapsed_s, LONGEST_SILENCE_S)
         return True
 
 
 def read_rejections(log: EnvoyLog, length: int) -> tuple[LoggedRejection, ...]:
-    """Return the complaints in the log since it had `length` lines."""
+    """Return the reasons in the log since it had `length` lines."""
     return tuple(found for line in log.since(length) if (found := read_rejection(line.message)))
 
 
@@ -227,20 +228,20 @@ class EnvoyPlan:
     Attributes:
         executable: the binary itself.
         bootstrap_for: makes the bootstrap for what the tree calls for.
-        observe_log: is told every line of Envoy's log; None for nobody.
-        witness_of: makes what knows whether an Envoy with such a bootstrap takes a snapshot.
+        observe_log: is called with each line of Envoy's log; None for nobody.
+        ack_source_of: makes what knows whether an Envoy with such a bootstrap takes a snapshot.
         wanted_by: works out what a snapshot calls for.
     """
 
     executable: Path
     bootstrap_for: Callable[[BootstrapRequest], Section]
     observe_log: Callable[[EnvoyLogLine], None] | None = None
-    witness_of: Callable[[BootstrapRequest], AckSource] = lambda _: StatisticsAcks()
+    ack_source_of: Callable[[BootstrapRequest], AckSource] = lambda _: StatisticsAcks()
     wanted_by: Callable[[Snapshot], Awaitable[BootstrapRequest]] = _request_by
 
 
 async def run_envoy(store: SnapshotStore, plan: EnvoyPlan, observer: EnvoyObserver) -> Never:
-    """Keep an Envoy running beside the store, and tell what it makes of each snapshot.
+    """Keep an Envoy running beside the store, and report what it makes of each snapshot.
 
     It starts with the first snapshot. It starts anew with a snapshot that calls for more than its bootstrap asks for
     (the first listener of a tree, another runtime layer), and, after it ended by itself, with one that it did not start
@@ -283,7 +284,7 @@ async def _follow_until_outgrown(
     if address is None:
         return
     async with aiohttp.ClientSession(timeout=ADMIN_TIMEOUT) as session:
-        insight = EnvoyView(AdminPage(session, address), envoy.log, plan.witness_of(wanted))
+        insight = EnvoyView(AdminPage(session, address), envoy.log, plan.ack_source_of(wanted))
         follower = Follower(store, insight, observer)
         now_s = asyncio.get_running_loop().time
         snapshot: Snapshot = await store.newer_than(0)

@@ -1,4 +1,4 @@
-"""One Envoy process of our own: started with a generated bootstrap, its log read, ended with us."""
+"""One Envoy process: started with a generated bootstrap, its log read, ended with fsxds."""
 
 from __future__ import annotations
 
@@ -131,7 +131,7 @@ async def running_envoy(
     Args:
         executable: the Envoy binary itself, no script around it: the signals have to reach Envoy.
         bootstrap: what to start it with.
-        observe: is told every line of the log.
+        observe: is called with each line of the log.
 
     Raises:
         UsageError: the executable cannot be started.

@@ -1,10 +1,7 @@
-"""What a validating Envoy refuses, in terms of resources.
+"""What a validating Envoy rejected, as problems: the reason in plain words, the field, the place in the file (pure).
 
-A validating Envoy's words, made fit for the author of a resource (pure).
-
-Which field of a resource a validating Envoy speaks of (pure).
-
-A validating Envoy's refusals as problems at the places where authors wrote what it refuses (pure).
+A broken constraint names its field by a chain of messages; every other reason quotes a value or a name, which is searched
+for in the resource. A reason that depends on the machine (a file, a library) is reported as undecided.
 """
 
 from __future__ import annotations
@@ -31,7 +28,7 @@ from fsxds.values import FieldPath, PlainValue, Problem, Severity, pointer_of
 
 @dataclass(frozen=True, slots=True)
 class Rejection:
-    """Why Envoy refuses a resource.
+    """Why Envoy rejects a resource.
 
     Attributes:
         resource: None where it could not be found out which it is.
@@ -105,7 +102,7 @@ _REMEDIES = tuple(
         ("Failed to load (?:incomplete )?private key", "write the key that belongs to the certificate, as PEM"),
         ("KEY_VALUES_MISMATCH|key.*mismatch", "use the key that belongs to the certificate"),
         ("Failed to load trusted CA", "write the certificates of the authorities as PEM"),
-        ("Envoy crashes|Envoy hangs", "leave it out, and tell Envoy's developers"),
+        ("Envoy crashes|Envoy hangs", "leave it out, and report it to Envoy's developers"),
         ("[Dd]uration", "write a duration from 0s to some years"),
         ("value is required", "add the field"),
         ("[Uu]nable to open|No such file|[Ii]nvalid path|not found", "create it on the machine of the Envoy"),
@@ -120,7 +117,7 @@ def remedy_for(reason: str) -> str:
 
 
 def depends_on_machine(reason: str) -> bool:
-    """Tell whether a reason speaks of what only the machine of an Envoy can tell, and not of the resource."""
+    """Return whether a reason speaks of what only the machine of an Envoy can tell, and not of the resource."""
     return _MACHINE.search(reason) is not None
 
 
@@ -317,7 +314,7 @@ class ProblemWriter:
         self._read = read
 
     def problem(self, rejection: Rejection) -> Problem:
-        """Say what Envoy refuses, and where that was written."""
+        """Say what Envoy rejects, and where that was written."""
         resource = rejection.resource
         if resource is None:
             remedy = "check its files one by one to find out which of them it is"

@@ -1,6 +1,7 @@
-"""What tells whether an Envoy took a snapshot: the statistics on its admin page, or what it says on its streams.
+"""What a local Envoy made of a snapshot: in effect, NACKed, or pending.
 
-What Envoy made of a snapshot, told from its statistics and its log (pure).
+By gRPC Envoy itself ACKs and NACKs (`StreamAcks`). By REST and by files only its admin page shows what became of an
+update (`StatisticsAcks`): versions that changed, and counters of rejections that rose (ENVOY.md G).
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ class InEffect:
 
 @dataclass(frozen=True, slots=True)
 class Nacked:
-    """Envoy refused an update in each of `scopes`; others may have been taken."""
+    """Envoy NACKed an update in each of `scopes`; others may have been taken."""
 
     scopes: tuple[Scope, ...]
 
@@ -42,12 +43,12 @@ class Pending:
 
 @dataclass(frozen=True, slots=True)
 class EnvoyNack:
-    """One reason why Envoy refused something.
+    """One reason why Envoy NACKed something.
 
     Attributes:
         resource_type: of the update.
-        resource_name: None where Envoy does not tell.
-        reason: in Envoy's words, None where its log does not tell.
+        resource_name: None where Envoy does not name it.
+        reason: in Envoy's words, None where its log has none.
         origins: where that was written: the resource's place, else the files whose change brought the update.
     """
 
@@ -58,7 +59,7 @@ class EnvoyNack:
 
 
 def status_by_statistics(
-    expected: Expected, before: Statistics, now: Statistics, complaints: Sequence[LoggedRejection]
+    expected: Expected, before: Statistics, now: Statistics, reasons: Sequence[LoggedRejection]
 ) -> InEffect | Nacked | Pending:
     """Decide what became of a snapshot. Source: ENVOY.md G.
 
@@ -66,14 +67,14 @@ def status_by_statistics(
         expected: the versions that it should show.
         before: the statistics from before it was published; empty for a new Envoy.
         now: the present statistics.
-        complaints: of the log since the snapshot was published.
+        reasons: of the log since the snapshot was published.
     """
     scopes = scopes_in(now)
     doubted = [one for one in scopes if one.prefix in expected.doubted]
     unproven = [one for one in doubted if not _rose(f"{one.prefix}.update_success", before, now)]
     behind = [one for one in scopes if one in unproven or not expected.is_settled(one, _version_text(one, now))]
     # A file that Envoy cannot read counts as a failed update, but so does a poll that found nobody.
-    is_unreadable = any(one.is_failure for one in complaints)
+    is_unreadable = any(one.is_failure for one in reasons)
     counters = ("update_rejected", "update_failure") if is_unreadable else ("update_rejected",)
     if refused := tuple(one for one in behind if any(_rose(f"{one.prefix}.{name}", before, now) for name in counters)):
         return Nacked(refused)
@@ -93,10 +94,10 @@ def status_by_streams(
     accepted_before: Mapping[TypeUrl, Version | None],
     statistics: Statistics,
 ) -> InEffect | Nacked | Pending:
-    """Decide what became of a snapshot by what Envoy said on its streams.
+    """Decide what became of a snapshot by the ACKs and NACKs on its streams.
 
     Args:
-        snapshot: as streams are told it.
+        snapshot: as streams are served it.
         watches: where each type stands on each stream; none before Envoy opened one.
         accepted_before: what it had accepted of each type when it had taken all of the snapshot before.
         statistics: the present ones.
@@ -112,7 +113,7 @@ def status_by_streams(
 
 
 def _is_in_step(watch: WatchStatus, snapshot: Snapshot) -> bool:
-    """Whether a client has what it should have, and said so."""
+    """Return whether a client has ACKed what it should hold."""
     if watch.sent != watch.acked or watch.type_url in snapshot.withheld:
         return watch.sent == watch.acked
     rows = snapshot.resources(watch.type_url)
@@ -135,28 +136,28 @@ def _rose(name: str, before: Statistics, now: Statistics) -> bool:
     return int(now.get(name, 0)) > int(before.get(name, 0))
 
 
-def nacks_of(refused: Nacked, complaints: Sequence[LoggedRejection], snapshot: Snapshot) -> tuple[EnvoyNack, ...]:
-    """Say why, and where what was refused was written; at least one refusal per type.
+def nacks_of(refused: Nacked, reasons: Sequence[LoggedRejection], snapshot: Snapshot) -> tuple[EnvoyNack, ...]:
+    """Return why and where, at least one NACK for each type.
 
     Args:
-        refused: by `judge`.
-        complaints: of the log since the snapshot was published.
-        snapshot: the one that was refused.
+        refused: by `status_by_statistics`.
+        reasons: of the log since the snapshot was published.
+        snapshot: the one that was rejected.
     """
-    refusals: list[EnvoyNack] = []
+    nacks: list[EnvoyNack] = []
     for resource_type in dict.fromkeys(scope.resource_type for scope in refused.scopes):
         scopes = [scope for scope in refused.scopes if scope.resource_type is resource_type]
-        refusals += _nacks_of_type(resource_type, scopes, complaints, snapshot)
-    return tuple(refusals)
+        nacks += _nacks_of_type(resource_type, scopes, reasons, snapshot)
+    return tuple(nacks)
 
 
 def _nacks_of_type(
-    resource_type: ResourceType, scopes: Sequence[Scope], complaints: Sequence[LoggedRejection], snapshot: Snapshot
+    resource_type: ResourceType, scopes: Sequence[Scope], reasons: Sequence[LoggedRejection], snapshot: Snapshot
 ) -> list[EnvoyNack]:
-    """Prefer what is said of a resource to what is said of its type, and that to what is said of no type."""
-    of_type = [one for one in complaints if one.type_url == resource_type.type_url]
+    """Prefer reasons that name a resource to those that name its type, and those to reasons without a type."""
+    of_type = [one for one in reasons if one.type_url == resource_type.type_url]
     chosen = [one for one in of_type if one.resource_name is not None] or of_type
-    chosen = chosen or [one for one in complaints if one.type_url is None]
+    chosen = chosen or [one for one in reasons if one.type_url is None]
     told: list[tuple[str | None, str | None]] = [(one.resource_name, one.reason) for one in chosen] or [(None, None)]
     names = [scope.name for scope in scopes]
     only_name = names[0] if len(names) == 1 else None
@@ -188,22 +189,22 @@ class AckSource(Protocol):
     """Follows one Envoy from snapshot to snapshot."""
 
     def begin(self, snapshot: Snapshot) -> bool:
-        """Turn to a snapshot that was just published; tell whether Envoy refused something of the one before."""
+        """Start with a snapshot that was just published; return whether Envoy NACKed something of the one before."""
 
-    def judge(
-        self, before: Statistics, now: Statistics, complaints: Sequence[LoggedRejection]
+    def status(
+        self, before: Statistics, now: Statistics, reasons: Sequence[LoggedRejection]
     ) -> tuple[SnapshotStatus, Sequence[LoggedRejection]]:
-        """Decide what became of the snapshot, and say with what complaints.
+        """Return what became of the snapshot, and the reasons of rejections.
 
         Args:
             before: the statistics from before it was published; empty for a new Envoy.
             now: the present statistics.
-            complaints: of Envoy's log since the snapshot was published.
+            reasons: of Envoy's log since the snapshot was published.
         """
 
 
 class StatisticsAcks:
-    """Compares the versions on the admin page with those that were sent: by REST, and by files, nobody else can tell."""
+    """Compares the versions on the admin page with those that were sent: the only way by REST and by files."""
 
     def __init__(self) -> None:
         self._expected: Expected | None = None
@@ -215,25 +216,25 @@ class StatisticsAcks:
         self._expected = Expected.of(snapshot, self._expected, self._refused)
         return bool(self._refused)
 
-    def judge(
-        self, before: Statistics, now: Statistics, complaints: Sequence[LoggedRejection]
+    def status(
+        self, before: Statistics, now: Statistics, reasons: Sequence[LoggedRejection]
     ) -> tuple[SnapshotStatus, Sequence[LoggedRejection]]:
         """Compare."""
         if self._expected is None:
-            raise RuntimeError("a snapshot is judged that nobody turned to")
-        verdict = status_by_statistics(self._expected, before, now, complaints)
-        if isinstance(verdict, Nacked):
-            self._refused |= {scope.prefix for scope in verdict.scopes}
-        elif isinstance(verdict, InEffect):
+            raise RuntimeError("status() needs begin()")
+        status = status_by_statistics(self._expected, before, now, reasons)
+        if isinstance(status, Nacked):
+            self._refused |= {scope.prefix for scope in status.scopes}
+        elif isinstance(status, InEffect):
             self._refused = frozenset()
-        return verdict, complaints
+        return status, reasons
 
 
 class StreamAcks:
-    """Reads Envoy's own verdicts, which its streams bring: ACKs, and NACKs with a reason.
+    """Reads the ACKs and NACKs that Envoy sends on its streams.
 
     Args:
-        store: holds the snapshots that streams are told.
+        store: holds the snapshot that streams are served.
         watches: where the streams of this Envoy stand now.
     """
 
@@ -253,17 +254,19 @@ class StreamAcks:
         was_refused, self._is_refused = self._is_refused, False
         return was_refused
 
-    def judge(
-        self, before: Statistics, now: Statistics, complaints: Sequence[LoggedRejection]
+    def status(
+        self, before: Statistics, now: Statistics, reasons: Sequence[LoggedRejection]
     ) -> tuple[SnapshotStatus, Sequence[LoggedRejection]]:
         """Look where the streams stand; clusters and listeners that are warming are found in the statistics."""
         current = self._store.current
         if current is None or current.generation < self._generation:
             return Pending((), 0), ()
         watches = tuple(self._watches())
-        verdict = status_by_streams(current, watches, self._before, now)
-        if isinstance(verdict, InEffect):
+        status = status_by_streams(current, watches, self._before, now)
+        if isinstance(status, InEffect):
             self._accepted = {watch.type_url: watch.acked for watch in watches}
-        self._is_refused = isinstance(verdict, Nacked)
-        said = [LoggedRejection(watch.reason, watch.type_url) for watch in watches if watch.rejected and watch.reason]
-        return verdict, said
+        self._is_refused = isinstance(status, Nacked)
+        reasons_of_nacks = [
+            LoggedRejection(watch.reason, watch.type_url) for watch in watches if watch.rejected and watch.reason
+        ]
+        return status, reasons_of_nacks

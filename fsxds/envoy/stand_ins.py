@@ -1,4 +1,4 @@
-"""Clusters and listeners that put a resource in use, so that Envoy looks at what it holds (pure)."""
+"""Clusters and listeners that use a resource, so that Envoy validates what it contains (pure)."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ class StandIns:
         cluster = self.cluster(name)
         cluster.load_assignment.ParseFromString(body)
         for locality in cluster.load_assignment.endpoints:
-            # Only EDS may ask for more endpoints, and not beside a list of them: that stays, to be refused.
+            # Only EDS may ask for more endpoints, and not beside a list of them: that stays, so that Envoy rejects it.
             if not locality.lb_endpoints:
                 locality.ClearField("leds_cluster_locality_config")
         return cluster

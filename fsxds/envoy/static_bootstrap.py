@@ -1,8 +1,8 @@
-"""Put secrets and filters that a resource asks a server for in their places, as far as they are judged with it (pure).
+"""Render any part of a tree's resources as one static bootstrap that means what they mean when served (pure).
 
-A resource made ready to be judged on any machine: its files replaced, its mentions of others noted (pure).
-
-Any choice of a tree's resources as one static bootstrap that means what they mean when they are served (pure).
+`Preparer` replaces files by stubs and collects the names that a resource mentions; `Linker` puts secrets and filters of
+the same part in the places that ask a server for them; `Renderer` adds the rest: stand-ins for what is only mentioned, and
+a cluster or a listener that uses each resource that is neither.
 """
 
 from __future__ import annotations
@@ -122,7 +122,7 @@ def _may_name_cluster(one: FieldDescriptor, owner: Descriptor) -> bool:
 
 
 def is_discovered(message: Any) -> bool:
-    """Tell whether a message is a filter whose configuration is asked for by its name."""
+    """Return whether a message is a filter whose configuration is asked for by its name."""
     fields = message.DESCRIPTOR.fields_by_name
     if "config_discovery" not in fields or not {"name", "typed_config"}.issubset(fields.keys()):
         return False
@@ -213,7 +213,7 @@ class Linker:
         return Linked(body, frozenset(used.secrets), frozenset(used.extensions))
 
     def _place(self, message: Any, serialized: bytes) -> None:
-        """Put a filter in its place; one of a type that is not expected there becomes its default, which Envoy refuses."""
+        """Put a filter in its place; one of a type that is not expected there becomes its default, which Envoy rejects."""
         extension: Any = self._catalogue.message_class(_TYPED_EXTENSION).FromString(serialized)
         expected = {url.rpartition("/")[2] for url in message.config_discovery.type_urls}
         if extension.typed_config.type_url.rpartition("/")[2] in expected:

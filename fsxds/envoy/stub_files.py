@@ -1,6 +1,6 @@
-"""What stands in for files: they are on the machine where Envoy will run, not here (pure).
+"""Stubs for what a resource reads from its machine: files, folders, variables, scripts (pure).
 
-Change messages in place wherever they stand in a resource, also where they are packed (pure).
+A validating Envoy opens files and runs Lua while it loads. Neither may depend on this machine, nor act on it.
 """
 
 from __future__ import annotations
@@ -321,7 +321,7 @@ def _values(message: Any, field: FieldDescriptor) -> list[Any]:
 
 
 def _is_elsewhere(source: Any) -> bool:
-    """Tell whether a data source has its content from the target machine."""
+    """Return whether a data source has its content from the target machine."""
     return source.WhichOneof("specifier") in {"filename", "environment_variable"}
 
 
@@ -354,7 +354,7 @@ def _change_config_source(source: Any) -> None:
     """Replace paths, which must exist and are watched, and ADS: a validating Envoy has none, and crashes of it."""
     specifier = source.WhichOneof("config_source_specifier")
     path = source.path_config_source.path if specifier == "path_config_source" else source.path
-    # A path that is empty stays, to be refused.
+    # A path that is empty stays, so that Envoy rejects it.
     if specifier == "ads" or path:
         api = source.api_config_source
         api.api_type, api.transport_api_version = _GRPC, _V3

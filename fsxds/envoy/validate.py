@@ -1,10 +1,8 @@
-"""Scoped routes of one key, which Envoy refuses of a server only, and so does not when it validates (pure).
+"""Validate resources with a real Envoy, and find which of them it rejects.
 
-Find all that Envoy refuses among many, in few questions: it stops at the first (pure).
-
-Run Envoy's `--mode validate` on a bootstrap: it binds no port, and contacts nobody.
-
-Ask a real Envoy what it makes of resources, and find out which of them it refuses.
+The resources become one static bootstrap, which `envoy --mode validate` reads: it binds no port and contacts nobody.
+Envoy stops at the first mistake, so `find_conflicts` asks again about parts: about the resource that the log points at
+and, at the same time, about the rest; where the log points at none, about thirds.
 """
 
 from __future__ import annotations
@@ -46,9 +44,9 @@ Validate: TypeAlias = "Callable[[Sequence[Members]], Sequence[ValidationFailure 
 
 @dataclass(frozen=True, slots=True)
 class Conflict:
-    """Resources that Envoy refuses together, though it takes any part of them; mostly it is one alone.
+    """Resources that Envoy rejects together, though it takes any part of them; mostly it is one alone.
 
-    No members at all: Envoy refuses what it was asked, and it could not be found out why.
+    No members at all: Envoy rejects what it was asked, and it could not be found out why.
     """
 
     members: Members
@@ -56,13 +54,13 @@ class Conflict:
 
 
 def find_conflicts(members: Sequence[Member], ask: Validate) -> tuple[Conflict, ...]:
-    """Return all culprits.
+    """Return all conflict.
 
     For each one that Envoy's log points at, two questions are asked at the same time: about it alone, and about what is
     left. Where the log points at none, or at a wrong one, the set is cut into thirds.
     """
     found = _Search(ask).run(tuple(members))
-    return tuple(sorted(found, key=lambda culprits: culprits.members[-1:]))
+    return tuple(sorted(found, key=lambda conflict: conflict.members[-1:]))
 
 
 class _Search:
@@ -87,14 +85,14 @@ class _Search:
         return self._ask((members,))[0] if members else None
 
     def _without_found(self, members: Members) -> Members:
-        # Of those that are refused together the last goes: it came to what was there.
-        gone = {culprits.members[-1] for culprits in self._found if culprits.members}
+        # Of those that are rejected together the last goes: it came to what was there.
+        gone = {conflict.members[-1] for conflict in self._found if conflict.members}
         return tuple(member for member in members if member not in gone)
 
     def _advance(self, members: Members, answer: ValidationFailure) -> tuple[Members, ValidationFailure | None]:
-        """Find a culprit in a set that is refused, and return what of it was not asked for yet, with the answer to that.
+        """Find a culprit in a set that is rejected, and return what of it was not asked for yet, with the answer to that.
 
-        What Envoy took before it refused need not be asked again, other than in the end with all else.
+        What Envoy took before it rejected need not be asked again, other than in the end with all else.
         """
         suspect = answer.suspect
         if len(members) == 1:
@@ -113,15 +111,15 @@ class _Search:
         self, members: Members, fixed: Members, answer: ValidationFailure
     ) -> tuple[Members, ValidationFailure | None]:
         """Do what `_advance` does without a hint, or with one that is only a part of the truth."""
-        culprits = self._narrow(members, fixed, answer)
-        self._found.append(culprits)
-        if not culprits.members:
+        conflict = self._narrow(members, fixed, answer)
+        self._found.append(conflict)
+        if not conflict.members:
             return (), None
         rest = self._without_found((*fixed, *members))
         return rest, self._ask_one(rest)
 
     def _narrow(self, members: Members, fixed: Members, answer: ValidationFailure) -> Conflict:
-        """Return a smallest set that is refused, of members that are refused together with those that are fixed."""
+        """Return a smallest set that is rejected, of members that are rejected together with those that are fixed."""
         reason = answer.reason
         while True:
             end = self._shortest_refused(members, fixed)
@@ -136,7 +134,7 @@ class _Search:
                 return Conflict(tuple(sorted(fixed)), now.reason)
 
     def _shortest_refused(self, members: Members, fixed: Members) -> int | None:
-        """Return how many members, from the first on, it takes to be refused; None when all of them are taken."""
+        """Return how many members, from the first on, it takes so that Envoy rejects it; None when all of them are taken."""
         low, high, is_sure = 0, len(members), False
         while high - low > 1 or not is_sure:
             third = max(1, (high - low) // 3)
@@ -169,7 +167,7 @@ def repeated_scopes(prepared: Sequence[Prepared]) -> tuple[Conflict, ...]:
 # Envoy takes 55 ms, and up to a millisecond for each resource; where it takes so much longer it hangs.
 PATIENCE_S = 20.0
 PATIENCE_PER_PART_S = 0.02
-# Parts of a configuration above which it is first asked for the verdict alone: to tell what it does takes it half as long
+# Parts of a configuration above which it is first asked for the status alone: to tell what it does takes it half as long
 # as to do it.
 LARGE = 300
 
@@ -201,7 +199,7 @@ class Validator:
         self._patience_s = patience_s
 
     def validate(self, rendering: Rendering) -> ValidationFailure | None:
-        """Return why Envoy refuses a bootstrap, None if it does not.
+        """Return why Envoy rejects a bootstrap, None if it does not.
 
         Raises:
             UsageError: the executable cannot be run, or is no Envoy.
@@ -251,7 +249,7 @@ class Validator:
 AT_ONCE = 2
 
 Progress: TypeAlias = Callable[[int, int], None]
-"""Is told how many questions were answered, and how many it takes as far as is known by then."""
+"""Called with the number of runs of Envoy so far, and how many it takes as far as is known."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -261,7 +259,7 @@ class ValidationOptions:
     Attributes:
         executable: the Envoy to ask.
         catalogue: the message types; of the same Envoy or of another.
-        progress: is told how far it is.
+        progress: called with the progress.
         contents: what the files hold, where that was read already; None where it is to be read from the disk.
     """
 
@@ -271,21 +269,23 @@ class ValidationOptions:
     contents: Mapping[PurePosixPath, bytes] | None = None
 
 
-def validate_resources(resources: Iterable[Resource], directory: Path, bench: ValidationOptions) -> tuple[Problem, ...]:
-    """Return what Envoy refuses of a tree, as problems at their places, sorted.
+def validate_resources(
+    resources: Iterable[Resource], directory: Path, options: ValidationOptions
+) -> tuple[Problem, ...]:
+    """Return what Envoy rejects of a tree, as problems at their places, sorted.
 
     Args:
         resources: all that an Envoy would get; they are judged together.
         directory: the tree that their origins are relative to.
-        bench: who judges.
+        options: who judges.
 
     Raises:
         UsageError: the executable is no Envoy, or cannot be started.
     """
-    contents = bench.contents
+    contents = options.contents
     content_of = contents.get if contents is not None else lambda path: _content(directory / path)
-    writer = ProblemWriter(bench.catalogue, content_of)
-    return tuple(sorted(map(writer.problem, rejections_of(resources, bench))))
+    writer = ProblemWriter(options.catalogue, content_of)
+    return tuple(sorted(map(writer.problem, rejections_of(resources, options))))
 
 
 def _content(path: Path) -> bytes | None:
@@ -295,29 +295,29 @@ def _content(path: Path) -> bytes | None:
         return None
 
 
-def rejections_of(resources: Iterable[Resource], bench: ValidationOptions) -> tuple[Rejection, ...]:
-    """Return what Envoy refuses of resources that it would get together, in push order.
+def rejections_of(resources: Iterable[Resource], options: ValidationOptions) -> tuple[Rejection, ...]:
+    """Return what Envoy rejects of resources that it would get together, in push order.
 
     Raises:
         UsageError: the executable is no Envoy, or cannot be started.
     """
-    if not bench.catalogue.knows(BOOTSTRAP):
-        raise UsageError(f"--with-envoy: there is no {BOOTSTRAP} in {bench.catalogue.description}")
+    if not options.catalogue.knows(BOOTSTRAP):
+        raise UsageError(f"--with-envoy: there is no {BOOTSTRAP} in {options.catalogue.description}")
     order = {row.type_url: number for number, row in enumerate(RESOURCE_TYPES)}
     known = [one for one in resources if one.type_url in BY_TYPE_URL]
     ordered = sorted(known, key=lambda one: (order[one.type_url], one.origin.path, one.origin.line, one.name))
-    with _validating(ordered, bench) as court:
-        return tuple(map(court.rejection, court.find()))
+    with _validating(ordered, options) as validation:
+        return tuple(map(validation.rejection, validation.find()))
 
 
 @contextmanager
-def _validating(resources: Sequence[Resource], bench: ValidationOptions) -> Iterator[_Validation]:
+def _validating(resources: Sequence[Resource], options: ValidationOptions) -> Iterator[_Validation]:
     with TemporaryDirectory(prefix="fsxds-judge-") as name, ThreadPoolExecutor(AT_ONCE) as threads:
-        validator = Validator(bench.executable, Path(name))
+        validator = Validator(options.executable, Path(name))
         stubs = Path(name, "stubs")
         stubs.mkdir()
         Path(stubs, STUB_FILE).touch()
-        yield _Validation(Renderer(bench.catalogue, resources, str(stubs)), validator, threads, bench.progress)
+        yield _Validation(Renderer(options.catalogue, resources, str(stubs)), validator, threads, options.progress)
 
 
 class _Validation:
@@ -333,24 +333,24 @@ class _Validation:
         self._answered = 0
 
     def find(self) -> tuple[Conflict, ...]:
-        """Return all that Envoy refuses, in the order of the resources."""
+        """Return all that Envoy rejects, in the order of the resources."""
         repeated = repeated_scopes(self._renderer.prepared)
-        gone = {culprits.members[-1] for culprits in repeated}
+        gone = {conflict.members[-1] for conflict in repeated}
         members = [member for member in range(len(self._renderer.prepared)) if member not in gone]
         found = (*repeated, *(find_conflicts(members, self._ask) if members else ()))
-        return tuple(sorted(found, key=lambda culprits: culprits.members[-1:]))
+        return tuple(sorted(found, key=lambda conflict: conflict.members[-1:]))
 
     def _ask(self, sets: Sequence[Members]) -> list[ValidationFailure | None]:
         self._progress(self._answered, self._answered + len(sets))
         answers = list(self._threads.map(self._validator.validate, map(self._renderer.render, sets)))
         self._answered += len(sets)
-        # Who is refused brings two more questions: of itself, and of the rest.
+        # Who is rejected brings two more questions: of itself, and of the rest.
         self._progress(self._answered, self._answered + 2 * sum(answer is not None for answer in answers))
         return answers
 
-    def rejection(self, culprits: Conflict) -> Rejection:
-        """Say what culprits mean in terms of resources."""
-        guilty = [self._renderer.prepared[member] for member in culprits.members]
-        *others, last = (one.resource for one in guilty) if guilty else (None,)
-        is_certain = all(one.is_complete for one in guilty)
-        return Rejection(last, culprits.reason, tuple(one for one in others if one), is_certain)
+    def rejection(self, conflict: Conflict) -> Rejection:
+        """Say what conflict mean in terms of resources."""
+        parts = [self._renderer.prepared[member] for member in conflict.members]
+        *others, last = (one.resource for one in parts) if parts else (None,)
+        is_certain = all(one.is_complete for one in parts)
+        return Rejection(last, conflict.reason, tuple(one for one in others if one), is_certain)

@@ -99,7 +99,7 @@ async def _dev(
         envoy_log = LocalEnvoyLog(log.write, lambda type_url: log.rejected(type_url, Identity().node_id))
         meeting = _Meeting(folders, settings, house, log)
         plan = EnvoyPlan(
-            executable, meeting.bootstrap_for, envoy_log.envoy_logged, meeting.witness_of, meeting.wanted_by
+            executable, meeting.bootstrap_for, envoy_log.envoy_logged, meeting.ack_source_of, meeting.wanted_by
         )
         run = partial(run_envoy, house.store, plan, envoy_log)
         tasks.create_task(house.supervisor.run("Envoy", run, is_vital=True))
@@ -202,7 +202,7 @@ class _Meeting:
                 # Sources that are not ADS find REST, as with mirrored files: one cluster cannot speak both.
                 return ads_bootstrap(self._house.grpc_address, wanted, delta=transport == "delta")
 
-    def witness_of(self, wanted: BootstrapRequest) -> AckSource:
+    def ack_source_of(self, wanted: BootstrapRequest) -> AckSource:
         """Return what knows whether such an Envoy takes a snapshot: on streams it speaks for itself."""
         if self._transport(wanted) in {"rest", "mirror"}:
             return StatisticsAcks()

@@ -72,9 +72,9 @@ class Recorder:
         """A snapshot is in effect."""
         self._events.put_nowait(TookTypes(tuple(one.short_name for one in types)))
 
-    def envoy_nacked(self, refusal: EnvoyNack, elapsed_s: float) -> None:
+    def envoy_nacked(self, nack: EnvoyNack, elapsed_s: float) -> None:
         """A part of it is not."""
-        self._events.put_nowait(refusal)
+        self._events.put_nowait(nack)
 
     def envoy_pending(self, waiting: Pending, unready: tuple[str, ...], elapsed_s: float) -> None:
         """It takes long."""

@@ -41,7 +41,7 @@ def test_addresses() -> None:
 
 
 def test_verdicts() -> None:
-    """A verdict names the types and the time; a refusal its place and reason too."""
+    """A status names the types and the time; a NACK its place and reason too."""
     log = Listener()
     origin = Origin(PurePosixPath("cds.yaml"), 12)
     log.envoy_acked((CDS, BY_SHORT_NAME["eds"]), 0.0123)

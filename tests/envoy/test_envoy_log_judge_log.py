@@ -1,4 +1,4 @@
-"""What the log of a real Envoy tells of a refusal: the suspect, and what was taken before."""
+"""What the log of a real Envoy tells of a NACK: the suspect, and what was taken before."""
 
 from __future__ import annotations
 

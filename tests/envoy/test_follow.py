@@ -1,4 +1,4 @@
-"""When a verdict is told: not before the log has arrived, not twice, and not never."""
+"""When a status is told: not before the log has arrived, not twice, and not never."""
 
 from __future__ import annotations
 
@@ -36,24 +36,24 @@ def test_refusal_is_told_at_the_second_sight() -> None:
     """The log comes another way than the statistics, and may be a moment later."""
     trial = trial_of()
 
-    assert trial.receive_verdict(REFUSED, ()) == ()
-    assert [one.reason for one in trial.receive_verdict(REFUSED, [BAD])] == ["bad address"]
+    assert trial.receive_status(REFUSED, ()) == ()
+    assert [one.reason for one in trial.receive_status(REFUSED, [BAD])] == ["bad address"]
 
 
 def test_refusal_is_told_once() -> None:
-    """An update that is offered again and refused again is no news; another reason is."""
+    """An update that is offered again and refused again is not reported again; another reason is."""
     trial = trial_of()
-    trial.receive_verdict(REFUSED, [BAD])
-    trial.receive_verdict(REFUSED, [BAD])
+    trial.receive_status(REFUSED, [BAD])
+    trial.receive_status(REFUSED, [BAD])
 
-    assert trial.receive_verdict(REFUSED, [BAD, BAD]) == ()
-    assert [one.reason for one in trial.receive_verdict(REFUSED, [BAD, WORSE])] == ["worse"]
+    assert trial.receive_status(REFUSED, [BAD, BAD]) == ()
+    assert [one.reason for one in trial.receive_status(REFUSED, [BAD, WORSE])] == ["worse"]
 
 
 def test_refusal_after_another_is_looked_at_longer() -> None:
     """The update before may have been offered again, and refused again, a moment before this one was published."""
     trial = trial_of(was_refused=True)
-    told = [bool(trial.receive_verdict(REFUSED, [BAD])) for _ in range(SIGHTINGS_AFTER_NACK)]
+    told = [bool(trial.receive_status(REFUSED, [BAD])) for _ in range(SIGHTINGS_AFTER_NACK)]
 
     assert told == [False] * (SIGHTINGS_AFTER_NACK - 1) + [True]
 
@@ -62,8 +62,8 @@ def test_other_verdicts_are_no_refusals() -> None:
     """Taking and waiting tell nothing here."""
     trial = trial_of()
 
-    assert trial.receive_verdict(InEffect(()), ()) == ()
-    assert trial.receive_verdict(Pending((SCOPE,), 0), ()) == ()
+    assert trial.receive_status(InEffect(()), ()) == ()
+    assert trial.receive_status(Pending((SCOPE,), 0), ()) == ()
 
 
 def test_long_wait_is_told_again_and_again() -> None:

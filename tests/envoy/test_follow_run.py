@@ -32,7 +32,7 @@ from tests.support.envoy_admin import EnvoyAdmin
 
 
 async def test_start_is_told_with_the_ports_that_are_really_bound(tmp_path: Path) -> None:
-    """A listener on port 0 is told with the port that it got, and the first snapshot's verdict follows."""
+    """A listener on port 0 is told with the port that it got, and the first snapshot's status follows."""
     async with envoy_beside(tmp_path) as beside:
         beside.publish({"cds": {"a": cluster("a")}, "lds": {"l": listener("l", "a")}})
         started = await beside.heard.started()
@@ -65,12 +65,12 @@ async def test_refused_cluster_is_told_with_reason_and_place(tmp_path: Path) -> 
         await beside.heard.started()
         await beside.heard.next()
         beside.publish({"cds": {"a": cluster("a", "nowhere")}}, {"cds": "cds.yaml"})
-        refusal = await beside.heard.next()
+        nack = await beside.heard.next()
 
-        assert isinstance(refusal, EnvoyNack)
-        assert (refusal.resource_type.short_name, refusal.resource_name) == ("cds", "a")
-        assert (refusal.reason or "").startswith("malformed IP address: nowhere")
-        assert refusal.origins == (Origin(PurePosixPath("cds/a.yaml"), 7),)
+        assert isinstance(nack, EnvoyNack)
+        assert (nack.resource_type.short_name, nack.resource_name) == ("cds", "a")
+        assert (nack.reason or "").startswith("malformed IP address: nowhere")
+        assert nack.origins == (Origin(PurePosixPath("cds/a.yaml"), 7),)
 
         beside.publish({"cds": {"a": cluster("a"), "b": cluster("b")}})
 
@@ -100,7 +100,7 @@ async def test_refused_endpoints_are_at_their_resource(tmp_path: Path) -> None:
         await beside.heard.started()
         await beside.heard.next()
         beside.publish({"cds": clusters, "eds": {"a": endpoints("a", 99999)}})
-        refusal = await beside.heard.next()
+        nack = await beside.heard.next()
         reason = (
             "Proto constraint validation failed (ClusterLoadAssignmentValidationError.Endpoints[0]: embedded message "
             "failed validation | caused by LocalityLbEndpointsValidationError.LbEndpoints[0]: embedded message failed "
@@ -111,7 +111,7 @@ async def test_refused_endpoints_are_at_their_resource(tmp_path: Path) -> None:
         )
         origins = (Origin(PurePosixPath("eds/a.yaml"), 7),)
 
-        assert refusal == EnvoyNack(BY_SHORT_NAME["eds"], "a", reason, origins)
+        assert nack == EnvoyNack(BY_SHORT_NAME["eds"], "a", reason, origins)
 
 
 async def test_unknown_type_is_refused_though_envoy_counts_a_failure(tmp_path: Path) -> None:
@@ -121,10 +121,10 @@ async def test_unknown_type_is_refused_though_envoy_counts_a_failure(tmp_path: P
         await beside.heard.started()
         await beside.heard.next()
         beside.publish({"cds": {"a": {**cluster("a"), "transport_socket": {"typed_config": {"@type": "x.y/nope"}}}}})
-        refusal = await beside.heard.next()
+        nack = await beside.heard.next()
 
-        assert isinstance(refusal, EnvoyNack)
-        assert "could not find @type 'x.y/nope'" in (refusal.reason or "")
+        assert isinstance(nack, EnvoyNack)
+        assert "could not find @type 'x.y/nope'" in (nack.reason or "")
 
 
 async def test_new_listener_is_told_with_its_address(tmp_path: Path) -> None:
@@ -176,7 +176,7 @@ async def test_end_of_envoy_is_told_and_the_next_snapshot_starts_another(tmp_pat
 
 
 async def test_envoy_that_cannot_start_is_told_with_its_log(tmp_path: Path) -> None:
-    """A bootstrap that Envoy refuses ends it at once; what it said is told."""
+    """A bootstrap that Envoy rejects ends it at once; what it said is told."""
     beside = Beside(tmp_path)
     plan = EnvoyPlan(Path(find_envoy()), lambda _: {"no_such_field": 1})
     beside.publish({"cds": {"a": cluster("a")}})

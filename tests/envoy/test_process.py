@@ -125,7 +125,7 @@ def test_envoy_ends_when_its_starter_is_killed() -> None:
 
 
 def is_running(pid: int) -> bool:
-    """Say whether a process runs; one that only waits to be collected does not."""
+    """Return whether a process runs; one that only waits to be collected does not."""
     try:
         os.kill(pid, 0)
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"

@@ -86,7 +86,7 @@ def test_rejections_from_before_do_not_count() -> None:
 
 
 def test_failed_update_counts_when_a_file_could_not_be_read() -> None:
-    """A poll that finds nobody fails too; only the log's word about a file makes a failure a refusal."""
+    """A poll that finds nobody fails too; only the log's word about a file makes a failure a NACK."""
     before, now = statistics(OLD), statistics(OLD, cds_failure=1)
 
     assert Pending((CDS_SCOPE,), 0) == status_by_statistics(Expected.of(NEW), before, now, ())
@@ -107,22 +107,22 @@ def test_unsure_types_are_not_waited_for_but_can_be_refused() -> None:
 
 def test_refusal_names_each_resource_that_envoy_names() -> None:
     """What the log says of a resource goes before what it says of the update; each has its place."""
-    complaints = [
+    reasons = [
         LoggedRejection("bad address", CDS.type_url, "a"),
         LoggedRejection("Error adding/updating cluster(s) a: bad address", CDS.type_url),
         LoggedRejection("bad address", CDS.type_url, "a"),
     ]
     expected = (EnvoyNack(CDS, "a", "bad address", (Origin(PurePosixPath("cds/a.yaml"), 7),)),)
 
-    assert expected == nacks_of(Nacked((CDS_SCOPE,)), complaints, NEW)
+    assert expected == nacks_of(Nacked((CDS_SCOPE,)), reasons, NEW)
 
 
 def test_refusal_of_a_named_subscription_is_at_its_resource() -> None:
     """The name of an RDS subscription tells where its routes were written, whatever the reason says."""
-    complaints = [LoggedRejection("missing ): (", RDS.type_url), LoggedRejection("bad address", CDS.type_url, "a")]
+    reasons = [LoggedRejection("missing ): (", RDS.type_url), LoggedRejection("bad address", CDS.type_url, "a")]
     expected = (EnvoyNack(RDS, "main", "missing ): (", (Origin(PurePosixPath("rds/main.yaml"), 7),)),)
 
-    assert expected == nacks_of(Nacked((RDS_SCOPE,)), complaints, NEW)
+    assert expected == nacks_of(Nacked((RDS_SCOPE,)), reasons, NEW)
 
 
 def test_refusal_finds_a_name_in_the_reason() -> None:
@@ -140,7 +140,7 @@ def test_refusal_without_a_name_is_at_the_files_that_changed() -> None:
 
 
 def test_refusal_without_a_word_in_the_log() -> None:
-    """A refusal that the log does not explain is told all the same."""
+    """A NACK that the log does not explain is told all the same."""
     refused = Nacked((CDS_SCOPE, RDS_SCOPE))
     snapshot = snapshot_of({"cds": {"a": "2"}, "rds": {"main": "1"}})
 
@@ -151,7 +151,7 @@ def test_refusal_without_a_word_in_the_log() -> None:
 
 def test_complaint_without_type_is_for_the_type_that_has_none_of_its_own() -> None:
     """Files: clusters and routes refused at once, and only the clusters named."""
-    complaints = [LoggedRejection("bad address", type_url("cds"), "a"), LoggedRejection("wildcard in route main")]
-    refusals = nacks_of(Nacked((CDS_SCOPE, RDS_SCOPE)), complaints, NEW)
+    reasons = [LoggedRejection("bad address", type_url("cds"), "a"), LoggedRejection("wildcard in route main")]
+    nacks = nacks_of(Nacked((CDS_SCOPE, RDS_SCOPE)), reasons, NEW)
 
-    assert [one.reason for one in refusals] == ["bad address", "wildcard in route main"]
+    assert [one.reason for one in nacks] == ["bad address", "wildcard in route main"]

@@ -20,17 +20,17 @@ NEW = replace(snapshot_of({"cds": {"a": "2"}, "eds": {"a": "1"}}), generation=OL
 
 
 class Stream:
-    """One stream of an Envoy, and what the witness makes of it."""
+    """One stream of an Envoy, and what becomes of its ACKs."""
 
     def __init__(self) -> None:
         self.store = SnapshotStore()
         self.watches: list[WatchStatus] = []
-        self._witness = StreamAcks(self.store, lambda: self.watches)
+        self._acks = StreamAcks(self.store, lambda: self.watches)
 
     def publish(self, snapshot: Snapshot) -> bool:
         """Publish a snapshot, and turn to it."""
         self.store.publish(snapshot)
-        return self._witness.begin(snapshot)
+        return self._acks.begin(snapshot)
 
     def tell(self, snapshot: Snapshot, sent: str, accepted: str) -> None:
         """Have clusters, and the endpoints of `a`, told as they are in a snapshot."""
@@ -44,9 +44,9 @@ class Stream:
             ),
         ]
 
-    def judge(self, warming: int = 0) -> InEffect | Nacked | Pending:
-        """Return the verdict."""
-        return self._witness.judge({}, {"cluster_manager.warming_clusters": warming}, ())[0]
+    def status(self, warming: int = 0) -> InEffect | Nacked | Pending:
+        """Return the status."""
+        return self._acks.status({}, {"cluster_manager.warming_clusters": warming}, ())[0]
 
 
 def test_everything_accepted_is_taken() -> None:
@@ -55,12 +55,12 @@ def test_everything_accepted_is_taken() -> None:
     stream.publish(OLD)
     stream.tell(OLD, "1", "1")
 
-    assert stream.judge() == InEffect((BY_SHORT_NAME["cds"], BY_SHORT_NAME["eds"]))
+    assert stream.status() == InEffect((BY_SHORT_NAME["cds"], BY_SHORT_NAME["eds"]))
 
     stream.publish(NEW)
     stream.tell(NEW, "2", "2")
 
-    assert stream.judge() == InEffect((BY_SHORT_NAME["cds"],))
+    assert stream.status() == InEffect((BY_SHORT_NAME["cds"],))
 
 
 def test_what_was_not_told_or_not_accepted_is_awaited() -> None:
@@ -69,26 +69,26 @@ def test_what_was_not_told_or_not_accepted_is_awaited() -> None:
     stream.publish(OLD)
     waits = Scope("clusters", BY_SHORT_NAME["cds"])
 
-    assert stream.judge() == Pending((), 0)
+    assert stream.status() == Pending((), 0)
     stream.tell(OLD, "1", "")
-    assert stream.judge() == Pending((waits,), 0)
+    assert stream.status() == Pending((waits,), 0)
     stream.tell(OLD, "1", "1")
-    assert stream.judge(warming=1) == Pending((), 1)
+    assert stream.status(warming=1) == Pending((), 1)
     stream.publish(NEW)
-    assert stream.judge() == Pending((waits,), 0)
+    assert stream.status() == Pending((waits,), 0)
 
 
 def test_refusal_has_envoys_words() -> None:
     """What Envoy says on the stream is the complaint, and the next snapshot knows of it."""
     stream = Stream()
     stream.publish(OLD)
-    refusal = WatchStatus(CDS, None, Version("1"), nacked=Version("1"), reason="bad", rejected=frozenset({"a"}))
-    stream.watches = [refusal]
+    nack = WatchStatus(CDS, None, Version("1"), nacked=Version("1"), reason="bad", rejected=frozenset({"a"}))
+    stream.watches = [nack]
 
-    verdict, complaints = stream._witness.judge({}, {}, ())
+    status, reasons = stream._acks.status({}, {}, ())
 
-    assert verdict == Nacked((Scope("clusters", BY_SHORT_NAME["cds"], "a"),))
-    assert complaints == [LoggedRejection("bad", CDS)]
+    assert status == Nacked((Scope("clusters", BY_SHORT_NAME["cds"], "a"),))
+    assert reasons == [LoggedRejection("bad", CDS)]
     assert stream.publish(NEW)
 
 
@@ -97,6 +97,6 @@ def test_streams_that_lag_behind_are_awaited() -> None:
     stream = Stream()
     stream.publish(OLD)
     stream.tell(OLD, "1", "1")
-    stream._witness.begin(NEW)
+    stream._acks.begin(NEW)
 
-    assert stream.judge() == Pending((), 0)
+    assert stream.status() == Pending((), 0)

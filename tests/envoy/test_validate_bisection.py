@@ -1,4 +1,4 @@
-"""All culprits among many, by an Envoy made of rules: it refuses certain sets, and points at some of them."""
+"""All conflict among many, by an Envoy made of rules: it refuses certain sets, and points at some of them."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def test_culprit_without_a_hint() -> None:
 
 
 def test_two_together() -> None:
-    """Of two that are refused together both are named, the later last."""
+    """Of two that are rejected together both are named, the later last."""
     rules = Rules((20, 90))
 
     assert find_conflicts(range(200), rules.ask) == (Conflict((20, 90), "(20, 90)"),)
@@ -77,7 +77,7 @@ def test_a_wrong_hint() -> None:
 
 
 def test_what_cannot_be_explained() -> None:
-    """A set that is refused while all its parts are taken ends the search, with the reason."""
+    """A set that is rejected while all its parts are taken ends the search, with the reason."""
     whole = tuple(range(10))
 
     def ask(sets: Sequence[Members]) -> list[ValidationFailure | None]:
@@ -92,12 +92,12 @@ def test_what_cannot_be_explained() -> None:
     st.booleans(),
 )
 def test_what_is_left_is_taken(count: int, bad: list[list[int]], points: bool) -> None:
-    """Whatever is refused, alone or together: each find is refused, and what is left without them is taken."""
+    """Whatever is rejected, alone or together: each find is rejected, and what is left without them is taken."""
     sets = [tuple(sorted(one)) for one in bad if max(one) < count]
     rules = Rules(*sets, points=points)
 
     found = find_conflicts(range(count), rules.ask)
-    gone = {culprits.members[-1] for culprits in found}
+    gone = {conflict.members[-1] for conflict in found}
 
-    assert all(culprits.members in sets for culprits in found)
+    assert all(conflict.members in sets for conflict in found)
     assert rules.ask((tuple(member for member in range(count) if member not in gone),)) == [None]

@@ -265,7 +265,7 @@ def test_two_that_cannot_be_together(catalogue: Catalogue, tmp_path: Path) -> No
 
 
 def test_scoped_routes_of_one_key(catalogue: Catalogue, tmp_path: Path) -> None:
-    """Scopes of one key are told, as a server's are refused, though a validating Envoy takes them."""
+    """Scopes of one key are told, as a server's are rejected, though a validating Envoy takes them."""
     scope = "- {name: %s, route_configuration_name: r, key: {fragments: [{string_key: a}]}}\n"
     (problem,) = judged({"srds": resources(scope % "s", scope % "t")}, catalogue, tmp_path)
 
@@ -274,7 +274,7 @@ def test_scoped_routes_of_one_key(catalogue: Catalogue, tmp_path: Path) -> None:
 
 
 def test_a_secret_is_judged_where_it_is_used(catalogue: Catalogue, tmp_path: Path) -> None:
-    """A listener whose names can only be checked with a trusted CA is refused with a secret that has none."""
+    """A listener whose names can only be checked with a trusted CA is rejected with a secret that has none."""
     secret = "resources:\n- name: s\n  validation_context: {verify_certificate_spki: []}\n"
     chain = """\
   - transport_socket:
@@ -348,7 +348,7 @@ def test_nothing_is_asked_for_nothing(catalogue: Catalogue, tmp_path: Path) -> N
 
 
 def test_what_is_beyond_reach_is_not_decided(catalogue: Catalogue, tmp_path: Path) -> None:
-    """A refusal of what loads code of the target machine is a note, not an error."""
+    """A NACK of what loads code of the target machine is a note, not an error."""
     filters = """\
         route_config: {name: r}
         http_filters:

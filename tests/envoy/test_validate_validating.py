@@ -19,7 +19,7 @@ def rendering_of(text: str, catalogue: Catalogue) -> Rendering:
 
 
 def test_patience_ends(catalogue: Catalogue, tmp_path: Path) -> None:
-    """An Envoy that takes too long is ended, and that is a refusal."""
+    """An Envoy that takes too long is ended, and that is a NACK."""
     answer = Validator(Path(find_envoy()), tmp_path, patience_s=-0.03).validate(
         rendering_of("resources: [{name: a}]", catalogue)
     )
@@ -40,7 +40,7 @@ def test_a_part_is_not_the_whole(catalogue: Catalogue, tmp_path: Path) -> None:
 
 
 def test_large_ones_are_refused_with_all_details(catalogue: Catalogue, tmp_path: Path) -> None:
-    """A large bootstrap is asked for twice where it is refused: the second time tells the suspect."""
+    """A large bootstrap is asked for twice where it is rejected: the second time tells the suspect."""
     clusters = ", ".join(f"{{name: c{number}}}" for number in range(LARGE))
     answer = Validator(Path(find_envoy()), tmp_path).validate(
         rendering_of(f"resources: [{clusters}, {{name: bad, type: EDS}}]", catalogue)

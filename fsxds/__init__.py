@@ -77,7 +77,8 @@ def load(path: str | PathLike[str], settings: Settings | None = None) -> Loaded:
     """
     loading = import_module("fsxds.reload")
     chosen = settings or import_module("fsxds.settings.options").read_settings({})
-    loaded: Loaded = loading.load_once(import_module("pathlib").Path(path), chosen, loading.find_catalogue(chosen))
+    directory, check = import_module("pathlib").Path(path), import_module("fsxds.lint.linter").linter_of(chosen)
+    loaded: Loaded = loading.load_once(directory, chosen, loading.find_catalogue(chosen), check)
     return loaded
 
 

@@ -39,10 +39,11 @@ from fsxds.reload import NewestTree, Reload, acceptance, find_catalogue, load_on
 from fsxds.resource_types import BY_TYPE_URL
 from fsxds.settings.forms import OFF, Address, parse_address
 from fsxds.settings.options import Settings
+from fsxds.snapshots.check import Check
 from fsxds.snapshots.load import Acceptance, Loaded
 from fsxds.source.watch import WatchMode, WatchOptions, watch
 from fsxds.store import SnapshotStore
-from fsxds.supervisor import BackOff, Supervisor, words_of
+from fsxds.supervisor import Supervisor, words_of
 from fsxds.transports.client_status.service import ClientReports, client_status_handlers, client_status_paths
 from fsxds.transports.config_sources import AdsConfigSources, Rewriting
 from fsxds.transports.grpc_streams.server import listening_grpc
@@ -58,19 +59,26 @@ from fsxds.waits import report_waits, reported_wait
 # take what was handed to them.
 GRACE_S = 6.5
 STOP_WITHIN_S = 8.0
+# What changes the check of files, beside the content of the bootstrap.
+_JUDGED_BY = frozenset({"rules", "bootstrap", "static_clusters"})
 # As shells count: 128 and the signal's number.
 SIGNALLED = 128
 
+CheckOf = Callable[[Settings], Check]
+"""Makes what judges files as the settings ask for; UsageError where they cannot be followed."""
 
-def mirror_once(directory: Path, out: Path, settings: Settings) -> tuple[Loaded, FilesWritten]:
+
+def mirror_once(directory: Path, out: Path, settings: Settings, check: Check) -> tuple[Loaded, FilesWritten]:
     """Load a tree and write it as mirrored files, once."""
     refuse_loop(directory, out)
     catalogue = find_catalogue(settings)
-    loaded = load_once(directory, settings, catalogue)
+    loaded = load_once(directory, settings, catalogue, check)
     return loaded, write_once(loaded.snapshot, Mirror(out, catalogue, mirror_options(settings)))
 
 
-async def serve(directory: Path, settings: Settings, log: Log, reader: SettingsReader | None = None) -> None:
+async def serve(
+    directory: Path, settings: Settings, log: Log, check_of: CheckOf, reader: SettingsReader | None = None
+) -> None:
     """Serve a tree until SIGTERM or Ctrl-C; SIGHUP has `reader` read the settings again.
 
     Raises:
@@ -82,17 +90,19 @@ async def serve(directory: Path, settings: Settings, log: Log, reader: SettingsR
     elif settings.http == settings.grpc == OFF:
         raise UsageError("there is nobody to serve: REST and gRPC are off; give --http, --grpc or --mirror")
     ready_file = None if settings.ready_file is None else ReadyFile(settings.ready_file)
+    make_house = partial(House, directory, settings, log, check_of)
     try:
-        await until_stopped(_serve(directory, settings, log, ready_file, reader), log, ready_file)
+        await until_stopped(_serve(make_house, ready_file, reader), log, ready_file)
     finally:
         if ready_file is not None:
             ready_file.remove()
 
 
 async def _serve(
-    directory: Path, settings: Settings, log: Log, ready_file: ReadyFile | None, reader: SettingsReader | None = None
+    make_house: Callable[[], House], ready_file: ReadyFile | None, reader: SettingsReader | None = None
 ) -> None:
-    house = House(directory, settings, log)
+    house = make_house()
+    settings, log = house.settings, house.log
     async with AsyncExitStack() as stack:
         mirrored = asyncio.Event()
         mirror = None
@@ -132,10 +142,10 @@ class Judging:
     acceptance: Acceptance
 
     @classmethod
-    def by(cls, settings: Settings, catalogue: Catalogue) -> Judging:
-        """Return what settings say; UsageError when the bootstrap that they name cannot be read."""
+    def by(cls, settings: Settings, catalogue: Catalogue, check: Check) -> Judging:
+        """Return what settings say."""
         limits = ParseLimits(settings.parse_apart_above_bytes, time_s=settings.parse_time_s)
-        return cls(parse_rules(settings, catalogue), limits, acceptance(settings))
+        return cls(parse_rules(settings, catalogue, check), limits, acceptance(settings, check))
 
 
 class House:
@@ -147,20 +157,22 @@ class House:
         streams: what is served on streams: the same, or with its config sources made ADS.
         clients: who is connected, and what each holds.
         supervisor: runs all components.
+        log: is told what happens.
         address: where REST listens, empty where it is off.
         grpc_address: where gRPC listens, empty where it is off.
     """
 
-    def __init__(self, directory: Path, settings: Settings, log: Log, back_off: BackOff | None = None) -> None:
+    def __init__(self, directory: Path, settings: Settings, log: Log, check_of: CheckOf) -> None:
         self.store = SnapshotStore()
         self.streams = SnapshotStore() if settings.ads_config_sources else self.store
         self.clients = Clients(FORGOTTEN_AFTER_S + settings.max_hold_s)
-        self.supervisor = Supervisor(log.receive, back_off)
+        self.supervisor = Supervisor(log.receive)
         self.address = ""
         self.grpc_address = ""
         self.settings = settings
         self._directory = directory
-        self._log = log
+        self.log = log
+        self._check_of = check_of
         self._trees = NewestTree()
         self._reload: Reload | None = None
         self._changing = Changing()
@@ -169,7 +181,7 @@ class House:
         with reported_wait("the API of Envoy to be read", delays_to(log)):
             self.catalogue = find_catalogue(settings)
         log.receive(ApiFound(self.catalogue.description))
-        self._judging = Judging.by(settings, self.catalogue)
+        self._judging = Judging.by(settings, self.catalogue, check_of(settings))
 
     def start(self, tasks: asyncio.TaskGroup, component: str, work: Callable[[], Awaitable[None]]) -> None:
         """Run a component in a task of its own."""
@@ -177,7 +189,7 @@ class House:
 
     async def run(self) -> None:
         """Watch, load, and report, until cancelled; REST and gRPC are served beside it."""
-        log = self._log
+        log = self.log
         async with asyncio.TaskGroup() as tasks:
             self.start(tasks, "log", log.report_changes)
             tasks.create_task(self._changing.run_with(lambda: self._judging, self._judge))
@@ -196,7 +208,7 @@ class House:
             limits = replace(limits, first_patience_s=limits.patience_s)
         with Parsing(judging.rules, limits, self._trees.put_again) as parsing:
             if self._reload is None:
-                self._reload = Reload(self.store, parsing, judging.acceptance, self._log.receive)
+                self._reload = Reload(self.store, parsing, judging.acceptance, self.log.receive)
             else:
                 self._reload.judge_by(parsing, judging.acceptance)
                 self._trees.put_again()
@@ -205,7 +217,7 @@ class House:
                 self.start(tasks, "reload", partial(self._reload.keep_current, self._trees))
 
     def _set_aside(self, error: BaseException) -> None:
-        self._log.receive(SnapshotSetAside("ADS rewriting", error))
+        self.log.receive(SnapshotSetAside("ADS rewriting", error))
 
     def _watching(self) -> tuple[object, ...]:
         """Return what a watcher has to be started anew for."""
@@ -215,7 +227,7 @@ class House:
         """Pass on each tree that settles and is another than the last one, also where another watcher passed that on."""
         scanner, options = scanner_of(self._directory, self.settings), _watch_options(self.settings)
         last = None if self._trees.current is None else self._trees.current.tree
-        async with aclosing(watch(scanner, options, self._log.receive, last=last)) as trees:
+        async with aclosing(watch(scanner, options, self.log.receive, last=last)) as trees:
             async for settled in trees:
                 self._trees.put(settled)
 
@@ -236,27 +248,25 @@ class House:
             try:
                 change, judging = await asyncio.to_thread(self._read_settings, reader)
             except FsxdsError as error:
-                self._log.receive(SettingsRejected("; ".join(str(error).splitlines())))
+                self.log.receive(SettingsRejected("; ".join(str(error).splitlines())))
             else:
                 self._apply(change, judging)
 
     def _read_settings(self, reader: SettingsReader) -> tuple[SettingsChange, Judging]:
         change = SettingsChange.between(self.settings, reader.read(), reader.command)
-        return change, Judging.by(change.settings, self.catalogue)
+        return change, Judging.by(change.settings, self.catalogue, self._check_of(change.settings))
 
     def _apply(self, change: SettingsChange, judging: Judging) -> None:
         settings, changed = change.settings, change.changed
-        if judging.acceptance.static != self._judging.acceptance.static and not {"bootstrap", "static_clusters"} & {
-            *changed
-        }:
+        if judging.rules.check != self._judging.rules.check and _JUDGED_BY.isdisjoint(changed):
             changed = (*changed, "bootstrap")  # another content
         self.settings, self._judging = settings, judging
-        self._log.write_from(Level[settings.log_level.upper()])
+        self.log.write_from(Level[settings.log_level.upper()])
         self.clients.polls.forgotten_after_s = FORGOTTEN_AFTER_S + settings.max_hold_s
         for mirror in self._mirrors:
             mirror.change(mirror_options(settings))
         self._changing.note()
-        self._log.receive(SettingsReloaded(changed, change.needs_restart))
+        self.log.receive(SettingsReloaded(changed, change.needs_restart))
 
     def waits_for(self) -> str:
         """Return what the first snapshot with a resource waits for; empty when it is served."""
@@ -283,7 +293,7 @@ class House:
             UsageError: an address cannot be had.
         """
         raise_open_files_limit()
-        settings, log = self.settings, self._log
+        settings, log = self.settings, self.log
         reports = ClientReports(self.clients, self.catalogue)
         wanted = {"REST": (settings.http, self._rest), "gRPC": (settings.grpc, self._grpc)}
         listeners = {
@@ -313,13 +323,13 @@ class House:
             raise
 
     def _rest(self, reports: ClientReports, address: Address) -> AbstractAsyncContextManager[Address]:
-        observer, polls = self._log.receive, self.clients.polls
+        observer, polls = self.log.receive, self.clients.polls
         rest = RestJson(self.store, self.catalogue, observer, polls, lambda: self.settings.max_hold_s)
         return listening(make_application(rest, client_status_paths(reports)), address, grace_s=GRACE_S)
 
     def _grpc(self, reports: ClientReports, address: Address) -> AbstractAsyncContextManager[Address]:
         status = client_status_handlers(reports)
-        services = GrpcServices(self.streams, self._log.receive, self.clients, TtlMode(self.settings.ttl), extra=status)
+        services = GrpcServices(self.streams, self.log.receive, self.clients, TtlMode(self.settings.ttl), extra=status)
         return listening_grpc(services, address, self.supervisor, grace_s=GRACE_S)
 
 
@@ -344,9 +354,9 @@ class Listener:
 
 
 @asynccontextmanager
-async def rooms(directory: Path, settings: Settings, log: Log) -> AsyncIterator[House]:
+async def rooms(directory: Path, settings: Settings, log: Log, check_of: CheckOf) -> AsyncIterator[House]:
     """Build the house, and serve REST and gRPC as long as the context lasts."""
-    house = House(directory, settings, log)
+    house = House(directory, settings, log, check_of)
     async with house.serving():
         yield house
 

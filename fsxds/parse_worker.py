@@ -25,8 +25,8 @@ from types import TracebackType
 from typing import Never, Self
 
 from fsxds.api.catalogue import Catalogue
-from fsxds.lint.rules import RuleLevels
 from fsxds.resources import ParsedFile
+from fsxds.snapshots.check import Check, NoCheck
 from fsxds.snapshots.parse import FileParser
 from fsxds.supervisor import MOST_ATTEMPTS, BackOff, fault_of
 from fsxds.values import Problem, Severity, SourceFile
@@ -56,8 +56,8 @@ class ParseWorker:
         self._connection = connection
 
     @classmethod
-    def start(cls, catalogue: Catalogue, unknown_fields: Severity, levels: RuleLevels) -> Self:
-        """Start a process that parses by this API, with these weights, and wait until it can.
+    def start(cls, catalogue: Catalogue, unknown_fields: Severity, check: Check) -> Self:
+        """Start a process that parses by this API, judged by this check, and wait until it can.
 
         Raises:
             WorkerStartError: it ended before that.
@@ -71,7 +71,7 @@ class ParseWorker:
         worker = cls(process.pid or 0, process, ours)
         api = catalogue.serialized, catalogue.description, catalogue.features
         try:
-            worker._send((api, unknown_fields, levels))
+            worker._send((api, unknown_fields, check))
             ours.recv()
         except (WorkerDiedError, EOFError, OSError) as error:
             process.join()
@@ -153,8 +153,8 @@ def _work(connection: Connection) -> None:
     # Two thirds of the time of building large trees of plain values is the collector looking at them (and finding nothing).
     gc.disable()
     with contextlib.suppress(EOFError, OSError):
-        api, unknown_fields, levels = connection.recv()
-        parser = FileParser(Catalogue.of(*api), unknown_fields, levels)
+        api, unknown_fields, check = connection.recv()
+        parser = FileParser(Catalogue.of(*api), unknown_fields, check)
         gc.freeze()
         connection.send(None)
         _answer(connection, parser)
@@ -214,11 +214,11 @@ BACK_OFF = BackOff(longest_s=60.0)
 
 @dataclass(frozen=True, slots=True)
 class ParseRules:
-    """What a parser must know: the API, and how much an unknown field and the breaches of other rules weigh."""
+    """What a parser must know: the API, the severity of an unknown field, and what judges resources."""
 
     catalogue: Catalogue
     unknown_fields: Severity = Severity.ERROR
-    levels: RuleLevels = field(default_factory=RuleLevels)
+    check: Check = field(default_factory=NoCheck)
 
 
 @dataclass(frozen=True, slots=True)
@@ -291,7 +291,7 @@ class Parsing:
         self._rules = rules
         self._limits = limits or ParseLimits()
         self._look_again = look_again
-        self._parser = FileParser(rules.catalogue, rules.unknown_fields, rules.levels)
+        self._parser = FileParser(rules.catalogue, rules.unknown_fields, rules.check)
         self._worker: ParseWorker | None = None
         self._is_over = False
         self._is_first = True
@@ -396,7 +396,7 @@ class Parsing:
         worker = self._worker
         if worker is None or not worker.is_alive:
             rules = self._rules
-            worker = self._worker = ParseWorker.start(rules.catalogue, rules.unknown_fields, rules.levels)
+            worker = self._worker = ParseWorker.start(rules.catalogue, rules.unknown_fields, rules.check)
         if self._is_over:
             worker.end()
         return worker

@@ -13,19 +13,13 @@ from time import monotonic
 from typing import Never, Protocol
 
 from fsxds.api.catalogue import Catalogue
-from fsxds.errors import UsageError
 from fsxds.events import Observer, SnapshotPublished, TreeLoaded
 from fsxds.formats import format_of
-from fsxds.formats.decoded import PlainDocument, UnreadableError, unreadable
 from fsxds.formats.libyaml import require_libyaml
-from fsxds.formats.text import read_text
-from fsxds.formats.yaml_format import read_yaml
-from fsxds.lint.rules import RuleLevels
-from fsxds.lint.tree_names import StaticNames, static_names
 from fsxds.parse_worker import ParseRules, Parsing, parse_one
-from fsxds.protocol.ttl import TtlMode
 from fsxds.resources import ParsedFile
 from fsxds.settings.options import Settings
+from fsxds.snapshots.check import Check
 from fsxds.snapshots.load import Acceptance, Loaded, changed_files, load, unjudged
 from fsxds.snapshots.merge import same_content
 from fsxds.snapshots.parse import FileParser
@@ -34,16 +28,13 @@ from fsxds.source.listing import Exclusion
 from fsxds.source.scan import Scanner
 from fsxds.store import SnapshotStore
 from fsxds.supervisor import Attempts, fault_of
-from fsxds.values import PlainValue, Problem, Severity, SourceFile, SourceTree
+from fsxds.values import Problem, Severity, SourceFile, SourceTree
 
 # Finding the line of a field costs a walk over its file: 0.2 s for a megabyte, at every edit as long as the problem lasts.
 LOCATE_UP_TO_BYTES = 1_000_000
 
 # Ignored files that are named in one note; the others are counted.
 MOST_IGNORED = 5
-
-# The rule that tells of what `--ttl spec` does not leave out.
-TTL_DROPPED = "ttl-dropped"
 
 
 def find_catalogue(settings: Settings, ask: AskFeatures | None = None) -> Catalogue:
@@ -56,9 +47,9 @@ def find_catalogue(settings: Settings, ask: AskFeatures | None = None) -> Catalo
     return find_api(envoy=settings.envoy, descriptors=settings.descriptors, cache_dir=settings.cache_dir, ask=ask)
 
 
-def load_once(directory: Path, settings: Settings, catalogue: Catalogue) -> Loaded:
+def load_once(directory: Path, settings: Settings, catalogue: Catalogue, check: Check) -> Loaded:
     """Load a tree as serving would, once, and return what it holds and what is wrong with it."""
-    (loaded,) = load_trees((scan_once(directory, settings),), settings, catalogue)
+    (loaded,) = load_trees((scan_once(directory, settings),), settings, catalogue, check)
     return loaded
 
 
@@ -67,22 +58,20 @@ def scan_once(directory: Path, settings: Settings) -> SourceTree:
     return scanner_of(directory, settings).scan()
 
 
-def load_trees(trees: Iterable[SourceTree], settings: Settings, catalogue: Catalogue) -> tuple[Loaded, ...]:
+def load_trees(
+    trees: Iterable[SourceTree], settings: Settings, catalogue: Catalogue, check: Check
+) -> tuple[Loaded, ...]:
     """Load trees as serving would, each on its own; a file that stands in several of them is parsed once."""
     require_libyaml()
-    parser = ParsedOnce(_parser(settings, catalogue))
-    return tuple(_load_tree(tree, parser, settings) for tree in trees)
+    rules = parse_rules(settings, catalogue, check)
+    parser = ParsedOnce(FileParser(rules.catalogue, rules.unknown_fields, check))
+    judged = acceptance(settings, check, locate_up_to_bytes=None)
+    return tuple(_load_tree(tree, parser, judged) for tree in trees)
 
 
-def _parser(settings: Settings, catalogue: Catalogue) -> FileParser:
-    rules = parse_rules(settings, catalogue)
-    return FileParser(rules.catalogue, rules.unknown_fields, rules.levels)
-
-
-def _load_tree(tree: SourceTree, parser: ParsedOnce, settings: Settings) -> Loaded:
-    loaded = load(tree, None, parser.parse_all, acceptance(settings, locate_up_to_bytes=None))
-    levels = levels_of(settings)
-    ignored = levels.weigh(_ignored(tree.ignored)) if tree.ignored else None
+def _load_tree(tree: SourceTree, parser: ParsedOnce, acceptance: Acceptance) -> Loaded:
+    loaded = load(tree, None, parser.parse_all, acceptance)
+    ignored = acceptance.check.adjusted(_ignored(tree.ignored)) if tree.ignored else None
     return replace(loaded, problems=tuple(sorted((*loaded.problems, *((ignored,) if ignored else ())))))
 
 
@@ -127,56 +116,23 @@ def is_read(name: str) -> bool:
     return format_of(PurePosixPath(name)) is not None
 
 
-def levels_of(settings: Settings) -> RuleLevels:
-    """Return how much breaches of rules weigh: as the settings say, and less where they make a rule pointless."""
-    levels = settings.rules or RuleLevels()
-    if settings.ttl != TtlMode.SPECIFICATION.value:
-        return levels
-    return RuleLevels({TTL_DROPPED: None, **levels.changed})
-
-
-def parse_rules(settings: Settings, catalogue: Catalogue) -> ParseRules:
+def parse_rules(settings: Settings, catalogue: Catalogue, check: Check) -> ParseRules:
     """Return what files are parsed by."""
-    return ParseRules(catalogue, _unknown_fields(settings), levels_of(settings))
+    return ParseRules(catalogue, _unknown_fields(settings), check)
 
 
 def _unknown_fields(settings: Settings) -> Severity:
     return Severity.WARNING if settings.unknown_fields == "warn" else Severity.ERROR
 
 
-def acceptance(settings: Settings, *, locate_up_to_bytes: int | None = LOCATE_UP_TO_BYTES) -> Acceptance:
-    """Return how trees are accepted; UsageError when the bootstrap that the settings name cannot be read."""
+def acceptance(settings: Settings, check: Check, *, locate_up_to_bytes: int | None = LOCATE_UP_TO_BYTES) -> Acceptance:
+    """Return how trees are accepted."""
     return Acceptance(
         whole_trees=settings.accept == "tree",
         authored_versions=settings.versions == "authored",
-        levels=levels_of(settings),
-        static=_static(settings),
+        check=check,
         locate_up_to_bytes=locate_up_to_bytes,
     )
-
-
-def _static(settings: Settings) -> StaticNames:
-    """Return the names that the bootstrap defines, as far as the settings tell them."""
-    told = settings.static_clusters
-    if settings.bootstrap is None:
-        return StaticNames(None if told is None else frozenset(told))
-    names = static_names(_bootstrap(settings.bootstrap))
-    return replace(names, clusters=(names.clusters or frozenset()) | frozenset(told or ()))
-
-
-def _bootstrap(path: Path) -> PlainValue:
-    try:
-        content = path.read_bytes()
-    except OSError as error:
-        raise UsageError(f"{path}: cannot be read: {error.strerror}; --bootstrap names Envoy's bootstrap") from error
-    try:
-        decoded = read_yaml(read_text(content))
-    except UnreadableError as error:
-        decoded = unreadable(error.fault)
-    if decoded.faults:
-        fault = decoded.faults[0]
-        raise UsageError(f"{path}:{fault.line or 1}:{fault.column or 1}: {fault.message}; {fault.remedy}")
-    return next((document.value for document in decoded.documents if isinstance(document, PlainDocument)), None)
 
 
 NOTHING = SourceTree(())

@@ -8,6 +8,7 @@ from hypothesis import HealthCheck, settings
 from fsxds.api.catalogue import Catalogue
 from fsxds.api.convert import Converter
 from fsxds.api.printing import Printer
+from fsxds.lint.linter import Linter
 from fsxds.snapshots.parse import FileParser
 from fsxds.source.envoy_api import find_api
 
@@ -47,5 +48,5 @@ def printer(catalogue: Catalogue) -> Printer:
 
 @pytest.fixture(scope="session")
 def parser(catalogue: Catalogue) -> FileParser:
-    """A parser for which unknown fields are errors."""
-    return FileParser(catalogue)
+    """A parser for which unknown fields are errors, with all checks."""
+    return FileParser(catalogue, check=Linter())

@@ -13,12 +13,12 @@ from typing import Any, Never
 import pytest
 
 from fsxds.api.catalogue import Catalogue
-from fsxds.lint.rules import RuleLevels
 from fsxds.parse_worker import ParseLimits, ParseRules, Parsing, WorkerStartError, parse_all
+from fsxds.snapshots.check import Found, NoCheck
 from fsxds.snapshots.parse import FileParser
 from fsxds.source.envoy_api import find_api
 from fsxds.supervisor import BackOff
-from fsxds.values import Fault, Problem, Severity, SourceFile
+from fsxds.values import Severity, SourceFile
 from tests.support.trees import tree_of
 
 SMALL = tree_of({"cds.yaml": "- name: a\n", "eds.yaml": "- cluster_name: e\n"}).files
@@ -234,8 +234,8 @@ async def kill_while_parsing(parsing: Parsing, deadly: SourceFile) -> None:
         await asyncio.sleep(0)
 
 
-class Dying(RuleLevels):
-    """Weights of rules that end the process which reads them."""
+class DyingCheck(NoCheck):
+    """A check that ends the process which reads it."""
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickle as a call of `os._exit`."""
@@ -245,7 +245,7 @@ class Dying(RuleLevels):
 async def test_worker_that_does_not_start_is_nobodys_fault(rules: ParseRules) -> None:
     """Where no worker starts, the component fails, and no file is said to have killed a parser."""
     limits = replace(ALL_APART, first_patience_s=0)
-    with Parsing(ParseRules(rules.catalogue, levels=Dying()), limits) as parsing:
+    with Parsing(ParseRules(rules.catalogue, check=DyingCheck()), limits) as parsing:
         (parsed,) = await parsing.parse(SMALL[:1])
         with pytest.raises(WorkerStartError):
             await parsing.keep_parsing()
@@ -284,23 +284,19 @@ async def test_others_do_not_wait_for_a_slow_file(rules: ParseRules) -> None:
     assert len(parsed.resources) == 2000
 
 
-class FailingLevels(RuleLevels):
-    """Weights of rules that cannot be found."""
+class FailingCheck(NoCheck):
+    """A check that fails."""
 
-    def weigh(self, finding: Fault | Problem) -> Never:
+    def adjusted(self, found: Found) -> Never:
         """Fail as nobody expects."""
-        raise ZeroDivisionError(finding.message)
-
-    def __reduce__(self) -> tuple[type[RuleLevels], tuple[dict[str, Severity | None]]]:
-        """Pickle as what it is."""
-        return FailingLevels, ({},)
+        raise ZeroDivisionError(found.message)
 
 
 @pytest.mark.parametrize("limits", [ParseLimits(), ALL_APART], ids=["here", "apart"])
 async def test_error_of_fsxds_is_a_problem_of_one_file(rules: ParseRules, limits: ParseLimits) -> None:
     """A file on which fsxds fails has a problem with the place of the error and nothing of its content; others go on."""
     files = (tree_of({"cds.yaml": "- name: a\n  s3cret: 1\n"}).files[0], SMALL[1])
-    async with parsing_apart(ParseRules(rules.catalogue, levels=FailingLevels()), limits) as parsing:
+    async with parsing_apart(ParseRules(rules.catalogue, check=FailingCheck()), limits) as parsing:
         broken, good = await parsing.parse(files)
 
     assert ["internal-error"] == [problem.rule for problem in broken.problems]

@@ -5,7 +5,8 @@ Look into every Any of a message that did not go through the converter, for what
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
 
@@ -89,6 +90,18 @@ Hook: TypeAlias = "Callable[[Any, Path, Walk], Leave | None]"
 
 A rule over one field is called with the field's value and path, where the field is set, and returns nothing.
 """
+
+Hooks: TypeAlias = Mapping[str, tuple[Hook, ...]]
+"""What looks at messages and fields, by their full names."""
+
+
+def merge_hooks(*parts: Hooks) -> Hooks:
+    """Return all hooks of several parts; those of earlier parts are called first."""
+    merged: defaultdict[str, tuple[Hook, ...]] = defaultdict(tuple)
+    for part in parts:
+        for name, hooks in part.items():
+            merged[name] += hooks
+    return dict(merged)
 
 
 def field_path_of(path: Path) -> FieldPath:

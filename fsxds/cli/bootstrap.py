@@ -22,6 +22,7 @@ from fsxds.envoy.envoy_bootstrap import (
     rest_bootstrap,
 )
 from fsxds.errors import UsageError
+from fsxds.lint.linter import linter_of
 from fsxds.observe.log_lines import count_of, escape
 from fsxds.resource_types import BY_SHORT_NAME
 from fsxds.settings.forms import OFF, TcpAddress, parse_address
@@ -134,7 +135,7 @@ def _choice(flags: BootstrapFlags) -> Choice:
 def _wanted(directory: Path, settings: Settings) -> BootstrapRequest:
     """Return what a tree calls for: of broken files also what they may hold, and of a tree without any all that may come."""
     with spinner(f"loading {directory}"):
-        loaded = reload.load_once(directory, settings, reload.find_catalogue(settings))
+        loaded = reload.load_once(directory, settings, reload.find_catalogue(settings), linter_of(settings))
     tell_if_empty(directory, loaded)
     if not loaded.records:
         return ALL_TYPES

@@ -15,6 +15,7 @@ from fsxds.cli.problems import FOUND_PROBLEMS, print_report, refused_by_envoy, r
 from fsxds.cli.running import spinner
 from fsxds.cli.subjects import STDIN, Subject, base_for, read_subjects
 from fsxds.envoy.envoy_features import read_features
+from fsxds.lint.linter import levels_of, linter_of
 from fsxds.lint.report import Report
 from fsxds.settings.options import Settings
 from fsxds.values import Problem
@@ -35,7 +36,7 @@ def run_check(paths: tuple[str, ...], stdin_path: str | None, settings: Settings
 def _check(subject: Subject, base: Path, settings: Settings, catalogue: Catalogue) -> Report:
     settings = subject.settings(settings)
     with spinner(f"checking {subject.label}"):
-        (loaded,) = reload.load_trees((subject.tree,), settings, catalogue)
+        (loaded,) = reload.load_trees((subject.tree,), settings, catalogue, linter_of(settings))
     if subject.refers_to_others(loaded.problems):
         print(f"{subject.label}: no real Envoy was asked: it needs what these files refer to", file=sys.stderr)
     else:
@@ -59,7 +60,7 @@ def _emptiness(subject: Subject, settings: Settings) -> tuple[Problem, ...]:
         "no file in this directory is configuration",
         "name the directory that holds the resource files; where it may be empty, give --allow-empty",
     )
-    weighed = reload.levels_of(settings).weigh(problem)
+    weighed = levels_of(settings).adjusted(problem)
     return () if weighed is None else (weighed,)
 
 

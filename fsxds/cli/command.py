@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from itertools import groupby
 from pathlib import Path
 from typing import Any
@@ -12,10 +12,21 @@ import click
 
 from fsxds.errors import UsageError
 from fsxds.settings.forms import SWITCH, Option
-from fsxds.settings.options import LASTING, OPTIONS, read_settings
+from fsxds.settings.options import LASTING, OPTIONS, Demands, read_settings
 
 # Before the examples at the end of the help of a command, which stand as they were written.
 EXAMPLES = "\b\nExamples:\n"
+
+
+def _require_rules(words: Mapping[str, str]) -> None:
+    # The pages of all rules, which only this option needs.
+    from fsxds.lint.rules import read_levels
+
+    read_levels(words)
+
+
+DEMANDS: Demands = {"rules": _require_rules}
+"""What is demanded of the values of options beyond their form."""
 
 
 def value_reader(row: Option) -> Callable[[str], object]:
@@ -112,7 +123,7 @@ def table_command(name: str, examples: str) -> Callable[[Callable[..., None]], T
         def call(**given: Any) -> None:
             negated = {row.name: False for row in rows if row.form.negation and given.pop(f"no_{row.name}")}
             flags = {row.name: value for row in rows if (value := given.pop(row.name)) is not None} | negated
-            read = functools.partial(read_settings, flags)
+            read = functools.partial(read_settings, flags, demands=DEMANDS)
             if name in LASTING:
                 from fsxds.live_settings import SettingsReader
 

@@ -220,10 +220,11 @@ def serve(directory: Path, settings: Settings, reader: SettingsReader) -> None:
     """
     from fsxds import app
     from fsxds.cli.running import run
+    from fsxds.lint.linter import linter_of
     from fsxds.observe.log import open_log
 
     with open_log(settings.log_format, settings.log_level) as log:
-        run(app.serve(directory, settings, log, reader))
+        run(app.serve(directory, settings, log, linter_of, reader))
 
 
 @table_command(

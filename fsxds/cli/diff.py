@@ -16,6 +16,7 @@ from fsxds.cli.command import existing_directory
 from fsxds.cli.problems import line_of
 from fsxds.cli.running import spinner
 from fsxds.errors import UsageError
+from fsxds.lint.linter import linter_of
 from fsxds.observe.log_lines import escape
 from fsxds.resource_types import RESOURCE_TYPES, ResourceType
 from fsxds.settings.options import Settings
@@ -48,7 +49,7 @@ def run_diff(sides: tuple[str, ...], revisions: str | None, settings: Settings) 
     with spinner("loading both sides"):
         before, after = _read_git(revisions, sides, settings) if revisions is not None else _read_both(sides, settings)
         catalogue = reload.find_catalogue(settings)
-        loaded = reload.load_trees((before.tree, after.tree), settings, catalogue)
+        loaded = reload.load_trees((before.tree, after.tree), settings, catalogue, linter_of(settings))
         for read, result in zip((before, after), loaded, strict=True):
             _tell_problems(read, result)
         over_rest = before.is_running or after.is_running

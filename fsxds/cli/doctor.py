@@ -15,7 +15,7 @@ from fsxds.cli.problems import FOUND_PROBLEMS, print_report
 from fsxds.cli.running import spinner
 from fsxds.cli.subjects import base_for, path_from, tell_if_empty
 from fsxds.errors import UsageError
-from fsxds.lint.linter import make_field_rules
+from fsxds.lint.linter import levels_of, linter_of, make_field_rules
 from fsxds.lint.report import Report, findings_of, resource_counts
 from fsxds.lint.report_formats import BY_NAME
 from fsxds.lint.rules import RuleLevels, chapters
@@ -38,7 +38,8 @@ def run_doctor(directory: Path, settings: Settings) -> None:
         tree = reload.scan_once(directory, settings)
         # As `fsxds check DIR` does: how the bootstrap and the tree fit together is for the examination to say, and a file
         # that was held back because they do not would be left out of it.
-        (loaded,) = reload.load_trees((tree,), replace(settings, bootstrap=None), catalogue)
+        alone = replace(settings, bootstrap=None)
+        (loaded,) = reload.load_trees((tree,), alone, catalogue, linter_of(alone))
         base = base_for(settings.check_format, directory)
         bootstrap = None if settings.bootstrap is None else _read(settings.bootstrap, base, catalogue)
         report = report_of(Patient(directory, loaded, tree, bootstrap), base, settings, catalogue)
@@ -71,14 +72,15 @@ def report_of(patient: Patient, base: Path, settings: Settings, catalogue: Catal
     shown = sources if BY_NAME[settings.check_format].shows_source else {}
     # What is held could not be examined, which is no health.
     held = {file.problem for file in patient.loaded.held if file.problem}
+    levels = levels_of(settings)
     rules_of_loading = {_SOURCE_RULE, *(rule.name for rule in chapters()["bootstrap"].rules)}
     told = [one for one in patient.loaded.problems if one in held or one.rule in rules_of_loading]
-    of_tree = _weighed(resource_problems(found.resources, catalogue, sources), settings.rules)
+    of_tree = _adjusted(resource_problems(found.resources, catalogue, sources), levels)
     findings = findings_of((*told, *of_tree), root, shown, sources.keys(), catalogue.knows_word)
     files = [str(root / path) for path in sources]
     if bootstrap is not None:
         path = bootstrap.written.file.path
-        of_bootstrap = _weighed((*bootstrap.problems, *bootstrap.problems_of(found.bootstrap)), settings.rules)
+        of_bootstrap = _adjusted((*bootstrap.problems, *bootstrap.problems_of(found.bootstrap)), levels)
         shown = {path: bootstrap.written.file.content} if shown else {}
         findings += findings_of(of_bootstrap, PurePosixPath(), shown, is_word=catalogue.knows_word)
         files.append(str(path))
@@ -100,8 +102,5 @@ def _read(path: Path, base: Path, catalogue: Catalogue) -> BootstrapFile:
     return read_bootstrap(path_from(base, path), content, catalogue, make_field_rules(catalogue))
 
 
-def _weighed(problems: Iterable[Problem], levels: RuleLevels | None) -> Iterator[Problem]:
-    for problem in problems:
-        weighed = problem if levels is None else levels.weigh(problem)
-        if weighed is not None:
-            yield weighed
+def _adjusted(problems: Iterable[Problem], levels: RuleLevels) -> Iterator[Problem]:
+    return (adjusted for problem in problems if (adjusted := levels.adjusted(problem)))

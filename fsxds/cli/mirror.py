@@ -11,6 +11,7 @@ from fsxds import app
 from fsxds.cli.problems import has_errors, line_of, placed
 from fsxds.cli.running import spinner
 from fsxds.cli.subjects import tell_if_empty
+from fsxds.lint.linter import linter_of
 from fsxds.observe.change_reports import remark_lines, summary
 from fsxds.observe.log_lines import escape
 from fsxds.settings.options import Settings
@@ -21,7 +22,7 @@ INCOMPLETE = 1
 def run_mirror(directory: Path, out: Path, settings: Settings) -> None:
     """Mirror a tree once, and report what could not be written."""
     with spinner(f"mirroring {directory}", in_lines=True):
-        loaded, report = app.mirror_once(directory, out, settings)
+        loaded, report = app.mirror_once(directory, out, settings, linter_of(settings))
     tell_if_empty(directory, loaded)
     problems = [placed(problem, directory) for problem in loaded.problems]
     for problem in problems:

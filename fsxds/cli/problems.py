@@ -16,9 +16,9 @@ from fsxds.cli.running import progress_bar
 from fsxds.cli.subjects import Subject, path_from
 from fsxds.envoy.validate import ValidationOptions, validate_resources
 from fsxds.errors import UsageError
+from fsxds.lint.linter import levels_of
 from fsxds.lint.report import Report, findings_of, presentable_text, resource_counts
 from fsxds.lint.report_formats import BY_NAME, as_styled_text
-from fsxds.reload import levels_of
 from fsxds.resources import Resource
 from fsxds.settings.options import Settings
 from fsxds.snapshots.load import Loaded
@@ -60,7 +60,7 @@ def refused_by_envoy(
         print(f"no real Envoy was asked: {error}; --no-envoy asks none", file=sys.stderr)
         return ()
     levels = levels_of(settings)
-    return tuple(weighed for problem in found if (weighed := levels.weigh(problem)))
+    return tuple(weighed for problem in found if (weighed := levels.adjusted(problem)))
 
 
 def _ask(resources: list[Resource], directory: Path, cache: ApiCache, bench: ValidationOptions) -> tuple[Problem, ...]:

@@ -18,6 +18,7 @@ from fsxds import reload
 from fsxds.api.secrets import Masker
 from fsxds.cli.running import spinner
 from fsxds.cli.subjects import tell_if_empty
+from fsxds.lint.linter import linter_of
 from fsxds.observe.log_lines import count_of, escape, type_name
 from fsxds.resources import Resource
 from fsxds.settings.options import Settings
@@ -48,7 +49,7 @@ def run_show(directory: Path, settings: Settings) -> None:
     """Print what would be served of a tree, as the settings ask."""
     with spinner(f"loading {directory}"):
         catalogue = reload.find_catalogue(settings)
-        loaded = reload.load_once(directory, settings, catalogue)
+        loaded = reload.load_once(directory, settings, catalogue, linter_of(settings))
     rows = [row for row in rows_of(loaded, directory) if settings.show_type in (None, row.type_name)]
     if settings.show_format == "table":
         print_table(rows)

@@ -17,8 +17,8 @@ import click
 
 from fsxds import reload
 from fsxds.errors import UsageError
-from fsxds.lint.rules import RuleLevels
 from fsxds.observe.log_lines import escape
+from fsxds.settings.forms import OFF_OF_RULE_FORMS
 from fsxds.settings.options import Settings
 from fsxds.snapshots.load import Loaded
 from fsxds.source.listing import Exclusion
@@ -104,9 +104,8 @@ class Subject:
         """Return the settings with which it is loaded: of files alone, nothing is demanded that others may have."""
         if not self.is_partial:
             return settings
-        changed = dict.fromkeys(_USED_BY_OTHERS) | dict.fromkeys(_ASKS_OTHERS, Severity.NOTE)
-        own = settings.rules.changed if settings.rules else {}
-        return replace(settings, rules=RuleLevels({**changed, **own}))
+        changed = dict.fromkeys(_USED_BY_OTHERS, OFF_OF_RULE_FORMS) | dict.fromkeys(_ASKS_OTHERS, Severity.NOTE.value)
+        return replace(settings, rules={**changed, **(settings.rules or {})})
 
     def refers_to_others(self, problems: Sequence[Problem]) -> bool:
         """Whether something of it cannot be judged without files that are not here."""

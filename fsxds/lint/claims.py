@@ -6,14 +6,11 @@ listener binds its port, and how; port 0, internal listeners and other network n
 Of virtual hosts that are discovered one by one it refuses all in a response when a domain stands twice in their route
 configuration, also among its own. Of two whose `VirtualHost.name` is the same it keeps the one that came last, without a
 word: requests to the other hang. Their resource names and domains are asked for alike, so that they too must differ.
-
-Listeners beside one another: no two of them may listen at one address.
 """
 
 from __future__ import annotations
 
 import ipaddress
-from collections import defaultdict
 from collections.abc import Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import PurePosixPath
@@ -21,17 +18,46 @@ from types import MappingProxyType
 from typing import Any
 
 from fsxds.api.catalogue import Catalogue
-from fsxds.api.walk import Hook, Path, Walk
+from fsxds.api.walk import Hooks, Path, Walk
 from fsxds.lint.reference_findings import Finding
 from fsxds.lint.rules import RuleLevels
 from fsxds.lint.tree_names import FileNames
 from fsxds.resource_types import BY_SHORT_NAME, BY_TYPE_URL, name_of_domain
 from fsxds.resources import Reference, Resource
-from fsxds.snapshots import references
-from fsxds.snapshots.references import ADDRESS, HOST, HOST_NAME, UNNAMED, Hooks
+from fsxds.snapshots.references import ADDRESS, HOST, HOST_NAME, UNNAMED
 from fsxds.values import Severity, TypeUrl
 
+_LISTENER = BY_SHORT_NAME["lds"].message_type
+_ROUTES = BY_SHORT_NAME["rds"].message_type
+
 _UDP = 1  # envoy.config.core.v3.SocketAddress.Protocol
+
+
+def hooks(_: Catalogue) -> Hooks:
+    """Return the hooks that collect claims; they find no faults."""
+    return {_LISTENER: (_claim_addresses,), _ROUTES: (_claim_domains,)}
+
+
+def _claim_addresses(listener: Any, path: Path, walk: Walk) -> None:
+    """Note the addresses of a listener that no other may have: Envoy compares them whatever is bound, and how."""
+    if path is not None:
+        return
+    claimed = set()
+    for place, name in addresses_taken(listener):
+        # The same address twice in one listener is no conflict.
+        if name not in claimed:
+            claimed.add(name)
+            walk.refer(place, ADDRESS, name, Severity.ERROR)
+
+
+def _claim_domains(config: Any, path: Path, walk: Walk) -> None:
+    """Note the domains that no virtual host may have which is discovered beside those of the configuration itself."""
+    if path is not None or not config.HasField("vhds"):
+        return
+    for number, host in enumerate(config.virtual_hosts):
+        for index, domain in enumerate(host.domains):
+            place: Path = ((((path, "virtual_hosts"), number), "domains"), index)
+            walk.refer(place, HOST, name_of_domain(config.name, domain), Severity.ERROR)
 
 
 def addresses_taken(listener: Any) -> Iterator[tuple[Path, str]]:
@@ -66,43 +92,6 @@ def _key(address: Any) -> tuple[str, ...] | None:
     host = f"[{ip}]" if ip.version == 6 else str(ip)
     network = getattr(socket, "network_namespace_filepath", "")
     return f"{host}:{socket.port_value}", "udp" if socket.protocol == _UDP else "tcp", network
-
-
-_LISTENER = BY_SHORT_NAME["lds"].message_type
-_ROUTES = BY_SHORT_NAME["rds"].message_type
-
-
-def references_hooks(catalogue: Catalogue) -> Hooks:
-    """Return the hooks that collect references and claims; they find no faults."""
-    merged: defaultdict[str, tuple[Hook, ...]] = defaultdict(tuple)
-    merged[_LISTENER] = (_claim_addresses,)
-    merged[_ROUTES] = (_claim_domains,)
-    for chapter in (references.hooks_of_cluster_references(catalogue), references.hooks(catalogue)):
-        for message_type, own in chapter.items():
-            merged[message_type] += own
-    return dict(merged)
-
-
-def _claim_addresses(listener: Any, path: Path, walk: Walk) -> None:
-    """Note the addresses of a listener that no other may have: Envoy compares them whatever is bound, and how."""
-    if path is not None:
-        return
-    claimed = set()
-    for place, name in addresses_taken(listener):
-        # The same address twice in one listener is no conflict.
-        if name not in claimed:
-            claimed.add(name)
-            walk.refer(place, ADDRESS, name, Severity.ERROR)
-
-
-def _claim_domains(config: Any, path: Path, walk: Walk) -> None:
-    """Note the domains that no virtual host may have which is discovered beside those of the configuration itself."""
-    if path is not None or not config.HasField("vhds"):
-        return
-    for number, host in enumerate(config.virtual_hosts):
-        for index, domain in enumerate(host.domains):
-            place: Path = ((((path, "virtual_hosts"), number), "domains"), index)
-            walk.refer(place, HOST, name_of_domain(config.name, domain), Severity.ERROR)
 
 
 @dataclass(frozen=True, slots=True)

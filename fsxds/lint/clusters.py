@@ -13,7 +13,7 @@ from typing import Any
 from google.protobuf.message import DecodeError, Message
 
 from fsxds.api.catalogue import Catalogue
-from fsxds.api.walk import Hook, Path, Walk
+from fsxds.api.walk import Hook, Hooks, Path, Walk
 from fsxds.lint.field_values import ip_version
 
 # Of envoy.config.cluster.v3.Cluster.DiscoveryType and LbPolicy.
@@ -27,7 +27,7 @@ _RULE = "wrong-cluster"
 _PICKS = "envoy.extensions.load_balancing_policies.client_side_weighted_round_robin.v3.ClientSideWeightedRoundRobin"
 
 
-def clusters_hooks(_: Catalogue) -> dict[str, tuple[Hook, ...]]:
+def clusters_hooks(_: Catalogue) -> Hooks:
     """Return the rules over clusters."""
     return {
         "envoy.config.cluster.v3.Cluster": (
@@ -278,7 +278,7 @@ _LOWEST_STATUS, _HIGHEST_END = 100, 600
 _WITH_BODY = frozenset({3, 4, 7, 9})
 
 
-def health_checks_hooks(catalogue: Catalogue) -> dict[str, tuple[Hook, ...]]:
+def health_checks_hooks(catalogue: Catalogue) -> Hooks:
     """Return the rules over health checks."""
     protocols = _Protocols(catalogue)
     return {
@@ -398,7 +398,7 @@ _PROVIDES = {
 }
 
 
-def upstreams_hooks(catalogue: Catalogue) -> dict[str, tuple[Hook, ...]]:
+def upstreams_hooks(catalogue: Catalogue) -> Hooks:
     """Return the rules over protocols and extended types of clusters."""
     options = catalogue.message_class(HTTP_OPTIONS) if catalogue.knows(HTTP_OPTIONS) else None
     return {"envoy.config.cluster.v3.Cluster": (_protocols(options), _check_extended)}

@@ -6,7 +6,7 @@ import re
 from typing import Any
 
 from fsxds.api.catalogue import Catalogue
-from fsxds.api.walk import Hook, Path, Walk, field_path_of
+from fsxds.api.walk import Hook, Hooks, Path, Walk, field_path_of
 
 _RULE = "wrong-config-source"
 _REST, _GRPC, _DELTA_GRPC, _AGGREGATED_GRPC, _AGGREGATED_DELTA_GRPC = 1, 2, 3, 5, 6
@@ -24,7 +24,7 @@ _LB_ENDPOINTS = "envoy.config.endpoint.v3.LbEndpoint"
 _COLLECTION = re.compile(rf"xdstp://[^/]*/{re.escape(_LB_ENDPOINTS)}/[^#]*")
 
 
-def config_sources_hooks(_: Catalogue) -> dict[str, tuple[Hook, ...]]:
+def config_sources_hooks(_: Catalogue) -> Hooks:
     """Return the rules over config sources."""
     return dict.fromkeys(_VERSIONED, (_check_version,)) | {
         "envoy.config.core.v3.ConfigSource": (_check_choice,),

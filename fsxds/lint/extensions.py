@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 from google.protobuf.message import DecodeError, Message
 
 from fsxds.api.catalogue import Catalogue
-from fsxds.api.walk import Hook, Leave, Path, Walk
+from fsxds.api.walk import Hook, Hooks, Leave, Path, Walk
 from fsxds.snapshots.references import TYPED_STRUCTS
 
 
@@ -224,7 +224,7 @@ _DNS_TYPES = (1, 2)  # STRICT_DNS, LOGICAL_DNS
 _UDP = 1  # envoy.config.core.v3.SocketAddress.Protocol
 
 
-def extensions_hooks(catalogue: Catalogue) -> dict[str, tuple[Hook, ...]]:
+def extensions_hooks(catalogue: Catalogue) -> Hooks:
     """Return the rules over extensions."""
     rules = ExtensionRules(catalogue)
     found: defaultdict[str, tuple[Hook, ...]] = defaultdict(tuple)
@@ -484,7 +484,7 @@ _HOLDERS = (
 )
 
 
-def route_extensions_hooks(catalogue: Catalogue) -> dict[str, tuple[Hook, ...]]:
+def route_extensions_hooks(catalogue: Catalogue) -> Hooks:
     """Return the rules over what routes say to filters."""
     rules = RouteExtensions(catalogue)
     found: dict[str, tuple[Hook, ...]] = dict.fromkeys(

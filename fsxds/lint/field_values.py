@@ -18,7 +18,7 @@ import re2
 
 from fsxds.api.catalogue import Catalogue
 from fsxds.api.scalars import LONGEST_S
-from fsxds.api.walk import Hook, Path, Walk, field_path_of
+from fsxds.api.walk import Hook, Hooks, Path, Walk, field_path_of
 from fsxds.memo import Lru
 
 # As inet_pton reads them: four numbers without leading zeros.
@@ -97,7 +97,7 @@ _RESOLVERS = "envoy.resolvers"
 _BITS = {4: 32, 6: 128}
 
 
-def addresses_hooks(catalogue: Catalogue) -> dict[str, tuple[Hook, ...]]:
+def addresses_hooks(catalogue: Catalogue) -> Hooks:
     """Return the rules over addresses."""
     resolvers = catalogue.features.names(_RESOLVERS) if catalogue.features is not None else frozenset[str]()
     return {
@@ -243,7 +243,7 @@ def _check_looked_up(assignment: Any, path: Path, walk: Walk) -> None:
             walk.tell(at, "wrong-address", "a cluster of this type has no other resolver", remedy)
 
 
-def durations_hooks(_: Catalogue) -> dict[str, tuple[Hook, ...]]:
+def durations_hooks(_: Catalogue) -> Hooks:
     """Return the rules over durations."""
     return {"google.protobuf.Duration": (_check_duration,)}
 
@@ -277,7 +277,7 @@ _REFERENCE = re.compile(r"\\(.?)", re.DOTALL)
 _REMEDY = "RE2 has no look-around and no back-references: https://github.com/google/re2/wiki/Syntax"
 
 
-def regexes_hooks(_: Catalogue) -> dict[str, tuple[Hook, ...]]:
+def regexes_hooks(_: Catalogue) -> Hooks:
     """Return the rules over regular expressions."""
     rules = RegexRules()
     return {

@@ -9,7 +9,7 @@ import json
 from typing import Any
 
 from fsxds.api.catalogue import Catalogue
-from fsxds.api.walk import Hook, Path, Walk
+from fsxds.api.walk import Hook, Hooks, Path, Walk
 
 _HTTP = "envoy.extensions.filters.http."
 _RULE = "wrong-filter"
@@ -18,7 +18,7 @@ _SHA_LENGTH = len("{SHA}") + 28
 _HIGHEST_PORT = 65_536
 
 
-def http_filters_hooks(_: Catalogue) -> dict[str, tuple[Hook, ...]]:
+def http_filters_hooks(_: Catalogue) -> Hooks:
     """Return the rules over the settings of HTTP filters."""
     return {
         _HTTP + "local_ratelimit.v3.LocalRateLimit": (_check_local_rate_limit, _check_rate_limits),
@@ -334,7 +334,7 @@ _OTHER = (
 _NEEDS_SETTINGS = dict.fromkeys(_TERMINAL, True) | dict.fromkeys(_OTHER, False)
 
 
-def filters_hooks(catalogue: Catalogue) -> dict[str, tuple[Hook, ...]]:
+def filters_hooks(catalogue: Catalogue) -> Hooks:
     """Return the rules over the order of filters."""
     rules = FilterOrder(catalogue)
     manager = _NETWORK + "http_connection_manager.v3.HttpConnectionManager"

@@ -13,7 +13,7 @@ from typing import Any
 
 from fsxds.api.catalogue import Catalogue
 from fsxds.api.features import Features
-from fsxds.api.walk import Hook, Path, Walk
+from fsxds.api.walk import Hook, Hooks, Path, Walk
 from fsxds.memo import Lru
 
 _COMMAND = re.compile(r"%([A-Z0-9_]+)(?:\((.*?)\))?(?::([0-9]+))?%", re.ASCII)
@@ -215,7 +215,7 @@ _STRUCTS = {
 }
 
 
-def formats_hooks(catalogue: Catalogue) -> dict[str, tuple[Hook, ...]]:
+def formats_hooks(catalogue: Catalogue) -> Hooks:
     """Return the rules over format strings."""
     rules = FormatRules(catalogue)
     found: dict[str, tuple[Hook, ...]] = {

@@ -1,13 +1,21 @@
-"""All rules over messages, put together; adding a module of rules means adding its line."""
+"""All checks of what files say, as the one `Check` that loading is given.
+
+A check of messages is a function in the module of its subject, named in the `hooks` of that module.
+"""
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
 
 from fsxds.api.catalogue import Catalogue
 from fsxds.api.constraints import FieldRules
-from fsxds.api.walk import Hook
+from fsxds.api.walk import Hooks, merge_hooks
+from fsxds.errors import UsageError
+from fsxds.formats.decoded import PlainDocument, UnreadableError, unreadable
+from fsxds.formats.text import read_text
+from fsxds.formats.yaml_format import read_yaml
 from fsxds.lint import (
     claims,
     clusters,
@@ -21,10 +29,15 @@ from fsxds.lint import (
     routes,
     tls,
 )
-from fsxds.snapshots import references
-
-Hooks = Mapping[str, tuple[Hook, ...]]
-"""Rules by the full name of the message that they look at."""
+from fsxds.lint.references import ReferenceMemory, References
+from fsxds.lint.rules import RuleLevels, read_levels
+from fsxds.lint.tree_names import StaticNames, static_names
+from fsxds.protocol.ttl import TtlMode
+from fsxds.settings.options import Settings
+from fsxds.snapshots.accept import Places
+from fsxds.snapshots.check import Found
+from fsxds.snapshots.parse import field_rules
+from fsxds.values import PlainValue
 
 CHAPTERS: tuple[Callable[[Catalogue], Hooks], ...] = (
     field_values.addresses_hooks,
@@ -42,25 +55,91 @@ CHAPTERS: tuple[Callable[[Catalogue], Hooks], ...] = (
     listeners.listeners_hooks,
     listeners.managers_hooks,
     matchers.matchers_hooks,
-    claims.references_hooks,
+    claims.hooks,
     field_values.regexes_hooks,
     extensions.route_extensions_hooks,
     routes.routes_hooks,
     tls.tls_hooks,
-    references.typed_structs_hooks,
     clusters.upstreams_hooks,
     routes.virtual_hosts_hooks,
 )
 
 
+# The rule about what `--ttl spec` does not leave out.
+TTL_DROPPED = "ttl-dropped"
+
+
+@dataclass(frozen=True, slots=True)
+class Linter:
+    """Every check, with the severities and static names that the settings give.
+
+    Attributes:
+        levels: the rules whose severity is another than on their page.
+        static: what the bootstrap defines, which resources may refer to.
+    """
+
+    levels: RuleLevels = field(default_factory=RuleLevels)
+    static: StaticNames = field(default_factory=StaticNames)
+
+    def message_hooks(self, catalogue: Catalogue) -> Hooks:
+        """Return the checks of messages, by the full names of messages and fields."""
+        return merge_hooks(*(hooks(catalogue) for hooks in CHAPTERS))
+
+    def adjusted(self, found: Found) -> Found | None:
+        """Return a fault or a problem with the severity that its rule has here; None where the rule is off."""
+        return self.levels.adjusted(found)
+
+    def tree_check(self, memory: object, places: Places) -> References:
+        """Return the check of references and claims in one tree."""
+        known = memory if isinstance(memory, ReferenceMemory) else ReferenceMemory()
+        return References(known, places, self.levels, self.static)
+
+
 def make_field_rules(catalogue: Catalogue) -> FieldRules:
-    """Compile the field rules of a catalogue, with all rules over messages among them.
+    """Compile all that is looked at in messages: the rules of the API, references, and every check.
 
     Raises:
         ApiError: the catalogue has a field rule that is not known here.
     """
-    hooks: defaultdict[str, tuple[Hook, ...]] = defaultdict(tuple)
-    for chapter in CHAPTERS:
-        for message_type, own in chapter(catalogue).items():
-            hooks[message_type] += own
-    return FieldRules(catalogue, hooks)
+    return field_rules(catalogue, Linter())
+
+
+def linter_of(settings: Settings) -> Linter:
+    """Return the linter that the settings ask for.
+
+    Raises:
+        UsageError: they name a rule that does not exist or cannot be changed, or a bootstrap that cannot be read.
+    """
+    return Linter(levels_of(settings), _static(settings))
+
+
+def levels_of(settings: Settings) -> RuleLevels:
+    """Return the severities that the settings change, and those of rules that the settings make pointless."""
+    levels = read_levels(settings.rules or {})
+    if settings.ttl != TtlMode.SPECIFICATION.value:
+        return levels
+    return RuleLevels({TTL_DROPPED: None, **levels.changed})
+
+
+def _static(settings: Settings) -> StaticNames:
+    """Return the names that the bootstrap defines, as far as the settings give them."""
+    given = settings.static_clusters
+    if settings.bootstrap is None:
+        return StaticNames(None if given is None else frozenset(given))
+    names = static_names(_bootstrap(settings.bootstrap))
+    return StaticNames((names.clusters or frozenset()) | frozenset(given or ()), names.secrets)
+
+
+def _bootstrap(path: Path) -> PlainValue:
+    try:
+        content = path.read_bytes()
+    except OSError as error:
+        raise UsageError(f"{path}: cannot be read: {error.strerror}; --bootstrap names Envoy's bootstrap") from error
+    try:
+        decoded = read_yaml(read_text(content))
+    except UnreadableError as error:
+        decoded = unreadable(error.fault)
+    if decoded.faults:
+        fault = decoded.faults[0]
+        raise UsageError(f"{path}:{fault.line or 1}:{fault.column or 1}: {fault.message}; {fault.remedy}")
+    return next((document.value for document in decoded.documents if isinstance(document, PlainDocument)), None)

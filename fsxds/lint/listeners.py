@@ -14,7 +14,7 @@ from math import prod
 from typing import Any
 
 from fsxds.api.catalogue import Catalogue
-from fsxds.api.walk import Hook, Leave, Path, Walk
+from fsxds.api.walk import Hooks, Leave, Path, Walk
 from fsxds.lint.field_values import ip_version
 
 _RULE = "filter-chain"
@@ -22,7 +22,7 @@ _RULE = "filter-chain"
 _MOST_COMBINATIONS = 20_000
 
 
-def filter_chains_hooks(_: Catalogue) -> dict[str, tuple[Hook, ...]]:
+def filter_chains_hooks(_: Catalogue) -> Hooks:
     """Return the rules over the filter chains of a listener."""
     return {"envoy.config.listener.v3.Listener": (_check_chains,)}
 
@@ -120,7 +120,7 @@ _EXCLUSIVE = (
 )
 
 
-def managers_hooks(_: Catalogue) -> dict[str, tuple[Hook, ...]]:
+def managers_hooks(_: Catalogue) -> Hooks:
     """Return the rules over HTTP connection managers."""
     return {
         _MANAGER: (_check_exclusive, _check_upgrades),
@@ -192,7 +192,7 @@ _RULE_OF_LISTENERS = "wrong-listener"
 _CHAIN_RULE = "filter-chain"
 
 
-def listeners_hooks(_: Catalogue) -> dict[str, tuple[Hook, ...]]:
+def listeners_hooks(_: Catalogue) -> Hooks:
     """Return the rules over listeners and their filter chains."""
     codecs = _Codecs()
     return {

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 from fsxds.api.catalogue import Catalogue
-from fsxds.api.walk import Hook, Path, Walk
+from fsxds.api.walk import Hook, Hooks, Path, Walk
 from fsxds.lint.extensions import ExtensionTypes
 
 _RULE = "wrong-extension"
@@ -52,7 +52,7 @@ CONTEXTS: dict[str, tuple[Context, ...]] = {
 _ACTIONS = frozenset().union(*(context.actions for contexts in CONTEXTS.values() for context in contexts))
 
 
-def matchers_hooks(catalogue: Catalogue) -> dict[str, tuple[Hook, ...]]:
+def matchers_hooks(catalogue: Catalogue) -> Hooks:
     """Return the rules over matchers."""
     types = ExtensionTypes(catalogue)
     return {message_type: (_rule(contexts, types),) for message_type, contexts in CONTEXTS.items()}

@@ -25,7 +25,7 @@ from fsxds.lint.reference_findings import RULE as SOURCE_RULE
 from fsxds.lint.rules import RuleLevels
 from fsxds.lint.tree_names import FileNames, NameBook, Pages, StaticNames, union
 from fsxds.resources import Key, ParsedFile, Resource
-from fsxds.snapshots.accept import Conflicts, Places, Proposal, Records
+from fsxds.snapshots.accept import Conflicts, Places, Proposal, Records, Rule
 from fsxds.snapshots.merge import may_define
 from fsxds.snapshots.references import ANY, CLUSTER, ROUTES, VIRTUAL_HOST
 from fsxds.values import Problem, Severity, TypeUrl, pointer_of
@@ -62,8 +62,13 @@ class References:
         self._static = static
         self._claim_weights = weights_of_claims(levels)
 
+    @property
+    def rules(self) -> tuple[Rule, ...]:
+        """What holds files back: addresses and domains that others have, and references that lead nowhere."""
+        return self.hold_claims, self.hold
+
     def hold(self, proposals: tuple[Proposal, ...]) -> Conflicts:
-        """Find the new files that Envoy would refuse, or wait for in vain; `tell` says why."""
+        """Find the new files that Envoy would refuse, or wait for in vain; `report` says why."""
         new = [proposal for proposal in proposals if not (proposal.is_last_good or proposal.is_gone)]
         if not new:
             return {}
@@ -105,7 +110,7 @@ class References:
                     owned = {**owned_claims(names, self._book.all_of(proposal.was)), **owned}
         return owned
 
-    def tell(self, records: Records) -> Mapping[PurePosixPath, tuple[Problem, ...]]:
+    def report(self, records: Records) -> Mapping[PurePosixPath, tuple[Problem, ...]]:
         """Say what is wrong with the references of all files as they stand there, served or not."""
         present = self._book.all_of(record.parsed for record in records.values() if record.parsed is not None)
         served = self._book.all_of(record.good for record in records.values() if record.good and record.is_held)

@@ -15,7 +15,7 @@ from typing import Any
 from google.protobuf.message import DecodeError, Message
 
 from fsxds.api.catalogue import Catalogue
-from fsxds.api.walk import Hook, Leave, Path, Walk
+from fsxds.api.walk import Hook, Hooks, Leave, Path, Walk
 from fsxds.resource_types import lowered
 
 _MATCH = "envoy.extensions.path.match.uri_template.v3.UriTemplateMatchConfig"
@@ -112,7 +112,7 @@ def _check_rewrite(rewrite: str, pattern: Any, path: Path, walk: Walk) -> None:
 _REMEDY = "let one virtual host have the domain"
 
 
-def virtual_hosts_hooks(_: Catalogue) -> dict[str, tuple[Hook, ...]]:
+def virtual_hosts_hooks(_: Catalogue) -> Hooks:
     """Return the rules over the virtual hosts of a route configuration."""
     return {
         "envoy.config.route.v3.RouteConfiguration": (_check_domains, _check_vhds),
@@ -185,7 +185,7 @@ _REMOVALS = {
 _RESERVED_REMEDY = "change the path by a rewrite, the host by host_rewrite_literal; others of these stay as they are"
 
 
-def headers_hooks(_: Catalogue) -> dict[str, tuple[Hook, ...]]:
+def headers_hooks(_: Catalogue) -> Hooks:
     """Return the rules over headers to add and remove."""
     removals: dict[str, tuple[Hook, ...]] = {
         f"{message_type}.{field}": (_check_removals,) for message_type, fields in _REMOVALS.items() for field in fields
@@ -237,7 +237,7 @@ _LARGEST_BODY = 4096
 _LARGEST_WEIGHT = 4_294_967_295
 
 
-def routes_hooks(catalogue: Catalogue) -> dict[str, tuple[Hook, ...]]:
+def routes_hooks(catalogue: Catalogue) -> Hooks:
     """Return the rules over routes."""
     bodies, templates = _Bodies(), PathTemplates(catalogue)
     return {

@@ -1,6 +1,6 @@
 """One rule of the book: its name, its weight, and what `fsxds explain` says of it.
 
-How much breaches weigh where the settings change that.
+The severities of rules where the settings change them.
 
 Every rule that a problem can name, read from its section in `fsxds/lint/pages/`.
 
@@ -14,6 +14,7 @@ import re
 import textwrap
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from difflib import get_close_matches
 from functools import cache
 from importlib.resources import files
 from types import MappingProxyType
@@ -21,6 +22,7 @@ from typing import TypeVar
 
 from rich.text import Text
 
+from fsxds.errors import UsageError
 from fsxds.values import Fault, PlainValue, Problem, Severity
 
 
@@ -49,27 +51,6 @@ class Rule:
     right: str
     is_fixed: bool = False
     file: str = ""
-
-
-Finding = TypeVar("Finding", Fault, Problem)
-
-
-@dataclass(frozen=True, slots=True)
-class RuleLevels:
-    """The weights that differ from the book's, by the name of the rule; None silences a rule."""
-
-    changed: Mapping[str, Severity | None] = field(default_factory=lambda: MappingProxyType({}))
-
-    def weigh(self, finding: Finding) -> Finding | None:
-        """Return a fault or a problem with the weight that it has here, None where its rule is silenced."""
-        if finding.rule not in self.changed:
-            return finding
-        severity = self.changed[finding.rule]
-        return None if severity is None else replace(finding, severity=severity)
-
-    def __reduce__(self) -> tuple[type[RuleLevels], tuple[dict[str, Severity | None]]]:
-        """Pickle as a plain dict: the read-only view of one cannot be pickled."""
-        return RuleLevels, (dict(self.changed),)
 
 
 # The pages, in the order in which they are listed; each is a chapter, and each of its sections a rule.
@@ -136,6 +117,49 @@ def _read_rule(section: str) -> Rule:
         is_fixed=found["always"] is not None,
         file=found["file"] or "",
     )
+
+
+Found = TypeVar("Found", Fault, Problem)
+
+
+@dataclass(frozen=True, slots=True)
+class RuleLevels:
+    """The severities that differ from those of the pages, by the name of the rule; None where a rule is off."""
+
+    changed: Mapping[str, Severity | None] = field(default_factory=lambda: MappingProxyType({}))
+
+    def adjusted(self, found: Found) -> Found | None:
+        """Return a fault or a problem with the severity that its rule has here; None where the rule is off."""
+        if found.rule not in self.changed:
+            return found
+        severity = self.changed[found.rule]
+        return None if severity is None else replace(found, severity=severity)
+
+    def __reduce__(self) -> tuple[type[RuleLevels], tuple[dict[str, Severity | None]]]:
+        """Pickle as a plain dict: the read-only view of one cannot be pickled."""
+        return RuleLevels, (dict(self.changed),)
+
+
+def read_levels(words: Mapping[str, str]) -> RuleLevels:
+    """Return the severities that words such as `warning` and `off` give rules.
+
+    Raises:
+        UsageError: there is no such rule, or its severity cannot be changed.
+    """
+    for name in words:
+        _require_changeable(name)
+    severities = {severity.value: severity for severity in Severity}
+    return RuleLevels({name: severities.get(word) for name, word in words.items()})
+
+
+def _require_changeable(name: str) -> None:
+    rule = rules().get(name)
+    if rule is None:
+        near = get_close_matches(name, rules(), 1)
+        hint = f"did you mean {near[0]}?" if near else "`fsxds explain` lists the rules"
+        raise UsageError(f"rules: there is no rule {name}; {hint}")
+    if rule.is_fixed:
+        raise UsageError(f"rules: {name}: nothing is left to serve where it is broken, so it is always an error")
 
 
 WIDEST_PAGE = 100

@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, TypeAlias
 
 from fsxds.api.catalogue import Catalogue
-from fsxds.api.walk import Hook, Path, Walk
+from fsxds.api.walk import Hook, Hooks, Path, Walk
 from fsxds.memo import Lru
 
 _TLS = "envoy.extensions.transport_sockets.tls.v3."
@@ -99,7 +99,7 @@ except ImportError:  # the extra "certificates" is not installed
     _judge, _is_certificate = None, bool
 
 
-def certificates_hooks(_: Catalogue) -> dict[str, tuple[Hook, ...]]:
+def certificates_hooks(_: Catalogue) -> Hooks:
     """Return the rules over certificates; without `cryptography` they are content with the look of a text."""
     rules = CertificateRules(_judge)
     return {
@@ -205,7 +205,7 @@ _SEPARATORS = re.compile(r"[:,; |\[\]]+")
 _WHOLE_NAME = re.compile(r"[A-Z0-9]+(?:-[A-Z0-9]+)+|TLS_[A-Z0-9_]+")
 
 
-def tls_hooks(catalogue: Catalogue) -> dict[str, tuple[Hook, ...]]:
+def tls_hooks(catalogue: Catalogue) -> Hooks:
     """Return the rules over TLS contexts, but for what is in certificates."""
     features = catalogue.features
     return {

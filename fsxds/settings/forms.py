@@ -2,7 +2,7 @@
 
 What a row of the table of options says of its option.
 
-How the weights of rules are written among the settings: `unused-cluster=off`, or a mapping in the settings file.
+How the severities of rules are written among the settings: `unused-cluster=off`, or a mapping in the settings file.
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import Field, dataclass, field, replace
 from difflib import get_close_matches
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, Generic, TypeAlias, TypeVar
 
 from fsxds.errors import UsageError
-from fsxds.lint.rules import RuleLevels
 from fsxds.values import Severity
 
 _TCP = re.compile(r"(?P<host>\[[^\]]*\]|[^:\[\]]*):(?P<port>[0-9]{1,5})", re.ASCII)
@@ -280,8 +280,13 @@ OFF_OF_RULE_FORMS = "off"
 LEVELS = (*(severity.value for severity in Severity), OFF_OF_RULE_FORMS)
 
 
-def _read_levels(written: object) -> RuleLevels:
-    return RuleLevels({name: _read_level(name, word) for name, word in _pairs(written).items()})
+def _read_levels(written: object) -> Mapping[str, str]:
+    """Return the words by rule; whether there are such rules is for the linter to say."""
+    words = _pairs(written)
+    for name, word in words.items():
+        if word not in LEVELS:
+            raise UsageError(f"rules: {name}: {word!r} is not one of {', '.join(LEVELS)}")
+    return MappingProxyType({name: str(word) for name, word in words.items()})
 
 
 def _pairs(written: object) -> dict[str, object]:
@@ -296,22 +301,6 @@ def _pairs(written: object) -> dict[str, object]:
             raise ValueError(written)
         pairs[name.strip()] = word.strip()
     return pairs
-
-
-def _read_level(name: str, word: object) -> Severity | None:
-    # The pages of all rules, which only this needs.
-    from fsxds.lint.rules import rules
-
-    rule = rules().get(name)
-    if rule is None:
-        near = get_close_matches(name, rules(), 1)
-        hint = f"did you mean {near[0]}?" if near else "`fsxds explain` lists the rules"
-        raise UsageError(f"rules: there is no rule {name}; {hint}")
-    if word not in LEVELS:
-        raise UsageError(f"rules: {name}: {word!r} is not one of {', '.join(LEVELS)}")
-    if rule.is_fixed:
-        raise UsageError(f"rules: {name}: nothing is left to serve where it is broken, so it is always an error")
-    return None if word == OFF_OF_RULE_FORMS else Severity(word)
 
 
 RULE_LEVELS = Form(

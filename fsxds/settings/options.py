@@ -10,14 +10,14 @@ The settings file: its schema, and what one says, with every mistake in it.
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields, replace
 from difflib import get_close_matches
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, TypeVar
 
 from fsxds.errors import UsageError
-from fsxds.lint.rules import RuleLevels
 from fsxds.resource_types import RESOURCE_TYPES
 from fsxds.settings.forms import (
     ADDRESS_OR_OFF,
@@ -64,8 +64,14 @@ def _json_default(row: Option) -> object:
     return row.default in TRUE if row.form is SWITCH else row.default
 
 
-def read_settings_file(path: Path, rows: Mapping[str, Option]) -> dict[str, object]:
-    """Return the values of a settings file by field; UsageError tells all of its mistakes."""
+def read_settings_file(
+    path: Path, rows: Mapping[str, Option], demands: Mapping[str, Callable[[Any], object]]
+) -> dict[str, object]:
+    """Return the values of a settings file by field.
+
+    Raises:
+        UsageError: with all of its mistakes, also those that `demands` (see `settings.py`) finds in values.
+    """
     # Not needed by `--help`, and as slow to import as all of the rest of the settings.
     from jsonschema import Draft202012Validator
 
@@ -87,6 +93,8 @@ def read_settings_file(path: Path, rows: Mapping[str, Option]) -> dict[str, obje
         elif written.get(key) is not None or key in wrong:
             try:
                 values[row.field] = _value_in_file(row, written.get(key), path, is_wrong=key in wrong)
+                if key in demands:
+                    demands[key](values[row.field])
             except ValueError:
                 faults.append(f"{place}: {key}: {row.complaint(written.get(key))}")
             except UsageError as error:
@@ -127,6 +135,11 @@ def _parse(path: Path) -> tuple[dict[str, object], list[tuple[str, str]]]:
 
 
 Value = TypeVar("Value")
+
+Demands = Mapping[str, Callable[[Any], object]]
+"""What is demanded of values beyond their form, by the names of options; each raises UsageError, which names the option."""
+
+NO_DEMANDS: Demands = MappingProxyType({})
 
 ALL = ("serve", "check", "mirror", "show", "dev", "diff", "doctor")
 SETTINGS_READERS = (*ALL, "convert", "bootstrap")
@@ -284,7 +297,7 @@ class Settings:
         )
     )
 
-    rules: RuleLevels | None = reloadable(
+    rules: Mapping[str, str] | None = reloadable(
         optional(
             RULE_LEVELS,
             CHECKS,
@@ -395,13 +408,16 @@ def settings_schema() -> Schema:
     return schema_of_file(BY_NAME)
 
 
-def read_settings(flags: Mapping[str, object], environment: Mapping[str, str] = os.environ) -> Settings:
+def read_settings(
+    flags: Mapping[str, object], environment: Mapping[str, str] = os.environ, demands: Demands = NO_DEMANDS
+) -> Settings:
     """Bring together flags, environment, settings file and defaults, in that order of precedence.
 
     Args:
         flags: the values of the flags that were given, by option name.
         environment: an empty variable counts as not set. Unknown variables are left alone, because Kubernetes sets
             `FSXDS_PORT` and the like where a Service is named fsxds.
+        demands: what is demanded of values beyond their form.
 
     Raises:
         UsageError: with every mistake of the settings file, or the first of the environment.
@@ -409,12 +425,16 @@ def read_settings(flags: Mapping[str, object], environment: Mapping[str, str] = 
     values: dict[str, Any] = {}
     path = flags.get("settings") or environment.get("FSXDS_SETTINGS")
     if path:
-        values |= read_settings_file(Path(str(path)), BY_NAME)
+        values |= read_settings_file(Path(str(path)), BY_NAME, demands)
     for row in OPTIONS:
         if row.name in flags:
             values[row.field] = flags[row.name]
         elif text := environment.get(row.variable):
             values[row.field] = _read_variable(row, text)
+        else:
+            continue
+        if row.name in demands:
+            demands[row.name](values[row.field])
     values.setdefault("cache_dir", _user_cache_dir(environment))
     return replace(Settings(), **values)
 

@@ -7,11 +7,9 @@ from dataclasses import dataclass, field, replace
 from pathlib import PurePosixPath
 from types import MappingProxyType
 
-from fsxds.lint.references import ReferenceMemory, References
-from fsxds.lint.rules import RuleLevels
-from fsxds.lint.tree_names import StaticNames
 from fsxds.resources import ParsedFile, Snapshot
 from fsxds.snapshots.accept import AuthoredVersions, FileRecord, Places, Records, Rule, accept
+from fsxds.snapshots.check import Check, NoCheck
 from fsxds.snapshots.merge import merge
 from fsxds.snapshots.names import names_are_unique
 from fsxds.values import HeldFile, Problem, Severity, SourceFile, SourceTree, TypeUrl
@@ -26,16 +24,14 @@ class Acceptance:
     Attributes:
         whole_trees: file by file, or whole.
         authored_versions: whose versions are served.
-        levels: the rules that weigh more, less or nothing here; what is no error holds nothing back.
-        static: what the bootstrap defines, which resources may refer to.
+        check: judges the files beside one another; what is no error holds nothing back.
         locate_up_to_bytes: in files up to this size, references are told with their own line and column, in larger ones
             with those of their resource; None for no limit.
     """
 
     whole_trees: bool = False
     authored_versions: bool = False
-    levels: RuleLevels = field(default_factory=RuleLevels)
-    static: StaticNames = field(default_factory=StaticNames)
+    check: Check = field(default_factory=NoCheck)
     locate_up_to_bytes: int | None = None
 
 
@@ -50,7 +46,7 @@ class Loaded:
     problems: tuple[Problem, ...]
     held: tuple[HeldFile, ...]
     records: Mapping[PurePosixPath, FileRecord]
-    memory: ReferenceMemory = field(default_factory=ReferenceMemory, compare=False, repr=False)
+    memory: object = field(default=None, compare=False, repr=False)
 
 
 def changed_files(tree: SourceTree, before: Loaded | None) -> tuple[SourceFile, ...]:
@@ -66,7 +62,7 @@ def unjudged(loaded: Loaded) -> Loaded:
         path: replace(record, parsed=None, good=None if record.good is None else replace(record.good, digest=""))
         for path, record in loaded.records.items()
     }
-    return replace(loaded, records=MappingProxyType(records), memory=ReferenceMemory())
+    return replace(loaded, records=MappingProxyType(records), memory=None)
 
 
 def load(tree: SourceTree, before: Loaded | None, parse: Parse, acceptance: Acceptance) -> Loaded:
@@ -83,13 +79,11 @@ def load(tree: SourceTree, before: Loaded | None, parse: Parse, acceptance: Acce
     served = before.snapshot if before else None
     present = _present(tree, old_records, fresh)
     places = Places(tree, acceptance.locate_up_to_bytes)
-    references = References(
-        before.memory if before else ReferenceMemory(), places, acceptance.levels, acceptance.static
-    )
-    rules: tuple[Rule, ...] = (names_are_unique, references.hold_claims, references.hold)
+    check = acceptance.check.tree_check(before.memory if before else None, places)
+    rules: tuple[Rule, ...] = (names_are_unique, *check.rules)
     if acceptance.authored_versions:
         rules = (*rules, AuthoredVersions(served))
-    accepted = accept(present, old_records, rules, whole_trees=acceptance.whole_trees, tell=references.tell)
+    accepted = accept(present, old_records, rules, whole_trees=acceptance.whole_trees, tell=check.report)
     records = _in_order(accepted)
     touched = _touched(records, old_records)
     snapshot = merge(records, served, touched, authored=acceptance.authored_versions)
@@ -99,7 +93,7 @@ def load(tree: SourceTree, before: Loaded | None, parse: Parse, acceptance: Acce
         tuple(sorted(problems, key=_place)),
         tuple(_held(records)),
         MappingProxyType(records),
-        references.memory,
+        check.memory,
     )
 
 

@@ -18,16 +18,18 @@ from itertools import islice
 from pathlib import PurePosixPath
 
 from fsxds.api.catalogue import Catalogue
+from fsxds.api.constraints import FieldRules
 from fsxds.api.convert import Converter
 from fsxds.api.quotes import shown_pointer
+from fsxds.api.walk import merge_hooks
 from fsxds.formats import Format, format_of
 from fsxds.formats.decoded import MAX_FAULTS, MessageDocument, PlainDocument
 from fsxds.formats.positions import locate_all
-from fsxds.lint.linter import make_field_rules
-from fsxds.lint.rules import RuleLevels
 from fsxds.memo import Lru
 from fsxds.resource_types import ResourceType, type_from_path
 from fsxds.resources import Document, Origin, ParsedFile, Resource
+from fsxds.snapshots import references
+from fsxds.snapshots.check import Check, NoCheck
 from fsxds.snapshots.document import DocumentReader, Draft, Tools
 from fsxds.snapshots.names import _same_names
 from fsxds.values import Fault, FieldPath, PlainValue, Problem, Severity, SourceFile
@@ -209,21 +211,20 @@ _WEIGHTS = tuple(Severity)
 class FileParser:
     """Turns files into documents, or into problems; one catalogue, any number of files.
 
-    Lists of `chunked_from_bytes` and more are parsed by their items when they come again. `levels` are the rules that
-    weigh more, less or nothing here.
+    Lists of `chunked_from_bytes` and more are parsed by their items when they come again. `check` judges their resources.
     """
 
     def __init__(
         self,
         catalogue: Catalogue,
         unknown_fields: Severity = Severity.ERROR,
-        levels: RuleLevels | None = None,
+        check: Check | None = None,
         *,
         chunked_from_bytes: int = SMALLEST_BYTES,
     ) -> None:
         converter = Converter(catalogue, unknown_fields=unknown_fields)
-        self._tools = Tools(catalogue, converter, make_field_rules(catalogue), unknown_fields)
-        self._levels = levels or RuleLevels()
+        self._check = check or NoCheck()
+        self._tools = Tools(catalogue, converter, field_rules(catalogue, self._check), unknown_fields)
         self._chunks = ChunkParser(self._tools, chunked_from_bytes)
 
     def parse(self, file: SourceFile) -> ParsedFile:
@@ -250,12 +251,12 @@ class FileParser:
         ]
         faults = [(0, fault) for fault in decoded.faults]
         faults += ((draft.number, fault) for draft in drafts for fault in draft.faults)
-        weighed = [(number, fault) for number, found in faults if (fault := self._levels.weigh(found)) is not None]
+        weighed = [(number, fault) for number, found in faults if (fault := self._check.adjusted(found)) is not None]
         problems = list(problems_of(file, file_format.name, _bounded(weighed), self._tools.catalogue))
         if not drafts and not problems:
             problems.append(_void_file(file.path))
         documents = tuple(_finished(file.path, draft) for draft in drafts)
-        repeated = map(self._levels.weigh, islice(_same_names(documents), MAX_FAULTS))
+        repeated = map(self._check.adjusted, islice(_same_names(documents), MAX_FAULTS))
         problems += (problem for problem in repeated if problem is not None)
         return ParsedFile(file.path, file.digest, documents, tuple(sorted(problems)))
 
@@ -264,6 +265,15 @@ class FileParser:
     ) -> Draft:
         reader = DocumentReader(self._tools, path, document, hint)
         return reader.read(number)
+
+
+def field_rules(catalogue: Catalogue, check: Check) -> FieldRules:
+    """Compile what is looked at in each message: the rules of the API, its references, and what the check looks at.
+
+    Raises:
+        ApiError: the catalogue has a field rule that is not known here.
+    """
+    return FieldRules(catalogue, merge_hooks(check.message_hooks(catalogue), references.hooks(catalogue)))
 
 
 def _is_void(document: PlainDocument | MessageDocument) -> bool:

@@ -23,6 +23,7 @@ from typing import Self, TypeAlias
 from fsxds.app import House, rooms
 from fsxds.errors import UsageError
 from fsxds.events import Event, Level, TreeDisappeared, TreeLoaded
+from fsxds.lint.linter import linter_of
 from fsxds.observe.log import Log, LogOutput
 from fsxds.reload import scan_once
 from fsxds.resource_types import BY_SHORT_NAME, BY_TYPE_URL
@@ -91,7 +92,7 @@ class Background:
     async def _serve(self) -> None:
         loop, ending = asyncio.get_running_loop(), asyncio.Event()
         log = _KeptLog(self)
-        async with rooms(self._directory, self._settings, log) as house, asyncio.TaskGroup() as tasks:
+        async with rooms(self._directory, self._settings, log, linter_of) as house, asyncio.TaskGroup() as tasks:
             log.on_loaded = lambda: loop.call_soon(self._take, house)
             running = tasks.create_task(house.run())
             await house.store.newer_than(0)

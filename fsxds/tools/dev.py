@@ -32,7 +32,7 @@ from fsxds.envoy.follow import EnvoyPlan, run_envoy
 from fsxds.envoy.snapshot_status import AckSource, StatisticsAcks, StreamAcks
 from fsxds.errors import UsageError
 from fsxds.events import ListeningStarted, TransportChosen
-from fsxds.lint.rules import RuleLevels
+from fsxds.lint.linter import levels_of, linter_of
 from fsxds.live_settings import SettingsReader
 from fsxds.observe.log import Log, ProblemLedger
 from fsxds.protocol.messages import WatchStatus
@@ -86,7 +86,11 @@ async def _dev(
 ) -> None:
     directory, out = folders
     mirrored = asyncio.Event()
-    async with rooms(directory, settings, log) as house, AsyncExitStack() as stack, asyncio.TaskGroup() as tasks:
+    async with (
+        rooms(directory, settings, log, linter_of) as house,
+        AsyncExitStack() as stack,
+        asyncio.TaskGroup() as tasks,
+    ):
         if settings.dev_transport == "mirror":
             options = replace(mirror_options(settings), rewrite_config_sources=True)
             mirror = house.with_settings(Mirror(out, house.catalogue, options))
@@ -179,9 +183,9 @@ class _Meeting:
         message = Converter(catalogue).convert(bootstrap, BOOTSTRAP).message
         found = examine(Case(message, snapshot, is_rewritten=transport == "mirror"), catalogue, look_at).resources
         told = [(resource, _remedied(fault)) for resource, fault in found if not _is_rewritten(fault, transport)]
-        levels = self._house.settings.rules or RuleLevels()
+        levels = levels_of(self._house.settings)
         placed = resource_problems(told, catalogue, self._sources(resource for resource, _ in told))
-        return [weighed for problem in placed if (weighed := levels.weigh(problem))]
+        return [weighed for problem in placed if (weighed := levels.adjusted(problem))]
 
     def _sources(self, resources: Iterable[Resource]) -> dict[PurePosixPath, bytes]:
         """Return the files of resources; of one that cannot be read now, the line of the resource has to do."""

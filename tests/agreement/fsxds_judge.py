@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import PurePosixPath
 
 from fsxds.api.catalogue import Catalogue
+from fsxds.lint.linter import Linter
 from fsxds.lint.tree_names import StaticNames
 from fsxds.resource_types import BY_TYPE_URL
 from fsxds.resources import Document, Origin, ParsedFile, Resource, version_of_body
@@ -24,8 +25,8 @@ class FsxdsJudge:
     """
 
     def __init__(self, catalogue: Catalogue) -> None:
-        self._parser = FileParser(catalogue, Severity.ERROR)
-        self._acceptance = Acceptance(static=StaticNames(frozenset(CLUSTERS)))
+        self._parser = FileParser(catalogue, Severity.ERROR, check=Linter())
+        self._acceptance = Acceptance(check=Linter(static=StaticNames(frozenset(CLUSTERS))))
 
     def parse(self, name: str, text: str) -> ParsedFile:
         """Return what becomes of a file by itself."""

@@ -9,7 +9,7 @@ from typing import Any
 from fsxds.api.catalogue import Catalogue
 from fsxds.api.convert import Converter
 from fsxds.formats.yaml_format import decode, read_yaml
-from fsxds.lint.linter import make_field_rules
+from fsxds.lint.linter import Linter, make_field_rules
 from fsxds.snapshots.load import Acceptance, Loaded, load
 from fsxds.snapshots.parse import FileParser
 from fsxds.values import SourceFile, SourceTree
@@ -136,10 +136,10 @@ def measure_trees(catalogue: Catalogue) -> Iterator[Figure]:
     small = _tree(2000)
     converter = Converter(catalogue)
     baseline, _ = cpu_of(lambda: [_parsed(converter, file, catalogue) for file in small.files])
-    ours, _ = cpu_of(lambda: _load(small, FileParser(catalogue), None))
+    ours, _ = cpu_of(lambda: _load(small, FileParser(catalogue, check=Linter()), None))
     detail = f"cold, one cluster each: {ours:.2f} s against {baseline:.2f} s CPU"
     yield Figure("(g) checking 2000 files / parsing them", ours / baseline, 3, "", detail)
-    large, parser = _tree(10_000), FileParser(catalogue)
+    large, parser = _tree(10_000), FileParser(catalogue, check=Linter())
     cold, loaded = cpu_of(lambda: _load(large, parser, None))
     edited = [*large.files]
     content = edited[5000].content.replace(b"connect_timeout: ", b"connect_timeout: 1")
@@ -161,4 +161,4 @@ def _parsed(converter: Converter, file: SourceFile, catalogue: Catalogue) -> Any
 
 
 def _load(tree: SourceTree, parser: FileParser, before: Loaded | None) -> Loaded:
-    return load(tree, before, lambda files: map(parser.parse, files), Acceptance())
+    return load(tree, before, lambda files: map(parser.parse, files), Acceptance(check=Linter()))

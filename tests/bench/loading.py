@@ -11,6 +11,7 @@ from google.protobuf import any_pb2, json_format
 
 from fsxds.api.catalogue import Catalogue
 from fsxds.formats import format_of
+from fsxds.lint.linter import Linter
 from fsxds.snapshots.load import Acceptance, load
 from fsxds.snapshots.parse import FileParser
 from fsxds.source.scan import Scanner
@@ -36,7 +37,7 @@ def usual_way(text: bytes, catalogue: Catalogue) -> list[bytes]:
 
 def _whole_load(catalogue: Catalogue, count: int) -> Figure:
     text = clusters(0, count).encode()
-    parser = FileParser(catalogue)
+    parser = FileParser(catalogue, check=Linter())
     # Compile the converter for these types first, as a running server has.
     parser.parse(SourceFile.of(PurePosixPath("clusters.yaml"), clusters(0, 1).encode()))
     ours, parsed = cpu_of(
@@ -51,7 +52,7 @@ def _whole_load(catalogue: Catalogue, count: int) -> Figure:
 
 
 def _reload(catalogue: Catalogue, count: int) -> Figure:
-    parser = FileParser(catalogue)
+    parser = FileParser(catalogue, check=Linter())
     with tempfile.TemporaryDirectory() as folder:
         root = Path(folder)
         edited = write_tree(root, count, 100)
@@ -60,7 +61,9 @@ def _reload(catalogue: Catalogue, count: int) -> Figure:
         )
 
         def load_now(before: object) -> object:
-            return load(scanner.scan(), before, lambda files: [parser.parse(f) for f in files], Acceptance())  # type: ignore[arg-type]
+            return load(
+                scanner.scan(), before, lambda files: [parser.parse(f) for f in files], Acceptance(check=Linter())
+            )  # type: ignore[arg-type]
 
         cold, loaded = cpu_of(lambda: load_now(None), collector=False)
         costs = []

@@ -19,6 +19,7 @@ from fsxds.api.secrets import Masker, mask_reason
 from fsxds.cli import main, show
 from fsxds.events import Level
 from fsxds.formats import FORMATS
+from fsxds.lint.linter import Linter
 from fsxds.lint.report import Report, findings_of
 from fsxds.lint.report_formats import PROBLEM_FORMATS
 from fsxds.observe.log import ProblemLedger
@@ -110,9 +111,9 @@ def _nack(resource: Resource) -> str:
 def exits_of_broken_files(files: dict[str, str]) -> Exits:
     """Return the exits that show what is wrong."""
     catalogue = envoy_catalogue()
-    parser = FileParser(catalogue)
+    parser = FileParser(catalogue, check=Linter())
     tree = tree_of(files)
-    loaded = load(tree, None, lambda wanted: map(parser.parse, wanted), Acceptance())
+    loaded = load(tree, None, lambda wanted: map(parser.parse, wanted), Acceptance(check=Linter()))
     assert len({problem.path for problem in loaded.problems}) > len(files) - 4
     sources = {file.path: file.content for file in tree.files}
     report = Report("t", findings_of(loaded.problems, PurePosixPath("t"), sources, (), catalogue.knows_word))

@@ -21,6 +21,7 @@ from fsxds.errors import UsageError
 from fsxds.resource_types import BY_SHORT_NAME, RESOURCE_TYPES
 from fsxds.resources import Resource, Rows, Snapshot
 from fsxds.settings.options import Settings
+from fsxds.snapshots.check import NoCheck
 from fsxds.transports.mirror.writer import Mirror, MirrorOptions, write_once
 from fsxds.values import Severity
 from tests.envoy.judged import judged, resources_of
@@ -135,7 +136,7 @@ def test_the_sample_tree_is_taken_at_once(catalogue: Catalogue) -> None:
     """The sample tree needs one question."""
     counter = Counter()
     directory = Path("config/xds")
-    snapshot = reload.load_once(directory, Settings(), catalogue).snapshot
+    snapshot = reload.load_once(directory, Settings(), catalogue, NoCheck()).snapshot
     everything = [resource for row in snapshot.by_type.values() for resource in row.values()]
 
     assert validate_resources(everything, directory, ValidationOptions(Path(find_envoy()), catalogue, counter)) == ()

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 from types import MappingProxyType
 
+from fsxds.lint.linter import Linter
 from fsxds.lint.rules import RuleLevels
 from fsxds.snapshots.load import Acceptance
 from fsxds.values import Severity
@@ -10,7 +11,7 @@ from tests.support.mentions import MentionStory, load_mentions, served, tell
 
 def lowered(rule: str, severity: Severity | None) -> Acceptance:
     """Accept with another weight of one rule."""
-    return Acceptance(levels=RuleLevels(MappingProxyType({rule: severity})))
+    return Acceptance(check=Linter(RuleLevels(MappingProxyType({rule: severity}))))
 
 
 def test_two_listeners_at_one_address() -> None:

@@ -9,7 +9,9 @@ from google.protobuf.message import Message
 
 from fsxds.api.catalogue import Catalogue
 from fsxds.api.fields import is_map, map_parts
-from fsxds.lint.linter import CHAPTERS, make_field_rules
+from fsxds.api.walk import merge_hooks
+from fsxds.lint.linter import Linter, make_field_rules
+from fsxds.snapshots import references
 
 TEXTS = (
     "",
@@ -76,7 +78,7 @@ def scalar(field: FieldDescriptor, rng: random.Random) -> Any:
 @pytest.fixture(scope="module")
 def hooked(catalogue: Catalogue) -> list[type[Message]]:
     """The messages that rules look at."""
-    names = sorted({name for chapter in CHAPTERS for name in chapter(catalogue)})
+    names = sorted(merge_hooks(references.hooks(catalogue), Linter().message_hooks(catalogue)))
     return [catalogue.message_class(name) for name in names if catalogue.knows(name)]
 
 

@@ -4,6 +4,7 @@ from types import MappingProxyType
 
 import pytest
 
+from fsxds.lint.linter import Linter
 from fsxds.lint.memberships import MOST_HINTS
 from fsxds.lint.rules import RuleLevels
 from fsxds.snapshots.load import Acceptance
@@ -16,7 +17,7 @@ MEMBER = "xdstp://a/t/web/1"
 
 def lowered(rule: str, severity: Severity | None) -> Acceptance:
     """Accept with another weight of one rule."""
-    return Acceptance(levels=RuleLevels(MappingProxyType({rule: severity})))
+    return Acceptance(check=Linter(RuleLevels(MappingProxyType({rule: severity}))))
 
 
 def test_virtual_hosts_of_a_route_configuration_that_asks_for_them() -> None:

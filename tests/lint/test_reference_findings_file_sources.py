@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import pytest
 
+from fsxds.lint.linter import Linter
 from fsxds.snapshots.load import Acceptance, Loaded, load
 from fsxds.snapshots.parse import FileParser
 from fsxds.values import Severity
@@ -20,7 +21,7 @@ CLUSTER = """\
 def load_with(parser: FileParser, path: str, files: dict[str, str]) -> Loaded:
     """Load a tree with a cluster whose endpoints come from a file."""
     tree = tree_of({"cds.yaml": CLUSTER.replace("PATH", path), **files})
-    return load(tree, None, lambda sources: map(parser.parse, sources), Acceptance())
+    return load(tree, None, lambda sources: map(parser.parse, sources), Acceptance(check=Linter()))
 
 
 def test_file_of_one_resource(parser: FileParser) -> None:

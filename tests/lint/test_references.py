@@ -6,6 +6,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from fsxds.lint.linter import Linter
+from fsxds.lint.references import ReferenceMemory
 from fsxds.lint.rules import RuleLevels
 from fsxds.lint.tree_names import StaticNames
 from fsxds.snapshots.load import Acceptance
@@ -15,7 +17,7 @@ from tests.support.mentions import MentionStory, held, load_mentions, served, te
 
 def lowered(rule: str, severity: Severity | None) -> Acceptance:
     """Accept with another weight of one rule."""
-    return Acceptance(levels=RuleLevels(MappingProxyType({rule: severity})))
+    return Acceptance(check=Linter(RuleLevels(MappingProxyType({rule: severity}))))
 
 
 def static(clusters: set[str] | None = None, secrets: set[str] | None = None) -> Acceptance:
@@ -23,7 +25,7 @@ def static(clusters: set[str] | None = None, secrets: set[str] | None = None) ->
     names = StaticNames(
         None if clusters is None else frozenset(clusters), None if secrets is None else frozenset(secrets)
     )
-    return Acceptance(static=names)
+    return Acceptance(check=Linter(static=names))
 
 
 @pytest.mark.parametrize(
@@ -204,7 +206,7 @@ def test_name_that_may_be_in_use_need_not_exist() -> None:
 
 def test_whole_trees_wait_for_their_references() -> None:
     """Where trees are accepted whole, a deletion that breaks a reference keeps all as it was."""
-    story = MentionStory(Acceptance(whole_trees=True))
+    story = MentionStory(Acceptance(whole_trees=True, check=Linter()))
     story.step({"cds": "CDS c", "more": "CDS d", "lds": "LDS l CDS:d! CDS:c"})
 
     loaded = story.step({"more": None, "cds": "CDS c\nCDS e"})
@@ -365,8 +367,10 @@ def test_only_what_changed_is_looked_at() -> None:
     files = {f"{index}.rds": f"RDS r{index} CDS:d{index}\nCDS c{index}" for index in range(50)}
     story = MentionStory()
     before = story.step(files).memory
-
     after = story.step({"7.rds": "RDS r7 CDS:c7\nCDS c7"}).memory
+
+    assert isinstance(before, ReferenceMemory)
+    assert isinstance(after, ReferenceMemory)
 
     assert 1 == len([key for key, names in after.names.items() if before.names.get(key) is not names])
     assert {"7.rds"} == {str(path) for path, told in before.told.items() if after.told.get(path) is not told}

@@ -10,6 +10,7 @@ import pytest
 
 from fsxds import app, reload
 from fsxds.api.catalogue import Catalogue
+from fsxds.lint.linter import Linter
 from fsxds.lint.reference_findings import REFERENTS
 from fsxds.lint.rules import Rule, chapters, read_chapter, rules
 from fsxds.settings.options import Settings
@@ -91,7 +92,7 @@ def problems(catalogue: Catalogue) -> Mapping[tuple[str, str], tuple[Problem, ..
         for rule in LOADABLE
         for side, text in (("wrong", rule.wrong), ("right", rule.right))
     }
-    loaded = reload.load_trees(examples.values(), Settings(), catalogue)
+    loaded = reload.load_trees(examples.values(), Settings(), catalogue, Linter())
     return {key: result.problems for key, result in zip(examples, loaded, strict=True)}
 
 

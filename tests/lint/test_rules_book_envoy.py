@@ -7,12 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from fsxds import reload
 from fsxds.api.catalogue import Catalogue
 from fsxds.envoy.validate import ValidationOptions, validate_resources
+from fsxds.lint.linter import Linter
 from fsxds.lint.rules import Rule, RuleLevels, rules
-from fsxds.settings.options import Settings
-from fsxds.snapshots.load import load
+from fsxds.snapshots.load import Acceptance, load
 from fsxds.snapshots.parse import FileParser
 from fsxds.values import Problem, Severity
 from tests.support.envoy import find_envoy
@@ -27,20 +26,19 @@ LOADABLE = [rule for rule in rules().values() if rule.file]
 REFUSED = [
     rule for rule in LOADABLE if rule.severity is Severity.ERROR and not rule.is_fixed and rule.name not in UNTOLD
 ]
-LOWERED = Settings(rules=RuleLevels({rule.name: Severity.NOTE for rule in rules().values() if not rule.is_fixed}))
+LOWERED = Linter(RuleLevels({rule.name: Severity.NOTE for rule in rules().values() if not rule.is_fixed}))
 
 
 @cache
 def parser_of(catalogue: Catalogue) -> FileParser:
     """Return one parser for all examples: compiling its rules takes longer than an example."""
-    rules = reload.parse_rules(LOWERED, catalogue)
-    return FileParser(rules.catalogue, rules.unknown_fields, rules.levels)
+    return FileParser(catalogue, check=LOWERED)
 
 
 def refused(text: str, rule: Rule, catalogue: Catalogue, folder: Path) -> tuple[Problem, ...]:
     """Return what Envoy refuses of a tree of one file, whatever our own rules say of it."""
     parse = parser_of(catalogue).parse
-    tree, acceptance = tree_of({rule.file: text}), reload.acceptance(LOWERED, locate_up_to_bytes=None)
+    tree, acceptance = tree_of({rule.file: text}), Acceptance(check=LOWERED)
     loaded = load(tree, None, lambda files: tuple(map(parse, files)), acceptance)
     resources = [resource for row in loaded.snapshot.by_type.values() for resource in row.values()]
     return validate_resources(resources, folder, ValidationOptions(Path(find_envoy()), catalogue))

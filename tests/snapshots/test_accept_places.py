@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from fsxds.lint.linter import Linter
 from fsxds.snapshots.load import Acceptance, load
 from fsxds.snapshots.parse import FileParser
 from fsxds.values import Problem
@@ -28,7 +29,7 @@ def problem_of(parser: FileParser, files: dict[str, str | bytes], acceptance: Ac
 
 def test_place_of_a_reference(parser: FileParser) -> None:
     """A reference is told with the line and column of its field, by the author's path."""
-    problem = problem_of(parser, {"rds.yaml": ROUTES, "cds.yaml": CLUSTERS}, Acceptance())
+    problem = problem_of(parser, {"rds.yaml": ROUTES, "cds.yaml": CLUSTERS}, Acceptance(check=Linter()))
 
     assert ("rds.yaml", 9, 28) == (str(problem.path), problem.line, problem.column)
     assert "[1].virtual_hosts[0].routes[0].route.cluster" == problem.pointer
@@ -37,7 +38,9 @@ def test_place_of_a_reference(parser: FileParser) -> None:
 
 def test_place_in_another_spelling(parser: FileParser) -> None:
     """The author's own spelling leads to the place."""
-    problem = problem_of(parser, {"rds.yaml": ROUTES.replace("_h", "H"), "cds.yaml": CLUSTERS}, Acceptance())
+    problem = problem_of(
+        parser, {"rds.yaml": ROUTES.replace("_h", "H"), "cds.yaml": CLUSTERS}, Acceptance(check=Linter())
+    )
 
     assert (9, 28) == (problem.line, problem.column)
     assert "[1].virtualHosts[0].routes[0].route.cluster" == problem.pointer
@@ -45,7 +48,9 @@ def test_place_in_another_spelling(parser: FileParser) -> None:
 
 def test_place_in_a_second_document(parser: FileParser) -> None:
     """The document counts."""
-    problem = problem_of(parser, {"edge.rds.yaml": f"- name: first\n---\n{ROUTES}", "cds.yaml": CLUSTERS}, Acceptance())
+    problem = problem_of(
+        parser, {"edge.rds.yaml": f"- name: first\n---\n{ROUTES}", "cds.yaml": CLUSTERS}, Acceptance(check=Linter())
+    )
 
     assert (11, 28) == (problem.line, problem.column)
 
@@ -67,20 +72,22 @@ resources {
   }
 }
 """
-    problem = problem_of(parser, {"rds.textproto": text, "cds.yaml": CLUSTERS}, Acceptance())
+    problem = problem_of(parser, {"rds.textproto": text, "cds.yaml": CLUSTERS}, Acceptance(check=Linter()))
 
     assert 9 == problem.line
 
 
 def test_large_files_are_not_searched(parser: FileParser) -> None:
     """Where a file is larger than is wanted, the line of the resource has to do."""
-    acceptance = Acceptance(locate_up_to_bytes=len(ROUTES) - 1)
+    acceptance = Acceptance(check=Linter(), locate_up_to_bytes=len(ROUTES) - 1)
 
     assert 3 == problem_of(parser, {"rds.yaml": ROUTES, "cds.yaml": CLUSTERS}, acceptance).line
     assert (
         9
         == problem_of(
-            parser, {"rds.yaml": ROUTES, "cds.yaml": CLUSTERS}, Acceptance(locate_up_to_bytes=len(ROUTES))
+            parser,
+            {"rds.yaml": ROUTES, "cds.yaml": CLUSTERS},
+            Acceptance(check=Linter(), locate_up_to_bytes=len(ROUTES)),
         ).line
     )
 
@@ -92,7 +99,7 @@ def test_place_of_a_ttl(parser: FileParser) -> None:
         "cds.yaml": "- ttl: 5s\n  resource:\n    name: a\n",
     }
 
-    loaded = load(tree_of(files), None, lambda sources: map(parser.parse, sources), Acceptance())
+    loaded = load(tree_of(files), None, lambda sources: map(parser.parse, sources), Acceptance(check=Linter()))
 
     (problem,) = [problem for problem in loaded.problems if "ttl" in problem.rule]
     assert ("eds.yaml", 3, 3, "[0].ttl") == (str(problem.path), problem.line, problem.column, problem.pointer)

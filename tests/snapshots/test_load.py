@@ -5,6 +5,7 @@ from pathlib import PurePosixPath
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from fsxds.lint.linter import Linter
 from fsxds.snapshots.load import Acceptance, changed_files, load
 from fsxds.values import HeldFile, Severity, SourceTree
 from tests.support.snapshots import ALL_TYPES, type_url
@@ -438,7 +439,7 @@ def test_note_about_the_tree_holds_nothing() -> None:
     path = PurePosixPath("loop")
     tree = SourceTree(tree_of({A: "CDS a=1"}).files, (problem(path, 1, "loop", Severity.NOTE),))
 
-    loaded = load(tree, None, lambda files: map(parse_file, files), Acceptance())
+    loaded = load(tree, None, lambda files: map(parse_file, files), Acceptance(check=Linter()))
 
     assert tell(loaded) == ["loop: loop"]
     assert loaded.held == ()

@@ -9,6 +9,7 @@ from random import Random
 import pytest
 
 from fsxds.api.catalogue import Catalogue
+from fsxds.lint.linter import Linter
 from fsxds.resource_types import type_from_path
 from fsxds.resources import ParsedFile
 from fsxds.snapshots.parse import ChunkParser, FileParser
@@ -40,13 +41,13 @@ def file_of(text: str, path: PurePosixPath = PATH) -> SourceFile:
 @pytest.fixture
 def parser(catalogue: Catalogue) -> FileParser:
     # Small files shall take the way of large ones.
-    return FileParser(catalogue, chunked_from_bytes=0)
+    return FileParser(catalogue, chunked_from_bytes=0, check=Linter())
 
 
 @cache
 def plain_parser(catalogue: Catalogue) -> FileParser:
     """Return a parser that takes files of this size as a whole, and so remembers nothing of them."""
-    return FileParser(catalogue)
+    return FileParser(catalogue, check=Linter())
 
 
 def whole(catalogue: Catalogue, file: SourceFile) -> ParsedFile:

@@ -6,6 +6,7 @@ import pytest
 from google.protobuf.message import Message
 
 from fsxds.api.catalogue import Catalogue
+from fsxds.lint.linter import Linter
 from fsxds.resources import Origin, ParsedFile, Resource, version_of_body
 from fsxds.snapshots.parse import FileParser
 from fsxds.values import Severity
@@ -100,7 +101,7 @@ def test_unknown_suffix_is_a_problem(parser: FileParser) -> None:
 
 def test_unknown_fields_may_be_warnings(catalogue: Catalogue) -> None:
     """Where unknown fields are warnings they are dropped: in a resource, a wrapper and an envelope."""
-    lenient = FileParser(catalogue, Severity.WARNING)
+    lenient = FileParser(catalogue, Severity.WARNING, check=Linter())
 
     parsed = parse(lenient, "cds.yaml", "zzz: 1\nresources:\n- yyy: 1\n  resource:\n    name: a\n    xxx: 1\n")
 
@@ -111,7 +112,7 @@ def test_unknown_fields_may_be_warnings(catalogue: Catalogue) -> None:
 
 def test_unknown_fields_of_an_empty_document_may_be_warnings(catalogue: Catalogue) -> None:
     """An empty document with an unknown field is empty on purpose where that is a warning."""
-    parsed = parse(FileParser(catalogue, Severity.WARNING), "cds.yaml", "zzz: 1\nresources: []\n")
+    parsed = parse(FileParser(catalogue, Severity.WARNING, check=Linter()), "cds.yaml", "zzz: 1\nresources: []\n")
 
     assert {type_url("CDS")} == parsed.declared
     assert parsed.is_good
@@ -320,7 +321,7 @@ def test_problems_are_bounded(catalogue: Catalogue) -> None:
     """Of a file of nothing but mistakes, the first thousand are told, and that there are more; it is not read to its end."""
     text = "".join(f"- {{name: a{number}, connect_timeout: -1s}}\n" for number in range(20_000))
 
-    parsed = parse(FileParser(catalogue), "cds.yaml", text)
+    parsed = parse(FileParser(catalogue, check=Linter()), "cds.yaml", text)
 
     assert 1001 == len(parsed.problems)
     assert {"wrong-duration", "out-of-range", "too-many-problems"} >= {problem.rule for problem in parsed.problems}

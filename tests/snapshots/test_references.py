@@ -4,9 +4,8 @@ import pytest
 import yaml
 
 from fsxds.api.catalogue import Catalogue
-from fsxds.api.constraints import FieldRules
 from fsxds.api.convert import Converter
-from fsxds.lint.claims import references_hooks
+from fsxds.lint.linter import make_field_rules
 from fsxds.resource_types import BY_SHORT_NAME
 from fsxds.resources import Reference
 from fsxds.values import pointer_of
@@ -32,7 +31,7 @@ class Finder:
 
     def __init__(self, catalogue: Catalogue) -> None:
         self._converter = Converter(catalogue)
-        self._rules = FieldRules(catalogue, references_hooks(catalogue))
+        self._rules = make_field_rules(catalogue)
 
     def walk(self, short_name: str, text: str) -> list[Reference]:
         """Return the references of one resource."""

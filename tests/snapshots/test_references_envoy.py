@@ -8,8 +8,8 @@ import yaml
 from fsxds.api.catalogue import Catalogue
 from fsxds.api.constraints import FieldRules
 from fsxds.api.convert import Converter
-from fsxds.lint.claims import references_hooks
 from fsxds.resource_types import BY_SHORT_NAME
+from fsxds.snapshots.references import hooks
 from fsxds.values import Severity
 from tests.support.envoy import validate
 
@@ -97,7 +97,7 @@ def test_weight_is_what_envoy_does(catalogue: Catalogue, name: str) -> None:
     listener = listener_of(LISTENERS[name])
     converted = Converter(catalogue).convert(listener, BY_SHORT_NAME["lds"].message_type)
     assert converted.message is not None, converted.faults
-    references = FieldRules(catalogue, references_hooks(catalogue)).check(converted.message).references
+    references = FieldRules(catalogue, hooks(catalogue)).check(converted.message).references
     here = {"name": "here", "type": "STATIC", "connect_timeout": "1s"}
 
     accepted, complaint = validate({"static_resources": {"clusters": [here], "listeners": [listener]}})

@@ -18,10 +18,12 @@ import grpc.aio
 from envoy.service.discovery.v3 import discovery_pb2
 
 from fsxds import app
+from fsxds.lint.linter import linter_of
 from fsxds.live_settings import SettingsReader
 from fsxds.observe.log import Log, LogOutput
 from fsxds.ready_file import ReadyFile
 from fsxds.settings.options import Settings
+from fsxds.supervisor import Supervisor
 from tests.support.errors import AT_ONCE
 from tests.support.grpc_clients import DiscoveryClient, method_path
 from tests.support.server import write_file
@@ -99,17 +101,18 @@ async def serving_with_faults(folder: Path, *patches: Any) -> AsyncIterator[Faul
     reader = SettingsReader("serve", lambda: settings)
     made: list[app.House] = []
 
-    def remember(directory: Path, settings: Settings, log: Log) -> app.House:
-        made.append(_House(directory, settings, log, AT_ONCE))
-        return made[0]
+    def make() -> app.House:
+        house = app.House(tree, settings, log, linter_of)
+        house.supervisor = Supervisor(log.receive, AT_ONCE)
+        made.append(house)
+        return house
 
-    _House = app.House  # noqa: N806, it is a class
     write_file(tree / "cds.yaml", "[{name: v0, type: STATIC, connect_timeout: 1s}]")
     with ExitStack() as stack:
-        for each in (*patches, patch.object(app, "House", remember)):
+        for each in patches:
             stack.enter_context(each)
         async with asyncio.TaskGroup() as tasks:
-            running = tasks.create_task(app._serve(tree, settings, log, ReadyFile(ready_file), reader))
+            running = tasks.create_task(app._serve(make, ReadyFile(ready_file), reader))
             await until(lambda: ready_file.exists() or running.done())
             yield FaultyServer(tree, out, ready_file, made[0], log, lines)
             assert not running.done(), "the process would have ended"

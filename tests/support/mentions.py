@@ -12,6 +12,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from pathlib import PurePosixPath
 
+from fsxds.lint.linter import Linter
 from fsxds.resources import Document, Origin, ParsedFile, Reference, Resource
 from fsxds.snapshots.load import Acceptance, Loaded, load
 from fsxds.snapshots.references import ADDRESS, HOST, HOST_NAME, UNNAMED
@@ -67,7 +68,7 @@ class MentionStory:
     def __init__(self, acceptance: Acceptance | None = None) -> None:
         self.files: dict[str, str] = {}
         self.loaded: Loaded | None = None
-        self._acceptance = acceptance or Acceptance()
+        self._acceptance = acceptance or Acceptance(check=Linter())
 
     def step(self, edits: Mapping[str, str | None]) -> Loaded:
         """Change files (None deletes one), and load what is then there."""

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from fsxds.cli.command import DEMANDS
 from fsxds.errors import UsageError
 from fsxds.settings.options import Settings, read_settings
 
@@ -14,7 +15,7 @@ def read_file(tmp_path: Path, text: str) -> Settings:
     """Read a settings file of this text, with nothing else set."""
     path = tmp_path / "fsxds.yaml"
     path.write_text(text)
-    return read_settings({"settings": path}, {})
+    return read_settings({"settings": path}, {}, DEMANDS)
 
 
 def complaints_of(tmp_path: Path, text: str) -> list[str]:

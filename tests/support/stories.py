@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from pathlib import PurePosixPath
 
+from fsxds.lint.linter import Linter
 from fsxds.resource_types import BY_TYPE_URL
 from fsxds.resources import Document, ParsedFile, Resource, Snapshot
 from fsxds.snapshots.load import Acceptance, Loaded, load
@@ -70,7 +71,7 @@ class Story:
         self.files: dict[str, object] = {}
         self.loaded: Loaded | None = None
         self.parsed: list[str] = []
-        self._acceptance = Acceptance(whole_trees, authored_versions)
+        self._acceptance = Acceptance(whole_trees, authored_versions, Linter())
 
     def step(self, edits: Mapping[str, object]) -> Loaded:
         """Change files (None deletes one), and load what is then there."""

@@ -12,7 +12,7 @@ import yaml
 
 from fsxds.api.catalogue import Catalogue
 from fsxds.api.convert import Converter
-from fsxds.lint.linter import make_field_rules
+from fsxds.lint.linter import Linter, make_field_rules
 from fsxds.resources import Snapshot
 from fsxds.snapshots.load import Acceptance, load
 from fsxds.snapshots.parse import FileParser
@@ -124,8 +124,10 @@ class Surgery:
 
     def snapshot(self, files: Mapping[str, str]) -> Snapshot:
         """Load a tree of files."""
-        parser = FileParser(self.catalogue)
-        return load(tree_of(files), None, lambda files: [parser.parse(file) for file in files], Acceptance()).snapshot
+        parser = FileParser(self.catalogue, check=Linter())
+        return load(
+            tree_of(files), None, lambda files: [parser.parse(file) for file in files], Acceptance(check=Linter())
+        ).snapshot
 
     def faults(
         self,

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fsxds.protocol.lookup import lookup_of
+from fsxds.protocol.lookup import Lookup
 from fsxds.resources import Origin, Rows, RowsChange, Snapshot, TypeChange, version_of_body, version_of_set
 from fsxds.values import TypeUrl
 from tests.support.snapshots import resource, snapshot, type_url
@@ -197,7 +197,7 @@ def test_the_past_is_forgotten() -> None:
             rows.changes_since(before)
             rows.select(frozenset("a")).with_others(())
             rows.version_of(frozenset("a"))
-            lookup_of(rows, before).existing(frozenset("a"))
+            Lookup.of(rows, before).existing(frozenset("a"))
             before = rows
     finally:
         gc.enable()

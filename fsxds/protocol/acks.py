@@ -1,35 +1,42 @@
-"""ACK and NACK: what became of each response, and when something that was NACKed is sent again.
+"""ACK and NACK: what became of each response, and when content that was NACKed is sent again.
 
-The one place where ACKs and NACKs are matched with responses, for streams (by the nonce) and polls (by the version).
-
-A NACKed response may have been applied in part (ENVOY.md D3), so every name in it is pending until a response with it is
-ACKed. The same content is sent again with back-off: a NACK may have come too early only, before what the content needs
-(ENVOY.md A4).
+| rule | source |
+| --- | --- |
+| The nonce says which response is ACKed or NACKed; those before it that were never answered count as ACKed. | xDS protocol, "ACK and NACK semantics summary" |
+| A request with an earlier nonce than the last is stale: SotW ignores the rest of it, Delta does not. | xDS protocol, "Resource updates" |
+| A NACKed response may have been applied in part: each of its names is pending until a response with it is ACKed. | ENVOY.md E12 |
+| The same content is sent again with back-off: it may have come too early only, before what it needs. | ENVOY.md E10 |
+| A poll has no nonce: its version, or the lack of one, shows what became of the response before it. | xDS protocol, "REST-JSON polling subscriptions" |
 
 Back-off belongs to a resource at a version: other NACKs do not lengthen it, and new content begins without one. Nobody
 knows which resource of a NACKed response was to blame, so each is sent again in a smaller response, alone in the end.
 Then only the culprit waits.
+
+Times are readings of any clock that only goes forward, in seconds.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, replace
 from enum import Enum, auto
 
-from fsxds.values import Version
+from fsxds.protocol.messages import Acknowledgement, WatchStatus
+from fsxds.protocol.subscription import WILDCARD, Subscription
+from fsxds.resources import NO_RESOURCES, Resource, ResourceList
+from fsxds.values import Nonce, Version
 
 # A version that was NACKed is sent again after 1, 2, 4, … and at most 60 seconds.
 FIRST_S = 1.0
 LONGEST_S = 60.0
 
-# A client that never answers is taken to accept what is older than this many responses.
+# A client that never answers is assumed to ACK what is older than this many responses.
 MOST_UNANSWERED = 64
 
-# Of what was rejected together, so many parts are offered apart: of a thousand names the culprit is alone at the third offer.
+# Names that were NACKed together are sent again in so many responses: of a thousand the culprit is alone at the third time.
 MOST_PARTS = 16
 
-# A client that rejects everything is not offered more at once than this many responses bear.
+# To a client that NACKs everything, no more than this many responses are sent again at once.
 MOST_BATCHES = 256
 
 NOTHING: frozenset[str] = frozenset()
@@ -41,24 +48,188 @@ def back_off_s(nacks: int) -> float:
 
 
 @dataclass(frozen=True, slots=True)
-class _Batch:
-    """Names that are offered together, and were rejected equally often in a row.
+class Sent:
+    """A response that awaits its ACK or NACK: its resources, and the names in it that have none.
 
-    `retry_at_s` is None while an offer of them awaits its verdict. `is_part`: they are not to be offered in smaller parts.
+    `fresh` are the names that the client may not have held as they are, `unrequested` those that it did not subscribe to,
+    `unpopulated` hosts that no virtual host serves. With `is_retry`, something in it was NACKed before.
+    """
+
+    version: Version
+    resources: ResourceList = NO_RESOURCES
+    absent: frozenset[str] = NOTHING
+    fresh: frozenset[str] = NOTHING
+    unrequested: frozenset[str] = NOTHING
+    unpopulated: frozenset[str] = NOTHING
+    is_retry: bool = False
+
+    @property
+    def names(self) -> frozenset[str]:
+        """All names in it."""
+        return self.resources.names | self.absent if self.absent else self.resources.names
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """The ACK or NACK of a response, and the names that are pending because of it."""
+
+    acknowledgement: Acknowledgement
+    sent: Sent
+    rejected: frozenset[str] = NOTHING
+
+
+class Acks:
+    """Matches the ACKs and NACKs of one type on one stream with its responses, and knows what is pending.
+
+    `sent`, `acked` and `nacked` are the last versions of that kind, None where there is none. `nacked`, and its `reason`,
+    last as long as something is pending.
+
+    Args:
+        is_full_state: each response replaces those before it, so that the last one alone counts.
+        is_whole: all that is pending can only be sent again in one response.
+        most_retries: so many responses may be on their way that have something pending.
+    """
+
+    __slots__ = (
+        "_answered",
+        "_is_full_state",
+        "_most_retries",
+        "_unanswered",
+        "acked",
+        "last_nonce",
+        "nacked",
+        "pending",
+        "reason",
+        "sent",
+        "unapplied",
+    )
+
+    def __init__(self, *, is_full_state: bool = False, is_whole: bool = False, most_retries: int = 1) -> None:
+        self.last_nonce: Nonce | None = None
+        self.sent: Version | None = None
+        self.acked: Version | None = None
+        self.nacked: Version | None = None
+        self.reason: str | None = None
+        self.pending = Pending(is_whole=is_whole or is_full_state)
+        # The names that were fresh in full states that were NACKed: they are again when these are sent again.
+        self.unapplied = NOTHING
+        self._is_full_state = is_full_state
+        self._most_retries = most_retries
+        self._unanswered: dict[Nonce, Sent] = {}
+        self._answered: Nonce | None = None
+
+    @property
+    def in_flight(self) -> frozenset[str]:
+        """The names in the responses that were not ACKed or NACKed yet."""
+        return NOTHING.union(*(sent.names for sent in self._unanswered.values()))
+
+    @property
+    def held_back(self) -> frozenset[str]:
+        """The names that were NACKed, and wait until they are sent again."""
+        names = self.pending.names
+        return names - self.in_flight if names else names
+
+    @property
+    def retry_at_s(self) -> float | None:
+        """When something pending is sent again; None for never, or while enough of it awaits its ACK."""
+        return self.pending.retry_at_s if self._room else None
+
+    @property
+    def _room(self) -> int:
+        return max(self._most_retries - sum(sent.is_retry for sent in self._unanswered.values()), 0)
+
+    def due(self, now_s: float) -> tuple[frozenset[str], ...]:
+        """Return the pending names that are sent again now, for one response each."""
+        return self.pending.due(now_s, self._room) if self.pending.names else ()
+
+    def record(self, nonce: Nonce, sent: Sent) -> None:
+        """Note a response that is sent now."""
+        self.last_nonce, self.sent = nonce, sent.version
+        is_retry = bool(self.pending.names) and not self.pending.names.isdisjoint(sent.names)
+        self._unanswered[nonce] = replace(sent, is_retry=True) if is_retry else sent
+        if len(self._unanswered) > MOST_UNANSWERED:
+            self._ack(self._unanswered.pop(next(iter(self._unanswered))))
+
+    def is_stale(self, nonce: Nonce | None) -> bool:
+        """Whether a request with this nonce was written before the client saw the last response.
+
+        One without a nonce is the first of its client, which may come at any time.
+        """
+        return nonce is not None and self.last_nonce is not None and nonce != self.last_nonce
+
+    def is_answered(self, nonce: Nonce | None) -> bool:
+        """Whether this is the nonce of the last response, or of the one that was ACKed or NACKed last."""
+        return nonce is not None and nonce in (self.last_nonce, self._answered)
+
+    def receive(self, nonce: Nonce | None, error_detail: str | None, now_s: float) -> Answer | None:
+        """Take the nonce of a request, and the message of a NACK; None where it answers nothing, or answered it before."""
+        if nonce is None or nonce not in self._unanswered:
+            return None
+        while (oldest := next(iter(self._unanswered))) != nonce:
+            self._ack(self._unanswered.pop(oldest))
+        sent, self._answered = self._unanswered.pop(nonce), nonce
+        if error_detail is not None:
+            self.nacked, self.reason = sent.version, error_detail
+            acknowledgement = Acknowledgement(sent.version, accepted=False, reason=error_detail or None)
+            return Answer(acknowledgement, sent, self._nack(sent, now_s))
+        self.acked = sent.version
+        self._ack(sent)
+        if not self.pending.names:
+            self.nacked = self.reason = None
+        return Answer(Acknowledgement(sent.version, accepted=True), sent)
+
+    def _ack(self, sent: Sent) -> None:
+        if self.pending.names:
+            self.pending.forget(self.pending.names if self._is_full_state else sent.names)
+        self.unapplied = NOTHING
+
+    def _nack(self, sent: Sent, now_s: float) -> frozenset[str]:
+        if self._is_full_state:
+            # A later response replaces this one. A list without names can be NACKed as well.
+            rejected = NOTHING if self._unanswered else sent.names or frozenset((WILDCARD,))
+            self.unapplied |= sent.fresh if rejected else NOTHING
+        else:
+            # What a later response has again is answered with that one.
+            excepted = self.in_flight | sent.unrequested
+            rejected = sent.names - excepted if excepted else sent.names
+        if rejected:
+            self.pending.nack(rejected, now_s)
+        return rejected
+
+    def status(
+        self, subscription: Subscription, resources: Collection[Resource], missing: tuple[str, ...]
+    ) -> WatchStatus:
+        """Return the state of the type for one client, with the resources that it should hold and the names it misses."""
+        return WatchStatus(
+            subscription.type_url,
+            None if subscription.wildcard else subscription.names,
+            sent=self.sent,
+            acked=self.acked,
+            nacked=self.nacked,
+            reason=self.reason,
+            resources=resources,
+            missing=missing,
+            rejected=self.pending.names,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class _Batch:
+    """Names that are sent again together, and were NACKed equally often in a row.
+
+    `retry_at_s` is None while they await their ACK. `is_part`: they are not to be sent in smaller parts.
     """
 
     names: frozenset[str]
-    rejections: int
+    nacks: int
     retry_at_s: float | None
     is_part: bool = False
 
 
-class Rejections:
-    """The names that are pending, and the times before which the same content of them is not offered again.
+class Pending:
+    """Names the client NACKed and has not ACKed since, and when the same content of them is sent again.
 
-    With `is_whole`, all that is pending can only be offered in one response, so it shares one back-off.
-
-    Times are readings of any clock that only goes forward, in seconds.
+    With `is_whole`, all of them can only be sent again in one response, so they share one back-off.
     """
 
     __slots__ = ("_batches", "_is_whole", "names")
@@ -71,42 +242,38 @@ class Rejections:
 
     @property
     def retry_at_s(self) -> float | None:
-        """When the first of what is pending may be offered again; None where nothing waits for that."""
+        """When the first of the names may be sent again; None where none waits for that."""
         times = (batch.retry_at_s for batch in self._batches)
         return min((time_s for time_s in times if time_s is not None), default=None)
 
-    def reject(self, names: Iterable[str], now_s: float) -> None:
-        """Note that a response with these names was rejected: once more in a row for each of them."""
+    def nack(self, names: Iterable[str], now_s: float) -> None:
+        """Note the NACK of a response with these names: once more in a row for each of them."""
         left, batches = frozenset(names), []
         for batch in self._batches:
             if again := batch.names & left:
                 left -= again
-                times = batch.rejections + 1
-                batches += [_Batch(again, times, now_s + back_off_s(times)), *_without(batch, again)]
+                nacks = batch.nacks + 1
+                batches += [_Batch(again, nacks, now_s + back_off_s(nacks)), *_without(batch, again)]
             else:
                 batches.append(batch)
         if left:
             batches.append(_Batch(left, 1, now_s + back_off_s(1)))
         self._keep(batches)
 
-    def accept(self, names: Iterable[str]) -> None:
-        """Note that a response with these names was accepted."""
-        self.forget(names)
-
     def forget(self, names: Iterable[str]) -> None:
-        """Make these names pending no more: they were accepted, or the client wants them no longer."""
-        if self._batches and (gone := self.names.intersection(names)):
-            self._keep([rest for batch in self._batches for rest in _without(batch, gone)])
+        """Remove these names: they were ACKed, or the client does not want them any more."""
+        if self._batches and (removed := self.names.intersection(names)):
+            self._keep([rest for batch in self._batches for rest in _without(batch, removed)])
 
     def renew(self, names: Iterable[str], now_s: float) -> None:
-        """Note that these have other content now, which is offered without a back-off.
+        """Note that these have new content now, which is sent without a back-off.
 
-        What was rejected together with one of them is due at once: this one may have been the culprit.
+        What was NACKed together with one of them is due at once: this one may have been the culprit.
         """
-        # What can only be offered whole is other as a whole.
-        other, batches = self.names if self._is_whole else frozenset(names), []
+        # What can only be sent as a whole is new as a whole.
+        renewed, batches = self.names if self._is_whole else frozenset(names), []
         for batch in self._batches:
-            if changed := batch.names & other:
+            if changed := batch.names & renewed:
                 batches.append(_Batch(changed, 0, None))
                 batches += (
                     rest if rest.retry_at_s is None else replace(rest, retry_at_s=min(rest.retry_at_s, now_s))
@@ -116,32 +283,29 @@ class Rejections:
                 batches.append(batch)
         self._keep(batches)
 
-    def offered(self, names: Iterable[str]) -> None:
-        """Note that these are sent again now: the client's verdict is awaited."""
+    def sent_again(self, names: Iterable[str]) -> None:
+        """Note that these are sent now: their ACK or NACK is awaited."""
         if self._batches and (sent := self.names.intersection(names)):
             batches = []
             for batch in self._batches:
                 if batch.retry_at_s is not None and (now := batch.names & sent):
-                    batches += [_Batch(now, batch.rejections, None), *_without(batch, now)]
+                    batches += [_Batch(now, batch.nacks, None), *_without(batch, now)]
                 else:
                     batches.append(batch)
             self._keep(batches)
 
     def due(self, now_s: float, most: int) -> tuple[frozenset[str], ...]:
-        """Return the names that may be offered again now, in at most so many responses; none that is empty."""
-        if not self._is_due(now_s):
+        """Return the names that may be sent again now, for at most so many responses; none of them is empty."""
+        retry_at_s = self.retry_at_s
+        if retry_at_s is None or now_s < retry_at_s:
             return ()
         self._divide(now_s)
         ready = [(batch.retry_at_s, batch.names) for batch in self._batches if batch.retry_at_s is not None]
         ready.sort(key=lambda each: each[0])
         return tuple(names for retry_at_s, names in ready[:most] if retry_at_s <= now_s)
 
-    def _is_due(self, now_s: float) -> bool:
-        retry_at_s = self.retry_at_s if self._batches else None
-        return retry_at_s is not None and now_s >= retry_at_s
-
     def _divide(self, now_s: float) -> None:
-        """Divide what is due and was rejected together."""
+        """Divide what is due and was NACKed together."""
         batches, room = [], MOST_BATCHES - len(self._batches)
         for batch in self._batches:
             is_due = batch.retry_at_s is not None and batch.retry_at_s <= now_s
@@ -154,13 +318,13 @@ class Rejections:
         self._batches = batches
 
     def _keep(self, batches: list[_Batch]) -> None:
-        """Keep these; where they are too many, put those together that were rejected most."""
+        """Keep these; where they are too many, unite those that were NACKed most."""
         most = 1 if self._is_whole else MOST_BATCHES
         if len(batches) > most:
-            batches.sort(key=lambda batch: batch.rejections)
-            batches[most - 1 :] = [_together(batches[most - 1 :])]
+            batches.sort(key=lambda batch: batch.nacks)
+            batches[most - 1 :] = [_united(batches[most - 1 :])]
         self._batches = batches
-        # Streams that reject the same share the one set of its names.
+        # Streams that NACK the same share the one set of its names.
         self.names = batches[0].names if len(batches) == 1 else NOTHING.union(*(batch.names for batch in batches))
 
 
@@ -172,10 +336,10 @@ def _without(batch: _Batch, names: frozenset[str]) -> Iterator[_Batch]:
         yield replace(batch, names=rest)
 
 
-def _together(batches: list[_Batch]) -> _Batch:
+def _united(batches: list[_Batch]) -> _Batch:
     times_s = [batch.retry_at_s for batch in batches if batch.retry_at_s is not None]
     names = NOTHING.union(*(batch.names for batch in batches))
-    return _Batch(names, max(batch.rejections for batch in batches), min(times_s, default=None))
+    return _Batch(names, max(batch.nacks for batch in batches), min(times_s, default=None))
 
 
 def _parts(names: frozenset[str], most: int) -> Iterator[frozenset[str]]:

@@ -1,70 +1,81 @@
-"""Delta streams: what to say next.
+"""Delta streams: what to send next.
 
-Every change goes out as one batch, in the order of `RESOURCE_TYPES`: what is used comes before what uses it. Three things
-concern several types of an aggregated stream:
-
-- An Envoy that gets a new or changed cluster waits for its endpoints although it has them, and does not ask for them. So
-  they are sent again, after the cluster (ENVOY.md D3); likewise the virtual hosts of a route configuration after it.
-- What moves to a new cluster in the same batch would find it without endpoints. So an Envoy, which takes them, is sent
-  them before it asks for them.
-- What is gone may still be used by what the same batch replaces. So it is told last, in the reverse order of types (make
-  before break).
-
-Source: xDS protocol, "Incremental xDS", "Eventual consistency considerations".
+| rule | source |
+| --- | --- |
+| Names are added and given up one by one (`Subscription`); the nonce matters for ACK and NACK alone (`Acks`). | xDS protocol, "Incremental xDS" |
+| What a name stands for, and what answers it: `lookup.DeltaNames`, of virtual hosts `virtual_hosts.HostNames`. | xDS protocol, "Subscribing to Resources" |
+| A client that brings `initial_resource_versions` is sent what differs from them. | xDS protocol, "Reconnect" |
+| A name that does not exist, or not any more, is reported as removed once it is certain (`Absence`). | xDS protocol, "Deleting Resources" |
+| What was NACKed is sent again with back-off, in ever smaller responses (`Acks`). | ENVOY.md E10, E12 |
+| One change goes out as one batch, in push order (`RESOURCE_TYPES`); removals come last, in reverse order (`rollout`). | xDS protocol, "Eventual consistency considerations" |
+| The endpoints of a new or changed cluster are sent again after it: an Envoy waits for them, and does not ask. | ENVOY.md E34 |
+| So are virtual hosts after their route configuration, and locality endpoints after their endpoints. | ENVOY.md E44, E45 |
+| An Envoy is sent the endpoints of a new cluster before it asks: what moves to it in the same batch would find none. | ENVOY.md E35 |
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from types import MappingProxyType
 
-from fsxds.protocol.delta_names import NOTHING
-from fsxds.protocol.delta_news import News
-from fsxds.protocol.delta_watch import DeltaWatch
-from fsxds.protocol.messages import ENVOY, DeltaRequest, DeltaResponse, Node, Reaction, WatchStatus
-from fsxds.protocol.subscription import SharedMemory, Subscription
-from fsxds.protocol.ttl import TtlMode, ttl_use
-from fsxds.protocol.virtual_hosts import ROUTES, VIRTUAL_HOSTS, wake_ups, wake_ups_of_hosts
+from fsxds.protocol.acks import MOST_PARTS, NOTHING, Acks, Sent
+from fsxds.protocol.lookup import NO_ALIASES, NO_CHANGES, Changes, DeltaNames, Lookup, collection_of, references_to
+from fsxds.protocol.messages import (
+    ENVOY,
+    Acknowledgement,
+    DeltaRequest,
+    DeltaResponse,
+    Node,
+    Reaction,
+    WatchStatus,
+)
+from fsxds.protocol.subscription import WILDCARD, SharedMemory, Subscription, version_of
+from fsxds.protocol.ttl import Heartbeats, TtlMode, TtlUse, earliest, ttl_use
+from fsxds.protocol.virtual_hosts import ROUTES, VIRTUAL_HOSTS, HostNames, wake_ups, wake_ups_of_hosts
 from fsxds.resource_types import BY_SHORT_NAME, BY_TYPE_URL, ResourceType, in_push_order
-from fsxds.resources import Resource, Snapshot
-from fsxds.values import Nonce, TypeUrl
+from fsxds.resources import NO_RESOURCES, Resource, ResourceList, Rows, Snapshot
+from fsxds.rollout import Staged, make_before_break
+from fsxds.values import Nonce, TypeUrl, Version
 
 CLUSTERS = BY_SHORT_NAME["cds"].type_url
 ENDPOINTS = BY_SHORT_NAME["eds"].type_url
 LOCALITY_ENDPOINTS = BY_SHORT_NAME["leds"].type_url
 
-# Who gets one of the first is told the second again that it refers to.
+# With a resource of the first type, what it needs of the second is sent again.
 FOLLOWED_BY = {CLUSTERS: ENDPOINTS, ENDPOINTS: LOCALITY_ENDPOINTS, ROUTES: VIRTUAL_HOSTS}
+
+NOTHING_HELD: Mapping[str, Version] = MappingProxyType({})
 
 
 class DeltaStream:
-    """One stream, aggregated or not. `node` is what its client said of itself first.
+    """One stream, aggregated or not. `node` is the first one that its client sent, None until then.
 
     Times are readings of any clock that only goes forward, in seconds.
     """
 
-    __slots__ = ("_is_aggregated", "_memory", "_nonces", "_snapshot", "_ttl", "_unwarmed", "_watches", "node")
+    __slots__ = ("_is_aggregated", "_memory", "_needed", "_nonces", "_snapshot", "_ttl", "_watches", "node")
 
     def __init__(self, memory: SharedMemory, ttl: TtlMode, *, is_aggregated: bool) -> None:
         self.node: Node | None = None
         self._memory, self._ttl, self._is_aggregated = memory, ttl, is_aggregated
-        # In the order of `RESOURCE_TYPES`.
-        self._watches: dict[TypeUrl, DeltaWatch] = {}
-        # What is current; streams that could not be told anything of it yet remember it nevertheless.
+        # In push order.
+        self._watches: dict[TypeUrl, _Watch] = {}
+        # What is current, also where nothing of it could be sent yet.
         self._snapshot: Snapshot | None = None
         self._nonces = 0
-        # By type: names that what was told refers to, until the client asks for the type for the first time.
-        self._unwarmed: dict[TypeUrl, frozenset[str]] = {}
+        # By type: names that resources which were sent refer to, until the client subscribes to the type.
+        self._needed: dict[TypeUrl, frozenset[str]] = {}
 
     @property
     def timer_at_s(self) -> float | None:
-        """When `receive_timer` has something to do; None for never."""
-        times = (watch.timer_at_s for watch in self._watches.values())
-        return min((time_s for time_s in times if time_s is not None), default=None)
+        """When `receive_timer` has something to send; None for never."""
+        return earliest(*(watch.timer_at_s for watch in self._watches.values()))
 
     def receive_request(
         self, request: DeltaRequest, snapshot: Snapshot | None, now_s: float
     ) -> Reaction[DeltaResponse]:
-        """Take a request as it arrives; `snapshot` is what is current, None before anything was loaded.
+        """Take a request; `snapshot` is what is current, None before anything was loaded.
 
         A request for a type that does not exist is ignored.
         """
@@ -73,33 +84,33 @@ class DeltaStream:
         if row is None:
             return Reaction()
         watch = self._watches.get(row.type_url) or self._begin(row)
-        verdict = watch.hear(request, now_s)
+        acknowledgement = watch.receive_request(request, now_s)
         self._snapshot = snapshot or self._snapshot
-        return Reaction(self._batch(now_s), verdict)
+        return Reaction(self._batch(now_s), acknowledgement)
 
     def receive_snapshot(self, snapshot: Snapshot, now_s: float) -> tuple[DeltaResponse, ...]:
-        """Take what is current from now on; return what the client is told of it."""
+        """Take what is current from now on; return what is sent of it."""
         self._snapshot = snapshot
         return self._batch(now_s)
 
     def receive_timer(self, now_s: float) -> tuple[DeltaResponse, ...]:
-        """Return what is due at this time: what was rejected before, and heartbeats."""
+        """Return what is due at this time: what was NACKed before, and heartbeats."""
         return self._batch(now_s)
 
     def subscription_of(self, type_url: TypeUrl) -> Subscription:
-        """Return what the client wants of a type."""
+        """Return the subscription to a type; to nothing where the client never requested it."""
         watch = self._watches.get(type_url)
-        return watch.subscription if watch else Subscription(type_url, wildcard=False)
+        return watch.subscription if watch else Subscription.initial(type_url)
 
     def statistics(self) -> tuple[WatchStatus, ...]:
-        """Tell where each type stands, in the order of `RESOURCE_TYPES`."""
+        """Return the state of each type, in push order."""
         return tuple(watch.status() for watch in self._watches.values())
 
-    def _begin(self, row: ResourceType) -> DeltaWatch:
-        features = self.node.features if self.node else frozenset()
+    def _begin(self, row: ResourceType) -> _Watch:
+        features = self.node.features if self.node else NOTHING
         ttl = ttl_use(row.type_url, features, self._ttl, is_delta=True)
-        hides_absence = row.absence_hangs_envoy and self._is_envoy
-        watch = DeltaWatch(row, self._memory, ttl, hides_absence=hides_absence)
+        absence = Absence(row.type_url, is_hidden=row.absence_hangs_envoy and self._is_envoy)
+        watch = _Watch(row.type_url, self._memory, ttl, absence)
         self._watches = in_push_order({**self._watches, row.type_url: watch})
         return watch
 
@@ -111,76 +122,374 @@ class DeltaStream:
         snapshot = self._snapshot
         if snapshot is None:
             return ()
-        told: dict[TypeUrl, list[News]] = {}
+        updates: list[DeltaUpdate] = []
+        # Filled on the way, for types that come later in push order.
         again: dict[TypeUrl, frozenset[str]] = {}
         has_new_clusters = False
         for watch in self._watches.values():
-            was_greeted = watch.is_greeted
-            wanted = again.get(watch.type_url, NOTHING)
-            if not was_greeted:
-                wanted |= self._unwarmed.get(watch.type_url, NOTHING)
-            if watch.is_woken:
-                wanted |= self._wake_ups(snapshot)
-            is_pushed = has_new_clusters and watch.type_url == ENDPOINTS
-            first = watch.news(snapshot, wanted, now_s, is_pushed=is_pushed)
-            if watch.is_greeted:
-                self._unwarmed.pop(watch.type_url, None)
-            for news in (*((first,) if first else ()), *watch.retries(snapshot, now_s)):
-                told.setdefault(watch.type_url, []).append(news)
-                self._follow(watch.type_url, news, again)
-                has_new_clusters |= watch.type_url == CLUSTERS and was_greeted and self._is_envoy
-        return tuple(self._responses(told, now_s))
+            was_initialized = watch.is_initialized
+            names = again.get(watch.type_url, NOTHING) | self._names_needed(watch, snapshot)
+            first = watch.update(snapshot, names, now_s, is_pushed=has_new_clusters and watch.type_url == ENDPOINTS)
+            if watch.is_initialized:
+                self._needed.pop(watch.type_url, None)
+            for update in (*((first,) if first else ()), *watch.retries(snapshot, now_s)):
+                updates.append(update)
+                self._follow(update, again)
+                has_new_clusters |= watch.type_url == CLUSTERS and was_initialized and self._is_envoy
+        return tuple(self._responses(updates, now_s))
 
-    def _wake_ups(self, snapshot: Snapshot) -> frozenset[str]:
-        """Return the names that end the wait for virtual hosts: of the client's route configurations, where it has any."""
+    def _names_needed(self, watch: _Watch, snapshot: Snapshot) -> frozenset[str]:
+        """Return what is sent again to a client that subscribes to a type first, or that waits for any virtual hosts."""
+        if not watch.waits_for_hosts:
+            return NOTHING if watch.is_initialized else self._needed.get(watch.type_url, NOTHING)
         routes = self._watches.get(ROUTES)
-        if routes is not None and routes.is_greeted:
+        if routes is not None and routes.is_initialized:
             return frozenset(wake_ups(routes.resources()))
         hosts = snapshot.resources(VIRTUAL_HOSTS).values()
         return frozenset((*wake_ups(snapshot.resources(ROUTES).values()), *wake_ups_of_hosts(hosts)))
 
-    def _follow(self, type_url: TypeUrl, news: News, again: dict[TypeUrl, frozenset[str]]) -> None:
-        """Note what the client needs again with what it is told."""
-        needed = FOLLOWED_BY.get(type_url)
-        if needed is None or not self._is_aggregated or not news.resources:
+    def _follow(self, update: DeltaUpdate, again: dict[TypeUrl, frozenset[str]]) -> None:
+        """Note in `again` what the client needs again with an update."""
+        needed = FOLLOWED_BY.get(update.type_url)
+        if needed is None or not self._is_aggregated or not update.resources:
             return
-        users: Iterable[Resource] = news.resources
+        users: Iterable[Resource] = update.resources
         watch = self._watches.get(needed)
-        if watch is None or not watch.is_greeted:
-            if needed != VIRTUAL_HOSTS and (names := _mentions(needed, users)):
-                self._unwarmed[needed] = self._unwarmed.get(needed, NOTHING) | names
+        if watch is None or not watch.is_initialized:
+            if names := references_to(needed, users) if needed != VIRTUAL_HOSTS else NOTHING:
+                self._needed[needed] = self._needed.get(needed, NOTHING) | names
             return
-        if type_url == ENDPOINTS:
+        if update.type_url == ENDPOINTS:
             # An Envoy that gets other endpoints of the same cluster has kept those of its localities.
             users = (resource for resource in users if resource.name in again.get(ENDPOINTS, NOTHING))
-        names = frozenset(wake_ups(users)) if needed == VIRTUAL_HOSTS else _mentions(needed, users)
-        if names:
+        if names := watch.names.needed_by(users):
             again[needed] = again.get(needed, NOTHING) | names
 
-    def _responses(self, told: dict[TypeUrl, list[News]], now_s: float) -> Iterator[DeltaResponse]:
-        late: list[tuple[DeltaWatch, News]] = []
-        is_several = sum(map(len, told.values())) > 1
+    def _responses(self, updates: list[DeltaUpdate], now_s: float) -> Iterator[DeltaResponse]:
+        for update in make_before_break(self._staged(updates)):
+            yield self._watches[update.type_url].send(update, self._next_nonce(), now_s)
         for watch in self._watches.values():
-            for news in told.get(watch.type_url, ()):
-                rest: News | None = news
-                if is_several and not watch.is_on_demand and (gone := news.gone_alone()):
-                    # A domain may move from one virtual host to another, and two may not have it: those stay together.
-                    late.append((watch, gone))
-                    rest = news.without_gone()
-                if rest is not None:
-                    yield watch.tell(rest, self._next_nonce(), now_s)
             if heartbeat := watch.heartbeat(self._next_nonce, now_s):
                 yield heartbeat
-        for watch, gone in reversed(late):
-            yield watch.tell(gone, self._next_nonce(), now_s)
+
+    def _staged(self, updates: list[DeltaUpdate]) -> Iterator[Staged[DeltaUpdate]]:
+        for update in updates:
+            # A domain may move from one virtual host to another, and no two may have it: these updates stay whole.
+            is_divided = len(updates) > 1 and not self._watches[update.type_url].names.keeps_together
+            yield Staged(*update.divided()) if is_divided else Staged(update)
 
     def _next_nonce(self) -> Nonce:
         self._nonces += 1
         return Nonce(str(self._nonces))
 
 
-def _mentions(type_url: TypeUrl, users: Iterable[Resource]) -> frozenset[str]:
-    """Return the names of a type that resources refer to."""
-    return frozenset(
-        reference.name for user in users for reference in user.references if reference.type_url == type_url
+@dataclass(frozen=True, slots=True)
+class DeltaUpdate:
+    """What is sent of one type.
+
+    `absent` are names that were subscribed to and do not exist, `unpopulated` the hosts among them. `removed` are names that
+    the client has to drop. `ends_wait` are sent as removed, and name nothing. `unrequested` are the names of resources that
+    the client did not subscribe to.
+    """
+
+    type_url: TypeUrl
+    version: Version
+    resources: ResourceList = NO_RESOURCES
+    absent: frozenset[str] = NOTHING
+    unpopulated: frozenset[str] = NOTHING
+    removed: frozenset[str] = NOTHING
+    ends_wait: frozenset[str] = NOTHING
+    aliases: Mapping[str, tuple[str, ...]] = field(default_factory=lambda: NO_ALIASES)
+    unrequested: frozenset[str] = NOTHING
+
+    def divided(self) -> tuple[DeltaUpdate | None, DeltaUpdate | None]:
+        """Return the part that removes nothing from the client, and the rest; None where there is no such part."""
+        if not self.removed:
+            return self, None
+        has_more = self.resources or self.absent or self.unpopulated
+        removal = DeltaUpdate(self.type_url, self.version, removed=self.removed)
+        return replace(self, removed=NOTHING) if has_more else None, removal
+
+
+class Absence:
+    """Decides which names are reported as removed; the others once it is certain that they do not exist.
+
+    | where | not reported |
+    | --- | --- |
+    | a file that was never good may define the type | names that may be in that file |
+    | no file ever mentioned the type | what the client brings from another process, which may have had files of it |
+    | it would hang the client (`is_hidden`, ENVOY.md E38) | anything |
+
+    What this process saw removed is reported in any case: the client got it from here.
+    """
+
+    __slots__ = ("_brought", "_is_hidden", "_type_url", "unreported")
+
+    def __init__(self, type_url: TypeUrl, *, is_hidden: bool) -> None:
+        self.unreported = NOTHING
+        self._type_url, self._is_hidden = type_url, is_hidden
+        # What the client got before this process began, and has not existed since.
+        self._brought = NOTHING
+
+    def begin(self, brought: frozenset[str]) -> None:
+        """Note which names a client brings that do not exist."""
+        self._brought = brought
+
+    def reconsider(self, names: frozenset[str], after: Lookup) -> frozenset[str]:
+        """Return what was not reported, does still not exist, and is still wanted: `withhold` decides again."""
+        if not self.unreported and not self._brought:
+            return NOTHING
+        absent = self.unreported | self._brought
+        absent -= after.existing(absent)
+        self._brought &= absent
+        unreported, self.unreported = self.unreported & absent, NOTHING
+        return unreported & (names | self._brought)
+
+    def withhold(self, changes: Changes, snapshot: Snapshot) -> Changes:
+        """Return changes without what is not reported now."""
+        absent, removed = changes.absent, changes.removed
+        if self._is_hidden:
+            return replace(changes, absent=NOTHING, removed=NOTHING)
+        if self._type_url in snapshot.incomplete:
+            self.unreported = absent | (removed & self._brought)
+        elif self._type_url in snapshot.undeclared:
+            self.unreported = self._brought & (absent | removed)
+        else:
+            self._brought = NOTHING
+        if not self.unreported:
+            return changes
+        return replace(changes, absent=absent - self.unreported, removed=removed - self.unreported)
+
+    def reportable(self, removed: frozenset[str]) -> frozenset[str]:
+        """Return those of these names, which the client was sent, that may be reported as removed."""
+        return NOTHING if self._is_hidden else removed
+
+
+class _Watch:
+    """One type on one stream: what was sent. `names` has the subscription, the stream the order between types.
+
+    What the client holds is not kept by name: it is what `_base` has of the subscription, except for what is pending.
+    """
+
+    __slots__ = (
+        *("_absence", "_acks", "_asked", "_base", "_heartbeats", "_held", "_left", "_memory", "_ttl"),
+        *("names", "type_url"),
     )
+
+    def __init__(self, type_url: TypeUrl, memory: SharedMemory, ttl: TtlUse, absence: Absence) -> None:
+        self.type_url = type_url
+        self.names = HostNames(memory) if type_url == VIRTUAL_HOSTS else DeltaNames(type_url, memory)
+        self._memory, self._ttl, self._absence = memory, ttl, absence
+        self._acks = Acks(is_whole=self.names.keeps_together, most_retries=MOST_PARTS)
+        self._heartbeats = Heartbeats()
+        # The rows that the client was last sent something of; None until it is known what it holds.
+        self._base: Rows | None = None
+        # Names that are to be answered as soon as something can be sent.
+        self._asked = NOTHING
+        # What the client has from another stream, until it was compared.
+        self._held = NOTHING_HELD
+        # Names in flight when the client unsubscribed from `*`. If it resubscribes, those that were removed meanwhile have
+        # to be reported.
+        self._left = NOTHING
+
+    @property
+    def is_initialized(self) -> bool:
+        """Whether it is known what the client holds."""
+        return self._base is not None
+
+    @property
+    def waits_for_hosts(self) -> bool:
+        """Whether the client asked for virtual hosts without naming any."""
+        return self.names.keeps_together and WILDCARD in self._asked
+
+    @property
+    def timer_at_s(self) -> float | None:
+        """When time alone gives this watch something to send."""
+        return earliest(self._acks.retry_at_s, self._heartbeats.at_s)
+
+    @property
+    def subscription(self) -> Subscription:
+        """What the client wants."""
+        return replace(self.names.subscription, wildcard=self.names.selects_all)
+
+    def receive_request(self, request: DeltaRequest, now_s: float) -> Acknowledgement | None:
+        """Take the names of a request; return the ACK or NACK in it."""
+        if self._base is None and request.initial_resource_versions:
+            self._held = {**self._held, **request.initial_resource_versions}
+        answer = self._acks.receive(request.nonce, request.error_detail, now_s)
+        if answer is not None and answer.rejected:
+            self.names.receive_nack(answer)
+        if WILDCARD in request.unsubscribe:
+            self._left |= self._acks.in_flight
+        self._asked = (self._asked - frozenset(request.unsubscribe)) | self.names.receive(request)
+        pending = self._acks.pending
+        if pending.names and request.unsubscribe and self._base is not None:
+            lookup = self.names.lookup(self._base)
+            pending.forget({name for name in pending.names if not self.names.wants(name, lookup)})
+        return answer.acknowledgement if answer else None
+
+    def update(
+        self, snapshot: Snapshot, again: frozenset[str], now_s: float, *, is_pushed: bool = False
+    ) -> DeltaUpdate | None:
+        """Return what to send, of the names in `again` also what was sent before; None for nothing.
+
+        With `is_pushed`, what exists of `again` is sent also where the client did not subscribe to it.
+
+        Every update has to be sent: from now on the client counts as holding what `snapshot` has.
+        """
+        if self.type_url in snapshot.withheld or (self._base is None and not self._asked):
+            return None
+        rows = snapshot.resources(self.type_url)
+        base, self._base = self._base, rows
+        after = self.names.lookup(rows, base)
+        changed = self._compare(base, rows)
+        renewed = self._renew_pending(changed, now_s)
+        answered, requested = self._answer(after), self._asked
+        repeated = self._repeat(again, after, is_first=base is None)
+        pushed = Changes(frozenset(again & rows.keys()) - self.names.names if is_pushed else NOTHING)
+        certain = Changes(absent=self._absence.reconsider(self.names.names, after))
+        self.names.settle(self._asked, after)
+        left = Changes(removed=self._removed_members(rows, is_first=base is None))
+        retried = self._retry(after, now_s, is_due=bool(renewed))
+        self._asked, self._held = NOTHING, NOTHING_HELD
+        if changed or repeated or retried:
+            requested = self.names.names
+        changes = (changed | answered | repeated | pushed | certain | left | retried).consistent()
+        update = self._update_of(self._absence.withhold(changes, snapshot), snapshot, requested)
+        return replace(update, unrequested=pushed.fresh) if update and pushed.fresh else update
+
+    def _compare(self, base: Rows | None, rows: Rows) -> Changes:
+        """Return what changed since the client was last sent something, or since another stream sent it what it brings."""
+        after = self.names.lookup(rows, base)
+        if base is None:
+            self._absence.begin(frozenset(self._held) - rows.keys())
+            if self._held and self._ttl is not TtlUse.NONE:
+                # Nobody knows how long ago its time to live was renewed.
+                self._heartbeats.at_s = 0.0
+            return self.names.begin(self._held, after)
+        change = rows.changes_since(base)
+        updated = change.fresh
+        if change.renewed and self._ttl is TtlUse.NONE:
+            updated |= {name for name in change.renewed if rows[name].aliases != base[name].aliases}
+        elif change.renewed:
+            updated |= change.renewed
+        return self.names.change(updated, change.removed, self.names.lookup(base), after)
+
+    def _renew_pending(self, changed: Changes, now_s: float) -> frozenset[str]:
+        """Return what is pending and has new content, which begins without back-off."""
+        pending = self._acks.pending
+        renewed = pending.names & (changed.fresh | changed.removed) if pending.names else NOTHING
+        if renewed:
+            pending.renew(renewed, now_s)
+        return renewed
+
+    def _answer(self, after: Lookup) -> Changes:
+        """Return what answers the names that were asked for."""
+        if not self._asked:
+            return NO_CHANGES
+        answered = self.names.answer(self._asked, self._held, after, self._acks.pending.names)
+        if not answered.is_all:
+            return answered
+        left, self._left = self._left, NOTHING
+        return answered | Changes(removed=left - after.rows.keys())
+
+    def _repeat(self, again: frozenset[str], after: Lookup, *, is_first: bool) -> Changes:
+        """Return what is sent again because of other types, except for what is pending or not reported."""
+        if not again:
+            return NO_CHANGES
+        repeated = self.names.answer_again(again, after, self._acks.held_back, is_first=is_first)
+        return replace(repeated, absent=repeated.absent - self._absence.unreported)
+
+    def _removed_members(self, rows: Rows, *, is_first: bool) -> frozenset[str]:
+        """Return what was removed of its collections for a client that begins: it does not say which members it holds."""
+        globs = self.names.globs()
+        if not globs:
+            return NOTHING
+        removed = self._memory.removed_members(rows)
+        return frozenset(name for name in removed if collection_of(name) in globs) if is_first else NOTHING
+
+    def _retry(self, after: Lookup, now_s: float, *, is_due: bool) -> Changes:
+        """Return all that was NACKed, where it can only be sent together, and is due."""
+        pending = self._acks.pending
+        if not self.names.keeps_together or not (is_due or self._acks.due(now_s)):
+            return NO_CHANGES
+        retried = self.names.retry(pending.names, after)
+        pending.sent_again(pending.names)
+        return retried
+
+    def _update_of(self, changes: Changes, snapshot: Snapshot, requested: frozenset[str]) -> DeltaUpdate | None:
+        rows, version = snapshot.resources(self.type_url), version_of(snapshot, Subscription(self.type_url))
+        resources = rows.everything if changes.is_all else rows.select(changes.fresh)
+        absence = changes.absent, changes.unpopulated, changes.removed, changes.ends_wait
+        if not (resources or any(absence) or changes.is_due):
+            if self._acks.last_nonce is None:
+                self._acks.sent = self._acks.acked = version
+            return None
+        if not self.names.keeps_together:
+            self._acks.pending.sent_again(changes.fresh | changes.absent | changes.removed)
+        aliases = self.names.aliases(resources, requested, self.names.lookup(rows))
+        return DeltaUpdate(self.type_url, version, resources, *absence, aliases)
+
+    def retries(self, snapshot: Snapshot, now_s: float) -> Iterator[DeltaUpdate]:
+        """Yield what was NACKed and is sent again now, apart from each other and from what `update` returned."""
+        rows, version = snapshot.resources(self.type_url), version_of(snapshot, Subscription(self.type_url))
+        if self._base is not rows or self.type_url in snapshot.withheld:
+            return
+        for names in self._acks.due(now_s):
+            self._acks.pending.sent_again(names)
+            found = frozenset(names & rows.keys())
+            removed = self._absence.reportable(names - found)
+            if found or removed:
+                yield DeltaUpdate(self.type_url, version, rows.select(found), removed=removed)
+
+    def send(self, update: DeltaUpdate, nonce: Nonce, now_s: float) -> DeltaResponse:
+        """Make the response of an update, and remember it until its ACK or NACK."""
+        absence = update.absent | update.removed
+        names = absence | update.unpopulated
+        sent = Sent(update.version, update.resources, names, NOTHING, update.unrequested, update.unpopulated)
+        self._acks.record(nonce, sent)
+        if self._ttl is not TtlUse.NONE and self._base is not None:
+            self._heartbeats.plan(self._base.timed.values(), now_s, is_all=False)
+        return DeltaResponse(
+            self.type_url,
+            update.version,
+            nonce,
+            update.resources,
+            tuple(sorted(absence | update.ends_wait)),
+            with_ttl=self._ttl is not TtlUse.NONE,
+            aliases=update.aliases,
+            unpopulated=tuple(sorted(update.unpopulated)),
+        )
+
+    def heartbeat(self, next_nonce: Callable[[], Nonce], now_s: float) -> DeltaResponse | None:
+        """Return what renews the time to live of what the client holds, where that is due."""
+        version, base = self._acks.sent, self._base
+        if version is None or base is None or not self._heartbeats.is_due(now_s):
+            return None
+        self._heartbeats.plan(base.timed.values(), now_s, is_all=True)
+        timed = frozenset(base.timed)
+        if timed and not self.names.selects_all:
+            timed &= self.names.held(self.names.lookup(base))
+        renewed = base.select(timed - self._acks.pending.names)
+        if not renewed:
+            return None
+        nonce = next_nonce()
+        self._acks.record(nonce, Sent(version, renewed))
+        if self._ttl is TtlUse.FULL:
+            return DeltaResponse(self.type_url, version, nonce, renewed, with_ttl=True)
+        return DeltaResponse(self.type_url, version, nonce, NO_RESOURCES, with_ttl=True, heartbeats=tuple(renewed))
+
+    def resources(self) -> Collection[Resource]:
+        """Return what the client should hold, pending or not."""
+        if self._base is None:
+            return ()
+        if self.names.selects_all:
+            return self._base.everything
+        return self._base.select(self.names.held(self.names.lookup(self._base)))
+
+    def status(self) -> WatchStatus:
+        """Return the state of this type."""
+        missing: tuple[str, ...] = ()
+        if self._base is not None:
+            missing = tuple(sorted(self.names.names - self.names.lookup(self._base).existing(self.names.names)))
+        return self._acks.status(self.subscription, self.resources(), missing)

@@ -1,39 +1,48 @@
-"""What a name stands for that a client subscribes to: a resource's own name, one of its aliases, a host, a collection."""
+"""What a Delta client wants, by the names that it subscribes to: resources' own names, aliases, collections.
+
+| rule | source |
+| --- | --- |
+| A name stands for the resource of this name, else for the first one, by name, that has it as an alias. | xDS protocol, "Aliases" |
+| A glob `xdstp://authority/type/path/*` stands for all members of a collection. | xRFC TP1, "Glob collections"; ENVOY.md E43 |
+| A name that is subscribed to again is sent again: the client may have forgotten its resource. | xDS protocol, "Subscribing to Resources" |
+| A name that is unsubscribed is answered only under a wildcard: the client cannot know whether that selects it. | xDS protocol, "Unsubscribing from Resources" |
+| A subscribed name that does not exist is reported as removed; a glob is not. | xDS protocol, "Knowing When a Requested Resource Does Not Exist" |
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from collections.abc import Set as AbstractSet
+from copy import copy
+from dataclasses import dataclass, replace
+from types import MappingProxyType
+from typing import ClassVar, Self
 
 from fsxds.memo import Lru
-from fsxds.protocol.virtual_hosts import VIRTUAL_HOSTS, find_hidden, find_virtual_hosts
-from fsxds.protocol.xdstp_names import SCHEME, collection_of, is_glob
+from fsxds.protocol.acks import NOTHING, Answer
+from fsxds.protocol.messages import DeltaRequest
+from fsxds.protocol.subscription import SCHEME, WILDCARD, SharedMemory, Subscription
 from fsxds.resources import Resource, Rows
+from fsxds.values import TypeUrl, Version
+
+MEMBERS = "/*"
 
 # Names come from clients: of so many that were looked up, those that were asked for last are remembered.
 MOST_KEPT = 100_000
 
 
-def lookup_of(rows: Rows, before: Rows | None = None) -> Lookup:
-    """Return what finds resources by the names that clients use; it is kept with the rows.
+def is_glob(name: str) -> bool:
+    """Whether a name stands for all members of a collection."""
+    return name.startswith(SCHEME) and name.partition("?")[0].endswith(MEMBERS)
 
-    What was looked up in the rows `before` is not looked up again where nothing but contents changed.
+
+def collection_of(name: str) -> str:
+    """Return the collection that a resource of this name is a member of, or that this glob stands for.
+
+    Its members have its directory, and nothing deeper, and its parameters, in any order.
     """
-    return rows.derive(Lookup, lambda: _make_lookup(rows, before))
-
-
-def _make_lookup(rows: Rows, before: Rows | None) -> Lookup:
-    last = before.derived(Lookup) if before is not None else None
-    if before is not None and last is not None and _keep_names(rows, before):
-        return last.following(rows.by_name)
-    # Without the rows, which would wait for the garbage collector if what is kept with them had them.
-    return Lookup(rows.by_name, is_on_demand=rows.type_url == VIRTUAL_HOSTS)
-
-
-def _keep_names(rows: Rows, before: Rows) -> bool:
-    change = rows.changes_since(before)
-    updated = change.fresh | change.renewed
-    return not change.removed and all(name in before and rows[name].aliases == before[name].aliases for name in updated)
+    path, mark, parameters = name.partition("?")
+    return f"{path.rpartition('/')[0]}{MEMBERS}{mark}{'&'.join(sorted(parameters.split('&')))}"
 
 
 class Lookup:
@@ -41,22 +50,36 @@ class Lookup:
 
     Args:
         rows: the resources by their own names.
-        is_on_demand: names are those of hosts, and resources are virtual hosts.
     """
 
-    __slots__ = ("_found", "_index", "_is_on_demand", "rows")
+    __slots__ = ("_found", "_index", "rows")
 
-    def __init__(self, rows: Mapping[str, Resource], *, is_on_demand: bool) -> None:
+    def __init__(self, rows: Mapping[str, Resource]) -> None:
         self.rows = rows
-        self._is_on_demand = is_on_demand
-        self._index = _Index(rows)
-        # The own names of what names stand for that are nobody's own.
+        self._index = Index(rows)
+        # The own names of what names stand for that are not own names themselves.
         self._found: Lru[str, tuple[str, ...]] = Lru(MOST_KEPT)
 
-    def following(self, rows: Mapping[str, Resource]) -> Lookup:
-        """Return the same for other rows in which all names stand for the same ones: no name and no alias is another."""
-        lookup = Lookup(rows, is_on_demand=self._is_on_demand)
-        lookup._index, lookup._found = self._index, self._found
+    @classmethod
+    def of(cls, rows: Rows, before: Rows | None = None) -> Self:
+        """Return what finds these resources; it is kept with them.
+
+        What was looked up in the rows `before` is not looked up again where nothing but contents changed.
+        """
+        return rows.derive(cls, lambda: cls._make(rows, before))
+
+    @classmethod
+    def _make(cls, rows: Rows, before: Rows | None) -> Self:
+        last = before.derived(cls) if before is not None else None
+        # Without the rows, which would wait for the garbage collector if what is kept with them had them.
+        if before is None or last is None or not _has_same_names(rows, before):
+            return cls(rows.by_name)
+        return last.following(rows.by_name)
+
+    def following(self, rows: Mapping[str, Resource]) -> Self:
+        """Return the same for other rows in which all names stand for the same resources."""
+        lookup = copy(self)
+        lookup.rows = rows
         return lookup
 
     def find(self, name: str) -> tuple[Resource, ...]:
@@ -66,50 +89,47 @@ class Lookup:
     def existing(self, names: AbstractSet[str]) -> frozenset[str]:
         """Return those of these names that stand for anything.
 
-        A client may ask for a hundred thousand names that do not exist; they are not looked at one by one.
+        A client may subscribe to a hundred thousand names that do not exist; they are not looked at one by one.
         """
-        if self._is_on_demand:
-            return frozenset(name for name in names if self._names_of(name))
         found = names & self.rows.keys() | names & self._index.aliases().keys()
         if self._index.collections():
             found |= {name for name in names - found if self._names_of(name)}
         return frozenset(found)
 
     def names(self, names: AbstractSet[str]) -> frozenset[str]:
-        """Return the own names of all that these names stand for, and of the virtual hosts that go with them."""
-        wanted = names if self._is_on_demand else self.existing(names)
-        found = frozenset(own for name in wanted for own in self._names_of(name))
-        if not self._is_on_demand:
-            return found
-        return found.union(*filter(None, map(self._index.hidden_by, found)))
+        """Return the own names of all that these names stand for."""
+        return frozenset(own for name in self.existing(names) for own in self._names_of(name))
 
     def _names_of(self, name: str) -> tuple[str, ...]:
-        if not self._is_on_demand and name in self.rows:
+        if name in self.rows:
             return (name,)
         return self._found.find(name, lambda: self._look_up(name))
 
     def _look_up(self, name: str) -> tuple[str, ...]:
-        if self._is_on_demand:
-            return find_virtual_hosts(name, self.rows, self._index.aliases())
         if is_glob(name):
             return self._index.collections().get(collection_of(name), ())
         own = self._index.aliases().get(name)
         return () if own is None else (own,)
 
 
-class _Index:
-    """Own names by aliases and by collections, and of what virtual hosts hide; made when they are first needed."""
+def _has_same_names(rows: Rows, before: Rows) -> bool:
+    change = rows.changes_since(before)
+    updated = change.fresh | change.renewed
+    return not change.removed and all(name in before and rows[name].aliases == before[name].aliases for name in updated)
 
-    __slots__ = ("_by_alias", "_by_collection", "_hidden", "_rows")
+
+class Index:
+    """Own names by aliases and by collections, worked out when they are first needed."""
+
+    __slots__ = ("_by_alias", "_by_collection", "_rows")
 
     def __init__(self, rows: Mapping[str, Resource]) -> None:
         self._rows = rows
         self._by_alias: dict[str, str] | None = None
         self._by_collection: dict[str, tuple[str, ...]] | None = None
-        self._hidden: dict[str, frozenset[str]] = {}
 
     def aliases(self) -> Mapping[str, str]:
-        """Return whose an alias is: of several, the first by name."""
+        """Return the own names by aliases: of several resources with an alias, the first by name."""
         if self._by_alias is None:
             self._by_alias = {}
             for resource in self._rows.values():
@@ -117,20 +137,8 @@ class _Index:
                     self._by_alias.setdefault(alias, resource.name)
         return self._by_alias
 
-    def hidden_by(self, own: str) -> frozenset[str]:
-        """Return the virtual hosts that one hides from who has it, those that these hide, and so on."""
-        hidden = self._hidden.get(own)
-        if hidden is None:
-            found, ahead = {own}, [own]
-            while ahead:
-                more = find_hidden(self._rows[ahead.pop()], self.aliases()) - found
-                found |= more
-                ahead += more
-            hidden = self._hidden[own] = frozenset(found - {own})
-        return hidden
-
     def collections(self) -> Mapping[str, tuple[str, ...]]:
-        """Return the members of collections."""
+        """Return the own names by collections."""
         if self._by_collection is None:
             members: dict[str, list[str]] = {}
             for name in self._rows:
@@ -138,3 +146,227 @@ class _Index:
                     members.setdefault(collection_of(name), []).append(name)
             self._by_collection = {collection: tuple(names) for collection, names in members.items()}
         return self._by_collection
+
+
+@dataclass(frozen=True, slots=True)
+class Changes:
+    """Names in an update of a Delta client; changes of several causes are united by `|`.
+
+    `fresh` are resources to send, each of which exists; with `is_all` all there are. `absent` were subscribed to and do not
+    exist, `unpopulated` are the hosts among them. `removed` are names that the client has to drop, `ends_wait` are sent as
+    removed although they name nothing. With `is_due`, even an empty response is sent.
+    """
+
+    fresh: frozenset[str] = NOTHING
+    absent: frozenset[str] = NOTHING
+    removed: frozenset[str] = NOTHING
+    unpopulated: frozenset[str] = NOTHING
+    ends_wait: frozenset[str] = NOTHING
+    is_all: bool = False
+    is_due: bool = False
+
+    def __bool__(self) -> bool:
+        """Whether there is any change."""
+        return self != NO_CHANGES
+
+    def __or__(self, other: Changes) -> Changes:
+        """Return both."""
+        if self is NO_CHANGES or other is NO_CHANGES:
+            return other if self is NO_CHANGES else self
+        return Changes(
+            self.fresh | other.fresh if self.fresh and other.fresh else self.fresh or other.fresh,
+            self.absent | other.absent,
+            self.removed | other.removed,
+            self.unpopulated | other.unpopulated,
+            self.ends_wait | other.ends_wait,
+            self.is_all or other.is_all,
+            self.is_due or other.is_due,
+        )
+
+    def consistent(self) -> Changes:
+        """Return the same with each name in one set: what is sent is not removed, what is removed is not absent too."""
+        if not self.removed:
+            return self
+        removed = self.removed - self.fresh
+        return replace(self, absent=self.absent - removed, removed=removed, unpopulated=self.unpopulated - removed)
+
+
+NO_CHANGES = Changes()
+
+NO_ALIASES: Mapping[str, tuple[str, ...]] = MappingProxyType({})
+
+Held = Mapping[str, Version]
+"""The `initial_resource_versions` of a client: what it has from another stream, of this process or of another."""
+
+
+class DeltaNames:
+    """The names that one client subscribed to, of one type; decides which resources these stand for, and what changed.
+
+    A name may be a resource's own, or stand for one otherwise. What those stand for is looked up again with every change, so
+    they are kept apart.
+    """
+
+    __slots__ = ("_indirect", "_memory", "subscription")
+
+    # Whether what was NACKed is sent again together, and removals go with additions.
+    keeps_together: ClassVar[bool] = False
+
+    def __init__(self, type_url: TypeUrl, memory: SharedMemory) -> None:
+        self.subscription = Subscription.initial(type_url)
+        self._memory = memory
+        # The names that were not resources' own when something was last sent for them.
+        self._indirect = NOTHING
+
+    @property
+    def names(self) -> frozenset[str]:
+        """The names themselves."""
+        return self.subscription.names
+
+    @property
+    def selects_all(self) -> bool:
+        """Whether everything is wanted."""
+        return self.subscription.wildcard
+
+    def lookup(self, rows: Rows, before: Rows | None = None) -> Lookup:
+        """Return what finds resources by the names of this type."""
+        return Lookup.of(rows, before)
+
+    def receive(self, request: DeltaRequest) -> frozenset[str]:
+        """Take the names of a request; return those that are to be answered, `*` among them for everything."""
+        asked, before = frozenset(request.subscribe), self.subscription
+        after = before.changed(asked, frozenset(request.unsubscribe))
+        if request.subscribe or request.unsubscribe:
+            after = replace(after, names=self._memory.share(after.names))
+        self.subscription = after
+        given_up = before.names - after.names
+        self._indirect -= given_up
+        asked |= after.added_to(before) & {WILDCARD}
+        return asked | given_up if self.selects_all else asked
+
+    def begin(self, held: Held, after: Lookup) -> Changes:
+        """Return what a client has to drop of what it brings."""
+        gone = frozenset(held) - after.rows.keys()
+        # What it did not subscribe to by its own name may be held by a name that stands for nothing any more.
+        if not gone or self.selects_all or not self.names <= after.rows.keys():
+            return Changes(removed=gone)
+        return NO_CHANGES
+
+    def change(self, updated: frozenset[str], removed: frozenset[str], before: Lookup, after: Lookup) -> Changes:
+        """Return what has to be sent because resources changed.
+
+        Args:
+            updated: the names of the resources that are new or different.
+            removed: the names of those that were removed.
+            before: finds resources as the client was sent them.
+            after: finds them as they are now.
+        """
+        if self.selects_all:
+            return Changes(updated, removed=removed)
+        if not updated and not removed:
+            return NO_CHANGES
+        return self._follow(updated, removed, before, after)
+
+    def _follow(self, updated: frozenset[str], removed: frozenset[str], before: Lookup, after: Lookup) -> Changes:
+        own, indirect = self._own, self._indirect
+        lost = own & removed
+        if not indirect and not lost:
+            return Changes(updated & own)
+        self._indirect = self._still_indirect(lost, after)
+        was, now = before.names(indirect), after.names(self._indirect)
+        return Changes(
+            (updated & own) | (updated & now) | _newly(now - was, own, before),
+            removed=lost | _newly(was - now, own, after) | self._ended(indirect, before, after),
+        )
+
+    @property
+    def _own(self) -> frozenset[str]:
+        """The names that stand for resources of these names."""
+        return self.names
+
+    def _still_indirect(self, lost: frozenset[str], after: Lookup) -> frozenset[str]:
+        return frozenset((self._indirect | lost) - after.rows.keys())
+
+    def _ended(self, indirect: frozenset[str], before: Lookup, after: Lookup) -> frozenset[str]:
+        """Return the names, not resources' own, that stood for something and do not any more."""
+        existed = before.existing(indirect & self._indirect)
+        return frozenset(name for name in existed - after.existing(existed) if not is_glob(name))
+
+    def answer(self, asked: frozenset[str], held: Held, after: Lookup, pending: frozenset[str]) -> Changes:
+        """Return what answers the names in `asked`, except for what the client already holds; `pending` were NACKed."""
+        # There may be ten thousand names, and most of them are resources' own.
+        own = asked & after.rows.keys()
+        others = asked - own - {WILDCARD}
+        existing = after.existing(others)
+        found = own | after.names(existing) if existing else own
+        answered = Changes(unheld(found, held, after), absent=others - existing)
+        if WILDCARD not in asked:
+            return answered
+        if held:
+            return answered | Changes(unheld(after.rows.keys(), held, after))
+        return answered | Changes(is_all=True, is_due=True)
+
+    def answer_again(
+        self, names: frozenset[str], after: Lookup, held_back: frozenset[str], *, is_first: bool
+    ) -> Changes:
+        """Return what is sent again because of other types of the stream, of what is subscribed and not held back.
+
+        With `is_first`, the client is sent what it subscribed to in any case.
+        """
+        wanted = names if self.selects_all else names & self.names
+        found = {name: [each.name for each in after.find(name) if each.name not in held_back] for name in wanted}
+        absent = frozenset(name for name, resources in found.items() if not resources) - held_back
+        return Changes(frozenset(name for resources in found.values() for name in resources), absent)
+
+    def needed_by(self, users: Iterable[Resource]) -> frozenset[str]:
+        """Return the names of this type that resources of another type refer to."""
+        return references_to(self.subscription.type_url, users)
+
+    def settle(self, asked: frozenset[str], after: Lookup) -> None:
+        """Note that the client is sent what the names in `asked` stand for now."""
+        if asked:
+            self._indirect |= (asked - after.rows.keys()) & self.names
+
+    def globs(self) -> frozenset[str]:
+        """Return the collections that are wanted as a whole."""
+        return frozenset(collection_of(name) for name in self._indirect if is_glob(name))
+
+    def retry(self, pending: frozenset[str], after: Lookup) -> Changes:
+        """Return what has to be sent again together because it was NACKed."""
+        return NO_CHANGES
+
+    def receive_nack(self, answer: Answer) -> None:
+        """Note what a client NACKed."""
+
+    def aliases(
+        self, resources: Iterable[Resource], requested: frozenset[str], lookup: Lookup
+    ) -> Mapping[str, tuple[str, ...]]:
+        """Return by name the aliases that resources are sent with, where these are not their own."""
+        return NO_ALIASES
+
+    def held(self, lookup: Lookup) -> frozenset[str]:
+        """Return the own names of all that is wanted and exists; not to be asked where everything is wanted."""
+        own = self.names & lookup.rows.keys()
+        return own | lookup.names(self._indirect) if self._indirect else own
+
+    def wants(self, name: str, lookup: Lookup) -> bool:
+        """Whether a resource of this name is wanted."""
+        return self.selects_all or name in self.names or name in lookup.names(self._indirect)
+
+
+def references_to(type_url: TypeUrl, users: Iterable[Resource]) -> frozenset[str]:
+    """Return the names of a type that resources refer to."""
+    return frozenset(
+        reference.name for user in users for reference in user.references if reference.type_url == type_url
+    )
+
+
+def unheld(names: AbstractSet[str], held: Held, lookup: Lookup) -> frozenset[str]:
+    """Return those of these resources that the client does not hold as they are."""
+    if not held:
+        return frozenset(names)
+    return frozenset(name for name in names if held.get(name) != lookup.rows[name].version)
+
+
+def _newly(names: frozenset[str], own: frozenset[str], other: Lookup) -> frozenset[str]:
+    """Return those names that were not selected by themselves before, or are not any more, as `other` has it."""
+    return frozenset(name for name in names if name not in own or name not in other.rows)

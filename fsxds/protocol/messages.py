@@ -91,7 +91,7 @@ class DeltaResponse:
 
     `version` is its `system_version_info`. `resources`, `with_ttl` and `heartbeats` are as in `SotwResponse`. `aliases`
     replace those of a resource, by its name. `unpopulated` are names that are answered with a `Resource` that has the name
-    as its name and alias and no content: the virtual host does not exist (ENVOY.md D5).
+    as its name and alias and no content: the virtual host does not exist (ENVOY.md E47).
     """
 
     type_url: TypeUrl

@@ -6,13 +6,13 @@ and subscription, the version that it sent last, and compares:
     the client holds …            and it should hold …     so
     what was sent last            the same                 hold
     what was sent last            something else           send
-    something else, or nothing    not what was sent last   send (a NACKed update may be applied in part: ENVOY.md A4)
+    something else, or nothing    not what was sent last   send (a NACKed update may be applied in part: ENVOY.md E12)
     something else, or nothing    what was sent last       it was NACKed or lost: send again, with back-off
     (nothing is remembered)       what it holds            hold: after a restart of the server no client fetches again
 
 What a poll shows of the response before it, and what follows from that, are `acks.PollEvidence` and `acks.PollState`.
 
-Source: xDS protocol, "REST-JSON polling subscriptions"; ENVOY.md A.
+Source: xDS protocol, "REST-JSON polling subscriptions"; ENVOY.md E1 to E11.
 """
 
 from __future__ import annotations
@@ -87,7 +87,7 @@ def nonce_of(version: Version) -> Nonce:
     return Nonce(version)
 
 
-# The shortest timeout that is worth holding a poll for, and the time left for the response to arrive (ENVOY.md A3).
+# The shortest timeout that is worth holding a poll for, and the time left for the response to arrive (ENVOY.md E2).
 SHORTEST_TIMEOUT_S = 0.3
 LEAST_MARGIN_S = 0.1
 MARGIN_SHARE = 0.05
@@ -102,7 +102,7 @@ def patience_s(expected_timeout_ms: float | None, query_timeout_s: float | None,
         query_timeout_s: the `?timeout=` of the request, None for none; it counts where there is no deadline.
         max_hold_s: the longest hold that the operator allows.
 
-    Source: ENVOY.md A3.
+    Source: ENVOY.md E2.
     """
     if expected_timeout_ms is not None:
         timeout_s = expected_timeout_ms / 1000
@@ -250,7 +250,7 @@ def _decide(request: PollRequest, snapshot: Snapshot | None, sent: PolledVersion
         return NOTHING_LOADED
     selection = select(snapshot, subscription)
     if not selection.resources and not BY_TYPE_URL[selection.type_url].may_be_empty:
-        # Envoy rejects an empty response of these types (ENVOY.md B3).
+        # Envoy rejects an empty response of these types (ENVOY.md E15).
         return Hold()
     is_unknown = sent is None or sent.state is PollState.NACKED_BEFORE
     if is_unknown and _may_lack_something(snapshot, subscription, selection):

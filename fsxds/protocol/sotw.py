@@ -1,42 +1,44 @@
-"""State-of-the-world streams: what to say next.
+"""State-of-the-world streams: what to send next.
 
-Every change goes out as one batch, in the order of `RESOURCE_TYPES`: what is used comes before what uses it. Two things
-concern several types of an aggregated stream:
-
-- An Envoy that gets a new or changed cluster waits for its endpoints although it has them. So they are sent again, after
-  the cluster and without waiting for its ACK, which Envoy holds back until then (ENVOY.md D2).
-- A cluster that is gone may still be used by what the same batch replaces. So it goes last (make before break).
-
-Source: xDS protocol, "The xDS transport Protocol", "Eventual consistency considerations".
+| rule | source |
+| --- | --- |
+| A request replaces the subscription of its type (`Subscription`); a stale one counts only as ACK or NACK (`Acks`). | xDS protocol, "How the client specifies what resources to return", "Resource updates" |
+| A name that was not in the request before is sent, whether the client has it or not. | xDS protocol, "Resource updates" |
+| A request that repeats nonce and names asks for them again: its client let go of them. | ENVOY.md E33 |
+| CDS, LDS and SRDS are sent in full, and what is missing is removed (`ResourceType.full_state_in_sotw`). | xDS protocol, "Grouping Resources into Responses", "Deleting Resources" |
+| Of other types only what changed is sent, and a removal is not. | xDS protocol, "Grouping Resources into Responses" |
+| A client that has the version of what it should hold is sent nothing at first. | xDS protocol, "Resource updates" |
+| Until something of a type was loaded, or could be missing by mistake, its full state is not sent to who has one. | `Snapshot.withheld`, `incomplete`, `undeclared` |
+| What was NACKed is sent again alone, with back-off (`Acks`); its content is not part of the version meanwhile. | ENVOY.md E10 |
+| One change goes out as one batch, in push order (`RESOURCE_TYPES`), clusters that are removed last (`rollout`). | xDS protocol, "Eventual consistency considerations" |
+| The endpoints of a new or changed cluster are sent after it, before its ACK, which Envoy holds back until then. | ENVOY.md E33 |
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import replace
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, replace
 
+from fsxds.protocol.acks import NOTHING, Acks, Answer, Sent
 from fsxds.protocol.messages import ENVOY, Node, Reaction, SotwRequest, SotwResponse, WatchStatus
-from fsxds.protocol.sotw_verdicts import NOTHING
-from fsxds.protocol.sotw_watch import News, SotwWatch
-from fsxds.protocol.subscription import SharedMemory, Subscription
-from fsxds.protocol.ttl import TtlMode, ttl_use
+from fsxds.protocol.subscription import WILDCARD, SharedMemory, Subscription, version_of
+from fsxds.protocol.ttl import Heartbeats, TtlMode, TtlUse, earliest, ttl_use
 from fsxds.resource_types import BY_SHORT_NAME, BY_TYPE_URL, ResourceType, in_push_order
-from fsxds.resources import Snapshot
-from fsxds.values import Nonce, TypeUrl
+from fsxds.resources import NO_RESOURCES, Resource, ResourceList, Rows, Snapshot, version_of_set
+from fsxds.rollout import USERS_OF_CLUSTERS, Staged, make_before_break
+from fsxds.values import Nonce, TypeUrl, Version
 
 CLUSTERS = BY_SHORT_NAME["cds"].type_url
 ENDPOINTS = BY_SHORT_NAME["eds"].type_url
 
-# The `user_agent_name` of an Envoy.
-# What may use clusters.
-USERS_OF_CLUSTERS = frozenset(BY_SHORT_NAME[name].type_url for name in ("lds", "rds", "srds"))
-
-# What an Envoy may take up again that it let go of.
+# What an Envoy lets go of, and takes up again within one flight, without a request that shows it (ENVOY.md E36): of a route configuration
+# that another scope uses now, it requests only what else it wants. Endpoints follow their clusters anyway, and runtime
+# layers stay as long as the Envoy runs.
 COME_AND_GO = frozenset(BY_SHORT_NAME[name].type_url for name in ("sds", "ecds", "rds"))
 
 
 class SotwStream:
-    """One stream, aggregated or not. `node` is what its client said of itself first.
+    """One stream, aggregated or not. `node` is the first one that its client sent, None until then.
 
     Times are readings of any clock that only goes forward, in seconds.
     """
@@ -46,20 +48,19 @@ class SotwStream:
     def __init__(self, memory: SharedMemory, ttl: TtlMode, *, is_aggregated: bool) -> None:
         self.node: Node | None = None
         self._memory, self._ttl, self._is_aggregated = memory, ttl, is_aggregated
-        # In the order of `RESOURCE_TYPES`.
-        self._watches: dict[TypeUrl, SotwWatch] = {}
-        # What is current; streams that could not be told anything of it yet remember it nevertheless.
+        # In push order.
+        self._watches: dict[TypeUrl, _Watch] = {}
+        # What is current, also where nothing of it could be sent yet.
         self._snapshot: Snapshot | None = None
         self._nonces = 0
 
     @property
     def timer_at_s(self) -> float | None:
-        """When `receive_timer` has something to do; None for never."""
-        times = (watch.timer_at_s for watch in self._watches.values())
-        return min((time_s for time_s in times if time_s is not None), default=None)
+        """When `receive_timer` has something to send; None for never."""
+        return earliest(*(watch.timer_at_s for watch in self._watches.values()))
 
     def receive_request(self, request: SotwRequest, snapshot: Snapshot | None, now_s: float) -> Reaction[SotwResponse]:
-        """Take a request as it arrives; `snapshot` is what is current, None before anything was loaded.
+        """Take a request; `snapshot` is what is current, None before anything was loaded.
 
         A request for a type that state-of-the-world streams do not have is ignored.
         """
@@ -68,131 +69,371 @@ class SotwStream:
         if row is None or not row.has_sotw:
             return Reaction()
         watch = self._watches.get(request.type_url) or self._begin(row)
-        heard = watch.hear(request, now_s)
-        if heard.is_stale:
-            # The client says its names again when it answers what it has not seen yet.
-            if heard.is_repeat and not self._is_aggregated:
-                watch.keep_asked(request.names)
-            return Reaction(self._after_overtaken(watch, heard.overtaken, now_s), heard.verdict)
-        before = watch.subscription
-        again = watch.subscribe(request.names)
-        if not watch.is_greeted:
-            again = self._awaited(watch)
+        answer = watch.receive_ack(request, now_s)
+        is_repeat = answer is None and request.error_detail is None and watch.acks.is_answered(request.nonce)
+        if watch.acks.is_stale(request.nonce):
+            if is_repeat and not self._is_aggregated:
+                # An aggregated stream gets the names once more, when its client answers what it has not seen yet.
+                watch.postpone(request.names)
+            responses = self._after_stale_nack(watch, answer, now_s)
         else:
-            is_asked = heard.is_repeat and watch.subscription is before
-            again |= watch.repeated(is_asked=is_asked or (bool(again) and self._may_have_forgotten(row)))
-        self._snapshot = snapshot or self._snapshot
-        return Reaction(self._batch(now_s, {request.type_url: again}), heard.verdict)
+            self._snapshot = snapshot or self._snapshot
+            again = self._names_to_send(watch, request, is_repeat=is_repeat)
+            responses = self._batch({request.type_url: again}, now_s)
+        return Reaction(responses, answer.acknowledgement if answer else None)
 
     def receive_snapshot(self, snapshot: Snapshot, now_s: float) -> tuple[SotwResponse, ...]:
-        """Take what is current from now on; return what the client is told of it."""
+        """Take what is current from now on; return what is sent of it."""
         self._snapshot = snapshot
-        return self._batch(now_s, {})
+        return self._batch({}, now_s)
 
     def receive_timer(self, now_s: float) -> tuple[SotwResponse, ...]:
-        """Return what is due at this time: what was rejected before, and heartbeats."""
-        return self._batch(now_s, {})
+        """Return what is due at this time: what was NACKed before, and heartbeats."""
+        return self._batch({}, now_s)
 
     def statistics(self) -> tuple[WatchStatus, ...]:
-        """Tell where each type stands, in the order of `RESOURCE_TYPES`."""
+        """Return the state of each type, in push order."""
         return tuple(watch.status() for watch in self._watches.values())
 
     def subscription_of(self, type_url: TypeUrl) -> Subscription:
-        """Return what the client wants of a type now; nothing of one that it never asked for."""
+        """Return the subscription to a type; to nothing where the client never requested it."""
         watch = self._watches.get(type_url)
-        return Subscription(type_url, wildcard=False) if watch is None else watch.subscription
+        return Subscription.initial(type_url) if watch is None else watch.subscription
 
-    def _begin(self, row: ResourceType) -> SotwWatch:
-        features = self.node.features if self.node else frozenset()
-        watch = SotwWatch(row, self._memory, ttl_use(row.type_url, features, self._ttl, is_delta=False))
+    def _begin(self, row: ResourceType) -> _Watch:
+        features = self.node.features if self.node else NOTHING
+        watch = _Watch(row, self._memory, ttl_use(row.type_url, features, self._ttl, is_delta=False))
         self._watches = in_push_order({**self._watches, row.type_url: watch})
         return watch
-
-    def _may_have_forgotten(self, row: ResourceType) -> bool:
-        """Whether a client whose names have grown may want anew what it has under the others.
-
-        An Envoy that lets go of a name and takes it up again within one flight tells neither: of a route configuration
-        that another scope uses now, it says only what else it wants. Endpoints follow their clusters anyway, and runtime
-        layers stay for its life.
-        """
-        return self._is_envoy and row.type_url in COME_AND_GO
 
     @property
     def _is_envoy(self) -> bool:
         return self.node is not None and self.node.agent == ENVOY
 
-    def _awaited(self, watch: SotwWatch) -> frozenset[str]:
-        """Return what a client may wait for although it says that it holds it: endpoints of clusters that it just got."""
-        clusters = self._watches.get(CLUSTERS)
-        return watch.everything if watch.type_url == ENDPOINTS and clusters and clusters.has_sent else NOTHING
+    def _names_to_send(self, watch: _Watch, request: SotwRequest, *, is_repeat: bool) -> frozenset[str]:
+        """Return the names that a request asks for, or asks for again."""
+        before = watch.subscription
+        added = watch.subscribe(request.names)
+        if not watch.is_initialized:
+            # The client may wait for endpoints that it has: of clusters that it just got.
+            clusters = self._watches.get(CLUSTERS)
+            return watch.everything if watch.type_url == ENDPOINTS and clusters and clusters.has_sent else NOTHING
+        may_have_let_go = bool(added) and self._is_envoy and watch.type_url in COME_AND_GO
+        is_asked_again = may_have_let_go or (is_repeat and watch.subscription == before)
+        return added | watch.names_again(is_asked=is_asked_again)
 
-    def _after_overtaken(self, watch: SotwWatch, names: frozenset[str], now_s: float) -> tuple[SotwResponse, ...]:
-        """Send the endpoints of rejected clusters again: they came before the response that brings these clusters."""
+    def _after_stale_nack(self, watch: _Watch, answer: Answer | None, now_s: float) -> tuple[SotwResponse, ...]:
+        """Send the endpoints of NACKed clusters again: they came before the response that brings these clusters."""
         endpoints = self._watches.get(ENDPOINTS)
-        if watch.type_url != CLUSTERS or not names or endpoints is None or self._snapshot is None:
+        is_ack = answer is None or answer.acknowledgement.accepted
+        if answer is None or is_ack or watch.type_url != CLUSTERS or endpoints is None or self._snapshot is None:
             return ()
-        again = endpoints.repeatable(_endpoints_of(names, self._snapshot))
-        return self._batch(now_s, {ENDPOINTS: again}) if again else ()
+        again = endpoints.repeatable(_endpoints_of(answer.sent.fresh, self._snapshot))
+        return self._batch({ENDPOINTS: again}, now_s) if again else ()
 
-    def _batch(self, now_s: float, again: dict[TypeUrl, frozenset[str]]) -> tuple[SotwResponse, ...]:
+    def _batch(self, again: dict[TypeUrl, frozenset[str]], now_s: float) -> tuple[SotwResponse, ...]:
         snapshot = self._snapshot
         if snapshot is None:
             return ()
-        told: dict[TypeUrl, News] = {}
+        updates: dict[TypeUrl, SotwUpdate] = {}
         for watch in self._watches.values():
-            is_greeting = not watch.is_greeted
-            news = watch.news(snapshot, again.get(watch.type_url, NOTHING), now_s)
-            if news is None:
+            is_first = not watch.is_initialized
+            update = watch.update(snapshot, again.get(watch.type_url, NOTHING), now_s)
+            if update is None:
                 continue
-            told[watch.type_url] = news
+            updates[watch.type_url] = update
             if watch.type_url == CLUSTERS and self._is_aggregated:
-                follow = self._endpoints_after(_endpoints_of(news.fresh, snapshot), is_greeting=is_greeting)
-                again[ENDPOINTS] = again.get(ENDPOINTS, NOTHING) | follow
-        return tuple(self._responses(told, now_s))
+                # Endpoints come later in push order.
+                follow = self._endpoints_after(_endpoints_of(update.fresh, snapshot), is_first=is_first)
+                again = {**again, ENDPOINTS: again.get(ENDPOINTS, NOTHING) | follow}
+        return tuple(self._responses(updates, now_s))
 
-    def _endpoints_after(self, names: Iterable[str], *, is_greeting: bool) -> frozenset[str]:
-        """Return which of the endpoints of new or changed clusters go out behind these."""
+    def _endpoints_after(self, names: Iterable[str], *, is_first: bool) -> frozenset[str]:
+        """Return which of the endpoints of new or changed clusters are sent after these."""
         watch = self._watches.get(ENDPOINTS)
         if watch is None:
             return NOTHING
-        # An Envoy takes the endpoints of a new cluster before it asks for them. Until it has them, what moves to the new
+        # An Envoy takes the endpoints of a new cluster before it subscribes to them. Without them, what moves to the new
         # cluster in the same batch fails.
-        return watch.repeatable(names, unasked=self._is_envoy and watch.is_greeted and not is_greeting)
+        return watch.repeatable(names, unrequested=self._is_envoy and watch.is_initialized and not is_first)
 
-    def _responses(self, told: dict[TypeUrl, News], now_s: float) -> Iterable[SotwResponse]:
-        removal = self._late_removal(told)
+    def _responses(self, updates: dict[TypeUrl, SotwUpdate], now_s: float) -> Iterator[SotwResponse]:
+        for update in make_before_break(self._staged(updates)):
+            yield self._watches[update.type_url].send(update, self._next_nonce(), now_s)
         for watch in self._watches.values():
-            news = told.get(watch.type_url)
-            if news is not None and news is removal:
-                if news.fresh:
-                    yield watch.tell(self._without_removal(news), self._next_nonce(), now_s)
-                continue
-            if news is not None:
-                yield watch.tell(news, self._next_nonce(), now_s)
             if heartbeat := watch.heartbeat(self._next_nonce, now_s):
                 yield heartbeat
-        if removal is not None:
-            yield self._watches[CLUSTERS].tell(removal, self._next_nonce(), now_s)
 
-    def _late_removal(self, told: dict[TypeUrl, News]) -> News | None:
-        """Return the news of clusters where some are gone that may be used until the rest of the batch is told."""
-        news = told.get(CLUSTERS)
-        if news is None or not news.removed or not told.keys() & USERS_OF_CLUSTERS:
-            return None
-        # What is gone may be what the client rejected: saying it once more would hold up the rest.
-        return None if self._watches[CLUSTERS].owed else news
-
-    def _without_removal(self, news: News) -> News:
-        resources = news.resources.with_others(news.removed)
-        return replace(news, version=resources.version, resources=resources)
+    def _staged(self, updates: dict[TypeUrl, SotwUpdate]) -> Iterator[Staged[SotwUpdate]]:
+        for type_url, update in updates.items():
+            # What is removed may be what the client NACKed: sending it once more would hold up the rest.
+            is_in_use = type_url == CLUSTERS and updates.keys() & USERS_OF_CLUSTERS
+            if is_in_use and update.removed and not self._watches[type_url].acks.pending.names:
+                yield Staged(update.with_removed() if update.fresh else None, update)
+            else:
+                yield Staged(update)
 
     def _next_nonce(self) -> Nonce:
         self._nonces += 1
         return Nonce(str(self._nonces))
 
 
-def _endpoints_of(clusters: Iterable[str], snapshot: Snapshot) -> Iterable[str]:
-    """Name the endpoints of clusters."""
+def _endpoints_of(clusters: Iterable[str], snapshot: Snapshot) -> Iterator[str]:
+    """Yield the names of the endpoints of clusters."""
     rows = snapshot.resources(CLUSTERS)
     known = (rows[name] for name in clusters if name in rows)
     return (ref.name for cluster in known for ref in cluster.references if ref.type_url == ENDPOINTS)
+
+
+@dataclass(frozen=True, slots=True)
+class SotwUpdate:
+    """What is sent of one type: `resources`, of which the client may not hold those named in `fresh` as they are.
+
+    `removed` are the resources that a full state removes.
+    """
+
+    type_url: TypeUrl
+    version: Version
+    resources: ResourceList
+    fresh: frozenset[str]
+    removed: tuple[Resource, ...] = ()
+
+    def with_removed(self) -> SotwUpdate:
+        """Return the same without a removal."""
+        both = self.resources.with_others(self.removed)
+        return replace(self, version=both.version, resources=both, removed=())
+
+
+class _Watch:
+    """One type on one stream: its subscription, and what was sent. The stream has the order between types.
+
+    What the client holds is not kept by name: it is what `_base` has of the subscription, except for what is pending.
+    """
+
+    __slots__ = ("_base", "_claimed", "_heartbeats", "_memory", "_postponed", "_row", "_ttl", "acks", "subscription")
+
+    def __init__(self, row: ResourceType, memory: SharedMemory, ttl: TtlUse) -> None:
+        self.subscription = Subscription.initial(row.type_url)
+        self.acks = Acks(is_full_state=row.full_state_in_sotw)
+        self._row, self._memory, self._ttl = row, memory, ttl
+        self._heartbeats = Heartbeats()
+        # The rows that the client was last sent something of; None until it is known what it holds.
+        self._base: Rows | None = None
+        # The version that the client had when it opened the stream.
+        self._claimed: Version | None = None
+        # Names that the client asked for again, but that could not be sent again yet.
+        self._postponed = NOTHING
+
+    @property
+    def type_url(self) -> TypeUrl:
+        """The type that is watched."""
+        return self._row.type_url
+
+    @property
+    def everything(self) -> frozenset[str]:
+        """All names of the subscription, `*` for everything."""
+        return frozenset((WILDCARD,)) if self.subscription.wildcard else self.subscription.names
+
+    @property
+    def is_initialized(self) -> bool:
+        """Whether it is known what the client holds."""
+        return self._base is not None
+
+    @property
+    def has_sent(self) -> bool:
+        """Whether there was a response."""
+        return self.acks.last_nonce is not None
+
+    @property
+    def timer_at_s(self) -> float | None:
+        """When time alone gives this watch something to send."""
+        return earliest(self.acks.retry_at_s, self._heartbeats.at_s)
+
+    def receive_ack(self, request: SotwRequest, now_s: float) -> Answer | None:
+        """Take the ACK or NACK in a request, and the version that the client begins with."""
+        if self._base is None:
+            self._claimed = request.version_info
+        return self.acks.receive(request.nonce, request.error_detail, now_s)
+
+    def subscribe(self, resource_names: Iterable[str]) -> frozenset[str]:
+        """Take the names of a request; return those that were not in the one before, `*` among them for everything."""
+        before, after = self.subscription, self.subscription.requesting(frozenset(resource_names))
+        self.subscription = replace(after, names=self._memory.share(after.names))
+        if not (after.wildcard or (after.names and self._row.full_state_in_sotw)):
+            self.acks.pending.forget(self.acks.pending.names - after.names)
+        return after.added_to(before)
+
+    def postpone(self, resource_names: Iterable[str]) -> None:
+        """Note names that were asked for again by a client that had not seen the last response."""
+        if self.subscription.names == frozenset(resource_names):
+            self._postponed |= self.subscription.names - self.acks.in_flight
+
+    def names_again(self, *, is_asked: bool) -> frozenset[str]:
+        """Return the names to send again: what was postponed, and with `is_asked` the whole subscription.
+
+        An Envoy asks for all when it changed a cluster, and waits for its endpoints (ENVOY.md E33).
+        """
+        if self._row.full_state_in_sotw:
+            return NOTHING
+        return self.repeatable(self.subscription.names | self._postponed if is_asked else self._postponed)
+
+    def repeatable(self, names: Iterable[str], *, unrequested: bool = False) -> frozenset[str]:
+        """Return the subscribed ones of these names; those that are pending are postponed.
+
+        With `unrequested`, whether they are subscribed to does not matter.
+        """
+        subscription, pending = self.subscription, self.acks.pending.names
+        wanted = frozenset(names) if unrequested or subscription.wildcard else subscription.names.intersection(names)
+        self._postponed = (self._postponed | wanted) & pending
+        return wanted - pending
+
+    def update(self, snapshot: Snapshot, again: frozenset[str], now_s: float) -> SotwUpdate | None:
+        """Return what to send, of the names in `again` also what was sent before; None for nothing.
+
+        Every update has to be sent: from now on the client counts as holding what `snapshot` has.
+        """
+        if self.type_url in snapshot.withheld:
+            return None
+        if self._base is None:
+            return self._first_update(snapshot, again, now_s)
+        base, self._base = self._base, snapshot.resources(self.type_url)
+        if self._selects_nothing:
+            return None
+        fresh, removed = self._difference(base, self._base)
+        if self._row.full_state_in_sotw:
+            return self._full_update(snapshot, fresh | again, tuple(base[name] for name in sorted(removed)), now_s)
+        return self._partial_update(snapshot, fresh, again, now_s)
+
+    @property
+    def _selects_nothing(self) -> bool:
+        return not (self.subscription.wildcard or self.subscription.names)
+
+    def _first_update(self, snapshot: Snapshot, again: frozenset[str], now_s: float) -> SotwUpdate | None:
+        """Return what a client is sent first: it may hold what another stream sent it, of this process or of another."""
+        holds_selection = self._holds_selection(snapshot)
+        if self._selects_nothing or (not holds_selection and self._may_lose_something(snapshot)):
+            return None
+        self._base = snapshot.resources(self.type_url)
+        is_full, version = self._row.full_state_in_sotw, version_of(snapshot, self.subscription)
+        if holds_selection:
+            self.acks.sent = self.acks.acked = version
+            self._memory.know(version)
+            # Nobody knows how long ago its time to live was renewed.
+            self._heartbeats.at_s = now_s if self._timed() else None
+            return None if is_full else self._partial_update(snapshot, NOTHING, again, now_s)
+        resources = self._select(self._base, self.everything)
+        return SotwUpdate(self.type_url, version, resources, resources.names) if resources or is_full else None
+
+    def _holds_selection(self, snapshot: Snapshot) -> bool:
+        if self.type_url in snapshot.authored and not self.subscription.wildcard:
+            # An author's version does not show for which names the client got it.
+            return False
+        return self._claimed is not None and self._claimed == version_of(snapshot, self.subscription)
+
+    def _may_lose_something(self, snapshot: Snapshot) -> bool:
+        """Whether a full state might remove what the client got before this process began."""
+        type_url = self.type_url
+        if self._claimed is None or not self._row.full_state_in_sotw:
+            return False
+        if self._memory.is_known(self._claimed) and type_url not in snapshot.authored:
+            return False
+        if type_url not in snapshot.incomplete and type_url not in snapshot.undeclared:
+            return False
+        return self.subscription.wildcard or not self.subscription.names <= snapshot.resources(type_url).keys()
+
+    def _difference(self, base: Rows, rows: Rows) -> tuple[frozenset[str], frozenset[str]]:
+        """Return the subscribed names whose resources are new or changed since `base`, and those that were removed."""
+        change = rows.changes_since(base)
+        fresh = change.fresh | change.renewed if change.renewed and self._ttl is not TtlUse.NONE else change.fresh
+        if self.subscription.wildcard:
+            return fresh, change.removed
+        return fresh & self.subscription.names, change.removed & self.subscription.names
+
+    def _full_update(
+        self, snapshot: Snapshot, fresh: frozenset[str], removed: tuple[Resource, ...], now_s: float
+    ) -> SotwUpdate | None:
+        if fresh or removed:
+            self.acks.pending.renew(self.acks.pending.names, now_s)
+        elif not self.acks.due(now_s):
+            return None
+        resources = self._select(snapshot.resources(self.type_url), self.everything)
+        if WILDCARD in fresh:
+            fresh = resources.names
+        self.acks.pending.sent_again(self.acks.pending.names)
+        version = version_of(snapshot, self.subscription)
+        return SotwUpdate(self.type_url, version, resources, fresh | self.acks.unapplied, removed)
+
+    def _partial_update(
+        self, snapshot: Snapshot, fresh: frozenset[str], again: frozenset[str], now_s: float
+    ) -> SotwUpdate | None:
+        rows, pending = snapshot.resources(self.type_url), self.acks.pending
+        # A removal is not sent; what comes back is fresh.
+        pending.forget(pending.names - rows.keys() if pending.names else NOTHING)
+        if renewed := pending.names & fresh:
+            pending.renew(renewed, now_s)
+        # Apart from all else: if it is NACKed once more, nothing else is.
+        names = fresh | again or next(iter(self.acks.due(now_s)), NOTHING)
+        resources = self._select(rows, names)
+        if not resources:
+            return None
+        pending.sent_again(names)
+        return SotwUpdate(self.type_url, self._version(snapshot, pending.names - names), resources, names)
+
+    def _version(self, snapshot: Snapshot, lacking: frozenset[str]) -> Version:
+        """Return the version of the subscription without what the client lacks, so that it never claims to hold that."""
+        if not lacking or WILDCARD in lacking or self.type_url in snapshot.authored:
+            return version_of(snapshot, self.subscription)
+        rows = snapshot.resources(self.type_url)
+        names = rows if self.subscription.wildcard else sorted(self.subscription.names)
+        members = ((name, rows[name].version if name in rows and name not in lacking else "") for name in names)
+        return version_of_set(self.type_url, members)
+
+    def _select(self, rows: Rows, names: frozenset[str]) -> ResourceList:
+        return rows.everything if WILDCARD in names else rows.select(names)
+
+    def send(self, update: SotwUpdate, nonce: Nonce, now_s: float) -> SotwResponse:
+        """Make the response of an update, and remember it until its ACK or NACK."""
+        if self._postponed:
+            self._postponed -= update.resources.names
+        self._record(nonce, Sent(update.version, update.resources, fresh=update.fresh))
+        self._heartbeats.plan(self._timed(), now_s, is_all=self._row.full_state_in_sotw)
+        with_ttl = self._ttl is not TtlUse.NONE
+        return SotwResponse(self.type_url, update.version, nonce, update.resources, with_ttl)
+
+    def _record(self, nonce: Nonce, sent: Sent) -> None:
+        self.acks.record(nonce, sent)
+        self._memory.know(sent.version)
+
+    def _timed(self) -> ResourceList:
+        """Return the resources of the client whose time to live it was sent."""
+        if self._ttl is TtlUse.NONE or self._base is None or not self._base.timed:
+            return NO_RESOURCES
+        timed = frozenset(self._base.timed)
+        return self._base.select(timed if self.subscription.wildcard else timed & self.subscription.names)
+
+    def heartbeat(self, next_nonce: Callable[[], Nonce], now_s: float) -> SotwResponse | None:
+        """Return what renews the time to live of what the client holds, where that is due."""
+        version, base = self.acks.sent, self._base
+        if version is None or base is None or not self._heartbeats.is_due(now_s):
+            return None
+        timed = self._timed()
+        self._heartbeats.plan(timed, now_s, is_all=True)
+        renewed = base.select(timed.names - self.acks.pending.names)
+        if not renewed:
+            return None
+        nonce = next_nonce()
+        self._record(nonce, Sent(version, renewed))
+        # A full state has to have also what has no time to live.
+        names = self._select(base, self.everything).names if self._row.full_state_in_sotw else renewed.names
+        if self._ttl is not TtlUse.HEARTBEAT:
+            return SotwResponse(self.type_url, version, nonce, base.select(names), with_ttl=True)
+        rest = base.select(names - renewed.names)
+        return SotwResponse(self.type_url, version, nonce, rest, with_ttl=True, heartbeats=tuple(renewed))
+
+    def status(self) -> WatchStatus:
+        """Return the state of this type."""
+        if self._base is None:
+            return self.acks.status(self.subscription, (), ())
+        held = self._select(self._base, self.everything)
+        names = NOTHING if self.subscription.wildcard else self.subscription.names
+        return self.acks.status(self.subscription, held, tuple(sorted(names - held.names)))

@@ -1,18 +1,29 @@
-"""Which resources a client wants, and which of them exist."""
+"""What a client should hold: its subscription, and what it selects of a snapshot.
+
+| rule | source |
+| --- | --- |
+| An empty list of names means everything, until a name was given once on the stream. | xDS protocol, "How the client specifies what resources to return" |
+| `*` means everything, beside names or without. | xDS protocol, "How the client specifies what resources to return" |
+| In SotW and polls the names of a request replace those before; in Delta they are added to and removed from them. | xDS protocol, "Resource updates", "Incremental xDS" |
+| A poll has no stream: each stands for itself. | xDS protocol, "REST-JSON polling subscriptions" |
+| The version of a selection changes when the selection does, and not otherwise. | xDS protocol, "ACK/NACK and resource type instance version" |
+"""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import PurePosixPath
 from weakref import WeakValueDictionary
 
 from fsxds.memo import Lru
-from fsxds.protocol.xdstp_names import SCHEME
 from fsxds.resources import ResourceList, Rows, Snapshot
 from fsxds.values import TypeUrl, Version
 
 WILDCARD = "*"
+
+# The start of names that are members of collections.
+SCHEME = "xdstp://"
 
 # So many versions are remembered that were sent.
 MOST_VERSIONS = 4096
@@ -25,21 +36,46 @@ MOST_REMOVED = 10_000
 class Subscription:
     """What one client wants of one type: `names`, or everything when `wildcard`.
 
-    An empty list of names means everything, until a name was given once on a stream; a poll has no stream, so each
-    poll stands for itself. Source: xDS protocol, "How the client specifies what resources to return".
+    With `never_named`, no name was given on the stream yet, which decides what an empty list means next.
     """
 
     type_url: TypeUrl
     names: frozenset[str] = frozenset()
     wildcard: bool = True
+    never_named: bool = field(default=False, compare=False)
+
+    @classmethod
+    def initial(cls, type_url: TypeUrl) -> Subscription:
+        """Return the subscription before the first request of a stream: to nothing."""
+        return cls(type_url, wildcard=False, never_named=True)
 
     @classmethod
     def for_request(cls, type_url: TypeUrl, names: Iterable[str]) -> Subscription:
-        """Read the names of a request that stands for itself: none, or `*` among them, mean everything."""
-        wanted = frozenset(names)
-        if not wanted or WILDCARD in wanted:
-            return cls(type_url)
-        return cls(type_url, wanted, wildcard=False)
+        """Return the subscription of a request that stands for itself."""
+        wanted = cls.initial(type_url).requesting(frozenset(names))
+        return cls(type_url) if wanted.wildcard else wanted
+
+    def requesting(self, names: frozenset[str]) -> Subscription:
+        """Return the subscription after a SotW request with these names."""
+        never_named = self.never_named and not names
+        return Subscription(self.type_url, names - {WILDCARD}, never_named or WILDCARD in names, never_named)
+
+    def changed(self, added: frozenset[str], removed: frozenset[str]) -> Subscription:
+        """Return the subscription after a Delta request that subscribes and unsubscribes these names.
+
+        A name in both is subscribed. What is unsubscribed without being subscribed is ignored.
+        """
+        removed -= added
+        if self.never_named and not added and not removed:
+            return replace(self, wildcard=True)
+        never_named = self.never_named and not added and WILDCARD not in removed
+        wildcard = (self.wildcard or WILDCARD in added) and WILDCARD not in removed
+        return Subscription(self.type_url, (self.names | added) - removed - {WILDCARD}, wildcard, never_named)
+
+    def added_to(self, before: Subscription) -> frozenset[str]:
+        """Return the names that are new since `before`, `*` among them for everything."""
+        added = self.names - before.names
+        return added | {WILDCARD} if self.wildcard and not before.wildcard else added
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,8 +128,8 @@ def files_of(subscription: Subscription, version: Version, snapshot: Snapshot) -
         return change.files
     # The last change of the type need not be one of the names that were asked for.
     changed = frozenset((*change.added, *change.changed)) if change is not None else frozenset()
-    news = [resource for resource in selection.resources if resource.name in changed]
-    return tuple(sorted({resource.origin.path for resource in news or selection.resources}))
+    updated = [resource for resource in selection.resources if resource.name in changed]
+    return tuple(sorted({resource.origin.path for resource in updated or selection.resources}))
 
 
 class SharedMemory:
@@ -123,7 +159,7 @@ class SharedMemory:
     def removed_members(self, rows: Rows) -> Collection[str]:
         """Return the members of collections that were in rows of this type before, and do not exist any more.
 
-        A client that connects again does not say which members of a collection it holds (ENVOY.md C2): these are reported
+        A client that connects again does not say which members of a collection it holds (ENVOY.md E43): these are reported
         to it as removed.
         """
         removed = self._removed.setdefault(rows.type_url, Lru(MOST_REMOVED))

@@ -1,22 +1,35 @@
-"""Virtual hosts on demand: which of them serves a host, and what ends Envoy's wait for them.
+"""Virtual hosts on demand (VHDS): which of them serves a host, and what an Envoy that waits for one is sent.
 
-Envoy asks for `<route configuration>/<host>` when a request for the host arrives. A virtual host says by its aliases
-(`<route configuration>/<domain>`) which hosts it serves; wildcards are among them.
+Envoy subscribes to `<route configuration>/<host>` when a request for the host arrives. A virtual host has the hosts that it
+serves as its aliases (`<route configuration>/<domain>`); wildcards are among them.
 
-Source: xDS protocol, "Virtual Host Discovery Service"; ENVOY.md D5.
+| rule | source |
+| --- | --- |
+| The best match serves a host: the host itself, the longest `*.suffix`, the longest `prefix.*`, `*`. | Envoy, `VirtualHost.domains` |
+| With a virtual host go those that its wildcards hide: Envoy has an answer for their hosts, and does not ask. | ENVOY.md E49 |
+| A response names by aliases which of the waiting requests it answers. | xDS protocol, "Virtual Host Discovery Service" |
+| A host that no virtual host serves is answered with a resource without content, once it is certain. | ENVOY.md E47 |
+| `*` selects nothing: it asks to end the wait for virtual hosts, as a new route configuration does. | ENVOY.md E45 |
+| What was NACKed is sent again together: no two virtual hosts may have the same domain. | ENVOY.md E48 |
 """
 
 from __future__ import annotations
 
 from collections.abc import Container, Iterable, Iterator, Mapping
+from collections.abc import Set as AbstractSet
+from typing import ClassVar
 
+from fsxds.protocol.acks import NOTHING, Answer
+from fsxds.protocol.lookup import NO_CHANGES, Changes, DeltaNames, Held, Lookup, unheld
+from fsxds.protocol.messages import DeltaRequest
+from fsxds.protocol.subscription import WILDCARD, SharedMemory
 from fsxds.resource_types import BY_SHORT_NAME
-from fsxds.resources import Resource
+from fsxds.resources import Resource, Rows
 
 VIRTUAL_HOSTS = BY_SHORT_NAME["vhds"].type_url
 ROUTES = BY_SHORT_NAME["rds"].type_url
 
-# A host name has at most 253 characters and a port; what is longer has no wildcard looked for at each of them.
+# A host name has at most 253 characters and a port; of what is longer, not every possible wildcard is looked up.
 LONGEST_HOST = 512
 
 
@@ -105,3 +118,165 @@ def route_of(name: str) -> str:
 def is_wake_up(name: str) -> bool:
     """Whether a name stands for a route configuration's virtual hosts as such."""
     return name.endswith("/")
+
+
+class HostLookup(Lookup):
+    """Finds virtual hosts by hosts."""
+
+    __slots__ = ("_hidden",)
+
+    def __init__(self, rows: Mapping[str, Resource]) -> None:
+        super().__init__(rows)
+        self._hidden: dict[str, frozenset[str]] = {}
+
+    def existing(self, names: AbstractSet[str]) -> frozenset[str]:
+        """Return those of these hosts that are served."""
+        return frozenset(name for name in names if self._names_of(name))
+
+    def names(self, names: AbstractSet[str]) -> frozenset[str]:
+        """Return the virtual hosts that serve these hosts, and those that go with them, by their own names."""
+        found = frozenset(own for name in names for own in self._names_of(name))
+        return found.union(*filter(None, map(self._hidden_by, found)))
+
+    def _names_of(self, name: str) -> tuple[str, ...]:
+        return self._found.find(name, lambda: self._look_up(name))
+
+    def _look_up(self, name: str) -> tuple[str, ...]:
+        return find_virtual_hosts(name, self.rows, self._index.aliases())
+
+    def _hidden_by(self, own: str) -> frozenset[str]:
+        """Return the virtual hosts that one hides, those that these hide, and so on."""
+        hidden = self._hidden.get(own)
+        if hidden is None:
+            found, ahead = {own}, [own]
+            while ahead:
+                more = find_hidden(self.rows[ahead.pop()], self._index.aliases()) - found
+                found |= more
+                ahead += more
+            hidden = self._hidden[own] = frozenset(found - {own})
+        return hidden
+
+
+class HostNames(DeltaNames):
+    """The hosts that one client subscribed to; decides which virtual hosts it is sent for them."""
+
+    __slots__ = ("_brought", "_has_given_up", "_unknown")
+
+    keeps_together: ClassVar[bool] = True
+
+    def __init__(self, memory: SharedMemory) -> None:
+        super().__init__(VIRTUAL_HOSTS, memory)
+        # The virtual hosts that the client has from another stream, which may not say by which hosts it got them.
+        self._brought = NOTHING
+        # Whether hosts were unsubscribed whose virtual hosts the client is to drop.
+        self._has_given_up = False
+        # The pending names that the client was last sent as hosts that do not exist.
+        self._unknown = NOTHING
+
+    @property
+    def selects_all(self) -> bool:
+        """Whether everything is wanted: never, whatever the client subscribed to."""
+        return False
+
+    @property
+    def _own(self) -> frozenset[str]:
+        return self._brought
+
+    def lookup(self, rows: Rows, before: Rows | None = None) -> HostLookup:
+        """Return what finds virtual hosts by hosts."""
+        return HostLookup.of(rows, before)
+
+    def receive(self, request: DeltaRequest) -> frozenset[str]:
+        """Take the hosts of a request; return those that are to be answered, `*` among them to end a wait."""
+        before, indirect = self.names, self._indirect
+        asked = super().receive(request)
+        self._brought -= frozenset(request.unsubscribe).difference(request.subscribe)
+        if self.subscription.wildcard and not before <= self.names:
+            self._has_given_up, self._indirect = True, indirect
+        return asked
+
+    def begin(self, held: Held, after: Lookup) -> Changes:
+        """Return what changed of the virtual hosts that a client brings."""
+        self._brought = frozenset(held.keys() & after.rows.keys())
+        return Changes(unheld(self._brought, held, after) if held else NOTHING, removed=frozenset(held) - self._brought)
+
+    def change(self, updated: frozenset[str], removed: frozenset[str], before: Lookup, after: Lookup) -> Changes:
+        """Return what has to be sent because virtual hosts changed, or because hosts were unsubscribed."""
+        if not (updated or removed or self._has_given_up):
+            return NO_CHANGES
+        return self._follow(updated, removed, before, after)
+
+    def _still_indirect(self, lost: frozenset[str], after: Lookup) -> frozenset[str]:
+        return self._indirect & self.names
+
+    def _ended(self, indirect: frozenset[str], before: Lookup, after: Lookup) -> frozenset[str]:
+        # Hosts that were answered as unknown, and are not wanted any more.
+        return frozenset(name for name in indirect - self._indirect if not before.find(name))
+
+    def answer(self, asked: frozenset[str], held: Held, after: Lookup, pending: frozenset[str]) -> Changes:
+        """Return what answers the hosts in `asked`, except for what the client already holds; `pending` were NACKed."""
+        hosts = asked - {WILDCARD}
+        served = after.existing(hosts)
+        serving = frozenset(resource.name for name in served for resource in after.find(name))
+        beside = after.names(asked) - serving
+        unknown, to_drop = hosts - served, pending - self._unknown
+        return Changes(
+            unheld(serving, held, after) | unheld(beside - self._sent(after) if beside else beside, held, after),
+            unpopulated=unknown - to_drop,
+            removed=unknown & to_drop,
+            is_due=WILDCARD in asked and not held,
+        )
+
+    def _sent(self, lookup: Lookup) -> frozenset[str]:
+        """Return the virtual hosts that the client was sent, as far as they exist."""
+        return (self._brought & lookup.rows.keys()) | lookup.names(self._indirect)
+
+    def answer_again(
+        self, names: frozenset[str], after: Lookup, held_back: frozenset[str], *, is_first: bool
+    ) -> Changes:
+        """Return what ends the wait for the virtual hosts of route configurations, with those that the client wants."""
+        routes = frozenset(map(route_of, names))
+        wanted = NOTHING if is_first else frozenset(name for name in self.names if route_of(name) in routes)
+        return Changes(after.names(wanted) - held_back, ends_wait=names)
+
+    def needed_by(self, users: Iterable[Resource]) -> frozenset[str]:
+        """Return the names that end the wait for virtual hosts of these route configurations."""
+        return frozenset(wake_ups(users))
+
+    def settle(self, asked: frozenset[str], after: Lookup) -> None:
+        """Note that the client is sent what all its hosts stand for now."""
+        self._has_given_up = False
+        self._indirect = self.names
+
+    def retry(self, pending: frozenset[str], after: Lookup) -> Changes:
+        """Return all that was NACKed: a domain may have moved between virtual hosts, so they stay together."""
+        exist = pending & after.rows.keys()
+        # What was NACKed may have been the answer for any host: requests for it still wait.
+        return Changes(
+            exist | after.names(pending & self.names),
+            removed=pending - exist - self._unknown,
+            unpopulated=frozenset(name for name in self.names if not after.find(name)),
+        )
+
+    def receive_nack(self, answer: Answer) -> None:
+        """Note which of the NACKed names the client cannot hold: hosts that were answered as unknown."""
+        unknown = answer.rejected & answer.sent.unpopulated
+        self._unknown = (self._unknown | unknown) - (answer.rejected - unknown)
+
+    def aliases(
+        self, resources: Iterable[Resource], requested: frozenset[str], lookup: Lookup
+    ) -> Mapping[str, tuple[str, ...]]:
+        """Return by name the aliases that virtual hosts are sent with, for a response to these hosts."""
+        hosts: dict[str, list[str]] = {}
+        for host in requested:
+            for resource in lookup.find(host):
+                hosts.setdefault(resource.name, []).append(host)
+        return {each.name: aliases_to_tell(each, hosts.get(each.name, ())) for each in resources}
+
+    def held(self, lookup: Lookup) -> frozenset[str]:
+        """Return the own names of all virtual hosts that the client should hold."""
+        return (self._brought & lookup.rows.keys()) | lookup.names(self.names)
+
+    def wants(self, name: str, lookup: Lookup) -> bool:
+        """Whether a virtual host or a host of this name is wanted."""
+        return name in self._brought or super().wants(name, lookup)

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from fsxds.protocol.lookup import MOST_KEPT, Lookup
+import pytest
+
+from fsxds.protocol.lookup import MOST_KEPT, Lookup, collection_of, is_glob
+from fsxds.protocol.virtual_hosts import HostLookup
 from fsxds.resources import Resource
 from tests.support.snapshots import resource
 
@@ -16,7 +19,7 @@ def _rows(*resources: Resource) -> dict[str, Resource]:
 def test_own_names_come_before_aliases() -> None:
     """A name that one resource has and another has as an alias stands for the first."""
     own, other = resource("SDS", "web"), replace(resource("SDS", "other"), aliases=("web", "api"))
-    lookup = Lookup(_rows(other, own), is_on_demand=False)
+    lookup = Lookup(_rows(other, own))
 
     assert (own,) == lookup.find("web")
     assert (other,) == lookup.find("api")
@@ -27,7 +30,7 @@ def test_an_alias_of_two_resources_stands_for_the_first() -> None:
     """Where two resources have an alias, the first by name gets it, in every process the same."""
     first, second = (replace(resource("SDS", name), aliases=("x",)) for name in ("a", "b"))
 
-    assert (first,) == Lookup(_rows(first, second), is_on_demand=False).find("x")
+    assert (first,) == Lookup(_rows(first, second)).find("x")
 
 
 def test_a_collection_has_the_members_of_its_directory() -> None:
@@ -39,7 +42,7 @@ def test_a_collection_has_the_members_of_its_directory() -> None:
         "xdstp://x/t/d/e/f?p=1&q=2",
         "d/x",
     ]
-    lookup = Lookup(_rows(*(resource("LEDS", name) for name in names)), is_on_demand=False)
+    lookup = Lookup(_rows(*(resource("LEDS", name) for name in names)))
 
     assert {*names[:2]} == lookup.names({"xdstp://x/t/d/*?q=2&p=1"})
     assert {names[2]} == lookup.names({"xdstp://x/t/d/*"})
@@ -51,20 +54,20 @@ def test_a_resource_may_be_named_like_a_collection() -> None:
     """A resource whose own name ends like that of a collection is found by it."""
     odd = resource("LEDS", "xdstp://x/t/d/*")
 
-    assert (odd,) == Lookup(_rows(odd, resource("LEDS", "xdstp://x/t/d/a")), is_on_demand=False).find(odd.name)
+    assert (odd,) == Lookup(_rows(odd, resource("LEDS", "xdstp://x/t/d/a"))).find(odd.name)
 
 
 def test_hosts_are_found_on_demand() -> None:
     """Of virtual hosts, names are those of hosts."""
     host = replace(resource("VHDS", "r/web"), aliases=("r/*.com",))
 
-    assert (host,) == Lookup(_rows(host), is_on_demand=True).find("r/a.com")
-    assert () == Lookup(_rows(host), is_on_demand=False).find("r/a.com")
+    assert (host,) == HostLookup(_rows(host)).find("r/a.com")
+    assert () == Lookup(_rows(host)).find("r/a.com")
 
 
 def test_names_of_clients_are_remembered_in_bounds() -> None:
     """Clients may ask for any number of names; what they stand for is not remembered without end."""
-    lookup = Lookup(_rows(replace(resource("SDS", "own"), aliases=("web",))), is_on_demand=False)
+    lookup = Lookup(_rows(replace(resource("SDS", "own"), aliases=("web",))))
 
     for number in range(MOST_KEPT + 1):
         lookup.find(f"{number}")
@@ -76,8 +79,34 @@ def test_names_of_clients_are_remembered_in_bounds() -> None:
 def test_names_that_exist() -> None:
     """Of many names, those are told that are own names, aliases, or collections with members."""
     member, other = resource("LEDS", "xdstp://x/t/d/a"), replace(resource("LEDS", "own"), aliases=("web",))
-    lookup = Lookup(_rows(member, other), is_on_demand=False)
+    lookup = Lookup(_rows(member, other))
     names = {"own", "web", "none", "xdstp://x/t/d/*", "xdstp://x/t/none/*"}
 
     assert {"own", "web", "xdstp://x/t/d/*"} == lookup.existing(names)
     assert {name for name in names if lookup.find(name)} == lookup.existing(names)
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("xdstp://x/t/d/*", True),
+        ("xdstp://x/t/d/*?p=1", True),
+        ("xdstp://x/t/d/a", False),
+        ("xdstp://x/t/d/a?p=/*", False),
+        ("d/*", False),
+        ("*", False),
+    ],
+)
+def test_what_is_a_glob(name: str, expected: bool) -> None:
+    """A glob begins with the scheme, and its path ends with `/*`."""
+    assert expected == is_glob(name)
+
+
+def test_members_and_glob_have_one_collection() -> None:
+    """The glob and its members give the same collection, whatever the order of parameters; others do not."""
+    glob = collection_of("xdstp://x/t/d/*?a=1&b=2")
+
+    assert glob == collection_of("xdstp://x/t/d/member?b=2&a=1")
+    assert glob != collection_of("xdstp://x/t/d/member")
+    assert glob != collection_of("xdstp://x/t/d/deep/member?a=1&b=2")
+    assert glob != collection_of("xdstp://y/t/d/member?a=1&b=2")

@@ -1,38 +1,7 @@
-"""The map of the house and the version.
-
-Files come in on the left, clients are served on the right, and the two meet in `store.py`::
-
-    sources ──► reload ──► snapshots ──► store ──► protocol ──► transports ──► bytes
-    (watchdog,     │       (parse, accept,     (what to say,   (gRPC, REST,
-     rescan)       │        version: pure)      to whom: pure)  mirrored files)
-                   └──► problems ──► operations ◄── who was sent, took or refused what
-
-1. `values.py`: what flows.
-2. `reload.py`: what happens when a file changes.
-3. `protocol/poll.py`, `sotw.py`, `delta.py` and, beside them, `tests/conversations/`: what happens when a client asks.
-4. `app.py`: how the rooms are introduced to one another.
-
-The rules of xDS are in `protocol/`, those of Envoy for what stands in a file in `rules/`, file formats in `formats/`, wires
-in `transports/`. Everything in `api/`, `formats/`, `rules/`, `snapshots/` and `protocol/` is pure: no I/O, no clock. Imports point downwards only::
-
-    pytest_plugin
-    commands | testing
-    reports | dev
-    app
-    settings
-    operations | reload | sources | transports | local_envoy | watching
-    serving | grpc_serving | parsing
-    parse_worker
-    clients | store | supervisor
-    snapshots | protocol
-    comparison | rules
-    formats
-    api
-    resource_types
-    values | errors
+"""Serves a directory of files to Envoy as xDS. `fsxds/README.md` has the map of the code, the words, and how to extend it.
 
 In a program of your own, `fsxds.load` does what `fsxds check` does, and `fsxds.testing` has a server for tests. Importing
-`fsxds` imports nothing else: every room is loaded when it is first asked for.
+`fsxds` imports nothing else: every module is loaded when it is first used.
 """
 
 from __future__ import annotations

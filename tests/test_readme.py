@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import shlex
+import tomllib
 import urllib.request
 from dataclasses import dataclass
 from pathlib import Path
@@ -230,6 +231,35 @@ def test_every_resource_type_is_named() -> None:
     page = (TOP / "config/README.md").read_text(encoding="utf-8").lower()
 
     assert [] == [row.short_name for row in RESOURCE_TYPES if row.short_name not in page]
+
+
+def _text_of_code_page() -> str:
+    text = (TOP / "fsxds/README.md").read_text(encoding="utf-8")
+    return re.sub(r"^```.*?^```$", "", text, flags=re.DOTALL | re.MULTILINE)
+
+
+def test_modules_that_the_code_page_names_exist() -> None:
+    """A name such as `protocol/sotw.py` is below fsxds/, or below the top."""
+    names = set(re.findall(r"`([\w./]+(?:\.py|/))`", _text_of_code_page()))
+
+    assert len(names) > 40
+    assert set() == {name for name in names if not (TOP / "fsxds" / name).exists() and not (TOP / name).exists()}
+
+
+def test_the_map_is_complete() -> None:
+    """Every module and package at the top of fsxds is in the map, and the layers are those of the import contract."""
+    map_of_code = _text_of_code_page().partition("## Map")[2].partition("\n## ")[0]
+    tops = {
+        f"{path.name}/" if path.is_dir() else path.name
+        for path in (TOP / "fsxds").iterdir()
+        if path.suffix == ".py" or (path / "__init__.py").exists()
+    }
+    contracts = tomllib.loads((TOP / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["importlinter"]["contracts"]
+    (layers,) = [contract["layers"] for contract in contracts if contract["type"] == "layers"]
+    (shown,) = [block for block in BLOCKS if block.marker == "layers"]
+
+    assert set() == {name for name in tops - {"__init__.py", "__main__.py"} if f"`{name}`" not in map_of_code}
+    assert [layer.replace("fsxds.", "") for layer in layers] == shown.text.splitlines()
 
 
 def _facts() -> dict[int, list[str]]:

@@ -301,7 +301,7 @@ def _report_missing(message: Message, path: Path, walk: Walk, demands: Sequence[
     for one in demands:
         if one.fields.isdisjoint(present):
             place = path if one.step is None else (path, one.step)
-            walk.tell(place, one.rule, one.message, one.remedy)
+            walk.error(place, one.rule, one.message, one.remedy)
 
 
 def _visit_with_hooks(visit: Visit | None, hooks: Sequence[Hook]) -> Visit:
@@ -414,7 +414,7 @@ def _report_of(checks: Sequence[Check], *, secret: bool, prefix: str = "") -> Re
         for is_broken in tests:
             if is_broken(value):
                 check = checks[tests.index(is_broken)]
-                walk.tell((path, step), check.rule, prefix + check.message(value, secret=secret), check.remedy)
+                walk.error((path, step), check.rule, prefix + check.message(value, secret=secret), check.remedy)
                 return
 
     return report
@@ -430,7 +430,7 @@ def _report_of_repeats(*, secret: bool) -> Report:
         for index, value in enumerate(values):
             if value in seen:
                 text = "must not be there twice" + ("" if secret else show_value(value))
-                walk.tell(((path, step), index), "not-unique", text, "remove it")
+                walk.error(((path, step), index), "not-unique", text, "remove it")
             seen.add(value)
 
     return report

@@ -1,4 +1,4 @@
-"""One walk over a message and all that is packed in it: what rules see, and what they tell.
+"""One walk over a message and all that is packed in it: what rules see, and what they report.
 
 Look into every Any of a message that did not go through the converter, for what nobody could read.
 """
@@ -132,15 +132,15 @@ class Walk:
         self.faults: list[Fault] = []
         self.references: list[Reference] = []
 
-    def tell(self, path: Path, rule: str, message: str, remedy: str) -> None:
-        """Note what Envoy refuses, at a place; with the last of too many, the walk ends."""
+    def error(self, path: Path, rule: str, message: str, remedy: str) -> None:
+        """Note what Envoy rejects, at a place; with the last of too many, the walk ends."""
         self.faults.append(Fault(rule, message, remedy, field_path_of(path)))
         self._errors += 1
         if self._errors > MOST_ERRORS:
             raise EnoughError
 
-    def warn(self, path: Path, rule: str, message: str, remedy: str) -> None:
-        """Note what Envoy takes, and its author hardly means."""
+    def warning(self, path: Path, rule: str, message: str, remedy: str) -> None:
+        """Note what Envoy accepts, and its author hardly means."""
         self.faults.append(Fault(rule, message, remedy, field_path_of(path), severity=Severity.WARNING))
 
     def refer(self, path: Path, type_url: TypeUrl, name: str, severity: Severity) -> None:

@@ -23,7 +23,6 @@ _RING_HASH, _MAGLEV, _CLUSTER_PROVIDED, _POLICY_CONFIG = 2, 5, 6, 7
 
 HTTP_OPTIONS = "envoy.extensions.upstreams.http.v3.HttpProtocolOptions"
 _DEFAULT_MINIMUM_RING, _DEFAULT_MAXIMUM_RING = 1024, 8_388_608
-_RULE = "wrong-cluster"
 _PICKS = "envoy.extensions.load_balancing_policies.client_side_weighted_round_robin.v3.ClientSideWeightedRoundRobin"
 
 
@@ -64,30 +63,30 @@ def _check_type(cluster: Any, path: Path, walk: Walk) -> None:
     is_chosen = cluster.lb_policy == _CLUSTER_PROVIDED and not cluster.HasField("load_balancing_policy")
     if of_type in _WITHOUT_BALANCER and is_chosen:
         message = "a cluster of this type provides no load balancer of its own"
-        walk.tell((path, "lb_policy"), "cluster-type", message, "choose another lb_policy, such as ROUND_ROBIN")
+        walk.error((path, "lb_policy"), "cluster-type", message, "choose another lb_policy, such as ROUND_ROBIN")
 
 
 def _check_discovery(cluster: Any, path: Path, walk: Walk) -> None:
     if cluster.type == _EDS:
         if not cluster.HasField("eds_cluster_config"):
             remedy = "add eds_cluster_config, with eds_config saying where the endpoints come from"
-            walk.tell((path, "type"), "cluster-type", "a cluster of type EDS needs an eds_cluster_config", remedy)
+            walk.error((path, "type"), "cluster-type", "a cluster of type EDS needs an eds_cluster_config", remedy)
         if cluster.HasField("load_assignment"):
             message = "Envoy ignores the load_assignment of a cluster of type EDS"
             remedy = "serve the endpoints as a ClusterLoadAssignment, or choose type STATIC"
-            walk.warn((path, "load_assignment"), "cluster-type", message, remedy)
+            walk.warning((path, "load_assignment"), "cluster-type", message, remedy)
     elif cluster.HasField("eds_cluster_config"):
         message = "eds_cluster_config stands in a cluster whose type is not EDS"
-        walk.tell((path, "eds_cluster_config"), "cluster-type", message, "write type: EDS, or remove it")
+        walk.error((path, "eds_cluster_config"), "cluster-type", message, "write type: EDS, or remove it")
 
 
 def _check_original(cluster: Any, path: Path, walk: Walk) -> None:
     if cluster.HasField("load_assignment"):
         message = "a cluster of type ORIGINAL_DST has no endpoints of its own"
-        walk.tell((path, "load_assignment"), "cluster-type", message, "remove it: connections say where they go")
+        walk.error((path, "load_assignment"), "cluster-type", message, "remove it: connections say where they go")
     if cluster.lb_policy != _CLUSTER_PROVIDED:
         message = "a cluster of type ORIGINAL_DST takes no lb_policy but CLUSTER_PROVIDED"
-        walk.tell((path, "lb_policy"), "cluster-type", message, "write lb_policy: CLUSTER_PROVIDED")
+        walk.error((path, "lb_policy"), "cluster-type", message, "write lb_policy: CLUSTER_PROVIDED")
 
 
 def _check_logical(cluster: Any, path: Path, walk: Walk) -> None:
@@ -97,7 +96,7 @@ def _check_logical(cluster: Any, path: Path, walk: Walk) -> None:
         message = f"a cluster of type LOGICAL_DNS needs exactly one endpoint, has {count}"
         if count == 1:
             message = f"a cluster of type LOGICAL_DNS needs exactly one locality, has {len(groups)}"
-        walk.tell((path, "load_assignment"), "cluster-type", message, "choose type STRICT_DNS for several endpoints")
+        walk.error((path, "load_assignment"), "cluster-type", message, "choose type STRICT_DNS for several endpoints")
 
 
 def _check_policy(cluster: Any, path: Path, walk: Walk) -> None:
@@ -105,19 +104,21 @@ def _check_policy(cluster: Any, path: Path, walk: Walk) -> None:
     if cluster.HasField("load_balancing_policy"):
         if subset:
             message = "lb_subset_config cannot stand beside load_balancing_policy"
-            walk.tell((path, "lb_subset_config"), _RULE, message, "use the subset policy of load_balancing_policy")
+            walk.error(
+                (path, "lb_subset_config"), "wrong-cluster", message, "use the subset policy of load_balancing_policy"
+            )
         common = cluster.common_lb_config
         for field in ("zone_aware_lb_config", "locality_weighted_lb_config", "consistent_hashing_lb_config"):
             if common.HasField(field):
                 message = f"{field} cannot stand beside load_balancing_policy"
                 remedy = "say it within the load balancing policy"
-                walk.tell(((path, "common_lb_config"), field), _RULE, message, remedy)
+                walk.error(((path, "common_lb_config"), field), "wrong-cluster", message, remedy)
     elif cluster.lb_policy == _POLICY_CONFIG:
         message = "LOAD_BALANCING_POLICY_CONFIG needs a load_balancing_policy"
-        walk.tell((path, "lb_policy"), _RULE, message, "add load_balancing_policy")
+        walk.error((path, "lb_policy"), "wrong-cluster", message, "add load_balancing_policy")
     elif cluster.lb_subset_config.subset_selectors and cluster.lb_policy == _CLUSTER_PROVIDED:
         message = "CLUSTER_PROVIDED cannot stand beside lb_subset_config"
-        walk.tell((path, "lb_policy"), _RULE, message, "choose another lb_policy")
+        walk.error((path, "lb_policy"), "wrong-cluster", message, "choose another lb_policy")
 
 
 def _check_old_rings(cluster: Any, path: Path, walk: Walk) -> None:
@@ -135,13 +136,17 @@ def _check_ring(config: Any, path: Path, walk: Walk) -> None:
     if smallest > largest:
         field = "maximum_ring_size" if config.HasField("maximum_ring_size") else "minimum_ring_size"
         message = f"minimum_ring_size ({smallest}) is above maximum_ring_size ({largest})"
-        walk.tell((path, field), _RULE, message, f"the minimum is {_DEFAULT_MINIMUM_RING} where none is written")
+        walk.error(
+            (path, field), "wrong-cluster", message, f"the minimum is {_DEFAULT_MINIMUM_RING} where none is written"
+        )
 
 
 def _check_table(config: Any, path: Path, walk: Walk) -> None:
     size = config.table_size.value
     if config.HasField("table_size") and 1 < size <= 5_000_011 and not _is_prime(size):
-        walk.tell((path, "table_size"), _RULE, f"must be a prime number, is {size}", "write a prime such as 65537")
+        walk.error(
+            (path, "table_size"), "wrong-cluster", f"must be a prime number, is {size}", "write a prime such as 65537"
+        )
 
 
 def _is_prime(number: int) -> bool:
@@ -156,11 +161,15 @@ def _check_fallback_keys(selector: Any, path: Path, walk: Walk) -> None:
     if selector.fallback_policy != uses_keys:
         if fallback:
             message = "has a meaning only with fallback_policy: KEYS_SUBSET"
-            walk.tell(place, _RULE, message, "write that policy, or remove the keys")
+            walk.error(place, "wrong-cluster", message, "write that policy, or remove the keys")
     elif not fallback:
-        walk.tell(place, _RULE, "must not be empty with fallback_policy: KEYS_SUBSET", "name some of the keys")
+        walk.error(
+            place, "wrong-cluster", "must not be empty with fallback_policy: KEYS_SUBSET", "name some of the keys"
+        )
     elif not set(fallback) < keys:
-        walk.tell(place, _RULE, "must be some, and not all, of the keys", "leave out at least one of the keys")
+        walk.error(
+            place, "wrong-cluster", "must be some, and not all, of the keys", "leave out at least one of the keys"
+        )
 
 
 def _check_ejection(detection: Any, path: Path, walk: Walk) -> None:
@@ -168,13 +177,13 @@ def _check_ejection(detection: Any, path: Path, walk: Walk) -> None:
         longest, base = detection.max_ejection_time, detection.base_ejection_time
         if (longest.seconds, longest.nanos) < (base.seconds, base.nanos):
             message = "max_ejection_time is shorter than base_ejection_time"
-            walk.tell((path, "max_ejection_time"), _RULE, message, "make it longer, or leave it out")
+            walk.error((path, "max_ejection_time"), "wrong-cluster", message, "make it longer, or leave it out")
 
 
 def _check_policies(policy: Any, path: Path, walk: Walk) -> None:
     if not any(one.HasField("typed_extension_config") for one in policy.policies):
         message = "names no load balancing policy"
-        walk.tell((path, "policies"), _RULE, message, "give it a typed_extension_config")
+        walk.error((path, "policies"), "wrong-cluster", message, "give it a typed_extension_config")
 
 
 def _check_per_host(breakers: Any, path: Path, walk: Walk) -> None:
@@ -182,7 +191,7 @@ def _check_per_host(breakers: Any, path: Path, walk: Walk) -> None:
         for field in ("max_pending_requests", "max_requests", "max_retries", "retry_budget", "max_connection_pools"):
             if threshold.HasField(field):
                 place = (((path, "per_host_thresholds"), index), field)
-                walk.tell(place, _RULE, f"{field} cannot be limited per host", "write it under thresholds")
+                walk.error(place, "wrong-cluster", f"{field} cannot be limited per host", "write it under thresholds")
 
 
 def _check_sources(bind: Any, path: Path, walk: Walk) -> None:
@@ -190,15 +199,17 @@ def _check_sources(bind: Any, path: Path, walk: Walk) -> None:
     name = "extra_source_addresses" if bind.extra_source_addresses else "additional_source_addresses"
     if bind.extra_source_addresses and bind.additional_source_addresses:
         message = "cannot stand beside extra_source_addresses"
-        walk.tell((path, "additional_source_addresses"), _RULE, message, "keep extra_source_addresses alone")
+        walk.error((path, "additional_source_addresses"), "wrong-cluster", message, "keep extra_source_addresses alone")
     elif len(more) > 1:
-        walk.tell((path, name), _RULE, f"must be at most one, are {len(more)}", "keep one, of the other IP version")
+        walk.error(
+            (path, name), "wrong-cluster", f"must be at most one, are {len(more)}", "keep one, of the other IP version"
+        )
     elif more and bind.HasField("source_address"):
         other = more[0].address if bind.extra_source_addresses else more[0]
         version = ip_version(bind.source_address.address)
         if version is not None and version == ip_version(other.address):
             message = f"is an IPv{version} address, as source_address is"
-            walk.tell(((path, name), 0), _RULE, message, "write one of the other IP version")
+            walk.error(((path, name), 0), "wrong-cluster", message, "write one of the other IP version")
 
 
 _NAMED_SETTINGS = frozenset({8})  # SETTINGS_ENABLE_CONNECT_PROTOCOL
@@ -211,11 +222,11 @@ def _check_settings(options: Any, path: Path, walk: Walk) -> None:
         place: Path = ((path, "custom_settings_parameters"), index)
         identifier, value = setting.identifier.value, setting.value.value
         if identifier == _PUSH and value == 1:
-            walk.tell(place, _RULE, "Envoy has no server push", "remove it")
+            walk.error(place, "wrong-cluster", "Envoy has no server push", "remove it")
         elif identifier in _NAMED_SETTINGS:
-            walk.tell(place, _RULE, f"setting {identifier} has a field of its own", "write allow_connect")
+            walk.error(place, "wrong-cluster", f"setting {identifier} has a field of its own", "write allow_connect")
         elif seen.setdefault(identifier, value) != value:
-            walk.tell(place, _RULE, f"setting {identifier} has two values", "keep one")
+            walk.error(place, "wrong-cluster", f"setting {identifier} has two values", "keep one")
 
 
 # Of envoy.type.v3.FractionalPercent.DenominatorType.
@@ -228,27 +239,27 @@ def _check_drops(assignment: Any, path: Path, walk: Walk) -> None:
     drops = assignment.policy.drop_overloads
     place: Path = ((path, "policy"), "drop_overloads")
     if len(drops) > 1:
-        walk.tell(place, _RULE, f"Envoy takes one category of drops, here are {len(drops)}", "keep one")
+        walk.error(place, "wrong-cluster", f"Envoy takes one category of drops, here are {len(drops)}", "keep one")
     elif drops and drops[0].HasField("drop_percentage"):
         share = drops[0].drop_percentage
         whole = DENOMINATORS[share.denominator] if share.denominator < len(DENOMINATORS) else None
         if whole is not None and share.numerator > whole:
             at: Path = (((place, 0), "drop_percentage"), "numerator")
-            walk.tell(at, _RULE, f"must be at most {whole}, is {share.numerator}", "drop at most all")
+            walk.error(at, "wrong-cluster", f"must be at most {whole}, is {share.numerator}", "drop at most all")
 
 
 def _check_hashed_names(cluster: Any, path: Path, walk: Walk) -> None:
     hashing = cluster.common_lb_config.consistent_hashing_lb_config
     if hashing.use_hostname_for_hashing and cluster.type != _STRICT_DNS and not cluster.HasField("cluster_type"):
         place = (((path, "common_lb_config"), "consistent_hashing_lb_config"), "use_hostname_for_hashing")
-        walk.tell(place, _RULE, "needs a cluster of type STRICT_DNS", "remove it, or choose that type")
+        walk.error(place, "wrong-cluster", "needs a cluster of type STRICT_DNS", "remove it, or choose that type")
 
 
 def _check_header_name(cluster: Any, path: Path, walk: Walk) -> None:
     config = cluster.original_dst_lb_config
     if cluster.type == _ORIGINAL_DST and config.http_header_name and not config.use_http_header:
         place = ((path, "original_dst_lb_config"), "http_header_name")
-        walk.tell(place, _RULE, "has a meaning only with use_http_header: true", "add that, or remove it")
+        walk.error(place, "wrong-cluster", "has a meaning only with use_http_header: true", "add that, or remove it")
 
 
 def _check_picking(policy: Any, path: Path, walk: Walk) -> None:
@@ -256,21 +267,20 @@ def _check_picking(policy: Any, path: Path, walk: Walk) -> None:
     listed = policy.endpoint_picking_policy.policies
     remedy = f"write one of {_PICKS}"
     if not policy.HasField("endpoint_picking_policy"):
-        walk.tell(place, _RULE, "is missing", remedy)
+        walk.error(place, "wrong-cluster", "is missing", remedy)
     elif listed:
         first = listed[0].typed_extension_config.typed_config.type_url.rpartition("/")[2]
         if first.startswith("envoy.extensions.load_balancing_policies.") and first != _PICKS:
-            walk.tell(place, _RULE, f"{first} cannot pick endpoints here", remedy)
+            walk.error(place, "wrong-cluster", f"{first} cannot pick endpoints here", remedy)
 
 
 def _check_once(cluster: Any, path: Path, walk: Walk) -> None:
     common = cluster.common_http_protocol_options
     if cluster.HasField("max_requests_per_connection") and common.HasField("max_requests_per_connection"):
         place = (path, "max_requests_per_connection")
-        walk.tell(place, _RULE, "stands in common_http_protocol_options too", "keep that one")
+        walk.error(place, "wrong-cluster", "stands in common_http_protocol_options too", "keep that one")
 
 
-_RULE_OF_HEALTH_CHECKS = "wrong-health-check"
 _HEX = re.compile(r"(?:[0-9A-Fa-f]{2})*")
 _LOWEST_STATUS, _HIGHEST_END = 100, 600
 
@@ -299,16 +309,16 @@ def _check_names(cluster: Any, path: Path, walk: Walk) -> None:
     for index, check in enumerate(checks):
         place = (((path, "health_checks"), index), "name")
         if not check.name:
-            walk.tell(
+            walk.error(
                 place,
-                _RULE_OF_HEALTH_CHECKS,
+                "wrong-health-check",
                 "is missing: each of several health checks needs one",
                 "give each its own name",
             )
         elif check.name in seen:
-            walk.tell(
+            walk.error(
                 place,
-                _RULE_OF_HEALTH_CHECKS,
+                "wrong-health-check",
                 f'"{check.name}" is the name of two health checks',
                 "give each its own name",
             )
@@ -317,9 +327,9 @@ def _check_names(cluster: Any, path: Path, walk: Walk) -> None:
 
 def _check_payload(payload: Any, path: Path, walk: Walk) -> None:
     if payload.WhichOneof("payload") == "text" and payload.text and _HEX.fullmatch(payload.text) is None:
-        walk.tell(
+        walk.error(
             (path, "text"),
-            _RULE_OF_HEALTH_CHECKS,
+            "wrong-health-check",
             "is not hex",
             'write pairs of hex digits, such as "70696e67" for "ping"',
         )
@@ -335,15 +345,13 @@ def _check_statuses(ranges: Any, path: Path, walk: Walk) -> None:
         elif end > _HIGHEST_END:
             fact = f"must end at {_HIGHEST_END} or below, ends at {end}"
         if fact is not None:
-            walk.tell(
-                (path, index), _RULE_OF_HEALTH_CHECKS, fact, "write such as {start: 200, end: 300} for all of 2xx"
-            )
+            walk.error((path, index), "wrong-health-check", fact, "write such as {start: 200, end: 300} for all of 2xx")
 
 
 def _check_sending(check: Any, path: Path, walk: Walk) -> None:
     if check.HasField("send") and check.method not in _WITH_BODY:
         message = "a request of this method has no body to send"
-        walk.tell((path, "send"), _RULE_OF_HEALTH_CHECKS, message, "write method: POST, or remove send")
+        walk.error((path, "send"), "wrong-health-check", message, "write method: POST, or remove send")
 
 
 class _Protocols:
@@ -360,8 +368,8 @@ class _Protocols:
             if check.WhichOneof("health_checker") == "grpc_health_check" and not self._speaks_http2(cluster):
                 place = (((path, "health_checks"), index), "grpc_health_check")
                 remedy = "add http2_protocol_options under the cluster's HttpProtocolOptions"
-                walk.tell(
-                    place, _RULE_OF_HEALTH_CHECKS, "a health check by gRPC needs a cluster that speaks HTTP/2", remedy
+                walk.error(
+                    place, "wrong-health-check", "a health check by gRPC needs a cluster that speaks HTTP/2", remedy
                 )
 
     def _speaks_http2(self, cluster: Any) -> bool:
@@ -414,7 +422,7 @@ def _protocols(options: type[Message] | None) -> Hook:
         if name != HTTP_OPTIONS:
             if not name.endswith(".TypedStruct"):
                 message = f"holds {name or 'nothing'}, and its key says {HTTP_OPTIONS}"
-                walk.tell(place, "wrong-extension", message, f"write {HTTP_OPTIONS}")
+                walk.error(place, "wrong-extension", message, f"write {HTTP_OPTIONS}")
             return
         try:
             _check_options(options.FromString(packed.value), cluster, place, walk)
@@ -435,14 +443,14 @@ def _check_options(options: Any, cluster: Any, path: Path, walk: Walk) -> None:
         if socket in {"", _RAW}:
             message = "the protocol is negotiated by TLS, and this cluster has no TLS"
             remedy = "add a transport_socket with UpstreamTlsContext, or write explicit_http_config"
-            walk.tell((path, chosen), "wrong-cluster", message, remedy)
+            walk.error((path, chosen), "wrong-cluster", message, remedy)
         elif has_http3 and not config.HasField("alternate_protocols_cache_options"):
             message = "HTTP/3 is found out by a cache of alternate protocols, and there is none"
-            walk.tell((path, chosen), "wrong-cluster", message, "add alternate_protocols_cache_options")
+            walk.error((path, chosen), "wrong-cluster", message, "add alternate_protocols_cache_options")
     elif has_http3 and socket in _NOT_QUIC:
         message = "HTTP/3 needs a transport socket of QUIC"
         place = ((path, chosen), "http3_protocol_options")
-        walk.tell(place, "wrong-cluster", message, "add one of QuicUpstreamTransport, or choose another protocol")
+        walk.error(place, "wrong-cluster", message, "add one of QuicUpstreamTransport, or choose another protocol")
 
 
 def _check_extended(cluster: Any, path: Path, walk: Walk) -> None:
@@ -453,13 +461,13 @@ def _check_extended(cluster: Any, path: Path, walk: Walk) -> None:
         return
     if cluster.HasField("eds_cluster_config"):
         message = "eds_cluster_config stands in a cluster whose type is not EDS"
-        walk.tell((path, "eds_cluster_config"), "cluster-type", message, "write type: EDS, or remove it")
+        walk.error((path, "eds_cluster_config"), "cluster-type", message, "write type: EDS, or remove it")
     provides = _PROVIDES.get(name)
     if provides is None or cluster.HasField("load_balancing_policy"):
         return
     if provides and cluster.lb_policy != _CLUSTER_PROVIDED_OF_UPSTREAMS:
         message = "a cluster of this type brings its own load balancer"
-        walk.tell((path, "lb_policy"), "cluster-type", message, "write lb_policy: CLUSTER_PROVIDED")
+        walk.error((path, "lb_policy"), "cluster-type", message, "write lb_policy: CLUSTER_PROVIDED")
     elif not provides and cluster.lb_policy == _CLUSTER_PROVIDED_OF_UPSTREAMS:
         message = "a cluster of this type provides no load balancer of its own"
-        walk.tell((path, "lb_policy"), "cluster-type", message, "choose another lb_policy, such as ROUND_ROBIN")
+        walk.error((path, "lb_policy"), "cluster-type", message, "choose another lb_policy, such as ROUND_ROBIN")

@@ -8,7 +8,6 @@ from typing import Any
 from fsxds.api.catalogue import Catalogue
 from fsxds.api.walk import Hook, Hooks, Path, Walk, field_path_of
 
-_RULE = "wrong-config-source"
 _REST, _GRPC, _DELTA_GRPC, _AGGREGATED_GRPC, _AGGREGATED_DELTA_GRPC = 1, 2, 3, 5, 6
 _V2 = 1
 
@@ -37,7 +36,9 @@ def config_sources_hooks(_: Catalogue) -> Hooks:
 def _check_presence(field: str) -> Hook:
     def check_presence(message: Any, path: Path, walk: Walk) -> None:
         if not message.HasField(field):
-            walk.tell((path, field), _RULE, "is missing", "say where the resources come from, such as ads: {}")
+            walk.error(
+                (path, field), "wrong-config-source", "is missing", "say where the resources come from, such as ads: {}"
+            )
 
     return check_presence
 
@@ -47,13 +48,23 @@ def _check_collection(locality: Any, path: Path, walk: Walk) -> None:
     is_served = field_path_of(path)[:1] != ("load_assignment",)
     if is_served and not _COLLECTION.fullmatch(locality.leds_collection_name):
         message = "Envoy asks for endpoints of a locality by names of another form"
-        walk.tell((path, "leds_collection_name"), _RULE, message, f"write xdstp://<authority>/{_LB_ENDPOINTS}/<name>/*")
+        walk.error(
+            (path, "leds_collection_name"),
+            "wrong-config-source",
+            message,
+            f"write xdstp://<authority>/{_LB_ENDPOINTS}/<name>/*",
+        )
 
 
 def _check_choice(source: Any, path: Path, walk: Walk) -> None:
     """Check what a source is: `self` has a meaning only in the routes of some listeners, not for endpoints or secrets."""
     if source.WhichOneof("config_source_specifier") == "self" and _last_field(path) in {"eds_config", "sds_config"}:
-        walk.tell((path, "self"), _RULE, "Envoy does not support it here", "write ads: {} or an api_config_source")
+        walk.error(
+            (path, "self"),
+            "wrong-config-source",
+            "Envoy does not support it here",
+            "write ads: {} or an api_config_source",
+        )
 
 
 def _last_field(path: Path) -> str | int | None:
@@ -73,27 +84,34 @@ def _check_source(source: Any, path: Path, walk: Walk) -> None:
     elif source.api_type in {_GRPC, _DELTA_GRPC}:
         if source.cluster_names:
             message = "a gRPC source names its cluster under grpc_services"
-            walk.tell((path, "cluster_names"), _RULE, message, "write grpc_services with envoy_grpc.cluster_name")
+            walk.error(
+                (path, "cluster_names"),
+                "wrong-config-source",
+                message,
+                "write grpc_services with envoy_grpc.cluster_name",
+            )
         elif len(source.grpc_services) != 1:
             message = f"a gRPC source has one grpc_services, here are {len(source.grpc_services)}"
-            walk.tell((path, "grpc_services"), _RULE, message, "write one, with envoy_grpc.cluster_name")
+            walk.error(
+                (path, "grpc_services"), "wrong-config-source", message, "write one, with envoy_grpc.cluster_name"
+            )
     elif source.api_type in {_AGGREGATED_GRPC, _AGGREGATED_DELTA_GRPC} and _last_field(path) == "api_config_source":
         message = "an aggregated source is for config sources with an authority only"
-        walk.tell((path, "api_type"), _RULE, message, "write ads: {} in place of api_config_source")
+        walk.error((path, "api_type"), "wrong-config-source", message, "write ads: {} in place of api_config_source")
 
 
 def _check_rest(source: Any, path: Path, walk: Walk) -> None:
     if source.grpc_services:
         message = "a REST source has no gRPC services"
-        walk.tell((path, "grpc_services"), _RULE, message, "write cluster_names, or api_type: GRPC")
+        walk.error((path, "grpc_services"), "wrong-config-source", message, "write cluster_names, or api_type: GRPC")
     elif not source.cluster_names or (len(source.cluster_names) > 1 and _holder(path) != "sds_config"):
         message = f"a REST source names one cluster, here are {len(source.cluster_names)}"
-        walk.tell((path, "cluster_names"), _RULE, message, "name the cluster of the xDS server")
+        walk.error((path, "cluster_names"), "wrong-config-source", message, "name the cluster of the xDS server")
     if not source.HasField("refresh_delay"):
-        walk.tell((path, "refresh_delay"), _RULE, "is required for REST", "write one, such as 0.1s")
+        walk.error((path, "refresh_delay"), "wrong-config-source", "is required for REST", "write one, such as 0.1s")
     elif source.refresh_delay.seconds == 0 and 0 <= source.refresh_delay.nanos < _SHORTEST_DELAY_NS:
         message = "must be at least 1 ms: below that Envoy crashes"
-        walk.tell((path, "refresh_delay"), _RULE, message, "write 0.01s or more")
+        walk.error((path, "refresh_delay"), "wrong-config-source", message, "write 0.01s or more")
 
 
 def _check_version(service: Any, path: Path, walk: Walk) -> None:
@@ -104,4 +122,4 @@ def _check_version(service: Any, path: Path, walk: Walk) -> None:
 
 def _tell_version(path: Path, walk: Walk) -> None:
     message = "version 2 of the protocol exists no more"
-    walk.tell((path, "transport_api_version"), _RULE, message, "write transport_api_version: V3")
+    walk.error((path, "transport_api_version"), "wrong-config-source", message, "write transport_api_version: V3")

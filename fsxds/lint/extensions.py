@@ -219,7 +219,6 @@ _PLAIN_PACKAGES = (
     "envoy.extensions.filters.common.matcher.action.",
     "envoy.extensions.filters.http.composite.v3.ExecuteFilterAction",
 )
-_RULE = "wrong-extension"
 _DNS_TYPES = (1, 2)  # STRICT_DNS, LOGICAL_DNS
 _UDP = 1  # envoy.config.core.v3.SocketAddress.Protocol
 
@@ -314,7 +313,7 @@ class ExtensionRules:
             content = self._content_type(extension.typed_config)
             fault = self._types.name_fault(extension.name, content, place.category)
             if fault is not None:
-                walk.tell((path, "name"), _RULE, fault, "write one of these names")
+                walk.error((path, "name"), "wrong-extension", fault, "write one of these names")
 
         return check_list if place.is_repeated else check_one
 
@@ -325,7 +324,7 @@ class ExtensionRules:
             name = self._content_type(packed)
             if name and not self._types.fits(name, (category,)):
                 message = f"{name} cannot stand here: it is no extension of {category}"
-                walk.tell(path, _RULE, message, self._types.remedy(name, (category,)))
+                walk.error(path, "wrong-extension", message, self._types.remedy(name, (category,)))
 
         return check_packed
 
@@ -364,7 +363,7 @@ class ExtensionRules:
             wrong = index, name
         if wrong is not None and wrong[1]:
             place = ((((path, "policies"), wrong[0]), "typed_extension_config"), "typed_config")
-            walk.tell(place, _RULE, f"{wrong[1]} is not a load balancing policy", "write a type that is")
+            walk.error(place, "wrong-extension", f"{wrong[1]} is not a load balancing policy", "write a type that is")
 
     def check_discovered(self, extension: Any, path: Path, walk: Walk) -> None:
         """Check an extension that is served on its own: only filters are."""
@@ -381,15 +380,17 @@ class ExtensionRules:
                 return
             if not name:
                 remedy = "write the type of the extension, with type.googleapis.com/ in front"
-                walk.tell(((path, "typed_config"), "type_url"), _RULE, "says no type", remedy)
+                walk.error(((path, "typed_config"), "type_url"), "wrong-extension", "says no type", remedy)
             elif not self._types.fits(name, category.split()):
                 message = f"{name} cannot stand here: it is no extension of {' or '.join(category.split()[:2])}"
-                walk.tell((path, "typed_config"), _RULE, message, self._types.remedy(name, category.split()))
+                walk.error(
+                    (path, "typed_config"), "wrong-extension", message, self._types.remedy(name, category.split())
+                )
         elif extension.DESCRIPTOR.name in {"TypedExtensionConfig", "RequestIDExtension"} or _is_discovered(extension):
             return  # told by the field rules, or nothing that Envoy needs
         elif not getattr(extension, "is_optional", False):
             remedy = 'add typed_config, with the "@type" of the extension; Envoy does not go by the name'
-            walk.tell((path, "typed_config"), _RULE, "is missing", remedy)
+            walk.error((path, "typed_config"), "wrong-extension", "is missing", remedy)
 
     def _content_type(self, packed: Any) -> str:
         """Return the type of what is in an Any, that of its content for a TypedStruct; "" for one that is not known."""
@@ -407,7 +408,12 @@ class ExtensionRules:
 
 def _check_socket(match: Any, path: Path, walk: Walk) -> None:
     if not match.HasField("transport_socket"):
-        walk.tell((path, "transport_socket"), _RULE, "is missing", "say which transport socket a matching endpoint has")
+        walk.error(
+            (path, "transport_socket"),
+            "wrong-extension",
+            "is missing",
+            "say which transport socket a matching endpoint has",
+        )
 
 
 def _is_discovered(extension: Any) -> bool:
@@ -531,24 +537,31 @@ class RouteExtensions:
         if not wrapper.HasField("config"):
             if wrapper.is_optional and not wrapper.disabled:
                 message = "says nothing to the filter"
-                walk.tell(path, _RULE, message, "add config, or disabled: true")
+                walk.error(path, "wrong-extension", message, "add config, or disabled: true")
         elif not wrapper.is_optional or wrapper.config.type_url.rpartition("/")[2] in FOR_ROUTES:
             self._check_settings(wrapper.config, (path, "config"), walk)
 
     def _check_settings(self, packed: Any, path: Path, walk: Walk) -> None:
         name = packed.type_url.rpartition("/")[2]
         if not name and path is not None and path[1] != "config":
-            walk.tell(path, _RULE, "says nothing to the filter", 'add "@type" and the settings, or remove it')
+            walk.error(
+                path, "wrong-extension", "says nothing to the filter", 'add "@type" and the settings, or remove it'
+            )
         elif name in _NOT_FOR_ROUTES:
-            walk.tell(
-                path, _RULE, f"a route has nothing to say to {name}", "remove it, or write FilterConfig with disabled"
+            walk.error(
+                path,
+                "wrong-extension",
+                f"a route has nothing to say to {name}",
+                "remove it, or write FilterConfig with disabled",
             )
         elif name in FOR_ROUTES:
             if packed.value:
-                walk.tell(path, _RULE, f"{name} is for the filter, not for routes", f"write {FOR_ROUTES[name]}")
+                walk.error(
+                    path, "wrong-extension", f"{name} is for the filter, not for routes", f"write {FOR_ROUTES[name]}"
+                )
         elif name and not self._types.fits(name, _CATEGORIES):
             message = f"{name} is not for HTTP filters"
-            walk.tell(path, _RULE, message, "write the type that a filter has for routes")
+            walk.error(path, "wrong-extension", message, "write the type that a filter has for routes")
 
 
 def _check_filter(http_filter: Any, path: Path, walk: Walk) -> None:
@@ -556,4 +569,4 @@ def _check_filter(http_filter: Any, path: Path, walk: Walk) -> None:
     name = packed.type_url.rpartition("/")[2]
     if packed.value and name in _FOR_FILTERS:
         message = f"{name} is for routes, not for the filter"
-        walk.tell((path, "typed_config"), _RULE, message, f"write {_FOR_FILTERS[name]}")
+        walk.error((path, "typed_config"), "wrong-extension", message, f"write {_FOR_FILTERS[name]}")

@@ -117,7 +117,7 @@ def _resolver_names(resolvers: frozenset[str]) -> Hook:
         # Envoy does not look at named endpoints.
         if name not in resolvers and "named_endpoints" not in field_path_of(path):
             remedy = f"remove it, or write one of {', '.join(sorted(resolvers))}"
-            walk.tell(path, "wrong-address", f'"{name}" is no resolver that Envoy has', remedy)
+            walk.error(path, "wrong-address", f'"{name}" is no resolver that Envoy has', remedy)
 
     return check_name
 
@@ -129,7 +129,7 @@ def _tell_address(address: Any, path: Path, walk: Walk, remedy: str | None = Non
         for step in where.split(".") if where else ():
             path = (path, step)
         is_name = remedy is not None and where == "socket_address.address"
-        walk.tell(path, "wrong-address", message, remedy if is_name and remedy else usual_remedy)
+        walk.error(path, "wrong-address", message, remedy if is_name and remedy else usual_remedy)
 
 
 def _check_listener(listener: Any, path: Path, walk: Walk) -> None:
@@ -144,7 +144,7 @@ def _check_range(cidr: Any, path: Path, walk: Walk) -> None:
     version = ip_version(cidr.address_prefix)
     if version is None and cidr.address_prefix:
         message = not_an_ip_address(cidr.address_prefix)
-        walk.tell((path, "address_prefix"), "wrong-address", message, f"{IP_REMEDY}, and the length in prefix_len")
+        walk.error((path, "address_prefix"), "wrong-address", message, f"{IP_REMEDY}, and the length in prefix_len")
 
 
 def _check_sources(bind: Any, path: Path, walk: Walk) -> None:
@@ -158,7 +158,7 @@ def _check_sources(bind: Any, path: Path, walk: Walk) -> None:
     for place, source in sources:
         fault = socket_address_fault(source)
         if fault is not None:
-            walk.tell((place, fault[0]), "wrong-address", *fault[1:])
+            walk.error((place, fault[0]), "wrong-address", *fault[1:])
 
 
 def _source_of(source: Any) -> Any:
@@ -169,7 +169,7 @@ def _check_resolvers(config: Any, path: Path, walk: Walk) -> None:
     for index, address in enumerate(config.resolvers):
         place: Path = ((path, "resolvers"), index)
         if address.WhichOneof("address") in {"pipe", "envoy_internal_address"}:
-            walk.tell(place, "wrong-address", "a DNS server has an IP address", IP_REMEDY)
+            walk.error(place, "wrong-address", "a DNS server has an IP address", IP_REMEDY)
         else:
             _tell_address(address, place, walk)
 
@@ -219,7 +219,7 @@ def _check_endpoints(assignment: Any, path: Path, walk: Walk, remedy: str) -> No
         return
     for lb_endpoint, place in _endpoints(assignment, path):
         if lb_endpoint.WhichOneof("host_identifier") != "endpoint":
-            walk.tell(place, "wrong-address", "has no address", "give it an endpoint with an address")
+            walk.error(place, "wrong-address", "has no address", "give it an endpoint with an address")
             continue
         _check_endpoint(lb_endpoint.endpoint, (place, "endpoint"), walk, remedy)
 
@@ -240,7 +240,7 @@ def _check_looked_up(assignment: Any, path: Path, walk: Walk) -> None:
         if socket.resolver_name:
             at = ((((place, "endpoint"), "address"), "socket_address"), "resolver_name")
             remedy = "remove it: clusters of DNS types look names up themselves"
-            walk.tell(at, "wrong-address", "a cluster of this type has no other resolver", remedy)
+            walk.error(at, "wrong-address", "a cluster of this type has no other resolver", remedy)
 
 
 def durations_hooks(_: Catalogue) -> Hooks:
@@ -262,10 +262,10 @@ def _check_duration(duration: Any, path: Path, walk: Walk) -> None:
     if (0 <= seconds <= LONGEST_S and duration.nanos >= 0) or _is_unread(path):
         return
     if seconds < 0 or duration.nanos < 0:
-        walk.tell(path, "wrong-duration", "must not be negative", 'write a duration from "0s" on')
+        walk.error(path, "wrong-duration", "must not be negative", 'write a duration from "0s" on')
     else:
         message = f"must be at most {LONGEST_S}s (292 years), is {seconds}s"
-        walk.tell(path, "wrong-duration", message, "write a shorter duration, or leave it out where that means none")
+        walk.error(path, "wrong-duration", message, "write a shorter duration, or leave it out where that means none")
 
 
 # The default of the runtime key re2.max_program_size.error_level.
@@ -322,11 +322,11 @@ class RegexRules:
             return
         if len(regex) > _LONGEST:
             message = f"is longer than {_LONGEST} characters"
-            walk.tell((path, "regex"), "large-regex", message, "match less at once")
+            walk.error((path, "regex"), "large-regex", message, "match less at once")
             return
         compiled = self.compiled(regex)
         if isinstance(compiled, str):
-            walk.tell((path, "regex"), "wrong-regex", f"is not a regular expression of RE2: {compiled}", _REMEDY)
+            walk.error((path, "regex"), "wrong-regex", f"is not a regular expression of RE2: {compiled}", _REMEDY)
             return
         size = compiled.programsize
         limit = next((value for field, value in matcher.google_re2.ListFields() if field.name == _LIMIT), None)
@@ -334,7 +334,7 @@ class RegexRules:
         if size > largest:
             message = f"compiles to a program of size {size}, and Envoy takes at most {largest}"
             remedy = "match less at once, or raise re2.max_program_size.error_level in the bootstrap's runtime"
-            walk.tell((path, "regex"), "large-regex", message, remedy)
+            walk.error((path, "regex"), "large-regex", message, remedy)
 
     def check_substitution(self, rewrite: Any, path: Path, walk: Walk) -> None:
         r"""Check the references `\0`, `\1` ... of a substitution: Envoy takes wrong ones, and then rewrites nothing."""
@@ -355,11 +355,11 @@ class RegexRules:
                 remedy = f"the pattern has {compiled.groups} groups"
             else:
                 continue
-            walk.warn((path, "substitution"), "wrong-substitution", message, remedy)
+            walk.warning((path, "substitution"), "wrong-substitution", message, remedy)
             return
 
 
 def _check_case(matcher: Any, path: Path, walk: Walk) -> None:
     if matcher.ignore_case and matcher.WhichOneof("match_pattern") == "safe_regex":
         remedy = 'remove it, and begin the regex with "(?i)"'
-        walk.tell((path, "ignore_case"), "wrong-regex", "ignore_case has no effect on a safe_regex", remedy)
+        walk.error((path, "ignore_case"), "wrong-regex", "ignore_case has no effect on a safe_regex", remedy)

@@ -12,7 +12,6 @@ from fsxds.api.catalogue import Catalogue
 from fsxds.api.walk import Hook, Hooks, Path, Walk
 
 _HTTP = "envoy.extensions.filters.http."
-_RULE = "wrong-filter"
 _SHORTEST_FILL_NS = 50_000_000
 _SHA_LENGTH = len("{SHA}") + 28
 _HIGHEST_PORT = 65_536
@@ -48,13 +47,13 @@ def _check_local_rate_limit(config: Any, path: Path, walk: Walk) -> None:
             buckets.append((descriptor.token_bucket, (place, "token_bucket")))
         entries = b"\0".join(one.SerializeToString(deterministic=True) for one in descriptor.entries)
         if entries in seen:
-            walk.tell(place, _RULE, "another descriptor has the same entries", "keep one of the two")
+            walk.error(place, "wrong-filter", "another descriptor has the same entries", "keep one of the two")
         seen.add(entries)
     for bucket, at in buckets:
         interval = bucket.fill_interval
         # Envoy counts milliseconds; what is below one of them passes for none.
         if interval.seconds == 0 and 1_000_000 <= interval.nanos < _SHORTEST_FILL_NS:
-            walk.tell((at, "fill_interval"), _RULE, "must be at least 0.05s", "fill more tokens at a time")
+            walk.error((at, "fill_interval"), "wrong-filter", "must be at least 0.05s", "fill more tokens at a time")
 
 
 def _check_rate_limits(config: Any, path: Path, walk: Walk) -> None:
@@ -63,10 +62,10 @@ def _check_rate_limits(config: Any, path: Path, walk: Walk) -> None:
         for field in ("stage", "disable_key"):
             if limit.HasField(field) if field == "stage" else getattr(limit, field):
                 place = ((((path, "rate_limits"), index)), field)
-                walk.tell(place, _RULE, "is for the limits of routes", "remove it")
+                walk.error(place, "wrong-filter", "is for the limits of routes", "remove it")
         if limit.HasField("limit") and config.DESCRIPTOR.name == "LocalRateLimit":
             place = ((((path, "rate_limits"), index)), "limit")
-            walk.tell(place, _RULE, "is for a rate limit service", "write a descriptor with a token_bucket")
+            walk.error(place, "wrong-filter", "is for a rate limit service", "write a descriptor with a token_bucket")
 
 
 def _check_requirements(config: Any, path: Path, walk: Walk) -> None:
@@ -75,7 +74,7 @@ def _check_requirements(config: Any, path: Path, walk: Walk) -> None:
         chosen = rule.WhichOneof("requirement_type")
         if chosen == "requirement_name" and rule.requirement_name not in config.requirement_map:
             message = f'"{rule.requirement_name}" is not in requirement_map'
-            walk.tell((place, chosen), _RULE, message, _listing(config.requirement_map))
+            walk.error((place, chosen), "wrong-filter", message, _listing(config.requirement_map))
         elif chosen == "requires":
             _check_requirement(rule.requires, (place, chosen), walk, config.providers)
     for name, requirement in config.requirement_map.items():
@@ -98,7 +97,7 @@ def _check_requirement(requirement: Any, path: Path, walk: Walk, providers: Any)
     else:
         return
     if name not in providers:
-        walk.tell(place, _RULE, f'"{name}" is not among the providers', _listing(providers))
+        walk.error(place, "wrong-filter", f'"{name}" is not among the providers', _listing(providers))
 
 
 def _listing(names: Any) -> str:
@@ -118,10 +117,10 @@ def _check_keys(provider: Any, path: Path, walk: Walk) -> None:
     except (ValueError, RecursionError):
         if b"'" in (text.encode() if isinstance(text, str) else text):
             return  # Envoy's reader is looser than JSON; it may take this one
-        walk.tell((path, "local_jwks"), _RULE, "is not JSON", 'write a key set: {"keys": [...]}')
+        walk.error((path, "local_jwks"), "wrong-filter", "is not JSON", 'write a key set: {"keys": [...]}')
         return
     if not isinstance(keys, dict) or not isinstance(keys.get("keys"), list) or not keys["keys"]:
-        walk.tell((path, "local_jwks"), _RULE, "holds no keys", 'write a key set: {"keys": [...]}')
+        walk.error((path, "local_jwks"), "wrong-filter", "holds no keys", 'write a key set: {"keys": [...]}')
 
 
 def _check_claims(provider: Any, path: Path, walk: Walk) -> None:
@@ -129,14 +128,14 @@ def _check_claims(provider: Any, path: Path, walk: Walk) -> None:
         has_path = bool(getattr(claim, "claim_path", ()))
         if claim.claim_name and has_path:
             place: Path = ((path, "claim_to_headers"), index)
-            walk.tell(place, _RULE, "has both claim_name and claim_path", "keep one of the two")
+            walk.error(place, "wrong-filter", "has both claim_name and claim_path", "keep one of the two")
 
 
 def _check_cache(config: Any, path: Path, walk: Walk) -> None:
     has_cache = config.cache_time.seconds > 0 or config.cache_time.nanos >= 1_000_000
     if has_cache and config.HasField("pass_through_mode") and not config.pass_through_mode.value:
         message = "has a meaning only with pass_through_mode: true"
-        walk.tell((path, "cache_time"), _RULE, message, "remove it")
+        walk.error((path, "cache_time"), "wrong-filter", message, "remove it")
 
 
 def _check_metadata_rule(rule: Any, path: Path, walk: Walk) -> None:
@@ -154,21 +153,21 @@ def _check_metadata_rule(rule: Any, path: Path, walk: Walk) -> None:
     elif rule.on_header_present.value and rule.on_header_present.HasField("regex_value_rewrite"):
         fact = "on_header_present has both value and regex_value_rewrite"
     if fact is not None:
-        walk.tell(path, _RULE, fact, "write one source, and what to do with it")
+        walk.error(path, "wrong-filter", fact, "write one source, and what to do with it")
 
 
 def _check_script(config: Any, path: Path, walk: Walk) -> None:
     if config.inline_code and config.HasField("default_source_code"):
         message = "cannot stand beside inline_code"
-        walk.tell((path, "default_source_code"), _RULE, message, "keep default_source_code alone")
+        walk.error((path, "default_source_code"), "wrong-filter", message, "keep default_source_code alone")
 
 
 def _check_prefix(service: Any, path: Path, walk: Walk) -> None:
     if service.path_prefix and not service.path_prefix.startswith("/"):
-        walk.tell((path, "path_prefix"), _RULE, "must begin with a slash", "write a slash before it")
+        walk.error((path, "path_prefix"), "wrong-filter", "must begin with a slash", "write a slash before it")
     override = getattr(service, "path_override", "")
     if override and not override.startswith("/"):
-        walk.tell((path, "path_override"), _RULE, "must begin with a slash", "write a slash before it")
+        walk.error((path, "path_override"), "wrong-filter", "must begin with a slash", "write a slash before it")
 
 
 def _check_users(config: Any, path: Path, walk: Walk) -> None:
@@ -192,7 +191,12 @@ def _check_users(config: Any, path: Path, walk: Walk) -> None:
             fact = "has a user that an earlier line has"
         seen.add(user)
         if fact is not None:
-            walk.tell((path, "users"), _RULE, f"line {number} {fact}", "write lines as `htpasswd -s` does, user:{SHA}…")
+            walk.error(
+                (path, "users"),
+                "wrong-filter",
+                f"line {number} {fact}",
+                "write lines as `htpasswd -s` does, user:{SHA}…",
+            )
             return
 
 
@@ -201,19 +205,21 @@ def _check_api_keys(config: Any, path: Path, walk: Walk) -> None:
     for index, credential in enumerate(config.credentials):
         if credential.key in seen:
             place = (((path, "credentials"), index), "key")
-            walk.tell(place, _RULE, "another credential has the same key", "give each client a key of its own")
+            walk.error(
+                place, "wrong-filter", "another credential has the same key", "give each client a key of its own"
+            )
         seen.add(credential.key)
 
 
 def _check_processor(config: Any, path: Path, walk: Walk) -> None:
     if config.HasField("grpc_service") == config.HasField("http_service"):
         fact = "has both grpc_service and http_service" if config.HasField("grpc_service") else "has no grpc_service"
-        walk.tell(path, _RULE, fact, "write grpc_service, or http_service in its place")
+        walk.error(path, "wrong-filter", fact, "write grpc_service, or http_service in its place")
 
 
 def _check_tags(config: Any, path: Path, walk: Walk) -> None:
     if {field.name for field, _ in config.ListFields()} <= {"request_type"}:
-        walk.tell((path, "ip_tags"), _RULE, "is missing", "say which addresses have which tags")
+        walk.error((path, "ip_tags"), "wrong-filter", "is missing", "say which addresses have which tags")
 
 
 def _check_ports(permission: Any, path: Path, walk: Walk) -> None:
@@ -222,13 +228,12 @@ def _check_ports(permission: Any, path: Path, walk: Walk) -> None:
     ports = permission.destination_port_range
     place = (path, "destination_port_range")
     if not 0 <= ports.start <= _HIGHEST_PORT or not 0 <= ports.end <= _HIGHEST_PORT:
-        walk.tell(place, _RULE, f"must lie within 0 and {_HIGHEST_PORT}", "correct the numbers")
+        walk.error(place, "wrong-filter", f"must lie within 0 and {_HIGHEST_PORT}", "correct the numbers")
     elif ports.start >= ports.end:
         message = f"start ({ports.start}) must be below end ({ports.end}), which does not belong to it"
-        walk.tell(place, _RULE, message, "write such as {start: 80, end: 81} for one port")
+        walk.error(place, "wrong-filter", message, "write such as {start: 80, end: 81} for one port")
 
 
-_RULE_OF_FILTERS = "filter-order"
 _NETWORK, _HTTP_OF_FILTERS = "envoy.extensions.filters.network.", "envoy.extensions.filters.http."
 
 _UPSTREAM = "envoy.filters.http.upstream"
@@ -365,7 +370,7 @@ class FilterOrder:
         self._check_order(filters, (path, "http_filters"), walk, "envoy.filters.http.router")
         if filters and filters[-1].disabled:
             place = (((path, "http_filters"), len(filters) - 1), "disabled")
-            walk.tell(place, _RULE_OF_FILTERS, "the last filter cannot be disabled", "remove it")
+            walk.error(place, "filter-order", "the last filter cannot be disabled", "remove it")
 
     def check_upgrade_filters(self, config: Any, path: Path, walk: Walk) -> None:
         """Check the filters of requests that are upgraded."""
@@ -382,13 +387,13 @@ class FilterOrder:
                 place: Path = ((path, field), index)
                 if index == last and name != _CODEC and name in self._upstream:
                     message_text = "the last filter towards an upstream must be the codec"
-                    walk.tell(place, _RULE_OF_FILTERS, message_text, f"add one of {_CODEC} behind it")
+                    walk.error(place, "filter-order", message_text, f"add one of {_CODEC} behind it")
                 elif index == last and one.disabled:
-                    walk.tell((place, "disabled"), _RULE_OF_FILTERS, "the last filter cannot be disabled", "remove it")
+                    walk.error((place, "disabled"), "filter-order", "the last filter cannot be disabled", "remove it")
                 elif index < last and name == _CODEC:
-                    walk.tell(
+                    walk.error(
                         place,
-                        _RULE_OF_FILTERS,
+                        "filter-order",
                         "no filter may follow the codec",
                         "move it to the end, and keep one of it",
                     )
@@ -401,16 +406,14 @@ class FilterOrder:
             is_terminal = self._terminal.get(one.typed_config.type_url.rpartition("/")[2])
             if index < last and is_terminal:
                 message = f'"{one.name}" answers by itself: no filter may follow it'
-                walk.tell((path, index), _RULE_OF_FILTERS, message, "move it to the end, and keep one such filter")
+                walk.error((path, index), "filter-order", message, "move it to the end, and keep one such filter")
             elif index == last and is_terminal is False:
                 message = f'"{one.name}" only passes on: it cannot be the last filter'
-                walk.tell(
-                    (path, index), _RULE_OF_FILTERS, message, f"end with a filter that answers, such as {example}"
-                )
+                walk.error((path, index), "filter-order", message, f"end with a filter that answers, such as {example}")
             elif index == last and self._terminal.get(_default_type(one)) is False:
                 place: Path = (((path, index), "config_discovery"), "default_config")
                 remedy = f"end with a filter that answers, such as {example}"
-                walk.tell(place, _RULE_OF_FILTERS, "only passes on: it cannot be the last filter", remedy)
+                walk.error(place, "filter-order", "only passes on: it cannot be the last filter", remedy)
 
 
 def _default_type(http_filter: Any) -> str:

@@ -289,12 +289,12 @@ class FormatRules:
     def _check(self, text: str, path: Path, walk: Walk, *, is_extended: bool = False) -> None:
         fault = self._formats.fault(text, is_extended=is_extended)
         if fault is not None:
-            walk.tell(path, "wrong-format-string", *fault)
+            walk.error(path, "wrong-format-string", *fault)
 
     def _check_header_value(self, text: str, path: Path, walk: Walk) -> None:
         fault = self._formats.fault(text, is_header=True)
         if fault is not None:
-            walk.tell(path, "wrong-format-string", *fault)
+            walk.error(path, "wrong-format-string", *fault)
 
     def _check_any_value(self, value: Any, path: Path, walk: Walk, *, is_extended: bool) -> None:
         if value.WhichOneof("value") == "string_value":

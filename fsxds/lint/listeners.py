@@ -17,7 +17,6 @@ from fsxds.api.catalogue import Catalogue
 from fsxds.api.walk import Hooks, Leave, Path, Walk
 from fsxds.lint.field_values import ip_version
 
-_RULE = "filter-chain"
 # Beyond so many combinations of what a listener's chains match, nothing is said.
 _MOST_COMBINATIONS = 20_000
 
@@ -45,7 +44,7 @@ def _check_names(chains: Any, path: Path, walk: Walk) -> None:
             fact = f'"{chain.name}" is the name of two filter chains, and filter_chain_matcher chooses by it'
         seen.add(chain.name)
         if fact is not None:
-            walk.tell(((path, index), "name"), _RULE, fact, "give it a name of its own")
+            walk.error(((path, index), "name"), "filter-chain", fact, "give it a name of its own")
 
 
 def _check_matches(chains: Any, path: Path, walk: Walk) -> None:
@@ -65,7 +64,7 @@ def _check_matches(chains: Any, path: Path, walk: Walk) -> None:
             if owners[combination] == index:
                 fact = "matches the same connections twice"
             remedy = "let each chain match something of its own; letter case, and bits beyond prefix_len, do not count"
-            walk.tell(((path, index), "filter_chain_match"), _RULE, fact, remedy)
+            walk.error(((path, index), "filter_chain_match"), "filter-chain", fact, remedy)
             return
 
 
@@ -107,7 +106,6 @@ def _network(cidr: Any) -> Any:
     return ipaddress.ip_network((address, length), strict=False)
 
 
-_RULE_OF_MANAGERS = "wrong-filter"
 _MANAGER = "envoy.extensions.filters.network.http_connection_manager.v3.HttpConnectionManager"
 
 # The second of each pair cannot stand beside the first.
@@ -136,7 +134,7 @@ def _check_exclusive(manager: Any, path: Path, walk: Walk) -> None:
         present.discard("use_remote_address")
     for first, second in _EXCLUSIVE:
         if first in present and second in present:
-            walk.tell((path, second), _RULE_OF_MANAGERS, f"cannot stand beside {first}", "keep one of the two")
+            walk.error((path, second), "wrong-filter", f"cannot stand beside {first}", "keep one of the two")
 
 
 def _check_upgrades(manager: Any, path: Path, walk: Walk) -> None:
@@ -147,7 +145,7 @@ def _check_upgrades(manager: Any, path: Path, walk: Walk) -> None:
         name = config.upgrade_type.lower()
         if name in seen:
             place = (((path, "upgrade_configs"), index), "upgrade_type")
-            walk.tell(place, _RULE_OF_MANAGERS, "is here twice", "keep one of them")
+            walk.error(place, "wrong-filter", "is here twice", "keep one of them")
         seen.add(name)
 
 
@@ -159,8 +157,8 @@ def _check_scopes(scoped: Any, path: Path, walk: Walk) -> None:
         if scope.route_configuration_name:
             at = (((place, "scoped_route_configurations"), index), "route_configuration_name")
             message = "a scope that is written in the listener cannot name a route configuration"
-            walk.tell(
-                at, _RULE_OF_MANAGERS, message, "write the route_configuration itself, or discover scopes by scoped_rds"
+            walk.error(
+                at, "wrong-filter", message, "write the route_configuration itself, or discover scopes by scoped_rds"
             )
 
 
@@ -168,13 +166,13 @@ def _check_discovery(source: Any, path: Path, walk: Walk) -> None:
     default = source.default_config if source.HasField("default_config") else None
     if source.apply_default_config_without_warming and default is None:
         message = "there is no default_config to apply"
-        walk.tell((path, "apply_default_config_without_warming"), _RULE_OF_MANAGERS, message, "add default_config")
+        walk.error((path, "apply_default_config_without_warming"), "wrong-filter", message, "add default_config")
     if default is not None and default.type_url:
         name = default.type_url.rpartition("/")[2]
         allowed = {type_url.rpartition("/")[2] for type_url in source.type_urls}
         if allowed and name not in allowed and not name.endswith(".TypedStruct"):
             message = f"{name} is not among type_urls"
-            walk.tell((path, "default_config"), _RULE_OF_MANAGERS, message, "add it there, or correct the type")
+            walk.error((path, "default_config"), "wrong-filter", message, "add it there, or correct the type")
 
 
 def _check_zipkin(config: Any, path: Path, walk: Walk) -> None:
@@ -182,14 +180,12 @@ def _check_zipkin(config: Any, path: Path, walk: Walk) -> None:
         return
     for field in ("collector_cluster", "collector_endpoint"):
         if not getattr(config, field):
-            walk.tell((path, field), _RULE_OF_MANAGERS, "is missing", "add it, or a collector_service")
+            walk.error((path, field), "wrong-filter", "is missing", "add it, or a collector_service")
 
 
 _UDP = 1  # envoy.config.core.v3.SocketAddress.Protocol
 _HTTP3 = 3  # HttpConnectionManager.CodecType
 _QUIC = "envoy.extensions.transport_sockets.quic.v3.QuicDownstreamTransport"
-_RULE_OF_LISTENERS = "wrong-listener"
-_CHAIN_RULE = "filter-chain"
 
 
 def listeners_hooks(_: Catalogue) -> Hooks:
@@ -206,13 +202,13 @@ def _check_addresses(listener: Any, path: Path, walk: Walk) -> None:
     if listener.WhichOneof("listener_specifier") == "internal_listener":
         if listener.HasField("address"):
             message = "a listener has an address or is internal, not both"
-            walk.tell((path, "address"), _RULE_OF_LISTENERS, message, "remove the address, or internal_listener")
+            walk.error((path, "address"), "wrong-listener", message, "remove the address, or internal_listener")
         return
     if listener.address.WhichOneof("address") == "envoy_internal_address":
         message = "an internal listener has no address"
-        walk.tell((path, "address"), _RULE_OF_LISTENERS, message, "write internal_listener: {} in its place")
+        walk.error((path, "address"), "wrong-listener", message, "write internal_listener: {} in its place")
     if path is None and not listener.HasField("address") and not listener.HasField("api_listener"):
-        walk.tell((path, "address"), "wrong-address", "is missing", "add an address, or internal_listener: {}")
+        walk.error((path, "address"), "wrong-address", "is missing", "add an address, or internal_listener: {}")
     main = listener.address.socket_address
     if main.ipv4_compat:
         place: Path = (((path, "address"), "socket_address"), "ipv4_compat")
@@ -222,11 +218,11 @@ def _check_addresses(listener: Any, path: Path, walk: Walk) -> None:
         other = more.address.socket_address
         chosen = more.address.WhichOneof("address")
         if chosen is None:
-            walk.tell(place, "wrong-address", "has no address", "write one, or remove it: Envoy crashes here")
+            walk.error(place, "wrong-address", "has no address", "write one, or remove it: Envoy crashes here")
         elif chosen == "socket_address" and _is_datagram(other) != _is_datagram(main):
             message = "all addresses of a listener are TCP, or all are UDP"
-            walk.tell(
-                (place, "address"), _RULE_OF_LISTENERS, message, "write a listener of its own for the other protocol"
+            walk.error(
+                (place, "address"), "wrong-listener", message, "write a listener of its own for the other protocol"
             )
 
 
@@ -237,7 +233,7 @@ def _is_datagram(socket: Any) -> bool:
 def _check_compatible(address: str, path: Path, walk: Walk) -> None:
     if ip_version(address) == 4:
         message = 'ipv4_compat is for the address "::" and for IPv4-mapped IPv6 addresses'
-        walk.tell(path, "wrong-address", message, "remove it: this is an IPv4 address already")
+        walk.error(path, "wrong-address", message, "remove it: this is an IPv4 address already")
 
 
 def _check_filter_chains(listener: Any, path: Path, walk: Walk) -> None:
@@ -246,22 +242,22 @@ def _check_filter_chains(listener: Any, path: Path, walk: Walk) -> None:
         is_open = listener.HasField("api_listener") or listener.HasField("fcds_config")
         if not chains and not listener.HasField("default_filter_chain") and not is_open:
             message = "a listener needs a filter chain"
-            walk.tell((path, "filter_chains"), _CHAIN_RULE, message, "add filter_chains, or default_filter_chain")
+            walk.error((path, "filter_chains"), "filter-chain", message, "add filter_chains, or default_filter_chain")
         elif not is_open and all(not chain.filters for chain in chains) and not listener.default_filter_chain.filters:
             message = "no filter chain has a filter, so that every connection is closed at once"
-            walk.warn((path, "filter_chains"), _CHAIN_RULE, message, "add a filter")
+            walk.warning((path, "filter_chains"), "filter-chain", message, "add a filter")
     elif listener.udp_listener_config.HasField("quic_options"):
         if not chains and not listener.HasField("default_filter_chain"):
             message = "a QUIC listener needs a filter chain"
-            walk.tell((path, "filter_chains"), _CHAIN_RULE, message, "add filter_chains")
+            walk.error((path, "filter_chains"), "filter-chain", message, "add filter_chains")
         for index, chain in enumerate(chains):
             if not chain.HasField("transport_socket"):
                 message = "a filter chain of a QUIC listener needs a transport_socket"
                 remedy = "add one of envoy.extensions.transport_sockets.quic.v3.QuicDownstreamTransport"
-                walk.tell((((path, "filter_chains"), index)), _CHAIN_RULE, message, remedy)
+                walk.error((((path, "filter_chains"), index)), "filter-chain", message, remedy)
     elif chains:
         message = "a UDP listener without QUIC has no filter chains"
-        walk.tell((path, "filter_chains"), _CHAIN_RULE, message, "write its filters under listener_filters")
+        walk.error((path, "filter_chains"), "filter-chain", message, "write its filters under listener_filters")
 
 
 class _Codecs:
@@ -292,26 +288,26 @@ class _Codecs:
             return
         message = "a QUIC listener speaks HTTP/3" if self._is_quic else "HTTP/3 needs a QUIC listener"
         remedy = "write codec_type: HTTP3" if self._is_quic else "choose another codec_type, or give it quic_options"
-        walk.tell((path, "codec_type"), _RULE_OF_LISTENERS, message, remedy)
+        walk.error((path, "codec_type"), "wrong-listener", message, remedy)
 
 
 def _check_quic_chain(chain: Any, path: Path, walk: Walk) -> None:
     socket = chain.transport_socket.typed_config.type_url.rpartition("/")[2]
     if socket and socket != _QUIC and not socket.endswith(".TypedStruct"):
         message = f"a filter chain of a QUIC listener has no {socket}"
-        walk.tell((path, "transport_socket"), _CHAIN_RULE, message, f"write one of {_QUIC}")
+        walk.error((path, "transport_socket"), "filter-chain", message, f"write one of {_QUIC}")
     last = chain.filters[-1].typed_config.type_url.rpartition("/")[2] if chain.filters else ""
     if last and last != _MANAGER and not last.endswith((".TypedStruct", "HttpConnectionManager")):
         message = "a filter chain of a QUIC listener ends with an HTTP connection manager"
-        walk.tell((path, "filters"), _CHAIN_RULE, message, "write one, with codec_type: HTTP3")
+        walk.error((path, "filters"), "filter-chain", message, "write one, with codec_type: HTTP3")
 
 
 def _check_match(match: Any, path: Path, walk: Walk) -> None:
     for field in ("address_suffix", "suffix_len"):
         if match.address_suffix if field == "address_suffix" else match.HasField(field):
-            walk.tell((path, field), _CHAIN_RULE, "Envoy does not implement it", "remove it, or use prefix_ranges")
+            walk.error((path, field), "filter-chain", "Envoy does not implement it", "remove it, or use prefix_ranges")
     for index, name in enumerate(match.server_names):
         if "*" in name and "*" in name.removeprefix("*.") and not name.startswith("*."):
             place = ((path, "server_names"), index)
             remedy = 'write a whole name, or "*." and the rest of one'
-            walk.tell(place, _CHAIN_RULE, "is a partial wildcard", remedy)
+            walk.error(place, "filter-chain", "is a partial wildcard", remedy)

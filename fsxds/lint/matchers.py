@@ -9,7 +9,6 @@ from fsxds.api.catalogue import Catalogue
 from fsxds.api.walk import Hook, Hooks, Path, Walk
 from fsxds.lint.extensions import ExtensionTypes
 
-_RULE = "wrong-extension"
 _COMMON = "envoy.matching.common_inputs"
 _HTTP, _NETWORK = "envoy.matching.http.input", "envoy.matching.network.input"
 
@@ -71,7 +70,7 @@ def _check_matcher(matcher: Any, path: Path, walk: Walk, context: Context, types
     for on_match, place in _outcomes(matcher, path):
         chosen = on_match.WhichOneof("on_match")
         if context.stops and getattr(on_match, "keep_matching", False):
-            walk.tell((place, "keep_matching"), _RULE, "the first match decides here", "remove it")
+            walk.error((place, "keep_matching"), "wrong-extension", "the first match decides here", "remove it")
         if chosen == "matcher":
             _check_matcher(on_match.matcher, (place, "matcher"), walk, context, types)
         elif chosen == "action":
@@ -81,12 +80,12 @@ def _check_matcher(matcher: Any, path: Path, walk: Walk, context: Context, types
             if is_done and name and name not in context.actions and (name in _ACTIONS or not types.fits(name, ())):
                 message = f"{name} is nothing that can be done here"
                 remedy = f"write {' or '.join(sorted(context.actions))}"
-                walk.tell(((place, "action"), "typed_config"), _RULE, message, remedy)
+                walk.error(((place, "action"), "typed_config"), "wrong-extension", message, remedy)
     for source, place in _inputs(matcher, path):
         name = _type_of(source)
         if name and not types.fits(name, (context.inputs, _COMMON)) and not _is_inner(name):
             message = f"{name} is nothing that can be asked for here"
-            walk.tell((place, "typed_config"), _RULE, message, f"write a type of {context.inputs}")
+            walk.error((place, "typed_config"), "wrong-extension", message, f"write a type of {context.inputs}")
 
 
 def _is_inner(name: str) -> bool:

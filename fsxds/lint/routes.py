@@ -20,7 +20,6 @@ from fsxds.resource_types import lowered
 
 _MATCH = "envoy.extensions.path.match.uri_template.v3.UriTemplateMatchConfig"
 _REWRITE = "envoy.extensions.path.rewrite.uri_template.v3.UriTemplateRewriteConfig"
-_RULE = "wrong-path-template"
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]*")
 _VARIABLE = re.compile(r"\{([^{}=]*)(=[^{}]*)?\}")
 _MOST_VARIABLES, _LONGEST_NAME = 5, 16
@@ -55,7 +54,7 @@ class PathTemplates:
         else:
             message = "a route that does not match by a path template cannot rewrite by one"
             remedy = "match by a path template too, or rewrite with prefix_rewrite or regex_rewrite"
-            walk.tell(place, _RULE, message, remedy)
+            walk.error(place, "wrong-path-template", message, remedy)
 
 
 def _route_of(path: Path) -> Path:
@@ -88,7 +87,7 @@ def _check_pattern(pattern: str, path: Path, walk: Walk) -> None:
         fault = next((told for told in map(_name_fault, names) if told), None)
     if fault is not None:
         remedy = 'write it such as "/users/{id}/*": variables in braces, * for one segment, ** for the rest'
-        walk.tell(path, _RULE, fault, remedy)
+        walk.error(path, "wrong-path-template", fault, remedy)
 
 
 def _name_fault(name: str) -> str | None:
@@ -99,13 +98,13 @@ def _name_fault(name: str) -> str | None:
 
 def _check_rewrite(rewrite: str, pattern: Any, path: Path, walk: Walk) -> None:
     if rewrite and not rewrite.startswith("/"):
-        walk.tell(path, _RULE, "must begin with a slash", 'write it such as "/people/{id}"')
+        walk.error(path, "wrong-path-template", "must begin with a slash", 'write it such as "/people/{id}"')
     elif pattern is not None:
         known = {match[1] for match in _VARIABLE.finditer(pattern.path_template)}
         for match in _VARIABLE.finditer(rewrite):
             if match[2] is None and match[1] not in known:
                 message = "has a variable that the path template does not have"
-                walk.tell(path, _RULE, message, "write the variables of the path template alone")
+                walk.error(path, "wrong-path-template", message, "write the variables of the path template alone")
                 return
 
 
@@ -145,7 +144,7 @@ def _check_own_domains(host: Any, path: Path, walk: Walk) -> None:
 
 def _tell_duplicate(domain: str, owner: str, path: Path, walk: Walk) -> None:
     message = f'"{domain}" is already a domain of virtual host "{owner}"'
-    walk.tell(path, "duplicate-domain", f"{message}; letter case does not count", _REMEDY)
+    walk.error(path, "duplicate-domain", f"{message}; letter case does not count", _REMEDY)
 
 
 def _check_vhds(config: Any, path: Path, walk: Walk) -> None:
@@ -157,7 +156,7 @@ def _check_vhds(config: Any, path: Path, walk: Walk) -> None:
         and source.api_config_source.api_type not in _DELTA_TYPES
     ):
         message = "virtual hosts can be discovered only by delta gRPC or over the aggregated stream"
-        walk.tell(((path, "vhds"), "config_source"), "wrong-config-source", message, "write ads: {} or DELTA_GRPC")
+        walk.error(((path, "vhds"), "config_source"), "wrong-config-source", message, "write ads: {} or DELTA_GRPC")
 
 
 _DELTA_TYPES = frozenset({3, 6})  # DELTA_GRPC, AGGREGATED_DELTA_GRPC
@@ -166,13 +165,13 @@ _DELTA_TYPES = frozenset({3, 6})  # DELTA_GRPC, AGGREGATED_DELTA_GRPC
 def _check_matcher(host: Any, path: Path, walk: Walk) -> None:
     if host.HasField("matcher") and host.routes:
         message = "a virtual host has routes or a matcher, not both"
-        walk.tell((path, "matcher"), "wrong-route", message, "move the routes into the matcher, or remove it")
+        walk.error((path, "matcher"), "wrong-route", message, "move the routes into the matcher, or remove it")
 
 
 def _check_virtual_cluster(cluster: Any, path: Path, walk: Walk) -> None:
     if not cluster.headers:
         message = "a virtual cluster needs headers to match"
-        walk.tell((path, "headers"), "wrong-route", message, "say which requests belong to it")
+        walk.error((path, "headers"), "wrong-route", message, "say which requests belong to it")
 
 
 _REMOVALS = {
@@ -209,16 +208,16 @@ def _check_removals(names: Any, path: Path, walk: Walk) -> None:
 def _check_names(names: Any, path: Path, walk: Walk, fact: str) -> None:
     for index, name in enumerate(names):
         if is_reserved(name):
-            walk.tell((path, index), "wrong-header", f"this header {fact}", _RESERVED_REMEDY)
+            walk.error((path, index), "wrong-header", f"this header {fact}", _RESERVED_REMEDY)
 
 
 def _check_addition(option: Any, path: Path, walk: Walk) -> None:
     if is_reserved(option.header.key):
         message = "this header cannot be added or changed here"
-        walk.tell(((path, "header"), "key"), "wrong-header", message, _RESERVED_REMEDY)
+        walk.error(((path, "header"), "key"), "wrong-header", message, _RESERVED_REMEDY)
     if option.append_action and option.HasField("append"):
         message = "append and append_action cannot both be set"
-        walk.tell((path, "append"), "wrong-header", message, "keep append_action alone: append is deprecated")
+        walk.error((path, "append"), "wrong-header", message, "keep append_action alone: append is deprecated")
 
 
 def _check_copies(policy: Any, path: Path, walk: Walk) -> None:
@@ -229,10 +228,9 @@ def _check_request(request: Any, path: Path, walk: Walk) -> None:
     for index, header in enumerate(request.headers_to_add):
         if is_reserved(header.key):
             place = (((path, "headers_to_add"), index), "key")
-            walk.tell(place, "wrong-header", "this header cannot be added here", _RESERVED_REMEDY)
+            walk.error(place, "wrong-header", "this header cannot be added here", _RESERVED_REMEDY)
 
 
-_RULE_OF_ROUTES = "wrong-route"
 _LARGEST_BODY = 4096
 _LARGEST_WEIGHT = 4_294_967_295
 
@@ -287,13 +285,13 @@ class _Bodies:
         if size > self._largest:
             message = f"must be at most {self._largest} bytes, is {size}"
             remedy = "shorten it, or raise max_direct_response_body_size_bytes of the route configuration"
-            walk.tell(((path, "body"), chosen), _RULE_OF_ROUTES, message, remedy)
+            walk.error(((path, "body"), chosen), "wrong-route", message, remedy)
 
     def check_plugin(self, name: Any, path: Path, walk: Walk) -> None:
         """Check that the plugin that a route names is one of its configuration's."""
         if self._plugins is not None and name not in self._plugins:
             message = f'"{name}" is not among the cluster_specifier_plugins of this route configuration'
-            walk.tell(path, _RULE_OF_ROUTES, message, "add the plugin there, or correct the name")
+            walk.error(path, "wrong-route", message, "add the plugin there, or correct the name")
 
 
 def _check_rewrites(action: Any, path: Path, walk: Walk) -> None:
@@ -305,7 +303,7 @@ def _check_rewrites(action: Any, path: Path, walk: Walk) -> None:
     present += [name for name in ("regex_rewrite", "path_rewrite_policy") if action.HasField(name)]
     if len(present) > 1:
         message = f"{' and '.join(present)} cannot stand together"
-        walk.tell((path, present[1]), _RULE_OF_ROUTES, message, "a path is rewritten in one way: keep one of them")
+        walk.error((path, present[1]), "wrong-route", message, "a path is rewritten in one way: keep one of them")
 
 
 def _check_upgrades(configs: Any, path: Path, walk: Walk) -> None:
@@ -314,11 +312,11 @@ def _check_upgrades(configs: Any, path: Path, walk: Walk) -> None:
         place: Path = (path, index)
         name = config.upgrade_type.lower()
         if name in seen:
-            walk.tell((place, "upgrade_type"), _RULE_OF_ROUTES, "is here twice", "keep one of them")
+            walk.error((place, "upgrade_type"), "wrong-route", "is here twice", "keep one of them")
         seen.add(name)
         if config.HasField("connect_config") and not name.startswith("connect"):
             message = "connect_config has no meaning for this type of upgrade"
-            walk.tell((place, "connect_config"), _RULE_OF_ROUTES, message, "remove it, or write upgrade_type: CONNECT")
+            walk.error((place, "connect_config"), "wrong-route", message, "remove it, or write upgrade_type: CONNECT")
 
 
 def _check_weights(weighted: Any, path: Path, walk: Walk) -> None:
@@ -326,19 +324,19 @@ def _check_weights(weighted: Any, path: Path, walk: Walk) -> None:
     for index, cluster in enumerate(weighted.clusters):
         place: Path = ((path, "clusters"), index)
         if not cluster.HasField("weight"):
-            walk.tell((place, "weight"), _RULE_OF_ROUTES, "is missing", "give every one of the clusters a weight")
+            walk.error((place, "weight"), "wrong-route", "is missing", "give every one of the clusters a weight")
             return
         total += cluster.weight.value
         if bool(cluster.name) == bool(cluster.cluster_header):
             fact = "has both name and cluster_header" if cluster.name else "has neither name nor cluster_header"
-            walk.tell(place, _RULE_OF_ROUTES, fact, "write one of the two")
+            walk.error(place, "wrong-route", fact, "write one of the two")
     if weighted.clusters and not total:
-        walk.tell(
-            (path, "clusters"), _RULE_OF_ROUTES, "the sum of the weights is 0", "give one of them a weight above 0"
+        walk.error(
+            (path, "clusters"), "wrong-route", "the sum of the weights is 0", "give one of them a weight above 0"
         )
     elif total > _LARGEST_WEIGHT:
         message = f"the sum of the weights must be at most {_LARGEST_WEIGHT}, is {total}"
-        walk.tell((path, "clusters"), _RULE_OF_ROUTES, message, "write smaller weights")
+        walk.error((path, "clusters"), "wrong-route", message, "write smaller weights")
 
 
 def _check_back_off(back_off: Any, path: Path, walk: Walk) -> None:
@@ -346,16 +344,16 @@ def _check_back_off(back_off: Any, path: Path, walk: Walk) -> None:
         longest, base = back_off.max_interval, back_off.base_interval
         if (longest.seconds, longest.nanos) < (base.seconds, base.nanos):
             message = "max_interval is shorter than base_interval"
-            walk.tell((path, "max_interval"), "wrong-duration", message, "make it at least as long")
+            walk.error((path, "max_interval"), "wrong-duration", message, "make it at least as long")
 
 
 def _check_scope(scope: Any, path: Path, walk: Walk) -> None:
     if path is None and not scope.route_configuration_name and not scope.HasField("route_configuration"):
         remedy = "name the route configuration of this scope, or write it into route_configuration"
-        walk.tell((path, "route_configuration_name"), _RULE_OF_ROUTES, "is missing", remedy)
+        walk.error((path, "route_configuration_name"), "wrong-route", "is missing", remedy)
 
 
 def _check_mirror(policy: Any, path: Path, walk: Walk) -> None:
     if bool(policy.cluster) == bool(policy.cluster_header):
         fact = "has both cluster and cluster_header" if policy.cluster else "has neither cluster nor cluster_header"
-        walk.tell(path, _RULE_OF_ROUTES, fact, "write one of the two")
+        walk.error(path, "wrong-route", fact, "write one of the two")

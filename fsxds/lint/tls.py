@@ -17,7 +17,6 @@ from fsxds.api.walk import Hook, Hooks, Path, Walk
 from fsxds.memo import Lru
 
 _TLS = "envoy.extensions.transport_sockets.tls.v3."
-_RULE = "wrong-certificate"
 _BLOCK = re.compile(
     rb"^-----BEGIN ([A-Z0-9 ]+)-----[ \t]*\r?\n(.*?)^-----END \1-----[ \t]*\r?$", re.DOTALL | re.MULTILINE
 )
@@ -121,20 +120,22 @@ class CertificateRules:
         if certificate.HasField("pkcs12"):
             if certificate.HasField("certificate_chain") or certificate.HasField("private_key"):
                 message = "a PKCS #12 bundle holds the chain and the key: nothing may stand beside it"
-                walk.tell((path, "pkcs12"), _RULE, message, "keep pkcs12, or the other two")
+                walk.error((path, "pkcs12"), "wrong-certificate", message, "keep pkcs12, or the other two")
             return
         if not certificate.ListFields() and (path is None or path[1] != "tls_certificate"):
             return  # a client may have it so; of a server it is told there
         has_key = certificate.HasField("private_key") or certificate.HasField("private_key_provider")
         if not certificate.HasField("certificate_chain"):
-            walk.tell(path, _RULE, "a certificate needs a certificate_chain", "add it")
+            walk.error(path, "wrong-certificate", "a certificate needs a certificate_chain", "add it")
             return
         if not has_key:
-            walk.tell(path, _RULE, "a certificate needs its private_key", "add it")
+            walk.error(path, "wrong-certificate", "a certificate needs its private_key", "add it")
             return
         if certificate.ocsp_staple.WhichOneof("specifier") == "inline_string":
             message = "an OCSP staple cannot be given as inline_string"
-            walk.tell(((path, "ocsp_staple"), "inline_string"), _RULE, message, "write inline_bytes, in base64")
+            walk.error(
+                ((path, "ocsp_staple"), "inline_string"), "wrong-certificate", message, "write inline_bytes, in base64"
+            )
         self._check_pair(certificate, path, walk)
 
     def _check_pair(self, certificate: Any, path: Path, walk: Walk) -> None:
@@ -145,7 +146,7 @@ class CertificateRules:
             return
         if b"-----BEGIN " not in key or b"PRIVATE KEY-----" not in key:
             message = "is not a private key in PEM"
-            walk.tell((path, "private_key"), _RULE, message, "write the whole key, from BEGIN to END")
+            walk.error((path, "private_key"), "wrong-certificate", message, "write the whole key, from BEGIN to END")
             return
         password = inline(certificate.password) if certificate.HasField("password") else None
         is_told_elsewhere = certificate.HasField("password") and password is None
@@ -156,8 +157,8 @@ class CertificateRules:
         fault = self._known.find(pair, lambda: judge(*pair))
         if fault is not None:
             field, message, remedy = fault
-            rule = "key-mismatch" if message.startswith("does not belong") else _RULE
-            walk.tell((path, field), rule, message, remedy)
+            rule = "key-mismatch" if message.startswith("does not belong") else "wrong-certificate"
+            walk.error((path, field), rule, message, remedy)
 
 
 def inline(source: Any) -> bytes | None:
@@ -176,7 +177,7 @@ def _check_trusted(context: Any, path: Path, walk: Walk) -> None:
     if context.HasField("trusted_ca"):
         trusted = inline(context.trusted_ca)
         if trusted == b"":
-            walk.tell((path, "trusted_ca"), _RULE, "is empty", "write the certificates in PEM")
+            walk.error((path, "trusted_ca"), "wrong-certificate", "is empty", "write the certificates in PEM")
         elif trusted is not None:
             _tell_unreadable(trusted, (path, "trusted_ca"), walk)
 
@@ -185,17 +186,18 @@ def _tell_unreadable(chain: bytes, path: Path, walk: Walk) -> bool:
     """Tell when a text holds no certificate, or one that cannot be read; return whether it was told."""
     blocks = [match for match in _BLOCK.finditer(chain) if match[1] in _CERTIFICATES]
     if not blocks:
-        walk.tell(path, _RULE, "holds no certificate in PEM", "write the whole certificate, from BEGIN to END")
+        walk.error(
+            path, "wrong-certificate", "holds no certificate in PEM", "write the whole certificate, from BEGIN to END"
+        )
         return True
     for number, match in enumerate(blocks, 1):
         if match[1] != b"TRUSTED CERTIFICATE" and not _is_certificate(match[0] + b"\n"):
             message = f"certificate {number} of {len(blocks)} cannot be read"
-            walk.tell(path, _RULE, message, "write the whole certificate, from BEGIN to END")
+            walk.error(path, "wrong-certificate", message, "write the whole certificate, from BEGIN to END")
             return True
     return False
 
 
-_RULE_OF_TLS = "wrong-tls"
 _TICKET_KEY_BYTES = 80
 _OTHER_NAME = 5
 _OID = re.compile(r"[0-9]+(?:\.[0-9]+)+")
@@ -227,17 +229,17 @@ def _check_downstream(context: Any, path: Path, walk: Walk) -> None:
     place = (path, "common_tls_context")
     if common.tls_certificates and common.tls_certificate_sds_secret_configs:
         message = "certificates are written here and discovered, which Envoy does not mix"
-        walk.tell((place, "tls_certificates"), _RULE_OF_TLS, message, "keep one of the two")
+        walk.error((place, "tls_certificates"), "wrong-tls", message, "keep one of the two")
     for index, certificate in enumerate(common.tls_certificates):
         if not certificate.ListFields():
             at = ((place, "tls_certificates"), index)
-            walk.tell(
-                at, _RULE_OF_TLS, "a certificate of a server has a content", "add certificate_chain and private_key"
+            walk.error(
+                at, "wrong-tls", "a certificate of a server has a content", "add certificate_chain and private_key"
             )
     if not (common.tls_certificates or common.tls_certificate_sds_secret_configs or _has_other_source(common)):
         message = "a server needs a certificate"
         remedy = "add tls_certificates, or tls_certificate_sds_secret_configs"
-        walk.tell(place, _RULE_OF_TLS, message, remedy)
+        walk.error(place, "wrong-tls", message, remedy)
 
 
 def _has_other_source(common: Any) -> bool:
@@ -255,10 +257,10 @@ def _check_upstream(context: Any, path: Path, walk: Walk) -> None:
     count = len(common.tls_certificates) + len(common.tls_certificate_sds_secret_configs)
     if count > 1:
         message = f"a client has at most one certificate, here are {count}"
-        walk.tell(place, _RULE_OF_TLS, message, "keep one")
+        walk.error(place, "wrong-tls", message, "keep one")
     if context.auto_sni_san_validation and common.WhichOneof("validation_context_type") is None:
         message = "auto_sni_san_validation needs a validation context"
-        walk.tell((path, "auto_sni_san_validation"), _RULE_OF_TLS, message, "add one with a trusted_ca")
+        walk.error((path, "auto_sni_san_validation"), "wrong-tls", message, "add one with a trusted_ca")
 
 
 def _check_alpn(protocols: Any, path: Path, walk: Walk) -> None:
@@ -267,10 +269,10 @@ def _check_alpn(protocols: Any, path: Path, walk: Walk) -> None:
         size = len(protocol.encode())
         length += size + 1
         if size > 255:
-            walk.tell((path, index), _RULE_OF_TLS, f"must be at most 255 bytes, is {size}", "shorten it")
+            walk.error((path, index), "wrong-tls", f"must be at most 255 bytes, is {size}", "shorten it")
             return
     if length > _LONGEST_ALPN:
-        walk.tell(path, _RULE_OF_TLS, "are too many", "keep those that are in use")
+        walk.error(path, "wrong-tls", "are too many", "keep those that are in use")
 
 
 def _suites(ciphers: frozenset[str]) -> Hook:
@@ -288,7 +290,7 @@ def _suites(ciphers: frozenset[str]) -> Hook:
                 remedy = "see the list in Envoy's documentation of TlsParameters"
                 if wrong.startswith("TLS_"):
                     remedy = "the ciphers of TLS 1.3 are not chosen: remove it"
-                walk.tell((path, index), _RULE_OF_TLS, "has a cipher that Envoy does not know", remedy)
+                walk.error((path, index), "wrong-tls", "has a cipher that Envoy does not know", remedy)
 
     return check_suites
 
@@ -305,8 +307,8 @@ def _curves(groups: Mapping[str, str]) -> Hook:
                 group = groups.get(curve)
                 if group is None or group in seen:
                     fact = "holds a curve that Envoy does not know" if group is None else f'"{curve}" is here twice'
-                    walk.tell(
-                        (path, index), _RULE_OF_TLS, fact, f"write some of {', '.join(sorted(set(groups.values())))}"
+                    walk.error(
+                        (path, index), "wrong-tls", fact, f"write some of {', '.join(sorted(set(groups.values())))}"
                     )
                     return
                 seen.add(group)
@@ -318,7 +320,7 @@ def _check_versions(params: Any, path: Path, walk: Walk) -> None:
     lowest, highest = params.tls_minimum_protocol_version, params.tls_maximum_protocol_version
     if lowest and highest and lowest > highest:
         message = "the minimum version is above the maximum version: no handshake can succeed"
-        walk.warn((path, "tls_minimum_protocol_version"), _RULE_OF_TLS, message, "exchange them")
+        walk.warning((path, "tls_minimum_protocol_version"), "wrong-tls", message, "exchange them")
 
 
 def _check_validation(context: Any, path: Path, walk: Walk) -> None:
@@ -329,19 +331,19 @@ def _check_validation(context: Any, path: Path, walk: Walk) -> None:
         length = len(digest)
         if (length == 64 and not _is_hex(digest)) or (length == 95 and not _is_hex(digest.replace(":", ""))):
             place = ((path, "verify_certificate_hash"), index)
-            walk.tell(
-                place, _RULE_OF_TLS, "is not a SHA-256 in hex", "write 64 digits, or 32 pairs of them with colons"
+            walk.error(
+                place, "wrong-tls", "is not a SHA-256 in hex", "write 64 digits, or 32 pairs of them with colons"
             )
     for index, digest in enumerate(context.verify_certificate_spki):
         if len(digest) == 44 and not _is_digest(digest):
             place = ((path, "verify_certificate_spki"), index)
-            walk.tell(place, _RULE_OF_TLS, "is not a SHA-256 in base64", "write the 44 characters of one")
+            walk.error(place, "wrong-tls", "is not a SHA-256 in base64", "write the 44 characters of one")
 
 
 def _check_other_name(matcher: Any, path: Path, walk: Walk) -> None:
     if matcher.san_type == _OTHER_NAME and _OID.fullmatch(matcher.oid) is None:
         message = "a name of type OTHER_NAME needs the object identifier of its kind"
-        walk.tell((path, "oid"), _RULE_OF_TLS, message, 'write such as "1.3.6.1.4.1.311.20.2.3"')
+        walk.error((path, "oid"), "wrong-tls", message, 'write such as "1.3.6.1.4.1.311.20.2.3"')
 
 
 def _check_trust(context: Any, path: Path, walk: Walk) -> None:
@@ -349,14 +351,14 @@ def _check_trust(context: Any, path: Path, walk: Walk) -> None:
         return
     remedy = "add trusted_ca"
     # A secret may be combined with a context that has one.
-    tell = walk.warn if path == (None, "validation_context") else walk.tell
+    tell = walk.warning if path == (None, "validation_context") else walk.error
     for field in ("match_typed_subject_alt_names", "match_subject_alt_names"):
         if getattr(context, field) and not context.HasField("ca_certificate_provider_instance"):
-            tell((path, field), _RULE_OF_TLS, "names are not verified without a trusted CA", remedy)
+            tell((path, field), "wrong-tls", "names are not verified without a trusted CA", remedy)
     if context.HasField("crl"):
-        tell((path, "crl"), _RULE_OF_TLS, "a revocation list needs a trusted CA", remedy)
+        tell((path, "crl"), "wrong-tls", "a revocation list needs a trusted CA", remedy)
     if context.allow_expired_certificate:
-        tell((path, "allow_expired_certificate"), _RULE_OF_TLS, "has no meaning without a trusted CA", remedy)
+        tell((path, "allow_expired_certificate"), "wrong-tls", "has no meaning without a trusted CA", remedy)
 
 
 def _is_hex(text: str) -> bool:
@@ -378,12 +380,12 @@ def _check_ticket_keys(keys: Any, path: Path, walk: Walk) -> None:
             size = len(value.encode() if isinstance(value, str) else value)
             if size != _TICKET_KEY_BYTES:
                 place = ((path, "keys"), index)
-                walk.tell(
-                    place, _RULE_OF_TLS, f"must be {_TICKET_KEY_BYTES} bytes, is {size}", "make it of random bytes"
+                walk.error(
+                    place, "wrong-tls", f"must be {_TICKET_KEY_BYTES} bytes, is {size}", "make it of random bytes"
                 )
 
 
 def _check_secret(secret: Any, path: Path, walk: Walk) -> None:
     if secret.WhichOneof("type") is None:
         remedy = "add tls_certificate, validation_context, session_ticket_keys or generic_secret"
-        walk.warn(path, "empty-secret", "a secret needs a content", remedy)
+        walk.warning(path, "empty-secret", "a secret needs a content", remedy)

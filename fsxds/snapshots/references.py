@@ -93,7 +93,7 @@ class TypedStructs:
                 at = place
                 for step in fault.field_path:
                     at = (at, step)
-                walk.tell(at, "wrong-typed-struct", fault.message, fault.remedy)
+                walk.error(at, "wrong-typed-struct", fault.message, fault.remedy)
 
 
 _ROUTES = "envoy.config.route.v3."

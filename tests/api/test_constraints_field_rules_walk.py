@@ -180,7 +180,7 @@ def test_hooks_are_called_on_the_way(catalogue: Catalogue) -> None:
 
     def inner(message: Any, path: Path, walk: Walk) -> None:
         seen.append((f"address {message.WhichOneof('address')}", field_path_of(path)))
-        walk.tell((path, "pipe"), "my-rule", "is bad", "make it good")
+        walk.error((path, "pipe"), "my-rule", "is bad", "make it good")
 
     hooks = {CLUSTER: (outer,), ADDRESS: (inner,)}
     cluster: Any = catalogue.message_class(CLUSTER)(name="c")

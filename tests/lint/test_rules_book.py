@@ -40,7 +40,8 @@ RULE_ARGUMENTS = {
     "Refusal": 0,
     "add_unknown": 0,
     "problem_of": 1,
-    "tell": 1,
+    "error": 1,
+    "warning": 1,
     "_lose": 1,
     "_whole_file": 1,
 }

@@ -111,7 +111,7 @@ def test_without_cryptography_pairs_are_not_compared(catalogue: Catalogue) -> No
     told: list[str] = []
 
     class _Walk:
-        def tell(self, path: Any, rule: str, *_: str) -> None:
+        def error(self, path: Any, rule: str, *_: str) -> None:
             told.append(rule)
 
     walk: Any = _Walk()

@@ -226,6 +226,14 @@ def test_every_option_is_listed() -> None:
     assert options_section() in (TOP / "config/README.md").read_text(encoding="utf-8")
 
 
+def test_every_command_is_described() -> None:
+    """The table of `fsxds/cli/README.md` has every command."""
+    page = (TOP / "fsxds/cli/README.md").read_text(encoding="utf-8")
+    names = fsxds.list_commands(click.Context(fsxds))
+
+    assert [] == [name for name in names if not re.search(rf"^\| \[?`fsxds {name}[ `]", page, re.MULTILINE)]
+
+
 def test_every_resource_type_is_named() -> None:
     """`config/README.md` names every resource type by its short name."""
     page = (TOP / "config/README.md").read_text(encoding="utf-8").lower()

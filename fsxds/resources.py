@@ -148,8 +148,15 @@ def version_of_set(type_url: TypeUrl, members: Iterable[tuple[str, str]]) -> Ver
         type_url: the type of all of them.
         members: name and version of each, sorted by name; an empty version stands for a name that does not exist.
     """
-    text = "".join(f"{name}\0{version}\n" for name, version in members)
-    return Version(hashlib.sha256(f"{type_url}\n{text}".encode()).hexdigest()[:32])
+    return _version_of_lines(type_url, (_line(name, version) for name, version in members))
+
+
+def _line(name: str, version: str) -> str:
+    return f"{name}\0{version}\n"
+
+
+def _version_of_lines(type_url: TypeUrl, lines: Iterable[str]) -> Version:
+    return Version(hashlib.sha256(f"{type_url}\n{''.join(lines)}".encode()).hexdigest()[:32])
 
 
 NO_RESOURCES = ResourceList()
@@ -172,6 +179,7 @@ class RowsChange:
 
 
 Derived = TypeVar("Derived")
+Member = TypeVar("Member")
 
 # Streams advance together: differences to a few earlier rows are all that is asked for again.
 MOST_CHANGES = 16
@@ -190,6 +198,7 @@ class Rows(Mapping[str, Resource]):
         "_changes",
         "_derived",
         "_everything",
+        "_lines",
         "_lists",
         "_mark",
         "_timed",
@@ -212,6 +221,8 @@ class Rows(Mapping[str, Resource]):
         self._everything: ResourceList | None = None
         self._timed: Mapping[str, Resource] | None = None
         self._version: Version | None = None
+        # By name: what the version of all is a digest of.
+        self._lines: dict[str, str] | None = None
         self._lists: Lru[frozenset[str], ResourceList] = Lru(MOST_LISTS)
         self._versions: Lru[frozenset[str], Version] = Lru(MOST_VERSIONS)
         self._changes: Lru[object, RowsChange] = Lru(MOST_CHANGES)
@@ -280,8 +291,9 @@ class Rows(Mapping[str, Resource]):
     def version(self) -> Version:
         """The version of all resources."""
         if self._version is None:
-            members = ((name, resource.version) for name, resource in self.items())
-            self._version = version_of_set(self.type_url, members)
+            if self._lines is None:
+                self._lines = {name: _line(name, resource.version) for name, resource in self.items()}
+            self._version = _version_of_lines(self.type_url, self._lines.values())
         return self._version
 
     def version_of(self, names: frozenset[str]) -> Version:
@@ -290,6 +302,24 @@ class Rows(Mapping[str, Resource]):
 
     def _members(self, names: frozenset[str]) -> Iterator[tuple[str, str]]:
         return ((name, self[name].version if name in self else "") for name in sorted(names))
+
+    def with_changes(self, updated: Iterable[Resource], removed: Iterable[str]) -> Rows:
+        """Return these rows with some that are new or others, and without some names; they know how they differ.
+
+        All but copying a dict follows the number of changes: the rows of a type may be a hundred thousand.
+        """
+        new = {resource.name: resource for resource in updated if self.get(resource.name) is not resource}
+        gone = frozenset(removed) & self.keys()
+        if not new and not gone:
+            return self
+        changed = {name: row for name, row in new.items() if name in self and not row.says_the_same_as(self[name])}
+        renewed = frozenset(name for name, row in changed.items() if row.version == self[name].version)
+        added = new.keys() - self.keys()
+        change = RowsChange(frozenset(changed.keys() | added) - renewed, renewed, gone)
+        rows = Rows(self.type_url, _changed(self._by_name, new, gone), (self, change))
+        if self._lines is not None:
+            rows._lines = _changed(self._lines, {name: _line(name, row.version) for name, row in new.items()}, gone)
+        return rows
 
     def changes_since(self, earlier: Rows) -> RowsChange:
         """Return how these differ from earlier rows of the type; they are compared where nobody said it or asked before."""
@@ -318,6 +348,14 @@ class Rows(Mapping[str, Resource]):
         """Return the object of a class that was made from these rows; None where there is none yet."""
         found = self._derived.get(made)
         return found if isinstance(found, made) else None
+
+
+def _changed(members: Mapping[str, Member], new: Mapping[str, Member], removed: Iterable[str]) -> dict[str, Member]:
+    """Return members with others, in the order of their names."""
+    changed = {**members, **new}
+    for name in removed:
+        del changed[name]
+    return changed if new.keys() <= members.keys() else {name: changed[name] for name in sorted(changed)}
 
 
 # Of so large a part of all resources, those that are wanted are found faster by walking over all of them.

@@ -203,3 +203,33 @@ def test_the_past_is_forgotten() -> None:
         gc.enable()
 
     assert [ref() for ref in alive] == [None] * 7 + [rows]
+
+
+NAMED = st.dictionaries(st.sampled_from("abcdef"), st.sampled_from("12"))
+
+
+@given(NAMED, NAMED, st.frozensets(st.sampled_from("abcdefx")), st.booleans())
+def test_changed_rows_are_as_if_made_anew(
+    before: dict[str, str], updated: dict[str, str], removed: frozenset[str], is_version_known: bool
+) -> None:
+    """Rows with changes are in order, and know how they differ, whatever was worked out before."""
+    old = snapshot({"EDS": before}).resources(EDS)
+    assert not is_version_known or old.version
+    removed -= updated.keys()
+
+    made = old.with_changes(snapshot({"EDS": updated}).resources(EDS).values(), removed)
+
+    anew = snapshot({"EDS": {name: text for name, text in (before | updated).items() if name not in removed}})
+    assert list(made.items()) == list(anew.resources(EDS).items())
+    assert made.version == anew.resources(EDS).version
+    assert made.changes_since(old) == anew.resources(EDS).changes_since(old)
+
+
+def test_changes_may_be_none() -> None:
+    """Rows in which nothing is another stay the same object; another origin alone is no change for clients."""
+    old = endpoints(a="1").resources(EDS)
+    moved = old.with_changes([resource("EDS", "a", line=7)], ())
+
+    assert old.with_changes(old.values(), ["x"]) is old
+    assert moved["a"].origin.line == 7
+    assert not moved.changes_since(old)

@@ -12,7 +12,7 @@ from fsxds.snapshots.accept import AuthoredVersions, FileRecord, Places, Records
 from fsxds.snapshots.check import Check, NoCheck
 from fsxds.snapshots.merge import merge
 from fsxds.snapshots.names import names_are_unique
-from fsxds.values import HeldFile, Problem, Severity, SourceFile, SourceTree, TypeUrl
+from fsxds.values import HeldFile, Problem, Severity, SourceFile, SourceTree
 
 Parse = Callable[[tuple[SourceFile, ...]], Iterable[ParsedFile]]
 
@@ -85,8 +85,7 @@ def load(tree: SourceTree, before: Loaded | None, parse: Parse, acceptance: Acce
         rules = (*rules, AuthoredVersions(served))
     accepted = accept(present, old_records, rules, whole_trees=acceptance.whole_trees, tell=check.report)
     records = _in_order(accepted)
-    touched = _touched(records, old_records)
-    snapshot = merge(records, served, touched, authored=acceptance.authored_versions)
+    snapshot = merge(records, old_records, served, authored=acceptance.authored_versions)
     problems = {problem for record in records.values() for problem in record.problems} | set(tree.problems)
     return Loaded(
         snapshot,
@@ -116,22 +115,6 @@ def _present(
         if problem.severity is Severity.ERROR:
             present[problem.path] = FileRecord(None, None, (problem,))
     return present
-
-
-def _touched(records: Records, before: Records) -> frozenset[TypeUrl]:
-    """Return the types spoken of by any file of which something else is served than before."""
-    touched: set[TypeUrl] = set()
-    for path, record in records.items():
-        was = before[path].good if path in before else None
-        if record.good is not was:
-            touched |= _declared(record.good) | _declared(was)
-    for path in before.keys() - records.keys():
-        touched |= _declared(before[path].good)
-    return frozenset(touched)
-
-
-def _declared(parsed: ParsedFile | None) -> frozenset[TypeUrl]:
-    return parsed.declared if parsed else frozenset()
 
 
 def _place(problem: Problem) -> tuple[object, ...]:

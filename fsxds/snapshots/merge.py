@@ -2,36 +2,40 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
 from pathlib import PurePosixPath
 from types import MappingProxyType
 
 from fsxds.resource_types import RESOURCE_TYPES, exact_type_from_path
-from fsxds.resources import ParsedFile, Rows, Snapshot, TypeChange
+from fsxds.resources import ParsedFile, Resource, Rows, Snapshot, TypeChange
 from fsxds.snapshots.accept import Records
 from fsxds.values import TypeUrl, Version
 
 TYPE_URLS = tuple(row.type_url for row in RESOURCE_TYPES)
 
 
-def merge(records: Records, before: Snapshot | None, touched: frozenset[TypeUrl], *, authored: bool) -> Snapshot:
+def merge(records: Records, old_records: Records, before: Snapshot | None, *, authored: bool) -> Snapshot:
     """Make the snapshot that `records` add up to.
 
     Args:
-        records: all files, as they were accepted.
-        before: the snapshot before, whose rows are kept where nothing touched them; None for the first.
-        touched: the types that a file which changed speaks of, now or before.
+        records: all files, as they were accepted; no name of a type is in two of them.
+        old_records: the same of the tree before.
+        before: the snapshot that those add up to; None for the first. What changed files do not touch is kept.
         authored: send the authors' versions.
     """
     generation = before.generation + 1 if before else 1
     good = [record.good for record in records.values() if record.good is not None]
+    was, now = _replaced(old_records, records), _replaced(records, old_records)
     by_type, changes = {}, {}
     for type_url in TYPE_URLS:
-        if before is not None and type_url not in touched:
-            by_type[type_url], changes[type_url] = before.by_type[type_url], before.changes[type_url]
-            continue
-        by_type[type_url] = rows = _rows(type_url, good)
-        changes[type_url] = _change(before, rows, generation)
+        old = before.by_type[type_url] if before else Rows(type_url)
+        new = now.get(type_url, {})
+        by_type[type_url] = rows = old.with_changes(new.values(), was.get(type_url, {}).keys() - new.keys())
+        if before is None or rows.changes_since(old):
+            changes[type_url] = _change(old, rows, generation)
+        else:
+            changes[type_url] = before.changes[type_url]
     undeclared = _undeclared(good, before)
     incomplete = _incomplete(records)
     return Snapshot(
@@ -63,16 +67,19 @@ def _served(snapshot: Snapshot) -> tuple[object, ...]:
     )
 
 
-def _rows(type_url: TypeUrl, good: Iterable[ParsedFile]) -> Rows:
-    found = {r.name: r for parsed in good for d in parsed.documents for r in d.resources if r.type_url == type_url}
-    return Rows(type_url, dict(sorted(found.items())))
+def _replaced(records: Records, others: Records) -> Mapping[TypeUrl, Mapping[str, Resource]]:
+    """Return by type and name what is served of those files of which the other records serve something else."""
+    found: defaultdict[TypeUrl, dict[str, Resource]] = defaultdict(dict)
+    for path, record in records.items():
+        other = others[path].good if path in others else None
+        if record.good is not None and record.good is not other:
+            for resource in record.good.resources:
+                found[resource.type_url][resource.name] = resource
+    return found
 
 
-def _change(before: Snapshot | None, rows: Rows, generation: int) -> TypeChange:
-    old = before.by_type[rows.type_url] if before else Rows(rows.type_url)
+def _change(old: Rows, rows: Rows, generation: int) -> TypeChange:
     change = rows.changes_since(old)
-    if before is not None and not change:
-        return before.changes[rows.type_url]
     updated, removed = sorted(change.fresh | change.renewed), tuple(sorted(change.removed))
     added, changed = (tuple(name for name in updated if (name in old) is known) for known in (False, True))
     files = {rows[name].origin.path for name in updated} | {old[name].origin.path for name in removed}

@@ -28,8 +28,8 @@ from fsxds.api.catalogue import Catalogue
 from fsxds.resources import ParsedFile
 from fsxds.snapshots.check import Check, NoCheck
 from fsxds.snapshots.parse import FileParser
-from fsxds.supervisor import MOST_ATTEMPTS, BackOff, fault_of
-from fsxds.values import Problem, Severity, SourceFile
+from fsxds.supervisor import MOST_ATTEMPTS, fault_of
+from fsxds.values import BackOff, Problem, Severity, SourceFile
 
 # After so many bytes of files the collector looks for what they left; each look costs some milliseconds.
 COLLECT_AFTER_BYTES = 1_000_000

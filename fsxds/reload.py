@@ -1,7 +1,4 @@
-"""Keep the store in step with a source: the story of one change.
-
-Load trees as the settings ask: which files, by which API, by which rules.
-"""
+"""Load trees as the settings ask, once, or to keep the store current: what happens when a file changes."""
 
 from __future__ import annotations
 
@@ -9,8 +6,7 @@ import asyncio
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
-from time import monotonic
-from typing import Never, Protocol
+from typing import Never
 
 from fsxds.api.catalogue import Catalogue
 from fsxds.events import Observer, SnapshotPublished, TreeLoaded
@@ -26,7 +22,8 @@ from fsxds.snapshots.parse import FileParser
 from fsxds.source.envoy_api import AskFeatures, find_api
 from fsxds.source.listing import Exclusion
 from fsxds.source.scan import Scanner
-from fsxds.store import SnapshotStore
+from fsxds.source.watch import Settled
+from fsxds.store import Latest, SnapshotStore
 from fsxds.supervisor import Attempts, fault_of
 from fsxds.values import Problem, Severity, SourceFile, SourceTree
 
@@ -138,49 +135,18 @@ def acceptance(settings: Settings, check: Check, *, locate_up_to_bytes: int | No
 NOTHING = SourceTree(())
 
 
-class SettledTree(Protocol):
-    """A tree that nobody writes to any more; `noticed_s` is the monotonic clock at the first sign of its change."""
+class Loader:
+    """Loads trees by one set of rules, each on top of the one before."""
 
-    @property
-    def tree(self) -> SourceTree:
-        """The files."""
+    def __init__(self, parsing: Parsing, acceptance: Acceptance) -> None:
+        self._parsing = parsing
+        self._acceptance = acceptance
 
-    @property
-    def noticed_s(self) -> float:
-        """Seconds of the monotonic clock."""
-
-
-@dataclass(frozen=True, slots=True)
-class _Again:
-    """A tree of which more is known now than when it settled."""
-
-    tree: SourceTree
-    noticed_s: float
-
-
-class NewestTree:
-    """The tree as it settled last. One that nobody took before the next one came is not missed."""
-
-    def __init__(self) -> None:
-        self.current: SettledTree | None = None
-        self._changed = asyncio.Event()
-
-    def put(self, settled: SettledTree) -> None:
-        """Take in a tree that settled."""
-        self.current = settled
-        changed, self._changed = self._changed, asyncio.Event()
-        changed.set()
-
-    def put_again(self) -> None:
-        """Have the newest tree loaded again: more is known of its files."""
-        if self.current is not None:
-            self.put(_Again(self.current.tree, monotonic()))
-
-    async def other_than(self, settled: SettledTree | None) -> SettledTree:
-        """Wait for a tree that is not this one."""
-        while self.current is None or self.current is settled:
-            await self._changed.wait()
-        return self.current
+    async def load(self, tree: SourceTree, before: Loaded | None) -> Loaded:
+        """Parse what changed, and accept what can be served of it."""
+        parsed = await self._parsing.parse(changed_files(tree, before))
+        # Merging looks at every name: some milliseconds for ten thousand, which polls need not wait for.
+        return await asyncio.to_thread(load, tree, before, lambda _: parsed, self._acceptance)
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,50 +162,46 @@ class Reload:
 
     What was loaded survives a failure. A tree on which loading failed three times in a row (errors of fsxds itself) is
     loaded without the changes that it fails on: they are set aside as problems, until their files change.
+
+    Attributes:
+        loaded: the tree as it was loaded last; None before the first.
     """
 
-    def __init__(self, store: SnapshotStore, parsing: Parsing, acceptance: Acceptance, observer: Observer) -> None:
+    def __init__(self, store: SnapshotStore, observer: Observer) -> None:
+        self.loaded: Loaded | None = None
         self._store = store
-        self._parsing = parsing
-        self._acceptance = acceptance
         self._observer = observer
-        self._loaded: Loaded | None = None
-        # The tree that was loaded last.
+        # What of the tree was loaded last.
         self._tree = NOTHING
-        self._last: SettledTree | None = None
+        self._received: Settled | None = None
         self._attempts = Attempts()
         self._set_aside: dict[PurePosixPath, _SetAside] = {}
 
-    @property
-    def loaded(self) -> Loaded | None:
-        """The tree as it was loaded last; None before the first."""
-        return self._loaded
-
-    def judge_by(self, parsing: Parsing, acceptance: Acceptance) -> None:
-        """Load by other rules from now on. What is served stays; the next load parses and judges every file anew."""
-        self._parsing, self._acceptance = parsing, acceptance
-        if self._loaded is not None:
-            self._loaded = unjudged(self._loaded)
+    def change_rules(self) -> None:
+        """Have the next load, by other rules, parse and judge every file anew. What is served stays."""
+        if self.loaded is not None:
+            self.loaded = unjudged(self.loaded)
         # To set aside what fails under these rules, each file counts as changed.
         self._tree, self._set_aside, self._attempts = NOTHING, {}, Attempts()
 
-    async def keep_current(self, trees: NewestTree) -> Never:
-        """Take in each newest tree; after a failure, the same one again."""
+    async def keep_current(self, trees: Latest[Settled | None], loader: Loader) -> Never:
+        """Load each tree; after a failure, the same one again."""
         while True:
-            settled = await trees.other_than(self._last)
-            await self.receive(settled)
-            self._last = settled
+            settled = await trees.other_than(self._received)
+            if settled is not None:
+                await self.receive(settled, loader)
+            self._received = settled
 
-    async def receive(self, settled: SettledTree) -> None:
+    async def receive(self, settled: Settled, loader: Loader) -> None:
         """Load a tree, and publish it where it changes what is served."""
         tree = settled.tree
         self._set_aside = {path: row for path, row in self._set_aside.items() if _holds(tree, path, row.file)}
         if self._attempts.are_over(tree):
-            self._set_aside |= await self._failing(tree)
+            self._set_aside |= await self._failing(tree, loader)
         with self._attempts.on(tree):
             chosen = _without(tree, self._set_aside)
-            loaded = await self._load(chosen)
-        self._loaded, self._tree = loaded, chosen
+            loaded = await loader.load(chosen, self.loaded)
+        self.loaded, self._tree = loaded, chosen
         is_new = self._store.current is None or not same_content(loaded.snapshot, self._store.current)
         try:
             self._observer(TreeLoaded(loaded.problems, loaded.held))
@@ -250,12 +212,7 @@ class Reload:
             if is_new:
                 self._store.publish(loaded.snapshot)
 
-    async def _load(self, tree: SourceTree) -> Loaded:
-        parsed = await self._parsing.parse(changed_files(tree, self._loaded))
-        # Merging looks at every name: some milliseconds for ten thousand, which polls need not wait for.
-        return await asyncio.to_thread(_merge, tree, self._loaded, parsed, self._acceptance)
-
-    async def _failing(self, tree: SourceTree) -> dict[PurePosixPath, _SetAside]:
+    async def _failing(self, tree: SourceTree, loader: Loader) -> dict[PurePosixPath, _SetAside]:
         """Return the changes of a tree that loading fails on, each with its problem."""
         before = {file.path: file for file in self._tree.files}
         now = {file.path: file for file in tree.files}
@@ -266,7 +223,7 @@ class Reload:
         tried: set[PurePosixPath] = set()
         while groups:
             group = groups.pop()
-            error = await self._error_of(_mixed(before, now, tried.union(group)))
+            error = await self._error_of(_mixed(before, now, tried.union(group)), loader)
             if error is None:
                 tried.update(group)
             elif len(group) == 1:
@@ -276,17 +233,13 @@ class Reload:
                 groups += [group[half:], group[:half]]
         return failing
 
-    async def _error_of(self, tree: SourceTree) -> Exception | None:
+    async def _error_of(self, tree: SourceTree, loader: Loader) -> Exception | None:
         try:
-            await self._load(tree)
+            await loader.load(tree, self.loaded)
         # The edge of one file: which of them is it that all the others must not wait for?
         except Exception as error:  # noqa: BLE001
             return error
         return None
-
-
-def _merge(tree: SourceTree, before: Loaded | None, parsed: tuple[ParsedFile, ...], acceptance: Acceptance) -> Loaded:
-    return load(tree, before, lambda _: parsed, acceptance)
 
 
 def _holds(tree: SourceTree, path: PurePosixPath, file: SourceFile | None) -> bool:

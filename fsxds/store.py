@@ -1,34 +1,75 @@
-"""The one place that changes: what is current, and who waits for it."""
+"""What is current, and who waits for something newer. Touched from the event loop only."""
 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Generic, Never, TypeVar
 
 from fsxds.resources import Snapshot
 
+Value = TypeVar("Value")
 
-class SnapshotStore:
-    """Holds the current snapshot and wakes those who wait for a newer one.
 
-    Touched from the event loop only. Readers pull: nothing is queued for anybody, so a slow reader skips what it missed.
+class Latest(Generic[Value]):
+    """A value that is replaced now and then. Readers pull: nothing is queued, so a slow reader skips what it missed.
+
+    Attributes:
+        current: the value; `replace` sets it.
     """
 
+    def __init__(self, value: Value) -> None:
+        self.current = value
+        # One event for all who wait; replaced, never cleared, so that nobody can miss it.
+        self._replaced = asyncio.Event()
+
+    def replace(self, value: Value) -> None:
+        """Make a value current, and wake all who wait."""
+        self.current = value
+        replaced, self._replaced = self._replaced, asyncio.Event()
+        replaced.set()
+
+    async def replaced(self) -> None:
+        """Wait until `replace` is called. Safe to cancel, like all of these: nothing is consumed by waiting."""
+        await self._replaced.wait()
+
+    async def other_than(self, value: Value) -> Value:
+        """Wait until the current value is another object than this one, and return it."""
+        while self.current is value:
+            await self._replaced.wait()
+        return self.current
+
+    async def run_with(self, work: Callable[[Value], Awaitable[object]]) -> Never:
+        """Run `work` with the current value; cancel it, and run it with the next one, whenever that is replaced."""
+        while True:
+            value = self.current
+            async with asyncio.TaskGroup() as tasks:
+                running = tasks.create_task(_run(work, value))
+                await self.other_than(value)
+                running.cancel()
+
+
+async def _run(work: Callable[[Value], Awaitable[object]], value: Value) -> None:
+    await work(value)
+
+
+class SnapshotStore:
+    """Holds the current snapshot, None before the first."""
+
     def __init__(self) -> None:
-        self.current: Snapshot | None = None
-        # One event for all waiters of a generation; replaced, never cleared, so that nobody can miss it.
-        self._news = asyncio.Event()
+        self._latest: Latest[Snapshot | None] = Latest(None)
+
+    @property
+    def current(self) -> Snapshot | None:
+        """What is served."""
+        return self._latest.current
 
     def publish(self, snapshot: Snapshot) -> None:
         """Make `snapshot` current and wake all waiters. Its generation must be above the current one's."""
-        self.current = snapshot
-        news, self._news = self._news, asyncio.Event()
-        news.set()
+        self._latest.replace(snapshot)
 
     async def newer_than(self, generation: int) -> Snapshot:
-        """Wait for a snapshot above `generation` (0 for the first) and return the newest.
-
-        Safe to cancel: nothing is consumed by waiting.
-        """
-        while self.current is None or self.current.generation <= generation:
-            await self._news.wait()
-        return self.current
+        """Wait for a snapshot above `generation` (0 for the first) and return the newest. Safe to cancel."""
+        while (snapshot := self._latest.current) is None or snapshot.generation <= generation:
+            await self._latest.replaced()
+        return snapshot

@@ -1,43 +1,36 @@
-"""Run components for ever: what goes wrong in one is reported, and that one is started again, while the others go on."""
+"""Keep components running: one that fails is reported and started again, while the others go on; end them by signals."""
 
 from __future__ import annotations
 
 import asyncio
+import os
+import signal
+import sys
+import threading
 import traceback
 from collections import Counter
-from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from collections.abc import Awaitable, Callable, Coroutine
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from importlib.metadata import version
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, NoReturn, Self
 
 from fsxds.errors import FsxdsError
-from fsxds.events import ComponentDegraded, ComponentRecovered, InternalError, Observer
+from fsxds.events import ComponentDegraded, ComponentRecovered, InternalError, Observer, StopRequested
+from fsxds.store import Latest
+from fsxds.values import BackOff
 
 _PACKAGE = f"{Path(__file__).parent}/"
 
 # An input on which a component failed so often in a row is set aside.
 MOST_ATTEMPTS = 3
 
-
-@dataclass(frozen=True, slots=True)
-class BackOff:
-    """How long a component that failed waits before it starts again: 1, 2, 4, … 30 seconds.
-
-    Attributes:
-        first_s: the first pause, which doubles with each failure.
-        longest_s: the longest pause.
-        well_after_s: a component that ran for so long runs well, and begins with the first pause when it fails again.
-    """
-
-    first_s: float = 1.0
-    longest_s: float = 30.0
-    well_after_s: float = 10.0
-
-    def pause_s(self, failures: int) -> float:
-        """Return the pause after so many failures in a row, from 1."""
-        return float(min(self.first_s * 2 ** min(failures - 1, 30), self.longest_s))
+# SIGTERM is followed by SIGKILL after ten seconds where containers run.
+STOP_WITHIN_S = 8.0
+# As shells count: 128 and the signal's number.
+SIGNALLED = 128
 
 
 class Supervisor:
@@ -45,29 +38,18 @@ class Supervisor:
 
     Attributes:
         failures: how often each component failed.
+        degraded: the components that failed, and have not run well since, in the order in which they failed.
         components: the names of all components that were started.
         is_starting: while it holds, an error for users (`FsxdsError`) ends the process; afterwards nothing does.
     """
 
     def __init__(self, observer: Observer, back_off: BackOff | None = None) -> None:
         self.failures: Counter[str] = Counter()
+        self.degraded: Latest[tuple[str, ...]] = Latest(())
         self.components: set[str] = set()
         self.is_starting = True
         self._observer = observer
         self._back_off = back_off or BackOff()
-        # In the order in which they failed; an ordered set.
-        self._degraded: dict[str, None] = {}
-        # Replaced, never cleared, so that nobody can miss it.
-        self._changed = asyncio.Event()
-
-    @property
-    def degraded(self) -> tuple[str, ...]:
-        """The components that failed, and have not run well since."""
-        return tuple(self._degraded)
-
-    async def changed(self) -> None:
-        """Wait until other components are degraded than now."""
-        await self._changed.wait()
 
     async def run(self, component: str, work: Callable[[], Awaitable[Any]], *, is_vital: bool = False) -> None:
         """Run a component until it returns or is cancelled, and start it again after each failure.
@@ -124,19 +106,71 @@ class Supervisor:
         self.failures[component] += 1
         reason = words_of(failure) or type(failure).__name__
         self._observer(ComponentDegraded(component, reason, pause_s))
-        if component not in self._degraded:
-            self._degraded[component] = None
-            self._note_change()
+        if component not in self.degraded.current:
+            self.degraded.replace((*self.degraded.current, component))
 
     def _recover(self, component: str) -> None:
-        if component in self._degraded:
-            del self._degraded[component]
+        if component in self.degraded.current:
             self._observer(ComponentRecovered(component))
-            self._note_change()
+            self.degraded.replace(tuple(name for name in self.degraded.current if name != component))
 
-    def _note_change(self) -> None:
-        changed, self._changed = self._changed, asyncio.Event()
-        changed.set()
+
+async def until_stopped(
+    work: Coroutine[object, object, None], observer: Observer, at_stop: Callable[[], object] = lambda: None
+) -> None:
+    """Run `work` until it ends, or until SIGTERM or Ctrl-C, which cancel it.
+
+    A second signal ends the process at once, and so does an end that takes too long.
+
+    Args:
+        work: what runs.
+        observer: receives that the process ends.
+        at_stop: is called at the first signal, and again before the process ends at once.
+
+    Raises:
+        KeyboardInterrupt: it was Ctrl-C; SIGTERM is no error.
+    """
+    loop = asyncio.get_running_loop()
+    received: list[signal.Signals] = []
+
+    def leave(status: int) -> None:
+        at_stop()
+        leave_at_once(status)
+
+    def receive(number: signal.Signals) -> None:
+        received.append(number)
+        if len(received) > 1:
+            leave(SIGNALLED + number)
+        observer(StopRequested(number.name if number is signal.SIGTERM else "Ctrl-C"))
+        at_stop()
+        # In a thread: the event loop may be what takes too long.
+        limit = threading.Timer(STOP_WITHIN_S, leave, (0 if number is signal.SIGTERM else SIGNALLED + number,))
+        limit.daemon = True
+        limit.start()
+        working.cancel()
+
+    async with asyncio.TaskGroup() as tasks:
+        working = tasks.create_task(work)
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, receive, number)
+    if signal.SIGINT in received:
+        raise KeyboardInterrupt
+
+
+class AbandonedThreads(ThreadPoolExecutor):
+    """Threads that the end of the process does not wait for: what they do is of no use any more."""
+
+    def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:  # noqa: FBT001, FBT002, the signature
+        """Begin nothing more."""
+        super().shutdown(wait=False, cancel_futures=True)
+
+
+def leave_at_once(status: int) -> NoReturn:
+    """End the process without waiting for its threads; Python itself would."""
+    for stream in (sys.stdout, sys.stderr):
+        with suppress(OSError, ValueError):
+            stream.flush()
+    os._exit(status)
 
 
 def words_of(error: BaseException) -> str:

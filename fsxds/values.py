@@ -145,3 +145,22 @@ class SpelledFloat(float):
     def __reduce__(self) -> tuple[type[SpelledFloat], tuple[str, float]]:
         """Copy and pickle with the text."""
         return SpelledFloat, (self.text, float(self))
+
+
+@dataclass(frozen=True, slots=True)
+class BackOff:
+    """How long to wait before something that failed is tried again: 1, 2, 4, … 30 seconds.
+
+    Attributes:
+        first_s: the first pause, which doubles with each failure.
+        longest_s: the longest pause.
+        well_after_s: what went well for so long begins with the first pause when it fails again.
+    """
+
+    first_s: float = 1.0
+    longest_s: float = 30.0
+    well_after_s: float = 10.0
+
+    def pause_s(self, failures: int) -> float:
+        """Return the pause after so many failures in a row, from 1."""
+        return float(min(self.first_s * 2 ** min(max(failures, 1) - 1, 30), self.longest_s))

@@ -17,8 +17,7 @@ from fsxds.parse_worker import ParseLimits, ParseRules, Parsing, WorkerStartErro
 from fsxds.snapshots.check import Found, NoCheck
 from fsxds.snapshots.parse import FileParser
 from fsxds.source.envoy_api import find_api
-from fsxds.supervisor import BackOff
-from fsxds.values import Severity, SourceFile
+from fsxds.values import BackOff, Severity, SourceFile
 from tests.support.trees import tree_of
 
 SMALL = tree_of({"cds.yaml": "- name: a\n", "eds.yaml": "- cluster_name: e\n"}).files

@@ -11,24 +11,17 @@ from fsxds.parse_worker import ParseRules, Parsing
 from fsxds.protocol.messages import Node
 from fsxds.protocol.poll import Hold, PollMemory, PollRequest
 from fsxds.protocol.subscription import Subscription, version_of
-from fsxds.reload import NewestTree, Reload
+from fsxds.reload import Loader, Reload
 from fsxds.resources import Snapshot
 from fsxds.snapshots.load import Acceptance
 from fsxds.source.envoy_api import find_api
-from fsxds.store import SnapshotStore
-from fsxds.values import Severity, SourceTree
+from fsxds.source.watch import Settled
+from fsxds.store import Latest, SnapshotStore
+from fsxds.values import Severity
 from tests.support.snapshots import type_url
 from tests.support.trees import tree_of
 
 CDS = type_url("CDS")
-
-
-@dataclass(frozen=True)
-class Settled:
-    """A tree that a test says is settled."""
-
-    tree: SourceTree
-    noticed_s: float
 
 
 @dataclass
@@ -66,9 +59,9 @@ async def run(parsing: Parsing, *contents: dict[str, str], acceptance: Acceptanc
     """Keep a store current with these trees, noticed at 1.0, 2.0, and so on."""
     store = SnapshotStore()
     listener = Listener(store)
-    reload = Reload(store, parsing, acceptance or Acceptance(), listener)
+    reload, loader = Reload(store, listener), Loader(parsing, acceptance or Acceptance())
     for number, files in enumerate(contents, 1):
-        await reload.receive(Settled(tree_of(files), float(number)))
+        await reload.receive(Settled(tree_of(files), float(number)), loader)
     return listener
 
 
@@ -106,16 +99,16 @@ async def test_other_rules_judge_every_file_anew(parsing: Parsing, rules: ParseR
     tree = Settled(tree_of({"cds.yaml": "- name: a\n", "more.cds.yaml": "- {name: b, no_such_field: 1}\n"}), 1.0)
     store = SnapshotStore()
     listener = Listener(store)
-    reload = Reload(store, parsing, Acceptance(), listener)
-    await reload.receive(tree)
+    reload = Reload(store, listener)
+    await reload.receive(tree, Loader(parsing, Acceptance()))
     with Parsing(replace(rules, unknown_fields=Severity.WARNING)) as mild:
         for other, acceptance in (
             (parsing, Acceptance()),
             (mild, Acceptance()),
             (parsing, Acceptance(whole_trees=True)),
         ):
-            reload.judge_by(other, acceptance)
-            await reload.receive(tree)
+            reload.change_rules()
+            await reload.receive(tree, Loader(other, acceptance))
 
     assert listener.told == [
         *[("problems", ["unknown-field"]), ("published", (1.0, ["a"]))],
@@ -195,10 +188,10 @@ async def test_waiters_are_woken(parsing: Parsing) -> None:
     listener = Listener(store)
     async with asyncio.TaskGroup() as tasks:
         waiter = tasks.create_task(store.newer_than(0))
-        trees = NewestTree()
-        reload = Reload(store, parsing, Acceptance(), listener)
-        keeper = tasks.create_task(reload.keep_current(trees))
-        trees.put(Settled(tree_of({"cds.yaml": "- name: a\n"}), 1.0))
+        trees: Latest[Settled | None] = Latest(None)
+        loader = Loader(parsing, Acceptance())
+        keeper = tasks.create_task(Reload(store, listener).keep_current(trees, loader))
+        trees.replace(Settled(tree_of({"cds.yaml": "- name: a\n"}), 1.0))
         snapshot = await waiter
         keeper.cancel()
 
@@ -221,12 +214,12 @@ async def test_only_changed_files_are_parsed(parsing: Parsing) -> None:
 
 async def test_a_tree_that_comes_while_another_is_loaded_is_not_missed(parsing: Parsing) -> None:
     """Of many, the newest is loaded."""
-    store, trees = SnapshotStore(), NewestTree()
+    store, trees = SnapshotStore(), Latest[Settled | None](None)
     listener = Listener(store)
     for name in ("a", "b", "c"):
-        trees.put(Settled(tree_of({"cds.yaml": f"- name: {name}\n"}), 1.0))
+        trees.replace(Settled(tree_of({"cds.yaml": f"- name: {name}\n"}), 1.0))
     async with asyncio.TaskGroup() as tasks:
-        keeper = tasks.create_task(Reload(store, parsing, Acceptance(), listener).keep_current(trees))
+        keeper = tasks.create_task(Reload(store, listener).keep_current(trees, Loader(parsing, Acceptance())))
         await store.newer_than(0)
         keeper.cancel()
 

@@ -7,7 +7,8 @@ from contextlib import asynccontextmanager
 import pytest
 
 from fsxds.errors import UsageError
-from fsxds.supervisor import Attempts, BackOff, Supervisor, place_of
+from fsxds.supervisor import Attempts, Supervisor, place_of
+from fsxds.values import BackOff
 from tests.support.errors import AT_ONCE, Recorder
 
 SLOW = BackOff(first_s=600.0, longest_s=600.0, well_after_s=0.02)
@@ -69,12 +70,12 @@ async def test_it_is_degraded_until_it_ran_well() -> None:
     """Who asks for readiness sees it from its failure until it has run for a while, and is woken by both."""
     flaky = Flaky(ZeroDivisionError())
     async with supervised(flaky.work) as supervisor:
-        await supervisor.changed()
+        await supervisor.degraded.replaced()
 
-        assert list(supervisor.degraded) == ["mirror"]
-        await supervisor.changed()
+        assert list(supervisor.degraded.current) == ["mirror"]
+        await supervisor.degraded.replaced()
 
-        assert list(supervisor.degraded) == []
+        assert list(supervisor.degraded.current) == []
         assert heard(supervisor).recovered == ["mirror"]
 
 
@@ -90,7 +91,7 @@ async def test_pauses_begin_anew_after_it_ran_well() -> None:
 
     async with supervised(work) as supervisor:
         while len(heard(supervisor).degraded) < 4:
-            await supervisor.changed()
+            await supervisor.degraded.replaced()
 
     assert [pause_s for *_, pause_s in heard(supervisor).degraded][:4] == [0.001, 0.002, 0.001, 0.001]
 
@@ -129,7 +130,7 @@ async def test_a_stray_cancellation_is_a_failure() -> None:
 async def test_a_component_that_waits_to_start_again_can_be_cancelled() -> None:
     """The end of the process does not wait for a back-off."""
     async with supervised(Flaky(ZeroDivisionError()).work, SLOW) as supervisor:
-        await supervisor.changed()
+        await supervisor.degraded.replaced()
 
 
 async def test_a_component_that_is_done_is_not_started_again() -> None:
@@ -179,5 +180,5 @@ def test_the_place_of_an_error_is_that_of_fsxds() -> None:
         BackOff().pause_s("x")  # type: ignore[arg-type]
 
     assert "test_supervisor.py:" in place_of(caught.value)
-    assert place_of(of_fsxds.value).startswith("supervisor.py:")
+    assert place_of(of_fsxds.value).startswith("values.py:")
     assert place_of(ExceptionGroup("both", [of_fsxds.value])).endswith(" in pause_s")

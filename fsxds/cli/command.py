@@ -125,7 +125,7 @@ def table_command(name: str, examples: str) -> Callable[[Callable[..., None]], T
             flags = {row.name: value for row in rows if (value := given.pop(row.name)) is not None} | negated
             read = functools.partial(read_settings, flags, demands=DEMANDS)
             if name in LASTING:
-                from fsxds.live_settings import SettingsReader
+                from fsxds.settings.live import SettingsReader
 
                 # Before anything else: SIGHUP during the start does not end the process.
                 given["reader"] = SettingsReader(name, read)

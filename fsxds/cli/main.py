@@ -68,7 +68,7 @@ def run_process() -> NoReturn:
     except KeyboardInterrupt:
         status = INTERRUPTED
     if any(not thread.daemon for thread in threading.enumerate() if thread is not threading.main_thread()):
-        from fsxds.transports.sockets import leave_at_once
+        from fsxds.supervisor import leave_at_once
 
         leave_at_once(status)
     sys.exit(status)

@@ -24,11 +24,10 @@ from enum import Enum, auto
 from fsxds.protocol.messages import Acknowledgement, WatchStatus
 from fsxds.protocol.subscription import WILDCARD, Subscription
 from fsxds.resources import NO_RESOURCES, Resource, ResourceList
-from fsxds.values import Nonce, Version
+from fsxds.values import BackOff, Nonce, Version
 
 # A version that was NACKed is sent again after 1, 2, 4, … and at most 60 seconds.
-FIRST_S = 1.0
-LONGEST_S = 60.0
+BACK_OFF = BackOff(longest_s=60.0)
 
 # A client that never answers is assumed to ACK what is older than this many responses.
 MOST_UNANSWERED = 64
@@ -40,11 +39,6 @@ MOST_PARTS = 16
 MOST_BATCHES = 256
 
 NOTHING: frozenset[str] = frozenset()
-
-
-def back_off_s(nacks: int) -> float:
-    """Return the seconds to wait before a version is sent again that was NACKed so many times in a row, from 1."""
-    return min(FIRST_S * 2.0 ** min(max(nacks, 1) - 1, 16), LONGEST_S)
 
 
 @dataclass(frozen=True, slots=True)
@@ -253,11 +247,11 @@ class Pending:
             if again := batch.names & left:
                 left -= again
                 nacks = batch.nacks + 1
-                batches += [_Batch(again, nacks, now_s + back_off_s(nacks)), *_without(batch, again)]
+                batches += [_Batch(again, nacks, now_s + BACK_OFF.pause_s(nacks)), *_without(batch, again)]
             else:
                 batches.append(batch)
         if left:
-            batches.append(_Batch(left, 1, now_s + back_off_s(1)))
+            batches.append(_Batch(left, 1, now_s + BACK_OFF.pause_s(1)))
         self._keep(batches)
 
     def forget(self, names: Iterable[str]) -> None:
@@ -414,4 +408,4 @@ class PolledVersion:
     def retry_at_s(self, allowed: int) -> float:
         """Return when the version may be sent again, if so many NACKs call for no back-off."""
         nacks = self.nacks - allowed
-        return self.sent_at_s + (back_off_s(nacks) if nacks > 0 else 0.0)
+        return self.sent_at_s + (BACK_OFF.pause_s(nacks) if nacks > 0 else 0.0)

@@ -1,6 +1,6 @@
 """A server for tests: its addresses, what it serves, and its files, changed without a race.
 
-The rooms of a server on an event loop of their own, in a thread.
+The server runs on an event loop of its own, in a thread.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from pathlib import Path, PurePosixPath
 from types import TracebackType
 from typing import Self, TypeAlias
 
-from fsxds.app import House, rooms
+from fsxds.app import Application
 from fsxds.errors import UsageError
 from fsxds.events import Event, Level, TreeDisappeared, TreeLoaded
 from fsxds.lint.linter import linter_of
@@ -92,18 +92,19 @@ class Background:
     async def _serve(self) -> None:
         loop, ending = asyncio.get_running_loop(), asyncio.Event()
         log = _KeptLog(self)
-        async with rooms(self._directory, self._settings, log, linter_of) as house, asyncio.TaskGroup() as tasks:
-            log.on_loaded = lambda: loop.call_soon(self._take, house)
-            running = tasks.create_task(house.run())
-            await house.store.newer_than(0)
+        application = Application(self._directory, self._settings, log, linter_of)
+        log.on_loaded = lambda: loop.call_soon(self._take, application)
+        async with application.serving() as served, asyncio.TaskGroup() as tasks:
+            running = tasks.create_task(application.run())
+            await application.store.newer_than(0)
             self._end = lambda: loop.call_soon_threadsafe(ending.set)
-            self._addresses.set_result((house.address, house.grpc_address))
+            self._addresses.set_result((served.addresses.get("REST", ""), served.addresses.get("gRPC", "")))
             await ending.wait()
             running.cancel()
 
-    def _take(self, house: House) -> None:
+    def _take(self, application: Application) -> None:
         with self.changed:
-            self.loaded, self.is_lost = house.loaded, False
+            self.loaded, self.is_lost = application.reload.loaded, False
             self.changed.notify_all()
 
 

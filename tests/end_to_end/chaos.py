@@ -17,7 +17,7 @@ from tests.support.faulty_server import Faults, FaultyServer, following, serving
 
 POINTS = (
     "fsxds.app.until_lost",
-    "fsxds.ready_file.ReadyFile.write",
+    "fsxds.readiness.ReadyFile.write",
     "fsxds.source.scan.Scanner.look",
     "fsxds.parse_worker.Parsing.parse",
     "fsxds.parse_worker.Parsing._change_until",

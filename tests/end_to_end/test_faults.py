@@ -40,8 +40,8 @@ COMPONENTS: dict[str, tuple[Any, ...]] = {
     "streams": ("fsxds.transports.grpc_streams.stream.StreamCall.wake",),
     "mirror": ("fsxds.transports.mirror.writer.Mirror.write",),
     "health": ("fsxds.transports.grpc_streams.service.GrpcServices._report_health",),
-    "ready file": ("fsxds.ready_file.ReadyFile.write",),
-    "settings": ("fsxds.live_settings.SettingsReader.wanted",),
+    "ready file": ("fsxds.readiness.ReadyFile.write",),
+    "settings": ("fsxds.settings.live.SettingsReader.wanted",),
     "start-up": ("fsxds.app.report_waits",),
     "REST listener": ("fsxds.app.until_lost", lambda address: not isinstance(address, UnixAddress)),
     "gRPC listener": ("fsxds.app.until_lost", lambda address: isinstance(address, UnixAddress)),
@@ -69,11 +69,11 @@ async def test_every_component_comes_back(tmp_path: Path) -> None:
             await until(lambda: faults.raised.get(name) == 1)  # noqa: B023
             await until(lambda: {f"v{version}"} == {follower.name for follower in followers})  # noqa: B023
             await until(lambda: f"v{version}".encode() in mirrored(server))  # noqa: B023
-        supervisor = server.house.supervisor
+        supervisor = server.application.supervisor
 
         assert set(COMPONENTS) == supervisor.components
         assert dict.fromkeys(COMPONENTS, 1) == supervisor.failures
-        await until(lambda: not supervisor.degraded)
+        await until(lambda: not supervisor.degraded.current)
         await until(lambda: server.ready["degraded"] == [])
         assert dict.fromkeys(COMPONENTS, 1) == server.log.internal_errors.counts
         assert server.ready["pid"] == os.getpid()

@@ -8,7 +8,7 @@ from contextlib import ExitStack
 from itertools import islice
 from pathlib import Path
 
-from fsxds.waits import report_times
+from fsxds.readiness import report_times
 from tests.support.fsxds_process import FsxdsProcess, start_fsxds
 from tests.support.server import PATIENCE_S, write_file
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fsxds.protocol.acks import MOST_BATCHES, MOST_PARTS, Pending, back_off_s
+from fsxds.protocol.acks import BACK_OFF, MOST_BATCHES, MOST_PARTS, Pending
 
 LATE_S = 1e9
 
@@ -192,7 +192,7 @@ def test_every_name_is_as_if_it_were_alone(steps: Iterable[tuple[str, frozenset[
             pending.nack(names, now_s)
             for name in names:
                 count = alone.get(name, (0, None))[0] + 1
-                alone[name] = count, now_s + back_off_s(count)
+                alone[name] = count, now_s + BACK_OFF.pause_s(count)
         elif step == "accept":
             pending.forget(names)
             for name in names:
@@ -215,16 +215,16 @@ def test_every_name_is_as_if_it_were_alone(steps: Iterable[tuple[str, frozenset[
 
 def test_back_off_doubles_up_to_a_minute() -> None:
     """A version is kept from a client for 1, 2, 4 … and at most 60 seconds."""
-    waits_s = [back_off_s(pending) for pending in range(1, 10)]
+    waits_s = [BACK_OFF.pause_s(pending) for pending in range(1, 10)]
 
     assert [1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 60.0, 60.0, 60.0] == waits_s
 
 
 def test_back_off_of_very_many_pending_is_a_minute() -> None:
     """A client that rejects for years does not overflow the doubling."""
-    assert back_off_s(10**6) == 60.0
+    assert BACK_OFF.pause_s(10**6) == 60.0
 
 
 def test_back_off_is_never_below_the_first() -> None:
     """A back-off that is asked for without a rejection is the shortest one."""
-    assert back_off_s(0) == 1.0
+    assert BACK_OFF.pause_s(0) == 1.0

@@ -11,7 +11,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
 
-from fsxds.protocol.acks import back_off_s
+from fsxds.protocol.acks import BACK_OFF
 from fsxds.protocol.delta import DeltaStream
 from fsxds.protocol.messages import DeltaRequest, DeltaResponse, Node
 from fsxds.protocol.subscription import SharedMemory
@@ -40,7 +40,7 @@ class Refused:
     @property
     def retry_at_s(self) -> float:
         """When it is offered again."""
-        return self.at_s + back_off_s(self.in_a_row)
+        return self.at_s + BACK_OFF.pause_s(self.in_a_row)
 
 
 @dataclass(slots=True)

@@ -8,7 +8,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, precondition, rule
 
-from fsxds.protocol.acks import back_off_s
+from fsxds.protocol.acks import BACK_OFF
 from fsxds.protocol.messages import SotwRequest, SotwResponse
 from fsxds.protocol.sotw import SotwStream
 from fsxds.protocol.subscription import SharedMemory, Subscription, select
@@ -312,7 +312,7 @@ class Streaming(RuleBasedStateMachine):
         is_full = BY_TYPE_URL[response.type_url].full_state_in_sotw
         for refusal in self.refusals.get(response.type_url, {}).values():
             if offered == refusal.bodies if is_full else refusal.bodies.items() <= offered.items():
-                assert self.now_s >= refusal.at_s + back_off_s(refusal.in_a_row), "offered again too soon"
+                assert self.now_s >= refusal.at_s + BACK_OFF.pause_s(refusal.in_a_row), "offered again too soon"
                 # Until its verdict comes nothing may offer it once more.
                 refusal.at_s = float("inf")
 

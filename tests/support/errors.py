@@ -20,8 +20,8 @@ from fsxds.events import (
 )
 from fsxds.protocol.messages import Acknowledgement, Node
 from fsxds.protocol.subscription import Subscription
-from fsxds.supervisor import BackOff, Supervisor
-from fsxds.values import Version
+from fsxds.supervisor import Supervisor
+from fsxds.values import BackOff, Version
 
 Kind = TypeVar("Kind", bound=Event)
 

@@ -19,9 +19,9 @@ from envoy.service.discovery.v3 import discovery_pb2
 
 from fsxds import app
 from fsxds.lint.linter import linter_of
-from fsxds.live_settings import SettingsReader
 from fsxds.observe.log import Log, LogOutput
-from fsxds.ready_file import ReadyFile
+from fsxds.readiness import ReadyFile
+from fsxds.settings.live import SettingsReader
 from fsxds.settings.options import Settings
 from fsxds.supervisor import Supervisor
 from tests.support.errors import AT_ONCE
@@ -73,7 +73,7 @@ class FaultyServer:
     tree: Path
     out: Path
     ready_file: Path
-    house: app.House
+    application: app.Application
     log: Log
     lines: list[str] = field(default_factory=list)
 
@@ -99,22 +99,16 @@ async def serving_with_faults(folder: Path, *patches: Any) -> AsyncIterator[Faul
     lines: list[str] = []
     log = Log(LogOutput(lambda line, _: line.text, lines.append))
     reader = SettingsReader("serve", lambda: settings)
-    made: list[app.House] = []
-
-    def make() -> app.House:
-        house = app.House(tree, settings, log, linter_of)
-        house.supervisor = Supervisor(log.receive, AT_ONCE)
-        made.append(house)
-        return house
-
     write_file(tree / "cds.yaml", "[{name: v0, type: STATIC, connect_timeout: 1s}]")
     with ExitStack() as stack:
         for each in patches:
             stack.enter_context(each)
+        application = app.Application(tree, settings, log, linter_of)
+        application.supervisor = Supervisor(log.receive, AT_ONCE)
         async with asyncio.TaskGroup() as tasks:
-            running = tasks.create_task(app._serve(make, ReadyFile(ready_file), reader))
+            running = tasks.create_task(app.run(application, reader, ReadyFile(ready_file)))
             await until(lambda: ready_file.exists() or running.done())
-            yield FaultyServer(tree, out, ready_file, made[0], log, lines)
+            yield FaultyServer(tree, out, ready_file, application, log, lines)
             assert not running.done(), "the process would have ended"
             running.cancel()
 
@@ -139,7 +133,7 @@ class Follower:
         async with aiohttp.ClientSession() as session:
             while True:
                 with suppress(aiohttp.ClientError):
-                    url = f"http://{server.house.address}/v3/discovery:clusters?timeout=2s"
+                    url = f"http://{server.ready['http']}/v3/discovery:clusters?timeout=2s"
                     body = {"node": {"id": f"rest-{id(self)}"}, **({"version_info": version} if version else {})}
                     async with session.post(url, json=body) as response:
                         if response.status == 200:
@@ -155,7 +149,7 @@ class Follower:
         """Follow over a stream, SotW (`Stream`) or Delta (`Delta`)."""
         while True:
             with suppress(grpc.aio.AioRpcError, asyncio.InvalidStateError):
-                async with grpc.aio.insecure_channel(server.house.grpc_address) as channel:
+                async with grpc.aio.insecure_channel(server.ready["grpc"]) as channel:
                     await self._converse(DiscoveryClient(channel, method_path("CDS", word)))
             self.errors += 1
             await asyncio.sleep(PAUSE_S)

@@ -27,6 +27,7 @@ from fsxds.transports.mirror.directory import MirrorDirectory, Signature
 from fsxds.transports.mirror.files import Content, Held, Layout, MirrorFile, united
 from fsxds.transports.mirror.layout import ConfigSources, LayoutMaker
 from fsxds.transports.mirror.manifest import MirrorRecords
+from fsxds.values import BackOff
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,6 +167,11 @@ class Mirror:
         """Be as durable and as patient as these options say from now on; form and config sources stay."""
         self._options = options
         self._directory.durable = options.durable
+
+    @property
+    def root(self) -> Path:
+        """The directory."""
+        return self._directory.root
 
     @property
     def rescan_s(self) -> float:
@@ -314,8 +320,7 @@ class _Work:
 
 __all__ = ["Mirror", "MirrorOptions", "Mirroring", "write_once"]
 
-FIRST_RETRY_S = 1.0
-LONGEST_RETRY_S = 30.0
+BACK_OFF = BackOff()
 
 
 def write_once(snapshot: Snapshot, mirror: Mirror) -> FilesWritten:
@@ -332,6 +337,10 @@ class Mirroring:
     A full disk, a read-only or missing directory is reported and tried again after 1, 2, 4, … 30 seconds, and with each
     newer snapshot. A snapshot on which it failed three times in a row by an error of fsxds is set aside: the files stay as
     they are until the next one.
+
+    Attributes:
+        root: the directory.
+        has_written: is set when the first snapshot is in the directory.
     """
 
     def __init__(self, store: SnapshotStore, mirror: Mirror, observer: Observer) -> None:
@@ -340,7 +349,9 @@ class Mirroring:
         self._observer = observer
         self._attempts = Attempts(lambda error: observer(SnapshotSetAside("mirror", error)))
         self._generation = 0
-        self._retry_s = FIRST_RETRY_S
+        self._failures = 0
+        self.root = mirror.root
+        self.has_written = asyncio.Event()
 
     async def keep_mirrored(self) -> Never:
         """Write each newer snapshot until cancelled, which ends a write after its present file.
@@ -376,11 +387,13 @@ class Mirroring:
             self._mirror.interrupt()
             raise
         except OSError as error:
-            self._observer(MirrorFailed(error, self._retry_s))
+            self._failures += 1
+            retry_s = BACK_OFF.pause_s(self._failures)
+            self._observer(MirrorFailed(error, retry_s))
             with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(self._retry_s):
+                async with asyncio.timeout(retry_s):
                     await self._store.newer_than(snapshot.generation)
-            self._retry_s = min(2 * self._retry_s, LONGEST_RETRY_S)
         else:
-            self._generation, self._retry_s = snapshot.generation, FIRST_RETRY_S
+            self._generation, self._failures = snapshot.generation, 0
+            self.has_written.set()
             self._observer(report)

@@ -4,18 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import signal
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from typing import Never, TypeVar
 
 from fsxds.settings.options import OPTIONS, Settings
 
-Part = TypeVar("Part")
-
 
 class SettingsReader:
-    """Reads the settings of a command at its start, and again at each SIGHUP, which does not end the process any more.
+    """Reads the settings of a command at its start and at each SIGHUP, which no longer ends the process.
 
     Args:
         command: the command whose options count.
@@ -31,7 +28,7 @@ class SettingsReader:
         signal.signal(signal.SIGHUP, self._receive)
 
     async def wanted(self) -> None:
-        """Wait for a SIGHUP; all of those since the last one that was waited for count as one."""
+        """Wait for a SIGHUP; all of those since the last call count as one."""
         loop, woken = asyncio.get_running_loop(), asyncio.Event()
 
         def wake() -> None:
@@ -52,12 +49,12 @@ class SettingsReader:
 
 @dataclass(frozen=True, slots=True)
 class SettingsChange:
-    """What other settings mean for a running process.
+    """What new settings mean for a running process.
 
     Attributes:
         settings: those to run with from now on.
         changed: the names of the options that changed.
-        needs_restart: the names of those that are others now, and cannot change while it runs.
+        needs_restart: the names of those that changed in vain: they need a restart.
     """
 
     settings: Settings
@@ -78,30 +75,3 @@ class SettingsChange:
             tuple(row.name for row in different if row.is_reloadable),
             tuple(row.name for row in different if not row.is_reloadable),
         )
-
-
-class Changing:
-    """Wakes those who run with something that may be replaced. Touched from the event loop only."""
-
-    def __init__(self) -> None:
-        # Replaced, never cleared, so that nobody can miss it.
-        self._changed = asyncio.Event()
-
-    def note(self) -> None:
-        """Say that something was replaced."""
-        changed, self._changed = self._changed, asyncio.Event()
-        changed.set()
-
-    async def run_with(self, current: Callable[[], Part], work: Callable[[Part], Awaitable[object]]) -> Never:
-        """Run `work` with the current part; cancel it and run it anew with each part that is another."""
-        while True:
-            part = current()
-            async with asyncio.TaskGroup() as tasks:
-                running = tasks.create_task(_run(work, part))
-                while current() == part:
-                    await self._changed.wait()
-                running.cancel()
-
-
-async def _run(work: Callable[[Part], Awaitable[object]], part: Part) -> None:
-    await work(part)

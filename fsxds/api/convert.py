@@ -14,7 +14,7 @@ from google.protobuf.message import DecodeError, Message
 
 from fsxds.api import scalars
 from fsxds.api.catalogue import Catalogue
-from fsxds.api.convert_lenient import CarefulReader
+from fsxds.api.convert_lenient import LenientReader
 from fsxds.api.fields import (
     ANY,
     DEEPEST_MESSAGE,
@@ -30,8 +30,7 @@ from fsxds.api.fields import (
     VALUE,
     WRAPPERS,
     descriptor_of,
-    exclusive_groups,
-    fields_by_spelling,
+    fields_by_name,
     is_map,
     map_parts,
     takes_null,
@@ -109,9 +108,8 @@ class CompiledConverter:
             converter = _object(table, frozenset(field.name for field in descriptor.fields if takes_null(field)))
             # Known before its fields are looked at: a message may hold messages of its own type.
             self._converters[descriptor.full_name] = converter
-            oneofs = exclusive_groups(descriptor)
-            for name, field in fields_by_spelling(descriptor).items():
-                bit = 1 << oneofs[field.name] if field.name in oneofs else 0
+            for name, field in fields_by_name(descriptor).items():
+                bit = 0 if field.containing_oneof is None else 1 << field.containing_oneof.index
                 table[name] = (field.name, *self._conversion(field), bit)
         self._converters[descriptor.full_name] = converter
         return converter
@@ -308,7 +306,7 @@ class Converter:
         self._catalogue = catalogue
         self._classes: dict[str, type[Message]] = {}
         self._compiled = CompiledConverter(catalogue)
-        self._careful = CarefulReader(catalogue, unknown_fields)
+        self._lenient = LenientReader(catalogue, unknown_fields)
 
     def convert(self, value: PlainValue, message_type: str) -> Converted:
         """Turn a value into a message of this full name; KeyError when the catalogue does not know it."""
@@ -318,7 +316,7 @@ class Converter:
         message = self._compiled.build(value, message_class)
         if message is not None:
             return Converted(message)
-        normal, faults = self._careful.read(value, descriptor_of(message_class))
+        normal, faults = self._lenient.read(value, descriptor_of(message_class))
         if not _are_harmless(faults):
             return Converted(None, faults)
         return _built(self._compiled.build(normal, message_class), faults)
@@ -328,7 +326,7 @@ class Converter:
         message = self._compiled.build_any(value)
         if message is not None:
             return Converted(message)
-        normal, faults = self._careful.read_any(value)
+        normal, faults = self._lenient.read_any(value)
         if not _are_harmless(faults):
             return Converted(None, faults)
         return _built(self._compiled.build_any(normal), faults)

@@ -100,16 +100,10 @@ def takes_null(field: FieldDescriptor) -> bool:
     )
 
 
-def fields_by_spelling(descriptor: Descriptor) -> dict[str, FieldDescriptor]:
+def fields_by_name(descriptor: Descriptor) -> dict[str, FieldDescriptor]:
     """Return the fields of a message by every name that JSON may use: snake_case and camelCase."""
     spellings = {field.name: field for field in descriptor.fields}
     return spellings | {field.json_name: field for field in descriptor.fields}
-
-
-def exclusive_groups(descriptor: Descriptor) -> dict[str, int]:
-    """Return, for the members of each oneof of two or more, the number of their oneof."""
-    groups = (oneof for oneof in descriptor.oneofs if len(oneof.fields) > 1)
-    return {field.name: number for number, oneof in enumerate(groups) for field in oneof.fields}
 
 
 def type_of_url(type_url: str) -> str | None:
@@ -124,25 +118,20 @@ _MOST_ADVICE = 1000
 _LIKENESS = 0.55  # low enough to find "connect_timeout" for "conect"
 
 
-class Spellings:
-    """Looks fields up by snake_case and camelCase names; remembers the tables."""
+class FieldNames:
+    """Finds fields by their names in snake_case and camelCase, and says what is wrong with other names."""
 
     def __init__(self, catalogue: Catalogue) -> None:
         self._catalogue = catalogue
-        self._fields: dict[str, dict[str, FieldDescriptor]] = {}
-        self._groups: dict[str, dict[str, int]] = {}
+        self._fields: dict[str, dict[str, FieldDescriptor]] = {}  # {message: {name: field}}
         self._advice: Lru[tuple[str, str], str] = Lru(_MOST_ADVICE)
 
     def find(self, descriptor: Descriptor, name: str) -> FieldDescriptor | None:
         """Return the field of this name, None when there is none."""
-        return self._table(descriptor).get(name)
-
-    def groups(self, descriptor: Descriptor) -> dict[str, int]:
-        """Return, for the members of each oneof of two or more, the number of their oneof."""
-        known = self._groups.get(descriptor.full_name)
-        if known is None:
-            known = self._groups[descriptor.full_name] = exclusive_groups(descriptor)
-        return known
+        fields = self._fields.get(descriptor.full_name)
+        if fields is None:
+            fields = self._fields[descriptor.full_name] = fields_by_name(descriptor)
+        return fields.get(name)
 
     def unknown(self, descriptor: Descriptor, name: str, *, is_advised: bool = True) -> tuple[str, str]:
         """Return what is wrong with a name that is none of the message's, and what to do; advice takes long."""
@@ -155,12 +144,6 @@ class Spellings:
         """Return what to do about a name that is none of the message's."""
         key = descriptor.full_name, name[:_LONGEST_NAME]
         return self._advice.find(key, lambda: _advice(descriptor, name[:_LONGEST_NAME]))
-
-    def _table(self, descriptor: Descriptor) -> dict[str, FieldDescriptor]:
-        known = self._fields.get(descriptor.full_name)
-        if known is None:
-            known = self._fields[descriptor.full_name] = fields_by_spelling(descriptor)
-        return known
 
 
 def _advice(descriptor: Descriptor, wanted: str) -> str:

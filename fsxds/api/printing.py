@@ -7,12 +7,14 @@ import json
 import math
 import struct
 from collections.abc import Callable, Mapping
-from typing import Any, TypeAlias, cast
+from typing import TypeAlias, cast
 
+from google.protobuf.any_pb2 import Any as AnyMessage
 from google.protobuf.descriptor import Descriptor, EnumDescriptor, FieldDescriptor
 from google.protobuf.duration_pb2 import Duration
 from google.protobuf.field_mask_pb2 import FieldMask
 from google.protobuf.message import DecodeError, Message
+from google.protobuf.struct_pb2 import ListValue, Struct, Value
 from google.protobuf.timestamp_pb2 import Timestamp
 
 from fsxds.api.catalogue import Catalogue
@@ -28,6 +30,7 @@ from fsxds.api.fields import (
     TIMESTAMP,
     VALUE,
     WRAPPERS,
+    FieldValue,
     descriptor_of,
     enum_of,
     is_map,
@@ -52,8 +55,7 @@ try:
 except ImportError:  # the extra "fast" is not installed
     dump = dump_plainly
 
-# What a field holds, a scalar or a message: only the descriptor tells which.
-_Print: TypeAlias = Callable[[Any], PlainValue]
+_Print: TypeAlias = Callable[[FieldValue], PlainValue]
 
 
 class Printer:
@@ -127,7 +129,7 @@ class Printer:
     def _one(self, field: FieldDescriptor) -> _Print | None:
         return _scalar(field) if field.message_type is None else self._printer(field.message_type)
 
-    def _any(self, packed: Any) -> PlainValue:
+    def _any(self, packed: AnyMessage) -> PlainValue:
         return self._unpacked(packed.type_url, packed.value) if packed.type_url or packed.value else {}
 
     def _unpacked(self, type_url: str, body: bytes) -> dict[str, PlainValue]:
@@ -163,8 +165,8 @@ def _list(print_item: _Print) -> _Print:
     return lambda items: [print_item(element) for element in items]
 
 
-def _map(print_key: Callable[[Any], str] | None, print_value: _Print | None) -> _Print:
-    def print_map(entries: Mapping[Any, Any]) -> PlainValue:
+def _map(print_key: Callable[[FieldValue], str] | None, print_value: _Print | None) -> _Print:
+    def print_map(entries: Mapping[FieldValue, FieldValue]) -> PlainValue:
         return {
             key if print_key is None else print_key(key): entries[key]
             if print_value is None
@@ -175,7 +177,7 @@ def _map(print_key: Callable[[Any], str] | None, print_value: _Print | None) -> 
     return print_map
 
 
-def _map_key(field: FieldDescriptor) -> Callable[[Any], str] | None:
+def _map_key(field: FieldDescriptor) -> Callable[[FieldValue], str] | None:
     if field.type == FieldDescriptor.TYPE_STRING:
         return None
     return (lambda key: str(key).lower()) if field.type == FieldDescriptor.TYPE_BOOL else str
@@ -231,23 +233,23 @@ def _special(message_class: type[Duration | FieldMask | Timestamp]) -> _Print:
     return cast("_Print", message_class.ToJsonString)
 
 
-def _struct(message: Any) -> PlainValue:
+def _struct(message: Struct) -> PlainValue:
     fields = message.fields
     return {key: _value(fields[key]) for key in sorted(fields)}
 
 
-def _list_value(message: Any) -> PlainValue:
+def _list_value(message: ListValue) -> PlainValue:
     return [_value(element) for element in message.values]
 
 
-def _value(message: Any) -> PlainValue:
+def _value(message: Value) -> PlainValue:
     chosen = message.WhichOneof("kind")
     if chosen == "string_value":
-        return cast("str", message.string_value)
+        return message.string_value
     if chosen == "number_value":
         return _double(message.number_value)
     if chosen == "bool_value":
-        return cast("bool", message.bool_value)
+        return message.bool_value
     if chosen == "struct_value":
         return _struct(message.struct_value)
     return _list_value(message.list_value) if chosen == "list_value" else None

@@ -38,7 +38,7 @@ from fsxds.api.fields import (
     TIMESTAMP,
     VALUE,
     WRAPPERS,
-    Spellings,
+    FieldNames,
     is_map,
     map_parts,
     owner_of,
@@ -146,7 +146,7 @@ class TextprotoReader:
         self._cursor = Cursor(text)
         self._depth = 0
         self._rows: dict[str, dict[str, _Row]] = {}
-        self._spellings = catalogue.once(Spellings)
+        self._names = catalogue.once(FieldNames)
 
     def read(self, descriptor: Descriptor) -> Fields | None:
         """Return the fields of the one message of the text in JSON form, None where the text breaks off."""
@@ -310,7 +310,7 @@ class TextprotoReader:
 
     def _unknown_field(self, name: str, descriptor: Descriptor | None) -> None:
         if descriptor is not None:
-            self._cursor.complain("unknown-field", *self._spellings.unknown(descriptor, name))
+            self._cursor.complain("unknown-field", *self._names.unknown(descriptor, name))
         self._cursor.next += 1
         self._cursor.skip(":")
         self._skip_value()

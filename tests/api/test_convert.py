@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from fsxds.api.catalogue import Catalogue
 from fsxds.api.convert import CompiledConverter, Converter
-from fsxds.api.convert_lenient import CarefulReader
+from fsxds.api.convert_lenient import LenientReader
 from fsxds.api.printing import Printer
 from fsxds.values import PlainValue, Severity, SpelledFloat
 from tests.api.samples import CLUSTER, PREFIX, SAMPLES, WELL_KNOWN
@@ -119,7 +119,7 @@ def test_mutated_resources_against_json_format(seed: int, catalogue: Catalogue, 
     """The fast path never takes what the lenient one rejects, and neither ever means something else than json_format."""
     chance = random.Random(seed)
     compiled, converter = CompiledConverter(catalogue), Converter(catalogue)
-    lenient = CarefulReader(catalogue, Severity.ERROR)
+    lenient = LenientReader(catalogue, Severity.ERROR)
     for _ in range(400):
         value = _mutated(chance.choice(SAMPLES), chance)
         expected, fast, careful = _judged(value, catalogue), compiled.build_any(value), converter.convert_any(value)

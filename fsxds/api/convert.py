@@ -1,6 +1,9 @@
-"""Plain values to messages: fast where a value is in proper form, carefully where it is odd.
+"""Plain values to messages, as Envoy's own JSON reader would make them.
 
-The fast path: plain values to messages by functions compiled once per message type.
+There are two ways. The fast one, `CompiledConverter`, is functions compiled once for each type of message. It takes values
+that leave no question and stops at any other, which is odd: one in another form, or a wrong one. Only then the lenient
+one (`convert_lenient`) goes through the value, reports every fault in it, and returns it without what is odd, for the fast
+one to take. What a single scalar may be is for `scalars` to say, to both.
 """
 
 from __future__ import annotations
@@ -39,16 +42,75 @@ from fsxds.api.fields import (
 from fsxds.api.scalars import Read, WrongValueError
 from fsxds.values import Fault, PlainValue, Severity, SpelledFloat
 
+
+@dataclass(frozen=True, slots=True)
+class Converted:
+    """What became of a value: its message, and its faults. The message is None exactly when a fault is an ERROR."""
+
+    message: Message | None
+    faults: tuple[Fault, ...] = ()
+
+
+class Converter:
+    """Turns plain values into messages of a catalogue.
+
+    It never raises for a plain value, and reports all faults of a value at once. Equal values give equal bytes.
+    """
+
+    def __init__(self, catalogue: Catalogue, *, unknown_fields: Severity = Severity.ERROR) -> None:
+        """Convert to messages of `catalogue`; with a lower `unknown_fields`, they are dropped, with a fault each."""
+        self._catalogue = catalogue
+        self._classes: dict[str, type[Message]] = {}
+        self._compiled = CompiledConverter(catalogue)
+        self._lenient = LenientReader(catalogue, unknown_fields)
+
+    def convert(self, value: PlainValue, message_type: str) -> Converted:
+        """Turn a value into a message of this full name; KeyError when the catalogue does not know it."""
+        message_class = self._classes.get(message_type)
+        if message_class is None:
+            message_class = self._classes[message_type] = self._catalogue.message_class(message_type)
+        message = self._compiled.build(value, message_class)
+        if message is not None:
+            return Converted(message)
+        plain, faults = self._lenient.read(value, descriptor_of(message_class))
+        return _converted(faults, lambda: self._compiled.build(plain, message_class))
+
+    def convert_any(self, value: PlainValue) -> Converted:
+        """Turn a value into a message of the type that its "@type" names."""
+        message = self._compiled.build_any(value)
+        if message is not None:
+            return Converted(message)
+        plain, faults = self._lenient.read_any(value)
+        return _converted(faults, lambda: self._compiled.build_any(plain))
+
+
+def _converted(faults: tuple[Fault, ...], build: Callable[[], Message | None]) -> Converted:
+    """Return what became of a value that the lenient path has read.
+
+    No value is known that the lenient path takes and the fast path then rejects; the fuzz test looks for one. Should
+    there be one, it is rejected rather than guessed at.
+    """
+    if any(fault.severity is Severity.ERROR for fault in faults):
+        return Converted(None, faults)
+    message = build()
+    if message is None:
+        unexplained = Fault(
+            "wrong-value", "protobuf refuses a value in here", "compare it with the API's documentation"
+        )
+        faults = (*faults, unexplained)
+    return Converted(message, faults)
+
+
 Convert: TypeAlias = Callable[[PlainValue, int], object]
 """Turns a value into what a message's constructor takes; the number says how many messages stand around it."""
 
 
-class Odd(Exception):  # noqa: N818 - it is no error: it sends a value down the careful path
+class Odd(Exception):  # noqa: N818 - it is no error: it sends a value down the lenient path
     """A value is not in the one form that the fast path is sure of."""
 
 
 # What says that a value is odd: our own checks, a name that no table has, and the constructor's checks of range, of text
-# and of depth. The careful path then finds out what exactly is wrong.
+# and of depth. The lenient path then finds out what exactly is wrong.
 _REFUSALS = (Odd, WrongValueError, KeyError, TypeError, ValueError, OverflowError, DecodeError)
 
 # The types whose values scalar fields take as they are; the constructor checks ranges and texts.
@@ -285,64 +347,3 @@ def _content(value: PlainValue, depth: int) -> object:
             raise Odd
         return [_content(element, depth + LIST_LEVELS) for element in value]
     return value.text if isinstance(value, SpelledFloat) else scalars.read_number(value)
-
-
-@dataclass(frozen=True, slots=True)
-class Converted:
-    """What became of a value: its message, and its faults. The message is None exactly when a fault is an ERROR."""
-
-    message: Message | None
-    faults: tuple[Fault, ...] = ()
-
-
-class Converter:
-    """Turns plain values into messages of a catalogue, as Envoy's own JSON reader would.
-
-    It never raises for a plain value, and tells all faults of a value at once. Equal values give equal bytes.
-    """
-
-    def __init__(self, catalogue: Catalogue, *, unknown_fields: Severity = Severity.ERROR) -> None:
-        """Convert to messages of `catalogue`; with a milder `unknown_fields`, they are dropped, with a fault each."""
-        self._catalogue = catalogue
-        self._classes: dict[str, type[Message]] = {}
-        self._compiled = CompiledConverter(catalogue)
-        self._lenient = LenientReader(catalogue, unknown_fields)
-
-    def convert(self, value: PlainValue, message_type: str) -> Converted:
-        """Turn a value into a message of this full name; KeyError when the catalogue does not know it."""
-        message_class = self._classes.get(message_type)
-        if message_class is None:
-            message_class = self._classes[message_type] = self._catalogue.message_class(message_type)
-        message = self._compiled.build(value, message_class)
-        if message is not None:
-            return Converted(message)
-        normal, faults = self._lenient.read(value, descriptor_of(message_class))
-        if not _are_harmless(faults):
-            return Converted(None, faults)
-        return _built(self._compiled.build(normal, message_class), faults)
-
-    def convert_any(self, value: PlainValue) -> Converted:
-        """Turn a value into a message of the type that its "@type" names."""
-        message = self._compiled.build_any(value)
-        if message is not None:
-            return Converted(message)
-        normal, faults = self._lenient.read_any(value)
-        if not _are_harmless(faults):
-            return Converted(None, faults)
-        return _built(self._compiled.build_any(normal), faults)
-
-
-def _are_harmless(faults: tuple[Fault, ...]) -> bool:
-    return all(fault.severity is not Severity.ERROR for fault in faults)
-
-
-def _built(message: Message | None, faults: tuple[Fault, ...]) -> Converted:
-    """Return the message made of what the careful path left.
-
-    No value is known that the careful path takes and the fast path then refuses; the fuzz test looks for one. Should
-    there be one, it is refused rather than guessed at.
-    """
-    if message is not None:
-        return Converted(message, faults)
-    unexplained = Fault("wrong-value", "protobuf refuses a value in here", "compare it with the API's documentation")
-    return Converted(None, (*faults, unexplained))

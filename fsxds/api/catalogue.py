@@ -1,9 +1,12 @@
-"""A descriptor pool and its message classes, wherever they came from."""
+"""The API of one Envoy: its message types, and what else it said that it has; wherever they came from."""
 
 from __future__ import annotations
 
 import difflib
-from collections.abc import Callable, Iterator
+import json
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
 from typing import TypeVar, cast
 
 from google.protobuf import descriptor_pool, message_factory
@@ -11,10 +14,114 @@ from google.protobuf.descriptor import Descriptor, EnumValueDescriptor, FieldDes
 from google.protobuf.message import Message
 
 from fsxds.api.descriptors import completed, parse_set
-from fsxds.api.features import Features
 from fsxds.errors import ApiError
 
 T = TypeVar("T")
+
+
+Extensions = Mapping[str, Mapping[str, tuple[str, ...]]]
+"""The message types of each extension, by its category and its name."""
+
+
+@dataclass(frozen=True, slots=True)
+class Command:
+    """How a command of format strings may be written: `%NAME(parameters):length%`."""
+
+    needs_parameters: bool
+    takes_parameters: bool
+    takes_length: bool
+
+
+_FORMS = ("needs_parameters", "takes_parameters", "takes_length")
+
+
+@dataclass(frozen=True)
+class Features:
+    """What one build of Envoy has, as it said itself.
+
+    Attributes:
+        version: such as `1.40.0`.
+        extensions: what it announces to its servers.
+        commands: the commands of its format strings, by name.
+        curves: the group that each name of a curve stands for.
+        ciphers: the names of single ciphers.
+        terminal: whether a filter of a type ends its chain, for those types where that is known.
+        digest: SHA-256 of the executable, in hex.
+        foreign: message types that are not its own, and of which it therefore says nothing.
+        is_exact: these are the features of the Envoy in use; if not, another one may have more extensions.
+    """
+
+    version: str
+    extensions: Extensions
+    commands: Mapping[str, Command]
+    curves: Mapping[str, str]
+    ciphers: frozenset[str]
+    terminal: Mapping[str, bool]
+    digest: str
+    foreign: frozenset[str] = frozenset()
+    is_exact: bool = True
+
+    @classmethod
+    def of_json(cls, text: str | bytes) -> Features:
+        """Read what `to_json` wrote."""
+        plain = json.loads(text)
+        return cls(
+            plain["version"],
+            {
+                category: {name: tuple(types) for name, types in named.items()}
+                for category, named in plain["extensions"].items()
+            },
+            {name: Command(*(form in forms.split() for form in _FORMS)) for name, forms in plain["commands"].items()},
+            plain["curves"],
+            frozenset(plain["ciphers"]),
+            plain["terminal"],
+            plain["digest"],
+        )
+
+    def to_json(self) -> str:
+        """Write the features as a file of one line per category, command, curve and filter."""
+        plain = {
+            "version": self.version,
+            "digest": self.digest,
+            "extensions": {
+                category: {name: list(types) for name, types in sorted(named.items())}
+                for category, named in sorted(self.extensions.items())
+            },
+            "commands": {
+                name: " ".join(form for form in _FORMS if getattr(command, form))
+                for name, command in sorted(self.commands.items())
+            },
+            "curves": dict(sorted(self.curves.items())),
+            "ciphers": sorted(self.ciphers),
+            "terminal": dict(sorted(self.terminal.items())),
+        }
+        return json.dumps(plain, indent=1) + "\n"
+
+    @cached_property
+    def by_category(self) -> Mapping[str, frozenset[str]]:
+        """The message types of each category."""
+        return {
+            category: frozenset(one for types in named.values() for one in types)
+            for category, named in self.extensions.items()
+        }
+
+    @cached_property
+    def known(self) -> frozenset[str]:
+        """The message types of all categories."""
+        return frozenset().union(*self.by_category.values())
+
+    def types(self, category: str) -> frozenset[str]:
+        """Return the message types of a category; none for one that does not exist."""
+        return self.by_category.get(category, frozenset())
+
+    def names(self, category: str) -> frozenset[str]:
+        """Return the names of the extensions of a category."""
+        return frozenset(self.extensions.get(category, {}))
+
+    @cached_property
+    def minor_version(self) -> str:
+        """The version without its last part: `1.40`."""
+        return ".".join(self.version.split(".")[:2])
 
 
 class Catalogue:

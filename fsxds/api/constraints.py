@@ -36,7 +36,7 @@ from fsxds.api.constraint_checks import (
 from fsxds.api.constraint_options import ApiRules, RuleGroups
 from fsxds.api.fields import ANY, FieldValue, descriptor_of, is_map, map_parts
 from fsxds.api.secrets import Secrecy
-from fsxds.api.walk import MAX_DEPTH, EnoughError, Hook, Path, Visit, Walk
+from fsxds.api.walk import MAX_DEPTH, Hook, Path, TooManyFaultsError, Visit, Walk
 
 # Where Envoy 1.40 does not hold messages to the rules of the API, as trying each out has shown.
 
@@ -133,7 +133,7 @@ class FieldRules:
     def check(self, message: Message) -> Walk:
         """Return what there is to report of a message and all within it. It never raises."""
         walk = _Walk(self._visit)
-        with suppress(EnoughError):
+        with suppress(TooManyFaultsError):
             self._visit(message, None, walk)
         return walk
 

@@ -130,7 +130,7 @@ class LenientReader:
         self._catalogue = catalogue
         self._unknown_fields = unknown_fields
         self._secrecy = catalogue.once(Secrecy)
-        self._names = catalogue.once(FieldNames)
+        self._names = FieldNames(catalogue)
         self._readers: dict[str, Read] = {}
 
     def read(self, value: PlainValue, descriptor: Descriptor) -> tuple[PlainValue, tuple[Fault, ...]]:

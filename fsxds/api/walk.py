@@ -1,6 +1,7 @@
-"""One walk over a message and all that is packed in it: what rules see, and what they report.
+"""Walks over a message and all that is packed in it.
 
-Look into every Any of a message that did not go through the converter, for what nobody could read.
+* `Walk` is what the checks of `constraints` and of the linter get on one walk: where they are, and where to report.
+* `unreadable_parts` opens every Any of a message that did not go through the converter, and yields those that it cannot.
 """
 
 from __future__ import annotations
@@ -8,76 +9,26 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, Final, TypeAlias
+from typing import Final, TypeAlias, cast
 
 from google.protobuf.any_pb2 import Any as AnyMessage
 from google.protobuf.descriptor import FieldDescriptor
 from google.protobuf.message import DecodeError, Message
 
 from fsxds.api.catalogue import Catalogue
+from fsxds.api.fields import ANY, FieldValue
 from fsxds.resources import Reference
 from fsxds.values import Fault, FieldPath, Severity, TypeUrl
 
 # Messages in messages, counted through every Any; the deepest real Envoy configurations have about 40.
 MAX_DEPTH = 100
 
-_ANY = AnyMessage.DESCRIPTOR.full_name
-
-
-@dataclass(frozen=True, slots=True)
-class Unreadable:
-    """An Any that cannot be read: its message type is not known, or its bytes are no message of that type."""
-
-    field_path: FieldPath
-    message_type: str
-    is_known: bool
-
-
-def unreadable_parts(
-    message: Message, catalogue: Catalogue, field_path: FieldPath = (), depth: int = 0
-) -> Iterator[Unreadable]:
-    """Yield every Any within a message, however deep, that cannot be read. One that nests too deep is damaged."""
-    if message.DESCRIPTOR.full_name == _ANY:
-        yield from _look_into(message, catalogue, field_path, depth)
-        return
-    for field, value in message.ListFields():
-        for step, part in messages_of(field, value):
-            yield from unreadable_parts(part, catalogue, (*field_path, field.name, *step), depth + 1)
-
-
-def messages_of(field: FieldDescriptor, value: Message) -> Iterator[tuple[FieldPath, Message]]:
-    """Yield the messages that are the value of a field, with the index or key that leads to each."""
-    if field.message_type is None:
-        return
-    if not field.is_repeated:
-        yield (), value
-    elif not field.message_type.GetOptions().map_entry:
-        yield from (((index,), part) for index, part in enumerate(value))  # type: ignore[arg-type, var-annotated]  # a list
-    elif field.message_type.fields_by_name["value"].message_type is not None:
-        yield from (((str(key),), part) for key, part in value.items())  # type: ignore[attr-defined]  # a map
-
-
-def _look_into(message: Message, catalogue: Catalogue, field_path: FieldPath, depth: int) -> Iterator[Unreadable]:
-    any_message: AnyMessage = message  # type: ignore[assignment]  # an Any of the catalogue's own pool
-    message_type = any_message.type_url.rpartition("/")[2]
-    if not catalogue.knows(message_type):
-        yield Unreadable(field_path, message_type, is_known=False)
-        return
-    try:
-        inner = catalogue.message_class(message_type).FromString(any_message.value)
-    except DecodeError:
-        inner = None
-    if inner is None or depth > MAX_DEPTH:
-        yield Unreadable(field_path, message_type, is_known=True)
-        return
-    yield from unreadable_parts(inner, catalogue, field_path, depth + 1)
-
 
 Path: TypeAlias = "tuple[Path, str | int] | None"
 """A place within the walked message, innermost step last: `(((None, "endpoints"), 3), "priority")`; None is its top.
 
 Steps are field names in snake_case, indexes and keys of maps; the content of an Any stands where the Any stands.
-It is cheap to make; only a finding turns it into a `FieldPath`.
+It is cheap to make; only a fault turns it into a `FieldPath`.
 """
 
 Visit: TypeAlias = "Callable[[Message, Path, Walk], None]"
@@ -85,10 +36,10 @@ Visit: TypeAlias = "Callable[[Message, Path, Walk], None]"
 
 Leave: TypeAlias = Callable[[], None]
 
-Hook: TypeAlias = "Callable[[Any, Path, Walk], Leave | None]"
-"""A rule over one type of message, called before its fields are walked; what it returns is called after them.
+Hook: TypeAlias = "Callable[[FieldValue, Path, Walk], Leave | None]"
+"""A check of one type of message, called before its fields are walked; what it returns is called after them.
 
-A rule over one field is called with the field's value and path, where the field is set, and returns nothing.
+A check of one field is called with the field's value and path, where the field is set, and returns None.
 """
 
 Hooks: TypeAlias = Mapping[str, tuple[Hook, ...]]
@@ -113,12 +64,12 @@ def field_path_of(path: Path) -> FieldPath:
     return tuple(reversed(steps))
 
 
-# More than a file ever shows of them.
 MOST_ERRORS: Final = 2000
+"""More errors of one message than a file ever shows."""
 
 
-class EnoughError(Exception):
-    """So much is wrong with a message that nobody wants to hear of the rest."""
+class TooManyFaultsError(Exception):
+    """A message has more than `MOST_ERRORS` errors: the walk ends."""
 
 
 class Walk:
@@ -133,24 +84,73 @@ class Walk:
         self.references: list[Reference] = []
 
     def error(self, path: Path, rule: str, message: str, remedy: str) -> None:
-        """Note what Envoy rejects, at a place; with the last of too many, the walk ends."""
+        """Report an error at a place; with the last of too many, the walk ends."""
         self.faults.append(Fault(rule, message, remedy, field_path_of(path)))
         self._errors += 1
         if self._errors > MOST_ERRORS:
-            raise EnoughError
+            raise TooManyFaultsError
 
     def warning(self, path: Path, rule: str, message: str, remedy: str) -> None:
-        """Note what Envoy accepts, and its author hardly means."""
+        """Report what Envoy takes, but hardly anybody means."""
         self.faults.append(Fault(rule, message, remedy, field_path_of(path), severity=Severity.WARNING))
 
     def refer(self, path: Path, type_url: TypeUrl, name: str, severity: Severity) -> None:
-        """Note the mention of another resource, and how much it weighs when there is none of that name."""
+        """Note a mention of another resource, and the severity of there being none of that name."""
         self.references.append(Reference(type_url, name, field_path_of(path), severity))
 
     def refer_to_static(self, path: Path, type_url: TypeUrl, name: str, severity: Severity) -> None:
-        """Note the mention of a resource that has to be in the bootstrap."""
+        """Note a mention of a resource that has to be in the bootstrap."""
         self.references.append(Reference(type_url, name, field_path_of(path), severity, is_static=True))
 
     def enter(self, message: Message, path: Path) -> None:
         """Walk a message that stands at this place in another form, such as the content of a TypedStruct."""
         self._visit(message, path, self)
+
+
+@dataclass(frozen=True, slots=True)
+class Unreadable:
+    """An Any that cannot be read: its message type is not known, or its bytes are no message of that type."""
+
+    field_path: FieldPath
+    message_type: str
+    is_known: bool
+
+
+def unreadable_parts(
+    message: Message, catalogue: Catalogue, field_path: FieldPath = (), depth: int = 0
+) -> Iterator[Unreadable]:
+    """Yield every Any within a message, however deep, that cannot be read. One that nests too deep is damaged."""
+    if message.DESCRIPTOR.full_name == ANY:
+        yield from _look_into(message, catalogue, field_path, depth)
+        return
+    for field, value in message.ListFields():
+        for step, part in messages_of(field, value):
+            yield from unreadable_parts(part, catalogue, (*field_path, field.name, *step), depth + 1)
+
+
+def messages_of(field: FieldDescriptor, value: FieldValue) -> Iterator[tuple[FieldPath, Message]]:
+    """Yield the messages that are the value of a field, with the index or key that leads to each."""
+    if field.message_type is None:
+        return
+    if not field.is_repeated:
+        yield (), value
+    elif not field.message_type.GetOptions().map_entry:
+        yield from (((index,), part) for index, part in enumerate(value))
+    elif field.message_type.fields_by_name["value"].message_type is not None:
+        yield from (((str(key),), part) for key, part in value.items())
+
+
+def _look_into(message: Message, catalogue: Catalogue, field_path: FieldPath, depth: int) -> Iterator[Unreadable]:
+    any_message = cast("AnyMessage", message)  # an Any of the catalogue's own pool
+    message_type = any_message.type_url.rpartition("/")[2]
+    if not catalogue.knows(message_type):
+        yield Unreadable(field_path, message_type, is_known=False)
+        return
+    try:
+        inner = catalogue.message_class(message_type).FromString(any_message.value)
+    except DecodeError:
+        inner = None
+    if inner is None or depth > MAX_DEPTH:
+        yield Unreadable(field_path, message_type, is_known=True)
+        return
+    yield from unreadable_parts(inner, catalogue, field_path, depth + 1)

@@ -23,7 +23,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, TypeAlias
 
-from fsxds.api.features import Command, Extensions, Features, to_json
+from fsxds.api.catalogue import Command, Extensions, Features
 from fsxds.envoy.stub_files import STUB_CERTIFICATE, STUB_PRIVATE_KEY
 from fsxds.errors import ApiError
 
@@ -268,4 +268,4 @@ def _get(admin: _Connection, path: str) -> Any:
 
 
 if __name__ == "__main__":
-    sys.stdout.write(to_json(read_features(Path(sys.argv[1]))))
+    sys.stdout.write(read_features(Path(sys.argv[1])).to_json())

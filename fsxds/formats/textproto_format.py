@@ -146,7 +146,7 @@ class TextprotoReader:
         self._cursor = Cursor(text)
         self._depth = 0
         self._rows: dict[str, dict[str, _Row]] = {}
-        self._names = catalogue.once(FieldNames)
+        self._names = FieldNames(catalogue)
 
     def read(self, descriptor: Descriptor) -> Fields | None:
         """Return the fields of the one message of the text in JSON form, None where the text breaks off."""

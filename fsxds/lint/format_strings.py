@@ -11,8 +11,7 @@ import re
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from fsxds.api.catalogue import Catalogue
-from fsxds.api.features import Features
+from fsxds.api.catalogue import Catalogue, Features
 from fsxds.api.walk import Hook, Hooks, Path, Walk
 from fsxds.memo import Lru
 

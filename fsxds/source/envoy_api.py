@@ -25,9 +25,8 @@ from typing import NamedTuple, TypeAlias
 from google.protobuf.descriptor import FileDescriptor
 from google.protobuf.descriptor_pb2 import FileDescriptorSet
 
-from fsxds.api.catalogue import Catalogue
+from fsxds.api.catalogue import Catalogue, Features
 from fsxds.api.descriptors import merged, parse_set, read_descriptors, read_version
-from fsxds.api.features import Features, from_json, to_json
 from fsxds.errors import ApiError
 
 # Part of every name: entries of another format are not found, rather than misread.
@@ -80,13 +79,13 @@ class ApiCache:
     def load_features(self, key: str) -> Features | None:
         """Return the features that were stored for a content, if anything sound."""
         try:
-            return from_json(self._read(_name_of(key, "features")) or b"")
+            return Features.of_json(self._read(_name_of(key, "features")) or b"")
         except (ValueError, KeyError, TypeError, AttributeError):
             return None
 
     def store_features(self, key: str, features: Features) -> None:
         """Keep what an executable of this content has."""
-        self._write(_name_of(key, "features"), to_json(features).encode())
+        self._write(_name_of(key, "features"), features.to_json().encode())
 
     def _read(self, name: str) -> bytes | None:
         if self._directory is None:
@@ -195,7 +194,7 @@ def find_api(
 
 def packaged_features() -> Features:
     """Return the features of the Envoy whose features are a part of this package."""
-    return from_json(PACKAGED.read_bytes())
+    return Features.of_json(PACKAGED.read_bytes())
 
 
 def find_envoy(configured: Path | None) -> Path | None:

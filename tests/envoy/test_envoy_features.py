@@ -8,9 +8,8 @@ from typing import Any
 
 import pytest
 
-from fsxds.api.catalogue import Catalogue
+from fsxds.api.catalogue import Catalogue, Features
 from fsxds.api.convert import Converter
-from fsxds.api.features import Features, from_json, to_json
 from fsxds.envoy.envoy_features import read_features
 from fsxds.errors import ApiError
 from fsxds.lint.linter import make_field_rules
@@ -35,7 +34,7 @@ def test_what_is_packaged_is_what_the_envoy_says(asked: Features) -> None:
 
 def test_features_are_the_same_when_read_again(asked: Features) -> None:
     """What is written into the cache is what comes back."""
-    assert from_json(to_json(asked)) == asked
+    assert Features.of_json(asked.to_json()) == asked
 
 
 def test_what_is_no_envoy_does_not_answer(tmp_path: Path) -> None:

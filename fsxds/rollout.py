@@ -31,8 +31,11 @@ class Staged(Generic[Part]):
     removal: Part | None = None
 
 
-def staged_state(before: Part, both: Part, after: Part) -> Staged[Part]:
-    """Divide the change of a whole state that is in use: `both` is the new state and what it removes from `before`."""
+def staged_state(before: Part | None, both: Part, after: Part) -> Staged[Part]:
+    """Divide the change of a whole state that is in use; `before` is None where it is not known.
+
+    `both` is the new state together with what it removes from `before`.
+    """
     if both == after:
         return Staged(None if after == before else after)
     return Staged(None if both == before else both, after)

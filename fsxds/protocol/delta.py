@@ -411,7 +411,7 @@ class _Watch:
     def _retry(self, after: Lookup, now_s: float, *, is_due: bool) -> Changes:
         """Return all that was NACKed, where it can only be sent together, and is due."""
         pending = self._acks.pending
-        if not self.names.keeps_together or not (is_due or self._acks.due(now_s)):
+        if not isinstance(self.names, HostNames) or not (is_due or self._acks.due(now_s)):
             return NO_CHANGES
         retried = self.names.retry(pending.names, after)
         pending.sent_again(pending.names)
@@ -475,8 +475,6 @@ class _Watch:
             return None
         nonce = next_nonce()
         self._acks.record(nonce, Sent(version, renewed))
-        if self._ttl is TtlUse.FULL:
-            return DeltaResponse(self.type_url, version, nonce, renewed, with_ttl=True)
         return DeltaResponse(self.type_url, version, nonce, NO_RESOURCES, with_ttl=True, heartbeats=tuple(renewed))
 
     def resources(self) -> Collection[Resource]:

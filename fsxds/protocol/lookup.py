@@ -330,10 +330,6 @@ class DeltaNames:
         """Return the collections that are wanted as a whole."""
         return frozenset(collection_of(name) for name in self._indirect if is_glob(name))
 
-    def retry(self, pending: frozenset[str], after: Lookup) -> Changes:
-        """Return what has to be sent again together because it was NACKed."""
-        return NO_CHANGES
-
     def receive_nack(self, answer: Answer) -> None:
         """Note what a client NACKed."""
 

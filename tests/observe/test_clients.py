@@ -130,7 +130,9 @@ def test_an_answer_is_sent_but_not_accepted() -> None:
     selection = select(FIRST, request.subscription)
 
     assert watches(polls) == (
-        WatchStatus(CDS, frozenset({"a", "c"}), selection.version, resources=tuple(selection.resources), missing=("c",)),
+        WatchStatus(
+            CDS, frozenset({"a", "c"}), selection.version, resources=tuple(selection.resources), missing=("c",)
+        ),
     )
     assert list(selection.resources) == [A]
 

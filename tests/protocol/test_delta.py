@@ -194,3 +194,20 @@ def test_a_stream_with_enough_offers_sleeps() -> None:
     assert stream.timer_at_s == 1.0
     assert len(stream.receive_timer(1.0)) == MOST_PARTS
     assert stream.timer_at_s is None
+
+
+def test_status_of_virtual_hosts() -> None:
+    """Of virtual hosts a client should hold those of its hosts, and those that it brings from another stream."""
+    vhds = type_url("VHDS")
+    hosts = [replace(resource("VHDS", name, "1"), aliases=(f"{name}.com",)) for name in ("r/a", "r/b", "r/c")]
+    current = snapshot({"VHDS": {"r/a": "1"}})
+    current = replace(current, by_type={**current.by_type, vhds: Rows(vhds, {host.name: host for host in hosts})})
+    stream = _stream()
+    brought = {"r/b": hosts[1].version}
+    request = DeltaRequest(vhds, ("r/a.com", "r/x.com"), initial_resource_versions=brought, node=Node("n"))
+    stream.receive_request(request, current, 0.0)
+
+    (status,) = stream.statistics()
+
+    assert ["r/a", "r/b"] == [each.name for each in status.resources]
+    assert ("r/x.com",) == status.missing

@@ -11,7 +11,7 @@ import pytest
 from fsxds.protocol.acks import MOST_UNANSWERED
 from fsxds.protocol.messages import Node, SotwRequest, SotwResponse
 from fsxds.protocol.sotw import SotwStream
-from fsxds.protocol.subscription import SharedMemory
+from fsxds.protocol.subscription import SharedMemory, Subscription
 from fsxds.protocol.ttl import TtlMode
 from fsxds.resources import Rows, Snapshot
 from fsxds.values import Nonce, TypeUrl, Version
@@ -213,3 +213,11 @@ def test_foreign_words_do_not_break_a_stream(stream: SotwStream) -> None:
     (status,) = stream.statistics()
 
     assert [resource.name for resource in status.resources] == ["a"]
+
+
+def test_subscription_of_each_type(stream: SotwStream) -> None:
+    """What a stream subscribed to is known by type; a type that it never requested is one of which it wants nothing."""
+    stream.receive_request(SotwRequest(EDS, ("a",)), None, 0.0)
+
+    assert Subscription(EDS, frozenset("a"), wildcard=False) == stream.subscription_of(EDS)
+    assert Subscription(CDS, wildcard=False) == stream.subscription_of(CDS)

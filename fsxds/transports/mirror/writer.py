@@ -21,6 +21,7 @@ from fsxds.api.catalogue import Catalogue
 from fsxds.events import FilesWritten, MirrorFailed, Observer, Remark, SnapshotSetAside
 from fsxds.resource_types import BY_SHORT_NAME, BY_TYPE_URL
 from fsxds.resources import Snapshot
+from fsxds.rollout import Staged, staged_state
 from fsxds.store import SnapshotStore
 from fsxds.supervisor import Attempts
 from fsxds.transports.mirror.directory import MirrorDirectory, Signature
@@ -75,10 +76,13 @@ def steps_to(layout: Layout, held: Held) -> tuple[Step, ...]:
     """Return the steps from what is held to a layout; none when all is as it should be."""
     changed = [file for path, file in layout.files.items() if path not in held or held[path].content != file]
     acts: dict[Act, list[Step]] = {act: [] for act in Act}
+    is_in_use = any(_act(file, held) is Act.LISTENERS for file in changed)
     for file in sorted(changed, key=lambda file: (_rank(file, held), file.path)):
-        acts[_act(file, held)].append(Write(file))
-    if acts[Act.LISTENERS]:
-        _keep_clusters_in_use(acts, held)
+        staged = _staged_clusters(file, held) if is_in_use and file.type_url == CLUSTERS.type_url else Staged(file)
+        if staged.make is not None:
+            acts[_act(file, held)].append(Write(staged.make))
+        if staged.removal is not None:
+            acts[Act.LEFT_CLUSTERS].append(Write(staged.removal))
     acts[Act.LEFT_FILES] += [Remove(path) for path in _left_files(layout, held)]
     return tuple(_with_pauses(acts.values()))
 
@@ -94,17 +98,12 @@ def _act(file: MirrorFile, held: Held) -> Act:
     return Act.LISTENERS if _rank(file, held) > CLUSTERS.file_order else Act.CLUSTERS
 
 
-def _keep_clusters_in_use(acts: dict[Act, list[Step]], held: Held) -> None:
-    """Let clusters go only when routes and listeners have changed: until then the bundle holds old and new ones."""
-    for index, step in enumerate(acts[Act.CLUSTERS]):
-        if not isinstance(step, Write) or step.file.path not in held or step.file.type_url != CLUSTERS.type_url:
-            continue
-        before = held[step.file.path].content
-        both = united(step.file, before)
-        if both != step.file:
-            acts[Act.LEFT_CLUSTERS].append(step)
-            acts[Act.CLUSTERS][index : index + 1] = [Write(both)] if both != before else []
-            return
+def _staged_clusters(file: MirrorFile, held: Held) -> Staged[MirrorFile]:
+    """Keep the clusters that go until routes and listeners have changed: until then the file has old and new ones."""
+    if file.path not in held:
+        return Staged(file)
+    before = held[file.path].content
+    return staged_state(before, united(file, before), file)
 
 
 def _left_files(layout: Layout, held: Held) -> list[PurePosixPath]:

@@ -20,8 +20,8 @@ from fsxds.errors import UsageError
 from fsxds.protocol.messages import Node
 from fsxds.resource_types import BY_SHORT_NAME
 from fsxds.settings.options import Settings
-from fsxds.tools.client.connection import URLS, Trouble, Wanted, Wire, connecting, follow
-from fsxds.tools.client.output import Holdings, JsonOutput, Output, TextOutput, Troubles, tell
+from fsxds.tools.client.connection import URLS, ClientOptions, Trouble, Wire, connecting, follow
+from fsxds.tools.client.output import Holdings, JsonOutput, TextOutput, TroubleReporter, WatchOutput, report
 
 # What a client announces that takes times to live, in SotW in a wrapper of its own.
 TTL_FEATURES = frozenset({"xds.config.supports-resource-ttl", "xds.config.supports-resource-in-sotw"})
@@ -53,7 +53,7 @@ def run_watch(address: str, settings: Settings, flags: WatchFlags) -> None:
     with spinner("reading Envoy's API"):
         catalogue = reload.find_catalogue(settings)
     output = JsonOutput(catalogue) if flags["output_format"] == "json" else TextOutput(catalogue, wanted.names)
-    tell(f"watching {wanted.title} as {node.id}")
+    report(f"watching {wanted.title} as {node.id}")
     try:
         run(_until_interrupted(_watch(wanted, node, catalogue, (output, flags["count"]))))
     except asyncio.CancelledError as error:
@@ -67,12 +67,12 @@ def _node(flags: WatchFlags) -> Node:
     return Node(flags["node"] or own_id, flags["cluster"], features=features, agent=flags["agent"])
 
 
-def _wanted(address: str, flags: WatchFlags) -> Wanted:
+def _wanted(address: str, flags: WatchFlags) -> ClientOptions:
     over_rest = flags["rest"] or (address.startswith(URLS) and not (flags["delta"] or flags["ads"]))
     if flags["rest"] and flags["delta"]:
         raise UsageError("there is no --delta over REST; give HOST:PORT of streams, and leave --rest out")
     names = (flags["names"] or "").split(",")
-    return Wanted(
+    return ClientOptions(
         address,
         tuple(BY_SHORT_NAME[name] for name in dict.fromkeys(flags["types"])),
         tuple(dict.fromkeys(name for name in names if name)),
@@ -95,13 +95,15 @@ async def _until_interrupted(work: Coroutine[object, object, None]) -> None:
             task.cancel()
 
     loop.add_signal_handler(signal.SIGINT, interrupt)
-    loop.add_signal_handler(signal.SIGHUP, tell, "SIGHUP: goes on; a client has no settings to read again")
+    loop.add_signal_handler(signal.SIGHUP, report, "SIGHUP: goes on; a client has no settings to read again")
     await work
 
 
-async def _watch(wanted: Wanted, node: Node, catalogue: Catalogue, printing: tuple[Output, int | None]) -> None:
+async def _watch(
+    wanted: ClientOptions, node: Node, catalogue: Catalogue, printing: tuple[WatchOutput, int | None]
+) -> None:
     output, left = printing
-    holdings, troubles = Holdings(), Troubles()
+    holdings, troubles = Holdings(), TroubleReporter()
     async with connecting(wanted, node, Converter(catalogue)) as client, aclosing(follow(client)) as events:
         client.on_connected = troubles.connected
         async for event in events:

@@ -58,7 +58,7 @@ def test_json(server: Server, capfd: pytest.CaptureFixture[str]) -> None:
 @pytest.mark.parametrize(
     ("arguments", "line"),
     [
-        (["x:1", "--type", "vhds"], "fsxds: --type vhds is told in Delta alone; add --delta"),
+        (["x:1", "--type", "vhds"], "fsxds: --type vhds exists in Delta alone; add --delta"),
         (["x:1", "--type", "cds", "--rest", "--delta"], "fsxds: there is no --delta over REST"),
         (["http://x", "--type", "cds", "--ads"], "fsxds: http://x: streams have no URL; write HOST:PORT"),
         (["x", "--type", "cds"], "fsxds: 'x' is no address; write"),

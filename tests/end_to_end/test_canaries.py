@@ -31,7 +31,7 @@ from fsxds.settings.options import OPTIONS
 from fsxds.snapshots.load import Acceptance, load
 from fsxds.snapshots.parse import FileParser
 from fsxds.tools.client.messages import Update
-from fsxds.tools.client.output import Holdings, step_json, step_lines
+from fsxds.tools.client.output import Holdings, update_json, update_lines
 from fsxds.tools.convert import ConversionReader
 from fsxds.tools.diff.compare import Comparer
 from fsxds.tools.diff.markdown import markdown
@@ -85,9 +85,9 @@ def exits_of_resources(before: tuple[Resource, ...], after: tuple[Resource, ...]
     return {
         "show json": lambda: iter([show.dumped(listing(), "json")]),  # type: ignore[arg-type]
         "show yaml": lambda: iter([show.dumped(listing(), "yaml")]),  # type: ignore[arg-type]
-        "watch json": lambda: (step_json(step, comparer.compare(*step.snapshots), masker) for step in steps),
+        "watch json": lambda: (update_json(step, comparer.compare(*step.snapshots), masker) for step in steps),
         "watch text": lambda: (
-            str(line) for step in steps for line in step_lines(step, comparer.compare(*step.snapshots), ())
+            str(line) for step in steps for line in update_lines(step, comparer.compare(*step.snapshots), ())
         ),
         "diff text": lambda: map(str, text_lines(compared)),
         "diff json": lambda: iter([json_text(compared)]),

@@ -1,5 +1,5 @@
-"""Clients of an xDS server, one for each wire: they subscribe as a node, and tell each answer as a value.
+"""Clients of an xDS server, one for each wire: they subscribe as a node, and return each response as a value.
 
-`clients.streaming` and `polls.PollingClient` give one. `next()` waits for what the server tells next, and says ACK to what
-it told before; `nack()` refuses it. `fsxds watch` and the tests are clients by them.
+`connection.streaming` and `polls.PollingClient` make one. `next()` waits for the next update, and sends the ACK of the one
+before; `nack()` rejects it. `fsxds watch` and the tests are clients by them.
 """

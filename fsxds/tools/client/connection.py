@@ -1,11 +1,4 @@
-"""What is to be watched: refused where no server could answer it, else a client for it.
-
-Connections for streams, and the paths of the methods that are called on them.
-
-Clients by what they are to be: which wire, which types, which node.
-
-Follow a server for as long as one likes: each update, and each trouble on the way.
-"""
+"""Connect a client to a server, on any wire, and follow what it sends for as long as one likes."""
 
 from __future__ import annotations
 
@@ -24,12 +17,12 @@ from fsxds.protocol.messages import Node
 from fsxds.resource_types import ResourceType
 from fsxds.settings.forms import TcpAddress, parse_address
 from fsxds.tools.client.dialogues import DeltaDialogue, SotwDialogue
-from fsxds.tools.client.messages import LostError, Update, WrongAnswerError
+from fsxds.tools.client.messages import ConnectionLostError, Update, WrongResponseError
 from fsxds.tools.client.polls import PollingClient
 from fsxds.tools.client.streams import StreamClient
 from fsxds.values import TypeUrl
 
-# As a server with ten thousand clusters answers: no limit is of use to who only looks.
+# No limit: a server may have ten thousand clusters in one response.
 _OPTIONS = (
     ("grpc.max_receive_message_length", -1),
     # Each client has a connection of its own, as each Envoy has.
@@ -47,43 +40,29 @@ def open_channel(target: str) -> grpc.aio.Channel:
     return grpc.aio.insecure_channel(target, options=_OPTIONS)
 
 
-def method_of(row: ResourceType, *, is_delta: bool) -> str:
-    """Return the path of the method that streams one type; KeyError for a type that only ADS has."""
-    if not row.grpc:
-        raise KeyError(row.short_name)
-    service, noun = row.grpc.split()
-    return f"/envoy.service.{service}/{'Delta' if is_delta else 'Stream'}{noun}"
-
-
-def ads_method(*, is_delta: bool) -> str:
-    """Return the path of the method that streams all types."""
-    service = "envoy.service.discovery.v3.AggregatedDiscoveryService"
-    return f"/{service}/{'Delta' if is_delta else 'Stream'}AggregatedResources"
-
-
 class Client(Protocol):
-    """What can be done with a client on any wire."""
+    """A client on any wire."""
 
     on_connected: Callable[[], None]
 
     def subscribe(self, type_url: TypeUrl, *names: str) -> None:
-        """Ask for names, or for everything."""
+        """Subscribe to names, or to everything."""
 
     async def next(self) -> Update:
         """Wait for the next update."""
 
     def ack(self) -> None:
-        """Accept the last one now."""
+        """ACK the last one now."""
 
     def nack(self, reason: str) -> None:
-        """Refuse the last one."""
+        """NACK the last one."""
 
     async def finish(self) -> None:
-        """Accept the last one, and say no more."""
+        """ACK the last one, and send nothing more."""
 
 
 class Wire(Enum):
-    """How a client is told what is new."""
+    """How a client receives updates."""
 
     SOTW = "sotw"
     DELTA = "delta"
@@ -92,26 +71,31 @@ class Wire(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Streaming:
-    """A stream that is wanted, SotW or Delta: of one type's own service, or of ADS where `row` is None."""
+    """A stream, SotW or Delta: of one type's own service, or of ADS where `row` is None."""
 
     wire: Wire
     row: ResourceType | None = None
 
     @property
     def method(self) -> str:
-        """The path of the method that is called."""
-        is_delta = self.wire is Wire.DELTA
-        return ads_method(is_delta=is_delta) if self.row is None else method_of(self.row, is_delta=is_delta)
+        """The path of the method that is called; KeyError for a type that only ADS has."""
+        if self.row is None:
+            service, noun = "discovery.v3.AggregatedDiscoveryService", "AggregatedResources"
+        elif self.row.grpc:
+            service, noun = self.row.grpc.split()
+        else:
+            raise KeyError(self.row.short_name)
+        return f"/envoy.service.{service}/{'Delta' if self.wire is Wire.DELTA else 'Stream'}{noun}"
 
 
 @asynccontextmanager
 async def streaming(target: str, wanted: Streaming, node: Node) -> AsyncIterator[StreamClient]:
-    """Yield a client on a connection of its own; it asks for nothing before `subscribe` is called.
+    """Yield a client on a connection of its own, without a subscription.
 
     Args:
         target: `host:port`, or `unix:/path`.
         wanted: which stream.
-        node: who asks.
+        node: what it announces.
     """
     dialogue = DeltaDialogue(node) if wanted.wire is Wire.DELTA else SotwDialogue(node)
     async with open_channel(target) as channel, StreamClient(channel, wanted.method, dialogue) as client:
@@ -123,14 +107,14 @@ _WORDS = {Wire.SOTW: "SotW", Wire.DELTA: "Delta", Wire.REST: "REST"}
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
-    """What is to be watched, and how.
+class ClientOptions:
+    """What to subscribe to, and how.
 
     Attributes:
         address: as the user wrote it: `host:port`, `unix:/path`, or a URL, which means REST.
-        rows: the types, several of them on an ADS stream alone.
-        names: what to ask for; none for everything.
-        wire: how to be told.
+        rows: the types; several of them on an ADS stream alone.
+        names: what to subscribe to; none for everything.
+        wire: how to receive updates.
         is_aggregated: by ADS, not by the service of the type.
     """
 
@@ -175,7 +159,7 @@ class Wanted:
             if self.wire is Wire.REST and row.rest_path is None:
                 yield f"--type {row.short_name} has no REST form; put --delta in place of --rest"
             if self.wire is Wire.SOTW and not row.has_sotw:
-                yield f"--type {row.short_name} is told in Delta alone; add --delta"
+                yield f"--type {row.short_name} exists in Delta alone; add --delta"
         if len(self.rows) > 1 and not self.is_aggregated:
             yield "several types take a stream for all types; add --ads, or watch one --type"
         if len(self.rows) > 1 and self.names:
@@ -183,8 +167,8 @@ class Wanted:
 
 
 @asynccontextmanager
-async def connecting(wanted: Wanted, node: Node, converter: Converter) -> AsyncIterator[Client]:
-    """Yield a client that has subscribed to what is wanted."""
+async def connecting(wanted: ClientOptions, node: Node, converter: Converter) -> AsyncIterator[Client]:
+    """Yield a client with its subscriptions."""
     client: Client
     if wanted.wire is Wire.REST:
         async with PollingClient(wanted.target, wanted.rows[0], node, converter) as client:
@@ -198,14 +182,14 @@ async def connecting(wanted: Wanted, node: Node, converter: Converter) -> AsyncI
         yield client
 
 
-# Long enough that a server that refuses is left in peace, short enough for who looks on.
+# Pauses between attempts to connect.
 FIRST_PAUSE_S = 0.5
 LONGEST_PAUSE_S = 10.0
 
 
 @dataclass(frozen=True, slots=True)
 class Trouble:
-    """What came between, in words; `is_final`: nothing will come any more. `code` is that of LostError, or `NACK`."""
+    """An interruption, in words. `code` is that of ConnectionLostError, or `NACK`; after a final one nothing follows."""
 
     text: str
     code: str
@@ -213,14 +197,14 @@ class Trouble:
 
 
 async def follow(client: Client, first_pause_s: float = FIRST_PAUSE_S) -> AsyncGenerator[Update | Trouble, None]:
-    """Yield what a client is told, each update accepted; connect again when it is lost, with pauses that grow."""
+    """Yield each update, after its ACK, and each interruption; connect again when the connection is lost."""
     pause_s = first_pause_s
     while True:
         try:
             update = await client.next()
-        except WrongAnswerError as error:
-            yield Trouble(f"refused an answer: {error}", "NACK")
-        except LostError as error:
+        except WrongResponseError as error:
+            yield Trouble(f"NACKed a response: {error}", "NACK")
+        except ConnectionLostError as error:
             yield Trouble(str(error), error.code, error.is_final)
             if error.is_final:
                 return

@@ -1,6 +1,6 @@
-"""What a client says on a state-of-the-world stream, and what it makes of the answers.
+"""The requests of a client on a stream, and the reading of responses: state of the world, and Delta (pure).
 
-What a client says on a Delta stream, and what it makes of the answers.
+A dialogue outlives its streams: when a stream was lost, `first_requests` subscribe to the same on the next one.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from fsxds.protocol.subscription import WILDCARD
 from fsxds.resource_types import BY_TYPE_URL
 from fsxds.tools.client.messages import (
     NACK_CODE,
-    Contents,
+    ConnectionLostError,
     DeltaDiscoveryRequest,
     DeltaDiscoveryResponse,
     DiscoveryRequest,
     DiscoveryResponse,
-    LostError,
     Update,
-    WrongAnswerError,
+    UpdateContents,
+    WrongResponseError,
     node_message,
     read_anys,
     read_wrapper,
@@ -32,50 +32,50 @@ from fsxds.values import Nonce, TypeUrl, Version
 
 
 @dataclass(slots=True)
-class _Watch:
-    """One type on the stream: the names asked for, the version accepted, the nonce heard last.
+class _SotwSubscription:
+    """One type on the stream: the names, the version ACKed last, the nonce received last.
 
-    `is_legacy`: nothing was ever named, which asks for everything.
+    `never_named`: no request named anything, which subscribes to everything.
     """
 
     names: tuple[str, ...] = ()
-    is_legacy: bool = True
+    never_named: bool = True
     version_info: str = ""
     nonce: str = ""
 
 
 class SotwDialogue:
-    """Speaks for one client, over one stream after the other."""
+    """The state of one client, over one stream after the other."""
 
     def __init__(self, node: Node) -> None:
         self._node = node
-        self._watches: dict[TypeUrl, _Watch] = {}
-        self._is_introduced = False
+        self._watches: dict[TypeUrl, _SotwSubscription] = {}
+        self._has_sent_node = False
 
-    def opening(self) -> Iterator[bytes]:
-        """Begin a stream: yield the requests that say again what is asked for, and which versions are held."""
-        self._is_introduced = False
+    def first_requests(self) -> Iterator[bytes]:
+        """Yield the requests that begin a stream: every subscription, with the version that the client holds."""
+        self._has_sent_node = False
         for type_url, watch in self._watches.items():
             watch.nonce = ""
-            if watch.names or watch.is_legacy:
+            if watch.names or watch.never_named:
                 yield self._request(type_url, watch)
 
     def subscribe(self, type_url: TypeUrl, names: Iterable[str]) -> bytes:
-        """Ask for more names of a type; without any, for everything."""
-        watch = self._watches.setdefault(type_url, _Watch())
+        """Return the request that subscribes to more names of a type; without any, to everything."""
+        watch = self._watches.setdefault(type_url, _SotwSubscription())
         watch.names = tuple(dict.fromkeys((*watch.names, *names)))
-        watch.is_legacy = watch.is_legacy and not watch.names
+        watch.never_named = watch.never_named and not watch.names
         return self._request(type_url, watch)
 
     def unsubscribe(self, type_url: TypeUrl, names: Iterable[str]) -> bytes:
-        """Ask for fewer names of a type."""
+        """Return the request that unsubscribes from names of a type."""
         watch = self._watches[type_url]
         gone = frozenset(names)
         watch.names = tuple(name for name in watch.names if name not in gone)
         return self._request(type_url, watch)
 
-    def judge(self, update: Update, reason: str | None) -> bytes | None:
-        """Say ACK to an update, or NACK where there is a reason; nothing of a type that was not asked for."""
+    def answer(self, update: Update, reason: str | None) -> bytes | None:
+        """Return the ACK of an update, or the NACK where there is a reason; None for a type without a subscription."""
         watch = self._watches.get(update.type_url)
         if watch is None:
             return None
@@ -87,14 +87,16 @@ class SotwDialogue:
         """Read a response.
 
         Raises:
-            WrongAnswerError: it holds what cannot be taken.
-            LostError: it is no response at all.
+            WrongResponseError: it holds what a client cannot accept.
+            ConnectionLostError: it is no response at all.
         """
         try:
             response = DiscoveryResponse.FromString(data)
         except DecodeError as error:
-            raise LostError("what came is no DiscoveryResponse; is this an xDS server?", "INTERNAL") from error
-        contents = Contents(TypeUrl(response.type_url))
+            raise ConnectionLostError(
+                "what came is no DiscoveryResponse; is this an xDS server?", "INTERNAL"
+            ) from error
+        contents = UpdateContents(TypeUrl(response.type_url))
         read_anys(response.resources, contents)
         row = BY_TYPE_URL.get(contents.type_url)
         update = Update(
@@ -102,20 +104,20 @@ class SotwDialogue:
             Version(response.version_info),
             Nonce(response.nonce),
             contents.frozen(),
-            # A heartbeat names what lives on, and nothing else.
+            # A heartbeat names what is to stay, and nothing else.
             is_full=row is not None and row.full_state_in_sotw and not contents.heartbeats,
             heartbeats=tuple(contents.heartbeats),
         )
         watch = self._watches.get(contents.type_url)
         if watch is None:
-            raise WrongAnswerError(f"{contents.type_url} was not asked for", update)
+            raise WrongResponseError(f"{contents.type_url} was not asked for", update)
         watch.nonce = update.nonce
         if contents.faults:
-            raise WrongAnswerError(contents.faults[0], update)
+            raise WrongResponseError(contents.faults[0], update)
         return update
 
     def _request(
-        self, type_url: TypeUrl, watch: _Watch, *, nonce: str | None = None, reason: str | None = None
+        self, type_url: TypeUrl, watch: _SotwSubscription, *, nonce: str | None = None, reason: str | None = None
     ) -> bytes:
         request = DiscoveryRequest(
             type_url=type_url,
@@ -125,57 +127,57 @@ class SotwDialogue:
         )
         if reason is not None:
             request.error_detail.code, request.error_detail.message = NACK_CODE, reason
-        if not self._is_introduced:
+        if not self._has_sent_node:
             request.node.CopyFrom(node_message(self._node))
-            self._is_introduced = True
+            self._has_sent_node = True
         serialized: bytes = request.SerializeToString()
         return serialized
 
 
 @dataclass(slots=True)
-class _WatchDelta:
-    """One type on the stream: the names asked for, and the versions of what was accepted.
+class _DeltaSubscription:
+    """One type on the stream: the names, and the versions of the resources that were ACKed.
 
-    `is_legacy`: nothing was ever named, which asks for everything.
+    `never_named`: no request named anything, which subscribes to everything.
     """
 
     names: dict[str, None] = field(default_factory=dict)
     held: dict[str, str] = field(default_factory=dict)
-    is_legacy: bool = True
+    never_named: bool = True
 
     def subscribe(self, names: tuple[str, ...]) -> None:
-        """Take in names; the first ones end the asking for everything, as the specification has it."""
-        self.is_legacy = self.is_legacy and not names
+        """Add names; the first ones end the subscription to everything, as the specification says."""
+        self.never_named = self.never_named and not names
         self.names |= dict.fromkeys(names)
 
     def unsubscribe(self, names: tuple[str, ...]) -> None:
-        """Let go of names, and of what is held for them."""
-        self.is_legacy = self.is_legacy and not names
+        """Remove names, and the resources that are held for them."""
+        self.never_named = self.never_named and not names
         for name in names:
             self.names.pop(name, None)
-        if WILDCARD not in self.names and not self.is_legacy:
+        if WILDCARD not in self.names and not self.never_named:
             self.held = {name: version for name, version in self.held.items() if name not in names}
 
     def take(self, update: Update) -> None:
-        """Hold what an accepted update tells."""
+        """Hold what an ACKed update brought."""
         self.held |= {name: resource.version for name, resource in update.resources.items()}
         for name in update.removed:
             self.held.pop(name, None)
 
 
 class DeltaDialogue:
-    """Speaks for one client, over one stream after the other."""
+    """The state of one client, over one stream after the other."""
 
     def __init__(self, node: Node) -> None:
         self._node = node
-        self._watches: dict[TypeUrl, _WatchDelta] = {}
-        self._is_introduced = False
+        self._watches: dict[TypeUrl, _DeltaSubscription] = {}
+        self._has_sent_node = False
 
-    def opening(self) -> Iterator[bytes]:
-        """Begin a stream: yield the requests that say again what is asked for, and what is held."""
-        self._is_introduced = False
+    def first_requests(self) -> Iterator[bytes]:
+        """Yield the requests that begin a stream: every subscription, with the resources that the client holds."""
+        self._has_sent_node = False
         for type_url, watch in self._watches.items():
-            if watch.names or watch.is_legacy:
+            if watch.names or watch.never_named:
                 yield self._written(
                     DeltaDiscoveryRequest(
                         type_url=type_url, resource_names_subscribe=watch.names, initial_resource_versions=watch.held
@@ -183,19 +185,19 @@ class DeltaDialogue:
                 )
 
     def subscribe(self, type_url: TypeUrl, names: Iterable[str]) -> bytes:
-        """Ask for more names of a type; without any, for everything."""
+        """Return the request that subscribes to more names of a type; without any, to everything."""
         named = tuple(names)
-        self._watches.setdefault(type_url, _WatchDelta()).subscribe(named)
+        self._watches.setdefault(type_url, _DeltaSubscription()).subscribe(named)
         return self._written(DeltaDiscoveryRequest(type_url=type_url, resource_names_subscribe=named))
 
     def unsubscribe(self, type_url: TypeUrl, names: Iterable[str]) -> bytes:
-        """Ask for fewer names of a type."""
+        """Return the request that unsubscribes from names of a type."""
         named = tuple(names)
         self._watches[type_url].unsubscribe(named)
         return self._written(DeltaDiscoveryRequest(type_url=type_url, resource_names_unsubscribe=named))
 
-    def judge(self, update: Update, reason: str | None) -> bytes | None:
-        """Say ACK to an update, or NACK where there is a reason; nothing of a type that was not asked for."""
+    def answer(self, update: Update, reason: str | None) -> bytes | None:
+        """Return the ACK of an update, or the NACK where there is a reason; None for a type without a subscription."""
         watch = self._watches.get(update.type_url)
         if watch is None:
             return None
@@ -210,30 +212,32 @@ class DeltaDialogue:
         """Read a response.
 
         Raises:
-            WrongAnswerError: it holds what cannot be taken.
-            LostError: it is no response at all.
+            WrongResponseError: it holds what a client cannot accept.
+            ConnectionLostError: it is no response at all.
         """
         try:
             response = DeltaDiscoveryResponse.FromString(data)
         except DecodeError as error:
-            raise LostError("what came is no DeltaDiscoveryResponse; is this an xDS server?", "INTERNAL") from error
-        contents = Contents(TypeUrl(response.type_url))
+            raise ConnectionLostError(
+                "what came is no DeltaDiscoveryResponse; is this an xDS server?", "INTERNAL"
+            ) from error
+        contents = UpdateContents(TypeUrl(response.type_url))
         update = _update_of(response, contents)
         if contents.type_url not in self._watches:
-            raise WrongAnswerError(f"{contents.type_url} was not asked for", update)
+            raise WrongResponseError(f"{contents.type_url} was not asked for", update)
         if contents.faults:
-            raise WrongAnswerError(contents.faults[0], update)
+            raise WrongResponseError(contents.faults[0], update)
         return update
 
     def _written(self, request: Any) -> bytes:
-        if not self._is_introduced:
+        if not self._has_sent_node:
             request.node.CopyFrom(node_message(self._node))
-            self._is_introduced = True
+            self._has_sent_node = True
         serialized: bytes = request.SerializeToString()
         return serialized
 
 
-def _update_of(response: Any, contents: Contents) -> Update:
+def _update_of(response: Any, contents: UpdateContents) -> Update:
     for wrapper in response.resources:
         read_wrapper(wrapper, contents)
     removed = tuple(response.removed_resources)

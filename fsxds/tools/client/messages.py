@@ -1,9 +1,4 @@
-"""The messages of the streams: xds-protos' classes, and what is read out of them.
-
-What a client is told, as values; and what it hears when it is told nothing more.
-
-Why a stream ended, in words for people.
-"""
+"""What a client receives, as values: updates, faults in them, and why a connection was lost."""
 
 from __future__ import annotations
 
@@ -38,11 +33,11 @@ class Update:
         type_url: the type that it is about.
         version: its `version_info`, or `system_version_info`.
         nonce: its nonce, or version where the wire has none.
-        resources: what it holds, by name. A version is the server's own word in Delta, elsewhere a digest of the body.
-        removed: the names that it takes away (Delta).
-        is_full: it holds all there is, so that what is not in it is taken away too.
-        heartbeats: names whose time to live begins anew, without their content.
-        unpopulated: names that are answered with nothing: there is no such virtual host.
+        resources: the resources in it, by name. In Delta the server gives their versions, elsewhere these are digests.
+        removed: the names that it removes (Delta).
+        is_full: it is the full state of the type: what is not in it is removed too.
+        heartbeats: names whose time to live begins anew; their content is not repeated.
+        unpopulated: names that do not exist, such as a virtual host that was asked for.
     """
 
     type_url: TypeUrl
@@ -60,21 +55,9 @@ class Update:
         return {name: resource.body for name, resource in self.resources.items()}
 
 
-@dataclass(frozen=True, slots=True)
-class Told:
-    """What stands around a resource on the wire; `version` is empty where nothing is said."""
-
-    version: str = ""
-    aliases: tuple[str, ...] = ()
-    ttl_s: float | None = None
-
-
 @dataclass(slots=True)
-class Contents:
-    """What was read out of one response, until it is an update.
-
-    `faults` are for people: what a client cannot take.
-    """
+class UpdateContents:
+    """What was read of one response so far; `faults` say what a client cannot accept in it."""
 
     type_url: TypeUrl
     resources: dict[str, Resource] = field(default_factory=dict)
@@ -82,22 +65,28 @@ class Contents:
     unpopulated: list[str] = field(default_factory=list)
     faults: list[str] = field(default_factory=list)
 
-    def add(self, name: str, body: bytes, told: Told = Told()) -> None:
+    def add(self, resource: Resource) -> None:
         """Take in a resource; the second one of a name is a fault."""
-        if name in self.resources:
-            self.faults.append(f'"{name}" is in it twice')
-        version = Version(told.version) or version_of_body(self.type_url, body)
-        self.resources[name] = Resource(self.type_url, name, body, version, ELSEWHERE, told.aliases, told.ttl_s)
+        if resource.name in self.resources:
+            self.faults.append(f'"{resource.name}" is in it twice')
+        self.resources[resource.name] = resource
+
+    def add_body(self, body: bytes) -> None:
+        """Take in a resource of which nothing but its body is known; DecodeError where the bytes are no message."""
+        version = version_of_body(self.type_url, body)
+        self.add(Resource(self.type_url, name_within(body), body, version, ELSEWHERE))
 
     def frozen(self) -> Mapping[str, Resource]:
-        """Return the resources, not to be changed any more."""
+        """Return the resources, read-only."""
         return MappingProxyType(self.resources)
 
 
-class LostError(FsxdsError):
-    """The server tells nothing more, or cannot be reached; to ask again is to connect again.
+class ConnectionLostError(FsxdsError):
+    """The connection ended, or there is none; the next attempt connects again.
 
-    `code` is the name of a gRPC status code, or an HTTP status. `is_final`: it would be told the same again.
+    Attributes:
+        code: the name of a gRPC status code, an HTTP status, or WRONG_PROTOCOL.
+        is_final: another attempt would end in the same way.
     """
 
     def __init__(self, message: str, code: str, *, is_final: bool = False) -> None:
@@ -106,8 +95,8 @@ class LostError(FsxdsError):
         self.is_final = is_final
 
 
-class WrongAnswerError(FsxdsError):
-    """The server told what a client cannot take; `update` is what could be read of it."""
+class WrongResponseError(FsxdsError):
+    """A response holds what a client cannot accept; `update` is what could be read of it."""
 
     def __init__(self, message: str, update: Update) -> None:
         super().__init__(message)
@@ -119,7 +108,7 @@ DiscoveryResponse = discovery_pb2.DiscoveryResponse
 DeltaDiscoveryRequest = discovery_pb2.DeltaDiscoveryRequest
 DeltaDiscoveryResponse = discovery_pb2.DeltaDiscoveryResponse
 
-# Who a client is that does not say so itself.
+# The user agent of a client that is given none.
 AGENT = "fsxds watch"
 
 _WRAPPER = f"{PREFIX}envoy.service.discovery.v3.Resource"
@@ -129,7 +118,7 @@ NACK_CODE = 13
 
 
 def node_message(node: Node) -> Any:
-    """Return a node as it is told to a server."""
+    """Return the message that announces a node."""
     return base_pb2.Node(
         id=node.id,
         cluster=node.cluster,
@@ -147,42 +136,43 @@ def name_within(body: bytes) -> str:
     return name
 
 
-def read_anys(anys: Iterable[Any], contents: Contents) -> None:
+def read_anys(anys: Iterable[Any], contents: UpdateContents) -> None:
     """Take in the resources of a SotW response, wrapped or not."""
     for packed in anys:
         try:
             if packed.type_url == _WRAPPER:
                 read_wrapper(discovery_pb2.Resource.FromString(packed.value), contents)
             elif _is_of(packed.type_url, contents):
-                contents.add(name_within(packed.value), packed.value)
+                contents.add_body(packed.value)
         except DecodeError:
             contents.faults.append("a resource in it is no message")
 
 
-def read_wrapper(wrapper: Any, contents: Contents) -> None:
-    """Take in a `Resource`: with content, as a heartbeat, or as the word that there is none."""
-    aliases = tuple(wrapper.aliases)
+def read_wrapper(wrapper: Any, contents: UpdateContents) -> None:
+    """Take in a `Resource`: with content, as a heartbeat, or as a name that does not exist."""
     if not wrapper.HasField("resource"):
         # A heartbeat has a time to live, and the version of what the client holds already.
         (contents.heartbeats if wrapper.HasField("ttl") else contents.unpopulated).append(wrapper.name)
         return
-    ttl_s = wrapper.ttl.ToNanoseconds() / 1e9 if wrapper.HasField("ttl") else None
+    body = wrapper.resource.value
     if _is_of(wrapper.resource.type_url, contents):
-        name = wrapper.name or name_within(wrapper.resource.value)
-        contents.add(name, wrapper.resource.value, Told(wrapper.version, aliases, ttl_s))
+        version = Version(wrapper.version) or version_of_body(contents.type_url, body)
+        ttl_s = wrapper.ttl.ToNanoseconds() / 1e9 if wrapper.HasField("ttl") else None
+        name = wrapper.name or name_within(body)
+        contents.add(Resource(contents.type_url, name, body, version, ELSEWHERE, tuple(wrapper.aliases), ttl_s))
 
 
-def _is_of(type_url: TypeUrl, contents: Contents) -> bool:
+def _is_of(type_url: TypeUrl, contents: UpdateContents) -> bool:
     if type_url != contents.type_url:
         contents.faults.append(f"a resource in it is of type {type_url}")
     return type_url == contents.type_url
 
 
-# The code of LostError where what listens there speaks something else; it is none of gRPC's.
+# The code where what listens there speaks something else than gRPC.
 WRONG_PROTOCOL = "WRONG_PROTOCOL"
 
 _NO_SUCH_METHOD = grpc.StatusCode.UNIMPLEMENTED
-# To say the same again would be answered with the same again.
+# The same request would get the same status again.
 _FINAL = frozenset(
     {
         _NO_SUCH_METHOD,
@@ -202,17 +192,17 @@ _CONNECT_WORDS = re.compile(
 _OTHER_PROTOCOL = "Failed parsing HTTP/2"
 
 
-def lost_by(code: grpc.StatusCode, details: str, method: str) -> LostError:
-    """Return the end of a call in words for people; those of the server are quoted."""
+def lost_by(code: grpc.StatusCode, details: str, method: str) -> ConnectionLostError:
+    """Return why a call ended, in words for users; those of the server are quoted."""
     quoted = f', "{_cut(details)}"' if details else ""
     if code is _NO_SUCH_METHOD:
-        return LostError(f"the server has no {method.rpartition('/')[2]}{quoted}", code.name, is_final=True)
+        return ConnectionLostError(f"the server has no {method.rpartition('/')[2]}{quoted}", code.name, is_final=True)
     connecting = _CONNECT_WORDS.fullmatch(details) if code is grpc.StatusCode.UNAVAILABLE else None
     if connecting is not None and _OTHER_PROTOCOL in details:
-        return LostError("what listens there does not speak gRPC", WRONG_PROTOCOL)
+        return ConnectionLostError("what listens there does not speak gRPC", WRONG_PROTOCOL)
     if connecting is not None:
-        return LostError(f"cannot connect: {_cut(connecting['connect'] or connecting['resolve'])}", code.name)
-    return LostError(f"the server ended the stream: {code.name}{quoted}", code.name, is_final=code in _FINAL)
+        return ConnectionLostError(f"cannot connect: {_cut(connecting['connect'] or connecting['resolve'])}", code.name)
+    return ConnectionLostError(f"the server ended the stream: {code.name}{quoted}", code.name, is_final=code in _FINAL)
 
 
 def _cut(details: str) -> str:

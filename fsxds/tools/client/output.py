@@ -1,11 +1,4 @@
-"""What a client holds, update by update, as far as the wire tells what is gone.
-
-What a watched server tells, for people at a terminal: a short list first, then what changed.
-
-What a watched server tells, for programs: one JSON object on a line for each update.
-
-How `fsxds watch` prints: the server's words on stdout, its own on stderr.
-"""
+"""What `fsxds watch` prints: on stdout each update, as text or JSON, and on stderr what became of the connection."""
 
 from __future__ import annotations
 
@@ -37,15 +30,15 @@ from fsxds.values import PlainValue, TypeUrl
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
-    """What an update made of what the client holds of its type.
+class HoldingsUpdate:
+    """What an update changed in what the client holds of its type.
 
     Attributes:
         update: the update.
         before: what was held, by name.
         after: what is held.
-        is_first: nothing was told of this type before.
-        absent: names that were told as removed, or as not there, and were not held.
+        is_first: it is the first of its type.
+        absent: names that it removes, or that do not exist, and that were not held.
     """
 
     update: Update
@@ -62,7 +55,7 @@ class Step:
 
 
 class Holdings:
-    """Takes in updates as an accepting client does."""
+    """What a client holds that ACKs every update."""
 
     def __init__(self) -> None:
         self._rows: dict[TypeUrl, Mapping[str, Resource]] = {}
@@ -71,26 +64,26 @@ class Holdings:
         """Return what is held of a type by name."""
         return self._rows.get(type_url, MappingProxyType({}))
 
-    def take(self, update: Update) -> Step:
-        """Take in an update, and tell what it changed."""
+    def take(self, update: Update) -> HoldingsUpdate:
+        """Take in an update, and return what it changed."""
         before = self.of(update.type_url)
         is_first = update.type_url not in self._rows
-        told = {name: _by_content(resource) for name, resource in update.resources.items()}
+        received = {name: _by_content(resource) for name, resource in update.resources.items()}
         kept = {} if update.is_full else dict(before)
         gone = (*update.removed, *update.unpopulated)
         for name in gone:
             kept.pop(name, None)
-        after = MappingProxyType(kept | told)
+        after = MappingProxyType(kept | received)
         self._rows[update.type_url] = after
-        return Step(update, before, after, is_first, tuple(name for name in gone if name not in before))
+        return HoldingsUpdate(update, before, after, is_first, tuple(name for name in gone if name not in before))
 
 
 def _by_content(resource: Resource) -> Resource:
-    """Give a resource the version of its content: servers may give other versions to what is the same."""
+    """Return a resource with the version of its content: servers may give other versions to equal content."""
     return replace(resource, version=version_of_body(resource.type_url, resource.body))
 
 
-# A first list of more names is of no use to people; the JSON has all.
+# A first list of more names is of no use on a terminal; the JSON has all.
 MOST_LISTED = 20
 
 _DIGEST = re.compile("[0-9a-f]{32}")
@@ -99,13 +92,13 @@ _LONGEST_VERSION = 60
 _HERE = Side("", None)
 
 
-def step_lines(step: Step, difference: Difference, wanted: Collection[str]) -> Iterator[Text]:
-    """Yield the lines of one step: a heading, and what it is about.
+def update_lines(step: HoldingsUpdate, difference: Difference, wanted: Collection[str]) -> Iterator[Text]:
+    """Yield the lines of one update: a heading, then the names of the first one, or what a later one changed.
 
     Args:
-        step: the step.
-        difference: what became of what was held by it.
-        wanted: the names that are asked for; none for everything.
+        step: the update, and what the client holds.
+        difference: what it changed.
+        wanted: the names that are subscribed to; none for everything.
     """
     yield Text.assemble((_noun(step), "bold"), f": {_headline(step, difference)}", (_version(step), "dim"))
     if step.is_first:
@@ -113,27 +106,27 @@ def step_lines(step: Step, difference: Difference, wanted: Collection[str]) -> I
         yield from _absent_lines(_missing(step, wanted))
     else:
         yield from islice(text_lines(Compared(_HERE, _HERE, difference)), 1, None)
-        yield from _absent_lines(_told_absent(step, wanted))
+        yield from _absent_lines(_absent_names(step, wanted))
 
 
-def _noun(step: Step) -> str:
+def _noun(step: HoldingsUpdate) -> str:
     row = BY_TYPE_URL.get(step.update.type_url)
     return row.noun if row else escape(step.update.type_url)
 
 
-def _headline(step: Step, difference: Difference) -> str:
+def _headline(step: HoldingsUpdate, difference: Difference) -> str:
     if step.is_first:
         return str(len(step.after)) if step.after else "none"
     for row in difference.types:
         return worded_counts(len(row.added), len(row.changed), len(row.removed))
     if step.update.resources:
-        return f"{len(step.update.resources)} told again, nothing changed"
+        return f"{len(step.update.resources)} sent again, nothing changed"
     if step.update.heartbeats:
         return f"{len(step.update.heartbeats)} kept alive"
     return "nothing changed"
 
 
-def _version(step: Step) -> str:
+def _version(step: HoldingsUpdate) -> str:
     version = step.update.version
     if not version:
         return ""
@@ -141,14 +134,14 @@ def _version(step: Step) -> str:
     return f"  version {short}"
 
 
-def _missing(step: Step, wanted: Collection[str]) -> tuple[str, ...]:
-    """Return the names that the first answer says are not there: by its own word, or by leaving them out of all."""
+def _missing(step: HoldingsUpdate, wanted: Collection[str]) -> tuple[str, ...]:
+    """Return the names that do not exist by the first response: it says so, or it is the full state without them."""
     left_out = (name for name in wanted if name not in step.after and name != "*") if step.update.is_full else ()
-    return tuple(dict.fromkeys((*left_out, *_told_absent(step, wanted))))
+    return tuple(dict.fromkeys((*left_out, *_absent_names(step, wanted))))
 
 
-def _told_absent(step: Step, wanted: Collection[str]) -> Iterator[str]:
-    # `<route configuration>/*` that nobody asked for ends an Envoy's wait for virtual hosts, and is the name of none.
+def _absent_names(step: HoldingsUpdate, wanted: Collection[str]) -> Iterator[str]:
+    # `<route configuration>/*` without a subscription ends an Envoy's wait for virtual hosts, and is the name of none.
     return (name for name in step.absent if name in wanted or not name.endswith("/*"))
 
 
@@ -171,8 +164,8 @@ def _absent_lines(names: Iterable[str]) -> Iterator[Text]:
         yield Text.assemble("  ", (f"- {escape(name)}", STYLES["-"]), ("  does not exist", "dim"))
 
 
-def step_json(step: Step, difference: Difference, masker: Masker) -> str:
-    """Write one step on one line; secrets are hidden."""
+def update_json(step: HoldingsUpdate, difference: Difference, masker: Masker) -> str:
+    """Write one update on one line; secrets are hidden."""
     update = step.update
     row = BY_TYPE_URL.get(update.type_url)
     found = difference.types[0] if difference.types else TypeDifference(update.type_url)
@@ -194,12 +187,12 @@ def step_json(step: Step, difference: Difference, masker: Masker) -> str:
     return json.dumps(content)
 
 
-def _unchanged(step: Step, found: TypeDifference) -> Iterator[str]:
-    news = {resource.name for resource in found.added} | {change.after.name for change in found.changed}
-    return (name for name in step.update.resources if name not in news)
+def _unchanged(step: HoldingsUpdate, found: TypeDifference) -> Iterator[str]:
+    changed = {resource.name for resource in found.added} | {change.after.name for change in found.changed}
+    return (name for name in step.update.resources if name not in changed)
 
 
-def _resource(resource: Resource, step: Step, masker: Masker) -> dict[str, PlainValue]:
+def _resource(resource: Resource, step: HoldingsUpdate, masker: Masker) -> dict[str, PlainValue]:
     return {
         "name": resource.name,
         "version": step.update.resources.get(resource.name, resource).version,
@@ -209,13 +202,13 @@ def _resource(resource: Resource, step: Step, masker: Masker) -> dict[str, Plain
     }
 
 
-# An answer to a name that exists comes at once; who waits longer wants to know why.
+# A response for a name that exists comes at once; after this the user is told why there may be none.
 QUIET_S = 5.0
 
 HOW_TO_KNOW_THE_TYPES = "give the server's Envoy by --envoy, or its types by --descriptors"
 NOTHING_YET = (
-    "nothing was told so far: the server has loaded nothing good yet, "
-    "or a name that was asked for does not exist, which SotW does not say of all types"
+    "no response so far: the server has loaded nothing good yet, "
+    "or a name does not exist, which SotW does not say of all types"
 )
 _REMEDIES = {
     "UNAVAILABLE": "; trying again until a server is there",
@@ -225,8 +218,8 @@ _REMEDIES = {
 }
 
 
-def tell(text: str) -> None:
-    """Print a line that is not the server's word."""
+def report(text: str) -> None:
+    """Print a line about the connection."""
     print(f"{_now()} {escape(mask_text(text))}", file=sys.stderr, flush=True)
 
 
@@ -234,53 +227,53 @@ def _now() -> str:
     return f"{datetime.now().astimezone():%H:%M:%S}"
 
 
-class Output(Protocol):
-    """What prints steps."""
+class WatchOutput(Protocol):
+    """Prints updates."""
 
-    def step(self, step: Step) -> None:
-        """Print one."""
+    def step(self, step: HoldingsUpdate) -> None:
+        """Print an update."""
 
 
 class TextOutput:
-    """Prints steps for people."""
+    """Prints updates as text."""
 
     def __init__(self, catalogue: Catalogue, names: tuple[str, ...]) -> None:
         self._console = Console(highlight=False)
         self._comparer = Comparer(catalogue)
         self._names = names
 
-    def step(self, step: Step) -> None:
-        """Print a step: when it came, and what it changed."""
-        head, *lines = step_lines(step, self._difference(step), self._names)
+    def step(self, step: HoldingsUpdate) -> None:
+        """Print an update: when it came, and what it changed."""
+        head, *lines = update_lines(step, self._difference(step), self._names)
         self._console.print(Text.assemble((f"{_now()} ", "dim"), head), soft_wrap=True)
         for line in lines:
             self._console.print(line, soft_wrap=True)
 
-    def _difference(self, step: Step) -> Difference:
+    def _difference(self, step: HoldingsUpdate) -> Difference:
         try:
             return self._comparer.compare(*step.snapshots)
         except ApiError as error:
-            tell(f"{error}; {HOW_TO_KNOW_THE_TYPES}")
+            report(f"{error}; {HOW_TO_KNOW_THE_TYPES}")
             return by_content(step)
 
 
 class JsonOutput:
-    """Prints steps for programs."""
+    """Prints updates as JSON."""
 
     def __init__(self, catalogue: Catalogue) -> None:
         self._comparer = Comparer(catalogue)
         self._masker = Masker(catalogue)
 
-    def step(self, step: Step) -> None:
-        """Print a step as one line; UsageError where a resource cannot be written as JSON."""
+    def step(self, step: HoldingsUpdate) -> None:
+        """Print an update as one line; UsageError where a resource cannot be written as JSON."""
         try:
-            print(step_json(step, self._comparer.compare(*step.snapshots), self._masker), flush=True)
+            print(update_json(step, self._comparer.compare(*step.snapshots), self._masker), flush=True)
         except ApiError as error:
             raise UsageError(f"{error}; {HOW_TO_KNOW_THE_TYPES}") from error
 
 
-def by_content(step: Step) -> Difference:
-    """Compare what was held with what is held without a look inside, where the messages are not known."""
+def by_content(step: HoldingsUpdate) -> Difference:
+    """Compare what was held with what is held by content alone, where the messages are not known."""
     before, after = step.before, step.after
     changed = (name for name in sorted(after) if name in before and after[name] != before[name])
     found = TypeDifference(
@@ -292,30 +285,30 @@ def by_content(step: Step) -> Difference:
     return Difference((found,) if found.added or found.removed or found.changed else ())
 
 
-class Troubles:
-    """Tells of a server that is silent, is lost, and is back; the same trouble once."""
+class TroubleReporter:
+    """Prints that the server sends nothing, is lost, or is back; the same interruption once."""
 
     def __init__(self) -> None:
         self._last = ""
         loop = asyncio.get_running_loop()
-        self._silence = loop.call_later(QUIET_S, tell, NOTHING_YET)
+        self._silence = loop.call_later(QUIET_S, report, NOTHING_YET)
 
     def updated(self) -> None:
-        """The server told something."""
+        """Process that an update came."""
         self._silence.cancel()
 
     def connected(self) -> None:
-        """There is a connection, or an answer."""
+        """Process that there is a connection, or a response."""
         if self._last:
-            tell("connected again")
+            report("connected again")
         self._last = ""
 
     def happened(self, trouble: Trouble) -> None:
-        """Something came between. Raises UsageError where it is for good."""
+        """Process an interruption; UsageError where it is final."""
         self._silence.cancel()
         text = f"{trouble.text}{_REMEDIES.get(trouble.code, '')}"
         if trouble.is_final:
             raise UsageError(text)
         if text != self._last:
-            tell(text)
+            report(text)
         self._last = text

@@ -1,4 +1,4 @@
-"""A client that polls over REST, held by the server until there is news."""
+"""A client that polls over REST; the server holds each poll until something changes."""
 
 from __future__ import annotations
 
@@ -14,27 +14,32 @@ import aiohttp
 from fsxds.api.convert import Converter
 from fsxds.protocol.messages import Node
 from fsxds.resource_types import ResourceType
-from fsxds.tools.client.messages import AGENT, Contents, LostError, Update, WrongAnswerError, name_within
+from fsxds.tools.client.messages import (
+    AGENT,
+    ConnectionLostError,
+    Update,
+    UpdateContents,
+    WrongResponseError,
+)
 from fsxds.values import Nonce, PlainValue, TypeUrl, Version
 
-# A poll is held for so long; the server may hold it for less.
+# For so long the server is asked to hold a poll; it may hold it for less.
 HOLD_S = 60.0
-# An answer that comes so much later than that comes no more: the connection died.
+# When no response has come so long after that, the connection is dead.
 LATE_S = 15.0
 _CONNECT_PATIENCE_S = 5.0
 
 _OK, _NOTHING_NEW, _UNAVAILABLE = 200, 304, 503
-# Others mean that the request, or the server, is not what it should be.
+# With these another attempt may succeed; others mean that the request, or the server, is not what it should be.
 _PASSING = frozenset({408, 429, 500, 502, _UNAVAILABLE, 504})
 _UNIX = "unix:"
 
 
 class PollingClient:
-    """A client that polls for one type. Use as an async context manager; its verbs are those of `StreamClient`.
+    """A client that polls for one type. Use as an async context manager; its methods are those of `StreamClient`.
 
-    It can be cancelled while it waits in `next()`. `on_connected` is called with each answer that is no error.
-    `hold_s` is for how long the server is asked to hold a poll, `late_s` for how much longer an answer is waited for; they
-    may be set before the client is used.
+    `next()` may be cancelled while it waits. `on_connected` is called with each response that is no error. `hold_s` and
+    `late_s` may be set before the client is used.
     """
 
     def __init__(self, address: str, row: ResourceType, node: Node, converter: Converter) -> None:
@@ -43,28 +48,24 @@ class PollingClient:
         Args:
             address: `http://host:port`, with a path before `/v3/` if need be, or `unix:` and the path of a socket.
             row: what to poll for; it has a REST form.
-            node: who polls.
+            node: what it announces.
             converter: reads the resources.
         """
-        is_unix = address.startswith(_UNIX)
-        self._base = "http://fsxds" if is_unix else address.rstrip("/")
-        self._socket = address.removeprefix(_UNIX) if is_unix else None
+        self._address = address
         self._row = row
         self._node: PlainValue = {"id": node.id, "cluster": node.cluster, "user_agent_name": node.agent or AGENT}
         self._converter = converter
         self.hold_s, self.late_s = HOLD_S, LATE_S
         self._names: list[str] = []
         self._version = ""
-        self._unjudged: Update | None = None
-        self._refused: tuple[Nonce, str] | None = None
+        self._unanswered: Update | None = None
+        self._rejected: tuple[Nonce, str] | None = None
         self._was_lost = False
         self._session: aiohttp.ClientSession | None = None
         self.on_connected: Callable[[], None] = _nothing
 
     async def __aenter__(self) -> Self:
-        connector = aiohttp.UnixConnector(self._socket) if self._socket else aiohttp.TCPConnector()
-        patience = aiohttp.ClientTimeout(total=None, connect=_CONNECT_PATIENCE_S, sock_read=self.hold_s + self.late_s)
-        self._session = aiohttp.ClientSession(connector=connector, timeout=patience)
+        self._session = open_session(self._address, self.hold_s + self.late_s)
         return self
 
     async def __aexit__(
@@ -74,28 +75,28 @@ class PollingClient:
             await self._session.close()
 
     def subscribe(self, type_url: TypeUrl, *names: str) -> None:
-        """Ask for names of the type beside those asked for before; without any, for everything."""
+        """Subscribe to more names of the type; without any, to everything."""
         if type_url != self._row.type_url:
             raise ValueError(f"this client polls for {self._row.short_name}")
         self._names = list(dict.fromkeys((*self._names, *names)))
 
     def ack(self) -> None:
-        """Accept the last update; the next poll tells it."""
-        if self._unjudged is not None:
-            self._version, self._unjudged, self._refused = self._unjudged.version, None, None
+        """ACK the last update, with the next poll."""
+        if self._unanswered is not None:
+            self._version, self._unanswered, self._rejected = self._unanswered.version, None, None
 
     def nack(self, reason: str) -> None:
-        """Refuse the last update; the next poll tells it."""
-        if self._unjudged is None:
-            raise ValueError("there is no update without a verdict")
-        self._refused, self._unjudged = (self._unjudged.nonce, reason), None
+        """NACK the last update, with the next poll."""
+        if self._unanswered is None:
+            raise ValueError("there is no unanswered update")
+        self._rejected, self._unanswered = (self._unanswered.nonce, reason), None
 
     async def next(self) -> Update:
-        """Wait for the next update, after an ACK to the one before where it has no verdict yet.
+        """Wait for the next update, after an ACK of the one before where it was not answered.
 
         Raises:
-            LostError: the server cannot be asked, or has nothing to tell; to call again is to ask again.
-            WrongAnswerError: the update cannot be taken, and is refused with the next poll.
+            ConnectionLostError: there is no connection, or an error response; the next call polls again.
+            WrongResponseError: the update cannot be accepted; the next poll is a NACK.
         """
         self.ack()
         while True:
@@ -104,14 +105,14 @@ class PollingClient:
                 return self._read(body)
 
     async def finish(self) -> None:
-        """Accept the last update, and tell it by a poll that is not held."""
+        """ACK the last update, by a poll that is not held."""
         self.ack()
-        with contextlib.suppress(LostError):
+        with contextlib.suppress(ConnectionLostError):
             await self._ask(hold_s=0.0)
 
     async def _poll(self) -> bytes | None:
         """Poll once; None when there is nothing new."""
-        # After an outage the first answer comes at once: that the server is back is news.
+        # After an outage the first poll is not held: that the server is back is worth knowing.
         hold_s = 0.0 if self._was_lost else self.hold_s
         self._was_lost = True
         body = await self._ask(hold_s)
@@ -122,19 +123,19 @@ class PollingClient:
     async def _ask(self, hold_s: float) -> bytes | None:
         if self._session is None:
             raise RuntimeError("a client is used as an async context manager")
-        url = f"{self._base}/v3/discovery:{self._row.rest_path}"
+        url, timeout = url_of(self._address, self._row), {"timeout": f"{hold_s:g}"}
         try:
-            async with self._session.post(url, params={"timeout": f"{hold_s:g}"}, json=self._request()) as answer:
-                body = await answer.read()
+            async with self._session.post(url, params=timeout, json=self._request()) as response:
+                body = await response.read()
         except TimeoutError as error:
-            raise LostError("no answer came in time", "TIMEOUT") from error
+            raise ConnectionLostError("no response came in time", "TIMEOUT") from error
         except aiohttp.InvalidURL as error:
-            raise LostError(f"{self._base} is no URL", "INVALID_ARGUMENT", is_final=True) from error
+            raise ConnectionLostError(f"{self._address} is no URL", "INVALID_ARGUMENT", is_final=True) from error
         except aiohttp.ClientError as error:
-            raise LostError(f"cannot connect: {words_of(error)}", "UNAVAILABLE") from error
-        if answer.status not in (_OK, _NOTHING_NEW):
-            raise _refusal(answer.status, body)
-        return body if answer.status == _OK else None
+            raise ConnectionLostError(f"cannot connect: {words_of(error)}", "UNAVAILABLE") from error
+        if response.status not in (_OK, _NOTHING_NEW):
+            raise _error_of(response.status, body)
+        return body if response.status == _OK else None
 
     def _request(self) -> dict[str, PlainValue]:
         request: dict[str, PlainValue] = {"node": self._node, "type_url": self._row.type_url}
@@ -142,8 +143,8 @@ class PollingClient:
             request["resource_names"] = [*self._names]
         if self._version:
             request["version_info"] = self._version
-        if self._refused:
-            nonce, reason = self._refused
+        if self._rejected:
+            nonce, reason = self._rejected
             request |= {"response_nonce": nonce, "error_detail": {"code": 13, "message": reason}}
         return request
 
@@ -152,19 +153,21 @@ class PollingClient:
             response = json.loads(body)
             members, version = response.get("resources", []), str(response["version_info"])
         except (ValueError, LookupError, AttributeError, TypeError) as error:
-            raise LostError("what came is no DiscoveryResponse in JSON; is this an xDS server?", "INTERNAL") from error
-        contents = Contents(self._row.type_url)
+            raise ConnectionLostError(
+                "what came is no DiscoveryResponse in JSON; is this an xDS server?", "INTERNAL"
+            ) from error
+        contents = UpdateContents(self._row.type_url)
         for member in members:
             self._convert(member, contents)
         nonce = Nonce(str(response.get("nonce") or version))
         update = Update(self._row.type_url, Version(version), nonce, contents.frozen(), is_full=True)
-        self._unjudged = update
+        self._unanswered = update
         if contents.faults:
             self.nack(contents.faults[0])
-            raise WrongAnswerError(contents.faults[0], update)
+            raise WrongResponseError(contents.faults[0], update)
         return update
 
-    def _convert(self, member: Any, contents: Contents) -> None:
+    def _convert(self, member: Any, contents: UpdateContents) -> None:
         type_url = member.get("@type") if isinstance(member, dict) else None
         if type_url != self._row.type_url:
             contents.faults.append(f"a resource in it is of type {type_url}")
@@ -175,22 +178,35 @@ class PollingClient:
         if converted.message is None:
             contents.faults.append(f"a resource in it cannot be read: {converted.faults[0].message}")
             return
-        body = converted.message.SerializeToString(deterministic=True)
-        contents.add(name_within(body), body)
+        contents.add_body(converted.message.SerializeToString(deterministic=True))
+
+
+def open_session(address: str, read_patience_s: float) -> aiohttp.ClientSession:
+    """Return a session for a server at a URL, or at the socket of `unix:` and a path."""
+    is_unix = address.startswith(_UNIX)
+    connector = aiohttp.UnixConnector(address.removeprefix(_UNIX)) if is_unix else aiohttp.TCPConnector()
+    timeout = aiohttp.ClientTimeout(total=None, connect=_CONNECT_PATIENCE_S, sock_read=read_patience_s)
+    return aiohttp.ClientSession(connector=connector, timeout=timeout)
+
+
+def url_of(address: str, row: ResourceType) -> str:
+    """Return where a server at an address is polled for a type that has a REST form."""
+    base = "http://fsxds" if address.startswith(_UNIX) else address.rstrip("/")
+    return f"{base}/v3/discovery:{row.rest_path}"
 
 
 def _nothing() -> None:
-    """Hear of an answer, and do nothing."""
+    """Do nothing when there is a response."""
 
 
-def _refusal(status: int, body: bytes) -> LostError:
-    """Return what an answer with an error means, in its own words where it has some."""
+def _error_of(status: int, body: bytes) -> ConnectionLostError:
+    """Return what an error response means, with its own words where it has some."""
     try:
         words = str(json.loads(body)["message"])
     except (ValueError, LookupError, TypeError):
-        words = "without a word that fsxds would say"
-    fact = "nothing to tell yet" if status == _UNAVAILABLE else f"the server answers with status {status}"
-    return LostError(f"{fact}: {words[:300]}", str(status), is_final=status not in _PASSING)
+        words = "without a message such as fsxds gives"
+    fact = "nothing to send yet" if status == _UNAVAILABLE else f"the server responds with status {status}"
+    return ConnectionLostError(f"{fact}: {words[:300]}", str(status), is_final=status not in _PASSING)
 
 
 def words_of(error: aiohttp.ClientError) -> str:

@@ -11,33 +11,33 @@ from typing import Any, Protocol, Self
 
 import grpc.aio
 
-from fsxds.tools.client.messages import LostError, Update, WrongAnswerError, lost_by
+from fsxds.tools.client.messages import ConnectionLostError, Update, WrongResponseError, lost_by
 from fsxds.values import TypeUrl
 
 
 class _Signal(Enum):
-    """What is heard beside responses and the end."""
+    """What arrives beside responses and the end."""
 
     CONNECTED = "connected"
 
 
-_Heard = bytes | _Signal | LostError
+_Received = bytes | _Signal | ConnectionLostError
 
 
 class Dialogue(Protocol):
-    """What a client says, and what it makes of the answers: `sotw.SotwDialogue` or `delta.DeltaDialogue`."""
+    """What requests a client sends, and how it reads responses: `SotwDialogue` or `DeltaDialogue`."""
 
-    def opening(self) -> Iterator[bytes]:
-        """Begin a stream."""
+    def first_requests(self) -> Iterator[bytes]:
+        """Yield the requests that begin a stream."""
 
     def subscribe(self, type_url: TypeUrl, names: Iterable[str]) -> bytes:
-        """Ask for more names."""
+        """Return the request that subscribes to more names."""
 
     def unsubscribe(self, type_url: TypeUrl, names: Iterable[str]) -> bytes:
-        """Ask for fewer names."""
+        """Return the request that unsubscribes from names."""
 
-    def judge(self, update: Update, reason: str | None) -> bytes | None:
-        """Say ACK, or NACK; nothing of a type that was not asked for."""
+    def answer(self, update: Update, reason: str | None) -> bytes | None:
+        """Return the ACK, or the NACK; None for a type without a subscription."""
 
     def read(self, data: bytes) -> Update:
         """Read a response."""
@@ -46,18 +46,18 @@ class Dialogue(Protocol):
 class StreamClient:
     """A client over one stream. Use as an async context manager.
 
-    It can be cancelled while it waits in `next()`: nothing is lost. When the stream ends, `next()` raises LostError, and
-    opens a new one when it is called again, with what the client holds by then. `on_connected` is called when there is a
-    connection, the first or another one.
+    `next()` may be cancelled while it waits: nothing is lost. When the stream ends, `next()` raises ConnectionLostError;
+    called again, it opens a new stream with the same subscriptions. `on_connected` is called when there is a connection,
+    the first or another one.
     """
 
     def __init__(self, channel: grpc.aio.Channel, method: str, dialogue: Dialogue) -> None:
-        """Speak over a channel, which is left open in the end.
+        """Use a channel, which is left open in the end.
 
         Args:
-            channel: see `channels.open_channel`.
-            method: see `channels.method_of` and `channels.ads_method`.
-            dialogue: what to say.
+            channel: see `connection.open_channel`.
+            method: the path of the method that streams; see `connection.Streaming`.
+            dialogue: makes the requests, and reads the responses.
         """
         self._method = channel.stream_stream(method)
         self._path = method
@@ -66,8 +66,8 @@ class StreamClient:
         self._call: Any = None
         self._reading: asyncio.Task[None] | None = None
         self._outbox: asyncio.Queue[bytes | None] = asyncio.Queue()
-        self._inbox: asyncio.Queue[_Heard] = asyncio.Queue(maxsize=1)
-        self._unjudged: Update | None = None
+        self._inbox: asyncio.Queue[_Received] = asyncio.Queue(maxsize=1)
+        self._unanswered: Update | None = None
         self._was_lost = False
         self.on_connected: Callable[[], None] = _nothing
 
@@ -83,101 +83,101 @@ class StreamClient:
         await self._tasks.__aexit__(None, None, None)
 
     def subscribe(self, type_url: TypeUrl, *names: str) -> None:
-        """Ask for names of a type beside those asked for before; without any, for everything."""
-        self._say(self._dialogue.subscribe(type_url, names))
+        """Subscribe to more names of a type; without any, to everything."""
+        self._send(self._dialogue.subscribe(type_url, names))
 
     def unsubscribe(self, type_url: TypeUrl, *names: str) -> None:
-        """Let go of names of a type."""
-        self._say(self._dialogue.unsubscribe(type_url, names))
+        """Unsubscribe from names of a type."""
+        self._send(self._dialogue.unsubscribe(type_url, names))
 
     async def next(self) -> Update:
-        """Wait for the next update, after an ACK to the one before where it has no verdict yet.
+        """Wait for the next update, after an ACK of the one before where it was not answered.
 
         Raises:
-            LostError: the stream ended, or there is none.
-            WrongAnswerError: the update cannot be taken, and was refused with a NACK.
+            ConnectionLostError: the stream ended, or there is none.
+            WrongResponseError: the update cannot be accepted; a NACK was sent.
         """
         self.ack()
         if self._call is None:
             self._open()
-        heard = await self._inbox.get()
-        while isinstance(heard, _Signal):
+        received = await self._inbox.get()
+        while isinstance(received, _Signal):
             self._was_lost = False
             self.on_connected()
-            heard = await self._inbox.get()
-        if isinstance(heard, LostError):
+            received = await self._inbox.get()
+        if isinstance(received, ConnectionLostError):
             self.disconnect()
             self._was_lost = True
-            raise heard
+            raise received
         try:
-            self._unjudged = self._dialogue.read(heard)
-        except WrongAnswerError as error:
-            self._judge(error.update, str(error))
+            self._unanswered = self._dialogue.read(received)
+        except WrongResponseError as error:
+            self._answer(error.update, str(error))
             raise
-        return self._unjudged
+        return self._unanswered
 
     def ack(self) -> None:
-        """Accept the last update now; nothing if it has its verdict."""
-        if self._unjudged is not None:
-            self._judge(self._unjudged, None)
+        """Send the ACK of the last update now, unless it was answered."""
+        if self._unanswered is not None:
+            self._answer(self._unanswered, None)
 
     def nack(self, reason: str, update: Update | None = None) -> None:
-        """Refuse the last update, or the one given."""
-        refused = update or self._unjudged
-        if refused is None:
-            raise ValueError("there is no update without a verdict")
-        self._judge(refused, reason)
+        """Send a NACK of the last update, or of the one given."""
+        rejected = update or self._unanswered
+        if rejected is None:
+            raise ValueError("there is no unanswered update")
+        self._answer(rejected, reason)
 
     def defer(self) -> Update:
-        """Leave the last update without a verdict, and return it: for `accept`, later or never."""
-        if self._unjudged is None:
-            raise ValueError("there is no update without a verdict")
-        update, self._unjudged = self._unjudged, None
+        """Leave the last update unanswered, and return it: for `accept`, later or never."""
+        if self._unanswered is None:
+            raise ValueError("there is no unanswered update")
+        update, self._unanswered = self._unanswered, None
         return update
 
     def accept(self, update: Update) -> None:
-        """Accept an update that was deferred."""
-        self._judge(update, None)
+        """Send the ACK of an update that was deferred."""
+        self._answer(update, None)
 
     async def finish(self, patience_s: float = 1.0) -> None:
-        """Accept the last update, and end the stream when all is said; what the server says meanwhile is not heard."""
+        """Send the ACK of the last update, and end the stream when all is sent; what arrives meanwhile is dropped."""
         self.ack()
         if self._call is not None:
             self._outbox.put_nowait(None)
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(patience_s):
-                    while not isinstance(await self._inbox.get(), LostError):
+                    while not isinstance(await self._inbox.get(), ConnectionLostError):
                         pass
         self.disconnect()
 
     def disconnect(self) -> None:
         """End the stream; the next `next()` opens another one."""
-        self._unjudged = None
+        self._unanswered = None
         if self._reading is not None:
             self._reading.cancel()
             self._call.cancel()
         self._call = self._reading = None
 
-    def _judge(self, update: Update, reason: str | None) -> None:
-        self._unjudged = None
-        self._say(self._dialogue.judge(update, reason))
+    def _answer(self, update: Update, reason: str | None) -> None:
+        self._unanswered = None
+        self._send(self._dialogue.answer(update, reason))
 
-    def _say(self, request: bytes | None) -> None:
-        """Send a request. What is said before there is a stream, the stream begins with anyway."""
+    def _send(self, request: bytes | None) -> None:
+        """Send a request; without a stream nothing, for the next one begins with every subscription anyway."""
         if request is not None and self._call is not None:
             self._outbox.put_nowait(request)
 
     def _open(self) -> None:
         self._outbox, self._inbox = asyncio.Queue(), asyncio.Queue(maxsize=1)
-        for request in self._dialogue.opening():
+        for request in self._dialogue.first_requests():
             self._outbox.put_nowait(request)
-        # At first a server that is not there is told at once; who had a connection waits until it is back.
+        # At first a server that is not there is an error at once; after a lost stream its return is waited for.
         self._call = self._method(_taken_from(self._outbox), wait_for_ready=self._was_lost)
         self._reading = self._tasks.create_task(_read(self._call, self._inbox, self._path))
 
 
 def _nothing() -> None:
-    """Hear of a connection, and do nothing."""
+    """Do nothing when there is a connection."""
 
 
 async def _taken_from(outbox: asyncio.Queue[bytes | None]) -> AsyncIterator[bytes]:
@@ -185,8 +185,8 @@ async def _taken_from(outbox: asyncio.Queue[bytes | None]) -> AsyncIterator[byte
         yield request
 
 
-async def _read(call: Any, inbox: asyncio.Queue[_Heard], method: str) -> None:
-    """Pass on what a call tells, and in the end how it ended. Cancelling a read would cancel the call."""
+async def _read(call: Any, inbox: asyncio.Queue[_Received], method: str) -> None:
+    """Pass on what a call receives, and in the end how it ended. Cancelling a read would cancel the call."""
     try:
         await call.wait_for_connection()
         await inbox.put(_Signal.CONNECTED)
@@ -195,4 +195,4 @@ async def _read(call: Any, inbox: asyncio.Queue[_Heard], method: str) -> None:
     except grpc.aio.AioRpcError as error:
         await inbox.put(lost_by(error.code(), error.details() or "", method))
     else:
-        await inbox.put(LostError("the server ended the stream", "OK"))
+        await inbox.put(ConnectionLostError("the server ended the stream", "OK"))

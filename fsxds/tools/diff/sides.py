@@ -14,23 +14,21 @@ import aiohttp
 
 from fsxds.errors import UsageError
 from fsxds.resource_types import RESOURCE_TYPES, ResourceType
-from fsxds.tools.client.polls import words_of
+from fsxds.tools.client.polls import open_session, url_of, words_of
 from fsxds.values import SourceFile, SourceTree
 
-# An answer comes at once; what takes longer is not fsxds, or hangs.
-CONNECT_PATIENCE_S = 5.0
+# A poll that is not held is answered at once; what takes longer is not fsxds, or hangs.
 READ_PATIENCE_S = 30.0
 
-_UNIX, _HTTP = "unix:", ("http://", "https://")
 _AT_ONCE = {"timeout": "0"}
 
-# Of the second there are no resources that Envoy would take; of the third nothing good was loaded yet.
-_OK, _NOTHING_TO_TELL, _UNAVAILABLE = 200, 304, 503
+# 304: there are no resources of the type. 503: nothing good of it was loaded yet.
+_OK, _NOTHING_NEW, _UNAVAILABLE = 200, 304, 503
 
 
 def is_running_address(text: str) -> bool:
     """Tell whether a text names a running fsxds, and not a directory."""
-    return text.startswith((_UNIX, *_HTTP))
+    return text.startswith(("unix:", "http://", "https://"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,40 +51,35 @@ async def fetch_served(address: str) -> Served:
     Raises:
         UsageError: nobody answers there, or someone else than fsxds.
     """
-    is_unix = address.startswith(_UNIX)
-    connector = aiohttp.UnixConnector(address.removeprefix(_UNIX)) if is_unix else aiohttp.TCPConnector()
-    timeout = aiohttp.ClientTimeout(total=None, connect=CONNECT_PATIENCE_S, sock_read=READ_PATIENCE_S)
-    base = "http://fsxds" if is_unix else address.rstrip("/")
     try:
-        async with aiohttp.ClientSession(connector=connector, timeout=timeout) as session:
-            answers = [(row, await _poll(session, base, row)) for row in RESOURCE_TYPES if row.rest_path]
+        async with open_session(address, READ_PATIENCE_S) as session:
+            answers = [(row, await _poll(session, url_of(address, row))) for row in RESOURCE_TYPES if row.rest_path]
     except TimeoutError as error:
-        raise UsageError(f"{address}: no answer came in time; is fsxds running there?") from error
+        raise UsageError(f"{address}: no response came in time; is fsxds running there?") from error
     except aiohttp.InvalidURL as error:
         raise UsageError(f"{address}: is no URL; write http://HOST:PORT or unix:PATH") from error
     except aiohttp.ClientError as error:
         raise UsageError(f"{address}: cannot be asked: {words_of(error)}; is fsxds running there?") from error
-    except _WrongAnswerError as error:
+    except _WrongResponseError as error:
         raise UsageError(f"{address}: {error}; is this fsxds?") from error
     files = (SourceFile.of(PurePosixPath(f"{row.noun}.json"), body) for row, (_, body) in answers if body)
     tree = SourceTree(tuple(sorted(files, key=lambda file: file.path.parts)))
     return Served(tree, tuple(row for row, (status, _) in answers if status == _UNAVAILABLE))
 
 
-class _WrongAnswerError(Exception):
-    """The answer is not what fsxds says."""
+class _WrongResponseError(Exception):
+    """The response is none of fsxds."""
 
 
-async def _poll(session: aiohttp.ClientSession, base: str, row: ResourceType) -> tuple[int, bytes]:
+async def _poll(session: aiohttp.ClientSession, url: str) -> tuple[int, bytes]:
     """Return the status, and the DiscoveryResponse with all resources of a type, empty where nothing is served."""
-    path = f"/v3/discovery:{row.rest_path}"
-    async with session.post(base + path, params=_AT_ONCE, json={}) as response:
-        if response.status in (_NOTHING_TO_TELL, _UNAVAILABLE):
+    async with session.post(url, params=_AT_ONCE, json={}) as response:
+        if response.status in (_NOTHING_NEW, _UNAVAILABLE):
             return response.status, b""
         if response.status != _OK:
-            raise _WrongAnswerError(f"{path} is answered with status {response.status}")
+            raise _WrongResponseError(f"{response.url.path} is answered with status {response.status}")
         if response.content_type != "application/json":
-            raise _WrongAnswerError(f"{path} is answered with {response.content_type}, not with JSON")
+            raise _WrongResponseError(f"{response.url.path} is answered with {response.content_type}, not with JSON")
         return response.status, await response.read()
 
 

@@ -2,16 +2,25 @@
 
 from __future__ import annotations
 
+import pytest
+
 from fsxds.resource_types import BY_SHORT_NAME, RESOURCE_TYPES
-from fsxds.tools.client.connection import method_of
+from fsxds.tools.client.connection import Streaming, Wire
 
 
 def test_every_type_has_its_method() -> None:
     """The table knows the methods of all types."""
-    assert "/envoy.service.cluster.v3.ClusterDiscoveryService/StreamClusters" == method_of(
-        BY_SHORT_NAME["cds"], is_delta=False
-    )
-    assert "/envoy.service.route.v3.VirtualHostDiscoveryService/DeltaVirtualHosts" == method_of(
-        BY_SHORT_NAME["vhds"], is_delta=True
-    )
-    assert len({method_of(row, is_delta=True) for row in RESOURCE_TYPES}) == len(RESOURCE_TYPES)
+    clusters = Streaming(Wire.SOTW, BY_SHORT_NAME["cds"])
+    virtual_hosts = Streaming(Wire.DELTA, BY_SHORT_NAME["vhds"])
+
+    assert "/envoy.service.cluster.v3.ClusterDiscoveryService/StreamClusters" == clusters.method
+    assert "/envoy.service.route.v3.VirtualHostDiscoveryService/DeltaVirtualHosts" == virtual_hosts.method
+    assert len({Streaming(Wire.DELTA, row).method for row in RESOURCE_TYPES}) == len(RESOURCE_TYPES)
+
+
+@pytest.mark.parametrize(("wire", "verb"), [(Wire.SOTW, "Stream"), (Wire.DELTA, "Delta")])
+def test_all_types_have_a_method(wire: Wire, verb: str) -> None:
+    """ADS is one method for all types."""
+    service = "envoy.service.discovery.v3.AggregatedDiscoveryService"
+
+    assert f"/{service}/{verb}AggregatedResources" == Streaming(wire).method

@@ -68,7 +68,7 @@ async def test_wrong_answers_are_told() -> None:
         script.say(sotw("1", cluster("a"), cluster("a")), sotw("2"))
         trouble, update = await followed(script, 2)
 
-    assert Trouble('refused an answer: "a" is in it twice', "NACK") == trouble
+    assert Trouble('NACKed a response: "a" is in it twice', "NACK") == trouble
     assert isinstance(update, Update)
 
 

@@ -10,7 +10,7 @@ from fsxds.api.convert import Converter
 from fsxds.errors import UsageError
 from fsxds.protocol.messages import Node
 from fsxds.resource_types import BY_SHORT_NAME
-from fsxds.tools.client.connection import Wanted, Wire, connecting
+from fsxds.tools.client.connection import ClientOptions, Wire, connecting
 from tests.support.polls import envoy_catalogue, named, running
 from tests.tools.client.scripted import CDS, EDS, cluster, delta, scripted, sotw, wrapped
 
@@ -32,7 +32,7 @@ NODE = Node("n1")
 )
 def test_targets(address: str, wire: Wire, target: str) -> None:
     """Addresses are those of other commands; over REST a port is a URL."""
-    wanted = Wanted(address, (CLUSTERS,), wire=wire)
+    wanted = ClientOptions(address, (CLUSTERS,), wire=wire)
     wanted.check()
 
     assert target == wanted.target
@@ -41,17 +41,17 @@ def test_targets(address: str, wire: Wire, target: str) -> None:
 @pytest.mark.parametrize(
     ("wanted", "remedy"),
     [
-        (Wanted("127.0.0.1:0", (CLUSTERS,)), "give the one that the server listens at"),
-        (Wanted("127.0.0.1", (CLUSTERS,)), "write 127.0.0.1:18001"),
-        (Wanted("http://x", (CLUSTERS,), wire=Wire.DELTA), "write HOST:PORT, or leave --delta and --ads out"),
-        (Wanted("x:1", (CLUSTERS,), wire=Wire.REST, is_aggregated=True), "leave --rest out"),
-        (Wanted("x:1", (HOSTS,), wire=Wire.REST), "put --delta in place of --rest"),
-        (Wanted("x:1", (HOSTS,)), "add --delta"),
-        (Wanted("x:1", (CLUSTERS, ENDPOINTS)), "add --ads, or watch one --type"),
-        (Wanted("x:1", (CLUSTERS, ENDPOINTS), ("a",), is_aggregated=True), "give one --type"),
+        (ClientOptions("127.0.0.1:0", (CLUSTERS,)), "give the one that the server listens at"),
+        (ClientOptions("127.0.0.1", (CLUSTERS,)), "write 127.0.0.1:18001"),
+        (ClientOptions("http://x", (CLUSTERS,), wire=Wire.DELTA), "write HOST:PORT, or leave --delta and --ads out"),
+        (ClientOptions("x:1", (CLUSTERS,), wire=Wire.REST, is_aggregated=True), "leave --rest out"),
+        (ClientOptions("x:1", (HOSTS,), wire=Wire.REST), "put --delta in place of --rest"),
+        (ClientOptions("x:1", (HOSTS,)), "add --delta"),
+        (ClientOptions("x:1", (CLUSTERS, ENDPOINTS)), "add --ads, or watch one --type"),
+        (ClientOptions("x:1", (CLUSTERS, ENDPOINTS), ("a",), is_aggregated=True), "give one --type"),
     ],
 )
-def test_what_cannot_be(wanted: Wanted, remedy: str) -> None:
+def test_what_cannot_be(wanted: ClientOptions, remedy: str) -> None:
     """What no server could answer is refused with the remedy."""
     with pytest.raises(UsageError, match=remedy):
         wanted.check()
@@ -59,10 +59,10 @@ def test_what_cannot_be(wanted: Wanted, remedy: str) -> None:
 
 def test_title() -> None:
     """What is watched, in words."""
-    ads = Wanted("x:1", (CLUSTERS, ENDPOINTS), wire=Wire.DELTA, is_aggregated=True)
+    ads = ClientOptions("x:1", (CLUSTERS, ENDPOINTS), wire=Wire.DELTA, is_aggregated=True)
 
     assert "clusters, endpoints at x:1 by Delta ADS" == ads.title
-    assert "clusters a, b at http://x:1 by REST" == Wanted("x:1", (CLUSTERS,), ("a", "b"), Wire.REST).title
+    assert "clusters a, b at http://x:1 by REST" == ClientOptions("x:1", (CLUSTERS,), ("a", "b"), Wire.REST).title
 
 
 @pytest.mark.parametrize(
@@ -80,7 +80,7 @@ async def test_each_stream_has_its_method(wire: Wire, response: bytes, is_aggreg
     )
     method = f"/{service}/{'Delta' if wire is Wire.DELTA else 'Stream'}{noun}"
     async with scripted(method) as script:
-        wanted = Wanted(script.target, (CLUSTERS,), wire=wire, is_aggregated=is_aggregated)
+        wanted = ClientOptions(script.target, (CLUSTERS,), wire=wire, is_aggregated=is_aggregated)
         async with connecting(wanted, NODE, Converter(envoy_catalogue())) as client:
             script.say(response)
 
@@ -90,7 +90,7 @@ async def test_each_stream_has_its_method(wire: Wire, response: bytes, is_aggreg
 async def test_several_types_on_one_stream() -> None:
     """By ADS each type is asked for with a request of its own."""
     async with scripted("/envoy.service.discovery.v3.AggregatedDiscoveryService/StreamAggregatedResources") as script:
-        wanted = Wanted(script.target, (CLUSTERS, ENDPOINTS), is_aggregated=True)
+        wanted = ClientOptions(script.target, (CLUSTERS, ENDPOINTS), is_aggregated=True)
         async with connecting(wanted, NODE, Converter(envoy_catalogue())) as client:
             script.say(sotw("1", type_url=EDS))
             await client.next()
@@ -103,6 +103,6 @@ async def test_over_rest() -> None:
     """A type is polled for, by its names."""
     async with running() as server:
         server.publish(named("cds", "a"), named("cds", "b"))
-        wanted = Wanted(str(server.address), (CLUSTERS,), ("b",), Wire.REST)
+        wanted = ClientOptions(str(server.address), (CLUSTERS,), ("b",), Wire.REST)
         async with connecting(wanted, NODE, Converter(envoy_catalogue())) as client:
             assert ["b"] == list((await client.next()).resources)

@@ -11,7 +11,7 @@ from fsxds.protocol.messages import Node
 from fsxds.resource_types import BY_SHORT_NAME
 from fsxds.tools.client.connection import Streaming, Wire, streaming
 from fsxds.tools.client.dialogues import DeltaDialogue
-from fsxds.tools.client.messages import LostError, WrongAnswerError
+from fsxds.tools.client.messages import ConnectionLostError, WrongResponseError
 from tests.tools.client.scripted import CDS, EDS, cluster, delta, scripted, wrapped
 
 VHDS = BY_SHORT_NAME["vhds"].type_url
@@ -41,7 +41,7 @@ async def test_over_a_stream() -> None:
         first = await client.next()
         second = await client.next()
         client.ack()
-        opening, acked, _ = [await script.heard() for _ in range(3)]
+        request, acked, _ = [await script.heard() for _ in range(3)]
         client.disconnect()
         await script.stream_ended()
         script.say(delta("3"))
@@ -53,8 +53,8 @@ async def test_over_a_stream() -> None:
         second.removed,
     )
     assert ([], {}, "n1") == (
-        list(opening.resource_names_subscribe),
-        dict(opening.initial_resource_versions),
+        list(request.resource_names_subscribe),
+        dict(request.initial_resource_versions),
         acked.response_nonce,
     )
     assert ({"b": "vb"}, "", True) == (
@@ -67,37 +67,37 @@ async def test_over_a_stream() -> None:
 def test_what_was_refused_is_not_held() -> None:
     """A NACK has its reason; what it refused is not among the versions of the next stream."""
     speaker = dialogue()
-    refused = said(speaker.judge(speaker.read(delta("1", wrapped(cluster("a"), "a", "va"))), "no good"))
-    (opening,) = map(said, speaker.opening())
+    refused = said(speaker.answer(speaker.read(delta("1", wrapped(cluster("a"), "a", "va"))), "no good"))
+    (first,) = map(said, speaker.first_requests())
 
     assert ("n1", "no good") == (refused.response_nonce, refused.error_detail.message)
-    assert {} == dict(opening.initial_resource_versions)
+    assert {} == dict(first.initial_resource_versions)
 
 
 def test_only_what_is_new_is_asked_for() -> None:
     """Names are subscribed and let go of in words of their own; a new stream begins with those that are left."""
     speaker = dialogue("a", "b")
-    speaker.judge(speaker.read(delta("1", wrapped(cluster("a"), "a", "1"), wrapped(cluster("b"), "b", "1"))), None)
+    speaker.answer(speaker.read(delta("1", wrapped(cluster("a"), "a", "1"), wrapped(cluster("b"), "b", "1"))), None)
     more, less = said(speaker.subscribe(CDS, ("c",))), said(speaker.unsubscribe(CDS, ("a",)))
-    (opening,) = map(said, speaker.opening())
+    (first,) = map(said, speaker.first_requests())
 
     assert (["c"], ["a"]) == (list(more.resource_names_subscribe), list(less.resource_names_unsubscribe))
     assert (["b", "c"], {"b": "1"}) == (
-        list(opening.resource_names_subscribe),
-        dict(opening.initial_resource_versions),
+        list(first.resource_names_subscribe),
+        dict(first.initial_resource_versions),
     )
 
 
 def test_a_wildcard_holds_what_is_let_go_by_name() -> None:
     """Under `*`, who lets go of a name still holds the resource; who lets go of `*` and all names asks for nothing."""
     speaker = dialogue("*", "a")
-    speaker.judge(speaker.read(delta("1", wrapped(cluster("a"), "a", "1"))), None)
+    speaker.answer(speaker.read(delta("1", wrapped(cluster("a"), "a", "1"))), None)
     speaker.unsubscribe(CDS, ("a",))
-    (opening,) = map(said, speaker.opening())
+    (first,) = map(said, speaker.first_requests())
     speaker.unsubscribe(CDS, ("*",))
 
-    assert (["*"], {"a": "1"}) == (list(opening.resource_names_subscribe), dict(opening.initial_resource_versions))
-    assert [] == list(speaker.opening())
+    assert (["*"], {"a": "1"}) == (list(first.resource_names_subscribe), dict(first.initial_resource_versions))
+    assert [] == list(speaker.first_requests())
 
 
 def test_all_that_a_response_may_hold() -> None:
@@ -134,7 +134,7 @@ def test_all_that_a_response_may_hold() -> None:
 )
 def test_what_cannot_be_taken(response: bytes, fault: str) -> None:
     """Names twice and types that nobody asked for are wrong."""
-    with pytest.raises(WrongAnswerError) as caught:
+    with pytest.raises(WrongResponseError) as caught:
         dialogue().read(response)
 
     assert fault == str(caught.value)
@@ -142,14 +142,14 @@ def test_what_cannot_be_taken(response: bytes, fault: str) -> None:
 
 def test_no_response_at_all() -> None:
     """Bytes that are no message are told as such."""
-    with pytest.raises(LostError, match="is no DeltaDiscoveryResponse"):
+    with pytest.raises(ConnectionLostError, match="is no DeltaDiscoveryResponse"):
         dialogue().read(b"\xff")
 
 
 def test_a_type_that_was_not_asked_for_has_no_verdict() -> None:
     """A NACK would be taken for a subscription."""
     speaker = dialogue()
-    with pytest.raises(WrongAnswerError) as caught:
+    with pytest.raises(WrongResponseError) as caught:
         speaker.read(delta("1", type_url=EDS))
 
-    assert speaker.judge(caught.value.update, "no") is None
+    assert speaker.answer(caught.value.update, "no") is None

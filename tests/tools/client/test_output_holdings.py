@@ -6,7 +6,8 @@ import itertools
 from dataclasses import replace
 
 from fsxds.resource_types import BY_SHORT_NAME
-from fsxds.tools.client.messages import Contents, Told, Update
+from fsxds.resources import Resource
+from fsxds.tools.client.messages import ELSEWHERE, Update, UpdateContents
 from fsxds.tools.client.output import Holdings
 from fsxds.values import Nonce, Version
 
@@ -16,9 +17,9 @@ CDS = BY_SHORT_NAME["cds"].type_url
 
 def update_of(*, is_full: bool = False, removed: tuple[str, ...] = (), **bodies: bytes) -> Update:
     """Return an update; versions are the server's own, and new each time."""
-    contents = Contents(CDS)
+    contents = UpdateContents(CDS)
     for name, body in bodies.items():
-        contents.add(name, body, Told(version=f"v{next(_VERSIONS)}"))
+        contents.add(Resource(CDS, name, body, Version(f"v{next(_VERSIONS)}"), ELSEWHERE))
     return Update(CDS, Version("1"), Nonce("1"), contents.frozen(), removed, is_full=is_full)
 
 

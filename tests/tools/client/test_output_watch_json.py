@@ -9,7 +9,7 @@ from typing import Any
 from fsxds.api.secrets import Masker
 from fsxds.resources import Resource
 from fsxds.tools.client.messages import Update
-from fsxds.tools.client.output import Holdings, step_json
+from fsxds.tools.client.output import Holdings, update_json
 from fsxds.tools.diff.compare import Comparer
 from fsxds.values import Nonce, TypeUrl, Version
 from tests.support.polls import envoy_catalogue, named
@@ -28,7 +28,7 @@ def told(*updates: Update) -> list[Any]:
     """Return what is written of updates."""
     holdings, comparer, masker = Holdings(), Comparer(envoy_catalogue()), Masker(envoy_catalogue())
     steps = [holdings.take(update) for update in updates]
-    return [json.loads(step_json(step, comparer.compare(*step.snapshots), masker)) for step in steps]
+    return [json.loads(update_json(step, comparer.compare(*step.snapshots), masker)) for step in steps]
 
 
 def test_a_line_tells_all() -> None:

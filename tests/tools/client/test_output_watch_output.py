@@ -9,10 +9,11 @@ from google.protobuf.descriptor_pb2 import FileDescriptorProto, FileDescriptorSe
 
 from fsxds.api.catalogue import Catalogue
 from fsxds.errors import UsageError
+from fsxds.resources import Resource, version_of_body
 from fsxds.tools.client import output
 from fsxds.tools.client.connection import Trouble
-from fsxds.tools.client.messages import Contents, Update
-from fsxds.tools.client.output import Holdings, JsonOutput, TextOutput, Troubles
+from fsxds.tools.client.messages import ELSEWHERE, Update, UpdateContents
+from fsxds.tools.client.output import Holdings, JsonOutput, TextOutput, TroubleReporter
 from fsxds.values import Nonce, Version
 from tests.support.snapshots import type_url
 
@@ -27,9 +28,9 @@ def updates(*contents: dict[str, bytes]) -> list[Update]:
     """Return updates with these resources."""
     made = []
     for bodies in contents:
-        resources = Contents(CDS)
+        resources = UpdateContents(CDS)
         for name, body in bodies.items():
-            resources.add(name, body)
+            resources.add(Resource(CDS, name, body, version_of_body(CDS, body), ELSEWHERE))
         made.append(Update(CDS, Version("1"), Nonce("1"), resources.frozen(), is_full=True))
     return made
 
@@ -63,7 +64,7 @@ def test_unknown_messages_have_no_json(capfd: pytest.CaptureFixture[str]) -> Non
 
 async def test_the_same_trouble_is_told_once(capfd: pytest.CaptureFixture[str]) -> None:
     """Trouble is told with what to do, once until it is over; then that it is over."""
-    troubles = Troubles()
+    troubles = TroubleReporter()
     lost, other = Trouble("cannot connect: x", "UNAVAILABLE"), Trouble("no gRPC", "WRONG_PROTOCOL")
     troubles.connected()
     for trouble in (lost, lost, other):
@@ -83,14 +84,14 @@ async def test_the_same_trouble_is_told_once(capfd: pytest.CaptureFixture[str]) 
 async def test_trouble_for_good_ends_the_command() -> None:
     """What cannot heal is wrong use."""
     with pytest.raises(UsageError, match="no method; another way may be: --ads"):
-        Troubles().happened(Trouble("no method", "UNIMPLEMENTED", is_final=True))
+        TroubleReporter().happened(Trouble("no method", "UNIMPLEMENTED", is_final=True))
 
 
 async def test_silence_is_explained(capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     """A server that says nothing for a while is told of, with what it may mean; one that does is not."""
     monkeypatch.setattr(output, "QUIET_S", 0.0)
-    Troubles()
-    Troubles().updated()
+    TroubleReporter()
+    TroubleReporter().updated()
     await asyncio.sleep(0.01)
 
-    assert 1 == capfd.readouterr().err.count("nothing was told so far: ")
+    assert 1 == capfd.readouterr().err.count("no response so far: ")

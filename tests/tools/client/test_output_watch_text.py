@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from fsxds.resources import Resource
 from fsxds.tools.client.messages import Update
-from fsxds.tools.client.output import Holdings, step_lines
+from fsxds.tools.client.output import Holdings, update_lines
 from fsxds.tools.diff.compare import Comparer
 from fsxds.values import Nonce, TypeUrl, Version
 from tests.support.polls import envoy_catalogue, named
@@ -28,7 +28,7 @@ def told(*updates: Update, wanted: tuple[str, ...] = ()) -> list[str]:
     holdings = Holdings()
     steps = [holdings.take(update) for update in updates]
     difference = Comparer(envoy_catalogue()).compare(*steps[-1].snapshots)
-    return [line.plain for line in step_lines(steps[-1], difference, wanted)]
+    return [line.plain for line in update_lines(steps[-1], difference, wanted)]
 
 
 def test_the_first_update_is_a_list() -> None:
@@ -75,7 +75,7 @@ def test_names_that_do_not_exist() -> None:
     assert ["  a", "  - b  does not exist"] == told(full, wanted=("a", "b"))[1:]
     assert ["  a"] == told(partial, wanted=("a", "b"))[1:]
     assert ["  a", "  - c  does not exist"] == told(said, wanted=("a", "c"))[1:]
-    assert ["clusters: 1 told again, nothing changed  version 1", "  - c  does not exist"] == told(partial, said)
+    assert ["clusters: 1 sent again, nothing changed  version 1", "  - c  does not exist"] == told(partial, said)
 
 
 def test_the_end_of_a_wait_is_no_name() -> None:
@@ -90,7 +90,7 @@ def test_nothing_new() -> None:
     """What changes nothing says why it was told."""
     first = update_of(named("cds", "a"))
 
-    assert ["clusters: 1 told again, nothing changed  version 1"] == told(first, first)
+    assert ["clusters: 1 sent again, nothing changed  version 1"] == told(first, first)
     assert ["clusters: 1 kept alive  version 1"] == told(first, replace(update_of(), heartbeats=("a",)))
     assert ["clusters: nothing changed  version 1"] == told(first, update_of())
 

@@ -14,7 +14,7 @@ from fsxds.api.convert import Converter
 from fsxds.protocol.messages import Node
 from fsxds.resource_types import BY_SHORT_NAME, RESOURCE_TYPES
 from fsxds.settings.forms import TcpAddress, UnixAddress
-from fsxds.tools.client.messages import LostError, WrongAnswerError, name_within
+from fsxds.tools.client.messages import ConnectionLostError, WrongResponseError, name_within
 from fsxds.tools.client.polls import PollingClient
 from fsxds.transports.rest.server import listening
 from tests.support.polls import Server, envoy_catalogue, named, running, until
@@ -117,7 +117,7 @@ async def test_the_last_word_is_heard() -> None:
 async def test_a_server_without_content() -> None:
     """It says that there is nothing yet; to ask again is worth it."""
     async with running() as server, client_of(url_of(server)) as client:
-        with pytest.raises(LostError, match=r"^nothing to tell yet: nothing good was loaded yet") as caught:
+        with pytest.raises(ConnectionLostError, match=r"^nothing to send yet: nothing good was loaded yet") as caught:
             await client.next()
 
         assert ("503", False) == (caught.value.code, caught.value.is_final)
@@ -131,7 +131,7 @@ async def test_a_server_that_is_back_is_heard_at_once(tmp_path: Path) -> None:
         async with running(address=address) as server:
             server.publish(named("cds", "a"))
             await client.next()
-        with pytest.raises(LostError):
+        with pytest.raises(ConnectionLostError):
             await client.next()
         client.on_connected = back.set
         async with running(address=address) as server, asyncio.TaskGroup() as tasks:
@@ -150,7 +150,7 @@ async def test_a_server_that_is_not_there(tmp_path: Path) -> None:
         ("http://nosuch.invalid:1", "Name or service not known"),
     ):
         async with client_of(address) as client:
-            with pytest.raises(LostError) as caught:
+            with pytest.raises(ConnectionLostError) as caught:
                 await client.next()
 
         assert (f"cannot connect: {words}", "UNAVAILABLE") == (str(caught.value), caught.value.code)
@@ -159,7 +159,7 @@ async def test_a_server_that_is_not_there(tmp_path: Path) -> None:
 async def test_an_address_that_is_none() -> None:
     """A broken URL does not heal."""
     async with client_of("http://[x") as client:
-        with pytest.raises(LostError, match="is no URL") as caught:
+        with pytest.raises(ConnectionLostError, match="is no URL") as caught:
             await client.next()
 
     assert caught.value.is_final
@@ -177,7 +177,7 @@ async def test_a_server_that_does_not_answer() -> None:
         client = client_of(address)
         client.hold_s, client.late_s = 0.01, 0.01
         async with client:
-            with pytest.raises(LostError, match="no answer came in time"):
+            with pytest.raises(ConnectionLostError, match="no response came in time"):
                 await client.next()
         release.set()
 
@@ -194,9 +194,9 @@ async def answering(handler: Handler) -> AsyncIterator[str]:
 @pytest.mark.parametrize(
     ("answer", "words", "is_final"),
     [
-        (web.json_response({"message": "not so"}, status=400), "answers with status 400: not so", True),
-        (web.Response(status=404), "answers with status 404: without a word that fsxds would say", True),
-        (web.Response(status=502, text="x"), "answers with status 502", False),
+        (web.json_response({"message": "not so"}, status=400), "responds with status 400: not so", True),
+        (web.Response(status=404), "responds with status 404: without a message such as fsxds gives", True),
+        (web.Response(status=502, text="x"), "responds with status 502", False),
         (web.Response(text="<html>"), "what came is no DiscoveryResponse in JSON", False),
         (web.json_response([]), "what came is no DiscoveryResponse in JSON", False),
     ],
@@ -208,7 +208,7 @@ async def test_answers_that_are_none(answer: web.Response, words: str, is_final:
         return answer
 
     async with answering(reply) as address, client_of(address) as client:
-        with pytest.raises(LostError, match=words) as caught:
+        with pytest.raises(ConnectionLostError, match=words) as caught:
             await client.next()
 
     assert is_final is caught.value.is_final
@@ -233,7 +233,7 @@ async def test_what_cannot_be_taken_is_refused(resource: object, fault: str) -> 
         return web.json_response({"version_info": "2"})
 
     async with answering(reply) as address, client_of(address) as client:
-        with pytest.raises(WrongAnswerError) as caught:
+        with pytest.raises(WrongResponseError) as caught:
             await client.next()
         update = await client.next()
 
@@ -251,7 +251,7 @@ def test_the_name_is_the_first_field(row: object) -> None:
 async def test_there_is_nothing_to_judge() -> None:
     """Without an update there is nothing to refuse; without a context there is no client."""
     client = client_of("http://127.0.0.1:1")
-    with pytest.raises(ValueError, match="no update without a verdict"):
+    with pytest.raises(ValueError, match="no unanswered update"):
         client.nack("no")
     with pytest.raises(RuntimeError, match="context manager"):
         await client.next()

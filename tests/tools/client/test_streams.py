@@ -13,7 +13,7 @@ import pytest
 from fsxds.protocol.messages import Node
 from fsxds.resource_types import BY_SHORT_NAME
 from fsxds.tools.client.connection import Streaming, Wire, streaming
-from fsxds.tools.client.messages import WRONG_PROTOCOL, LostError, WrongAnswerError
+from fsxds.tools.client.messages import WRONG_PROTOCOL, ConnectionLostError, WrongResponseError
 from fsxds.tools.client.streams import StreamClient
 from tests.tools.client.scripted import CDS, EDS, Script, cluster, packed, scripted, sotw
 
@@ -50,7 +50,7 @@ async def test_the_node_is_told_once_per_stream() -> None:
         client.ack()
         opening, acked = await script.heard(), await script.heard()
         script.say(None)
-        with pytest.raises(LostError, match="the server ended the stream"):
+        with pytest.raises(ConnectionLostError, match="the server ended the stream"):
             await client.next()
         script.say(sotw("2"))
         await client.next()
@@ -168,7 +168,7 @@ async def test_what_cannot_be_taken_is_refused(response: bytes, fault: str) -> N
     """A wrong answer is told to the caller, and to the server with a NACK."""
     async with talking() as (client, script):
         script.say(response)
-        with pytest.raises(WrongAnswerError, match=fault):
+        with pytest.raises(WrongResponseError, match=fault):
             await client.next()
         _, refused = [await script.heard() for _ in range(2)]
 
@@ -179,7 +179,7 @@ async def test_what_was_not_asked_for_is_not_answered() -> None:
     """A response of another type is told to the caller; a NACK would ask for all of that type."""
     async with talking() as (client, script):
         script.say(sotw("1", type_url=EDS), sotw("2"))
-        with pytest.raises(WrongAnswerError, match="was not asked for"):
+        with pytest.raises(WrongResponseError, match="was not asked for"):
             await client.next()
         await client.next()
         client.ack()
@@ -200,7 +200,7 @@ async def test_no_response_at_all() -> None:
     """Bytes that are no message end the stream for the client."""
     async with talking() as (client, script):
         script.say(b"\xff")
-        with pytest.raises(LostError, match="is no DiscoveryResponse"):
+        with pytest.raises(ConnectionLostError, match="is no DiscoveryResponse"):
             await client.next()
 
 
@@ -232,7 +232,7 @@ async def test_a_server_that_is_not_there(tmp_path: Path) -> None:
     for target, words in (("127.0.0.1:1", "Connection refused"), (f"unix:{tmp_path}/s", "No such file or directory")):
         async with streaming(target, CLUSTERS, NODE) as client:
             client.subscribe(CDS)
-            with pytest.raises(LostError) as caught:
+            with pytest.raises(ConnectionLostError) as caught:
                 await client.next()
 
         assert (f"cannot connect: {words}", "UNAVAILABLE") == (str(caught.value), caught.value.code)
@@ -245,7 +245,7 @@ async def test_a_connection_that_comes_later(tmp_path: Path) -> None:
     async with streaming(address, CLUSTERS, NODE) as client:
         client.on_connected = lambda: heard.append("connected")
         client.subscribe(CDS)
-        with pytest.raises(LostError):
+        with pytest.raises(ConnectionLostError):
             await client.next()
         async with scripted(CLUSTERS.method, address) as script:
             script.say(sotw("1", cluster("a")))
@@ -267,7 +267,7 @@ async def test_a_server_that_speaks_something_else() -> None:
     host, port = server.sockets[0].getsockname()
     async with server, streaming(f"{host}:{port}", CLUSTERS, NODE) as client:
         client.subscribe(CDS)
-        with pytest.raises(LostError, match="does not speak gRPC") as caught:
+        with pytest.raises(ConnectionLostError, match="does not speak gRPC") as caught:
             await client.next()
 
     assert WRONG_PROTOCOL == caught.value.code
@@ -278,7 +278,7 @@ async def test_a_method_that_is_not_there() -> None:
     other = Streaming(Wire.DELTA, BY_SHORT_NAME["cds"])
     async with scripted(other.method) as script, streaming(script.target, CLUSTERS, NODE) as client:
         client.subscribe(CDS)
-        with pytest.raises(LostError, match="the server has no StreamClusters") as caught:
+        with pytest.raises(ConnectionLostError, match="the server has no StreamClusters") as caught:
             await client.next()
 
     assert ("UNIMPLEMENTED", True) == (caught.value.code, caught.value.is_final)
@@ -291,7 +291,7 @@ async def test_a_status_ends_the_stream(code: grpc.StatusCode, is_final: bool) -
     """The status and its words are told; what the client did wrong would be wrong again."""
     async with talking() as (client, script):
         script.say(code)
-        with pytest.raises(LostError, match=f'{code.name}, "as the script says"') as caught:
+        with pytest.raises(ConnectionLostError, match=f'{code.name}, "as the script says"') as caught:
             await client.next()
 
     assert is_final is caught.value.is_final
@@ -301,8 +301,8 @@ async def test_there_is_nothing_to_judge() -> None:
     """Without an update there is nothing to refuse or to defer, and nothing to accept."""
     async with talking() as (client, _):
         client.ack()
-        with pytest.raises(ValueError, match="no update without a verdict"):
+        with pytest.raises(ValueError, match="no unanswered update"):
             client.nack("no")
-        with pytest.raises(ValueError, match="no update without a verdict"):
+        with pytest.raises(ValueError, match="no unanswered update"):
             client.defer()
         await client.finish()

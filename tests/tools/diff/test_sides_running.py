@@ -91,7 +91,7 @@ async def test_nobody_there(address: str, complaint: str) -> None:
 async def test_no_answer(monkeypatch: pytest.MonkeyPatch) -> None:
     """A server that takes the connection and says nothing is given up."""
     monkeypatch.setattr(sides, "READ_PATIENCE_S", 0.05)
-    with socket.create_server(("127.0.0.1", 0)) as silent, pytest.raises(UsageError, match="no answer came in time"):
+    with socket.create_server(("127.0.0.1", 0)) as silent, pytest.raises(UsageError, match="no response came in time"):
         await fetch_served(f"http://127.0.0.1:{silent.getsockname()[1]}")
 
 

@@ -47,9 +47,10 @@ from fsxds.transports.client_status.service import ClientReports, client_status_
 from fsxds.transports.config_sources import AdsConfigSources, Rewriting
 from fsxds.transports.grpc_streams.server import listening_grpc
 from fsxds.transports.grpc_streams.service import GrpcServices
+from fsxds.transports.grpc_streams.stream import StreamContext
 from fsxds.transports.mirror.writer import Mirror, Mirroring, MirrorOptions, write_once
 from fsxds.transports.rest.server import listening, raise_open_files_limit
-from fsxds.transports.rest.service import RestJson, make_application
+from fsxds.transports.rest.service import HeldPolls, RestJson, make_application
 from fsxds.transports.sockets import until_lost
 from fsxds.values import PlainValue
 
@@ -346,12 +347,15 @@ class Application:
 
     def _rest(self, reports: ClientReports, address: Address) -> AbstractAsyncContextManager[Address]:
         observer, polls = self._log.receive, self.clients.polls
-        rest = RestJson(self.store, self.catalogue, observer, polls, lambda: self.settings.max_hold_s)
+        held = HeldPolls(self.store, lambda: self.settings.max_hold_s)
+        rest = RestJson(held, self.catalogue, observer, polls)
         return listening(make_application(rest, client_status_paths(reports)), address, grace_s=GRACE_S)
 
     def _grpc(self, reports: ClientReports, address: Address) -> AbstractAsyncContextManager[Address]:
         status = client_status_handlers(reports)
-        services = GrpcServices(self.streams, self._log.receive, self.clients, TtlMode(self.settings.ttl), extra=status)
+        services = GrpcServices(
+            StreamContext(self.streams, self._log.receive, self.clients, TtlMode(self.settings.ttl)), status
+        )
         return listening_grpc(services, address, self.supervisor, grace_s=GRACE_S)
 
 

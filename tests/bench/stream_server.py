@@ -26,6 +26,7 @@ from fsxds.store import SnapshotStore
 from fsxds.supervisor import Supervisor
 from fsxds.transports.grpc_streams.server import listening_grpc
 from fsxds.transports.grpc_streams.service import GrpcServices
+from fsxds.transports.grpc_streams.stream import StreamContext
 from tests.bench.bare_server import announce
 
 CDS = BY_SHORT_NAME["cds"].type_url
@@ -124,7 +125,7 @@ class Quiet:
 async def serve_fsxds(tree: Tree, ready: Path) -> None:
     """Serve snapshots as `fsxds serve` does."""
     store = SnapshotStore()
-    services = GrpcServices(store, Quiet(), Clients(), TtlMode.ENVOY)
+    services = GrpcServices(StreamContext(store, Quiet(), Clients(), TtlMode.ENVOY))
 
     def publish(snapshot: Snapshot) -> float:
         began = time.monotonic()

@@ -23,6 +23,7 @@ from fsxds.transports.client_status.service import CLIENT_STATUS_PATH, ClientRep
 from fsxds.transports.grpc_streams.calls import INTERNAL
 from fsxds.transports.grpc_streams.server import listening_grpc
 from fsxds.transports.grpc_streams.service import GrpcServices
+from fsxds.transports.grpc_streams.stream import StreamContext
 from fsxds.transports.rest.service import ROWS
 from tests.end_to_end import chaos
 from tests.support.errors import AT_ONCE, Recorder
@@ -83,7 +84,7 @@ async def test_every_grpc_handler_is_an_edge() -> None:
     """An error within any method that is registered is INTERNAL for its client, reported, and nobody else's."""
     store, heard = SnapshotStore(), Recorder()
     reports = ClientReports(Clients(), envoy_catalogue())
-    services = GrpcServices(store, heard, Clients(), TtlMode.ENVOY, client_status_handlers(reports))
+    services = GrpcServices(StreamContext(store, heard, Clients(), TtlMode.ENVOY), client_status_handlers(reports))
     methods = [
         (name, method) for handler in services.handlers for name, method in _inner(handler)._method_handlers.items()
     ]

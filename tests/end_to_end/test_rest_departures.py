@@ -51,7 +51,7 @@ async def test_clients_may_go_away_at_any_byte(
                     answer = await server.poll("endpoints", node={"id": "stays"}, resource_names=[str(served)])
                     assert answer.status == 200
                     served += 1
-            await until(lambda: server.rest.held == 0)
+            await until(lambda: not len(server.rest.held))
             remembered = len(server.rest._memory._sent)
 
     assert served > 0

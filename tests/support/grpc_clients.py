@@ -23,6 +23,7 @@ from fsxds.transports.client_status.service import ClientReports, client_status_
 from fsxds.transports.grpc_streams.requests import AGGREGATED
 from fsxds.transports.grpc_streams.server import listening_grpc
 from fsxds.transports.grpc_streams.service import GrpcServices
+from fsxds.transports.grpc_streams.stream import StreamContext
 from tests.support.errors import AT_ONCE, Recorder
 from tests.support.snapshots import snapshot, type_url
 
@@ -145,7 +146,7 @@ async def serving_grpc(
     """Run a server, and a channel to it; with `catalogue`, it tells of its clients as well."""
     store, heard, clients = SnapshotStore(), Recorder(), Clients()
     status = client_status_handlers(ClientReports(clients, catalogue)) if catalogue else ()
-    services = GrpcServices(store, heard, clients, ttl_mode, status)
+    services = GrpcServices(StreamContext(store, heard, clients, ttl_mode), status)
     async with (
         listening_grpc(services, address, Supervisor(heard, AT_ONCE), grace_s=grace_s) as bound,
         channel_to(bound) as channel,

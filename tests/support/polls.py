@@ -23,7 +23,7 @@ from fsxds.settings.forms import Address, TcpAddress
 from fsxds.store import SnapshotStore
 from fsxds.transports.client_status.service import ClientReports, client_status_paths
 from fsxds.transports.rest.server import listening
-from fsxds.transports.rest.service import REST, RestJson, make_application
+from fsxds.transports.rest.service import REST, HeldPolls, RestJson, make_application
 from fsxds.values import TypeUrl
 from tests.support.envoy import find_envoy
 from tests.support.errors import Recorder
@@ -112,7 +112,7 @@ class Server:
 
     async def until_held(self, count: int = 1) -> None:
         """Wait until so many polls are held."""
-        await until(lambda: self.rest.held == count)
+        await until(lambda: len(self.rest.held) == count)
 
 
 async def until(predicate: Callable[[], bool]) -> None:
@@ -128,7 +128,7 @@ async def running(*, max_hold_s: float = 60.0, address: Address = LOCALHOST) -> 
     """Run a server; the connections of its client are not compressed unless asked for."""
     store, heard = SnapshotStore(), Recorder()
     clients = Clients()
-    rest = RestJson(store, envoy_catalogue(), heard, clients.polls, lambda: max_hold_s)
+    rest = RestJson(HeldPolls(store, lambda: max_hold_s), envoy_catalogue(), heard, clients.polls)
     application = make_application(rest, client_status_paths(ClientReports(clients, envoy_catalogue())))
     async with listening(application, address, grace_s=1.0) as bound:
         is_tcp = isinstance(bound, TcpAddress)

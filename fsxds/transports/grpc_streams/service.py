@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import defaultdict
-from collections.abc import AsyncIterator, Coroutine, Iterable
+from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
 from functools import partial
 from typing import Never
@@ -13,20 +13,17 @@ from typing import Never
 import grpc.aio
 
 from fsxds.errors import ProtocolError
-from fsxds.events import Observer, RequestRejected, ResponseSent
+from fsxds.events import RequestRejected, ResponseSent
 from fsxds.protocol.delta import DeltaStream
 from fsxds.protocol.messages import Node, SotwResponse
 from fsxds.protocol.poll import answer_fetch, nonce_of
 from fsxds.protocol.sotw import SotwStream
-from fsxds.protocol.subscription import SharedMemory, Subscription
-from fsxds.protocol.ttl import TtlMode
-from fsxds.store import SnapshotStore
+from fsxds.protocol.subscription import Subscription
 from fsxds.supervisor import Supervisor
 from fsxds.transports.grpc_streams.calls import STOPPING, LastingCalls, guarded
 from fsxds.transports.grpc_streams.health_and_reflection import HEALTH, Health, Reflection
-from fsxds.transports.grpc_streams.requests import METHODS, Context, DiscoveryMethod, RequestReader, Variant, peer_of
-from fsxds.transports.grpc_streams.responses import ResponseWriter
-from fsxds.transports.grpc_streams.stream import StreamCall, StreamContext, StreamRegistry
+from fsxds.transports.grpc_streams.requests import METHODS, Context, DiscoveryMethod, Variant, peer_of
+from fsxds.transports.grpc_streams.stream import StreamCall, StreamContext
 
 # The event loop is lent to waking streams for so long at a time, so that requests are received in between.
 WAKE_SLICE_S = 0.005
@@ -36,34 +33,21 @@ class GrpcServices:
     """All services of a gRPC server. Run them with `server.listening_grpc`.
 
     Args:
-        store: what is served.
-        observer: receives what happens to streams.
-        registry: knows each stream while it lasts.
-        ttl_mode: which resources keep their time to live.
+        shared: what their streams share.
         extra: handlers of more services.
 
     Attributes:
         handlers: what a server registers: bytes go in and out.
     """
 
-    def __init__(
-        self,
-        store: SnapshotStore,
-        observer: Observer,
-        registry: StreamRegistry,
-        ttl_mode: TtlMode,
-        extra: Iterable[grpc.GenericRpcHandler] = (),
-    ) -> None:
-        self._store = store
-        self._observer = observer
-        self._ttl_mode = ttl_mode
-        self._memory = SharedMemory()
-        self._shared = StreamContext(store, observer, registry, self._spawn, RequestReader(), ResponseWriter())
+    def __init__(self, shared: StreamContext, extra: Iterable[grpc.GenericRpcHandler] = ()) -> None:
+        self._shared = shared
+        self._store = shared.store
+        self._observer = shared.observer
         # In the order of their arrival.
         self._streams: dict[StreamCall, None] = {}
-        self._tasks: asyncio.TaskGroup | None = None
         self._is_draining = False
-        self._lasting = LastingCalls(observer)
+        self._lasting = LastingCalls(shared.observer)
         discovery, more = self._discovery(), tuple(extra)
         services = tuple(
             handler.service_name() for handler in (*discovery, *more) if isinstance(handler, grpc.ServiceRpcHandler)
@@ -81,10 +65,11 @@ class GrpcServices:
     async def running(self, supervisor: Supervisor) -> AsyncIterator[None]:
         """Wake streams and report health as long as the context lasts."""
         await self._health.report(is_serving=False)
-        async with asyncio.TaskGroup() as self._tasks:
+        async with asyncio.TaskGroup() as tasks:
+            self._shared.write_in(tasks)
             lasting = (
-                self._tasks.create_task(supervisor.run("streams", self._wake_streams)),
-                self._tasks.create_task(supervisor.run("health", self._report_health)),
+                tasks.create_task(supervisor.run("streams", self._wake_streams)),
+                tasks.create_task(supervisor.run("health", self._report_health)),
             )
             # The first step of each, before the first stream comes.
             await asyncio.sleep(0)
@@ -116,7 +101,7 @@ class GrpcServices:
         if self._is_draining:
             await context.abort(grpc.StatusCode.UNAVAILABLE, STOPPING)
         make_core = DeltaStream if method.variant is Variant.DELTA else SotwStream
-        core = make_core(self._memory, self._ttl_mode, is_aggregated=method.is_aggregated)
+        core = make_core(self._shared.memory, self._shared.ttl_mode, is_aggregated=method.is_aggregated)
         stream = StreamCall(self._shared, method, core, context)
         self._streams[stream] = None
         try:
@@ -153,8 +138,3 @@ class GrpcServices:
     async def _report_health(self) -> None:
         await self._store.newer_than(0)
         await self._health.report(is_serving=True)
-
-    def _spawn(self, work: Coroutine[object, object, None]) -> None:
-        if self._tasks is None:
-            raise RuntimeError("streams come only while the services run")
-        self._tasks.create_task(work)

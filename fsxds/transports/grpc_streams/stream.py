@@ -11,7 +11,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Coroutine
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import Any, Protocol
 
 import grpc.aio
@@ -27,7 +26,8 @@ from fsxds.events import (
     ack_or_nack,
 )
 from fsxds.protocol.messages import ClientStatus, DeltaResponse, Node, Reaction, SotwResponse, WatchStatus
-from fsxds.protocol.subscription import Subscription
+from fsxds.protocol.subscription import SharedMemory, Subscription
+from fsxds.protocol.ttl import TtlMode
 from fsxds.resource_types import BY_TYPE_URL
 from fsxds.resources import Snapshot
 from fsxds.store import SnapshotStore
@@ -85,16 +85,35 @@ class StreamCore(Protocol):
         """Return the state of each type."""
 
 
-@dataclass(frozen=True, slots=True)
 class StreamContext:
-    """What all streams of a server share; `spawn` makes a task, which must not raise."""
+    """What all streams of a server share.
 
-    store: SnapshotStore
-    observer: Observer
-    registry: StreamRegistry
-    spawn: Callable[[Coroutine[object, object, None]], None]
-    reader: RequestReader
-    writer: ResponseWriter
+    Args:
+        store: what is served.
+        observer: receives what happens to streams.
+        registry: knows each stream while it lasts.
+        ttl_mode: which resources keep their time to live.
+    """
+
+    def __init__(self, store: SnapshotStore, observer: Observer, registry: StreamRegistry, ttl_mode: TtlMode) -> None:
+        self.store = store
+        self.observer = observer
+        self.registry = registry
+        self.ttl_mode = ttl_mode
+        self.memory = SharedMemory()
+        self.reader = RequestReader()
+        self.writer = ResponseWriter()
+        self._tasks: asyncio.TaskGroup | None = None
+
+    def write_in(self, tasks: asyncio.TaskGroup) -> None:
+        """Write responses that are not to a request in tasks of this group; to be called before the first stream comes."""
+        self._tasks = tasks
+
+    def spawn(self, work: Coroutine[object, object, None]) -> None:
+        """Make a task, which must not raise."""
+        if self._tasks is None:
+            raise RuntimeError("write_in() is called before the first stream comes")
+        self._tasks.create_task(work)
 
 
 class StreamCall:

@@ -76,6 +76,50 @@ class PollRegistry(Protocol):
         """A poll that was held ended without an update."""
 
 
+class HeldPolls:
+    """Lets polls wait for a newer snapshot; all of them share one event, and each has a timer.
+
+    Args:
+        store: what is served.
+        max_hold_s: returns the longest time that a poll is held.
+
+    Attributes:
+        is_draining: the server ends, and no poll is to be held.
+    """
+
+    def __init__(self, store: SnapshotStore, max_hold_s: Callable[[], float]) -> None:
+        self.store = store
+        self.max_hold_s = max_hold_s
+        self.is_draining = False
+        self._limits: set[asyncio.Timeout] = set()
+
+    def __len__(self) -> int:
+        """How many polls are held now."""
+        return len(self._limits)
+
+    async def wait(self, snapshot: Snapshot | None, until_s: float) -> float:
+        """Wait for a newer snapshot, `until_s` or the end of the server, and return what time it is then."""
+        try:
+            async with asyncio.timeout_at(until_s) as limit:
+                self._limits.add(limit)
+                try:
+                    await self.store.newer_than(0 if snapshot is None else snapshot.generation)
+                finally:
+                    self._limits.discard(limit)
+        except TimeoutError:
+            if not self.is_draining:
+                # Timers may fire a little early; at `until_s` it must be reached.
+                return max(until_s, asyncio.get_running_loop().time())
+        return asyncio.get_running_loop().time()
+
+    def drain(self) -> None:
+        """Let no poll wait any longer."""
+        self.is_draining = True
+        now_s = asyncio.get_running_loop().time()
+        for limit in self._limits:
+            limit.reschedule(now_s)
+
+
 def make_application(rest: RestJson, extra: Mapping[str, Handler]) -> web.Application:
     """Make the application that answers polls, and requests for more paths.
 
@@ -89,7 +133,7 @@ def make_application(rest: RestJson, extra: Mapping[str, Handler]) -> web.Applic
         application.router.add_route("*", path, rest.answer, expect_handler=rest.check_expectation)
 
     async def drain(_: web.Application) -> None:
-        rest.drain()
+        rest.held.drain()
 
     application.on_shutdown.append(drain)
     return application
@@ -101,47 +145,24 @@ class RestJson:
     An error of fsxds ends the request in which it happened alone.
 
     Args:
-        store: what is served.
+        held: has the polls that are held.
         catalogue: the API that resources and requests are of.
         observer: receives what happens to polls.
         polls: remembers polls.
-        max_hold_s: returns the longest time that a poll is held.
 
     Attributes:
+        held: the polls that are held.
         handlers: what answers each path.
     """
 
-    def __init__(
-        self,
-        store: SnapshotStore,
-        catalogue: Catalogue,
-        observer: Observer,
-        polls: PollRegistry,
-        max_hold_s: Callable[[], float],
-    ) -> None:
+    def __init__(self, held: HeldPolls, catalogue: Catalogue, observer: Observer, polls: PollRegistry) -> None:
+        self.held = held
         self.handlers: dict[str, Handler] = {path: partial(self._answer_poll, row) for path, row in ROWS.items()}
-        self._store = store
         self._observer = observer
         self._polls = polls
-        self._max_hold_s = max_hold_s
         self._memory = PollMemory()
         self._requests = RequestReader(catalogue)
         self._bodies = ResponseBodies(Printer(catalogue))
-        # The time limits of the polls that are held.
-        self._held: set[asyncio.Timeout] = set()
-        self._is_draining = False
-
-    @property
-    def held(self) -> int:
-        """How many polls are held now."""
-        return len(self._held)
-
-    def drain(self) -> None:
-        """Answer all held polls now, and hold no more."""
-        self._is_draining = True
-        now_s = asyncio.get_running_loop().time()
-        for limit in self._held:
-            limit.reschedule(now_s)
 
     async def answer(self, request: web.Request) -> web.StreamResponse:
         """Answer one request of any kind."""
@@ -185,7 +206,7 @@ class RestJson:
             return await self._send(request, poll, decision.selection, snapshot)
         if isinstance(decision, Unavailable):
             return self._reject(request, ErrorResponse(503, 14, decision.reason, {"Retry-After": "1"}))
-        if not self._is_draining:
+        if not self.held.is_draining:
             return not_modified()
         last = error_response(STOPPING) if poll.version_info is None else not_modified()
         last.force_close()
@@ -198,7 +219,7 @@ class RestJson:
         """
         deadline = request.headers.get(DEADLINE_HEADER)
         timeout = request.query.get("timeout") if request.query_string else None
-        patience_s = patience_of(deadline, timeout, self._max_hold_s())
+        patience_s = patience_of(deadline, timeout, self.held.max_hold_s())
         body = await read_body(request)
         return self._requests.read(body, row, request.remote or "", from_envoy=deadline is not None), patience_s
 
@@ -206,40 +227,22 @@ class RestJson:
         """Return how to answer, after waiting for it; Hold when there was no update until the deadline."""
         now_s = asyncio.get_running_loop().time()
         deadline_s = now_s + patience_s
-        snapshot = self._store.current
+        snapshot = self.held.store.current
         decision, acknowledgement = self._memory.receive_request(poll, snapshot, now_s)
         self._polls.poll_received(poll, snapshot, now_s)
         if acknowledgement is not None:
             self._polls.ack_received(poll, acknowledgement, now_s)
             self._observer(ack_or_nack(poll.node, poll.subscription, acknowledgement, snapshot))
         while isinstance(decision, Hold):
-            if now_s >= deadline_s or self._is_draining:
+            if now_s >= deadline_s or self.held.is_draining:
                 self._memory.receive_deadline(poll, now_s)
                 self._polls.poll_ended(poll, now_s)
                 break
             until_s = deadline_s if decision.until_s is None else min(decision.until_s, deadline_s)
-            now_s = await self._wait(snapshot, until_s)
-            snapshot = self._store.current
+            now_s = await self.held.wait(snapshot, until_s)
+            snapshot = self.held.store.current
             decision = self._memory.receive_snapshot(poll, snapshot, now_s)
         return decision, snapshot
-
-    async def _wait(self, snapshot: Snapshot | None, until_s: float) -> float:
-        """Wait for a newer snapshot, `until_s` or the end of the server, and return what time it is then.
-
-        All polls that wait share one event; each has a timer.
-        """
-        try:
-            async with asyncio.timeout_at(until_s) as limit:
-                self._held.add(limit)
-                try:
-                    await self._store.newer_than(0 if snapshot is None else snapshot.generation)
-                finally:
-                    self._held.discard(limit)
-        except TimeoutError:
-            if not self._is_draining:
-                # Timers may fire a little early; at `until_s` it must be reached.
-                return max(until_s, asyncio.get_running_loop().time())
-        return asyncio.get_running_loop().time()
 
     async def _send(
         self, request: web.Request, poll: PollRequest, selection: Selection, snapshot: Snapshot

@@ -22,6 +22,7 @@ from fsxds.transports.client_status.service import CLIENT_STATUS_SERVICE, Client
 from fsxds.transports.grpc_streams.calls import LastingCalls
 from fsxds.transports.grpc_streams.server import listening_grpc
 from fsxds.transports.grpc_streams.service import GrpcServices
+from fsxds.transports.grpc_streams.stream import StreamContext
 from tests.support.errors import Recorder, make_supervisor
 from tests.support.grpc_clients import LOCALHOST, channel_to, serving_grpc
 from tests.support.polls import envoy_catalogue, until
@@ -247,7 +248,7 @@ async def test_the_service_stands_beside_the_others() -> None:
     """As an extra of the discovery services, known to health checks."""
     store, clients = SnapshotStore(), Clients()
     extra = client_status_handlers(ClientReports(clients, envoy_catalogue()))
-    services = GrpcServices(store, Recorder(), clients, TtlMode.ENVOY, extra)
+    services = GrpcServices(StreamContext(store, Recorder(), clients, TtlMode.ENVOY), extra)
     async with (
         listening_grpc(services, LOCALHOST, make_supervisor(), grace_s=0.1) as address,
         channel_to(address) as channel,

@@ -16,6 +16,7 @@ from fsxds.supervisor import Supervisor
 from fsxds.transports.grpc_streams.calls import INTERNAL
 from fsxds.transports.grpc_streams.server import listening_grpc
 from fsxds.transports.grpc_streams.service import GrpcServices
+from fsxds.transports.grpc_streams.stream import StreamContext
 from tests.support.errors import AT_ONCE, Recorder, make_supervisor
 from tests.support.grpc_clients import (
     LOCALHOST,
@@ -168,7 +169,7 @@ async def test_services_that_are_given() -> None:
         return content
 
     handler = grpc.method_handlers_generic_handler("some.Service", {"Say": grpc.unary_unary_rpc_method_handler(say)})
-    services = GrpcServices(SnapshotStore(), Recorder(), Clients(), TtlMode.ENVOY, extra=[handler])
+    services = GrpcServices(StreamContext(SnapshotStore(), Recorder(), Clients(), TtlMode.ENVOY), [handler])
     async with (
         listening_grpc(services, LOCALHOST, make_supervisor(), grace_s=1.0) as bound,
         channel_to(bound) as channel,
@@ -195,7 +196,7 @@ class BrokenObserver(Recorder):
 async def test_an_error_of_our_own_ends_its_stream(mistake: str, caplog: pytest.LogCaptureFixture) -> None:
     """Its client learns that there was one; it is reported, and another client is served on."""
     store, heard = SnapshotStore(), BrokenObserver()
-    services = GrpcServices(store, heard, Clients(), TtlMode.ENVOY)
+    services = GrpcServices(StreamContext(store, heard, Clients(), TtlMode.ENVOY))
     supervisor = Supervisor(heard, AT_ONCE)
     async with listening_grpc(services, LOCALHOST, supervisor, grace_s=0.2) as bound, channel_to(bound) as channel:
         store.publish(snapshot({"CDS": {"a": "1"}}))

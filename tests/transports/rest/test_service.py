@@ -215,7 +215,7 @@ async def test_a_held_poll_is_answered_as_soon_as_there_is_news(server: Server) 
 
     assert answer.status == 200
     assert [resource["name"] for resource in answer.content["resources"]] == ["b"]
-    assert server.rest.held == 0
+    assert not len(server.rest.held)
 
 
 async def test_other_news_does_not_answer_a_held_poll(server: Server) -> None:
@@ -291,7 +291,7 @@ async def test_a_client_that_goes_away_frees_its_handler(server: Server) -> None
     await server.until_held()
     poll.cancel()
 
-    await until(lambda: server.rest.held == 0)
+    await until(lambda: not len(server.rest.held))
 
 
 async def test_a_held_poll_does_not_hold_its_body(server: Server) -> None:
@@ -395,7 +395,7 @@ async def test_the_end_of_the_server_answers_all_who_wait() -> None:
             holding = tasks.create_task(server.poll(version_info=version))
             empty = tasks.create_task(server.poll("secrets", resource_names=["tls"]))
             await server.until_held(2)
-            server.rest.drain()
+            server.rest.held.drain()
 
         assert holding.result().status == 304
         assert empty.result().status == 503

@@ -15,7 +15,8 @@ from fsxds.envoy.envoy_log import EnvoyLogLine
 from fsxds.envoy.process import EndedEnvoy
 from fsxds.envoy.snapshot_status import EnvoyNack, Pending
 from fsxds.events import Level
-from fsxds.observe.log_lines import LogLine, RepeatLimit, count_of, shortened, some_of
+from fsxds.observe.internal_errors import RepeatLimit
+from fsxds.observe.log_lines import LogLine, count_of, shortened, some_of
 from fsxds.resource_types import ResourceType
 from fsxds.values import PlainValue, TypeUrl
 

@@ -1,4 +1,4 @@
-"""Who is connected, on any transport, and what each client was sent and made of it."""
+"""Which clients are connected, on any transport, and what each was sent, ACKed and NACKed."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from fsxds.protocol.subscription import Selection, Subscription, select
 from fsxds.resources import Resource, Snapshot
 from fsxds.values import Version
 
-# What a polling client is said to use; streams name the method that they called.
+# In place of the method that the client of a stream called.
 POLLING = "REST"
 
-# A polling client has no connection that could end: it is forgotten when it did not poll for so long.
+# A polling client has no connection that could end: it is removed when it did not poll for so long.
 FORGOTTEN_AFTER_S = 600.0
 MOST_POLLING_CLIENTS = 10_000
 # An Envoy polls for each cluster's endpoints apart. As many are remembered as `protocol.poll` does.
@@ -24,10 +24,10 @@ MOST_POLLED_SUBSCRIPTIONS = 100_000
 
 
 class Clients:
-    """Knows all clients: streams tell when they open and close, polls go to `polls`. Touched from the event loop only.
+    """Knows all clients: streams report when they open and close, polls go to `polls`. Touched from the event loop only.
 
     Args:
-        forgotten_after_s: after so long without a poll, a polling client is gone; above the longest time a poll is held.
+        forgotten_after_s: when a client that does not poll is removed; above the longest time that a poll is held.
     """
 
     def __init__(self, forgotten_after_s: float = FORGOTTEN_AFTER_S) -> None:
@@ -35,22 +35,22 @@ class Clients:
         self._streams: dict[object, Callable[[], ClientStatus]] = {}
 
     def opened(self, status: Callable[[], ClientStatus]) -> object:
-        """Note a stream, and return what `closed` is to be told. `status` is called when somebody asks, and is to be quick."""
+        """Add a stream, and return the token for `closed`. `status` is called for each report, so it must be quick."""
         token = object()
         self._streams[token] = status
         return token
 
     def closed(self, token: object) -> None:
-        """Forget a stream; one that is forgotten already stays so."""
+        """Remove a stream, unless it was removed before."""
         self._streams.pop(token, None)
 
     def statuses(self, now_s: float) -> Iterator[ClientStatus]:
-        """Tell of every client, the streams first, in the order of their arrival.
+        """Yield the status of every client: streams first, in the order in which they opened.
 
-        A stream that ends while the iterator is used is told of or not.
+        A stream that ends while the iterator is used may be in it or not.
 
         Args:
-            now_s: what the clock says that `polls` is told the time of.
+            now_s: a reading of the clock of `ReportedPolls`.
         """
         for token in tuple(self._streams):
             status = self._streams.get(token)
@@ -61,7 +61,7 @@ class Clients:
 
 @dataclass(slots=True)
 class _PolledWatch:
-    """What is known of the polls of one client for one subscription."""
+    """What the polls of one client for one subscription have shown."""
 
     seen_at_s: float
     sent: Version | None = None
@@ -74,19 +74,19 @@ class _PolledWatch:
 
 @dataclass(slots=True)
 class _PollingClient:
-    """A client that polls, and its subscriptions: the one that it polled for last is the last."""
+    """A client that polls, and its subscriptions, the last polled one last."""
 
     node: Node
     watches: OrderedDict[Subscription, _PolledWatch] = field(default_factory=OrderedDict)
 
     @property
     def newest(self) -> _PolledWatch:
-        """What it polled for last."""
+        """The subscription that it polled for last."""
         return next(reversed(self.watches.values()))
 
     @property
     def oldest(self) -> _PolledWatch:
-        """What it did not poll for longest."""
+        """The subscription that it has not polled for the longest."""
         return next(iter(self.watches.values()))
 
 
@@ -94,9 +94,9 @@ _Key = tuple[str, str, str]
 
 
 class ReportedPolls:
-    """Remembers polls for those who ask; nothing that a client is told depends on it.
+    """Remembers polls for client status; no response depends on it.
 
-    `now_s` is a reading of one clock that only goes forward, in seconds.
+    `now_s` is a reading of one monotonic clock, in seconds.
     """
 
     def __init__(
@@ -113,16 +113,16 @@ class ReportedPolls:
         self._most_watches = most_watches
 
     def poll_received(self, poll: PollRequest, snapshot: Snapshot | None, now_s: float) -> None:
-        """A client asks. What it holds already, perhaps from another life of the server, is known by its version."""
+        """A poll came. What the client holds, perhaps from a previous process, is recognized by its version."""
         watch = self._watch_of(poll, now_s)
         if watch.sent is None and snapshot is not None and poll.subscription.type_url not in snapshot.withheld:
             is_incomplete = poll.subscription.type_url in snapshot.incomplete
-            _meet(watch, select(snapshot, poll.subscription), poll.version_info, is_incomplete=is_incomplete)
+            _initialize(watch, select(snapshot, poll.subscription), poll.version_info, is_incomplete=is_incomplete)
         if poll.version_info is not None and poll.version_info == watch.sent and poll.error_detail is None:
             watch.acked, watch.nacked, watch.reason = watch.sent, None, None
 
     def response_sent(self, poll: PollRequest, selection: Selection, now_s: float) -> None:
-        """A client was answered."""
+        """A client was sent a response."""
         _note_sent(self._watch_of(poll, now_s), selection)
 
     def poll_ended(self, poll: PollRequest, now_s: float) -> None:
@@ -138,11 +138,11 @@ class ReportedPolls:
             watch.nacked, watch.reason = version, acknowledgement.reason
 
     def statuses(self, now_s: float) -> Iterator[ClientStatus]:
-        """Tell of the clients that polled lately, the longest silent first."""
+        """Yield the status of the clients that polled lately, the longest silent first."""
         self._forget(now_s)
         for client in tuple(self._clients.values()):
             watches = [each for each in client.watches.items() if not self._is_old(each[1], now_s)]
-            # There are none where the client was forgotten while others were told of.
+            # There are none if the client was removed while the others were reported.
             if watches:
                 yield ClientStatus(client.node, POLLING, starmap(_status, watches))
 
@@ -160,13 +160,13 @@ class ReportedPolls:
         client.watches.move_to_end(poll.subscription)
         self._clients.move_to_end(key)
         while self._is_old(client.oldest, now_s):
-            # Its client is there, but asks for it no more.
+            # The client still polls, but not for this.
             self._forget_oldest(client)
         self._forget(now_s)
         return watch
 
     def _forget(self, now_s: float) -> None:
-        """Forget who is silent for long, and of the longest silent as many subscriptions as are too many."""
+        """Remove clients that are silent for long, and of the longest silent as many subscriptions as are too many."""
         while self._clients:
             client = next(iter(self._clients.values()))
             is_too_many = len(self._clients) > self._most_clients or self._watches > self._most_watches
@@ -188,7 +188,7 @@ def _key(node: Node) -> _Key:
     return node.id, node.cluster, node.peer
 
 
-def _meet(watch: _PolledWatch, selection: Selection, version: Version | None, *, is_incomplete: bool) -> None:
+def _initialize(watch: _PolledWatch, selection: Selection, version: Version | None, *, is_incomplete: bool) -> None:
     """Note what is known of a client that nothing was sent to: it may hold what it should, or ask for what is not there.
 
     With `is_incomplete`, what is not there may be in a file that was never good.

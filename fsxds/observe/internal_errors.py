@@ -1,9 +1,7 @@
-"""Errors of fsxds itself: each is counted, and logged with its traceback; the same one at most once a minute.
+"""Report errors of fsxds itself and what libraries report, with tracebacks, and no error again and again.
 
-What libraries and Python itself would write to stderr, as lines of the log.
-
-What a client caused by its mistake or departure is a `debug` line. All else is a `library_error`: one line, with the
-traceback among its details, and the same one at most every ten seconds.
+What a client caused by its mistake or departure is a `debug` line. All else that libraries, or Python itself, would
+write to stderr is a `library_error`.
 """
 
 from __future__ import annotations
@@ -13,16 +11,40 @@ import sys
 import threading
 import time
 import traceback
-from collections import Counter
-from collections.abc import Callable, Iterator
+from collections import Counter, OrderedDict
+from collections.abc import Callable, Hashable, Iterator
 from contextlib import contextmanager
 
 from fsxds.api.secrets import mask_error
 from fsxds.events import InternalError, Level
-from fsxds.observe.log_lines import Details, LogLine, RepeatLimit, count_of, shortened
+from fsxds.observe.log_lines import Details, LogLine, count_of, shortened
 from fsxds.supervisor import place_of
 
-PAUSE_S = 60.0
+# asyncio's words when something is written to a client that is gone; aiohttp finds out by itself.
+_DEPARTURES = ("socket.send() raised exception",)
+MOST_IN_TEN_SECONDS = 20
+MOST_KEYS = 100
+
+
+class RepeatLimit:
+    """Lets each key through once per `pause_s` seconds, and at most `most` different ones in that time."""
+
+    def __init__(self, most: int = MOST_KEYS, pause_s: float = 10.0) -> None:
+        self._most = most
+        self._pause_s = pause_s
+        self._seen: OrderedDict[Hashable, float] = OrderedDict()  # {key: when it was let through}, oldest first
+        self._left_out = 0
+
+    def admit(self, key: Hashable, now_s: float) -> int | None:
+        """Return how many were left out since the last one that was let through; None when this one is left out too."""
+        while self._seen and next(iter(self._seen.values())) <= now_s - self._pause_s:
+            self._seen.popitem(last=False)
+        if key in self._seen or len(self._seen) >= self._most:
+            self._left_out += 1
+            return None
+        self._seen[key] = now_s
+        left_out, self._left_out = self._left_out, 0
+        return left_out
 
 
 class InternalErrors:
@@ -34,7 +56,7 @@ class InternalErrors:
 
     def __init__(self) -> None:
         self.counts: Counter[str] = Counter()
-        self._limit = RepeatLimit(pause_s=PAUSE_S)
+        self._limit = RepeatLimit(pause_s=60.0)
 
     def lines(self, event: InternalError, now_s: float) -> Iterator[LogLine]:
         """Count an error and yield its line; none when the same one was logged a moment ago."""
@@ -44,7 +66,7 @@ class InternalErrors:
         repeats = self._limit.admit((where, name, place), now_s)
         if repeats is None:
             return
-        more = f" ({count_of(repeats, 'internal error')} before it left out)" if repeats else ""
+        more = f" ({count_of(repeats, 'internal error')} before it omitted)" if repeats else ""
         text = f"internal error in {where}: {name} at {place}: {shortened(mask_error(error))}{more}; the rest goes on"
         details: Details = {
             "where": where,
@@ -73,11 +95,6 @@ def _trace(error: BaseException) -> Iterator[str]:
     if isinstance(error, BaseExceptionGroup):
         for part in error.exceptions:
             yield from _trace(part)
-
-
-# asyncio reports so that somebody writes to a client that is gone; aiohttp finds out by itself.
-_DEPARTURES = ("socket.send() raised exception",)
-MOST_IN_TEN_SECONDS = 20
 
 
 @contextmanager

@@ -1,231 +1,73 @@
-"""The log: what becomes of events, line by line, on stderr.
-
-Which problems the log has shown: each once when it is found, once when it is fixed, and what is not served for it.
-"""
+"""The log: what becomes of events, line by line, on stderr."""
 
 from __future__ import annotations
 
-import hashlib
-import re
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import datetime
-from pathlib import PurePosixPath
-from typing import Never, TypeAlias
+from functools import singledispatch
+from typing import Never
 
 from rich.console import Console
 
+from fsxds.api.secrets import mask_reason
 from fsxds.events import (
     AckReceived,
+    ApiFound,
+    ComponentDegraded,
+    ComponentRecovered,
+    ConfigurationMissing,
     Event,
+    FilesIgnored,
     FilesWritten,
     InternalError,
     Level,
+    ListeningStarted,
     MirrorFailed,
     NackReceived,
+    QueueOverflowed,
     RequestRejected,
     ResponseSent,
+    SettingsRejected,
+    SettingsReloaded,
     SnapshotPublished,
+    SnapshotSetAside,
+    StartDelayed,
+    StopRequested,
     StreamClosed,
     StreamOpened,
+    TransportChosen,
+    TreeDisappeared,
     TreeLoaded,
+    TreeReturned,
+    WatchStarted,
 )
+from fsxds.formats import FORMATS
 from fsxds.observe.change_reports import ChangeReports, MirrorReports
-from fsxds.observe.internal_errors import InternalErrors, library_logs
+from fsxds.observe.internal_errors import InternalErrors, RepeatLimit, library_logs
 from fsxds.observe.log_lines import (
     Details,
     LineSink,
     LogLine,
     Renderer,
-    RepeatLimit,
     count_of,
     human_renderer,
     json_renderer,
     name_of,
     shortened,
     some_of,
+    type_name,
 )
-from fsxds.observe.wording import line_of
-from fsxds.values import HeldFile, PlainValue, Problem, Severity, TypeUrl
+from fsxds.observe.problems import ProblemReports
+from fsxds.protocol.messages import Node
+from fsxds.supervisor import MOST_ATTEMPTS, fault_of, place_of
+from fsxds.values import TypeUrl, Version
 
-LEVELS = {Severity.ERROR: Level.ERROR, Severity.WARNING: Level.WARNING, Severity.NOTE: Level.DEBUG}
-
-# More lines of one severity at once would push the rest out of sight; `fsxds check` lists them all.
-MOST_LINES = 20
-
-Identity: TypeAlias = tuple[PurePosixPath, str, str, str]
-
-# What moves when others are put before: indices in pointers, and the lines of other places in messages.
-_INDEX = re.compile(r"\[\d+\]")
-_LINE = re.compile(r"(?<=:)\d+\b")
-
-
-class ProblemLedger:
-    """Remembers which problems were shown, and since when which files are held.
-
-    Args:
-        level: the minimum level that the log writes. What is below it is neither shown as found nor as fixed.
-    """
-
-    def __init__(self, level: Level = Level.INFO) -> None:
-        self._shown: dict[Severity, _Shown] = {}
-        self.show_from(level)
-        self._held: dict[PurePosixPath, HeldFile] = {}
-        self._since: dict[PurePosixPath, datetime] = {}
-
-    def show_from(self, level: Level) -> None:
-        """Show problems from this level on; those that were shown before are still known."""
-        before = self._shown
-        self._shown = {severity: before.get(severity) or _Shown() for severity, own in LEVELS.items() if own >= level}
-
-    def update(self, problems: Iterable[Problem], held: tuple[HeldFile, ...], moment: datetime) -> Iterator[LogLine]:
-        """Take in all problems of a tree at a moment and yield the lines about what is new: fixed, found, not served."""
-        present: dict[Severity, dict[Identity, list[Problem]]] = {severity: {} for severity in LEVELS}
-        for problem in problems:
-            present[problem.severity].setdefault(_identity(problem), []).append(problem)
-        paths = frozenset(file.path for file in held)
-        found: list[LogLine] = []
-        for severity, shown in self._shown.items():
-            news = shown.update(present[severity], paths)
-            yield from _few([_fixed_line(one) for one in news.fixed], news.fixed_unshown, severity, "fixed")
-            found += _few([_found_line(one) for one in news.found], news.found_unshown, severity, "found")
-        yield from found
-        yield from self._state(held, moment)
-
-    @property
-    def held(self) -> tuple[PurePosixPath, ...]:
-        """The files of which something older is served, or nothing."""
-        return tuple(self._held)
-
-    def _state(self, held: tuple[HeldFile, ...], moment: datetime) -> Iterator[LogLine]:
-        """Yield the line about what is not served, whenever that, or an edit of it, is another than before."""
-        before, self._held = self._held, {file.path: file for file in held}
-        if [_edition(file) for file in held] == [_edition(file) for file in before.values()]:
-            return
-        self._since = {file.path: self._since.get(file.path, moment) for file in held}
-        if not held:
-            yield LogLine(Level.INFO, "recovered", "recovered: no file is held", admitted_as=Level.WARNING)
-            return
-        since = min(self._since.values())
-        details: dict[str, PlainValue] = {"held": [str(file.path) for file in held], "since": since.isoformat()}
-        text = f"not served: {_cause(held)}; {_served_instead(held, since)}"
-        yield LogLine(Level.WARNING, "degraded", text, details)
-
-
-@dataclass(frozen=True, slots=True)
-class _News:
-    """What is to be shown of one severity, and how many more there are that are not."""
-
-    fixed: list[Problem]
-    fixed_unshown: int
-    found: list[Problem]
-    found_unshown: int
-
-
-class _Shown:
-    """The problems of one severity that were shown, and how many were not, for want of room.
-
-    In a file that is held, a problem may be gone because another hides it. It counts as fixed when the file is served.
-    """
-
-    def __init__(self) -> None:
-        self._shown: dict[Identity, list[Problem]] = {}
-        self._unshown: dict[Identity, int] = {}
-
-    def update(self, present: dict[Identity, list[Problem]], held: frozenset[PurePosixPath]) -> _News:
-        """Take in the problems that there are, and return what to show."""
-        gone = {identity: known[len(present.get(identity, ())) :] for identity, known in self._shown.items()}
-        fixed = [one for identity, ones in gone.items() if identity[0] not in held for one in ones]
-        still = {identity: group[: len(self._shown.get(identity, ()))] for identity, group in present.items()}
-        fresh: list[Problem] = []
-        older: list[Problem] = []
-        for identity, group in present.items():
-            rest = group[len(still[identity]) :]
-            waited = self._unshown.get(identity, 0)
-            older += rest[:waited]
-            fresh += rest[waited:]
-        # What there was no room for before is shown as soon as others are gone.
-        candidates = fresh + (older if any(gone.values()) else [])
-        now = candidates[:MOST_LINES]
-        for one in now:
-            still[_identity(one)] = [*still[_identity(one)], one]
-        unshown = {identity: len(group) - len(still[identity]) for identity, group in present.items()}
-        hidden = {identity: count for identity, count in self._unshown.items() if identity[0] in held}
-        fixed_unshown = sum(
-            max(0, count - len(present.get(identity, ())))
-            for identity, count in self._unshown.items()
-            if identity not in hidden
-        )
-        carried = {identity: ones for identity, ones in gone.items() if identity[0] in held}
-        self._shown = _merged(still, carried)
-        self._unshown = {**{one: count for one, count in hidden.items() if one not in present}, **unshown}
-        return _News(fixed, fixed_unshown, now, len(candidates) - len(now))
-
-
-def _merged(
-    first: dict[Identity, list[Problem]], second: dict[Identity, list[Problem]]
-) -> dict[Identity, list[Problem]]:
-    both = {identity: [*first.get(identity, ()), *second.get(identity, ())] for identity in (*first, *second)}
-    return {identity: ones for identity, ones in both.items() if ones}
-
-
-def _identity(problem: Problem) -> Identity:
-    """Return what stays the same when lines or resources are put before a problem."""
-    return problem.path, _INDEX.sub("[]", problem.pointer), problem.rule, _LINE.sub("", problem.message)
-
-
-def _edition(file: HeldFile) -> tuple[PurePosixPath, str, Identity | None, bool]:
-    return file.path, file.digest, _identity(file.problem) if file.problem else None, file.has_last_good
-
-
-def _cause(held: tuple[HeldFile, ...]) -> str:
-    first = held[0]
-    place = f"{first.path}:{first.problem.line}: {first.problem.message}" if first.problem else str(first.path)
-    return place if len(held) == 1 else f"{count_of(len(held), 'file')}, {some_of([str(file.path) for file in held])}"
-
-
-def _served_instead(held: tuple[HeldFile, ...], since: datetime) -> str:
-    good = sum(file.has_last_good for file in held)
-    if not good:
-        return "nothing of it was served before" if len(held) == 1 else "nothing of them was served before"
-    versions = "the last good version stays" if good == 1 else "the last good versions stay"
-    some = "" if good == len(held) else f" of the {good} that had one"
-    return f"{versions}{some}, since {since:%H:%M:%S}"
-
-
-def _few(lines: list[LogLine], unshown: int, severity: Severity, verb: str) -> list[LogLine]:
-    left = max(0, len(lines) - MOST_LINES) + unshown
-    if not left:
-        return lines
-    text = f"{count_of(left, f'more {severity.value}')} {verb}; fsxds check lists those that are there"
-    details: dict[str, PlainValue] = {"severity": severity.value, "count": left}
-    return [*lines[:MOST_LINES], LogLine(LEVELS[severity], f"more_problems_{verb}", text, details)]
-
-
-def _found_line(problem: Problem) -> LogLine:
-    return LogLine(LEVELS[problem.severity], "problem_found", str(problem), _details(problem))
-
-
-def _fixed_line(problem: Problem) -> LogLine:
-    text = f"fixed: {problem.path}:{problem.line}: {problem.message}"
-    return LogLine(Level.INFO, "problem_fixed", text, _details(problem), LEVELS[problem.severity])
-
-
-def _details(problem: Problem) -> dict[str, PlainValue]:
-    identity = "\0".join(map(str, _identity(problem)))
-    return {
-        # The same in the event that tells of it and in the one of its end, wherever its line has moved to.
-        "problem": hashlib.sha256(identity.encode(errors="surrogateescape")).hexdigest()[:12],
-        "path": str(problem.path),
-        "line": problem.line,
-        "column": problem.column,
-        "rule": problem.rule,
-        "severity": problem.severity.value,
-    }
-
+# Names of files in one line for programs.
+MOST_FILES = 20
 
 LAST_FLUSH_S = 1.0
 
@@ -268,7 +110,7 @@ class Log:
         self._output = output
         self._clock = clock or Clock()
         self._reports = ChangeReports(self.write, self._clock.now_s)
-        self._problems = ProblemLedger(output.level)
+        self._problems = ProblemReports(output.level)
         self._mirror = MirrorReports()
         self._rejections = RepeatLimit()
         self.internal_errors = InternalErrors()
@@ -369,3 +211,167 @@ def open_log(log_format: str, log_level: str) -> Iterator[Log]:
             yield log
     finally:
         sink.flush(patience_s=LAST_FLUSH_S)
+
+
+@singledispatch
+def line_of(event: Event) -> LogLine:
+    """Word an event that has a line of its own, whatever happened before."""
+    raise TypeError(f"{event} has no wording")
+
+
+@line_of.register
+def _(event: ApiFound) -> LogLine:
+    return LogLine(Level.INFO, "api_found", f"API: {event.api}", {"api": event.api})
+
+
+@line_of.register
+def _(event: TransportChosen) -> LogLine:
+    details: Details = {"transport": event.transport, "reason": event.reason}
+    return LogLine(Level.INFO, "transport_chosen", f"transport: {event.transport}, {event.reason}", details)
+
+
+@line_of.register
+def _(event: ListeningStarted) -> LogLine:
+    details: Details = {"name": event.name, "address": event.address}
+    return LogLine(Level.INFO, "listening", f"{event.name}: {event.address}", details)
+
+
+@line_of.register
+def _(event: StartDelayed) -> LogLine:
+    text = f"waiting for {event.waits_for}, {event.elapsed_s:g} s so far"
+    return LogLine(Level.WARNING, "waiting", text, {"waits_for": event.waits_for, "elapsed_s": event.elapsed_s})
+
+
+@line_of.register
+def _(event: StopRequested) -> LogLine:
+    return LogLine(Level.INFO, "stopping", f"stopping: {event.reason}", {"reason": event.reason})
+
+
+@line_of.register
+def _(event: SettingsReloaded) -> LogLine:
+    text = f"settings reloaded: {', '.join(event.changed) or 'nothing'} changed"
+    if event.needs_restart:
+        text += f"; restart to change {', '.join(event.needs_restart)}"
+    details: Details = {"changed": [*event.changed], "needs_restart": [*event.needs_restart]}
+    return LogLine(Level.WARNING if event.needs_restart else Level.INFO, "settings_reloaded", text, details)
+
+
+@line_of.register
+def _(event: SettingsRejected) -> LogLine:
+    text = f"settings not reloaded, those in use stay: {shortened(event.reason)}; correct them, and send SIGHUP again"
+    return LogLine(Level.ERROR, "settings_kept", text, {"reason": event.reason})
+
+
+@line_of.register
+def _(event: ComponentDegraded) -> LogLine:
+    reason = shortened(event.reason)
+    text = f"degraded: {event.component} restarts in {event.retry_s:g} s ({reason}); what is served stays"
+    details: Details = {"component": event.component, "reason": event.reason, "retry_s": event.retry_s}
+    return LogLine(Level.ERROR, "component_degraded", text, details)
+
+
+@line_of.register
+def _(event: ComponentRecovered) -> LogLine:
+    text = f"recovered: {event.component} runs again"
+    return LogLine(Level.INFO, "component_recovered", text, {"component": event.component})
+
+
+@line_of.register
+def _(event: SnapshotSetAside) -> LogLine:
+    name, place = type(event.error).__name__, place_of(event.error)
+    text = (
+        f"{event.component}: this snapshot is set aside after {MOST_ATTEMPTS} failures, by {fault_of(event.error)}; "
+        "what it made of the last one stays, and the next edit is tried at once. Send this line, the "
+        "traceback of `internal_error` and, if you may, the changed files to the authors of fsxds"
+    )
+    details: Details = {"component": event.component, "rule": "internal-error", "error": name, "place": place}
+    return LogLine(Level.ERROR, "snapshot_set_aside", text, details)
+
+
+@line_of.register
+def _(event: WatchStarted) -> LogLine:
+    details: Details = {"mode": event.mode, "reason": event.reason}
+    return LogLine(Level.INFO, "watching", f"watching by {event.mode}: {event.reason}", details)
+
+
+@line_of.register
+def _(event: TreeDisappeared) -> LogLine:
+    text = f"{event.reason}; what was served last stays until it is back"
+    return LogLine(Level.ERROR, "tree_lost", text, {"error": event.reason})
+
+
+@line_of.register
+def _(_: TreeReturned) -> LogLine:
+    return LogLine(Level.INFO, "tree_found", "the tree is back", admitted_as=Level.ERROR)
+
+
+@line_of.register
+def _(event: FilesIgnored) -> LogLine:
+    names = [str(path) for path in event.paths]
+    text = f"{some_of(names)}: ignored, no format has {'this suffix' if len(names) == 1 else 'these suffixes'}"
+    return LogLine(Level.INFO, "files_ignored", text, {"count": len(names), "files": [*names[:MOST_FILES]]})
+
+
+@line_of.register
+def _(event: ConfigurationMissing) -> LogLine:
+    suffixes = ", ".join(suffix for row in FORMATS for suffix in row.suffixes)
+    others = ((event.ignored, "ignored"), (event.excluded, "excluded"))
+    there = "".join(f"; {word}: {some_of([str(path) for path in paths])}" for paths, word in others if paths)
+    text = f"waiting for configuration: no file in {event.root} has one of the suffixes {suffixes}{there}"
+    details: Details = {"directory": str(event.root), **{word: len(paths) for paths, word in others}}
+    return LogLine(Level.WARNING, "waiting_for_files", text, details)
+
+
+@line_of.register
+def _(_: QueueOverflowed) -> LogLine:
+    return LogLine(Level.WARNING, "queue_overflowed", "too many file events at once: reading the whole tree again")
+
+
+@line_of.register
+def _(event: StreamOpened) -> LogLine:
+    return _stream_line("stream_opened", f"{name_of(event.node)} opened {event.service}", event)
+
+
+@line_of.register
+def _(event: StreamClosed) -> LogLine:
+    return _stream_line("stream_closed", f"{name_of(event.node)} left {event.service}", event)
+
+
+@line_of.register
+def _(event: ResponseSent) -> LogLine:
+    return _client_line("response_sent", "was sent", event)
+
+
+@line_of.register
+def _(event: AckReceived) -> LogLine:
+    return _client_line("ack_received", "ACKed", event)
+
+
+@line_of.register
+def _(event: NackReceived) -> LogLine:
+    names = [str(path) for path in event.files]
+    version, type_url = event.verdict.version, event.subscription.type_url
+    reason = shortened(mask_reason(event.verdict.reason or "it asked again with the version before; see its own log"))
+    text = (
+        f"NACK: {name_of(event.node)} rejected {type_name(type_url)} {version[:12]}"
+        f"{f' from {some_of(names)}' if names else ''}: {reason}"
+    )
+    details = _client(event.node, type_url, version)
+    details |= {"reason": reason, "is_inferred": event.verdict.reason is None, "files": [*names]}
+    return LogLine(Level.WARNING, "nack_received", text, details)
+
+
+def _stream_line(name: str, text: str, event: StreamOpened | StreamClosed) -> LogLine:
+    node = event.node
+    details: Details = {"node": node.id, "cluster": node.cluster, "service": event.service, "peer": event.peer}
+    return LogLine(Level.DEBUG, name, text, details)
+
+
+def _client_line(name: str, verb: str, event: ResponseSent | AckReceived) -> LogLine:
+    type_url = event.subscription.type_url
+    text = f"{name_of(event.node)} {verb} {type_name(type_url)} {event.version[:12]}"
+    return LogLine(Level.DEBUG, name, text, _client(event.node, type_url, event.version))
+
+
+def _client(node: Node, type_url: TypeUrl, version: Version) -> Details:
+    return {"node": node.id, "cluster": node.cluster, "type": type_name(type_url), "version": version}

@@ -11,8 +11,8 @@ import os
 import re
 import select
 import threading
-from collections import OrderedDict, deque
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import TypeAlias
@@ -42,6 +42,7 @@ LONGEST_FOREIGN_TEXT = 500
 
 # Of clients, files or resources in one line for people; the others are counted.
 MOST_NAMES = 3
+LONGEST_NAME = 80
 
 Details: TypeAlias = dict[str, PlainValue]
 """The fields of a line."""
@@ -189,30 +190,3 @@ class LineSink:
     def _try_again(self) -> None:
         self._retry = None
         self.flush(patience_s=0)
-
-
-LONGEST_NAME = 80
-
-PAUSE_S = 10.0
-MOST_LINES = 100
-
-
-class RepeatLimit:
-    """Lets each key through once per `pause_s` seconds, and at most `most` different ones in that time."""
-
-    def __init__(self, most: int = MOST_LINES, pause_s: float = PAUSE_S) -> None:
-        self._most = most
-        self._pause_s = pause_s
-        self._seen: OrderedDict[Hashable, float] = OrderedDict()  # {key: when it was let through}, oldest first
-        self._left_out = 0
-
-    def admit(self, key: Hashable, now_s: float) -> int | None:
-        """Return how many were left out since the last one that was let through; None when this one is left out too."""
-        while self._seen and next(iter(self._seen.values())) <= now_s - self._pause_s:
-            self._seen.popitem(last=False)
-        if key in self._seen or len(self._seen) >= self._most:
-            self._left_out += 1
-            return None
-        self._seen[key] = now_s
-        left_out, self._left_out = self._left_out, 0
-        return left_out

@@ -33,7 +33,8 @@ from fsxds.envoy.snapshot_status import AckSource, StatisticsAcks, StreamAcks
 from fsxds.errors import UsageError
 from fsxds.events import ListeningStarted, TransportChosen
 from fsxds.lint.linter import levels_of, linter_of
-from fsxds.observe.log import Log, ProblemLedger
+from fsxds.observe.log import Log
+from fsxds.observe.problems import ProblemReports
 from fsxds.protocol.messages import WatchStatus
 from fsxds.readiness import report_waits
 from fsxds.resource_types import BY_SHORT_NAME
@@ -134,7 +135,7 @@ class _Meeting:
         self._application = application
         self._addresses = served.addresses
         self._log = log
-        self._faults = ProblemLedger(log.level)
+        self._faults = ProblemReports(log.level)
         self._told = ""
 
     async def wanted_by(self, snapshot: Snapshot) -> BootstrapRequest:

@@ -22,8 +22,8 @@ from fsxds.formats import FORMATS
 from fsxds.lint.linter import Linter
 from fsxds.lint.report import Report, findings_of
 from fsxds.lint.report_formats import PROBLEM_FORMATS
-from fsxds.observe.log import ProblemLedger
 from fsxds.observe.log_lines import LogLine, human_renderer, json_renderer
+from fsxds.observe.problems import ProblemReports
 from fsxds.protocol.messages import without_message
 from fsxds.resource_types import type_from_path
 from fsxds.resources import Resource
@@ -117,7 +117,7 @@ def exits_of_broken_files(files: dict[str, str]) -> Exits:
     assert len({problem.path for problem in loaded.problems}) > len(files) - 4
     sources = {file.path: file.content for file in tree.files}
     report = Report("t", findings_of(loaded.problems, PurePosixPath("t"), sources, (), catalogue.knows_word))
-    lines = list(ProblemLedger(Level.DEBUG).update(loaded.problems, loaded.held, NOW))
+    lines = list(ProblemReports(Level.DEBUG).update(loaded.problems, loaded.held, NOW))
     lines += [LogLine(Level.ERROR, "problem_found", str(problem)) for problem in loaded.problems]
 
     def converted() -> Iterator[str]:

@@ -27,8 +27,9 @@ from fsxds.events import (
     TreeReturned,
     WatchStarted,
 )
+from fsxds.observe.internal_errors import MOST_KEYS, RepeatLimit
 from fsxds.observe.log import Clock, Log, LogOutput
-from fsxds.observe.log_lines import MOST_LINES, LogLine, RepeatLimit
+from fsxds.observe.log_lines import LogLine
 from fsxds.protocol.messages import Acknowledgement, Node
 from fsxds.protocol.subscription import Subscription
 from fsxds.resource_types import BY_SHORT_NAME
@@ -184,8 +185,8 @@ def test_refusals_that_differ_are_limited_too() -> None:
     limit = RepeatLimit()
     answers = [limit.admit(("10.0.0.1", f"bad JSON at {number}"), 0.0) for number in range(1000)]
 
-    assert [0] * MOST_LINES + [None] * (1000 - MOST_LINES) == answers
-    assert limit.admit(("10.0.0.1", "bad JSON"), 10.0) == 1000 - MOST_LINES
+    assert [0] * MOST_KEYS + [None] * (1000 - MOST_KEYS) == answers
+    assert limit.admit(("10.0.0.1", "bad JSON"), 10.0) == 1000 - MOST_KEYS
 
 
 @pytest.mark.parametrize("log_format", ["auto", "json", "human"])

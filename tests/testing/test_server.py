@@ -15,7 +15,7 @@ from envoy.service.discovery.v3 import discovery_pb2
 
 import fsxds.testing
 from fsxds.errors import UsageError
-from fsxds.observe.log import ProblemLedger
+from fsxds.observe.problems import ProblemReports
 from fsxds.resource_types import BY_SHORT_NAME
 from fsxds.settings.options import Settings
 from fsxds.testing import server
@@ -171,7 +171,7 @@ def test_a_server_that_fails(monkeypatch: pytest.MonkeyPatch) -> None:
     """An error of fsxds itself is logged and counted; the edit is taken in nevertheless, and the server goes on."""
     with serve({"cds.yaml": CLUSTER}) as running:
         with monkeypatch.context() as broken:
-            broken.setattr(ProblemLedger, "update", lambda *_: 1 / 0)
+            broken.setattr(ProblemReports, "update", lambda *_: 1 / 0)
             (running.directory / "cds.yaml").write_text("resources: []")
             running.wait_log("degraded: reload")
             assert names_polled(running.http) == []

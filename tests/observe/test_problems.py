@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 from pathlib import PurePosixPath
 
 from fsxds.events import Level
-from fsxds.observe.log import MOST_LINES, ProblemLedger
+from fsxds.observe.problems import MOST_LINES, ProblemReports
 from fsxds.values import HeldFile, Problem, Severity
 
 NOON = datetime(2026, 5, 1, 12, 3, 11, tzinfo=UTC)
@@ -14,39 +14,43 @@ EDGE = PurePosixPath("edge.yaml")
 TYPO = Problem(EDGE, 17, 3, "resources[0].nme", "unknown-field", "there is no such field", "did you mean name?")
 
 
-def told(ledger: ProblemLedger, *problems: Problem, held: tuple[HeldFile, ...] = (), at: datetime = NOON) -> list[str]:
+def told(
+    reports: ProblemReports, *problems: Problem, held: tuple[HeldFile, ...] = (), at: datetime = NOON
+) -> list[str]:
     """Return the texts of the lines that an update yields."""
-    return [line.text for line in ledger.update(problems, held, at)]
+    return [line.text for line in reports.update(problems, held, at)]
 
 
 def test_a_problem_is_told_once() -> None:
     """A problem is told when it is found, not again while it stays, and once when it is fixed."""
-    ledger = ProblemLedger()
+    reports = ProblemReports()
 
-    assert told(ledger, TYPO) == ["edge.yaml:17:3: error: resources[0].nme: there is no such field; did you mean name?"]
-    assert told(ledger, TYPO) == []
-    assert told(ledger) == ["fixed: edge.yaml:17: there is no such field"]
-    assert told(ledger) == []
+    assert told(reports, TYPO) == [
+        "edge.yaml:17:3: error: resources[0].nme: there is no such field; did you mean name?"
+    ]
+    assert told(reports, TYPO) == []
+    assert told(reports) == ["fixed: edge.yaml:17: there is no such field"]
+    assert told(reports) == []
 
 
 def test_what_moves_is_the_same_problem() -> None:
     """A problem that other lines or resources are put before is neither new nor fixed; one more of its kind is new."""
-    ledger = ProblemLedger()
+    reports = ProblemReports()
     taken = replace(TYPO, message="the name is taken at lds.yaml:3")
-    told(ledger, taken)
+    told(reports, taken)
     moved = replace(taken, line=19, pointer="resources[1].nme", message="the name is taken at lds.yaml:30")
 
-    assert told(ledger, moved) == []
-    assert len(told(ledger, moved, replace(moved, line=40, pointer="resources[2].nme"))) == 1
-    assert [line.partition(":")[0] for line in told(ledger, moved)] == ["fixed"]
+    assert told(reports, moved) == []
+    assert len(told(reports, moved, replace(moved, line=40, pointer="resources[2].nme"))) == 1
+    assert [line.partition(":")[0] for line in told(reports, moved)] == ["fixed"]
 
 
 def test_events_are_symmetrical() -> None:
     """The event of a problem that is fixed has the facts of the one that told it, and goes into the same logs."""
-    ledger = ProblemLedger()
-    (found,) = ledger.update([TYPO], (), NOON)
-    tuple(ledger.update([moved := replace(TYPO, line=40)], (), NOON))
-    (fixed,) = ledger.update([], (), LATER)
+    reports = ProblemReports()
+    (found,) = reports.update([TYPO], (), NOON)
+    tuple(reports.update([moved := replace(TYPO, line=40)], (), NOON))
+    (fixed,) = reports.update([], (), LATER)
 
     assert (found.event, fixed.event) == ("problem_found", "problem_fixed")
     assert (found.details["problem"], found.details["rule"]) == (fixed.details["problem"], fixed.details["rule"])
@@ -58,58 +62,58 @@ def test_levels_follow_severities() -> None:
     """An error is told as an error, a warning as a warning, a note for those who look closely."""
     problems = [replace(TYPO, message=severity.value, severity=severity) for severity in Severity]
 
-    levels = {line.text.split(": ")[1]: line.level for line in ProblemLedger(Level.DEBUG).update(problems, (), NOON)}
+    levels = {line.text.split(": ")[1]: line.level for line in ProblemReports(Level.DEBUG).update(problems, (), NOON)}
 
     assert levels == {"error": Level.ERROR, "warning": Level.WARNING, "note": Level.DEBUG}
 
 
 def test_what_the_log_does_not_show_is_not_told_as_fixed() -> None:
     """Notes are for logs at level debug: elsewhere they are neither found nor fixed."""
-    ledger = ProblemLedger(Level.INFO)
+    reports = ProblemReports(Level.INFO)
     note = replace(TYPO, severity=Severity.NOTE)
 
-    assert told(ledger, note) == []
-    assert told(ledger) == []
+    assert told(reports, note) == []
+    assert told(reports) == []
 
 
 def test_the_state_is_told_when_it_changes() -> None:
     """Files that are not served are told with the time since when, again at each edit that does not mend them, and their end."""
-    ledger = ProblemLedger()
+    reports = ProblemReports()
     held = HeldFile(EDGE, TYPO, has_last_good=True, digest="1")
     other = HeldFile(PurePosixPath("lds.yaml"), None, has_last_good=False)
     one = "not served: edge.yaml:17: there is no such field; the last good version stays, since 12:03:11"
 
-    assert told(ledger, TYPO, held=(held,))[1:] == [one]
-    assert told(ledger, TYPO, held=(held,), at=LATER) == []
-    assert told(ledger, TYPO, held=(replace(held, digest="2"),), at=LATER) == [one]
-    assert told(ledger, TYPO, held=(held, other), at=LATER) == [
+    assert told(reports, TYPO, held=(held,))[1:] == [one]
+    assert told(reports, TYPO, held=(held,), at=LATER) == []
+    assert told(reports, TYPO, held=(replace(held, digest="2"),), at=LATER) == [one]
+    assert told(reports, TYPO, held=(held, other), at=LATER) == [
         "not served: 2 files, edge.yaml, lds.yaml; the last good version stays of the 1 that had one, since 12:03:11"
     ]
-    assert told(ledger, TYPO, held=(other,), at=LATER) == ["not served: lds.yaml; nothing of it was served before"]
-    assert told(ledger, TYPO, at=LATER) == ["recovered: no file is held"]
+    assert told(reports, TYPO, held=(other,), at=LATER) == ["not served: lds.yaml; nothing of it was served before"]
+    assert told(reports, TYPO, at=LATER) == ["recovered: no file is held"]
 
 
 def test_a_refused_edit_ends_with_what_is_not_served() -> None:
     """A file that breaks in another way ends on the line that it is not served, whatever else was fixed and found."""
-    ledger = ProblemLedger()
+    reports = ProblemReports()
     warning = replace(TYPO, severity=Severity.WARNING, message="slow")
-    told(ledger, TYPO, held=(HeldFile(EDGE, TYPO, has_last_good=True, digest="1"),))
+    told(reports, TYPO, held=(HeldFile(EDGE, TYPO, has_last_good=True, digest="1"),))
     other = replace(TYPO, message="a colon is missing", line=3)
-    lines = told(ledger, other, warning, held=(HeldFile(EDGE, other, has_last_good=True, digest="2"),))
+    lines = told(reports, other, warning, held=(HeldFile(EDGE, other, has_last_good=True, digest="2"),))
 
     assert [line.split(": ")[0] for line in lines] == ["edge.yaml:3:3", "edge.yaml:17:3", "not served"]
 
 
 def test_what_another_problem_may_hide_is_not_told_as_fixed() -> None:
     """While a file is held nothing in it counts as fixed; when it is served, all that was shown is, once."""
-    ledger = ProblemLedger()
+    reports = ProblemReports()
     syntax = replace(TYPO, message="a colon is missing")
-    told(ledger, TYPO, held=(HeldFile(EDGE, TYPO, has_last_good=True, digest="1"),))
-    told(ledger, syntax, held=(HeldFile(EDGE, syntax, has_last_good=True, digest="2"),))
-    back = told(ledger, TYPO, held=(HeldFile(EDGE, TYPO, has_last_good=True, digest="3"),))
+    told(reports, TYPO, held=(HeldFile(EDGE, TYPO, has_last_good=True, digest="1"),))
+    told(reports, syntax, held=(HeldFile(EDGE, syntax, has_last_good=True, digest="2"),))
+    back = told(reports, TYPO, held=(HeldFile(EDGE, TYPO, has_last_good=True, digest="3"),))
 
     assert [line.split(": ")[0] for line in back] == ["not served"]
-    assert sorted(told(ledger)) == [
+    assert sorted(told(reports)) == [
         "fixed: edge.yaml:17: a colon is missing",
         "fixed: edge.yaml:17: there is no such field",
         "recovered: no file is held",
@@ -124,7 +128,7 @@ def test_many_problems_leave_room_for_others() -> None:
         for number in range(MOST_LINES + 5)
     ]
 
-    lines = told(ProblemLedger(), *problems)
+    lines = told(ProblemReports(), *problems)
 
     assert len(lines) == 2 * (MOST_LINES + 1)
     assert lines[MOST_LINES] == "5 more errors found; fsxds check lists those that are there"
@@ -133,13 +137,13 @@ def test_many_problems_leave_room_for_others() -> None:
 
 def test_what_was_not_shown_is_shown_when_others_are_fixed() -> None:
     """What there was no room for is told as soon as there is, and is never told as fixed before."""
-    ledger = ProblemLedger()
+    reports = ProblemReports()
     problems = [replace(TYPO, message=f"problem {chr(97 + number)}") for number in range(MOST_LINES + 2)]
-    told(ledger, *problems)
+    told(reports, *problems)
 
-    assert told(ledger, *problems) == []
-    fixed, more, found = told(ledger, *problems[1:-1])
+    assert told(reports, *problems) == []
+    fixed, more, found = told(reports, *problems[1:-1])
     assert fixed == "fixed: edge.yaml:17: problem a"
     assert more == "1 more error fixed; fsxds check lists those that are there"
     assert "problem u" in found
-    assert told(ledger) == [*(f"fixed: edge.yaml:17: {problem.message}" for problem in problems[1:-1])]
+    assert told(reports) == [*(f"fixed: edge.yaml:17: {problem.message}" for problem in problems[1:-1])]

@@ -215,7 +215,7 @@ class Rows(Mapping[str, Resource]):
     ) -> None:
         """Take resources by name, sorted by name, and how they differ from earlier rows, where that is known."""
         self.type_url = type_url
-        self._by_name = MappingProxyType(dict(resources or {}))
+        self._by_name = dict(resources or {})
         # Stands for these rows where others remember how they differ from them, and keeps nothing alive.
         self._mark = object()
         self._everything: ResourceList | None = None
@@ -261,7 +261,7 @@ class Rows(Mapping[str, Resource]):
     @property
     def by_name(self) -> Mapping[str, Resource]:
         """The resources alone, without what was worked out from them."""
-        return self._by_name
+        return MappingProxyType(self._by_name)
 
     @property
     def everything(self) -> ResourceList:
@@ -350,9 +350,10 @@ class Rows(Mapping[str, Resource]):
         return found if isinstance(found, made) else None
 
 
-def _changed(members: Mapping[str, Member], new: Mapping[str, Member], removed: Iterable[str]) -> dict[str, Member]:
+def _changed(members: dict[str, Member], new: Mapping[str, Member], removed: Iterable[str]) -> dict[str, Member]:
     """Return members with others, in the order of their names."""
-    changed = {**members, **new}
+    changed = members.copy()
+    changed.update(new)
     for name in removed:
         del changed[name]
     return changed if new.keys() <= members.keys() else {name: changed[name] for name in sorted(changed)}

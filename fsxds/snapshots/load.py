@@ -11,7 +11,7 @@ from fsxds.resources import ParsedFile, Snapshot
 from fsxds.snapshots.accept import AuthoredVersions, FileRecord, Places, Records, Rule, accept
 from fsxds.snapshots.check import Check, NoCheck
 from fsxds.snapshots.merge import merge
-from fsxds.snapshots.names import names_are_unique
+from fsxds.snapshots.names import UniqueNames
 from fsxds.values import HeldFile, Problem, Severity, SourceFile, SourceTree
 
 Parse = Callable[[tuple[SourceFile, ...]], Iterable[ParsedFile]]
@@ -80,7 +80,7 @@ def load(tree: SourceTree, before: Loaded | None, parse: Parse, acceptance: Acce
     present = _present(tree, old_records, fresh)
     places = Places(tree, acceptance.locate_up_to_bytes)
     check = acceptance.check.tree_check(before.memory if before else None, places)
-    rules: tuple[Rule, ...] = (names_are_unique, *check.rules)
+    rules: tuple[Rule, ...] = (UniqueNames(served), *check.rules)
     if acceptance.authored_versions:
         rules = (*rules, AuthoredVersions(served))
     accepted = accept(present, old_records, rules, whole_trees=acceptance.whole_trees, tell=check.report)

@@ -10,10 +10,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
+from pathlib import PurePosixPath
 from typing import Any
 
 from fsxds.resource_types import BY_SHORT_NAME, BY_TYPE_URL, ResourceType, name_of_domain, route_configuration_of
-from fsxds.resources import Document, Key, Reference, Resource, key_of
+from fsxds.resources import Document, Key, Reference, Resource, Snapshot, key_of
 from fsxds.snapshots.accept import (
     Conflicts,
     Proposal,
@@ -132,11 +133,32 @@ def duplicate_name(resource: Resource, first: Resource) -> Problem:
     )
 
 
-def names_are_unique(proposals: tuple[Proposal, ...]) -> Conflicts:
-    """Find the names that stand in two files; the one that does not own the name is named, with all names that others have."""
-    keys = [(r.type_url, r.name) for p in proposals for document in p.parsed.documents for r in document.resources]
-    if len(set(keys)) == len(keys):
-        return {}
+class UniqueNames:
+    """Holds back files that define a name which another file has. `served` is what is served now."""
+
+    def __init__(self, served: Snapshot | None) -> None:
+        self._served = served
+
+    def __call__(self, proposals: tuple[Proposal, ...]) -> Conflicts:
+        """Find the files with names that they do not own, and say which file has each of these."""
+        return _duplicates(proposals) if self._may_repeat(proposals) else {}
+
+    def _may_repeat(self, proposals: tuple[Proposal, ...]) -> bool:
+        """Whether a name is in two files; what is served already has no name twice, and is only looked up."""
+        served = self._served
+        unchanged = {proposal.path for proposal in proposals if served is not None and proposal.is_last_good}
+        first: dict[Key, PurePosixPath] = {}
+        for proposal in proposals:
+            for resource in () if proposal.path in unchanged else proposal.parsed.resources:
+                owner = served.resources(resource.type_url).get(resource.name) if served is not None else None
+                if owner is not None and owner.origin.path != proposal.path and owner.origin.path in unchanged:
+                    return True
+                if first.setdefault(key_of(resource), proposal.path) != proposal.path:
+                    return True
+        return False
+
+
+def _duplicates(proposals: tuple[Proposal, ...]) -> Conflicts:
     taken = _owned(proposals)
     held: list[Proposal] = []
     for proposal in proposals:

@@ -5,7 +5,7 @@ from pathlib import PurePosixPath
 import pytest
 
 from fsxds.snapshots.accept import AuthoredVersions, Proposal
-from fsxds.snapshots.names import names_are_unique
+from fsxds.snapshots.names import UniqueNames
 from fsxds.values import Problem, SourceFile
 from tests.support.snapshots import snapshot
 from tests.support.stories import parse_file
@@ -24,7 +24,7 @@ def told(found: dict[PurePosixPath, tuple[Problem, ...]]) -> dict[str, list[str]
 
 def test_name_in_two_files_is_put_to_the_less_trusted() -> None:
     """The file that comes later is named, with the place of each name that it takes."""
-    found = names_are_unique(
+    found = UniqueNames(None)(
         (proposal("new", "LDS l=1\nCDS a=1", is_last_good=True), proposal("b", "CDS b=1\nCDS a=2 l=1\nLDS l=2"))
     )
 
@@ -39,12 +39,12 @@ def test_name_in_two_files_is_put_to_the_less_trusted() -> None:
 
 def test_name_in_two_types_is_no_conflict() -> None:
     """Names are unique within a type."""
-    assert names_are_unique((proposal("a", "CDS a=1"), proposal("b", "EDS a=1"))) == {}
+    assert UniqueNames(None)((proposal("a", "CDS a=1"), proposal("b", "EDS a=1"))) == {}
 
 
 def test_name_repeated_within_a_file_is_not_for_this_rule() -> None:
     """What stands twice in one file is found where that file is read."""
-    assert names_are_unique((proposal("a", "CDS a=1 a=1\nCDS a=1"),)) == {}
+    assert UniqueNames(None)((proposal("a", "CDS a=1 a=1\nCDS a=1"),)) == {}
 
 
 def test_versions_agree_within_a_type() -> None:
@@ -125,3 +125,15 @@ def test_stale_version_is_put_to_what_is_news() -> None:
     )
 
     assert [path.stem for path in found] == ["b"]
+
+
+def test_names_of_what_is_served_are_found_in_the_snapshot() -> None:
+    """A new file is compared with what is served already, as far as the files that are served so stay as they are."""
+    served = proposal("a", "CDS a=1", is_last_good=True)
+    new, other = proposal("b", "CDS a=2"), proposal("c", "CDS c=1")
+    current = snapshot({"CDS": {"a": "1"}})
+
+    assert UniqueNames(current)((served, new, other)).keys() == {PurePosixPath("b.yaml")}
+    assert UniqueNames(current)((served, other)) == {}
+    # The file that had the name has another content now.
+    assert UniqueNames(current)((proposal("a", "CDS x=1"), new, other)) == {}

@@ -1,9 +1,4 @@
-"""What the parts of a cluster must be to one another.
-
-Health checks of clusters: what can be sent, what is expected, and by which protocol.
-
-The protocol of a cluster against its transport socket, and clusters of types that are extensions.
-"""
+"""Clusters: their type, load balancing, health checks, and protocol, each against the others."""
 
 from __future__ import annotations
 
@@ -13,7 +8,7 @@ from typing import Any
 from google.protobuf.message import DecodeError, Message
 
 from fsxds.api.catalogue import Catalogue
-from fsxds.api.walk import Hook, Hooks, Path, Walk
+from fsxds.api.walk import Hooks, Path, Walk
 from fsxds.lint.field_values import ip_version
 
 # Of envoy.config.cluster.v3.Cluster.DiscoveryType and LbPolicy.
@@ -24,18 +19,42 @@ _RING_HASH, _MAGLEV, _CLUSTER_PROVIDED, _POLICY_CONFIG = 2, 5, 6, 7
 HTTP_OPTIONS = "envoy.extensions.upstreams.http.v3.HttpProtocolOptions"
 _DEFAULT_MINIMUM_RING, _DEFAULT_MAXIMUM_RING = 1024, 8_388_608
 _PICKS = "envoy.extensions.load_balancing_policies.client_side_weighted_round_robin.v3.ClientSideWeightedRoundRobin"
+_SOCKETS = "envoy.extensions.transport_sockets."
+_RAW = f"{_SOCKETS}raw_buffer.v3.RawBuffer"
+_NOT_QUIC = frozenset({"", _RAW, f"{_SOCKETS}tls.v3.UpstreamTlsContext"})
+_CLUSTERS = "envoy.extensions.clusters."
+
+# Whether a type of cluster brings its own load balancer, found by asking Envoy 1.40; of others nothing is said.
+_PROVIDES = {
+    _CLUSTERS + "aggregate.v3.ClusterConfig": True,
+    _CLUSTERS + "composite.v3.ClusterConfig": True,
+    _CLUSTERS + "dynamic_forward_proxy.v3.ClusterConfig": True,
+    _CLUSTERS + "original_dst.v3.OriginalDstCluster": True,
+    _CLUSTERS + "dns.v3.DnsCluster": False,
+}
+
+_HEX = re.compile(r"(?:[0-9A-Fa-f]{2})*")
+_LOWEST_STATUS, _HIGHEST_END = 100, 600
+
+# Of envoy.config.core.v3.RequestMethod: POST, PUT, PATCH and OPTIONS.
+_WITH_BODY = frozenset({3, 4, 7, 9})
 
 
-def clusters_hooks(_: Catalogue) -> Hooks:
-    """Return the rules over clusters."""
+def hooks(catalogue: Catalogue) -> Hooks:
+    """Return the checks of clusters, of what is in them, and of endpoints."""
+    options = _HttpOptions(catalogue)
     return {
         "envoy.config.cluster.v3.Cluster": (
             _check_type,
+            _check_extended,
             _check_policy,
             _check_old_rings,
             _check_hashed_names,
             _check_header_name,
             _check_once,
+            _check_names,
+            options.check_grpc_health_checks,
+            options.check_protocols,
         ),
         "envoy.config.cluster.v3.Cluster.LbSubsetConfig.LbSubsetSelector": (_check_fallback_keys,),
         "envoy.extensions.load_balancing_policies.subset.v3.Subset.LbSubsetSelector": (_check_fallback_keys,),
@@ -48,6 +67,10 @@ def clusters_hooks(_: Catalogue) -> Hooks:
         "envoy.config.core.v3.BindConfig": (_check_sources,),
         "envoy.config.core.v3.Http2ProtocolOptions": (_check_settings,),
         "envoy.config.endpoint.v3.ClusterLoadAssignment": (_check_drops,),
+        "envoy.config.core.v3.HealthCheck.Payload": (_check_payload,),
+        "envoy.config.core.v3.HealthCheck.HttpHealthCheck": (_check_sending,),
+        "envoy.config.core.v3.HealthCheck.HttpHealthCheck.expected_statuses": (_check_statuses,),
+        "envoy.config.core.v3.HealthCheck.HttpHealthCheck.retriable_statuses": (_check_statuses,),
     }
 
 
@@ -281,25 +304,6 @@ def _check_once(cluster: Any, path: Path, walk: Walk) -> None:
         walk.error(place, "wrong-cluster", "stands in common_http_protocol_options too", "keep that one")
 
 
-_HEX = re.compile(r"(?:[0-9A-Fa-f]{2})*")
-_LOWEST_STATUS, _HIGHEST_END = 100, 600
-
-# Of envoy.config.core.v3.RequestMethod: POST, PUT, PATCH and OPTIONS.
-_WITH_BODY = frozenset({3, 4, 7, 9})
-
-
-def health_checks_hooks(catalogue: Catalogue) -> Hooks:
-    """Return the rules over health checks."""
-    protocols = _Protocols(catalogue)
-    return {
-        "envoy.config.cluster.v3.Cluster": (_check_names, protocols.check_grpc),
-        "envoy.config.core.v3.HealthCheck.Payload": (_check_payload,),
-        "envoy.config.core.v3.HealthCheck.HttpHealthCheck": (_check_sending,),
-        "envoy.config.core.v3.HealthCheck.HttpHealthCheck.expected_statuses": (_check_statuses,),
-        "envoy.config.core.v3.HealthCheck.HttpHealthCheck.retriable_statuses": (_check_statuses,),
-    }
-
-
 def _check_names(cluster: Any, path: Path, walk: Walk) -> None:
     """Check the names of several health checks; versions of the API without them let them be."""
     checks = cluster.health_checks
@@ -354,82 +358,52 @@ def _check_sending(check: Any, path: Path, walk: Walk) -> None:
         walk.error((path, "send"), "wrong-health-check", message, "write method: POST, or remove send")
 
 
-class _Protocols:
-    """Knows whether a cluster speaks HTTP/2."""
+class _HttpOptions:
+    """Reads the HttpProtocolOptions of clusters, and checks what depends on the protocol."""
 
     def __init__(self, catalogue: Catalogue) -> None:
-        self._options: type[Message] | None = (
+        self._type: type[Message] | None = (
             catalogue.message_class(HTTP_OPTIONS) if catalogue.knows(HTTP_OPTIONS) else None
         )
 
-    def check_grpc(self, cluster: Any, path: Path, walk: Walk) -> None:
-        """Check that a cluster with a health check by gRPC speaks HTTP/2."""
-        for index, check in enumerate(cluster.health_checks):
-            if check.WhichOneof("health_checker") == "grpc_health_check" and not self._speaks_http2(cluster):
-                place = (((path, "health_checks"), index), "grpc_health_check")
-                remedy = "add http2_protocol_options under the cluster's HttpProtocolOptions"
-                walk.error(
-                    place, "wrong-health-check", "a health check by gRPC needs a cluster that speaks HTTP/2", remedy
-                )
+    def _of(self, cluster: Any) -> Any:
+        """Return the options of a cluster that has some; None where they cannot be read, which is reported elsewhere."""
+        packed = cluster.typed_extension_protocol_options[HTTP_OPTIONS]
+        if self._type is None or packed.type_url.rpartition("/")[2] != HTTP_OPTIONS:
+            return None
+        try:
+            return self._type.FromString(packed.value)
+        except DecodeError:
+            return None
 
-    def _speaks_http2(self, cluster: Any) -> bool:
-        """Tell it, true where it cannot be known."""
+    def check_grpc_health_checks(self, cluster: Any, path: Path, walk: Walk) -> None:
+        """Check that a cluster with a health check by gRPC uses HTTP/2."""
+        for index, check in enumerate(cluster.health_checks):
+            if check.WhichOneof("health_checker") == "grpc_health_check" and not self._may_use_http2(cluster):
+                place = (((path, "health_checks"), index), "grpc_health_check")
+                message = "a health check by gRPC needs a cluster that uses HTTP/2"
+                remedy = "add http2_protocol_options under the cluster's HttpProtocolOptions"
+                walk.error(place, "wrong-health-check", message, remedy)
+
+    def _may_use_http2(self, cluster: Any) -> bool:
         if HTTP_OPTIONS not in cluster.typed_extension_protocol_options:
             return bool(cluster.HasField("http2_protocol_options"))
-        packed = cluster.typed_extension_protocol_options[HTTP_OPTIONS]
-        if self._options is None or packed.type_url.rpartition("/")[2] != HTTP_OPTIONS:
-            return True
-        try:
-            options: Any = self._options.FromString(packed.value)
-        except DecodeError:
-            return True
-        chosen = options.WhichOneof("upstream_protocol_options")
-        if chosen == "auto_config" or chosen is None:
-            return True
-        config = getattr(options, chosen)
-        return bool(config.HasField("http2_protocol_options"))
+        options = self._of(cluster)
+        chosen = None if options is None else options.WhichOneof("upstream_protocol_options")
+        return chosen in {None, "auto_config"} or bool(getattr(options, chosen).HasField("http2_protocol_options"))
 
-
-_SOCKETS = "envoy.extensions.transport_sockets."
-_RAW = f"{_SOCKETS}raw_buffer.v3.RawBuffer"
-_NOT_QUIC = frozenset({"", _RAW, f"{_SOCKETS}tls.v3.UpstreamTlsContext"})
-_CLUSTER_PROVIDED_OF_UPSTREAMS = 6
-_CLUSTERS = "envoy.extensions.clusters."
-
-# Whether a type of cluster brings its own load balancer, found by asking Envoy 1.40; of others nothing is said.
-_PROVIDES = {
-    _CLUSTERS + "aggregate.v3.ClusterConfig": True,
-    _CLUSTERS + "composite.v3.ClusterConfig": True,
-    _CLUSTERS + "dynamic_forward_proxy.v3.ClusterConfig": True,
-    _CLUSTERS + "original_dst.v3.OriginalDstCluster": True,
-    _CLUSTERS + "dns.v3.DnsCluster": False,
-}
-
-
-def upstreams_hooks(catalogue: Catalogue) -> Hooks:
-    """Return the rules over protocols and extended types of clusters."""
-    options = catalogue.message_class(HTTP_OPTIONS) if catalogue.knows(HTTP_OPTIONS) else None
-    return {"envoy.config.cluster.v3.Cluster": (_protocols(options), _check_extended)}
-
-
-def _protocols(options: type[Message] | None) -> Hook:
-    def check_protocols(cluster: Any, path: Path, walk: Walk) -> None:
-        if HTTP_OPTIONS not in cluster.typed_extension_protocol_options or options is None:
+    def check_protocols(self, cluster: Any, path: Path, walk: Walk) -> None:
+        """Check the protocols of a cluster against its transport socket."""
+        if HTTP_OPTIONS not in cluster.typed_extension_protocol_options or self._type is None:
             return
-        packed = cluster.typed_extension_protocol_options[HTTP_OPTIONS]
         place: Path = ((path, "typed_extension_protocol_options"), HTTP_OPTIONS)
-        name = packed.type_url.rpartition("/")[2]
-        if name != HTTP_OPTIONS:
-            if not name.endswith(".TypedStruct"):
-                message = f"holds {name or 'nothing'}, and its key says {HTTP_OPTIONS}"
-                walk.error(place, "wrong-extension", message, f"write {HTTP_OPTIONS}")
-            return
-        try:
-            _check_options(options.FromString(packed.value), cluster, place, walk)
-        except DecodeError:
-            return  # told elsewhere
-
-    return check_protocols
+        name = cluster.typed_extension_protocol_options[HTTP_OPTIONS].type_url.rpartition("/")[2]
+        options = self._of(cluster)
+        if options is not None:
+            _check_options(options, cluster, place, walk)
+        elif name != HTTP_OPTIONS and not name.endswith(".TypedStruct"):
+            message = f"holds {name or 'nothing'}, and its key says {HTTP_OPTIONS}"
+            walk.error(place, "wrong-extension", message, f"write {HTTP_OPTIONS}")
 
 
 def _check_options(options: Any, cluster: Any, path: Path, walk: Walk) -> None:
@@ -465,9 +439,9 @@ def _check_extended(cluster: Any, path: Path, walk: Walk) -> None:
     provides = _PROVIDES.get(name)
     if provides is None or cluster.HasField("load_balancing_policy"):
         return
-    if provides and cluster.lb_policy != _CLUSTER_PROVIDED_OF_UPSTREAMS:
+    if provides and cluster.lb_policy != _CLUSTER_PROVIDED:
         message = "a cluster of this type brings its own load balancer"
         walk.error((path, "lb_policy"), "cluster-type", message, "write lb_policy: CLUSTER_PROVIDED")
-    elif not provides and cluster.lb_policy == _CLUSTER_PROVIDED_OF_UPSTREAMS:
+    elif not provides and cluster.lb_policy == _CLUSTER_PROVIDED:
         message = "a cluster of this type provides no load balancer of its own"
         walk.error((path, "lb_policy"), "cluster-type", message, "choose another lb_policy, such as ROUND_ROBIN")

@@ -23,7 +23,7 @@ _LB_ENDPOINTS = "envoy.config.endpoint.v3.LbEndpoint"
 _COLLECTION = re.compile(rf"xdstp://[^/]*/{re.escape(_LB_ENDPOINTS)}/[^#]*")
 
 
-def config_sources_hooks(_: Catalogue) -> Hooks:
+def hooks(_: Catalogue) -> Hooks:
     """Return the rules over config sources."""
     return dict.fromkeys(_VERSIONED, (_check_version,)) | {
         "envoy.config.core.v3.ConfigSource": (_check_choice,),

@@ -1,206 +1,23 @@
-"""Extensions at the places where they are configured: whether one of this type can stand there.
+"""Extensions: whether one of its type can be where it is configured, and what routes may say to filters.
 
-Where messages configure extensions, and of which category.
-
-What a route says to the filters: settings of a type that is made for routes.
+Where Envoy has extension points, and which types filters have for routes, is in `extension_facts.json`; it was found by
+asking Envoy 1.40. Which types are extensions of which category is a fact about the Envoy in use (`Features`).
 """
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Iterable
-from typing import Any, NamedTuple
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
+from typing import Any
 
 from google.protobuf.message import DecodeError, Message
 
 from fsxds.api.catalogue import Catalogue
-from fsxds.api.walk import Hook, Hooks, Leave, Path, Walk
+from fsxds.api.walk import Hook, Hooks, Leave, Path, Walk, merge_hooks
 from fsxds.snapshots.references import TYPED_STRUCTS
-
-
-class Place(NamedTuple):
-    """A field that holds an extension with its `typed_config`, or a list of them.
-
-    `category` is one, or several of which any will do, with spaces between them; an extension that `is_named` is looked up
-    by its name.
-    """
-
-    field: str
-    category: str
-    is_repeated: bool = False
-    is_named: bool = False
-
-
-_HTTP = "envoy.extensions.filters.network.http_connection_manager.v3.HttpConnectionManager"
-_SOCKETS = "envoy.extensions.transport_sockets."
-_EITHER_SIDE = "envoy.transport_sockets.upstream envoy.transport_sockets.downstream"
-_COMPRESSION = "envoy.extensions.filters.http."
-
-_WITH_FORMATTERS = (
-    "envoy.extensions.access_loggers.fluentd.v3.FluentdAccessLogConfig",
-    "envoy.extensions.access_loggers.open_telemetry.v3.OpenTelemetryAccessLogConfig",
-)
-_WITH_RESOLVER = (
-    "envoy.extensions.clusters.dns.v3.DnsCluster",
-    "envoy.extensions.common.dynamic_forward_proxy.v3.DnsCacheConfig",
-    "envoy.extensions.filters.udp.dns_filter.v3.DnsFilterConfig.ClientContextConfig",
-)
-
-PLACES: dict[str, tuple[Place, ...]] = {
-    "envoy.config.listener.v3.Listener": (Place("access_log", "envoy.access_loggers", is_repeated=True),),
-    "envoy.config.listener.v3.FilterChain": (
-        Place("filters", "envoy.filters.network", is_repeated=True),
-        Place("transport_socket", "envoy.transport_sockets.downstream"),
-    ),
-    _HTTP: (
-        Place("http_filters", "envoy.filters.http", is_repeated=True),
-        Place("access_log", "envoy.access_loggers", is_repeated=True),
-        Place("request_id_extension", "envoy.request_id"),
-        Place("typed_header_validation_config", "envoy.http.header_validators"),
-        Place("original_ip_detection_extensions", "envoy.http.original_ip_detection", is_repeated=True),
-        Place("early_header_mutation_extensions", "envoy.http.early_header_mutation", is_repeated=True),
-    ),
-    **dict.fromkeys(_WITH_FORMATTERS, (Place("formatters", "envoy.formatter", is_repeated=True),)),
-    **dict.fromkeys(_WITH_RESOLVER, (Place("typed_dns_resolver_config", "envoy.network.dns_resolver"),)),
-    "envoy.config.common.key_value.v3.KeyValueStoreConfig": (Place("config", "envoy.common.key_value"),),
-    "envoy.config.core.v3.BindConfig": (Place("local_address_selector", "envoy.upstream.local_address_selector"),),
-    "envoy.config.listener.v3.QuicProtocolOptions": (
-        Place("connection_debug_visitor_config", "envoy.quic.connection_debug_visitor"),
-        Place("connection_id_generator_config", "envoy.quic.connection_id_generator"),
-        Place("crypto_stream_config", "envoy.quic.server.crypto_stream"),
-        Place("proof_source_config", "envoy.quic.proof_source"),
-        Place("server_preferred_address_config", "envoy.quic.server_preferred_address"),
-    ),
-    "envoy.config.listener.v3.Listener.ConnectionBalanceConfig": (
-        Place("extend_balance", "envoy.network.connection_balance"),
-    ),
-    "envoy.config.rbac.v3.Principal": (Place("custom", "envoy.rbac.principals"),),
-    "envoy.config.trace.v3.OpenTelemetryConfig": (
-        Place("resource_detectors", "envoy.tracers.opentelemetry.resource_detectors", is_repeated=True),
-        Place("sampler", "envoy.tracers.opentelemetry.samplers"),
-    ),
-    "envoy.extensions.tracers.opentelemetry.samplers.v3.ParentBasedSamplerConfig": (
-        Place("wrapped_sampler", "envoy.tracers.opentelemetry.samplers"),
-    ),
-    "envoy.extensions.common.matching.v3.ExtensionWithMatcher": (
-        Place("extension_config", "envoy.filters.http envoy.filters.http.upstream"),
-    ),
-    "envoy.extensions.filters.http.composite.v3.ExecuteFilterAction": (
-        Place("typed_config", "envoy.filters.http envoy.filters.http.upstream"),
-    ),
-    "envoy.extensions.filters.http.ext_proc.v3.ExternalProcessor": (
-        Place("on_processing_response", "envoy.http.ext_proc.response_processors"),
-        Place("processing_request_modifier", "envoy.http.ext_proc.processing_request_modifiers"),
-    ),
-    "envoy.extensions.filters.http.geoip.v3.Geoip": (Place("provider", "envoy.geoip_providers"),),
-    "envoy.extensions.filters.network.geoip.v3.Geoip": (Place("provider", "envoy.geoip_providers"),),
-    "envoy.extensions.filters.network.generic_proxy.v3.GenericProxy": (
-        Place("codec_config", "envoy.generic_proxy.codecs"),
-        Place("filters", "envoy.generic_proxy.filters", is_repeated=True),
-        Place("access_log", "envoy.access_loggers", is_repeated=True),
-    ),
-    "envoy.extensions.filters.network.thrift_proxy.v3.ThriftProxy": (
-        Place("thrift_filters", "envoy.thrift_proxy.filters", is_repeated=True),
-        Place("access_log", "envoy.access_loggers", is_repeated=True),
-    ),
-    "envoy.extensions.filters.network.tcp_proxy.v3.TcpProxy.TunnelingConfig": (
-        Place("request_id_extension", "envoy.request_id"),
-    ),
-    "envoy.extensions.filters.http.aws_eventstream_parser.v3.AwsEventstreamParser.ProcessingRules": (
-        Place("content_parser", "envoy.content_parsers"),
-    ),
-    "envoy.extensions.filters.http.sse_to_metadata.v3.SseToMetadata.ProcessingRules": (
-        Place("content_parser", "envoy.content_parsers"),
-    ),
-    f"{_SOCKETS}tls.v3.CertificateValidationContext": (
-        Place("custom_validator_config", "envoy.tls.cert_validator", is_named=True),
-    ),
-    f"{_SOCKETS}tls.v3.CommonTlsContext": (
-        Place(
-            "custom_tls_certificate_selector",
-            "envoy.tls.certificate_selectors envoy.tls.upstream_certificate_selectors",
-        ),
-        Place("custom_handshaker", "envoy.tls_handshakers"),
-    ),
-    f"{_SOCKETS}http_11_proxy.v3.Http11ProxyUpstreamTransport": (
-        Place("transport_socket", "envoy.transport_sockets.upstream"),
-    ),
-    f"{_SOCKETS}internal_upstream.v3.InternalUpstreamTransport": (
-        Place("transport_socket", "envoy.transport_sockets.upstream"),
-    ),
-    "envoy.type.matcher.v3.StringMatcher": (Place("custom", "envoy.string_matcher"),),
-    "envoy.config.core.v3.Http1ProtocolOptions.HeaderKeyFormat": (
-        Place("stateful_formatter", "envoy.http.stateful_header_formatters"),
-    ),
-    "envoy.config.rbac.v3.Permission": (
-        Place("uri_template", "envoy.path.match"),
-        Place("matcher", "envoy.rbac.matchers"),
-    ),
-    f"{_SOCKETS}tap.v3.Tap": (Place("transport_socket", _EITHER_SIDE),),
-    f"{_SOCKETS}tcp_stats.v3.Config": (Place("transport_socket", _EITHER_SIDE),),
-    f"{_SOCKETS}proxy_protocol.v3.ProxyProtocolUpstreamTransport": (Place("transport_socket", _EITHER_SIDE),),
-    f"{_HTTP}.UpgradeConfig": (Place("filters", "envoy.filters.http", is_repeated=True),),
-    "envoy.extensions.filters.network.tcp_proxy.v3.TcpProxy": (
-        Place("access_log", "envoy.access_loggers", is_repeated=True),
-    ),
-    "envoy.extensions.filters.udp.udp_proxy.v3.UdpProxyConfig": (
-        Place("access_log", "envoy.access_loggers", is_repeated=True),
-        Place("proxy_access_log", "envoy.access_loggers", is_repeated=True),
-        Place("session_filters", "envoy.filters.udp.session", is_repeated=True),
-    ),
-    "envoy.extensions.filters.http.router.v3.Router": (
-        Place("upstream_log", "envoy.access_loggers", is_repeated=True),
-        Place("upstream_http_filters", "envoy.filters.http.upstream", is_repeated=True),
-    ),
-    "envoy.config.accesslog.v3.AccessLogFilter": (Place("extension_filter", "envoy.access_loggers.extension_filters"),),
-    "envoy.config.core.v3.SubstitutionFormatString": (Place("formatters", "envoy.formatter", is_repeated=True),),
-    "envoy.config.trace.v3.Tracing": (Place("http", "envoy.tracers"),),
-    f"{_HTTP}.Tracing": (Place("provider", "envoy.tracers"),),
-    "envoy.config.cluster.v3.Cluster": (
-        Place("transport_socket", "envoy.transport_sockets.upstream"),
-        Place("filters", "envoy.filters.upstream_network", is_repeated=True),
-    ),
-    "envoy.config.cluster.v3.Cluster.TransportSocketMatch": (
-        Place("transport_socket", "envoy.transport_sockets.upstream"),
-    ),
-    "envoy.config.core.v3.HealthCheck": (
-        Place("custom_health_check", "envoy.health_checkers"),
-        Place("event_logger", "envoy.health_check.event_sinks", is_repeated=True),
-    ),
-    "envoy.extensions.upstreams.http.v3.HttpProtocolOptions": (
-        Place("http_filters", "envoy.filters.http.upstream", is_repeated=True),
-        Place("header_validation_config", "envoy.http.header_validators"),
-    ),
-    "envoy.config.route.v3.RateLimit.Action": (Place("extension", "envoy.rate_limit_descriptors"),),
-    "envoy.config.route.v3.RouteMatch": (Place("path_match_policy", "envoy.path.match"),),
-    "envoy.config.route.v3.RouteAction": (
-        Place("path_rewrite_policy", "envoy.path.rewrite"),
-        Place("early_data_policy", "envoy.route.early_data_policy"),
-    ),
-    "envoy.config.route.v3.InternalRedirectPolicy": (
-        Place("predicates", "envoy.internal_redirect_predicates", is_repeated=True),
-    ),
-    "envoy.config.route.v3.RetryPolicy": (
-        Place("retry_priority", "envoy.retry_priorities"),
-        Place("retry_host_predicate", "envoy.retry_host_predicates", is_repeated=True),
-        Place("retry_options_predicates", "envoy.retry_options_predicates", is_repeated=True),
-    ),
-    f"{_COMPRESSION}compressor.v3.Compressor": (Place("compressor_library", "envoy.compression.compressor"),),
-    f"{_COMPRESSION}decompressor.v3.Decompressor": (Place("decompressor_library", "envoy.compression.decompressor"),),
-    "envoy.extensions.filters.http.stateful_session.v3.StatefulSession": (
-        Place("session_state", "envoy.http.stateful_session", is_named=True),
-    ),
-    "envoy.extensions.filters.http.credential_injector.v3.CredentialInjector": (
-        Place("credential", "envoy.http.injected_credentials"),
-    ),
-}
-
-PACKED = {
-    "envoy.config.cluster.v3.Cluster.CustomClusterType.typed_config": "envoy.clusters",
-    "envoy.extensions.filters.http.cache.v3.CacheConfig.typed_config": "envoy.http.cache",
-    "envoy.extensions.filters.http.cache_v2.v3.CacheV2Config.typed_config": "envoy.http.cache_v2",
-}
-"""Fields that hold an extension without a name, with its category."""
 
 # Of these packages nothing is an extension by itself, in whatever Envoy.
 _PLAIN_PACKAGES = (
@@ -221,24 +38,76 @@ _PLAIN_PACKAGES = (
 )
 _DNS_TYPES = (1, 2)  # STRICT_DNS, LOGICAL_DNS
 _UDP = 1  # envoy.config.core.v3.SocketAddress.Protocol
+_WRAPPER = "envoy.config.route.v3.FilterConfig"
+_HTTP_FILTERS = ("envoy.filters.http",)
+_HOLDERS = (
+    "envoy.config.route.v3.RouteConfiguration",
+    "envoy.config.route.v3.VirtualHost",
+    "envoy.config.route.v3.Route",
+    "envoy.config.route.v3.WeightedCluster.ClusterWeight",
+)
 
 
-def extensions_hooks(catalogue: Catalogue) -> Hooks:
-    """Return the rules over extensions."""
-    rules = ExtensionRules(catalogue)
-    found: defaultdict[str, tuple[Hook, ...]] = defaultdict(tuple)
-    for message_type, places in PLACES.items():
-        for place in places:
-            found[f"{message_type}.{place.field}"] += (rules.at(place),)
-    for holder, category in PACKED.items():
-        found[holder] += (rules.packed(category),)
-    found["envoy.config.listener.v3.Listener"] += (rules.check_listener_filters,)
-    found["envoy.config.cluster.v3.Cluster.TransportSocketMatch"] += (_check_socket,)
-    found["envoy.config.route.v3.ClusterSpecifierPlugin"] += (rules.check_plugin,)
-    found["envoy.config.cluster.v3.Cluster"] += (rules.check_dns_resolver,)
-    found["envoy.config.cluster.v3.LoadBalancingPolicy"] += (rules.check_policies,)
-    found["envoy.config.core.v3.TypedExtensionConfig"] += (rules.check_discovered,)
-    return dict(found)
+@dataclass(frozen=True, slots=True)
+class ExtensionFacts:
+    """The content of `extension_facts.json`.
+
+    Attributes:
+        extension_points: the fields that hold an extension with its name, or a list of them, and the categories that it
+            may be of, separated by spaces.
+        looked_up_by_name: those of them in which Envoy finds the extension by its name, and not by its type.
+        packed: the fields that hold an extension without a name, and its category.
+        for_routes: the types of HTTP filters that have another type for routes, which is the value. Envoy finds the filter
+            by either, and then reads what is there as the one that it needs, unless there is nothing in it.
+        not_for_routes: the types of HTTP filters that a route cannot configure.
+        is_terminal: whether a filter answers by itself, so that it ends its chain; of filters that need settings.
+    """
+
+    extension_points: Mapping[str, str]
+    looked_up_by_name: frozenset[str]
+    packed: Mapping[str, str]
+    for_routes: Mapping[str, str]
+    not_for_routes: frozenset[str]
+    is_terminal: Mapping[str, bool]
+
+
+@cache
+def extension_facts() -> ExtensionFacts:
+    """Read the file, once."""
+    read = json.loads((files("fsxds") / "lint" / "extension_facts.json").read_text(encoding="utf-8"))
+    return ExtensionFacts(
+        read["extension_points"],
+        frozenset(read["looked_up_by_name"]),
+        read["packed"],
+        read["for_routes"],
+        frozenset(read["not_for_routes"]),
+        dict.fromkeys(read["terminal_filters"], True) | dict.fromkeys(read["other_filters"], False),
+    )
+
+
+def hooks(catalogue: Catalogue) -> Hooks:
+    """Return the checks of extensions, and of what routes say to filters."""
+    facts, extensions, routes = extension_facts(), ExtensionChecks(catalogue), RouteChecks(catalogue)
+    return merge_hooks(
+        {
+            field: (extensions.at(categories, is_named=field in facts.looked_up_by_name),)
+            for field, categories in facts.extension_points.items()
+        },
+        {field: (extensions.packed(category),) for field, category in facts.packed.items()},
+        {
+            "envoy.config.listener.v3.Listener": (extensions.check_listener_filters,),
+            "envoy.config.cluster.v3.Cluster.TransportSocketMatch": (_check_socket,),
+            "envoy.config.route.v3.ClusterSpecifierPlugin": (extensions.check_plugin,),
+            "envoy.config.cluster.v3.Cluster": (extensions.check_dns_resolver,),
+            "envoy.config.cluster.v3.LoadBalancingPolicy": (extensions.check_policies,),
+            "envoy.config.core.v3.TypedExtensionConfig": (extensions.check_discovered,),
+        },
+        {f"{holder}.typed_per_filter_config": (routes.check_all,) for holder in _HOLDERS},
+        {
+            "envoy.extensions.filters.network.http_connection_manager.v3.HttpFilter": (routes.check_filter,),
+            _WRAPPER: (routes.enter_wrapper,),
+        },
+    )
 
 
 class ExtensionTypes:
@@ -290,8 +159,8 @@ class ExtensionTypes:
         return self._features.types(category) if self._features is not None else frozenset()
 
 
-class ExtensionRules:
-    """Knows what a type URL stands for at each kind of place."""
+class ExtensionChecks:
+    """Checks the types of extensions where they are configured."""
 
     def __init__(self, catalogue: Catalogue) -> None:
         self._types = ExtensionTypes(catalogue)
@@ -299,26 +168,26 @@ class ExtensionRules:
             name: catalogue.message_class(name) for name in TYPED_STRUCTS if catalogue.knows(name)
         }
 
-    def at(self, place: Place) -> Hook:
-        """Return the rule over the field of a place."""
+    def at(self, categories: str, *, is_named: bool) -> Hook:
+        """Return the check of a field that holds an extension, or a list of them."""
 
-        def check_list(extensions: Any, path: Path, walk: Walk) -> None:
-            for index, extension in enumerate(extensions):
-                self._check(extension, place.category, (path, index), walk)
-
-        def check_one(extension: Any, path: Path, walk: Walk) -> None:
-            self._check(extension, place.category, path, walk)
-            if not place.is_named:
+        def check(held: Any, path: Path, walk: Walk) -> None:
+            if not isinstance(held, Message):
+                for index, extension in enumerate(held):
+                    self._check(extension, categories, (path, index), walk)
                 return
-            content = self._content_type(extension.typed_config)
-            fault = self._types.name_fault(extension.name, content, place.category)
-            if fault is not None:
-                walk.error((path, "name"), "wrong-extension", fault, "write one of these names")
+            self._check(held, categories, path, walk)
+            if is_named:
+                one: Any = held
+                content = self._content_type(one.typed_config)
+                fault = self._types.name_fault(one.name, content, categories)
+                if fault is not None:
+                    walk.error((path, "name"), "wrong-extension", fault, "write one of these names")
 
-        return check_list if place.is_repeated else check_one
+        return check
 
     def packed(self, category: str) -> Hook:
-        """Return the rule over a field that holds an extension without a name."""
+        """Return the check of a field that holds an extension without a name."""
 
         def check_packed(packed: Any, path: Path, walk: Walk) -> None:
             name = self._content_type(packed)
@@ -387,7 +256,7 @@ class ExtensionRules:
                     (path, "typed_config"), "wrong-extension", message, self._types.remedy(name, category.split())
                 )
         elif extension.DESCRIPTOR.name in {"TypedExtensionConfig", "RequestIDExtension"} or _is_discovered(extension):
-            return  # told by the field rules, or nothing that Envoy needs
+            return  # reported by the field rules, or nothing that Envoy needs
         elif not getattr(extension, "is_optional", False):
             remedy = 'add typed_config, with the "@type" of the extension; Envoy does not go by the name'
             walk.error((path, "typed_config"), "wrong-extension", "is missing", remedy)
@@ -401,7 +270,7 @@ class ExtensionRules:
         try:
             content: Any = struct.FromString(packed.value)
         except DecodeError:
-            return name  # told elsewhere
+            return name  # reported where the TypedStruct is read
         inner: str = content.type_url.rpartition("/")[2]
         return inner
 
@@ -426,86 +295,13 @@ def _opposite(name: str) -> str:
     return name.replace("Upstream", "Downstream")
 
 
-_HTTP_OF_ROUTE_EXTENSIONS = "envoy.extensions.filters.http."
-_WRAPPER = "envoy.config.route.v3.FilterConfig"
-_CATEGORIES = ("envoy.filters.http",)
-
-# The filters that have one type for themselves and another for routes. Envoy finds the filter by either, and then reads
-# what is there as the one that it needs, unless there is nothing in it.
-FOR_ROUTES = {
-    f"{_HTTP_OF_ROUTE_EXTENSIONS}{name}.v3.{own}": f"{_HTTP_OF_ROUTE_EXTENSIONS}{name}.v3.{of_routes}"
-    for name, own, of_routes in (
-        ("ai_protocol_manager", "AiProtocolManager", "AiProtocolManagerPerRoute"),
-        ("api_key_auth", "ApiKeyAuth", "ApiKeyAuthPerRoute"),
-        ("aws_lambda", "Config", "PerRouteConfig"),
-        ("aws_request_signing", "AwsRequestSigning", "AwsRequestSigningPerRoute"),
-        ("basic_auth", "BasicAuth", "BasicAuthPerRoute"),
-        ("buffer", "Buffer", "BufferPerRoute"),
-        ("composite", "Composite", "CompositePerRoute"),
-        ("compressor", "Compressor", "CompressorPerRoute"),
-        ("cors", "Cors", "CorsPolicy"),
-        ("dynamic_forward_proxy", "FilterConfig", "PerRouteConfig"),
-        ("ext_authz", "ExtAuthz", "ExtAuthzPerRoute"),
-        ("ext_proc", "ExternalProcessor", "ExtProcPerRoute"),
-        ("grpc_http1_reverse_bridge", "FilterConfig", "FilterConfigPerRoute"),
-        ("header_mutation", "HeaderMutation", "HeaderMutationPerRoute"),
-        ("jwt_authn", "JwtAuthentication", "PerRouteConfig"),
-        ("lua", "Lua", "LuaPerRoute"),
-        ("oauth2", "OAuth2", "OAuth2PerRoute"),
-        ("on_demand", "OnDemand", "PerRouteConfig"),
-        ("ratelimit", "RateLimit", "RateLimitPerRoute"),
-        ("rbac", "RBAC", "RBACPerRoute"),
-        ("stateful_session", "StatefulSession", "StatefulSessionPerRoute"),
-    )
-}
-_FOR_FILTERS = {of_routes: own for own, of_routes in FOR_ROUTES.items()}
-
-# Filters that a route has nothing to say to.
-_NOT_FOR_ROUTES = frozenset(
-    _HTTP_OF_ROUTE_EXTENSIONS + name
-    for name in (
-        "a2a.v3.A2a",
-        "alternate_protocols_cache.v3.FilterConfig",
-        "body_size_limit.v3.BodySizeLimit",
-        "cache.v3.CacheConfig",
-        "cache_v2.v3.CacheV2Config",
-        "connect_grpc_bridge.v3.FilterConfig",
-        "gcp_authn.v3.GcpAuthnFilterConfig",
-        "grpc_http1_bridge.v3.Config",
-        "grpc_stats.v3.FilterConfig",
-        "grpc_web.v3.GrpcWeb",
-        "health_check.v3.HealthCheck",
-        "ip_tagging.v3.IPTagging",
-        "original_src.v3.OriginalSrc",
-        "router.v3.Router",
-        "tap.v3.Tap",
-        "wasm.v3.Wasm",
-    )
-)
-_HOLDERS = (
-    "envoy.config.route.v3.RouteConfiguration",
-    "envoy.config.route.v3.VirtualHost",
-    "envoy.config.route.v3.Route",
-    "envoy.config.route.v3.WeightedCluster.ClusterWeight",
-)
-
-
-def route_extensions_hooks(catalogue: Catalogue) -> Hooks:
-    """Return the rules over what routes say to filters."""
-    rules = RouteExtensions(catalogue)
-    found: dict[str, tuple[Hook, ...]] = dict.fromkeys(
-        (f"{holder}.typed_per_filter_config" for holder in _HOLDERS), (rules.check_all,)
-    )
-    found["envoy.extensions.filters.network.http_connection_manager.v3.HttpFilter"] = (_check_filter,)
-    found[_WRAPPER] = (rules.enter_wrapper,)
-    return found
-
-
-class RouteExtensions:
+class RouteChecks:
     """Checks settings for filters, also within a FilterConfig."""
 
     def __init__(self, catalogue: Catalogue) -> None:
         self._types = ExtensionTypes(catalogue)
+        self._facts = extension_facts()
+        self._for_filters = {of_routes: own for own, of_routes in self._facts.for_routes.items()}
         self._wrapper: type[Message] | None = catalogue.message_class(_WRAPPER) if catalogue.knows(_WRAPPER) else None
 
     def check_all(self, settings: Any, path: Path, walk: Walk) -> None:
@@ -524,7 +320,7 @@ class RouteExtensions:
     def enter_wrapper(self, wrapper: Any, path: Path, walk: Walk) -> Leave | None:
         """Forget what was found in settings that Envoy does not read: optional ones of no filter that it has."""
         name = wrapper.config.type_url.rpartition("/")[2]
-        if not wrapper.is_optional or self._types.is_of(name, _CATEGORIES[0]):
+        if not wrapper.is_optional or self._types.is_of(name, _HTTP_FILTERS[0]):
             return None
         count = len(walk.faults)
 
@@ -538,7 +334,7 @@ class RouteExtensions:
             if wrapper.is_optional and not wrapper.disabled:
                 message = "says nothing to the filter"
                 walk.error(path, "wrong-extension", message, "add config, or disabled: true")
-        elif not wrapper.is_optional or wrapper.config.type_url.rpartition("/")[2] in FOR_ROUTES:
+        elif not wrapper.is_optional or wrapper.config.type_url.rpartition("/")[2] in self._facts.for_routes:
             self._check_settings(wrapper.config, (path, "config"), walk)
 
     def _check_settings(self, packed: Any, path: Path, walk: Walk) -> None:
@@ -547,26 +343,29 @@ class RouteExtensions:
             walk.error(
                 path, "wrong-extension", "says nothing to the filter", 'add "@type" and the settings, or remove it'
             )
-        elif name in _NOT_FOR_ROUTES:
+        elif name in self._facts.not_for_routes:
             walk.error(
                 path,
                 "wrong-extension",
                 f"a route has nothing to say to {name}",
                 "remove it, or write FilterConfig with disabled",
             )
-        elif name in FOR_ROUTES:
+        elif name in self._facts.for_routes:
             if packed.value:
                 walk.error(
-                    path, "wrong-extension", f"{name} is for the filter, not for routes", f"write {FOR_ROUTES[name]}"
+                    path,
+                    "wrong-extension",
+                    f"{name} is for the filter, not for routes",
+                    f"write {self._facts.for_routes[name]}",
                 )
-        elif name and not self._types.fits(name, _CATEGORIES):
+        elif name and not self._types.fits(name, _HTTP_FILTERS):
             message = f"{name} is not for HTTP filters"
             walk.error(path, "wrong-extension", message, "write the type that a filter has for routes")
 
-
-def _check_filter(http_filter: Any, path: Path, walk: Walk) -> None:
-    packed = http_filter.typed_config
-    name = packed.type_url.rpartition("/")[2]
-    if packed.value and name in _FOR_FILTERS:
-        message = f"{name} is for routes, not for the filter"
-        walk.error((path, "typed_config"), "wrong-extension", message, f"write {_FOR_FILTERS[name]}")
+    def check_filter(self, http_filter: Any, path: Path, walk: Walk) -> None:
+        """Check that the configuration of a filter is not of a type for routes."""
+        packed = http_filter.typed_config
+        name = packed.type_url.rpartition("/")[2]
+        if packed.value and name in self._for_filters:
+            message = f"{name} is for routes, not for the filter"
+            walk.error((path, "typed_config"), "wrong-extension", message, f"write {self._for_filters[name]}")

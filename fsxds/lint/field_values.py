@@ -1,11 +1,4 @@
-"""What Envoy takes as an IP address, a port or a path of a socket.
-
-Addresses that Envoy reads without asking a resolver: of listeners, endpoints and sources.
-
-Durations that Envoy cannot use.
-
-Regular expressions: RE2 reads them, and Envoy limits how large their programs may be.
-"""
+"""Values that Envoy reads wherever they are: IP addresses and sockets, durations, regular expressions of RE2."""
 
 from __future__ import annotations
 
@@ -31,6 +24,41 @@ LONGEST_SOCKET_PATH = 107
 
 IP_REMEDY = 'write an IP address such as "192.0.2.1" or "2001:db8::1"'
 
+_STATIC, _STRICT_DNS, _LOGICAL_DNS = 0, 1, 2  # envoy.config.cluster.v3.Cluster.DiscoveryType
+_NAMES_REMEDY = "write an IP address, or let the cluster's type be STRICT_DNS or LOGICAL_DNS"
+_BITS = {4: 32, 6: 128}
+
+# The default of the runtime key re2.max_program_size.error_level.
+LARGEST_PROGRAM = 100
+_LIMIT = "max_program_size"  # which only Envoy's own matcher has
+# Longer ones have larger programs than Envoy accepts by far, and RE2 needs a gigabyte for the worst of a megabyte.
+_LONGEST_REGEX = 100_000
+_MOST_REMEMBERED = 10_000
+_GROUP = re.compile(r"\\(.?)", re.DOTALL)
+_REGEX_REMEDY = "RE2 has no look-around and no back-references: https://github.com/google/re2/wiki/Syntax"
+
+
+def hooks(catalogue: Catalogue) -> Hooks:
+    """Return the checks of addresses, durations and regular expressions."""
+    resolvers = catalogue.features.names("envoy.resolvers") if catalogue.features is not None else frozenset[str]()
+    regexes = RegexChecks()
+    return {
+        "envoy.config.core.v3.SocketAddress.resolver_name": (_resolver_names(resolvers),) if resolvers else (),
+        "envoy.config.listener.v3.Listener": (_check_listener,),
+        "envoy.config.core.v3.BindConfig": (_check_sources,),
+        "envoy.config.core.v3.CidrRange": (_check_range,),
+        "envoy.config.cluster.v3.Cluster": (_check_cluster,),
+        "envoy.config.endpoint.v3.ClusterLoadAssignment": (_check_own_endpoints,),
+        "envoy.config.core.v3.DnsResolutionConfig": (_check_resolvers,),
+        "envoy.extensions.network.dns_resolver.cares.v3.CaresDnsResolverConfig": (_check_resolvers,),
+        "google.protobuf.Duration": (_check_duration,),
+        "envoy.type.matcher.v3.RegexMatcher": (regexes.check_matcher,),
+        "xds.type.matcher.v3.RegexMatcher": (regexes.check_matcher,),
+        "envoy.type.matcher.v3.RegexMatchAndSubstitute": (regexes.check_substitution,),
+        "envoy.type.matcher.v3.StringMatcher": (_check_case,),
+        "xds.type.matcher.v3.StringMatcher": (_check_case,),
+    }
+
 
 def ip_version(text: str) -> int | None:
     """Return 4 or 6 for an IP address, None for other text.
@@ -49,7 +77,7 @@ def ip_version(text: str) -> int | None:
 
 
 def address_fault(address: Any) -> tuple[str, str, str] | None:
-    """Tell what is wrong with an `envoy.config.core.v3.Address` that no resolver will look up.
+    """Return what is wrong with an `envoy.config.core.v3.Address` that no resolver will look up.
 
     Returns:
         the field within the address ("" for itself), the fact and the remedy; None when nothing is wrong.
@@ -66,7 +94,7 @@ def address_fault(address: Any) -> tuple[str, str, str] | None:
 
 
 def socket_address_fault(socket: Any) -> tuple[str, str, str] | None:
-    """Tell what is wrong with an `envoy.config.core.v3.SocketAddress` that no resolver will look up."""
+    """Return what is wrong with an `envoy.config.core.v3.SocketAddress` that no resolver will look up."""
     if socket.resolver_name not in {"", "envoy.ip"}:
         return None  # a resolver of the user's own
     if ip_version(socket.address) is None:
@@ -77,39 +105,18 @@ def socket_address_fault(socket: Any) -> tuple[str, str, str] | None:
 
 
 def not_an_ip_address(address: str) -> str:
-    """Say that an address is none, and what it is where it looks like one, or like the name of a host."""
+    """Return the fact that a text is no IP address; it is shown where it looks like one, or like the name of a host."""
     return f'"{address}" is not an IP address' if _HOST_OR_NUMBERS.fullmatch(address) else "is not an IP address"
 
 
 def pipe_fault(pipe: Any) -> tuple[str, str, str] | None:
-    """Tell what is wrong with an `envoy.config.core.v3.Pipe`."""
+    """Return what is wrong with an `envoy.config.core.v3.Pipe`."""
     length = len(pipe.path.encode())
     if length > LONGEST_SOCKET_PATH:
         return "pipe.path", f"must be at most {LONGEST_SOCKET_PATH} bytes, is {length}", "choose a shorter path"
     if pipe.mode and pipe.path.startswith("@"):
         return "pipe.mode", "an abstract socket has no mode", "remove the mode, or the @ in front of the path"
     return None
-
-
-_STATIC, _STRICT_DNS, _LOGICAL_DNS = 0, 1, 2
-_NAMES_REMEDY = "write an IP address, or let the cluster's type be STRICT_DNS or LOGICAL_DNS"
-_RESOLVERS = "envoy.resolvers"
-_BITS = {4: 32, 6: 128}
-
-
-def addresses_hooks(catalogue: Catalogue) -> Hooks:
-    """Return the rules over addresses."""
-    resolvers = catalogue.features.names(_RESOLVERS) if catalogue.features is not None else frozenset[str]()
-    return {
-        "envoy.config.core.v3.SocketAddress.resolver_name": (_resolver_names(resolvers),) if resolvers else (),
-        "envoy.config.listener.v3.Listener": (_check_listener,),
-        "envoy.config.core.v3.BindConfig": (_check_sources,),
-        "envoy.config.core.v3.CidrRange": (_check_range,),
-        "envoy.config.cluster.v3.Cluster": (_check_cluster,),
-        "envoy.config.endpoint.v3.ClusterLoadAssignment": (_check_own_endpoints,),
-        "envoy.config.core.v3.DnsResolutionConfig": (_check_resolvers,),
-        "envoy.extensions.network.dns_resolver.cares.v3.CaresDnsResolverConfig": (_check_resolvers,),
-    }
 
 
 def _resolver_names(resolvers: frozenset[str]) -> Hook:
@@ -122,7 +129,7 @@ def _resolver_names(resolvers: frozenset[str]) -> Hook:
     return check_name
 
 
-def _tell_address(address: Any, path: Path, walk: Walk, remedy: str | None = None) -> None:
+def _report_address(address: Any, path: Path, walk: Walk, remedy: str | None = None) -> None:
     fault = address_fault(address)
     if fault is not None:
         where, message, usual_remedy = fault
@@ -134,10 +141,10 @@ def _tell_address(address: Any, path: Path, walk: Walk, remedy: str | None = Non
 
 def _check_listener(listener: Any, path: Path, walk: Walk) -> None:
     if listener.HasField("address"):
-        _tell_address(listener.address, (path, "address"), walk)
+        _report_address(listener.address, (path, "address"), walk)
     for index, more in enumerate(listener.additional_addresses):
         if more.HasField("address"):
-            _tell_address(more.address, (((path, "additional_addresses"), index), "address"), walk)
+            _report_address(more.address, (((path, "additional_addresses"), index), "address"), walk)
 
 
 def _check_range(cidr: Any, path: Path, walk: Walk) -> None:
@@ -171,7 +178,7 @@ def _check_resolvers(config: Any, path: Path, walk: Walk) -> None:
         if address.WhichOneof("address") in {"pipe", "envoy_internal_address"}:
             walk.error(place, "wrong-address", "a DNS server has an IP address", IP_REMEDY)
         else:
-            _tell_address(address, place, walk)
+            _report_address(address, place, walk)
 
 
 def _check_cluster(cluster: Any, path: Path, walk: Walk) -> None:
@@ -183,7 +190,7 @@ def _check_cluster(cluster: Any, path: Path, walk: Walk) -> None:
             _check_looked_up(cluster.load_assignment, place, walk)
     if cluster.dns_resolvers and cluster.type in {_STRICT_DNS, _LOGICAL_DNS}:
         for index, address in enumerate(cluster.dns_resolvers):
-            _tell_address(address, ((path, "dns_resolvers"), index), walk)
+            _report_address(address, ((path, "dns_resolvers"), index), walk)
 
 
 def _check_own_endpoints(assignment: Any, path: Path, walk: Walk) -> None:
@@ -225,13 +232,13 @@ def _check_endpoints(assignment: Any, path: Path, walk: Walk, remedy: str) -> No
 
 
 def _check_endpoint(endpoint: Any, path: Path, walk: Walk, remedy: str) -> None:
-    _tell_address(endpoint.address, (path, "address"), walk, remedy)
+    _report_address(endpoint.address, (path, "address"), walk, remedy)
     for index, more in enumerate(endpoint.additional_addresses):
         at: Path = (((path, "additional_addresses"), index), "address")
-        _tell_address(more.address, at, walk, remedy)
+        _report_address(more.address, at, walk, remedy)
     if endpoint.HasField("health_check_config") and endpoint.health_check_config.HasField("address"):
         at = ((path, "health_check_config"), "address")
-        _tell_address(endpoint.health_check_config.address, at, walk, remedy)
+        _report_address(endpoint.health_check_config.address, at, walk, remedy)
 
 
 def _check_looked_up(assignment: Any, path: Path, walk: Walk) -> None:
@@ -243,13 +250,8 @@ def _check_looked_up(assignment: Any, path: Path, walk: Walk) -> None:
             walk.error(at, "wrong-address", "a cluster of this type has no other resolver", remedy)
 
 
-def durations_hooks(_: Catalogue) -> Hooks:
-    """Return the rules over durations."""
-    return {"google.protobuf.Duration": (_check_duration,)}
-
-
 def _is_unread(path: Path) -> bool:
-    """Tell whether a duration stands in the settings of another policy's policy, which are not all read."""
+    """Return whether a duration is in the settings of another policy's policy, which are not all read."""
     while path is not None:
         path, step = path
         if step == "endpoint_picking_policy":
@@ -268,32 +270,7 @@ def _check_duration(duration: Any, path: Path, walk: Walk) -> None:
         walk.error(path, "wrong-duration", message, "write a shorter duration, or leave it out where that means none")
 
 
-# The default of the runtime key re2.max_program_size.error_level.
-LARGEST_PROGRAM = 100
-_LIMIT = "max_program_size"  # which only Envoy's own matcher has
-_MOST_REMEMBERED = 10_000
-
-_REFERENCE = re.compile(r"\\(.?)", re.DOTALL)
-_REMEDY = "RE2 has no look-around and no back-references: https://github.com/google/re2/wiki/Syntax"
-
-
-def regexes_hooks(_: Catalogue) -> Hooks:
-    """Return the rules over regular expressions."""
-    rules = RegexRules()
-    return {
-        "envoy.type.matcher.v3.RegexMatcher": (rules.check_matcher,),
-        "xds.type.matcher.v3.RegexMatcher": (rules.check_matcher,),
-        "envoy.type.matcher.v3.RegexMatchAndSubstitute": (rules.check_substitution,),
-        "envoy.type.matcher.v3.StringMatcher": (_check_case,),
-        "xds.type.matcher.v3.StringMatcher": (_check_case,),
-    }
-
-
-# Longer ones have larger programs than Envoy takes by far, and RE2 needs a gigabyte for the worst of a megabyte.
-_LONGEST = 100_000
-
-
-class RegexRules:
+class RegexChecks:
     """Compiles expressions as Envoy does, each once."""
 
     def __init__(self) -> None:
@@ -303,7 +280,7 @@ class RegexRules:
         self._compiled: Lru[str, Any] = Lru(_MOST_REMEMBERED)  # what re2 made of an expression, or why it did not
 
     def compiled(self, regex: str) -> Any:
-        """Return the compiled expression, or the text of RE2's complaint."""
+        """Return the compiled expression, or what RE2 says of it."""
         return self._compiled.find(regex, lambda: self._compile(regex))
 
     def _compile(self, regex: str) -> Any:
@@ -320,31 +297,31 @@ class RegexRules:
         regex = matcher.regex
         if not regex:
             return
-        if len(regex) > _LONGEST:
-            message = f"is longer than {_LONGEST} characters"
+        if len(regex) > _LONGEST_REGEX:
+            message = f"is longer than {_LONGEST_REGEX} characters"
             walk.error((path, "regex"), "large-regex", message, "match less at once")
             return
         compiled = self.compiled(regex)
         if isinstance(compiled, str):
-            walk.error((path, "regex"), "wrong-regex", f"is not a regular expression of RE2: {compiled}", _REMEDY)
+            walk.error((path, "regex"), "wrong-regex", f"is not a regular expression of RE2: {compiled}", _REGEX_REMEDY)
             return
         size = compiled.programsize
         limit = next((value for field, value in matcher.google_re2.ListFields() if field.name == _LIMIT), None)
         largest = LARGEST_PROGRAM if limit is None else limit.value
         if size > largest:
-            message = f"compiles to a program of size {size}, and Envoy takes at most {largest}"
+            message = f"compiles to a program of size {size}, and Envoy accepts at most {largest}"
             remedy = "match less at once, or raise re2.max_program_size.error_level in the bootstrap's runtime"
             walk.error((path, "regex"), "large-regex", message, remedy)
 
     def check_substitution(self, rewrite: Any, path: Path, walk: Walk) -> None:
-        r"""Check the references `\0`, `\1` ... of a substitution: Envoy takes wrong ones, and then rewrites nothing."""
+        r"""Check the references `\0`, `\1` ... of a substitution: Envoy accepts wrong ones, and then rewrites nothing."""
         substitution = rewrite.substitution
         if "\\" not in substitution:
             return
         compiled = self.compiled(rewrite.pattern.regex)
         if isinstance(compiled, str):
             return
-        for reference in _REFERENCE.findall(substitution):
+        for reference in _GROUP.findall(substitution):
             if reference == "\\":
                 continue
             if not (reference.isascii() and reference.isdigit()):

@@ -214,7 +214,7 @@ _STRUCTS = {
 }
 
 
-def formats_hooks(catalogue: Catalogue) -> Hooks:
+def hooks(catalogue: Catalogue) -> Hooks:
     """Return the rules over format strings."""
     rules = FormatRules(catalogue)
     found: dict[str, tuple[Hook, ...]] = {

@@ -5,7 +5,6 @@ A check of messages is a function in the module of its subject, named in the `ho
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -39,31 +38,20 @@ from fsxds.snapshots.check import Found
 from fsxds.snapshots.parse import field_rules
 from fsxds.values import PlainValue
 
-CHAPTERS: tuple[Callable[[Catalogue], Hooks], ...] = (
-    field_values.addresses_hooks,
-    tls.certificates_hooks,
-    clusters.clusters_hooks,
-    config_sources.config_sources_hooks,
-    field_values.durations_hooks,
-    extensions.extensions_hooks,
-    listeners.filter_chains_hooks,
-    filters.filters_hooks,
-    format_strings.formats_hooks,
-    routes.headers_hooks,
-    clusters.health_checks_hooks,
-    filters.http_filters_hooks,
-    listeners.listeners_hooks,
-    listeners.managers_hooks,
-    matchers.matchers_hooks,
-    claims.hooks,
-    field_values.regexes_hooks,
-    extensions.route_extensions_hooks,
-    routes.routes_hooks,
-    tls.tls_hooks,
-    clusters.upstreams_hooks,
-    routes.virtual_hosts_hooks,
+# Each has `hooks(catalogue)`, which names its checks by the messages and fields that they look at.
+SUBJECTS = (
+    claims,
+    clusters,
+    config_sources,
+    extensions,
+    field_values,
+    filters,
+    format_strings,
+    listeners,
+    matchers,
+    routes,
+    tls,
 )
-
 
 # The rule about what `--ttl spec` does not leave out.
 TTL_DROPPED = "ttl-dropped"
@@ -83,7 +71,7 @@ class Linter:
 
     def message_hooks(self, catalogue: Catalogue) -> Hooks:
         """Return the checks of messages, by the full names of messages and fields."""
-        return merge_hooks(*(hooks(catalogue) for hooks in CHAPTERS))
+        return merge_hooks(*(subject.hooks(catalogue) for subject in SUBJECTS))
 
     def adjusted(self, found: Found) -> Found | None:
         """Return a fault or a problem with the severity that its rule has here; None where the rule is off."""

@@ -1,9 +1,4 @@
-"""What the parts of a listener must be to one another.
-
-Filter chains beside one another: no connection may fit two of them equally well.
-
-What excludes itself in an HTTP connection manager, and what discovered filters need.
-"""
+"""Listeners: their addresses, filter chains and what these match, and HTTP connection managers."""
 
 from __future__ import annotations
 
@@ -20,95 +15,12 @@ from fsxds.lint.field_values import ip_version
 # Beyond so many combinations of what a listener's chains match, nothing is said.
 _MOST_COMBINATIONS = 20_000
 
-
-def filter_chains_hooks(_: Catalogue) -> Hooks:
-    """Return the rules over the filter chains of a listener."""
-    return {"envoy.config.listener.v3.Listener": (_check_chains,)}
-
-
-def _check_chains(listener: Any, path: Path, walk: Walk) -> None:
-    chains = listener.filter_chains
-    if listener.HasField("filter_chain_matcher"):
-        _check_names(chains, (path, "filter_chains"), walk)
-    elif len(chains) > 1 or (chains and chains[0].HasField("filter_chain_match")):
-        _check_matches(chains, (path, "filter_chains"), walk)
-
-
-def _check_names(chains: Any, path: Path, walk: Walk) -> None:
-    seen: set[str] = set()
-    for index, chain in enumerate(chains):
-        fact = None
-        if not chain.name:
-            fact = "a filter chain needs a name where filter_chain_matcher chooses by it"
-        elif chain.name in seen:
-            fact = f'"{chain.name}" is the name of two filter chains, and filter_chain_matcher chooses by it'
-        seen.add(chain.name)
-        if fact is not None:
-            walk.error(((path, index), "name"), "filter-chain", fact, "give it a name of its own")
-
-
-def _check_matches(chains: Any, path: Path, walk: Walk) -> None:
-    """Compare all that each chain matches, in the form in which Envoy keeps it."""
-    dimensions = [
-        _dimensions(chain.filter_chain_match) if chain.HasField("filter_chain_match") else _ALL for chain in chains
-    ]
-    if sum(prod(map(len, one)) for one in dimensions) > _MOST_COMBINATIONS:
-        return
-    owners: dict[tuple[Any, ...], int] = {}
-    for index, one in enumerate(dimensions):
-        for combination in product(*one):
-            if combination not in owners:
-                owners[combination] = index
-                continue
-            fact = f"matches connections that filter_chains[{owners[combination]}] matches just so"
-            if owners[combination] == index:
-                fact = "matches the same connections twice"
-            remedy = "let each chain match something of its own; letter case, and bits beyond prefix_len, do not count"
-            walk.error(((path, index), "filter_chain_match"), "filter-chain", fact, remedy)
-            return
-
-
-def _dimensions(match: Any) -> tuple[list[Any], ...]:
-    """Return what a chain matches by, each as a list of alternatives."""
-    return (
-        [match.destination_port.value if match.HasField("destination_port") else None],
-        _networks(match.prefix_ranges),
-        [_server_name(name) for name in match.server_names] or [""],
-        [match.transport_protocol],
-        list(match.application_protocols) or [""],
-        _networks(match.direct_source_prefix_ranges),
-        [match.source_type],
-        _networks(match.source_prefix_ranges),
-        list(match.source_ports) or [0],
-    )
-
-
-# What a chain without a match has.
-_ALL: tuple[list[Any], ...] = ([None], [None], [""], [""], [""], [None], [0], [None], [0])
-
-
-def _server_name(name: str) -> str:
-    lowered = name.lower()
-    return lowered[1:] if lowered.startswith("*.") else lowered
-
-
-def _networks(ranges: Iterable[Any]) -> list[Any]:
-    return [_network(cidr) for cidr in ranges] or [None]
-
-
-def _network(cidr: Any) -> Any:
-    """Return the network that a range stands for; the range itself when its address is none, which is told elsewhere."""
-    try:
-        address = ipaddress.ip_address(cidr.address_prefix.partition("%")[0])
-    except ValueError:
-        return cidr.address_prefix, cidr.prefix_len.value
-    length = min(cidr.prefix_len.value, address.max_prefixlen)
-    return ipaddress.ip_network((address, length), strict=False)
-
-
 _MANAGER = "envoy.extensions.filters.network.http_connection_manager.v3.HttpConnectionManager"
+_QUIC = "envoy.extensions.transport_sockets.quic.v3.QuicDownstreamTransport"
+_UDP = 1  # envoy.config.core.v3.SocketAddress.Protocol
+_HTTP3 = 3  # HttpConnectionManager.CodecType
 
-# The second of each pair cannot stand beside the first.
+# The second of each pair cannot be used with the first.
 _EXCLUSIVE = (
     ("strip_matching_host_port", "strip_any_host_port"),
     ("original_ip_detection_extensions", "use_remote_address"),
@@ -118,83 +30,21 @@ _EXCLUSIVE = (
 )
 
 
-def managers_hooks(_: Catalogue) -> Hooks:
-    """Return the rules over HTTP connection managers."""
+def hooks(_: Catalogue) -> Hooks:
+    """Return the checks of listeners, their filter chains, and HTTP connection managers."""
+    codecs = _Codecs()
     return {
-        _MANAGER: (_check_exclusive, _check_upgrades),
+        "envoy.config.listener.v3.Listener": (
+            _check_addresses,
+            _check_filter_chains,
+            _check_chains,
+            codecs.enter_listener,
+        ),
+        "envoy.config.listener.v3.FilterChainMatch": (_check_match,),
+        _MANAGER: (_check_exclusive, _check_upgrades, codecs.check_manager),
         "envoy.extensions.filters.network.http_connection_manager.v3.ScopedRoutes": (_check_scopes,),
         "envoy.config.core.v3.ExtensionConfigSource": (_check_discovery,),
         "envoy.config.trace.v3.ZipkinConfig": (_check_zipkin,),
-    }
-
-
-def _check_exclusive(manager: Any, path: Path, walk: Walk) -> None:
-    present = {field.name for field, value in manager.ListFields() if value or field.message_type is not None}
-    if manager.HasField("use_remote_address") and not manager.use_remote_address.value:
-        present.discard("use_remote_address")
-    for first, second in _EXCLUSIVE:
-        if first in present and second in present:
-            walk.error((path, second), "wrong-filter", f"cannot stand beside {first}", "keep one of the two")
-
-
-def _check_upgrades(manager: Any, path: Path, walk: Walk) -> None:
-    if len(manager.upgrade_configs) < 2:
-        return
-    seen: set[str] = set()
-    for index, config in enumerate(manager.upgrade_configs):
-        name = config.upgrade_type.lower()
-        if name in seen:
-            place = (((path, "upgrade_configs"), index), "upgrade_type")
-            walk.error(place, "wrong-filter", "is here twice", "keep one of them")
-        seen.add(name)
-
-
-def _check_scopes(scoped: Any, path: Path, walk: Walk) -> None:
-    if scoped.WhichOneof("config_specifier") != "scoped_route_configurations_list":
-        return
-    place = (path, "scoped_route_configurations_list")
-    for index, scope in enumerate(scoped.scoped_route_configurations_list.scoped_route_configurations):
-        if scope.route_configuration_name:
-            at = (((place, "scoped_route_configurations"), index), "route_configuration_name")
-            message = "a scope that is written in the listener cannot name a route configuration"
-            walk.error(
-                at, "wrong-filter", message, "write the route_configuration itself, or discover scopes by scoped_rds"
-            )
-
-
-def _check_discovery(source: Any, path: Path, walk: Walk) -> None:
-    default = source.default_config if source.HasField("default_config") else None
-    if source.apply_default_config_without_warming and default is None:
-        message = "there is no default_config to apply"
-        walk.error((path, "apply_default_config_without_warming"), "wrong-filter", message, "add default_config")
-    if default is not None and default.type_url:
-        name = default.type_url.rpartition("/")[2]
-        allowed = {type_url.rpartition("/")[2] for type_url in source.type_urls}
-        if allowed and name not in allowed and not name.endswith(".TypedStruct"):
-            message = f"{name} is not among type_urls"
-            walk.error((path, "default_config"), "wrong-filter", message, "add it there, or correct the type")
-
-
-def _check_zipkin(config: Any, path: Path, walk: Walk) -> None:
-    if any(field.name == "collector_service" for field, _ in config.ListFields()):
-        return
-    for field in ("collector_cluster", "collector_endpoint"):
-        if not getattr(config, field):
-            walk.error((path, field), "wrong-filter", "is missing", "add it, or a collector_service")
-
-
-_UDP = 1  # envoy.config.core.v3.SocketAddress.Protocol
-_HTTP3 = 3  # HttpConnectionManager.CodecType
-_QUIC = "envoy.extensions.transport_sockets.quic.v3.QuicDownstreamTransport"
-
-
-def listeners_hooks(_: Catalogue) -> Hooks:
-    """Return the rules over listeners and their filter chains."""
-    codecs = _Codecs()
-    return {
-        "envoy.config.listener.v3.Listener": (_check_addresses, _check_filter_chains, codecs.enter_listener),
-        _MANAGER: (codecs.check_manager,),
-        "envoy.config.listener.v3.FilterChainMatch": (_check_match,),
     }
 
 
@@ -311,3 +161,138 @@ def _check_match(match: Any, path: Path, walk: Walk) -> None:
             place = ((path, "server_names"), index)
             remedy = 'write a whole name, or "*." and the rest of one'
             walk.error(place, "filter-chain", "is a partial wildcard", remedy)
+
+
+def _check_chains(listener: Any, path: Path, walk: Walk) -> None:
+    chains = listener.filter_chains
+    if listener.HasField("filter_chain_matcher"):
+        _check_names(chains, (path, "filter_chains"), walk)
+    elif len(chains) > 1 or (chains and chains[0].HasField("filter_chain_match")):
+        _check_matches(chains, (path, "filter_chains"), walk)
+
+
+def _check_names(chains: Any, path: Path, walk: Walk) -> None:
+    seen: set[str] = set()
+    for index, chain in enumerate(chains):
+        fact = None
+        if not chain.name:
+            fact = "a filter chain needs a name where filter_chain_matcher chooses by it"
+        elif chain.name in seen:
+            fact = f'"{chain.name}" is the name of two filter chains, and filter_chain_matcher chooses by it'
+        seen.add(chain.name)
+        if fact is not None:
+            walk.error(((path, index), "name"), "filter-chain", fact, "give it a name of its own")
+
+
+def _check_matches(chains: Any, path: Path, walk: Walk) -> None:
+    """Compare all that each chain matches, in the form in which Envoy keeps it."""
+    dimensions = [
+        _dimensions(chain.filter_chain_match) if chain.HasField("filter_chain_match") else _ALL for chain in chains
+    ]
+    if sum(prod(map(len, one)) for one in dimensions) > _MOST_COMBINATIONS:
+        return
+    owners: dict[tuple[Any, ...], int] = {}
+    for index, one in enumerate(dimensions):
+        for combination in product(*one):
+            if combination not in owners:
+                owners[combination] = index
+                continue
+            fact = f"matches connections that filter_chains[{owners[combination]}] matches just so"
+            if owners[combination] == index:
+                fact = "matches the same connections twice"
+            remedy = "let each chain match something of its own; letter case, and bits beyond prefix_len, do not count"
+            walk.error(((path, index), "filter_chain_match"), "filter-chain", fact, remedy)
+            return
+
+
+def _dimensions(match: Any) -> tuple[list[Any], ...]:
+    """Return what a chain matches by, each as a list of alternatives."""
+    return (
+        [match.destination_port.value if match.HasField("destination_port") else None],
+        _networks(match.prefix_ranges),
+        [_server_name(name) for name in match.server_names] or [""],
+        [match.transport_protocol],
+        list(match.application_protocols) or [""],
+        _networks(match.direct_source_prefix_ranges),
+        [match.source_type],
+        _networks(match.source_prefix_ranges),
+        list(match.source_ports) or [0],
+    )
+
+
+# What a chain without a match has.
+_ALL: tuple[list[Any], ...] = ([None], [None], [""], [""], [""], [None], [0], [None], [0])
+
+
+def _server_name(name: str) -> str:
+    lowered = name.lower()
+    return lowered[1:] if lowered.startswith("*.") else lowered
+
+
+def _networks(ranges: Iterable[Any]) -> list[Any]:
+    return [_network(cidr) for cidr in ranges] or [None]
+
+
+def _network(cidr: Any) -> Any:
+    """Return the network that a range stands for; the range itself when its address is none, which is told elsewhere."""
+    try:
+        address = ipaddress.ip_address(cidr.address_prefix.partition("%")[0])
+    except ValueError:
+        return cidr.address_prefix, cidr.prefix_len.value
+    length = min(cidr.prefix_len.value, address.max_prefixlen)
+    return ipaddress.ip_network((address, length), strict=False)
+
+
+def _check_exclusive(manager: Any, path: Path, walk: Walk) -> None:
+    present = {field.name for field, value in manager.ListFields() if value or field.message_type is not None}
+    if manager.HasField("use_remote_address") and not manager.use_remote_address.value:
+        present.discard("use_remote_address")
+    for first, second in _EXCLUSIVE:
+        if first in present and second in present:
+            walk.error((path, second), "wrong-filter", f"cannot stand beside {first}", "keep one of the two")
+
+
+def _check_upgrades(manager: Any, path: Path, walk: Walk) -> None:
+    if len(manager.upgrade_configs) < 2:
+        return
+    seen: set[str] = set()
+    for index, config in enumerate(manager.upgrade_configs):
+        name = config.upgrade_type.lower()
+        if name in seen:
+            place = (((path, "upgrade_configs"), index), "upgrade_type")
+            walk.error(place, "wrong-filter", "is here twice", "keep one of them")
+        seen.add(name)
+
+
+def _check_scopes(scoped: Any, path: Path, walk: Walk) -> None:
+    if scoped.WhichOneof("config_specifier") != "scoped_route_configurations_list":
+        return
+    place = (path, "scoped_route_configurations_list")
+    for index, scope in enumerate(scoped.scoped_route_configurations_list.scoped_route_configurations):
+        if scope.route_configuration_name:
+            at = (((place, "scoped_route_configurations"), index), "route_configuration_name")
+            message = "a scope that is written in the listener cannot name a route configuration"
+            walk.error(
+                at, "wrong-filter", message, "write the route_configuration itself, or discover scopes by scoped_rds"
+            )
+
+
+def _check_discovery(source: Any, path: Path, walk: Walk) -> None:
+    default = source.default_config if source.HasField("default_config") else None
+    if source.apply_default_config_without_warming and default is None:
+        message = "there is no default_config to apply"
+        walk.error((path, "apply_default_config_without_warming"), "wrong-filter", message, "add default_config")
+    if default is not None and default.type_url:
+        name = default.type_url.rpartition("/")[2]
+        allowed = {type_url.rpartition("/")[2] for type_url in source.type_urls}
+        if allowed and name not in allowed and not name.endswith(".TypedStruct"):
+            message = f"{name} is not among type_urls"
+            walk.error((path, "default_config"), "wrong-filter", message, "add it there, or correct the type")
+
+
+def _check_zipkin(config: Any, path: Path, walk: Walk) -> None:
+    if any(field.name == "collector_service" for field, _ in config.ListFields()):
+        return
+    for field in ("collector_cluster", "collector_endpoint"):
+        if not getattr(config, field):
+            walk.error((path, field), "wrong-filter", "is missing", "add it, or a collector_service")

@@ -51,7 +51,7 @@ CONTEXTS: dict[str, tuple[Context, ...]] = {
 _ACTIONS = frozenset().union(*(context.actions for contexts in CONTEXTS.values() for context in contexts))
 
 
-def matchers_hooks(catalogue: Catalogue) -> Hooks:
+def hooks(catalogue: Catalogue) -> Hooks:
     """Return the rules over matchers."""
     types = ExtensionTypes(catalogue)
     return {message_type: (_rule(contexts, types),) for message_type, contexts in CONTEXTS.items()}

@@ -1,11 +1,4 @@
-"""What the parts of a route must be to one another.
-
-Path templates (`/users/{id}/*`): matching by them, and rewriting with their variables.
-
-Virtual hosts beside one another: whom a domain belongs to.
-
-Headers to add and to remove: names that Envoy keeps for itself.
-"""
+"""Routes: virtual hosts and whom a domain belongs to, routes, path templates, and headers to add and to remove."""
 
 from __future__ import annotations
 
@@ -15,108 +8,46 @@ from typing import Any
 from google.protobuf.message import DecodeError, Message
 
 from fsxds.api.catalogue import Catalogue
-from fsxds.api.walk import Hook, Hooks, Leave, Path, Walk
+from fsxds.api.walk import Hooks, Leave, Path, Walk
 from fsxds.resource_types import lowered
 
-_MATCH = "envoy.extensions.path.match.uri_template.v3.UriTemplateMatchConfig"
-_REWRITE = "envoy.extensions.path.rewrite.uri_template.v3.UriTemplateRewriteConfig"
-_NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]*")
-_VARIABLE = re.compile(r"\{([^{}=]*)(=[^{}]*)?\}")
-_MOST_VARIABLES, _LONGEST_NAME = 5, 16
+_LARGEST_BODY = 4096
+_LARGEST_WEIGHT = 4_294_967_295
+_DELTA_TYPES = frozenset({3, 6})  # DELTA_GRPC, AGGREGATED_DELTA_GRPC
+_REMOVALS = {
+    "envoy.config.route.v3.RouteConfiguration": ("request_headers_to_remove", "response_headers_to_remove"),
+    "envoy.config.route.v3.VirtualHost": ("request_headers_to_remove", "response_headers_to_remove"),
+    "envoy.config.route.v3.Route": ("request_headers_to_remove", "response_headers_to_remove"),
+    "envoy.config.route.v3.WeightedCluster.ClusterWeight": ("request_headers_to_remove", "response_headers_to_remove"),
+    "envoy.config.core.v3.HealthCheck.HttpHealthCheck": ("request_headers_to_remove",),
+}
 
 
-class PathTemplates:
-    """Checks the templates of routes, where the catalogue has them."""
-
-    def __init__(self, catalogue: Catalogue) -> None:
-        self._match, self._rewrite = (
-            catalogue.message_class(name) if catalogue.knows(name) else None for name in (_MATCH, _REWRITE)
-        )
-        # The route that was met last with a template, and its template.
-        self._matched: tuple[Path, Any] = None, None
-
-    def check_match(self, policy: Any, path: Path, walk: Walk) -> None:
-        """Check the template that a route matches by, and remember it for the rewriting of the same route."""
-        pattern = _content(policy.typed_config, self._match)
-        self._matched = _route_of(path), pattern
-        if pattern is not None:
-            _check_pattern(pattern.path_template, ((path, "typed_config"), "path_template"), walk)
-
-    def check_rewrite(self, policy: Any, path: Path, walk: Walk) -> None:
-        """Check that the rewriting of a route fits the template that it matches by."""
-        rewrite = _content(policy.typed_config, self._rewrite)
-        if rewrite is None:
-            return
-        place = (path, "typed_config")
-        route, pattern = self._matched
-        if route is not None and route is _route_of(path):
-            _check_rewrite(rewrite.path_template_rewrite, pattern, (place, "path_template_rewrite"), walk)
-        else:
-            message = "a route that does not match by a path template cannot rewrite by one"
-            remedy = "match by a path template too, or rewrite with prefix_rewrite or regex_rewrite"
-            walk.error(place, "wrong-path-template", message, remedy)
-
-
-def _route_of(path: Path) -> Path:
-    """Return the path of the route that holds a policy of its match or action; it is one and the same object for both."""
-    return path[0][0] if path and path[0] else None
-
-
-def _content(packed: Any, message_class: type[Message] | None) -> Any:
-    """Return what is in an Any, None when it is of another type."""
-    if message_class is None or packed.type_url.rpartition("/")[2] != message_class.DESCRIPTOR.full_name:
-        return None
-    try:
-        return message_class.FromString(packed.value)
-    except DecodeError:
-        return None
-
-
-def _check_pattern(pattern: str, path: Path, walk: Walk) -> None:
-    fault = None
-    names = [match[1] for match in _VARIABLE.finditer(pattern)]
-    if not pattern.startswith("/"):
-        fault = "must begin with a slash"
-    elif len(names) > _MOST_VARIABLES:
-        fault = f"must have at most {_MOST_VARIABLES} variables, has {len(names)}"
-    elif len(set(names)) < len(names):
-        fault = "names a variable twice"
-    elif pattern.count("{") != len(names) or pattern.count("}") != len(names):
-        fault = "has a brace without its partner"
-    else:
-        fault = next((told for told in map(_name_fault, names) if told), None)
-    if fault is not None:
-        remedy = 'write it such as "/users/{id}/*": variables in braces, * for one segment, ** for the rest'
-        walk.error(path, "wrong-path-template", fault, remedy)
-
-
-def _name_fault(name: str) -> str | None:
-    if _NAME.fullmatch(name) is None:
-        return "has a name that a variable cannot have"
-    return f"has a variable whose name is longer than {_LONGEST_NAME} characters" if len(name) > _LONGEST_NAME else None
-
-
-def _check_rewrite(rewrite: str, pattern: Any, path: Path, walk: Walk) -> None:
-    if rewrite and not rewrite.startswith("/"):
-        walk.error(path, "wrong-path-template", "must begin with a slash", 'write it such as "/people/{id}"')
-    elif pattern is not None:
-        known = {match[1] for match in _VARIABLE.finditer(pattern.path_template)}
-        for match in _VARIABLE.finditer(rewrite):
-            if match[2] is None and match[1] not in known:
-                message = "has a variable that the path template does not have"
-                walk.error(path, "wrong-path-template", message, "write the variables of the path template alone")
-                return
-
-
-_REMEDY = "let one virtual host have the domain"
-
-
-def virtual_hosts_hooks(_: Catalogue) -> Hooks:
-    """Return the rules over the virtual hosts of a route configuration."""
+def hooks(catalogue: Catalogue) -> Hooks:
+    """Return the checks of route configurations, virtual hosts, routes, their path templates and headers."""
+    context, templates = _RouteContext(), PathTemplates(catalogue)
+    removals: Hooks = {
+        f"{message_type}.{field}": (_check_removals,) for message_type, fields in _REMOVALS.items() for field in fields
+    }
     return {
-        "envoy.config.route.v3.RouteConfiguration": (_check_domains, _check_vhds),
+        **removals,
+        "envoy.config.route.v3.RouteConfiguration": (context.enter_config, _check_domains, _check_vhds),
+        "envoy.config.route.v3.ScopedRouteConfiguration": (_check_scope,),
         "envoy.config.route.v3.VirtualHost": (_check_own_domains, _check_matcher),
         "envoy.config.route.v3.VirtualCluster": (_check_virtual_cluster,),
+        "envoy.config.route.v3.DirectResponseAction": (context.check_body,),
+        "envoy.config.route.v3.RouteMatch.path_match_policy": (templates.check_match,),
+        "envoy.config.route.v3.RouteAction.path_rewrite_policy": (templates.check_rewrite,),
+        "envoy.config.route.v3.RouteAction": (_check_rewrites,),
+        "envoy.config.route.v3.RouteAction.upgrade_configs": (_check_upgrades,),
+        "envoy.config.route.v3.RouteAction.cluster_specifier_plugin": (context.check_plugin,),
+        "envoy.config.route.v3.RouteAction.RequestMirrorPolicy": (_check_mirror,),
+        "envoy.config.route.v3.WeightedCluster": (_check_weights,),
+        "envoy.config.route.v3.RetryPolicy.RetryBackOff": (_check_back_off,),
+        "envoy.config.core.v3.BackoffStrategy": (_check_back_off,),
+        "envoy.config.core.v3.HeaderValueOption": (_check_addition,),
+        "envoy.config.route.v3.InternalRedirectPolicy": (_check_copies,),
+        "envoy.extensions.filters.http.ext_authz.v3.AuthorizationRequest": (_check_request,),
     }
 
 
@@ -144,7 +75,9 @@ def _check_own_domains(host: Any, path: Path, walk: Walk) -> None:
 
 def _tell_duplicate(domain: str, owner: str, path: Path, walk: Walk) -> None:
     message = f'"{domain}" is already a domain of virtual host "{owner}"'
-    walk.error(path, "duplicate-domain", f"{message}; letter case does not count", _REMEDY)
+    walk.error(
+        path, "duplicate-domain", f"{message}; letter case does not count", "let one virtual host have the domain"
+    )
 
 
 def _check_vhds(config: Any, path: Path, walk: Walk) -> None:
@@ -159,9 +92,6 @@ def _check_vhds(config: Any, path: Path, walk: Walk) -> None:
         walk.error(((path, "vhds"), "config_source"), "wrong-config-source", message, "write ads: {} or DELTA_GRPC")
 
 
-_DELTA_TYPES = frozenset({3, 6})  # DELTA_GRPC, AGGREGATED_DELTA_GRPC
-
-
 def _check_matcher(host: Any, path: Path, walk: Walk) -> None:
     if host.HasField("matcher") and host.routes:
         message = "a virtual host has routes or a matcher, not both"
@@ -174,88 +104,8 @@ def _check_virtual_cluster(cluster: Any, path: Path, walk: Walk) -> None:
         walk.error((path, "headers"), "wrong-route", message, "say which requests belong to it")
 
 
-_REMOVALS = {
-    "envoy.config.route.v3.RouteConfiguration": ("request_headers_to_remove", "response_headers_to_remove"),
-    "envoy.config.route.v3.VirtualHost": ("request_headers_to_remove", "response_headers_to_remove"),
-    "envoy.config.route.v3.Route": ("request_headers_to_remove", "response_headers_to_remove"),
-    "envoy.config.route.v3.WeightedCluster.ClusterWeight": ("request_headers_to_remove", "response_headers_to_remove"),
-    "envoy.config.core.v3.HealthCheck.HttpHealthCheck": ("request_headers_to_remove",),
-}
-_RESERVED_REMEDY = "change the path by a rewrite, the host by host_rewrite_literal; others of these stay as they are"
-
-
-def headers_hooks(_: Catalogue) -> Hooks:
-    """Return the rules over headers to add and remove."""
-    removals: dict[str, tuple[Hook, ...]] = {
-        f"{message_type}.{field}": (_check_removals,) for message_type, fields in _REMOVALS.items() for field in fields
-    }
-    return removals | {
-        "envoy.config.core.v3.HeaderValueOption": (_check_addition,),
-        "envoy.config.route.v3.InternalRedirectPolicy": (_check_copies,),
-        "envoy.extensions.filters.http.ext_authz.v3.AuthorizationRequest": (_check_request,),
-    }
-
-
-def is_reserved(name: str) -> bool:
-    """Tell whether a header is one of HTTP/2's own, or the host: those are not changed by adding and removing."""
-    return name[:1] == ":" or (len(name) == 4 and name.lower() == "host")
-
-
-def _check_removals(names: Any, path: Path, walk: Walk) -> None:
-    _check_names(names, path, walk, "cannot be removed")
-
-
-def _check_names(names: Any, path: Path, walk: Walk, fact: str) -> None:
-    for index, name in enumerate(names):
-        if is_reserved(name):
-            walk.error((path, index), "wrong-header", f"this header {fact}", _RESERVED_REMEDY)
-
-
-def _check_addition(option: Any, path: Path, walk: Walk) -> None:
-    if is_reserved(option.header.key):
-        message = "this header cannot be added or changed here"
-        walk.error(((path, "header"), "key"), "wrong-header", message, _RESERVED_REMEDY)
-    if option.append_action and option.HasField("append"):
-        message = "append and append_action cannot both be set"
-        walk.error((path, "append"), "wrong-header", message, "keep append_action alone: append is deprecated")
-
-
-def _check_copies(policy: Any, path: Path, walk: Walk) -> None:
-    _check_names(policy.response_headers_to_copy, (path, "response_headers_to_copy"), walk, "cannot be copied")
-
-
-def _check_request(request: Any, path: Path, walk: Walk) -> None:
-    for index, header in enumerate(request.headers_to_add):
-        if is_reserved(header.key):
-            place = (((path, "headers_to_add"), index), "key")
-            walk.error(place, "wrong-header", "this header cannot be added here", _RESERVED_REMEDY)
-
-
-_LARGEST_BODY = 4096
-_LARGEST_WEIGHT = 4_294_967_295
-
-
-def routes_hooks(catalogue: Catalogue) -> Hooks:
-    """Return the rules over routes."""
-    bodies, templates = _Bodies(), PathTemplates(catalogue)
-    return {
-        "envoy.config.route.v3.RouteConfiguration": (bodies.enter_config,),
-        "envoy.config.route.v3.ScopedRouteConfiguration": (_check_scope,),
-        "envoy.config.route.v3.DirectResponseAction": (bodies.check_body,),
-        "envoy.config.route.v3.RouteMatch.path_match_policy": (templates.check_match,),
-        "envoy.config.route.v3.RouteAction.path_rewrite_policy": (templates.check_rewrite,),
-        "envoy.config.route.v3.RouteAction": (_check_rewrites,),
-        "envoy.config.route.v3.RouteAction.upgrade_configs": (_check_upgrades,),
-        "envoy.config.route.v3.RouteAction.cluster_specifier_plugin": (bodies.check_plugin,),
-        "envoy.config.route.v3.WeightedCluster": (_check_weights,),
-        "envoy.config.route.v3.RetryPolicy.RetryBackOff": (_check_back_off,),
-        "envoy.config.core.v3.BackoffStrategy": (_check_back_off,),
-        "envoy.config.route.v3.RouteAction.RequestMirrorPolicy": (_check_mirror,),
-    }
-
-
-class _Bodies:
-    """Knows, while a route configuration is walked, what its routes may refer to and how large a body may be."""
+class _RouteContext:
+    """What a route configuration says for all its routes while it is walked: their plugins, and how large a body may be."""
 
     def __init__(self) -> None:
         self._largest: int | None = None
@@ -357,3 +207,131 @@ def _check_mirror(policy: Any, path: Path, walk: Walk) -> None:
     if bool(policy.cluster) == bool(policy.cluster_header):
         fact = "has both cluster and cluster_header" if policy.cluster else "has neither cluster nor cluster_header"
         walk.error(path, "wrong-route", fact, "write one of the two")
+
+
+_MATCH = "envoy.extensions.path.match.uri_template.v3.UriTemplateMatchConfig"
+_REWRITE = "envoy.extensions.path.rewrite.uri_template.v3.UriTemplateRewriteConfig"
+_NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]*")
+_VARIABLE = re.compile(r"\{([^{}=]*)(=[^{}]*)?\}")
+_MOST_VARIABLES, _LONGEST_NAME = 5, 16
+
+
+class PathTemplates:
+    """Checks the templates of routes, where the catalogue has them."""
+
+    def __init__(self, catalogue: Catalogue) -> None:
+        self._match, self._rewrite = (
+            catalogue.message_class(name) if catalogue.knows(name) else None for name in (_MATCH, _REWRITE)
+        )
+        # The route that was met last with a template, and its template.
+        self._matched: tuple[Path, Any] = None, None
+
+    def check_match(self, policy: Any, path: Path, walk: Walk) -> None:
+        """Check the template that a route matches by, and remember it for the rewriting of the same route."""
+        pattern = _content(policy.typed_config, self._match)
+        self._matched = _route_of(path), pattern
+        if pattern is not None:
+            _check_pattern(pattern.path_template, ((path, "typed_config"), "path_template"), walk)
+
+    def check_rewrite(self, policy: Any, path: Path, walk: Walk) -> None:
+        """Check that the rewriting of a route fits the template that it matches by."""
+        rewrite = _content(policy.typed_config, self._rewrite)
+        if rewrite is None:
+            return
+        place = (path, "typed_config")
+        route, pattern = self._matched
+        if route is not None and route is _route_of(path):
+            _check_rewrite(rewrite.path_template_rewrite, pattern, (place, "path_template_rewrite"), walk)
+        else:
+            message = "a route that does not match by a path template cannot rewrite by one"
+            remedy = "match by a path template too, or rewrite with prefix_rewrite or regex_rewrite"
+            walk.error(place, "wrong-path-template", message, remedy)
+
+
+def _route_of(path: Path) -> Path:
+    """Return the path of the route that holds a policy of its match or action; it is one and the same object for both."""
+    return path[0][0] if path and path[0] else None
+
+
+def _content(packed: Any, message_class: type[Message] | None) -> Any:
+    """Return what is in an Any, None when it is of another type."""
+    if message_class is None or packed.type_url.rpartition("/")[2] != message_class.DESCRIPTOR.full_name:
+        return None
+    try:
+        return message_class.FromString(packed.value)
+    except DecodeError:
+        return None
+
+
+def _check_pattern(pattern: str, path: Path, walk: Walk) -> None:
+    fault = None
+    names = [match[1] for match in _VARIABLE.finditer(pattern)]
+    if not pattern.startswith("/"):
+        fault = "must begin with a slash"
+    elif len(names) > _MOST_VARIABLES:
+        fault = f"must have at most {_MOST_VARIABLES} variables, has {len(names)}"
+    elif len(set(names)) < len(names):
+        fault = "names a variable twice"
+    elif pattern.count("{") != len(names) or pattern.count("}") != len(names):
+        fault = "has a brace without its partner"
+    else:
+        fault = next((told for told in map(_name_fault, names) if told), None)
+    if fault is not None:
+        remedy = 'write it such as "/users/{id}/*": variables in braces, * for one segment, ** for the rest'
+        walk.error(path, "wrong-path-template", fault, remedy)
+
+
+def _name_fault(name: str) -> str | None:
+    if _NAME.fullmatch(name) is None:
+        return "has a name that a variable cannot have"
+    return f"has a variable whose name is longer than {_LONGEST_NAME} characters" if len(name) > _LONGEST_NAME else None
+
+
+def _check_rewrite(rewrite: str, pattern: Any, path: Path, walk: Walk) -> None:
+    if rewrite and not rewrite.startswith("/"):
+        walk.error(path, "wrong-path-template", "must begin with a slash", 'write it such as "/people/{id}"')
+    elif pattern is not None:
+        known = {match[1] for match in _VARIABLE.finditer(pattern.path_template)}
+        for match in _VARIABLE.finditer(rewrite):
+            if match[2] is None and match[1] not in known:
+                message = "has a variable that the path template does not have"
+                walk.error(path, "wrong-path-template", message, "write the variables of the path template alone")
+                return
+
+
+_RESERVED_REMEDY = "change the path by a rewrite, the host by host_rewrite_literal; others of these stay as they are"
+
+
+def is_reserved(name: str) -> bool:
+    """Tell whether a header is one of HTTP/2's own, or the host: those are not changed by adding and removing."""
+    return name[:1] == ":" or (len(name) == 4 and name.lower() == "host")
+
+
+def _check_removals(names: Any, path: Path, walk: Walk) -> None:
+    _check_names(names, path, walk, "cannot be removed")
+
+
+def _check_names(names: Any, path: Path, walk: Walk, fact: str) -> None:
+    for index, name in enumerate(names):
+        if is_reserved(name):
+            walk.error((path, index), "wrong-header", f"this header {fact}", _RESERVED_REMEDY)
+
+
+def _check_addition(option: Any, path: Path, walk: Walk) -> None:
+    if is_reserved(option.header.key):
+        message = "this header cannot be added or changed here"
+        walk.error(((path, "header"), "key"), "wrong-header", message, _RESERVED_REMEDY)
+    if option.append_action and option.HasField("append"):
+        message = "append and append_action cannot both be set"
+        walk.error((path, "append"), "wrong-header", message, "keep append_action alone: append is deprecated")
+
+
+def _check_copies(policy: Any, path: Path, walk: Walk) -> None:
+    _check_names(policy.response_headers_to_copy, (path, "response_headers_to_copy"), walk, "cannot be copied")
+
+
+def _check_request(request: Any, path: Path, walk: Walk) -> None:
+    for index, header in enumerate(request.headers_to_add):
+        if is_reserved(header.key):
+            place = (((path, "headers_to_add"), index), "key")
+            walk.error(place, "wrong-header", "this header cannot be added here", _RESERVED_REMEDY)

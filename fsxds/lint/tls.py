@@ -98,16 +98,25 @@ except ImportError:  # the extra "certificates" is not installed
     _judge, _is_certificate = None, bool
 
 
-def certificates_hooks(_: Catalogue) -> Hooks:
-    """Return the rules over certificates; without `cryptography` they are content with the look of a text."""
-    rules = CertificateRules(_judge)
+def hooks(catalogue: Catalogue) -> Hooks:
+    """Return the checks of TLS contexts and certificates; without `cryptography`, the text of certificates has to do."""
+    features, certificates = catalogue.features, CertificateChecks(_judge)
     return {
-        _TLS + "TlsCertificate": (rules.check_certificate,),
-        _TLS + "CertificateValidationContext": (_check_trusted,),
+        _TLS + "TlsCertificate": (certificates.check_certificate,),
+        _TLS + "CertificateValidationContext": (_check_trusted, _check_validation),
+        _TLS + "DownstreamTlsContext": (_check_downstream,),
+        _TLS + "UpstreamTlsContext": (_check_upstream,),
+        _TLS + "CommonTlsContext.alpn_protocols": (_check_alpn,),
+        _TLS + "TlsParameters": (_check_versions,),
+        _TLS + "TlsParameters.cipher_suites": (_suites(features.ciphers),) if features is not None else (),
+        _TLS + "TlsParameters.ecdh_curves": (_curves(features.curves),) if features is not None else (),
+        _TLS + "SubjectAltNameMatcher": (_check_other_name,),
+        _TLS + "TlsSessionTicketKeys": (_check_ticket_keys,),
+        _TLS + "Secret": (_check_secret,),
     }
 
 
-class CertificateRules:
+class CertificateChecks:
     """Compares certificates with their keys, each pair once."""
 
     def __init__(self, judge: Judge | None) -> None:
@@ -119,11 +128,11 @@ class CertificateRules:
         """Check that a certificate has its key, that both can be read and that they belong together."""
         if certificate.HasField("pkcs12"):
             if certificate.HasField("certificate_chain") or certificate.HasField("private_key"):
-                message = "a PKCS #12 bundle holds the chain and the key: nothing may stand beside it"
+                message = "a PKCS #12 bundle holds the chain and the key: nothing may be with it"
                 walk.error((path, "pkcs12"), "wrong-certificate", message, "keep pkcs12, or the other two")
             return
         if not certificate.ListFields() and (path is None or path[1] != "tls_certificate"):
-            return  # a client may have it so; of a server it is told there
+            return  # a client may have it so; of a server it is reported there
         has_key = certificate.HasField("private_key") or certificate.HasField("private_key_provider")
         if not certificate.HasField("certificate_chain"):
             walk.error(path, "wrong-certificate", "a certificate needs a certificate_chain", "add it")
@@ -140,7 +149,7 @@ class CertificateRules:
 
     def _check_pair(self, certificate: Any, path: Path, walk: Walk) -> None:
         chain, key = inline(certificate.certificate_chain), inline(certificate.private_key)
-        if chain is not None and _tell_unreadable(chain, (path, "certificate_chain"), walk):
+        if chain is not None and _report_unreadable(chain, (path, "certificate_chain"), walk):
             return
         if key is None or certificate.HasField("private_key_provider"):
             return
@@ -149,8 +158,8 @@ class CertificateRules:
             walk.error((path, "private_key"), "wrong-certificate", message, "write the whole key, from BEGIN to END")
             return
         password = inline(certificate.password) if certificate.HasField("password") else None
-        is_told_elsewhere = certificate.HasField("password") and password is None
-        if chain is None or is_told_elsewhere or self._judge is None:
+        is_external = certificate.HasField("password") and password is None
+        if chain is None or is_external or self._judge is None:
             return
         pair = chain, key, password
         judge = self._judge
@@ -179,11 +188,11 @@ def _check_trusted(context: Any, path: Path, walk: Walk) -> None:
         if trusted == b"":
             walk.error((path, "trusted_ca"), "wrong-certificate", "is empty", "write the certificates in PEM")
         elif trusted is not None:
-            _tell_unreadable(trusted, (path, "trusted_ca"), walk)
+            _report_unreadable(trusted, (path, "trusted_ca"), walk)
 
 
-def _tell_unreadable(chain: bytes, path: Path, walk: Walk) -> bool:
-    """Tell when a text holds no certificate, or one that cannot be read; return whether it was told."""
+def _report_unreadable(chain: bytes, path: Path, walk: Walk) -> bool:
+    """Report a text that holds no certificate, or one that cannot be read; return whether it was reported."""
     blocks = [match for match in _BLOCK.finditer(chain) if match[1] in _CERTIFICATES]
     if not blocks:
         walk.error(
@@ -205,23 +214,6 @@ _LONGEST_ALPN = 65_535
 
 _SEPARATORS = re.compile(r"[:,; |\[\]]+")
 _WHOLE_NAME = re.compile(r"[A-Z0-9]+(?:-[A-Z0-9]+)+|TLS_[A-Z0-9_]+")
-
-
-def tls_hooks(catalogue: Catalogue) -> Hooks:
-    """Return the rules over TLS contexts, but for what is in certificates."""
-    features = catalogue.features
-    return {
-        _TLS + "DownstreamTlsContext": (_check_downstream,),
-        _TLS + "UpstreamTlsContext": (_check_upstream,),
-        _TLS + "CommonTlsContext.alpn_protocols": (_check_alpn,),
-        _TLS + "TlsParameters": (_check_versions,),
-        _TLS + "TlsParameters.cipher_suites": (_suites(features.ciphers),) if features is not None else (),
-        _TLS + "TlsParameters.ecdh_curves": (_curves(features.curves),) if features is not None else (),
-        _TLS + "CertificateValidationContext": (_check_validation,),
-        _TLS + "SubjectAltNameMatcher": (_check_other_name,),
-        _TLS + "TlsSessionTicketKeys": (_check_ticket_keys,),
-        _TLS + "Secret": (_check_secret,),
-    }
 
 
 def _check_downstream(context: Any, path: Path, walk: Walk) -> None:
@@ -324,7 +316,7 @@ def _check_versions(params: Any, path: Path, walk: Walk) -> None:
 
 
 def _check_validation(context: Any, path: Path, walk: Walk) -> None:
-    """Check what stands in a validation context; a combined one gets its CA from elsewhere, so nothing is told of it."""
+    """Check the content of a validation context; a combined one gets its CA from elsewhere, so nothing is reported of it."""
     if path is None or path[1] != "default_validation_context":
         _check_trust(context, path, walk)
     for index, digest in enumerate(context.verify_certificate_hash):
@@ -351,14 +343,14 @@ def _check_trust(context: Any, path: Path, walk: Walk) -> None:
         return
     remedy = "add trusted_ca"
     # A secret may be combined with a context that has one.
-    tell = walk.warning if path == (None, "validation_context") else walk.error
+    report = walk.warning if path == (None, "validation_context") else walk.error
     for field in ("match_typed_subject_alt_names", "match_subject_alt_names"):
         if getattr(context, field) and not context.HasField("ca_certificate_provider_instance"):
-            tell((path, field), "wrong-tls", "names are not verified without a trusted CA", remedy)
+            report((path, field), "wrong-tls", "names are not verified without a trusted CA", remedy)
     if context.HasField("crl"):
-        tell((path, "crl"), "wrong-tls", "a revocation list needs a trusted CA", remedy)
+        report((path, "crl"), "wrong-tls", "a revocation list needs a trusted CA", remedy)
     if context.allow_expired_certificate:
-        tell((path, "allow_expired_certificate"), "wrong-tls", "has no meaning without a trusted CA", remedy)
+        report((path, "allow_expired_certificate"), "wrong-tls", "has no meaning without a trusted CA", remedy)
 
 
 def _is_hex(text: str) -> bool:

@@ -1,7 +1,7 @@
 import pytest
 
 from fsxds.api.catalogue import Catalogue
-from fsxds.lint.field_values import RegexRules
+from fsxds.lint.field_values import RegexChecks
 from fsxds.values import Severity
 from tests.lint.envoy_verdicts import Case, action, assert_refused, assert_taken, route, told
 
@@ -71,6 +71,6 @@ def test_a_broken_pattern_is_told_once(catalogue: Catalogue) -> None:
 
 def test_an_expression_is_compiled_once() -> None:
     """Compiled expressions are remembered."""
-    rules = RegexRules()
+    rules = RegexChecks()
 
     assert rules.compiled("a+") is rules.compiled("a+")

@@ -12,7 +12,7 @@ from cryptography.hazmat.primitives.serialization import BestAvailableEncryption
 from cryptography.x509.oid import NameOID
 
 from fsxds.api.catalogue import Catalogue
-from fsxds.lint.tls import CertificateRules
+from fsxds.lint.tls import CertificateChecks
 from tests.lint.envoy_verdicts import Case, assert_refused, assert_taken, server_tls
 
 
@@ -115,7 +115,7 @@ def test_without_cryptography_pairs_are_not_compared(catalogue: Catalogue) -> No
             told.append(rule)
 
     walk: Any = _Walk()
-    CertificateRules(None).check_certificate(message, None, walk)
+    CertificateChecks(None).check_certificate(message, None, walk)
 
     assert [] == told
 

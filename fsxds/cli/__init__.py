@@ -1,1 +1,1 @@
-"""One module per `fsxds` subcommand, each a thin caller of the rooms."""
+"""The command line: `commands` declares every command, and one module does the work of each."""

@@ -19,11 +19,11 @@ from fsxds.observe.log_lines import escape
 from fsxds.resource_types import BY_SHORT_NAME, ResourceType, type_from_path
 from fsxds.settings.options import Settings
 from fsxds.tools.convert import (
+    ConversionLossError,
     ConversionReader,
     ConversionWriter,
-    LostError,
+    ConvertedFile,
     NotOneResponseError,
-    Output,
     Part,
     has_comments,
 )
@@ -103,7 +103,7 @@ def _read(file: str) -> bytes:
         raise UsageError(f"{file}: cannot be read: {error.strerror}") from error
 
 
-def _write(writer: ConversionWriter, parts: Sequence[Part], request: _Request) -> Output:
+def _write(writer: ConversionWriter, parts: Sequence[Part], request: _Request) -> ConvertedFile:
     """Return the file; UsageError where the format has no words for what is in it."""
     row = request.target_format
     name = next(name for name, other in BY_NAME.items() if other is row)
@@ -114,7 +114,7 @@ def _write(writer: ConversionWriter, parts: Sequence[Part], request: _Request) -
             "its documents have different versions, or one has nothing of a type, so they are not one DiscoveryResponse"
         )
         raise UsageError(f"{request.path}: {fact}; convert them one by one, or --to yaml") from error
-    except LostError as error:
+    except ConversionLossError as error:
         where = f"{pointer_of(error.field_path)}: " if error.field_path else ""
         others = " or ".join(f"--to {other}" for other in BY_NAME if other != name)
         raise UsageError(f"{request.path}: {where}{name} cannot hold this{_why(name)}; use {others}") from error

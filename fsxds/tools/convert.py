@@ -1,10 +1,6 @@
-"""Whether a text has comments, which no message can hold.
+"""The same messages in another format: read a file in the shape that its author gave it, write it, and prove that nothing is lost.
 
-Where two messages begin to differ, to the last bit and inside of every Any.
-
-A file as the messages that its author wrote, in their shape: to be written in another format, not to be served.
-
-Messages as a file of another format, in the shape that they came in as far as the format has it.
+A value that the format cannot hold is an error. Comments are no part of any message, and are not kept.
 """
 
 from __future__ import annotations
@@ -16,7 +12,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import PurePosixPath
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import Any, Final, cast
 
 import yaml
 from google.protobuf.descriptor import Descriptor, FieldDescriptor
@@ -38,42 +34,340 @@ from fsxds.snapshots.parse import problems_of
 from fsxds.snapshots.shape import DISCOVERY_RESPONSE, RESOURCE_WRAPPER, is_envelope, is_wrapper
 from fsxds.values import Fault, FieldPath, PlainValue, Problem, SourceFile, TypeUrl
 
-if yaml.__with_libyaml__ or TYPE_CHECKING:
-    from yaml import CSafeLoader
-else:
-    from yaml import SafeLoader as CSafeLoader  # pragma: no cover - require_libyaml ends such a start
-
-_QUOTED_OR_COMMENT: Final = re.compile(
-    r""" "(?:[^"\\\n]|\\.)*+" | '(?:[^'\\\n]|\\.)*+' | \#(?P<comment>[^\n]*+) """, re.VERBOSE
-)
-# Said by the type in any other format.
-_HEADER: Final = re.compile(r"\s*proto-(?:file|message):")
+_READ_BACK = PurePosixPath("read-back")
+_ONE_RESPONSE = "became one DiscoveryResponse"
 
 
-def has_comments(content: bytes, format_name: str) -> bool:
-    """Tell whether a readable file of a format has comments; the header of a text format file is none."""
-    if b"#" not in content:
-        return False
-    if format_name == "yaml":
-        return _in_yaml(content.decode("utf-8-sig"))
-    if format_name == "textproto":
-        found = _QUOTED_OR_COMMENT.finditer(content.decode("utf-8-sig"))
-        return any(match["comment"] is not None and not _HEADER.match(match["comment"]) for match in found)
-    return False
+@dataclass(frozen=True, slots=True)
+class Part:
+    """One document: a message, or a list of messages. Each is a DiscoveryResponse, a `Resource`, or a resource itself."""
+
+    messages: tuple[Message, ...]
+    is_list: bool = False
 
 
-def _in_yaml(text: str) -> bool:
-    """Look for a # between the tokens; within one it is text."""
-    end = 0
-    for token in yaml.scan(text, Loader=CSafeLoader):
-        if "#" in text[end : token.start_mark.index]:
-            return True
-        end = token.end_mark.index
-    return "#" in text[end:]
+@dataclass(frozen=True, slots=True)
+class Input:
+    """The documents of a file, and what is wrong with them; with an ERROR among the problems the parts mean nothing."""
+
+    parts: tuple[Part, ...]
+    problems: tuple[Problem, ...] = ()
 
 
-# Their fields are no words of an author: a struct is written as its content.
-_UNSPOKEN = frozenset({LIST_VALUE, STRUCT, VALUE})
+class ConversionReader:
+    """Reads files of any format; one catalogue, any number of files.
+
+    Envoy's constraints on values are not checked: what a message can hold can be converted.
+    """
+
+    def __init__(self, catalogue: Catalogue) -> None:
+        self._catalogue = catalogue
+        self._converter = Converter(catalogue)
+
+    def read(self, file: SourceFile, file_format: Format, hint: ResourceType | None) -> Input:
+        """Read a file. Every problem in it is reported; bad content never raises.
+
+        Args:
+            file: its path is for the problems only.
+            file_format: how it is written.
+            hint: the type of resources that name none, None where it is not known.
+        """
+        decoded = file_format.decode(file.content, self._catalogue, hint.message_type if hint else None)
+        faults = [(0, fault) for fault in decoded.faults]
+        parts: list[Part] = []
+        for number, document in enumerate(decoded.documents):
+            if isinstance(document, PlainDocument):
+                reading = _Reading(self._converter, hint)
+                parts += reading.part(document.value)
+                faults += ((number, fault) for fault in reading.faults)
+            else:
+                faults += ((number, fault) for fault in self._unreadable(document.message))
+                parts.append(Part((document.message,)))
+        if not parts and not faults:
+            fact = "the file is empty"
+            faults.append((0, Fault("empty-file", fact, "write `resources: []` for none on purpose", (), 1, 1)))
+        return Input(tuple(parts), tuple(sorted(problems_of(file, file_format.name, faults, self._catalogue))))
+
+    def _unreadable(self, message: Message) -> Iterator[Fault]:
+        """Yield a fault for each Any that cannot be read; one that is empty is fine."""
+        for part in unreadable_parts(message, self._catalogue):
+            if part.is_known:
+                yield replace(shape.broken_message(part.message_type, part.field_path), line=1)
+            elif part.message_type:
+                similar = self._catalogue.similar(part.message_type)
+                yield replace(shape.unknown_type(part.message_type, similar, part.field_path), line=1)
+
+
+class _Reading:
+    """Reads one document of plain values."""
+
+    def __init__(self, converter: Converter, hint: ResourceType | None) -> None:
+        self.faults: list[Fault] = []
+        self._converter = converter
+        self._hint = hint
+
+    def part(self, value: PlainValue) -> Iterator[Part]:
+        """Yield what a document holds; nothing for an empty one."""
+        if isinstance(value, list):
+            messages = (self._message(element, (index,)) for index, element in enumerate(value))
+            yield Part(tuple(message for message in messages if message is not None), is_list=True)
+        elif value is not None:
+            message = self._message(value, ())
+            yield Part((message,) if message is not None else ())
+
+    def _message(self, value: PlainValue, path: FieldPath) -> Message | None:
+        if not isinstance(value, dict):
+            self.faults.append(shape.not_an_object(path))
+            return None
+        if is_envelope(value):
+            return self._envelope(value, path)
+        typed = self._typed(value, path, None)
+        if typed is None:
+            return None
+        if is_wrapper(value):
+            return self._convert(_bare(typed), RESOURCE_WRAPPER, path)
+        return self._convert(typed, None, path)
+
+    def _envelope(self, value: dict[str, PlainValue], path: FieldPath) -> Message | None:
+        claim = _text_of(value, "type_url", "typeUrl")
+        resources = value.get("resources")
+        if resources is None:
+            fact = "`resources` has no value, which Envoy reads as: delete everything"
+            self.faults.append(Fault("no-resources", fact, "write the resources, or `resources: []` for none", path))
+            return None
+        typed: PlainValue
+        if isinstance(resources, list):
+            parts = (self._typed(part, (*path, "resources", at), claim) for at, part in enumerate(resources))
+            typed = [part for part in parts if part is not None]
+        else:
+            typed = self._typed(resources, (*path, "resources"), claim)
+        message: Any = self._convert({**_bare(value), "resources": typed}, DISCOVERY_RESPONSE, path)
+        if message is not None and not message.resources and not message.type_url and self._hint:
+            # The file's name says the type, and the new file may have another name.
+            message.type_url = self._hint.type_url
+        return message if isinstance(message, Message) else None
+
+    def _typed(self, value: PlainValue, path: FieldPath, claim: str | None) -> dict[str, PlainValue] | None:
+        """Return a resource, or a `Resource` around one, with its `@type`; None, and a fault, where it is not known."""
+        if not isinstance(value, dict):
+            self.faults.append(shape.not_an_object(path))
+            return None
+        if is_wrapper(value):
+            wrapper = {"@type": f"type.googleapis.com/{RESOURCE_WRAPPER}", **value}
+            if value.get("resource") is not None:
+                wrapper["resource"] = self._typed(value["resource"], (*path, "resource"), claim)
+            return wrapper
+        type_url = claim or (self._hint.type_url if self._hint else None)
+        if "@type" in value or type_url is not None:
+            return {"@type": type_url, **value}
+        self.faults.append(shape.no_type(path))
+        return None
+
+    def _convert(self, value: dict[str, PlainValue], message_type: str | None, path: FieldPath) -> Message | None:
+        converted = self._converter.convert(value, message_type) if message_type else self._converter.convert_any(value)
+        self.faults += (replace(fault, field_path=path + fault.field_path) for fault in converted.faults)
+        return converted.message
+
+
+def _bare(value: dict[str, PlainValue]) -> dict[str, PlainValue]:
+    return {key: part for key, part in value.items() if key != "@type"}
+
+
+def _text_of(value: dict[str, PlainValue], *spellings: str) -> str | None:
+    return next((text for key in spellings if isinstance(text := value.get(key), str) and text), None)
+
+
+class NotOneResponseError(Exception):
+    """Documents differ in what a DiscoveryResponse has once for all of its resources, such as the version."""
+
+
+class ConversionLossError(Exception):
+    """The format cannot hold what is to be written.
+
+    Attributes:
+        field_path: leads to the first field that would be read back differently, from the top of its message; empty
+            where the whole message would.
+    """
+
+    def __init__(self, field_path: FieldPath = ()) -> None:
+        super().__init__(field_path)
+        self.field_path = field_path
+
+
+@dataclass(frozen=True, slots=True)
+class ConvertedFile:
+    """A file in its new format; `note` says how its shape changed, and is empty where it did not."""
+
+    content: bytes
+    note: str = ""
+
+
+class ConversionWriter:
+    """Writes what a `ConversionReader` of the same catalogue read, and proves that it is read back the same."""
+
+    def __init__(self, catalogue: Catalogue) -> None:
+        self._catalogue = catalogue
+        self._printer = Printer(catalogue)
+        self._reader = ConversionReader(catalogue)
+        self._writers: Mapping[
+            str, Callable[[Sequence[Part], Format, ResourceType | None], tuple[list[Message], ConvertedFile]]
+        ]
+        self._writers = MappingProxyType(
+            {"yaml": self._yaml, "json": self._json, "textproto": self._textproto, "binary": self._binary}
+        )
+
+    def write(self, parts: Sequence[Part], file_format: Format, hint: ResourceType | None) -> ConvertedFile:
+        """Write documents in a format.
+
+        Args:
+            parts: the documents.
+            file_format: the format.
+            hint: the type that documents without resources are of.
+
+        Raises:
+            NotOneResponseError: the format has one document in a file, and these cannot be one.
+            ConversionLossError: the format cannot hold a value.
+            ApiError: a time is out of bounds, or an Any cannot be read.
+        """
+        messages, output = self._writers[file_format.name](parts, file_format, hint)
+        self._prove(messages, output, file_format)
+        return output
+
+    def _yaml(self, parts: Sequence[Part], _: Format, __: ResourceType | None) -> tuple[list[Message], ConvertedFile]:
+        return _messages(parts), ConvertedFile(encode_yaml([self._plain(part) for part in parts]))
+
+    def _json(self, parts: Sequence[Part], _: Format, __: ResourceType | None) -> tuple[list[Message], ConvertedFile]:
+        messages = _messages(parts)
+        if len(parts) == 1:
+            return messages, ConvertedFile(encode_json(self._plain(parts[0])))
+        plain: list[PlainValue] = [self._plain_message(message) for message in messages]
+        return messages, ConvertedFile(encode_json(plain), "several documents became one list")
+
+    def _textproto(
+        self, parts: Sequence[Part], file_format: Format, hint: ResourceType | None
+    ) -> tuple[list[Message], ConvertedFile]:
+        messages, note = _messages(parts), ""
+        if len(parts) != 1 or parts[0].is_list:
+            messages, note = [self._one_response(messages, hint)], f"{_what(parts)} {_ONE_RESPONSE}"
+        header = f"# proto-message: {messages[0].DESCRIPTOR.full_name}\n"
+        return messages, ConvertedFile(header.encode() + file_format.encode(messages[0], self._printer), note)
+
+    def _binary(
+        self, parts: Sequence[Part], file_format: Format, hint: ResourceType | None
+    ) -> tuple[list[Message], ConvertedFile]:
+        messages, note = _messages(parts), ""
+        if len(messages) != 1 or not _is(messages[0], DISCOVERY_RESPONSE):
+            messages, note = [self._one_response(messages, hint)], f"{_what(parts)} {_ONE_RESPONSE}"
+        return messages, ConvertedFile(file_format.encode(messages[0], self._printer), note)
+
+    def _plain(self, part: Part) -> PlainValue:
+        plain: list[PlainValue] = [self._plain_message(message) for message in part.messages]
+        return plain if part.is_list else plain[0]
+
+    def _plain_message(self, message: Message) -> PlainValue:
+        name = str(message.DESCRIPTOR.full_name)
+        if name == DISCOVERY_RESPONSE:
+            plain = self._printer.to_plain(message)
+            # Without the list, reading it would be an error.
+            return plain if "resources" in plain else {**plain, "resources": []}
+        if name == RESOURCE_WRAPPER and cast("Any", message).HasField("resource"):
+            return self._printer.to_plain(message)
+        plain_any: PlainValue = json.loads(
+            self._printer.any_json(TypeUrl(PREFIX + name), message.SerializeToString(deterministic=True))
+        )
+        return plain_any
+
+    def _one_response(self, messages: Sequence[Message], hint: ResourceType | None) -> Message:
+        """Gather documents in one DiscoveryResponse."""
+        response: Any = self._catalogue.message_class(DISCOVERY_RESPONSE)()
+        envelopes = [message for message in messages if _is(message, DISCOVERY_RESPONSE)]
+        heads = {_head(envelope) for envelope in envelopes}
+        if len(heads) > 1:
+            raise NotOneResponseError
+        for head in heads:
+            response.MergeFromString(head)
+        for message in messages:
+            if _is(message, DISCOVERY_RESPONSE):
+                response.resources.extend(cast("Any", message).resources)
+            else:
+                body = message.SerializeToString(deterministic=True)
+                response.resources.add(type_url=f"{PREFIX}{message.DESCRIPTOR.full_name}", value=body)
+        response.type_url = self._type_of(messages, hint)
+        checked: Message = response
+        return checked
+
+    def _type_of(self, messages: Sequence[Message], hint: ResourceType | None) -> str:
+        """Return the one type of the documents, empty where there are several."""
+        found = {type_url for message in messages for type_url in self._types_of(message)}
+        if len(found) > 1 and any(_is_empty_response(message) for message in messages):
+            # That there is none of a type would be lost.
+            raise NotOneResponseError
+        if not found and hint is not None:
+            return hint.type_url
+        return next(iter(found)) if len(found) == 1 else ""
+
+    def _types_of(self, message: Message) -> set[str]:
+        if _is(message, RESOURCE_WRAPPER):
+            return {cast("Any", message).resource.type_url} - {""}
+        if not _is(message, DISCOVERY_RESPONSE):
+            return {f"{PREFIX}{message.DESCRIPTOR.full_name}"}
+        envelope: Any = message
+        if envelope.type_url:
+            return {envelope.type_url}
+        wrapped = self._catalogue.message_class(RESOURCE_WRAPPER)
+        return {
+            part
+            for packed in envelope.resources
+            for part in (
+                self._types_of(wrapped.FromString(packed.value))
+                if packed.type_url == PREFIX + RESOURCE_WRAPPER
+                else {packed.type_url}
+            )
+        }
+
+    def _prove(self, messages: Sequence[Message], output: ConvertedFile, file_format: Format) -> None:
+        """Read back what is to be written, and compare."""
+        again = self._reader.read(SourceFile.of(_READ_BACK, output.content), file_format, None)
+        found = _messages(again.parts)
+        for before, after in zip(messages, found, strict=False):
+            if before.DESCRIPTOR.full_name != after.DESCRIPTOR.full_name:
+                raise ConversionLossError
+            path = first_difference(before, after, self._catalogue)
+            if path is not None:
+                raise ConversionLossError(path)
+        if len(messages) != len(found):
+            raise ConversionLossError
+
+
+def _messages(parts: Sequence[Part]) -> list[Message]:
+    return [message for part in parts for message in part.messages]
+
+
+def _is(message: Message, message_type: str) -> bool:
+    return bool(message.DESCRIPTOR.full_name == message_type)
+
+
+def _is_empty_response(message: Message) -> bool:
+    return _is(message, DISCOVERY_RESPONSE) and not cast("Any", message).resources
+
+
+def _head(envelope: Message) -> bytes:
+    """Return an envelope without its resources and their type, serialized."""
+    head: Any = type(envelope)()
+    head.CopyFrom(envelope)
+    head.ClearField("resources")
+    head.ClearField("type_url")
+    return bytes(head.SerializeToString(deterministic=True))
+
+
+def _what(parts: Sequence[Part]) -> str:
+    if len(parts) > 1:
+        return "several documents"
+    return "the list" if parts[0].is_list else "the resource"
+
+
+# Their fields are not in a path: a struct is written as its content.
+_WITHOUT_FIELDS = frozenset({LIST_VALUE, STRUCT, VALUE})
 
 
 def first_difference(before: Message, after: Message, catalogue: Catalogue) -> FieldPath | None:
@@ -95,7 +389,7 @@ def _differences(before: Message, after: Message, catalogue: Catalogue, path: Fi
     fields = {field.number: field for field, _ in (*before.ListFields(), *after.ListFields())}
     for number in sorted(fields):
         field = fields[number]
-        here = path if descriptor.full_name in _UNSPOKEN else (*path, field.name)
+        here = path if descriptor.full_name in _WITHOUT_FIELDS else (*path, field.name)
         yield from _in_field(field, before, after, catalogue, here)
 
 
@@ -155,336 +449,30 @@ def _unknown(message: Message) -> list[tuple[int, int, str]]:
     return [(field.field_number, field.wire_type, repr(field.data)) for field in found]
 
 
-@dataclass(frozen=True, slots=True)
-class Part:
-    """One document: a message, or a list of messages.
-
-    A message is a DiscoveryResponse, a `Resource`, or any other by itself.
-    """
-
-    messages: tuple[Message, ...]
-    is_list: bool = False
+_QUOTED_OR_COMMENT: Final = re.compile(
+    r""" "(?:[^"\\\n]|\\.)*+" | '(?:[^'\\\n]|\\.)*+' | \#(?P<comment>[^\n]*+) """, re.VERBOSE
+)
+# Any other format has the type instead.
+_HEADER: Final = re.compile(r"\s*proto-(?:file|message):")
 
 
-@dataclass(frozen=True, slots=True)
-class Input:
-    """The documents of a file, and what is wrong with them; with an ERROR among the problems the parts mean nothing."""
-
-    parts: tuple[Part, ...]
-    problems: tuple[Problem, ...] = ()
-
-
-class ConversionReader:
-    """Reads files of any format; one catalogue, any number of files.
-
-    The rules of Envoy for values are not asked: what a message can hold can be converted.
-    """
-
-    def __init__(self, catalogue: Catalogue) -> None:
-        self._catalogue = catalogue
-        self._converter = Converter(catalogue)
-
-    def read(self, file: SourceFile, file_format: Format, hint: ResourceType | None) -> Input:
-        """Read a file. Every problem in it is reported; bad content never raises.
-
-        Args:
-            file: its path is for the problems only.
-            file_format: how it is written.
-            hint: the type of resources that do not tell their own, None where nothing says so.
-        """
-        decoded = file_format.decode(file.content, self._catalogue, hint.message_type if hint else None)
-        faults = [(0, fault) for fault in decoded.faults]
-        parts: list[Part] = []
-        for number, document in enumerate(decoded.documents):
-            if isinstance(document, PlainDocument):
-                reading = _Reading(self._converter, hint)
-                parts += reading.part(document.value)
-                faults += ((number, fault) for fault in reading.faults)
-            else:
-                faults += ((number, fault) for fault in self._unreadable(document.message))
-                parts.append(Part((document.message,)))
-        if not parts and not faults:
-            fact = "the file is empty"
-            faults.append((0, Fault("empty-file", fact, "write `resources: []` for none on purpose", (), 1, 1)))
-        return Input(tuple(parts), tuple(sorted(problems_of(file, file_format.name, faults, self._catalogue))))
-
-    def _unreadable(self, message: Message) -> Iterator[Fault]:
-        """Yield a fault for each Any that cannot be read; one that is empty is fine."""
-        for part in unreadable_parts(message, self._catalogue):
-            if part.is_known:
-                yield replace(shape.broken_message(part.message_type, part.field_path), line=1)
-            elif part.message_type:
-                similar = self._catalogue.similar(part.message_type)
-                yield replace(shape.unknown_type(part.message_type, similar, part.field_path), line=1)
+def has_comments(content: bytes, format_name: str) -> bool:
+    """Tell whether a readable file of a format has comments; the header of a text format file is none."""
+    if b"#" not in content:
+        return False
+    if format_name == "yaml":
+        return _in_yaml(content.decode("utf-8-sig"))
+    if format_name == "textproto":
+        found = _QUOTED_OR_COMMENT.finditer(content.decode("utf-8-sig"))
+        return any(match["comment"] is not None and not _HEADER.match(match["comment"]) for match in found)
+    return False
 
 
-class _Reading:
-    """Reads one document of plain values."""
-
-    def __init__(self, converter: Converter, hint: ResourceType | None) -> None:
-        self.faults: list[Fault] = []
-        self._converter = converter
-        self._hint = hint
-
-    def part(self, value: PlainValue) -> Iterator[Part]:
-        """Yield what a document holds; nothing for a void one."""
-        if isinstance(value, list):
-            messages = (self._message(element, (index,)) for index, element in enumerate(value))
-            yield Part(tuple(message for message in messages if message is not None), is_list=True)
-        elif value is not None:
-            message = self._message(value, ())
-            yield Part((message,) if message is not None else ())
-
-    def _message(self, value: PlainValue, path: FieldPath) -> Message | None:
-        if not isinstance(value, dict):
-            self.faults.append(shape.not_an_object(path))
-            return None
-        if is_envelope(value):
-            return self._envelope(value, path)
-        typed = self._typed(value, path, None)
-        if typed is None:
-            return None
-        if is_wrapper(value):
-            return self._convert(_bare(typed), RESOURCE_WRAPPER, path)
-        return self._convert(typed, None, path)
-
-    def _envelope(self, value: dict[str, PlainValue], path: FieldPath) -> Message | None:
-        claim = _text_of(value, "type_url", "typeUrl")
-        resources = value.get("resources")
-        if resources is None:
-            fact = "`resources` has no value, which Envoy reads as: delete everything"
-            self.faults.append(Fault("no-resources", fact, "write the resources, or `resources: []` for none", path))
-            return None
-        typed: PlainValue
-        if isinstance(resources, list):
-            parts = (self._typed(part, (*path, "resources", at), claim) for at, part in enumerate(resources))
-            typed = [part for part in parts if part is not None]
-        else:
-            typed = self._typed(resources, (*path, "resources"), claim)
-        message: Any = self._convert({**_bare(value), "resources": typed}, DISCOVERY_RESPONSE, path)
-        if message is not None and not message.resources and not message.type_url and self._hint:
-            # Nothing else would tell the type once the file has another name.
-            message.type_url = self._hint.type_url
-        return message if isinstance(message, Message) else None
-
-    def _typed(self, value: PlainValue, path: FieldPath, claim: str | None) -> dict[str, PlainValue] | None:
-        """Return a resource, or a `Resource` around one, with its `@type`; None, and a fault, where nothing tells it."""
-        if not isinstance(value, dict):
-            self.faults.append(shape.not_an_object(path))
-            return None
-        if is_wrapper(value):
-            wrapper = {"@type": f"type.googleapis.com/{RESOURCE_WRAPPER}", **value}
-            if value.get("resource") is not None:
-                wrapper["resource"] = self._typed(value["resource"], (*path, "resource"), claim)
-            return wrapper
-        type_url = claim or (self._hint.type_url if self._hint else None)
-        if "@type" in value or type_url is not None:
-            return {"@type": type_url, **value}
-        self.faults.append(shape.no_type(path))
-        return None
-
-    def _convert(self, value: dict[str, PlainValue], message_type: str | None, path: FieldPath) -> Message | None:
-        converted = self._converter.convert(value, message_type) if message_type else self._converter.convert_any(value)
-        self.faults += (replace(fault, field_path=path + fault.field_path) for fault in converted.faults)
-        return converted.message
-
-
-def _bare(value: dict[str, PlainValue]) -> dict[str, PlainValue]:
-    return {key: part for key, part in value.items() if key != "@type"}
-
-
-def _text_of(value: dict[str, PlainValue], *spellings: str) -> str | None:
-    return next((text for key in spellings if isinstance(text := value.get(key), str) and text), None)
-
-
-_READ_BACK = PurePosixPath("read-back")
-_ONE_RESPONSE = "became one DiscoveryResponse"
-
-
-class NotOneResponseError(Exception):
-    """Documents differ in what a DiscoveryResponse says once for all of its resources."""
-
-
-class LostError(Exception):
-    """The format cannot hold what is to be written.
-
-    Attributes:
-        field_path: leads to the first field that would be read back otherwise, from the top of its message; empty where
-            the message as a whole would not come back.
-    """
-
-    def __init__(self, field_path: FieldPath = ()) -> None:
-        super().__init__(field_path)
-        self.field_path = field_path
-
-
-@dataclass(frozen=True, slots=True)
-class Output:
-    """A file in its new format; `note` says what became of its shape, empty where it is as it was."""
-
-    content: bytes
-    note: str = ""
-
-
-class ConversionWriter:
-    """Writes what a `ConversionReader` of the same catalogue read, and proves that it is read back the same."""
-
-    def __init__(self, catalogue: Catalogue) -> None:
-        self._catalogue = catalogue
-        self._printer = Printer(catalogue)
-        self._reader = ConversionReader(catalogue)
-        self._writers: Mapping[
-            str, Callable[[Sequence[Part], Format, ResourceType | None], tuple[list[Message], Output]]
-        ]
-        self._writers = MappingProxyType(
-            {"yaml": self._yaml, "json": self._json, "textproto": self._textproto, "binary": self._binary}
-        )
-
-    def write(self, parts: Sequence[Part], file_format: Format, hint: ResourceType | None) -> Output:
-        """Write documents in a format.
-
-        Args:
-            parts: the documents.
-            file_format: the format.
-            hint: the type that documents without resources are of.
-
-        Raises:
-            NotOneResponseError: the format has one document in a file, and these cannot be one.
-            LostError: the format cannot hold a value.
-            ApiError: a time is out of bounds, or an Any cannot be read.
-        """
-        messages, output = self._writers[file_format.name](parts, file_format, hint)
-        self._prove(messages, output, file_format)
-        return output
-
-    def _yaml(self, parts: Sequence[Part], _: Format, __: ResourceType | None) -> tuple[list[Message], Output]:
-        return _messages(parts), Output(encode_yaml([self._plain(part) for part in parts]))
-
-    def _json(self, parts: Sequence[Part], _: Format, __: ResourceType | None) -> tuple[list[Message], Output]:
-        messages = _messages(parts)
-        if len(parts) == 1:
-            return messages, Output(encode_json(self._plain(parts[0])))
-        plain: list[PlainValue] = [self._plain_message(message) for message in messages]
-        return messages, Output(encode_json(plain), "several documents became one list")
-
-    def _textproto(
-        self, parts: Sequence[Part], file_format: Format, hint: ResourceType | None
-    ) -> tuple[list[Message], Output]:
-        messages, note = _messages(parts), ""
-        if len(parts) != 1 or parts[0].is_list:
-            messages, note = [self._one_response(messages, hint)], f"{_what(parts)} {_ONE_RESPONSE}"
-        header = f"# proto-message: {messages[0].DESCRIPTOR.full_name}\n"
-        return messages, Output(header.encode() + file_format.encode(messages[0], self._printer), note)
-
-    def _binary(
-        self, parts: Sequence[Part], file_format: Format, hint: ResourceType | None
-    ) -> tuple[list[Message], Output]:
-        messages, note = _messages(parts), ""
-        if len(messages) != 1 or not _is(messages[0], DISCOVERY_RESPONSE):
-            messages, note = [self._one_response(messages, hint)], f"{_what(parts)} {_ONE_RESPONSE}"
-        return messages, Output(file_format.encode(messages[0], self._printer), note)
-
-    def _plain(self, part: Part) -> PlainValue:
-        plain: list[PlainValue] = [self._plain_message(message) for message in part.messages]
-        return plain if part.is_list else plain[0]
-
-    def _plain_message(self, message: Message) -> PlainValue:
-        name = str(message.DESCRIPTOR.full_name)
-        if name == DISCOVERY_RESPONSE:
-            plain = self._printer.to_plain(message)
-            # Without the list it would look like one that was forgotten.
-            return plain if "resources" in plain else {**plain, "resources": []}
-        if name == RESOURCE_WRAPPER and cast("Any", message).HasField("resource"):
-            return self._printer.to_plain(message)
-        plain_any: PlainValue = json.loads(
-            self._printer.any_json(TypeUrl(PREFIX + name), message.SerializeToString(deterministic=True))
-        )
-        return plain_any
-
-    def _one_response(self, messages: Sequence[Message], hint: ResourceType | None) -> Message:
-        """Gather documents in one DiscoveryResponse, which says nothing that they do not say."""
-        response: Any = self._catalogue.message_class(DISCOVERY_RESPONSE)()
-        envelopes = [message for message in messages if _is(message, DISCOVERY_RESPONSE)]
-        heads = {_head(envelope) for envelope in envelopes}
-        if len(heads) > 1:
-            raise NotOneResponseError
-        for head in heads:
-            response.MergeFromString(head)
-        for message in messages:
-            if _is(message, DISCOVERY_RESPONSE):
-                response.resources.extend(cast("Any", message).resources)
-            else:
-                body = message.SerializeToString(deterministic=True)
-                response.resources.add(type_url=f"{PREFIX}{message.DESCRIPTOR.full_name}", value=body)
-        response.type_url = self._type_of(messages, hint)
-        checked: Message = response
-        return checked
-
-    def _type_of(self, messages: Sequence[Message], hint: ResourceType | None) -> str:
-        """Return the one type that documents speak of, empty where there are several."""
-        said = {type_url for message in messages for type_url in self._types_of(message)}
-        if len(said) > 1 and any(_is_empty_response(message) for message in messages):
-            # That there is none of a type would be lost.
-            raise NotOneResponseError
-        if not said and hint is not None:
-            return hint.type_url
-        return next(iter(said)) if len(said) == 1 else ""
-
-    def _types_of(self, message: Message) -> set[str]:
-        if _is(message, RESOURCE_WRAPPER):
-            return {cast("Any", message).resource.type_url} - {""}
-        if not _is(message, DISCOVERY_RESPONSE):
-            return {f"{PREFIX}{message.DESCRIPTOR.full_name}"}
-        envelope: Any = message
-        if envelope.type_url:
-            return {envelope.type_url}
-        wrapped = self._catalogue.message_class(RESOURCE_WRAPPER)
-        return {
-            part
-            for packed in envelope.resources
-            for part in (
-                self._types_of(wrapped.FromString(packed.value))
-                if packed.type_url == PREFIX + RESOURCE_WRAPPER
-                else {packed.type_url}
-            )
-        }
-
-    def _prove(self, messages: Sequence[Message], output: Output, file_format: Format) -> None:
-        """Read back what is to be written, and compare."""
-        again = self._reader.read(SourceFile.of(_READ_BACK, output.content), file_format, None)
-        found = _messages(again.parts)
-        for before, after in zip(messages, found, strict=False):
-            if before.DESCRIPTOR.full_name != after.DESCRIPTOR.full_name:
-                raise LostError
-            path = first_difference(before, after, self._catalogue)
-            if path is not None:
-                raise LostError(path)
-        if len(messages) != len(found):
-            raise LostError
-
-
-def _messages(parts: Sequence[Part]) -> list[Message]:
-    return [message for part in parts for message in part.messages]
-
-
-def _is(message: Message, message_type: str) -> bool:
-    return bool(message.DESCRIPTOR.full_name == message_type)
-
-
-def _is_empty_response(message: Message) -> bool:
-    return _is(message, DISCOVERY_RESPONSE) and not cast("Any", message).resources
-
-
-def _head(envelope: Message) -> bytes:
-    """Return what an envelope says beside its resources and their type."""
-    head: Any = type(envelope)()
-    head.CopyFrom(envelope)
-    head.ClearField("resources")
-    head.ClearField("type_url")
-    return bytes(head.SerializeToString(deterministic=True))
-
-
-def _what(parts: Sequence[Part]) -> str:
-    if len(parts) > 1:
-        return "several documents"
-    return "the list" if parts[0].is_list else "the resource"
+def _in_yaml(text: str) -> bool:
+    """Look for a # between the tokens; within one it is text."""
+    end = 0
+    for token in yaml.scan(text, Loader=yaml.CSafeLoader):
+        if "#" in text[end : token.start_mark.index]:
+            return True
+        end = token.end_mark.index
+    return "#" in text[end:]

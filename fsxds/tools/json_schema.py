@@ -1,8 +1,6 @@
-"""JSON Schema (draft 2020-12) of messages, made of their descriptors and rules.
+"""JSON Schema (draft 2020-12) of messages, made of their descriptors and constraints.
 
-JSON Schemas of values that are no objects of their own: numbers, texts, enums, durations and their like.
-
-They take what Envoy's reader takes (see `dialect`), not only what proto3 JSON prescribes.
+The schemas accept what Envoy's reader accepts (see `fsxds.api.convert_lenient`), not only what proto3 JSON prescribes.
 """
 
 from __future__ import annotations

@@ -93,7 +93,7 @@ def _chosen(wanted: Collection[str], known: Collection[str]) -> Iterable[str]:
 
 
 def _element() -> Schema:
-    """Tell responses, wrappers and resources apart as reading does."""
+    """Return the schema of one element, which tells responses, wrappers and resources apart as `fsxds serve` does."""
     return {
         "if": {"required": ["resources"]},
         "then": shared("response"),

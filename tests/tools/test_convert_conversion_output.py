@@ -14,9 +14,9 @@ from fsxds.errors import ApiError
 from fsxds.formats import FORMATS, Format
 from fsxds.resource_types import BY_SHORT_NAME, RESOURCE_TYPES, ResourceType
 from fsxds.tools.convert import (
+    ConversionLossError,
     ConversionReader,
     ConversionWriter,
-    LostError,
     NotOneResponseError,
     Part,
     first_difference,
@@ -105,7 +105,7 @@ def test_what_a_format_cannot_hold(
 ) -> None:
     """YAML has no words for numbers within a Struct but whole ones of 32 bits, JSON none for NaN: refused with the path."""
     for number in numbers:
-        with pytest.raises(LostError) as raised:
+        with pytest.raises(ConversionLossError) as raised:
             writer.write(runtime(catalogue, number), row, None)
         assert ("layer", "a") == raised.value.field_path
 
@@ -203,7 +203,7 @@ def test_newer_fields_are_not_dropped(catalogue: Catalogue, writer: ConversionWr
 
     assert writer.write((Part((message,)),), BINARY, None).content
     for row in (YAML, JSON, TEXTPROTO):
-        with pytest.raises(LostError) as raised:
+        with pytest.raises(ConversionLossError) as raised:
             writer.write((Part((message,)),), row, None)
         assert ("resources", 0) == raised.value.field_path
 

@@ -118,7 +118,7 @@ def _headline(step: HoldingsUpdate, difference: Difference) -> str:
     if step.is_first:
         return str(len(step.after)) if step.after else "none"
     for row in difference.types:
-        return worded_counts(len(row.added), len(row.changed), len(row.removed))
+        return worded_counts(row)
     if step.update.resources:
         return f"{len(step.update.resources)} sent again, nothing changed"
     if step.update.heartbeats:

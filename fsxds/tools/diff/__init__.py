@@ -1,1 +1,1 @@
-"""Two states of what is served, and the difference between them."""
+"""Compare two trees, revisions or running servers, and print the difference."""

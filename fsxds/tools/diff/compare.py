@@ -1,9 +1,4 @@
-"""The fields that changed between two messages, in plain values.
-
-Compare what two snapshots serve: resources by type and name, by their versions first.
-
-What a comparison finds: resources that came, went or changed, and the fields that changed in them.
-"""
+"""Compare what two snapshots serve: resources by type and name, and the fields that changed within them."""
 
 from __future__ import annotations
 
@@ -27,7 +22,7 @@ from fsxds.tools.diff.lists import Matching, canonical, match_items
 from fsxds.values import PlainValue, TypeUrl
 
 
-class Act(Enum):
+class ChangeAction(Enum):
     """What became of a field."""
 
     ADDED = "added"
@@ -49,7 +44,7 @@ class FieldChange:
     """
 
     path: str
-    act: Act
+    act: ChangeAction
     before: PlainValue = None
     after: PlainValue = None
     is_hidden: bool = False
@@ -59,7 +54,7 @@ class FieldChange:
 class ResourceChange:
     """A resource that is on both sides with different content.
 
-    No `fields` means that the same fields were written in other bytes.
+    No `fields` means that only the bytes differ.
     """
 
     before: Resource
@@ -71,8 +66,8 @@ class ResourceChange:
 class TypeDifference:
     """What is different in one type, each part sorted by name.
 
-    Neither `maybe_added`, which are on the later side, nor `maybe_removed`, which are on the earlier one, are known to be:
-    they may stand in what could not be read of the other side.
+    `maybe_added`, which are on the later side, and `maybe_removed`, which are on the earlier one, may be in what could not
+    be read of the other side.
     """
 
     type_url: TypeUrl
@@ -90,12 +85,12 @@ class TypeDifference:
 
 @dataclass(frozen=True, slots=True)
 class Gap:
-    """Something of one side that could not be read, and may hold resources.
+    """A part of one side that could not be read, and may hold resources.
 
     Attributes:
         type_urls: of the resources that it may hold.
         path: of the file within its tree; None where it is no file.
-        content: of the file, which names what it holds even where it cannot be parsed; None where it is not known.
+        content: of the file, in which a name is looked for even where it cannot be parsed; None where it is not known.
     """
 
     type_urls: frozenset[TypeUrl]
@@ -103,7 +98,7 @@ class Gap:
     content: bytes | None = None
 
     def may_hold(self, resource: Resource) -> bool:
-        """Whether a resource of the other side may stand here as well."""
+        """Whether a resource of the other side may be here as well."""
         if self.path is not None and resource.origin.path == self.path:
             return True
         if resource.type_url not in self.type_urls:
@@ -113,12 +108,12 @@ class Gap:
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """What is different between two states: the types in which something is, in push order."""
+    """What is different between two snapshots: the types in which something is, in push order."""
 
     types: tuple[TypeDifference, ...]
 
 
-# No text that UTF-8 can write holds half a surrogate pair.
+# No text in UTF-8 holds half of a surrogate pair.
 _MARK = "\udfff"
 _WHOLE_MARK = re.compile(f"{_MARK}[0-9]+{_MARK}")
 _IDENTIFIER = re.compile(r"@?[A-Za-z_]\w*")
@@ -126,11 +121,11 @@ _IDENTIFIER = re.compile(r"@?[A-Za-z_]\w*")
 
 @dataclass(frozen=True, slots=True)
 class _Site:
-    """Where a value stands.
+    """The place of a value.
 
     Attributes:
         path: leads to it from the top of the resource.
-        message: the message that it is, or that its items or its values are; None where that is not known.
+        message: the type of the message that it is, or of its items or values; None where that is not known.
         is_map: it is a map, whose keys are no fields.
     """
 
@@ -140,10 +135,10 @@ class _Site:
 
 
 class FieldComparer:
-    """Compares messages that were written as plain values, as `Printer` does.
+    """Compares messages in plain values, as `Printer` writes them.
 
-    What is compared has marks in place of secrets, the same for the same secret: they tell whether a secret changed, and
-    nothing of what it is. Where values are shown, `<hidden>` stands for every mark.
+    Secrets are replaced by marks first, the same secret by the same mark: so a change of a secret is found, and no secret
+    is shown. In the values that are shown, `<hidden>` stands for every mark.
     """
 
     def __init__(self, catalogue: Catalogue) -> None:
@@ -154,7 +149,7 @@ class FieldComparer:
     def compare(self, before: dict[str, PlainValue], after: dict[str, PlainValue]) -> tuple[FieldChange, ...]:
         """Return what changed between two resources, each with its `@type`, in the order of the fields.
 
-        Fields that Envoy gives a value where the author gives none are compared by that value.
+        A field that is not given is compared by its default, where it has one.
         """
         self._marks.clear()
         return tuple(self._compare(self._masker.masked(before), self._masker.masked(after), _Site()))
@@ -163,7 +158,7 @@ class FieldComparer:
         return self._marks.setdefault(secret, f"{_MARK}{len(self._marks)}{_MARK}")
 
     def _compare(self, before: PlainValue, after: PlainValue, site: _Site) -> Iterator[FieldChange]:
-        # Python takes 1 for True, and 0.0 for -0.0.
+        # To Python, 1 equals True, and 0.0 equals -0.0.
         if before == after and canonical(before) == canonical(after):
             return
         if isinstance(before, dict) and isinstance(after, dict):
@@ -173,7 +168,7 @@ class FieldComparer:
         elif isinstance(before, list) and isinstance(after, list):
             yield from self._compare_lists(before, after, site)
             return
-        yield self._change(Act.CHANGED, before, after, site)
+        yield self._change(ChangeAction.CHANGED, before, after, site)
 
     def _compare_objects(
         self, before: dict[str, PlainValue], after: dict[str, PlainValue], site: _Site
@@ -185,9 +180,9 @@ class FieldComparer:
             if name in before and name in after:
                 yield from self._compare(before[name], after[name], here)
             elif default is not None:
-                yield self._change(Act.CHANGED, before.get(name, default), after.get(name, default), here)
+                yield self._change(ChangeAction.CHANGED, before.get(name, default), after.get(name, default), here)
             else:
-                act = Act.ADDED if name in after else Act.REMOVED
+                act = ChangeAction.ADDED if name in after else ChangeAction.REMOVED
                 yield self._change(act, before.get(name), after.get(name), here)
 
     def _compare_lists(self, before: list[PlainValue], after: list[PlainValue], site: _Site) -> Iterator[FieldChange]:
@@ -195,17 +190,17 @@ class FieldComparer:
         if matching.is_reordered:
             yield _reordered(matching, site)
         for place in matching.removed:
-            yield self._change(Act.REMOVED, before[place], None, _item(site, place, matching.labels_before))
-        changes = {place: (Act.CHANGED, old) for old, place in matching.pairs}
-        changes |= dict.fromkeys(matching.added, (Act.ADDED, -1))
+            yield self._change(ChangeAction.REMOVED, before[place], None, _item(site, place, matching.labels_before))
+        changes = {place: (ChangeAction.CHANGED, old) for old, place in matching.pairs}
+        changes |= dict.fromkeys(matching.added, (ChangeAction.ADDED, -1))
         for place, (act, old) in sorted(changes.items()):
             here = _item(site, place, matching.labels_after)
-            if act is Act.ADDED:
+            if act is ChangeAction.ADDED:
                 yield self._change(act, None, after[place], here)
             else:
                 yield from self._compare(before[old], after[place], here)
 
-    def _change(self, act: Act, before: PlainValue, after: PlainValue, site: _Site) -> FieldChange:
+    def _change(self, act: ChangeAction, before: PlainValue, after: PlainValue, site: _Site) -> FieldChange:
         if all(value is None or _is_mark(value) for value in (before, after)):
             return FieldChange(site.path, act, is_hidden=True)
         shown_before, shown_after = _shown(before), _shown(after)
@@ -214,7 +209,7 @@ class FieldComparer:
         return FieldChange(site.path, act, shown_before, shown_after)
 
     def _inside(self, value: dict[str, PlainValue], site: _Site) -> _Site:
-        """Return the site of an object with the message that the object really is."""
+        """Return the site of an object with the type of its message: that of its `@type`, where it has one."""
         type_url = value.get("@type")
         if isinstance(type_url, str) and (site.message is None or site.message.full_name == ANY):
             message_type = type_of_url(type_url)
@@ -260,16 +255,16 @@ def _item(site: _Site, place: int, labels: object) -> _Site:
 
 
 def _reordered(matching: Matching, site: _Site) -> FieldChange:
-    """Tell the order of what is on both sides: names, or places before."""
+    """Return the change of the order: with the names of the items, where they have some."""
     if matching.labels_after:
         after = [_shown(matching.labels_after[place]) for _, place in matching.pairs]
         before = [_shown(matching.labels_before[place]) for place, _ in sorted(matching.pairs)]
-        return FieldChange(site.path, Act.REORDERED, before, after)
-    return FieldChange(site.path, Act.REORDERED)
+        return FieldChange(site.path, ChangeAction.REORDERED, before, after)
+    return FieldChange(site.path, ChangeAction.REORDERED)
 
 
 def _default(field: FieldDescriptor | None) -> PlainValue:
-    """Return what a field is when it is not given, as it would be written; None for one that may be absent."""
+    """Return the default of a field as it would be written; None for one that may be absent."""
     if field is None or field.has_presence or field.is_repeated:
         return None
     if field.enum_type is not None:
@@ -293,7 +288,7 @@ class Comparer:
 
         Args:
             catalogue: the messages that the resources are.
-            over_rest: compare what REST tells alone: no types without a REST form, no TTL, no aliases.
+            over_rest: compare only what REST transports: no types without a REST form, no TTL, no aliases.
         """
         self._catalogue = catalogue
         self._printer = Printer(catalogue)
@@ -302,7 +297,7 @@ class Comparer:
         self._rows = tuple(row for row in RESOURCE_TYPES if row.rest_path or not over_rest)
 
     def compare(self, before: Snapshot, after: Snapshot, gaps: tuple[Gaps, Gaps] = ((), ())) -> Difference:
-        """Return what became of the resources of one snapshot in the other; `gaps` are what of each could not be read."""
+        """Return how the second snapshot differs from the first; `gaps` are what could not be read of each."""
         found = (_without_gaps(self._compare_type(row.type_url, before, after), gaps) for row in self._rows)
         return Difference(tuple(row for row in found if row.added or row.removed or row.changed or row.unknown))
 
@@ -330,14 +325,14 @@ class Comparer:
         return ResourceChange(before, after, (*around, *fields))
 
     def _around(self, before: Resource, after: Resource) -> tuple[FieldChange, ...]:
-        """Compare what stands in the `Resource` around a resource."""
+        """Compare the other fields of the `Resource` around a resource."""
         ttl = _around_field("ttl", _ttl(before), _ttl(after))
         if before.aliases == after.aliases:
             return tuple(ttl)
         return (*ttl, *_around_field("aliases", self._aliases(before), self._aliases(after)))
 
     def _aliases(self, resource: Resource) -> PlainValue:
-        """Return the aliases that an author gave: those of a virtual host that are its domains are compared as such."""
+        """Return the aliases as written: those of a virtual host that are its domains are compared as such."""
         if resource.type_url != _VIRTUAL_HOST:
             return [*resource.aliases] or None
         message: Any = self._catalogue.message_class(resource.type_url.rpartition("/")[2]).FromString(resource.body)
@@ -351,7 +346,7 @@ class Comparer:
 
 
 def _without_gaps(found: TypeDifference, gaps: tuple[Gaps, Gaps]) -> TypeDifference:
-    """Return a difference in which nothing counts as added or removed that may stand in what could not be read."""
+    """Return a difference in which nothing counts as added or removed that may be in what could not be read."""
     added, maybe_added = _parted(found.added, gaps[0])
     removed, maybe_removed = _parted(found.removed, gaps[1])
     return replace(found, added=added, removed=removed, maybe_added=maybe_added, maybe_removed=maybe_removed)
@@ -367,7 +362,7 @@ def _parted(resources: tuple[Resource, ...], gaps: Gaps) -> tuple[tuple[Resource
 
 def _around_field(name: str, before: PlainValue, after: PlainValue) -> Iterator[FieldChange]:
     if before != after:
-        act = Act.ADDED if before is None else Act.REMOVED if after is None else Act.CHANGED
+        act = ChangeAction.ADDED if before is None else ChangeAction.REMOVED if after is None else ChangeAction.CHANGED
         yield FieldChange(f"(Resource).{name}", act, before, after)
 
 

@@ -1,4 +1,4 @@
-"""Which items of two lists are the same: those of one name or address, else those that are equal or alike."""
+"""Match the items of two lists: by name or address where all have one, else those that are equal, then those that are alike."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ _LARGEST_GAP = 200
 
 @dataclass(frozen=True, slots=True)
 class Matching:
-    """What became of the items of a list.
+    """Which items of two lists are the same.
 
     Attributes:
-        pairs: items that are on both sides, by their places; they may differ in content. Sorted by the place after.
+        pairs: items that are in both, by their places; they may differ in content. Sorted by the place after.
         removed: the places before of the others.
         added: the places after of the others.
         labels: names of items by their places after, or before for those that are removed; empty where items have none.
-        is_reordered: items on both sides stand in another order.
+        is_reordered: the items in both are in another order.
     """
 
     pairs: tuple[Pair, ...]
@@ -97,7 +97,7 @@ def _match(member: Mapping[str, PlainValue]) -> str | None:
 
 _ReadKey: TypeAlias = Callable[[Mapping[str, PlainValue]], "str | None"]
 
-# How items are told apart, and whether people know them by it; the first that all items of both lists have is taken.
+# What identifies an item, and whether it is shown as its name. The first counts that all items of both lists have.
 _KEYS: tuple[tuple[_ReadKey, bool], ...] = (
     (_name, True),
     (_key, True),
@@ -153,7 +153,7 @@ def _by_content(before: Sequence[PlainValue], after: Sequence[PlainValue]) -> Ma
 
 
 def _numbered(members: Iterable[PlainValue]) -> dict[str, int]:
-    """Return the items' places by their content; the second of equals is another one than the first."""
+    """Return the items' places by their content; equal items are numbered."""
     seen: Counter[str] = Counter()
     places: dict[str, int] = {}
     for place, member in enumerate(members):
@@ -164,7 +164,10 @@ def _numbered(members: Iterable[PlainValue]) -> dict[str, int]:
 
 
 def _longest_rise(pairs: Sequence[Pair]) -> list[Pair]:
-    """Return the most pairs that stand in one order on both sides; `pairs` are sorted by their second place."""
+    """Return the most pairs that are in one order in both lists; `pairs` are sorted by their second place.
+
+    difflib finds long runs, not the most pairs, and takes quadratic time for it.
+    """
     ends: list[int] = []
     chain: list[tuple[Pair, int]] = []  # each pair, and the index in `chain` of the one before it
     last: list[int] = []
@@ -210,7 +213,10 @@ def _alike(
 
 
 def are_alike(before: PlainValue, after: PlainValue) -> bool:
-    """Tell whether one value may have become the other: scalars, and objects that share a field, or have but one each."""
+    """Tell whether one value may have been changed to the other.
+
+    So are scalars of one type, and objects with an equal field, or with one field each, of the same name.
+    """
     if isinstance(before, dict) and isinstance(after, dict):
         shared = before.keys() & after.keys()
         if "@type" in shared and before["@type"] != after["@type"]:

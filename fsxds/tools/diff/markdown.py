@@ -1,4 +1,4 @@
-"""A difference as a comment on a pull request."""
+"""A difference as a comment on a pull request, in GitHub's Markdown."""
 
 from __future__ import annotations
 
@@ -6,9 +6,8 @@ import re
 from collections.abc import Iterator
 
 from fsxds.observe.log_lines import escape
-from fsxds.resources import Resource
-from fsxds.tools.diff.compare import Act, FieldChange, ResourceChange, TypeDifference
-from fsxds.tools.diff.output import Compared, Side, note_of, noun_of, unknown_of, value_of, worded_counts
+from fsxds.tools.diff.compare import ChangeAction, FieldChange, TypeDifference
+from fsxds.tools.diff.output import Compared, note_of, noun_of, rows_of, value_of, worded_counts
 
 # GitHub takes no longer comments (https://github.com/orgs/community/discussions/27190).
 LONGEST_COMMENT = 65_536
@@ -18,6 +17,7 @@ _LONGEST_NAME = 200
 _MOST_UNREAD = 20
 
 _BACKTICKS = re.compile("`+")
+_WORDS = {"+": "added", "-": "removed", "~": "changed", "?": "unknown whether added or removed"}
 
 
 def markdown(compared: Compared, longest: int = LONGEST_COMMENT) -> str:
@@ -72,10 +72,7 @@ class _Section:
     """The details of one type."""
 
     def __init__(self, difference: TypeDifference, compared: Compared) -> None:
-        counts = worded_counts(
-            len(difference.added), len(difference.changed), len(difference.removed), difference.unknown
-        )
-        self._head = f"<details>\n<summary>{noun_of(difference)}: {counts}</summary>\n\n"
+        self._head = f"<details>\n<summary>{noun_of(difference)}: {worded_counts(difference)}</summary>\n\n"
         self._lines = tuple(_lines(difference, compared))
         self._tail = "\n</details>\n\n"
 
@@ -112,34 +109,19 @@ def _shares(sizes: list[int], room: int) -> list[int]:
 
 
 def _lines(difference: TypeDifference, compared: Compared) -> Iterator[str]:
-    for resource in difference.added:
-        yield _resource_line("added", resource, compared.after)
-    for resource in difference.removed:
-        yield _resource_line("removed", resource, compared.before)
-    for change in difference.changed:
-        yield _resource_line("changed", change.after, compared.after)
-        yield from _field_lines(change)
-    for resource, side in unknown_of(difference, compared):
-        yield _resource_line("unknown whether added or removed", resource, side)
-
-
-def _resource_line(word: str, resource: Resource, side: Side) -> str:
-    place = side.place(resource)
-    return f"- {word} {code(resource.name[:_LONGEST_NAME])}{f' ({code(place)})' if place else ''}"
-
-
-def _field_lines(change: ResourceChange) -> Iterator[str]:
-    if not change.fields:
-        yield "  - the same fields in other bytes"
-    for field in change.fields:
-        yield f"  - {_field_line(field)}"
+    for row in rows_of(difference, compared):
+        place = row.side.place(row.resource)
+        yield f"- {_WORDS[row.sign]} {code(row.resource.name[:_LONGEST_NAME])}{f' ({code(place)})' if place else ''}"
+        if row.fields == ():
+            yield "  - the same fields in other bytes"
+        yield from (f"  - {_field_line(field)}" for field in row.fields or ())
 
 
 def _field_line(field: FieldChange) -> str:
     path, note = code(field.path[:_LONGEST_NAME]), note_of(field)
-    if field.is_hidden or (field.act is Act.REORDERED and field.before is None):
+    if field.is_hidden or (field.act is ChangeAction.REORDERED and field.before is None):
         return f"{path}: {note}"
     before, after = code(value_of(field, field.before)), code(value_of(field, field.after))
-    if field.act in (Act.ADDED, Act.REMOVED):
-        return f"{path}: {field.act.value} {after if field.act is Act.ADDED else before}"
+    if field.act in (ChangeAction.ADDED, ChangeAction.REMOVED):
+        return f"{path}: {field.act.value} {after if field.act is ChangeAction.ADDED else before}"
     return f"{path}: {note}{': ' if note else ''}{before} → {after}"

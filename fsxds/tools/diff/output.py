@@ -1,9 +1,4 @@
-"""A difference in words: names of sides, counts, values cut to what people read.
-
-A difference for programs.
-
-A difference for people at a terminal.
-"""
+"""A difference as text for a terminal and as JSON, and what the formats share: sides, counts, values cut to a length."""
 
 from __future__ import annotations
 
@@ -18,14 +13,14 @@ from fsxds.api.secrets import mask_text
 from fsxds.observe.log_lines import escape
 from fsxds.resource_types import BY_TYPE_URL
 from fsxds.resources import Resource
-from fsxds.tools.diff.compare import Act, Difference, FieldChange, ResourceChange, TypeDifference
+from fsxds.tools.diff.compare import ChangeAction, Difference, FieldChange, ResourceChange, TypeDifference
 from fsxds.values import PlainValue
 
 _PLAIN_WORD = re.compile(r"[\w.:/@*%+-]+")
 _LONGEST_VALUE = 100
 _MOST_PARTS = 6
 
-SIGNS = {Act.ADDED: "+", Act.REMOVED: "-", Act.CHANGED: "~", Act.REORDERED: "~"}
+SIGNS = {ChangeAction.ADDED: "+", ChangeAction.REMOVED: "-", ChangeAction.CHANGED: "~", ChangeAction.REORDERED: "~"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +29,7 @@ class Side:
 
     Attributes:
         label: what the user calls it.
-        prefix: stands before the paths of its files, so that they can be opened; None where it has no files.
+        prefix: to be put before the paths of its files, so that they can be opened; None where it has no files.
     """
 
     label: str
@@ -68,12 +63,32 @@ class Compared:
     @property
     def are_same(self) -> bool:
         """Whether what could be read of both sides is the same."""
-        return not any(counts_of(self.difference)) and not self.unknown
+        return not worded_counts(*self.difference.types)
 
-    @property
-    def unknown(self) -> int:
-        """How many resources of one side may stand in what could not be read of the other."""
-        return sum(row.unknown for row in self.difference.types)
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One resource of a difference, for people to read.
+
+    Attributes:
+        sign: `+` added, `-` removed, `~` changed, `?` not known to be added or removed.
+        resource: the resource, of a changed one the later.
+        side: the side that has it.
+        fields: what changed in it; None where the resource was not compared.
+    """
+
+    sign: str
+    resource: Resource
+    side: Side
+    fields: tuple[FieldChange, ...] | None = None
+
+
+def rows_of(difference: TypeDifference, compared: Compared) -> Iterator[Row]:
+    """Yield the resources of a type that are different, in the order in which they are shown."""
+    yield from (Row("+", resource, compared.after) for resource in difference.added)
+    yield from (Row("-", resource, compared.before) for resource in difference.removed)
+    yield from (Row("~", change.after, compared.after, change.fields) for change in difference.changed)
+    yield from (Row("?", resource, side) for resource, side in unknown_of(difference, compared))
 
 
 def unknown_of(difference: TypeDifference, compared: Compared) -> Iterator[tuple[Resource, Side]]:
@@ -89,38 +104,31 @@ def noun_of(difference: TypeDifference) -> str:
     return BY_TYPE_URL[difference.type_url].noun
 
 
-def counts_of(difference: Difference) -> tuple[int, int, int]:
-    """Return how many resources of all types were added, changed and removed."""
-    rows = difference.types
-    return (
-        sum(len(row.added) for row in rows),
-        sum(len(row.changed) for row in rows),
-        sum(len(row.removed) for row in rows),
-    )
-
-
-def worded_counts(added: int, changed: int, removed: int, unknown: int = 0) -> str:
-    """Return counts in words, without those that are zero: `1 added, 2 changed`."""
-    parts = ((added, "added"), (changed, "changed"), (removed, "removed"), (unknown, "unknown"))
-    return ", ".join(f"{number} {word}" for number, word in parts if number)
+def worded_counts(*rows: TypeDifference) -> str:
+    """Return how many resources were added, changed and so on, without zeros: `1 added, 2 changed`; empty for none."""
+    counts = {
+        "added": sum(len(row.added) for row in rows),
+        "changed": sum(len(row.changed) for row in rows),
+        "removed": sum(len(row.removed) for row in rows),
+        "unknown": sum(row.unknown for row in rows),
+    }
+    return ", ".join(f"{number} {word}" for word, number in counts.items() if number)
 
 
 def summary(compared: Compared) -> str:
     """Return the result in one line."""
-    names = f"{compared.before.label} → {compared.after.label}"
-    counts = worded_counts(*counts_of(compared.difference), compared.unknown)
+    counts = worded_counts(*compared.difference.types)
+    same, unread = "no difference", ""
     if compared.unread:
-        return escape(f"{names}: {counts or 'no difference in what could be read'}; {unread_words(compared)}")
-    return escape(f"{names}: {counts or 'no difference'}")
-
-
-def unread_words(compared: Compared) -> str:
-    """Return how much could not be read: `not compared: 2 that could not be read`."""
-    return f"not compared: {len(compared.unread)} that could not be read"
+        same, unread = (
+            "no difference in what could be read",
+            f"; not compared: {len(compared.unread)} that could not be read",
+        )
+    return escape(f"{compared.before.label} → {compared.after.label}: {counts or same}{unread}")
 
 
 def value_of(change: FieldChange, value: PlainValue) -> str:
-    """Return one of the values of a change as people write it, cut where it is long."""
+    """Return one of the values of a change as users write it, cut where it is long."""
     if change.is_hidden:
         return "<hidden>"
     return escape(_written(value))
@@ -130,7 +138,7 @@ def note_of(change: FieldChange) -> str:
     """Return what there is to say beside, or instead of, the values of a change; empty where there is nothing."""
     if change.is_hidden:
         return f"a secret, {change.act.value}"
-    if change.act is Act.REORDERED:
+    if change.act is ChangeAction.REORDERED:
         return "another order"
     return ""
 
@@ -214,33 +222,22 @@ def text_lines(compared: Compared) -> Iterator[Text]:
     for unread in compared.unread:
         yield Text.assemble(("could not be read: ", "bold red"), str(unread))
     for difference in compared.difference.types:
-        yield Text.assemble((noun_of(difference), "bold"), f": {_counts(difference)}")
-        for resource in difference.added:
-            yield _resource_line("+", resource, compared.after)
-        for resource in difference.removed:
-            yield _resource_line("-", resource, compared.before)
-        for change in difference.changed:
-            yield _resource_line("~", change.after, compared.after)
-            yield from _field_lines(change)
-        for resource, side in unknown_of(difference, compared):
-            yield _resource_line("?", resource, side)
+        yield Text.assemble((noun_of(difference), "bold"), f": {worded_counts(difference)}")
+        for row in rows_of(difference, compared):
+            yield _resource_line(row)
+            yield from _field_lines(row)
 
 
-def _counts(difference: TypeDifference) -> str:
-    return worded_counts(len(difference.added), len(difference.changed), len(difference.removed), difference.unknown)
+def _resource_line(row: Row) -> Text:
+    place = row.side.place(row.resource)
+    head = (f"{row.sign} {escape(row.resource.name)}", STYLES[row.sign])
+    return Text.assemble("  ", head, (f"  {place}" if place else "", "dim"))
 
 
-def _resource_line(sign: str, resource: Resource, side: Side) -> Text:
-    place = side.place(resource)
-    return Text.assemble(
-        "  ", (f"{sign} {escape(resource.name)}", STYLES[sign]), (f"  {place}" if place else "", "dim")
-    )
-
-
-def _field_lines(change: ResourceChange) -> Iterator[Text]:
-    if not change.fields:
+def _field_lines(row: Row) -> Iterator[Text]:
+    if row.fields == ():
         yield Text("      the same fields in other bytes")
-    for field in change.fields:
+    for field in row.fields or ():
         sign = SIGNS[field.act]
         yield Text.assemble("      ", (sign, STYLES[sign]), f" {escape(field.path)}: ", *_values(field))
 
@@ -249,13 +246,13 @@ def _values(field: FieldChange) -> Iterator[str | tuple[str, str]]:
     note = note_of(field)
     if note:
         yield note
-    if field.is_hidden or (field.act is Act.REORDERED and field.before is None):
+    if field.is_hidden or (field.act is ChangeAction.REORDERED and field.before is None):
         return
     if note:
         yield ": "
-    if field.act is not Act.ADDED:
+    if field.act is not ChangeAction.ADDED:
         yield value_of(field, field.before), STYLES["-"]
-    if field.act in (Act.CHANGED, Act.REORDERED):
+    if field.act in (ChangeAction.CHANGED, ChangeAction.REORDERED):
         yield " → "
-    if field.act is not Act.REMOVED:
+    if field.act is not ChangeAction.REMOVED:
         yield value_of(field, field.after), STYLES["+"]

@@ -6,7 +6,7 @@ from pathlib import PurePosixPath
 
 from fsxds.resource_types import BY_SHORT_NAME
 from fsxds.resources import Origin, Resource, version_of_body
-from fsxds.tools.diff.compare import Act, Difference, FieldChange, ResourceChange, TypeDifference
+from fsxds.tools.diff.compare import ChangeAction, Difference, FieldChange, ResourceChange, TypeDifference
 from fsxds.tools.diff.output import Compared, Side
 
 CDS, SDS = BY_SHORT_NAME["cds"].type_url, BY_SHORT_NAME["sds"].type_url
@@ -23,12 +23,12 @@ def compared(*types: TypeDifference, before: str = "main", after: str = "HEAD") 
 
 
 FIELDS = (
-    FieldChange("lb_policy", Act.CHANGED, "ROUND_ROBIN", "LEAST_REQUEST"),
-    FieldChange("metadata.a", Act.ADDED, None, {"deep": [1.0, "two words"]}),
-    FieldChange("connect_timeout", Act.REMOVED, "1s", None),
-    FieldChange("transport_socket.key", Act.CHANGED, is_hidden=True),
-    FieldChange("filters", Act.REORDERED, ["a", "b"], ["b", "a"]),
-    FieldChange("listeners", Act.REORDERED),
+    FieldChange("lb_policy", ChangeAction.CHANGED, "ROUND_ROBIN", "LEAST_REQUEST"),
+    FieldChange("metadata.a", ChangeAction.ADDED, None, {"deep": [1.0, "two words"]}),
+    FieldChange("connect_timeout", ChangeAction.REMOVED, "1s", None),
+    FieldChange("transport_socket.key", ChangeAction.CHANGED, is_hidden=True),
+    FieldChange("filters", ChangeAction.REORDERED, ["a", "b"], ["b", "a"]),
+    FieldChange("listeners", ChangeAction.REORDERED),
 )
 
 EXAMPLE = compared(

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from fsxds.api.catalogue import Catalogue
-from fsxds.tools.diff.compare import Act, FieldChange, FieldComparer
+from fsxds.tools.diff.compare import ChangeAction, FieldChange, FieldComparer
 from fsxds.values import PlainValue
 from tests.tools.diff.conftest import Compare
 
@@ -26,20 +26,20 @@ def test_a_field(compare: Compare) -> None:
     )
 
     assert changes == (
-        FieldChange("connect_timeout", Act.CHANGED, "1s", "2s"),
-        FieldChange("lb_policy", Act.CHANGED, "ROUND_ROBIN", "LEAST_REQUEST"),
+        FieldChange("connect_timeout", ChangeAction.CHANGED, "1s", "2s"),
+        FieldChange("lb_policy", ChangeAction.CHANGED, "ROUND_ROBIN", "LEAST_REQUEST"),
     )
 
 
 @pytest.mark.parametrize(
     ("before", "after", "change"),
     [
-        ("{}", "{alt_stat_name: x}", FieldChange("alt_stat_name", Act.CHANGED, "", "x")),
-        ("{ignore_health_on_host_removal: true}", "{}", FieldChange("ignore_health_on_host_removal", Act.CHANGED, True, False)),
-        ("{}", "{type: STATIC}", FieldChange("type", Act.ADDED, None, "STATIC")),
-        ("{connect_timeout: 1s}", "{}", FieldChange("connect_timeout", Act.REMOVED, "1s", None)),
-        ("{per_connection_buffer_limit_bytes: 5}", "{}", FieldChange("per_connection_buffer_limit_bytes", Act.REMOVED, 5, None)),
-        ("{}", "{outlier_detection: {}}", FieldChange("outlier_detection", Act.ADDED, None, {})),
+        ("{}", "{alt_stat_name: x}", FieldChange("alt_stat_name", ChangeAction.CHANGED, "", "x")),
+        ("{ignore_health_on_host_removal: true}", "{}", FieldChange("ignore_health_on_host_removal", ChangeAction.CHANGED, True, False)),
+        ("{}", "{type: STATIC}", FieldChange("type", ChangeAction.ADDED, None, "STATIC")),
+        ("{connect_timeout: 1s}", "{}", FieldChange("connect_timeout", ChangeAction.REMOVED, "1s", None)),
+        ("{per_connection_buffer_limit_bytes: 5}", "{}", FieldChange("per_connection_buffer_limit_bytes", ChangeAction.REMOVED, 5, None)),
+        ("{}", "{outlier_detection: {}}", FieldChange("outlier_detection", ChangeAction.ADDED, None, {})),
     ],
 )  # fmt: skip
 def test_what_is_not_given(compare: Compare, before: str, after: str, change: FieldChange) -> None:
@@ -61,11 +61,11 @@ def test_endpoints_by_address(compare: Compare) -> None:
 
     removed, changed, added = compare(ENDPOINTS, before, after)
 
-    assert (Act.REMOVED, 'endpoints[0].lb_endpoints["10.0.0.1:80"]') == (removed.act, removed.path)
+    assert (ChangeAction.REMOVED, 'endpoints[0].lb_endpoints["10.0.0.1:80"]') == (removed.act, removed.path)
     assert changed == FieldChange(
-        'endpoints[0].lb_endpoints["10.0.0.2:80"].health_status', Act.CHANGED, "UNKNOWN", "DRAINING"
+        'endpoints[0].lb_endpoints["10.0.0.2:80"].health_status', ChangeAction.CHANGED, "UNKNOWN", "DRAINING"
     )
-    assert (Act.ADDED, 'endpoints[0].lb_endpoints["10.0.0.3:80"]') == (added.act, added.path)
+    assert (ChangeAction.ADDED, 'endpoints[0].lb_endpoints["10.0.0.3:80"]') == (added.act, added.path)
 
 
 def test_a_route_put_before_others(compare: Compare) -> None:
@@ -76,7 +76,7 @@ def test_a_route_put_before_others(compare: Compare) -> None:
 
     (change,) = compare(ROUTES, frame.format(old), frame.format(f"{new}, {old}"))
 
-    assert (Act.ADDED, 'virtual_hosts["web"].routes[0]') == (change.act, change.path)
+    assert (ChangeAction.ADDED, 'virtual_hosts["web"].routes[0]') == (change.act, change.path)
 
 
 def test_a_route_in_place(compare: Compare) -> None:
@@ -85,7 +85,7 @@ def test_a_route_in_place(compare: Compare) -> None:
 
     changes = compare(ROUTES, frame.format("a"), frame.format("b"))
 
-    assert changes == (FieldChange('virtual_hosts["web"].routes[0].route.cluster', Act.CHANGED, "a", "b"),)
+    assert changes == (FieldChange('virtual_hosts["web"].routes[0].route.cluster', ChangeAction.CHANGED, "a", "b"),)
 
 
 def test_another_order(compare: Compare) -> None:
@@ -94,7 +94,7 @@ def test_another_order(compare: Compare) -> None:
     after = "{name: l, listener_filters: [{name: c}, {name: a}, {name: b}]}"
 
     assert compare(LISTENER, before, after) == (
-        FieldChange("listener_filters", Act.REORDERED, ["a", "b", "c"], ["c", "a", "b"]),
+        FieldChange("listener_filters", ChangeAction.REORDERED, ["a", "b", "c"], ["c", "a", "b"]),
     )
 
 
@@ -109,8 +109,10 @@ def test_within_an_any(compare: Compare) -> None:
     (inner,) = compare(LISTENER, frame.format(ROUTER.format("false")), frame.format(ROUTER.format("true")))
     (whole,) = compare(LISTENER, frame.format(ROUTER.format("true")), frame.format(cors))
 
-    assert inner == FieldChange('listener_filters["f"].typed_config.start_child_span', Act.CHANGED, False, True)
-    assert (Act.CHANGED, 'listener_filters["f"].typed_config') == (whole.act, whole.path)
+    assert inner == FieldChange(
+        'listener_filters["f"].typed_config.start_child_span', ChangeAction.CHANGED, False, True
+    )
+    assert (ChangeAction.CHANGED, 'listener_filters["f"].typed_config') == (whole.act, whole.path)
 
 
 def test_maps_and_structs(compare: Compare) -> None:
@@ -120,16 +122,16 @@ def test_maps_and_structs(compare: Compare) -> None:
     )
 
     assert changes == (
-        FieldChange('layer["a.b"]', Act.CHANGED, 1.0, 2.0),
-        FieldChange("layer.gone", Act.REMOVED, {}, None),
-        FieldChange("layer.new", Act.ADDED, None, True),
+        FieldChange('layer["a.b"]', ChangeAction.CHANGED, 1.0, 2.0),
+        FieldChange("layer.gone", ChangeAction.REMOVED, {}, None),
+        FieldChange("layer.new", ChangeAction.ADDED, None, True),
     )
 
 
 def test_bool_is_no_number(compare: Compare) -> None:
     """Within a struct, true became 1: a change, though Python takes them for equal."""
     assert compare(RUNTIME, "{layer: {a: true}}", "{layer: {a: 1}}") == (
-        FieldChange("layer.a", Act.CHANGED, True, 1.0),
+        FieldChange("layer.a", ChangeAction.CHANGED, True, 1.0),
     )
 
 
@@ -157,7 +159,7 @@ def test_where_a_secret_comes_from(compare: Compare) -> None:
     frame = "{{name: s, tls_certificate: {{private_key: {{filename: {}}}}}}}"
 
     assert compare(SECRET, frame.format("a.pem"), frame.format("b.pem")) == (
-        FieldChange("tls_certificate.private_key.filename", Act.CHANGED, "a.pem", "b.pem"),
+        FieldChange("tls_certificate.private_key.filename", ChangeAction.CHANGED, "a.pem", "b.pem"),
     )
 
 
@@ -189,7 +191,9 @@ def test_headers_that_grant_access(compare: Compare) -> None:
     (hidden,) = compare(ROUTES, frame.format("Authorization", "S3CR3T"), frame.format("Authorization", "S3CR3T2"))
     (shown,) = compare(ROUTES, frame.format("server", "b"), frame.format("server", "c"))
 
-    assert hidden == FieldChange('request_headers_to_add["Authorization"].header.value', Act.CHANGED, is_hidden=True)
+    assert hidden == FieldChange(
+        'request_headers_to_add["Authorization"].header.value', ChangeAction.CHANGED, is_hidden=True
+    )
     assert ("b", "c") == (shown.before, shown.after)
 
 
@@ -199,7 +203,7 @@ def test_texts_that_look_like_secrets(compare: Compare) -> None:
 
     (change,) = compare(RUNTIME, "{layer: {a: x}}", f"{{layer: {{a: '{pem}'}}}}")
 
-    assert FieldChange("layer.a", Act.CHANGED, "x", "<hidden>") == change
+    assert FieldChange("layer.a", ChangeAction.CHANGED, "x", "<hidden>") == change
 
 
 def test_types_that_are_not_known(catalogue: Catalogue) -> None:
@@ -208,6 +212,6 @@ def test_types_that_are_not_known(catalogue: Catalogue) -> None:
     changes = FieldComparer(catalogue).compare(known, {**known, "password": "other", "level": 2})
 
     assert changes == (
-        FieldChange("password", Act.CHANGED, is_hidden=True),
-        FieldChange("level", Act.CHANGED, 1, 2),
+        FieldChange("password", ChangeAction.CHANGED, is_hidden=True),
+        FieldChange("level", ChangeAction.CHANGED, 1, 2),
     )

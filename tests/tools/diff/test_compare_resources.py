@@ -7,7 +7,7 @@ from pathlib import PurePosixPath
 from fsxds.api.catalogue import Catalogue
 from fsxds.resource_types import BY_SHORT_NAME
 from fsxds.resources import Origin, Resource, Rows, Snapshot, version_of_body
-from fsxds.tools.diff.compare import Act, Comparer, FieldChange
+from fsxds.tools.diff.compare import ChangeAction, Comparer, FieldChange
 from fsxds.values import TypeUrl
 
 CDS, VHDS = BY_SHORT_NAME["cds"].type_url, BY_SHORT_NAME["vhds"].type_url
@@ -41,7 +41,7 @@ def test_what_became_of_resources(catalogue: Catalogue) -> None:
     assert CDS == found.type_url
     assert (["d", "z"], ["a"]) == ([row.name for row in found.added], [row.name for row in found.removed])
     (change,) = found.changed
-    assert ("b", (FieldChange("alt_stat_name", Act.CHANGED, "", "x"),)) == (change.after.name, change.fields)
+    assert ("b", (FieldChange("alt_stat_name", ChangeAction.CHANGED, "", "x"),)) == (change.after.name, change.fields)
 
 
 def test_no_difference(catalogue: Catalogue) -> None:
@@ -60,8 +60,8 @@ def test_what_stands_around(catalogue: Catalogue) -> None:
     (found,) = Comparer(catalogue).compare(before, after).types
 
     assert found.changed[0].fields == (
-        FieldChange("(Resource).ttl", Act.ADDED, None, "5s"),
-        FieldChange("(Resource).aliases", Act.ADDED, None, ["b"]),
+        FieldChange("(Resource).ttl", ChangeAction.ADDED, None, "5s"),
+        FieldChange("(Resource).aliases", ChangeAction.ADDED, None, ["b"]),
     )
     assert () == Comparer(catalogue, over_rest=True).compare(before, after).types
 
@@ -76,15 +76,15 @@ def test_aliases_that_are_domains(catalogue: Catalogue) -> None:
         names = (*(f"r/{domain.lower()}" for domain in domains), *aliases)
         return snapshot(Resource(VHDS, "r/h", body, version_of_body(VHDS, body), origin, names))
 
-    def fields(before: Snapshot, after: Snapshot) -> list[tuple[str, Act]]:
+    def fields(before: Snapshot, after: Snapshot) -> list[tuple[str, ChangeAction]]:
         (found,) = Comparer(catalogue).compare(before, after).types
         return [(field.path, field.act) for field in found.changed[0].fields]
 
-    assert fields(host(["A.com"]), host(["b.com"])) == [("domains[0]", Act.CHANGED)]
-    assert fields(host(["a.com"]), host(["a.com"], "r/x")) == [("(Resource).aliases", Act.ADDED)]
+    assert fields(host(["A.com"]), host(["b.com"])) == [("domains[0]", ChangeAction.CHANGED)]
+    assert fields(host(["a.com"]), host(["a.com"], "r/x")) == [("(Resource).aliases", ChangeAction.ADDED)]
     assert fields(host(["a.com"], "r/x"), host(["b.com"], "r/y")) == [
-        ("(Resource).aliases", Act.CHANGED),
-        ("domains[0]", Act.CHANGED),
+        ("(Resource).aliases", ChangeAction.CHANGED),
+        ("domains[0]", ChangeAction.CHANGED),
     ]
 
 

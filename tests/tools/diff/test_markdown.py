@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from fsxds.tools.diff.compare import Act, FieldChange, ResourceChange, TypeDifference
+from fsxds.tools.diff.compare import ChangeAction, FieldChange, ResourceChange, TypeDifference
 from fsxds.tools.diff.markdown import LONGEST_COMMENT, code, markdown
 from tests.tools.diff.differences import CDS, EXAMPLE, SDS, compared, resource
 
@@ -73,7 +73,7 @@ def test_code_in_a_table() -> None:
 
 def test_a_comment_is_never_too_long() -> None:
     """Of a large difference each type gets its share, and how much was cut is said; small types stay whole."""
-    fields = tuple(FieldChange(f"field_{number}", Act.CHANGED, "x" * 90, "y" * 90) for number in range(2000))
+    fields = tuple(FieldChange(f"field_{number}", ChangeAction.CHANGED, "x" * 90, "y" * 90) for number in range(2000))
     large = TypeDifference(CDS, changed=(ResourceChange(resource("web"), resource("web"), fields),))
     text = markdown(compared(TypeDifference(SDS, removed=(resource("key"),)), large))
 
@@ -85,7 +85,7 @@ def test_a_comment_is_never_too_long() -> None:
 
 def test_long_names() -> None:
     """Names and paths of thousands of characters are cut."""
-    field = FieldChange("f" * 5000, Act.CHANGED, "x" * 5000, ["y"] * 5000)
+    field = FieldChange("f" * 5000, ChangeAction.CHANGED, "x" * 5000, ["y"] * 5000)
     change = ResourceChange(resource("n" * 5000), resource("n" * 5000), (field,))
 
     assert len(markdown(compared(TypeDifference(CDS, changed=(change,))))) < 2000

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from fsxds.tools.diff.compare import Act, FieldChange
+from fsxds.tools.diff.compare import ChangeAction, FieldChange
 from fsxds.tools.diff.output import Side, summary, value_of
 from fsxds.values import PlainValue
 from tests.tools.diff.differences import EXAMPLE, compared, resource
@@ -28,12 +28,12 @@ from tests.tools.diff.differences import EXAMPLE, compared, resource
 )  # fmt: skip
 def test_values(value: PlainValue, expected: str) -> None:
     """Values are written briefly: words as they are, texts in quotes, long ones cut or summed up."""
-    assert expected == value_of(FieldChange("x", Act.ADDED, None, value), value)
+    assert expected == value_of(FieldChange("x", ChangeAction.ADDED, None, value), value)
 
 
 def test_a_secret() -> None:
     """A secret has no value to write."""
-    assert "<hidden>" == value_of(FieldChange("x", Act.CHANGED, is_hidden=True), "S3CR3T")
+    assert "<hidden>" == value_of(FieldChange("x", ChangeAction.CHANGED, is_hidden=True), "S3CR3T")
 
 
 def test_places() -> None:

@@ -17,6 +17,7 @@ from typing import Any
 import grpc.aio
 from envoy.service.discovery.v3 import discovery_pb2
 
+from fsxds.events import Event
 from fsxds.observe.clients import Clients
 from fsxds.protocol.ttl import TtlMode
 from fsxds.resource_types import BY_SHORT_NAME, RESOURCE_TYPES
@@ -114,25 +115,21 @@ async def serve_bare(body: bytes, ready: Path) -> None:
     await server.stop(0)
 
 
-class Quiet:
-    """Hears of streams, and tells nobody."""
-
-    def __getattr__(self, _: str) -> Any:
-        """Return what does nothing."""
-        return lambda *_: None
+def ignore(_: Event) -> None:
+    """Receive an event, and do nothing."""
 
 
 async def serve_fsxds(tree: Tree, ready: Path) -> None:
     """Serve snapshots as `fsxds serve` does."""
     store = SnapshotStore()
-    services = GrpcServices(StreamContext(store, Quiet(), Clients(), TtlMode.ENVOY))
+    services = GrpcServices(StreamContext(store, ignore, Clients(), TtlMode.ENVOY))
 
     def publish(snapshot: Snapshot) -> float:
         began = time.monotonic()
         store.publish(snapshot)
         return began
 
-    async with listening_grpc(services, TcpAddress("127.0.0.1", 0), Supervisor(Quiet()), grace_s=1) as bound:
+    async with listening_grpc(services, TcpAddress("127.0.0.1", 0), Supervisor(ignore), grace_s=1) as bound:
         publish(tree.next())
         announce(ready, bound.port)  # type: ignore[union-attr]
         await obey(lambda: publish(tree.next()))

@@ -59,7 +59,7 @@ def test_full_state_is_that_of_three_types() -> None:
 
 
 def test_empty_answers_are_rejected_for_three_types() -> None:
-    """Envoy rejects an empty answer of SDS, RTDS and ECDS (ENVOY.md B3)."""
+    """Envoy rejects an empty answer of SDS, RTDS and ECDS (ENVOY.md E15)."""
     rejected = {row.short_name for row in RESOURCE_TYPES if row.rest_path and not row.may_be_empty}
 
     assert rejected == {"sds", "rtds", "ecds"}

@@ -166,7 +166,7 @@ def test_a_rejected_version_does_not_loop_and_heals(fleet: Fleet) -> None:
         # What was rejected with the culprit is offered again apart from it; a full state is one whole.
         expected = {"new": "ACKED" if fleet.variant.delta else "NACKED", "bad": "NACKED"}
         assert server.wait(lambda: expected.items() <= states_by_name(server).items(), f"{expected}")
-        # Envoy applied the good part, and the removal, and tells nobody: ENVOY.md D3.
+        # Envoy applied the good part, and the removal, and tells nobody: ENVOY.md E12.
         assert envoy.cluster_names(dynamic_only=True) == {"new"}
         fleet.write("cds.yaml", static_cluster("a"))
         envoy.until_clusters("a")

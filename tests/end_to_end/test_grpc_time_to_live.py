@@ -1,4 +1,4 @@
-"""A real Envoy that gets resources with a time to live: kept by heartbeats, gone without them (ENVOY.md D4)."""
+"""A real Envoy that gets resources with a time to live: kept by heartbeats, gone without them (ENVOY.md E40, E41, E42)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A real Envoy that asks for virtual hosts when requests for them come in (ENVOY.md D5), with live requests."""
+"""A real Envoy that asks for virtual hosts when requests for them come in (ENVOY.md E45, E46, E47), with live requests."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A real Envoy that watches mirrored files: each fact of ENVOY.md B that concerns who writes them."""
+"""A real Envoy that watches mirrored files (ENVOY.md E22 to E28)."""
 
 from __future__ import annotations
 

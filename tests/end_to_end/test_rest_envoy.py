@@ -1,4 +1,4 @@
-"""A real Envoy that polls a real server: each fact of ENVOY.md A that concerns a server."""
+"""A real Envoy that polls a real server (ENVOY.md E9, E10, E11)."""
 
 from __future__ import annotations
 

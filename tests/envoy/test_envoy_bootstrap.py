@@ -77,14 +77,14 @@ def test_xds_address_is_one_to_connect_to(xds: str, address: object) -> None:
 
 
 def test_pause_between_polls_is_not_one_that_crashes_envoy() -> None:
-    """ENVOY.md A3: a refresh_delay below one millisecond is SIGFPE."""
+    """ENVOY.md E4: a refresh_delay below one millisecond is SIGFPE."""
     source = plain(rest_bootstrap("127.0.0.1:1", ALL))["dynamic_resources"]["cds_config"]["api_config_source"]
 
     assert float(source["refresh_delay"].removesuffix("s")) >= 0.001
 
 
 def test_connections_to_fsxds_are_not_limited() -> None:
-    """ENVOY.md A7: each held poll is a connection, and the default limit is 1024."""
+    """ENVOY.md E5: each held poll is a connection, and the default limit is 1024."""
     cluster = plain(rest_bootstrap("127.0.0.1:1", ALL))["static_resources"]["clusters"][0]
 
     assert min(cluster["circuit_breakers"]["thresholds"][0].values()) > 100_000

@@ -26,14 +26,14 @@ def test_addresses_are_static(address: str) -> None:
 
 @pytest.mark.parametrize("cluster_of", [rest_cluster, grpc_cluster])
 def test_names_are_looked_up_as_ipv4(cluster_of: Any) -> None:
-    """ENVOY.md A1: without V4_ONLY, Envoy tries an IPv6 address first."""
+    """ENVOY.md E7: without V4_ONLY, Envoy tries an IPv6 address first."""
     cluster = plain(cluster_of("xds.example.com:443"))
 
     assert ("STRICT_DNS", "V4_ONLY") == (cluster["type"], cluster["dns_lookup_family"])
 
 
 def test_grpc_speaks_http2_and_pings_seldom() -> None:
-    """ENVOY.md D1: a gRPC server closes connections that ping more than once in five minutes."""
+    """ENVOY.md E31: a gRPC server closes connections that ping more than once in five minutes."""
     cluster = plain(grpc_cluster("127.0.0.1:18000"))
     (options,) = cluster["typed_extension_protocol_options"].values()
     pings = options["explicit_http_config"]["http2_protocol_options"]["connection_keepalive"]

@@ -17,7 +17,7 @@ from fsxds.values import Problem, Severity
 from tests.support.envoy import find_envoy
 from tests.support.trees import tree_of
 
-# Errors that Envoy, asked about static configuration, does not tell: it takes one of two (ENVOY.md H), waits for what
+# Errors that Envoy, asked about static configuration, does not tell: it takes one of two, waits for what
 # does not come, or would find the file on its own machine.
 UNTOLD = {"duplicate-key", "no-extension-config", "no-secret", "unknown-tag", "wrong-certificate"}
 

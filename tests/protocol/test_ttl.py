@@ -11,7 +11,7 @@ from tests.support.snapshots import type_url
 BOTH = frozenset((TTL_FEATURE, SOTW_TTL_FEATURE))
 ALONE = frozenset((TTL_FEATURE,))
 
-# What survives in an Envoy, by ENVOY.md D4.
+# What survives in an Envoy, by ENVOY.md E40.
 SURVIVES = {"CDS", "LDS", "RTDS"}
 
 

@@ -59,7 +59,7 @@ def test_ads_is_a_grpc_stream(api_type: str, surgery: Surgery) -> None:
 
 
 def test_collections_of_clusters_cannot_be_files(surgery: Surgery) -> None:
-    """ENVOY.md C1: Envoy 1.40 cannot read them."""
+    """ENVOY.md E29: Envoy 1.40 cannot read them."""
     locator = {"cds_resources_locator": "file:///etc/cds.yaml"}
     expected = ["cluster-collection-file dynamic_resources.cds_resources_locator"]
 

@@ -43,7 +43,7 @@ def scoped(source: dict[str, Any]) -> dict[str, Any]:
 def test_one_file_has_one_route_table(
     names: list[str], source: dict[str, Any], *, is_well: bool, surgery: Surgery
 ) -> None:
-    """ENVOY.md B3: two route tables behind one path are both rejected."""
+    """ENVOY.md E28: two route tables behind one path are both rejected."""
     scopes = "\n".join(
         f"- {{name: s{i}, route_configuration_name: {name}, key: {{fragments: [{{string_key: x{i}}}]}}}}"
         for i, name in enumerate(names)
@@ -56,7 +56,7 @@ def test_one_file_has_one_route_table(
 
 @pytest.mark.parametrize(("changes", "is_well"), [({}, False), ({"validate_clusters": False}, True)])
 def test_inline_route_tables_check_their_clusters(changes: dict[str, Any], *, is_well: bool, surgery: Surgery) -> None:
-    """ENVOY.md E3: an inline table is refused while a cluster of it is missing."""
+    """ENVOY.md E55: an inline table is refused while a cluster of it is missing."""
     faults = surgery.faults(None, {"lds.yaml": listener({"route_config": {**ROUTES, **changes}})})
 
     assert ([] if is_well else [("eager-cluster-check", Severity.NOTE)]) == [(f.rule, f.severity) for f in faults]

@@ -34,7 +34,7 @@ def http2(**options: Any) -> dict[str, Any]:
 def test_each_eds_cluster_holds_a_connection(
     thresholds: list[dict[str, Any]] | None, expected: list[str], surgery: Surgery
 ) -> None:
-    """ENVOY.md A7: more subscriptions than the limits of the default priority fail or wait."""
+    """ENVOY.md E5: more subscriptions than the limits of the default priority fail or wait."""
     edit = lambda value: thresholds and xds_of(value).update(circuit_breakers={"thresholds": thresholds})  # noqa: E731
 
     assert expected == surgery.rules(edit, {"cds.yaml": eds_clusters(1100)})
@@ -142,7 +142,7 @@ def test_rest_over_http2(options: dict[str, Any], place: str, surgery: Surgery) 
 
 @pytest.mark.parametrize(("interval", "is_well"), [("30s", False), ("330s", True)])
 def test_pings(interval: str, *, is_well: bool, surgery: Surgery) -> None:
-    """ENVOY.md D1: gRPC servers close connections that ping too often."""
+    """ENVOY.md E31: gRPC servers close connections that ping too often."""
 
     def edit(value: Any) -> None:
         stream_of(value)

@@ -52,7 +52,7 @@ def test_pauses_that_are_well(delay: str, surgery: Surgery) -> None:
 
 @pytest.mark.parametrize("timeout", ["5s", "0.0001s"])
 def test_time_limits_that_are_well(timeout: str, surgery: Surgery) -> None:
-    """Five seconds are enough; a tenth of a millisecond is no limit at all (ENVOY.md A3)."""
+    """Five seconds are enough; a tenth of a millisecond is no limit at all (ENVOY.md E3)."""
     assert [] == surgery.rules(lambda value: cds_of(value).update(request_timeout=timeout))
 
 

@@ -53,7 +53,7 @@ def test_old_spelling_of_a_path(surgery: Surgery) -> None:
     ],
 )
 def test_suffixes_that_mislead(path: str, text: bytes, surgery: Surgery) -> None:
-    """ENVOY.md B1: what is neither YAML nor pb nor pb_text by its suffix is read as JSON."""
+    """ENVOY.md E22: what is neither YAML nor pb nor pb_text by its suffix is read as JSON."""
     assert [f"misread-file {CDS}.path_config_source"] == rules(surgery, path, head(text))
 
 
@@ -81,7 +81,7 @@ GENERATIONS = FileFacts(exists=True, swapped_in="/srv")
 
 @pytest.mark.parametrize("facts", [CONFIG_MAP, GENERATIONS])
 def test_links_that_are_swapped_need_a_watch(facts: FileFacts, surgery: Surgery) -> None:
-    """ENVOY.md B2: without watched_directory Envoy does not notice the swap."""
+    """ENVOY.md E24: without watched_directory Envoy does not notice the swap."""
     assert [f"unwatched-directory {CDS}.path_config_source"] == rules(surgery, "/etc/envoy/cds.yaml", facts)
 
 

@@ -31,7 +31,7 @@ def told(surgery: Surgery, edit: Edit | None) -> list[str]:
 
 
 def test_by_rest(surgery: Surgery) -> None:
-    """ENVOY.md A6: a ttl has no effect there."""
+    """ENVOY.md E19: a ttl has no effect there."""
     assert ["ttl-without-effect "] == surgery.rules(None, TREE)
     assert ["remove it, or serve by gRPC"] == told(surgery, None)
 

@@ -71,6 +71,6 @@ def test_a_file_of_no_form_is_not_known() -> None:
 
 
 def test_forms_are_few() -> None:
-    """Envoy would read a `.textproto` as JSON (ENVOY.md B1), so there is none."""
+    """Envoy would read a `.textproto` as JSON (ENVOY.md E22), so there is none."""
     with pytest.raises(UsageError, match="choose one of pb, json, yaml, pb_text"):
         Content(catalogue(), "textproto")

@@ -262,7 +262,7 @@ def test_the_routes_of_scopes(sources: ConfigSources) -> None:
 
 
 def test_an_empty_assignment_has_a_name_and_nothing_else(sources: ConfigSources) -> None:
-    """It takes a cluster's endpoints away (ENVOY.md B3)."""
+    """It takes a cluster's endpoints away (ENVOY.md E27)."""
     empty = sources.empty_assignment("web", Origin(PurePosixPath("eds/web.pb"), 1))
 
     assert empty == resource("eds", {"cluster_name": "web"})

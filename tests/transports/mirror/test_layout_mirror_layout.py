@@ -239,7 +239,7 @@ def test_clusters_point_at_their_endpoints() -> None:
 
 
 def test_a_path_that_would_not_exist_is_made_to() -> None:
-    """Envoy refuses a cluster whose file does not exist (ENVOY.md B4), so it gets an empty one."""
+    """Envoy refuses a cluster whose file does not exist (ENVOY.md E25), so it gets an empty one."""
     layout = lay_out(snapshot(cds=[by_eds("web")]), rewrite=True)
 
     assert path_in(layout) == "/out/eds/web.pb"
@@ -310,7 +310,7 @@ def test_scopes_of_one_table_are_served_by_files() -> None:
 
 
 def test_scopes_of_two_tables_cannot_be() -> None:
-    """One path holds one table (ENVOY.md B3): the source stays, and it is told."""
+    """One path holds one table (ENVOY.md E28): the source stays, and it is told."""
     tables = [routes("r1", "c"), routes("r2", "c")]
     made = snapshot(lds=[scoped("front")], srds=[scope("a", "r1"), scope("b", "r2")], rds=tables)
 

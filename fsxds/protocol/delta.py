@@ -235,9 +235,14 @@ class Absence:
         """Note which names a client brings that do not exist."""
         self._brought = brought
 
+    @property
+    def is_open(self) -> bool:
+        """Whether there is something to decide again."""
+        return bool(self.unreported or self._brought)
+
     def reconsider(self, names: frozenset[str], after: Lookup) -> frozenset[str]:
         """Return what was not reported, does still not exist, and is still wanted: `withhold` decides again."""
-        if not self.unreported and not self._brought:
+        if not self.is_open:
             return NOTHING
         absent = self.unreported | self._brought
         absent -= after.existing(absent)
@@ -340,23 +345,32 @@ class _Watch:
         if self.type_url in snapshot.withheld or (self._base is None and not self._asked):
             return None
         rows = snapshot.resources(self.type_url)
+        if rows is self._base and not (again or self._has_more):
+            return None
         base, self._base = self._base, rows
         after = self.names.lookup(rows, base)
         changed = self._compare(base, rows)
         renewed = self._renew_pending(changed, now_s)
         answered, requested = self._answer(after), self._asked
         repeated = self._repeat(again, after, is_first=base is None)
-        pushed = Changes(frozenset(again & rows.keys()) - self.names.names if is_pushed else NOTHING)
-        certain = Changes(absent=self._absence.reconsider(self.names.names, after))
+        pushed = frozenset(again & rows.keys()) - self.names.names if is_pushed else NOTHING
+        certain = self._absence.reconsider(self.names.names, after)
         self.names.settle(self._asked, after)
-        left = Changes(removed=self._removed_members(rows, is_first=base is None))
+        members = self._removed_members(rows, is_first=base is None)
+        others = Changes(pushed, certain, members) if pushed or certain or members else NO_CHANGES
         retried = self._retry(after, now_s, is_due=bool(renewed))
         self._asked, self._held = NOTHING, NOTHING_HELD
         if changed or repeated or retried:
             requested = self.names.names
-        changes = (changed | answered | repeated | pushed | certain | left | retried).consistent()
+        changes = (changed | answered | repeated | others | retried).consistent()
         update = self._update_of(self._absence.withhold(changes, snapshot), snapshot, requested)
-        return replace(update, unrequested=pushed.fresh) if update and pushed.fresh else update
+        return replace(update, unrequested=pushed) if update and pushed else update
+
+    @property
+    def _has_more(self) -> bool:
+        """Whether there may be something to send although no resource changed."""
+        is_open = self._asked or self.names.has_given_up or self._acks.pending.names
+        return bool(is_open) or self._absence.is_open
 
     def _compare(self, base: Rows | None, rows: Rows) -> Changes:
         """Return what changed since the client was last sent something, or since another stream sent it what it brings."""
@@ -418,23 +432,24 @@ class _Watch:
         return retried
 
     def _update_of(self, changes: Changes, snapshot: Snapshot, requested: frozenset[str]) -> DeltaUpdate | None:
+        if not changes:
+            if self._acks.last_nonce is None:
+                self._acks.sent = self._acks.acked = version_of(snapshot, Subscription(self.type_url))
+            return None
         rows, version = snapshot.resources(self.type_url), version_of(snapshot, Subscription(self.type_url))
         resources = rows.everything if changes.is_all else rows.select(changes.fresh)
         absence = changes.absent, changes.unpopulated, changes.removed, changes.ends_wait
-        if not (resources or any(absence) or changes.is_due):
-            if self._acks.last_nonce is None:
-                self._acks.sent = self._acks.acked = version
-            return None
-        if not self.names.keeps_together:
+        if self._acks.pending.names and not self.names.keeps_together:
             self._acks.pending.sent_again(changes.fresh | changes.absent | changes.removed)
         aliases = self.names.aliases(resources, requested, self.names.lookup(rows))
         return DeltaUpdate(self.type_url, version, resources, *absence, aliases)
 
     def retries(self, snapshot: Snapshot, now_s: float) -> Iterator[DeltaUpdate]:
         """Yield what was NACKed and is sent again now, apart from each other and from what `update` returned."""
-        rows, version = snapshot.resources(self.type_url), version_of(snapshot, Subscription(self.type_url))
-        if self._base is not rows or self.type_url in snapshot.withheld:
+        rows = snapshot.resources(self.type_url)
+        if not self._acks.pending.names or self._base is not rows or self.type_url in snapshot.withheld:
             return
+        version = version_of(snapshot, Subscription(self.type_url))
         for names in self._acks.due(now_s):
             self._acks.pending.sent_again(names)
             found = frozenset(names & rows.keys())

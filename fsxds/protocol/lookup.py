@@ -166,22 +166,15 @@ class Changes:
     is_due: bool = False
 
     def __bool__(self) -> bool:
-        """Whether there is any change."""
-        return self != NO_CHANGES
+        """Whether anything is to be sent."""
+        names = self.fresh or self.absent or self.removed or self.unpopulated or self.ends_wait
+        return bool(names) or self.is_all or self.is_due
 
     def __or__(self, other: Changes) -> Changes:
         """Return both."""
-        if self is NO_CHANGES or other is NO_CHANGES:
-            return other if self is NO_CHANGES else self
-        return Changes(
-            self.fresh | other.fresh if self.fresh and other.fresh else self.fresh or other.fresh,
-            self.absent | other.absent,
-            self.removed | other.removed,
-            self.unpopulated | other.unpopulated,
-            self.ends_wait | other.ends_wait,
-            self.is_all or other.is_all,
-            self.is_due or other.is_due,
-        )
+        if not self or not other:
+            return self or other
+        return Changes(*(getattr(self, field) | getattr(other, field) for field in self.__slots__))
 
     def consistent(self) -> Changes:
         """Return the same with each name in one set: what is sent is not removed, what is removed is not absent too."""
@@ -206,7 +199,7 @@ class DeltaNames:
     they are kept apart.
     """
 
-    __slots__ = ("_indirect", "_memory", "subscription")
+    __slots__ = ("_indirect", "_memory", "has_given_up", "subscription")
 
     # Whether what was NACKed is sent again together, and removals go with additions.
     keeps_together: ClassVar[bool] = False
@@ -214,6 +207,8 @@ class DeltaNames:
     def __init__(self, type_url: TypeUrl, memory: SharedMemory) -> None:
         self.subscription = Subscription.initial(type_url)
         self._memory = memory
+        # Whether names were unsubscribed whose resources the client is to drop.
+        self.has_given_up = False
         # The names that were not resources' own when something was last sent for them.
         self._indirect = NOTHING
 
@@ -235,9 +230,9 @@ class DeltaNames:
         """Take the names of a request; return those that are to be answered, `*` among them for everything."""
         asked, before = frozenset(request.subscribe), self.subscription
         after = before.changed(asked, frozenset(request.unsubscribe))
-        if request.subscribe or request.unsubscribe:
-            after = replace(after, names=self._memory.share(after.names))
-        self.subscription = after
+        if after is before:
+            return NOTHING
+        self.subscription = after = replace(after, names=self._memory.share(after.names))
         given_up = before.names - after.names
         self._indirect -= given_up
         asked |= after.added_to(before) & {WILDCARD}

@@ -258,7 +258,8 @@ class _Watch:
     def subscribe(self, resource_names: Iterable[str]) -> frozenset[str]:
         """Take the names of a request; return those that were not in the one before, `*` among them for everything."""
         before, after = self.subscription, self.subscription.requesting(frozenset(resource_names))
-        self.subscription = replace(after, names=self._memory.share(after.names))
+        names = before.names if after.names == before.names else self._memory.share(after.names)
+        self.subscription = replace(after, names=names)
         if not (after.wildcard or (after.names and self._row.full_state_in_sotw)):
             self.acks.pending.forget(self.acks.pending.names - after.names)
         return after.added_to(before)
@@ -297,7 +298,7 @@ class _Watch:
         if self._base is None:
             return self._first_update(snapshot, again, now_s)
         base, self._base = self._base, snapshot.resources(self.type_url)
-        if self._selects_nothing:
+        if self._selects_nothing or (self._base is base and not (again or self.acks.pending.names)):
             return None
         fresh, removed = self._difference(base, self._base)
         if self._row.full_state_in_sotw:

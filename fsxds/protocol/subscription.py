@@ -66,8 +66,8 @@ class Subscription:
         A name in both is subscribed. What is unsubscribed without being subscribed is ignored.
         """
         removed -= added
-        if self.never_named and not added and not removed:
-            return replace(self, wildcard=True)
+        if not added and not removed:
+            return replace(self, wildcard=True) if self.never_named else self
         never_named = self.never_named and not added and WILDCARD not in removed
         wildcard = (self.wildcard or WILDCARD in added) and WILDCARD not in removed
         return Subscription(self.type_url, (self.names | added) - removed - {WILDCARD}, wildcard, never_named)

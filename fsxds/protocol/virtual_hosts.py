@@ -160,7 +160,7 @@ class HostLookup(Lookup):
 class HostNames(DeltaNames):
     """The hosts that one client subscribed to; decides which virtual hosts it is sent for them."""
 
-    __slots__ = ("_brought", "_has_given_up", "_unknown")
+    __slots__ = ("_brought", "_unknown")
 
     keeps_together: ClassVar[bool] = True
 
@@ -168,8 +168,6 @@ class HostNames(DeltaNames):
         super().__init__(VIRTUAL_HOSTS, memory)
         # The virtual hosts that the client has from another stream, which may not say by which hosts it got them.
         self._brought = NOTHING
-        # Whether hosts were unsubscribed whose virtual hosts the client is to drop.
-        self._has_given_up = False
         # The pending names that the client was last sent as hosts that do not exist.
         self._unknown = NOTHING
 
@@ -192,7 +190,7 @@ class HostNames(DeltaNames):
         asked = super().receive(request)
         self._brought -= frozenset(request.unsubscribe).difference(request.subscribe)
         if self.subscription.wildcard and not before <= self.names:
-            self._has_given_up, self._indirect = True, indirect
+            self.has_given_up, self._indirect = True, indirect
         return asked
 
     def begin(self, held: Held, after: Lookup) -> Changes:
@@ -202,7 +200,7 @@ class HostNames(DeltaNames):
 
     def change(self, updated: frozenset[str], removed: frozenset[str], before: Lookup, after: Lookup) -> Changes:
         """Return what has to be sent because virtual hosts changed, or because hosts were unsubscribed."""
-        if not (updated or removed or self._has_given_up):
+        if not (updated or removed or self.has_given_up):
             return NO_CHANGES
         return self._follow(updated, removed, before, after)
 
@@ -245,7 +243,7 @@ class HostNames(DeltaNames):
 
     def settle(self, asked: frozenset[str], after: Lookup) -> None:
         """Note that the client is sent what all its hosts stand for now."""
-        self._has_given_up = False
+        self.has_given_up = False
         self._indirect = self.names
 
     def retry(self, pending: frozenset[str], after: Lookup) -> Changes:

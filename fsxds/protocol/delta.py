@@ -32,7 +32,7 @@ from fsxds.protocol.messages import (
 )
 from fsxds.protocol.subscription import WILDCARD, SharedMemory, Subscription, version_of
 from fsxds.protocol.ttl import Heartbeats, TtlMode, TtlUse, earliest, ttl_use
-from fsxds.protocol.virtual_hosts import ROUTES, VIRTUAL_HOSTS, HostNames, wake_ups, wake_ups_of_hosts
+from fsxds.protocol.virtual_hosts import ROUTES, VIRTUAL_HOSTS, HostNames, ends_of_any_wait, ends_of_wait
 from fsxds.resource_types import BY_SHORT_NAME, BY_TYPE_URL, ResourceType, in_push_order
 from fsxds.resources import NO_RESOURCES, Resource, ResourceList, Rows, Snapshot
 from fsxds.rollout import Staged, make_before_break
@@ -143,10 +143,8 @@ class DeltaStream:
         if not watch.waits_for_hosts:
             return NOTHING if watch.is_initialized else self._needed.get(watch.type_url, NOTHING)
         routes = self._watches.get(ROUTES)
-        if routes is not None and routes.is_initialized:
-            return frozenset(wake_ups(routes.resources()))
-        hosts = snapshot.resources(VIRTUAL_HOSTS).values()
-        return frozenset((*wake_ups(snapshot.resources(ROUTES).values()), *wake_ups_of_hosts(hosts)))
+        known = routes.resources() if routes is not None and routes.is_initialized else None
+        return ends_of_any_wait(snapshot) if known is None else ends_of_wait(known)
 
     def _follow(self, update: DeltaUpdate, again: dict[TypeUrl, frozenset[str]]) -> None:
         """Note in `again` what the client needs again with an update."""
@@ -185,30 +183,25 @@ class DeltaStream:
 
 @dataclass(frozen=True, slots=True)
 class DeltaUpdate:
-    """What is sent of one type.
+    """What is sent of one type: `changes` by name, and the resources of those that are fresh.
 
-    `absent` are names that were subscribed to and do not exist, `unpopulated` the hosts among them. `removed` are names that
-    the client has to drop. `ends_wait` are sent as removed, and name nothing. `unrequested` are the names of resources that
-    the client did not subscribe to.
+    `unrequested` are the names of resources that the client did not subscribe to.
     """
 
     type_url: TypeUrl
     version: Version
+    changes: Changes
     resources: ResourceList = NO_RESOURCES
-    absent: frozenset[str] = NOTHING
-    unpopulated: frozenset[str] = NOTHING
-    removed: frozenset[str] = NOTHING
-    ends_wait: frozenset[str] = NOTHING
     aliases: Mapping[str, tuple[str, ...]] = field(default_factory=lambda: NO_ALIASES)
     unrequested: frozenset[str] = NOTHING
 
     def divided(self) -> tuple[DeltaUpdate | None, DeltaUpdate | None]:
         """Return the part that removes nothing from the client, and the rest; None where there is no such part."""
-        if not self.removed:
+        if not self.changes.removed:
             return self, None
-        has_more = self.resources or self.absent or self.unpopulated
-        removal = DeltaUpdate(self.type_url, self.version, removed=self.removed)
-        return replace(self, removed=NOTHING) if has_more else None, removal
+        rest = replace(self.changes, removed=NOTHING)
+        removal = DeltaUpdate(self.type_url, self.version, Changes(removed=self.changes.removed))
+        return replace(self, changes=rest) if rest else None, removal
 
 
 class Absence:
@@ -438,11 +431,10 @@ class _Watch:
             return None
         rows, version = snapshot.resources(self.type_url), version_of(snapshot, Subscription(self.type_url))
         resources = rows.everything if changes.is_all else rows.select(changes.fresh)
-        absence = changes.absent, changes.unpopulated, changes.removed, changes.ends_wait
         if self._acks.pending.names and not self.names.keeps_together:
             self._acks.pending.sent_again(changes.fresh | changes.absent | changes.removed)
         aliases = self.names.aliases(resources, requested, self.names.lookup(rows))
-        return DeltaUpdate(self.type_url, version, resources, *absence, aliases)
+        return DeltaUpdate(self.type_url, version, changes, resources, aliases)
 
     def retries(self, snapshot: Snapshot, now_s: float) -> Iterator[DeltaUpdate]:
         """Yield what was NACKed and is sent again now, apart from each other and from what `update` returned."""
@@ -455,13 +447,14 @@ class _Watch:
             found = frozenset(names & rows.keys())
             removed = self._absence.reportable(names - found)
             if found or removed:
-                yield DeltaUpdate(self.type_url, version, rows.select(found), removed=removed)
+                yield DeltaUpdate(self.type_url, version, Changes(found, removed=removed), rows.select(found))
 
     def send(self, update: DeltaUpdate, nonce: Nonce, now_s: float) -> DeltaResponse:
         """Make the response of an update, and remember it until its ACK or NACK."""
-        absence = update.absent | update.removed
-        names = absence | update.unpopulated
-        sent = Sent(update.version, update.resources, names, NOTHING, update.unrequested, update.unpopulated)
+        changes, resources = update.changes, update.resources
+        absence = changes.absent | changes.removed
+        names = absence | changes.unpopulated
+        sent = Sent(update.version, resources, names, NOTHING, update.unrequested, changes.unpopulated)
         self._acks.record(nonce, sent)
         if self._ttl is not TtlUse.NONE and self._base is not None:
             self._heartbeats.plan(self._base.timed.values(), now_s, is_all=False)
@@ -469,11 +462,11 @@ class _Watch:
             self.type_url,
             update.version,
             nonce,
-            update.resources,
-            tuple(sorted(absence | update.ends_wait)),
+            resources,
+            tuple(sorted(absence | changes.ends_wait)),
             with_ttl=self._ttl is not TtlUse.NONE,
             aliases=update.aliases,
-            unpopulated=tuple(sorted(update.unpopulated)),
+            unpopulated=tuple(sorted(changes.unpopulated)),
         )
 
     def heartbeat(self, next_nonce: Callable[[], Nonce], now_s: float) -> DeltaResponse | None:

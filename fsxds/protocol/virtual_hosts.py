@@ -24,7 +24,7 @@ from fsxds.protocol.lookup import NO_CHANGES, Changes, DeltaNames, Held, Lookup,
 from fsxds.protocol.messages import DeltaRequest
 from fsxds.protocol.subscription import WILDCARD, SharedMemory
 from fsxds.resource_types import BY_SHORT_NAME
-from fsxds.resources import Resource, Rows
+from fsxds.resources import Resource, Rows, Snapshot
 
 VIRTUAL_HOSTS = BY_SHORT_NAME["vhds"].type_url
 ROUTES = BY_SHORT_NAME["rds"].type_url
@@ -83,7 +83,7 @@ def find_hidden(resource: Resource, by_alias: Mapping[str, str]) -> frozenset[st
     return frozenset(own for domain, own in others if any(is_hidden(domain, wildcard) for wildcard in wildcards))
 
 
-def aliases_to_tell(resource: Resource, requested: Iterable[str]) -> tuple[str, ...]:
+def aliases_to_send(resource: Resource, requested: Iterable[str]) -> tuple[str, ...]:
     """Return the aliases of a virtual host in a response: its domains without the wildcards, and what was requested.
 
     By them Envoy knows which of its waiting requests are answered.
@@ -92,32 +92,25 @@ def aliases_to_tell(resource: Resource, requested: Iterable[str]) -> tuple[str, 
     return tuple(sorted({*explicit, *requested} - {resource.name}))
 
 
-def wake_ups(routes: Iterable[Resource]) -> Iterator[str]:
-    """Yield for each route configuration that has virtual hosts on demand the name that ends Envoy's wait for them.
+def ends_of_wait(routes: Iterable[Resource]) -> frozenset[str]:
+    """Return the names that end Envoy's wait for the virtual hosts of route configurations that have them on demand.
 
-    Its start, or the listener that brings the route configuration, waits until it was told something of that route
-    configuration's virtual hosts; `<route configuration>/` as a removed resource is something, and none is called so.
+    The start of an Envoy, or the listener that brings the route configuration, waits until it was sent something of its
+    virtual hosts; `<route configuration>/` as a removed resource is something, and is the name of none.
     """
-    for resource in routes:
-        for reference in resource.references:
-            if reference.type_url == VIRTUAL_HOSTS:
-                yield f"{route_of(reference.name)}/"
+    references = (reference for resource in routes for reference in resource.references)
+    return frozenset(f"{route_of(each.name)}/" for each in references if each.type_url == VIRTUAL_HOSTS)
 
 
-def wake_ups_of_hosts(hosts: Iterable[Resource]) -> Iterator[str]:
-    """Yield the same for the route configurations that virtual hosts belong to."""
-    for resource in hosts:
-        yield f"{route_of(resource.name)}/"
+def ends_of_any_wait(snapshot: Snapshot) -> frozenset[str]:
+    """Return the same for a client whose route configurations are not known."""
+    hosts = frozenset(f"{route_of(name)}/" for name in snapshot.resources(VIRTUAL_HOSTS))
+    return hosts | ends_of_wait(snapshot.resources(ROUTES).values())
 
 
 def route_of(name: str) -> str:
     """Return the route configuration that a virtual host belongs to."""
     return name.rpartition("/")[0]
-
-
-def is_wake_up(name: str) -> bool:
-    """Whether a name stands for a route configuration's virtual hosts as such."""
-    return name.endswith("/")
 
 
 class HostLookup(Lookup):
@@ -239,7 +232,7 @@ class HostNames(DeltaNames):
 
     def needed_by(self, users: Iterable[Resource]) -> frozenset[str]:
         """Return the names that end the wait for virtual hosts of these route configurations."""
-        return frozenset(wake_ups(users))
+        return ends_of_wait(users)
 
     def settle(self, asked: frozenset[str], after: Lookup) -> None:
         """Note that the client is sent what all its hosts stand for now."""
@@ -269,7 +262,7 @@ class HostNames(DeltaNames):
         for host in requested:
             for resource in lookup.find(host):
                 hosts.setdefault(resource.name, []).append(host)
-        return {each.name: aliases_to_tell(each, hosts.get(each.name, ())) for each in resources}
+        return {each.name: aliases_to_send(each, hosts.get(each.name, ())) for each in resources}
 
     def held(self, lookup: Lookup) -> frozenset[str]:
         """Return the own names of all virtual hosts that the client should hold."""

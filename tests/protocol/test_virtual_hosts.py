@@ -11,18 +11,16 @@ from hypothesis import strategies as st
 
 from fsxds.protocol.virtual_hosts import (
     VIRTUAL_HOSTS,
-    aliases_to_tell,
+    aliases_to_send,
     domain_matches,
+    ends_of_any_wait,
+    ends_of_wait,
     find_virtual_hosts,
     is_hidden,
-    is_wake_up,
-    route_of,
-    wake_ups,
-    wake_ups_of_hosts,
 )
 from fsxds.resources import Reference, Resource
 from fsxds.values import Severity
-from tests.support.snapshots import resource
+from tests.support.snapshots import resource, snapshot
 
 LABELS = st.sampled_from(["a", "b", "ab", "x"])
 HOSTS = st.lists(LABELS, min_size=1, max_size=3).map(".".join)
@@ -85,7 +83,7 @@ def test_one_virtual_host_by_its_name_and_its_domain() -> None:
 
 
 @pytest.mark.parametrize(
-    ("domains", "requested", "told"),
+    ("domains", "requested", "sent"),
     [
         (("r/a", "r/*.b", "r/c.*", "r/*"), (), ("r/a",)),
         (("r/a",), ("r/a", "r/x"), ("r/a", "r/x")),
@@ -93,9 +91,9 @@ def test_one_virtual_host_by_its_name_and_its_domain() -> None:
         (("*/a",), (), ("*/a",)),
     ],
 )
-def test_aliases_that_are_told(domains: tuple[str, ...], requested: tuple[str, ...], told: tuple[str, ...]) -> None:
-    """Told are the domains without wildcards and what was requested, but not the own name."""
-    assert told == aliases_to_tell(_host("r/web", *domains), requested)
+def test_aliases_that_are_sent(domains: tuple[str, ...], requested: tuple[str, ...], sent: tuple[str, ...]) -> None:
+    """Sent are the domains without wildcards and what was requested, but not the own name."""
+    assert sent == aliases_to_send(_host("r/web", *domains), requested)
 
 
 @given(DOMAINS, DOMAINS, HOSTS)
@@ -123,14 +121,11 @@ def test_what_is_not_hidden() -> None:
     assert not is_hidden("*.com", "*.a.com")
 
 
-def test_wake_ups() -> None:
+def test_ends_of_wait() -> None:
     """The wait for virtual hosts ends by a name for each route configuration that has some on demand."""
     vhds = Reference(VIRTUAL_HOSTS, "dir/r/*", ("vhds",), Severity.NOTE)
     other = Reference(resource("CDS", "c").type_url, "c", ("cluster",), Severity.ERROR)
     routes = (replace(resource("RDS", "dir/r"), references=(other, vhds)), resource("RDS", "plain"))
 
-    assert ["dir/r/"] == list(wake_ups(routes))
-    assert ["dir/r/", "s/"] == list(wake_ups_of_hosts((_host("dir/r/a"), _host("s/a"))))
-    assert is_wake_up("dir/r/")
-    assert not is_wake_up("dir/r/*")
-    assert "dir/r" == route_of("dir/r/a")
+    assert {"dir/r/"} == ends_of_wait(routes)
+    assert {"dir/r/", "s/"} == ends_of_any_wait(snapshot({"VHDS": {"dir/r/a": "1", "s/a": "1"}}))

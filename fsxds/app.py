@@ -36,8 +36,8 @@ from fsxds.readiness import ReadyFile, report_waits, reported_wait
 from fsxds.reload import Loader, Reload, acceptance, find_catalogue, load_once, parse_rules, scanner_of
 from fsxds.resource_types import BY_TYPE_URL
 from fsxds.settings.forms import OFF, Address, parse_address
-from fsxds.settings.live import SettingsChange, SettingsReader
 from fsxds.settings.options import Settings
+from fsxds.settings.reading import SettingsChange, SettingsReader
 from fsxds.snapshots.check import Check
 from fsxds.snapshots.load import Acceptance, Loaded
 from fsxds.source.watch import Settled, WatchMode, WatchOptions, watch

@@ -11,8 +11,9 @@ from typing import Any
 import click
 
 from fsxds.errors import UsageError
-from fsxds.settings.forms import SWITCH, Option
-from fsxds.settings.options import LASTING, OPTIONS, Demands, read_settings
+from fsxds.settings.forms import SWITCH
+from fsxds.settings.options import LASTING, OPTIONS, Option
+from fsxds.settings.reading import Demands, read_settings
 
 # Before the examples at the end of the help of a command, which stand as they were written.
 EXAMPLES = "\b\nExamples:\n"
@@ -125,7 +126,7 @@ def table_command(name: str, examples: str) -> Callable[[Callable[..., None]], T
             flags = {row.name: value for row in rows if (value := given.pop(row.name)) is not None} | negated
             read = functools.partial(read_settings, flags, demands=DEMANDS)
             if name in LASTING:
-                from fsxds.settings.live import SettingsReader
+                from fsxds.settings.reading import SettingsReader
 
                 # Before anything else: SIGHUP during the start does not end the process.
                 given["reader"] = SettingsReader(name, read)

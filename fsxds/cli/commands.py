@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from fsxds.cli.bootstrap import BootstrapFlags
     from fsxds.cli.convert import ConvertFlags
     from fsxds.cli.watch import WatchFlags
-    from fsxds.settings.live import SettingsReader
+    from fsxds.settings.reading import SettingsReader
 
 # Of `fsxds convert`: the names of the formats.
 FORMAT_NAMES = ("yaml", "json", "textproto", "pb")

@@ -7,7 +7,8 @@ import sys
 from fsxds import reload
 from fsxds.errors import UsageError
 from fsxds.resource_types import BY_SHORT_NAME
-from fsxds.settings.options import Settings, settings_schema
+from fsxds.settings.options import Settings
+from fsxds.settings.reading import settings_schema
 from fsxds.tools.schema_documents import documents_schema, schema_text
 
 

@@ -18,7 +18,7 @@ import click
 from fsxds import reload
 from fsxds.errors import UsageError
 from fsxds.observe.log_lines import escape
-from fsxds.settings.forms import OFF_OF_RULE_FORMS
+from fsxds.settings.forms import OFF
 from fsxds.settings.options import Settings
 from fsxds.snapshots.load import Loaded
 from fsxds.source.listing import Exclusion
@@ -104,7 +104,7 @@ class Subject:
         """Return the settings with which it is loaded: of files alone, nothing is demanded that others may have."""
         if not self.is_partial:
             return settings
-        changed = dict.fromkeys(_USED_BY_OTHERS, OFF_OF_RULE_FORMS) | dict.fromkeys(_ASKS_OTHERS, Severity.NOTE.value)
+        changed = dict.fromkeys(_USED_BY_OTHERS, OFF) | dict.fromkeys(_ASKS_OTHERS, Severity.NOTE.value)
         return replace(settings, rules={**changed, **(settings.rules or {})})
 
     def refers_to_others(self, problems: Sequence[Problem]) -> bool:

@@ -1,20 +1,14 @@
-"""How the values of options are written: durations, sizes, switches, addresses, paths and words.
-
-What a row of the table of options says of its option.
-
-How the severities of rules are written among the settings: `unused-cluster=off`, or a mapping in the settings file.
-"""
+"""How the values of options are written: durations, sizes, switches, addresses, paths, words, and levels of rules."""
 
 from __future__ import annotations
 
 import math
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import Field, dataclass, field, replace
-from difflib import get_close_matches
+from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, Generic, TypeAlias, TypeVar
+from typing import Generic, TypeAlias, TypeVar
 
 from fsxds.errors import UsageError
 from fsxds.values import Severity
@@ -70,9 +64,9 @@ BYTES = {"b": 1, "kb": 10**3, "mb": 10**6, "gb": 10**9, "kib": 2**10, "mib": 2**
 DURATION_TEXT = "^([0-9]+(?:[.][0-9]+)?) ?(ms|s|m|h|)$"
 SIZE_TEXT = "^([0-9]+(?:[.][0-9]+)?) ?([kKmMgG]i?[bB]|[bB]|)$"
 TRUE = ("true", "yes", "on", "1")
-# In place of an address: nobody listens.
-OFF = "off"
 FALSE = ("false", "no", "off", "0")
+# In place of an address: nobody listens. In place of a severity: the rule is off.
+OFF = "off"
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,99 +179,22 @@ ADDRESS_OR_OFF = Form(
     {"anyOf": [{"type": "string", "minLength": 1}, {"const": False}]},
 )
 PATH = Form("PATH", "a path", _read_path, {"type": "string", "minLength": 1})
-NAMES = Form(
-    "NAMES",
-    "a list of names (write a,b)",
-    _read_names,
-    {"anyOf": [{"type": "array", "items": {"type": "string", "minLength": 1}}, {"type": "string", "minLength": 1}]},
-)
-GLOBS = Form(
-    "GLOBS",
-    "a list of patterns (write README*,charts/**)",
-    _read_names,
-    {"anyOf": [{"type": "array", "items": {"type": "string", "minLength": 1}}, {"type": "string", "minLength": 1}]},
-)
+_TEXT: Schema = {"type": "string", "minLength": 1}
+_LIST: Schema = {"anyOf": [{"type": "array", "items": _TEXT}, _TEXT]}
+NAMES = Form("NAMES", "a list of names (write a,b)", _read_names, _LIST)
+GLOBS = Form("GLOBS", "a list of patterns (write README*,charts/**)", _read_names, _LIST)
 EXECUTABLE = Form(
     "[PATH]",
     "a path, true or false",
     _read_executable,
-    {"anyOf": [{"type": "boolean"}, {"type": "string", "minLength": 1}]},
+    {"anyOf": [{"type": "boolean"}, _TEXT]},
     bare="true",
     negation="--no-envoy",
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Option:
-    """One row of the table.
-
-    Attributes:
-        field: the attribute of `Settings`; carries the unit.
-        form: how its value is written.
-        default: as a user would write it, None for "not set".
-        group: the heading under which `--help` shows it.
-        commands: the commands that have it as a flag.
-        help: one sentence.
-        is_reloadable: it can change while fsxds runs.
-    """
-
-    field: str
-    form: Form[Any]
-    default: str | None
-    group: str
-    commands: tuple[str, ...]
-    help: str
-    is_reloadable: bool = False
-
-    @classmethod
-    def of(cls, row: Field[Any]) -> Option:
-        """Return what a field of the table says."""
-        return replace(cls(row.name, *row.metadata["row"]), is_reloadable="is_reloadable" in row.metadata)
-
-    @property
-    def name(self) -> str:
-        """The key in the settings file: the field without its unit."""
-        return self.field.removesuffix("_s").removesuffix("_bytes")
-
-    @property
-    def flag(self) -> str:
-        """`--settle`; the name of its first command is dropped: `check_format` is `--format`."""
-        name = self.name.removeprefix(f"{self.commands[0]}_")
-        return "--" + name.replace("_", "-")
-
-    @property
-    def variable(self) -> str:
-        """The environment variable, such as `FSXDS_SETTLE`."""
-        return f"FSXDS_{self.name.upper()}"
-
-    def complaint(self, written: object) -> str:
-        """Say that `written` is no value of this option, and what would be."""
-        near = get_close_matches(str(written), self.form.choices, 1)
-        hint = f"; did you mean {near[0]}?" if near else ""
-        return f"{written!r} is not {self.form.demand}{hint}"
-
-
-def option(form: Form[Value], default: str, group: str, commands: tuple[str, ...], help_: str) -> Value:
-    """Make a row of the table; `default` is written as a user would write it."""
-    value: Value = field(default=form.read(default), metadata={"row": (form, default, group, commands, help_)})
-    return value
-
-
-def optional(form: Form[Value], group: str, commands: tuple[str, ...], help_: str) -> Value | None:
-    """Make a row of the table that is not set by default."""
-    value: Value | None = field(default=None, metadata={"row": (form, None, group, commands, help_)})
-    return value
-
-
-def reloadable(row: Value) -> Value:
-    """Mark a row of the table: SIGHUP applies a new value at once."""
-    made: Any = row
-    value: Value = field(default=made.default, metadata={**made.metadata, "is_reloadable": True})
-    return value
-
-
-OFF_OF_RULE_FORMS = "off"
-LEVELS = (*(severity.value for severity in Severity), OFF_OF_RULE_FORMS)
+# What a rule may be: a severity, or off.
+LEVELS = (*(severity.value for severity in Severity), OFF)
 
 
 def _read_levels(written: object) -> Mapping[str, str]:
@@ -293,7 +210,7 @@ def _pairs(written: object) -> dict[str, object]:
     """Return the levels by rule as they were written."""
     if isinstance(written, dict):
         # YAML takes an unquoted `off` for false.
-        return {str(name): OFF_OF_RULE_FORMS if word is False else word for name, word in written.items()}
+        return {str(name): OFF if word is False else word for name, word in written.items()}
     pairs: dict[str, object] = {}
     for part in str(written).split(","):
         name, equals, word = part.partition("=")
@@ -307,10 +224,5 @@ RULE_LEVELS = Form(
     "RULE=LEVEL,…",
     "a list of rules and levels (write unused-cluster=off,no-cluster=note)",
     _read_levels,
-    {
-        "anyOf": [
-            {"type": "string", "minLength": 1},
-            {"type": "object", "additionalProperties": {"enum": [*LEVELS, False]}},
-        ]
-    },
+    {"anyOf": [_TEXT, {"type": "object", "additionalProperties": {"enum": [*LEVELS, False]}}]},
 )

@@ -1,23 +1,20 @@
-"""Every option, its unit and default; the only reader of the environment.
+"""The table of options: for each its form, unit, default, commands and help.
 
-The body of `Settings` is the one table. The flags of the commands, the `FSXDS_…` variables and the JSON Schema of the
-settings file are made from it. A flag goes before the environment, that before the settings file, that before the default.
-
-The settings file: its schema, and what one says, with every mistake in it.
+The body of `Settings` is the table. The flags of the commands, the `FSXDS_…` variables and the JSON Schema of the
+settings file are made from it; `settings/reading.py` reads their values.
 """
 
+# The defaults of the table are calls that return dataclass fields, which Ruff cannot know.
 # ruff: noqa: RUF009
+
 from __future__ import annotations
 
-import os
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, fields, replace
+from collections.abc import Mapping
+from dataclasses import Field, dataclass, field, fields, replace
 from difflib import get_close_matches
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any, TypeVar
 
-from fsxds.errors import UsageError
 from fsxds.resource_types import RESOURCE_TYPES
 from fsxds.settings.forms import (
     ADDRESS_OR_OFF,
@@ -30,116 +27,82 @@ from fsxds.settings.forms import (
     RULE_LEVELS,
     SIZE,
     SWITCH,
-    TRUE,
-    Option,
-    Schema,
+    Form,
     one_of,
-    option,
-    optional,
-    reloadable,
 )
 from fsxds.values import Severity
 
-
-def schema_of_file(rows: Mapping[str, Option]) -> Schema:
-    """Return the JSON Schema (draft 2020-12) of a settings file with these options, by their names."""
-    return {
-        "$schema": "https://json-schema.org/draft/2020-12/schema",
-        "title": "The settings of fsxds",
-        "type": "object",
-        "additionalProperties": False,
-        "properties": {
-            name: {**_schema_of(row), "description": row.help, "default": _json_default(row)}
-            for name, row in rows.items()
-        },
-    }
-
-
-def _schema_of(row: Option) -> Schema:
-    """Return the schema of one value; an option that may be unset may be null."""
-    return {"anyOf": [row.form.schema, {"type": "null"}]} if row.default is None else row.form.schema
-
-
-def _json_default(row: Option) -> object:
-    return row.default in TRUE if row.form is SWITCH else row.default
-
-
-def read_settings_file(
-    path: Path, rows: Mapping[str, Option], demands: Mapping[str, Callable[[Any], object]]
-) -> dict[str, object]:
-    """Return the values of a settings file by field.
-
-    Raises:
-        UsageError: with all of its mistakes, also those that `demands` (see `settings.py`) finds in values.
-    """
-    # Not needed by `--help`, and as slow to import as all of the rest of the settings.
-    from jsonschema import Draft202012Validator
-
-    written, places = _parse(path)
-    faults: list[str] = []
-    values: dict[str, object] = {}
-    wrong = {
-        str(error.path[0]) for error in Draft202012Validator(schema_of_file(rows)).iter_errors(written) if error.path
-    }
-    seen: set[str] = set()
-    for key, place in places:
-        row = rows.get(key)
-        if row is None:
-            near = get_close_matches(key, rows, 1)
-            hint = f"did you mean {near[0]}?" if near else f"the settings are {', '.join(rows)}"
-            faults.append(f"{place}: {key}: there is no such setting; {hint}")
-        elif key in seen:
-            faults.append(f"{place}: {key}: is set twice; keep one of them")
-        elif written.get(key) is not None or key in wrong:
-            try:
-                values[row.field] = _value_in_file(row, written.get(key), path, is_wrong=key in wrong)
-                if key in demands:
-                    demands[key](values[row.field])
-            except ValueError:
-                faults.append(f"{place}: {key}: {row.complaint(written.get(key))}")
-            except UsageError as error:
-                # It names the key itself.
-                faults.append(f"{place}: {error}")
-        seen.add(key)
-    if faults:
-        raise UsageError("\n".join(faults))
-    return values
-
-
-def _value_in_file(row: Option, written: object, path: Path, *, is_wrong: bool) -> object:
-    """Return one value, its path seen from the file's own directory; ValueError if it is none."""
-    if is_wrong:
-        raise ValueError(written)
-    value = row.form.read(written)
-    return path.parent / value if isinstance(value, Path) else value
-
-
-def _parse(path: Path) -> tuple[dict[str, object], list[tuple[str, str]]]:
-    """Return what a settings file says, and each key with its place (`fsxds.yaml:3:1`), in order."""
-    import yaml
-
-    try:
-        loader = yaml.SafeLoader(path.read_bytes())
-        node = loader.get_single_node()
-        written = {} if node is None else loader.construct_document(node)
-    except OSError as error:
-        raise UsageError(f"{path}: cannot be read: {error.strerror}; --settings names a YAML file") from error
-    except yaml.YAMLError as error:
-        mark = getattr(error, "problem_mark", None)
-        place = f"{mark.line + 1}:{mark.column + 1}" if mark else "1:1"
-        raise UsageError(f"{path}:{place}: {getattr(error, 'problem', None) or 'is not YAML'}") from error
-    if not isinstance(written, dict):
-        raise UsageError(f"{path}:1:1: is not a mapping; write one option per line, such as settle: 50ms")
-    marks = [(key.value, key.start_mark) for key, _ in node.value] if node else []
-    return written, [(str(key), f"{path}:{mark.line + 1}:{mark.column + 1}") for key, mark in marks]
-
-
 Value = TypeVar("Value")
 
-Demands = Mapping[str, Callable[[Any], object]]
-"""What is demanded of values beyond their form, by the names of options; each raises UsageError, which names the option."""
 
-NO_DEMANDS: Demands = MappingProxyType({})
+@dataclass(frozen=True, slots=True)
+class Option:
+    """One row of the table.
+
+    Attributes:
+        field: the attribute of `Settings`; carries the unit.
+        form: how its value is written.
+        default: as a user would write it, None for "not set".
+        group: the heading under which `--help` shows it.
+        commands: the commands that have it as a flag.
+        help: one sentence.
+        is_reloadable: it can change while fsxds runs.
+    """
+
+    field: str
+    form: Form[Any]
+    default: str | None
+    group: str
+    commands: tuple[str, ...]
+    help: str
+    is_reloadable: bool = False
+
+    @classmethod
+    def of(cls, row: Field[Any]) -> Option:
+        """Return what a field of the table says."""
+        return replace(cls(row.name, *row.metadata["row"]), is_reloadable="is_reloadable" in row.metadata)
+
+    @property
+    def name(self) -> str:
+        """The key in the settings file: the field without its unit."""
+        return self.field.removesuffix("_s").removesuffix("_bytes")
+
+    @property
+    def flag(self) -> str:
+        """`--settle`; the name of its first command is dropped: `check_format` is `--format`."""
+        name = self.name.removeprefix(f"{self.commands[0]}_")
+        return "--" + name.replace("_", "-")
+
+    @property
+    def variable(self) -> str:
+        """The environment variable, such as `FSXDS_SETTLE`."""
+        return f"FSXDS_{self.name.upper()}"
+
+    def complaint(self, written: object) -> str:
+        """Return why `written` is no value of this option, and what would be."""
+        near = get_close_matches(str(written), self.form.choices, 1)
+        hint = f"; did you mean {near[0]}?" if near else ""
+        return f"{written!r} is not {self.form.demand}{hint}"
+
+
+def option(form: Form[Value], default: str, group: str, commands: tuple[str, ...], help_: str) -> Value:
+    """Make a row of the table; `default` is written as a user would write it."""
+    value: Value = field(default=form.read(default), metadata={"row": (form, default, group, commands, help_)})
+    return value
+
+
+def optional(form: Form[Value], group: str, commands: tuple[str, ...], help_: str) -> Value | None:
+    """Make a row of the table that is not set by default."""
+    value: Value | None = field(default=None, metadata={"row": (form, None, group, commands, help_)})
+    return value
+
+
+def reloadable(row: Value) -> Value:
+    """Mark a row of the table: SIGHUP applies a new value at once."""
+    made: Any = row
+    value: Value = field(default=made.default, metadata={**made.metadata, "is_reloadable": True})
+    return value
+
 
 ALL = ("serve", "check", "mirror", "show", "dev", "diff", "doctor")
 SETTINGS_READERS = (*ALL, "convert", "bootstrap")
@@ -153,7 +116,7 @@ REST, GRPC = "REST", "gRPC"
 MIRROR, API, OUTPUT = "Mirrored files", "Envoy's API", "Output"
 
 # Names that one tool owns, so that nobody keeps resources in a file of such a name; what could be a name for resources
-# (values.yaml) is told as a mistake instead, and is for the user to exclude. Hidden names are never read anyway.
+# (values.yaml) is reported as a mistake instead, and is for the user to exclude. Hidden names are never read anyway.
 EXCLUDED = (
     *("README*", "LICENSE*", "*.md", "kustomization.y*ml", "Chart.yaml", "skaffold.yaml", "catalog-info.yaml"),
     *("docker-compose*.y*ml", "compose.y*ml", "package.json", "package-lock.json", "node_modules"),
@@ -302,7 +265,7 @@ class Settings:
             RULE_LEVELS,
             CHECKS,
             ALL,
-            "How much breaches of rules weigh: error, warning, note or off, by the rule's name.",
+            "The severities of rules: error, warning, note or off, by the rule's name.",
         )
     )
     static_clusters: tuple[str, ...] | None = reloadable(
@@ -325,7 +288,7 @@ class Settings:
         "error",
         CHECKS,
         ("check", "doctor"),
-        "The mildest problem that makes the exit status 1.",
+        "The lowest severity of a problem that makes the exit status 1.",
     )
 
     check_tree: Path | None = optional(
@@ -388,9 +351,7 @@ class Settings:
         "auto is human on a terminal and JSON lines elsewhere.",
     )
     log_level: str = reloadable(
-        option(
-            one_of("debug", "info", "warning", "error"), "info", OUTPUT, LASTING, "The least weighty lines to write."
-        )
+        option(one_of("debug", "info", "warning", "error"), "info", OUTPUT, LASTING, "The minimum level to log.")
     )
     # `fsxds schema --settings` asks for the schema of such a file.
     settings: Path | None = optional(
@@ -401,54 +362,3 @@ class Settings:
 OPTIONS: tuple[Option, ...] = tuple(Option.of(row) for row in fields(Settings))
 # A settings file does not name another.
 BY_NAME = {row.name: row for row in OPTIONS if row.name != "settings"}
-
-
-def settings_schema() -> Schema:
-    """Return the JSON Schema (draft 2020-12) of the settings file."""
-    return schema_of_file(BY_NAME)
-
-
-def read_settings(
-    flags: Mapping[str, object], environment: Mapping[str, str] = os.environ, demands: Demands = NO_DEMANDS
-) -> Settings:
-    """Bring together flags, environment, settings file and defaults, in that order of precedence.
-
-    Args:
-        flags: the values of the flags that were given, by option name.
-        environment: an empty variable counts as not set. Unknown variables are left alone, because Kubernetes sets
-            `FSXDS_PORT` and the like where a Service is named fsxds.
-        demands: what is demanded of values beyond their form.
-
-    Raises:
-        UsageError: with every mistake of the settings file, or the first of the environment.
-    """
-    values: dict[str, Any] = {}
-    path = flags.get("settings") or environment.get("FSXDS_SETTINGS")
-    if path:
-        values |= read_settings_file(Path(str(path)), BY_NAME, demands)
-    for row in OPTIONS:
-        if row.name in flags:
-            values[row.field] = flags[row.name]
-        elif text := environment.get(row.variable):
-            values[row.field] = _read_variable(row, text)
-        else:
-            continue
-        if row.name in demands:
-            demands[row.name](values[row.field])
-    values.setdefault("cache_dir", _user_cache_dir(environment))
-    return replace(Settings(), **values)
-
-
-def _read_variable(row: Option, text: str) -> object:
-    try:
-        return row.form.read(text)
-    except ValueError as error:
-        raise UsageError(f"{row.variable}: {row.complaint(text)}") from error
-
-
-def _user_cache_dir(environment: Mapping[str, str]) -> Path | None:
-    """Return the directory of the XDG specification, None for a user without a home."""
-    if cache := environment.get("XDG_CACHE_HOME"):
-        return Path(cache) / "fsxds"
-    home = environment.get("HOME")
-    return Path(home) / ".cache" / "fsxds" if home else None

@@ -28,7 +28,8 @@ from fsxds.observe.log import Log, LogOutput
 from fsxds.reload import scan_once
 from fsxds.resource_types import BY_SHORT_NAME, BY_TYPE_URL
 from fsxds.resources import Snapshot
-from fsxds.settings.options import Settings, read_settings
+from fsxds.settings.options import Settings
+from fsxds.settings.reading import read_settings
 from fsxds.snapshots.load import Loaded
 from fsxds.values import Problem, SourceTree
 

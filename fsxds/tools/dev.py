@@ -40,8 +40,8 @@ from fsxds.readiness import report_waits
 from fsxds.resource_types import BY_SHORT_NAME
 from fsxds.resources import Resource, Snapshot
 from fsxds.settings.forms import OFF
-from fsxds.settings.live import SettingsReader
 from fsxds.settings.options import Settings
+from fsxds.settings.reading import SettingsReader
 from fsxds.source.envoy_api import find_envoy
 from fsxds.supervisor import until_stopped
 from fsxds.tools.doctor.bootstrap_file import BOOTSTRAP, resource_problems

@@ -7,8 +7,8 @@ from click.testing import CliRunner
 
 from fsxds.cli.command import TableCommand, table_command, tree_argument
 from fsxds.errors import UsageError
-from fsxds.settings.live import SettingsReader
 from fsxds.settings.options import Settings
+from fsxds.settings.reading import SettingsReader
 
 
 def serving(seen: list[Settings]) -> TableCommand:

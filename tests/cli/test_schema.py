@@ -11,7 +11,7 @@ import yaml
 from jsonschema import Draft202012Validator
 
 from fsxds.cli.main import main
-from fsxds.settings.options import settings_schema
+from fsxds.settings.reading import settings_schema
 
 CONFIG = Path(__file__).parents[2] / "config"
 

@@ -42,7 +42,7 @@ COMPONENTS: dict[str, tuple[Any, ...]] = {
     "mirror": ("fsxds.transports.mirror.writer.Mirror.write",),
     "health": ("fsxds.transports.grpc_streams.service.GrpcServices._report_health",),
     "ready file": ("fsxds.readiness.ReadyFile.write",),
-    "settings": ("fsxds.settings.live.SettingsReader.wanted",),
+    "settings": ("fsxds.settings.reading.SettingsReader.wanted",),
     "start-up": ("fsxds.app.report_waits",),
     "REST listener": ("fsxds.app.until_lost", lambda address: not isinstance(address, UnixAddress)),
     "gRPC listener": ("fsxds.app.until_lost", lambda address: isinstance(address, UnixAddress)),

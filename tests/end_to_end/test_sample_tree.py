@@ -17,7 +17,8 @@ from pathlib import Path
 import pytest
 import yaml
 
-from fsxds.settings.options import BY_NAME, read_settings
+from fsxds.settings.options import BY_NAME
+from fsxds.settings.reading import read_settings
 from tests.support.envoy import Envoy, validate
 from tests.support.server import Server, write_file
 

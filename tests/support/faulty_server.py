@@ -21,8 +21,8 @@ from fsxds import app
 from fsxds.lint.linter import linter_of
 from fsxds.observe.log import Log, LogOutput
 from fsxds.readiness import ReadyFile
-from fsxds.settings.live import SettingsReader
 from fsxds.settings.options import Settings
+from fsxds.settings.reading import SettingsReader
 from fsxds.supervisor import Supervisor
 from tests.support.errors import AT_ONCE
 from tests.support.grpc_clients import DiscoveryClient, method_path

@@ -212,7 +212,7 @@ def _become(message: dict[str, Any], files: list[int]) -> list[str]:
 
 def main() -> None:
     """Import everything, and fork; each copy goes on as `python -m fsxds`."""
-    from fsxds.settings import live  # noqa: F401
+    from fsxds.settings import reading  # noqa: F401
 
     arguments = _fork_for_all(socket.socket(fileno=int(sys.argv[1])))
     if arguments is not None:

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from itertools import groupby
 
-from fsxds.settings.forms import Option
-from fsxds.settings.options import BY_NAME, OPTIONS
+from fsxds.settings.options import BY_NAME, OPTIONS, Option
 
 
 def options_section() -> str:

@@ -8,7 +8,8 @@ import pytest
 
 from fsxds.cli.command import DEMANDS
 from fsxds.errors import UsageError
-from fsxds.settings.options import Settings, read_settings
+from fsxds.settings.options import Settings
+from fsxds.settings.reading import read_settings
 
 
 def read_file(tmp_path: Path, text: str) -> Settings:

@@ -10,7 +10,8 @@ from jsonschema import Draft202012Validator
 
 from fsxds.errors import UsageError
 from fsxds.settings.forms import DURATION_TEXT, OFF, SIZE_TEXT
-from fsxds.settings.options import BY_NAME, OPTIONS, Settings, read_settings, settings_schema
+from fsxds.settings.options import BY_NAME, OPTIONS, Settings
+from fsxds.settings.reading import read_settings, settings_schema
 from tests.support.settings_files import complaints_of, read_file
 
 

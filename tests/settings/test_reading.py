@@ -7,7 +7,8 @@ import pytest
 from jsonschema import Draft202012Validator
 
 from fsxds.errors import UsageError
-from fsxds.settings.options import Settings, read_settings, settings_schema
+from fsxds.settings.options import Settings
+from fsxds.settings.reading import read_settings, settings_schema
 from tests.support.settings_files import complaints_of, read_file
 
 

@@ -1,0 +1,228 @@
+"""Read settings: flags go before the environment, that before the settings file, that before the defaults.
+
+The only reader of the environment. SIGHUP has the settings read again, and what can change is applied at once.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from difflib import get_close_matches
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+from fsxds.errors import UsageError
+from fsxds.settings.forms import SWITCH, TRUE, Schema
+from fsxds.settings.options import BY_NAME, OPTIONS, Option, Settings
+
+Demands = Mapping[str, Callable[[Any], object]]
+"""What is demanded of values beyond their form, by the names of options; each raises UsageError, which names the option."""
+
+NO_DEMANDS: Demands = MappingProxyType({})
+
+
+def read_settings(
+    flags: Mapping[str, object], environment: Mapping[str, str] = os.environ, demands: Demands = NO_DEMANDS
+) -> Settings:
+    """Bring together flags, environment, settings file and defaults, in that order of precedence.
+
+    Args:
+        flags: the values of the flags that were given, by option name.
+        environment: an empty variable counts as not set. Unknown variables are left alone, because Kubernetes sets
+            `FSXDS_PORT` and the like where a Service is named fsxds.
+        demands: what is demanded of values beyond their form.
+
+    Raises:
+        UsageError: with every mistake of the settings file, or the first of the environment.
+    """
+    values: dict[str, Any] = {}
+    path = flags.get("settings") or environment.get("FSXDS_SETTINGS")
+    if path:
+        values |= _read_file(Path(str(path)), demands)
+    for row in OPTIONS:
+        if row.name in flags:
+            values[row.field] = flags[row.name]
+        elif text := environment.get(row.variable):
+            values[row.field] = _read_variable(row, text)
+        else:
+            continue
+        if row.name in demands:
+            demands[row.name](values[row.field])
+    values.setdefault("cache_dir", _user_cache_dir(environment))
+    return replace(Settings(), **values)
+
+
+def _read_variable(row: Option, text: str) -> object:
+    try:
+        return row.form.read(text)
+    except ValueError as error:
+        raise UsageError(f"{row.variable}: {row.complaint(text)}") from error
+
+
+def _user_cache_dir(environment: Mapping[str, str]) -> Path | None:
+    """Return the directory of the XDG specification, None for a user without a home."""
+    if cache := environment.get("XDG_CACHE_HOME"):
+        return Path(cache) / "fsxds"
+    home = environment.get("HOME")
+    return Path(home) / ".cache" / "fsxds" if home else None
+
+
+def settings_schema() -> Schema:
+    """Return the JSON Schema (draft 2020-12) of the settings file."""
+    return {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "title": "The settings of fsxds",
+        "type": "object",
+        "additionalProperties": False,
+        "properties": {
+            name: {**_schema_of(row), "description": row.help, "default": _json_default(row)}
+            for name, row in BY_NAME.items()
+        },
+    }
+
+
+def _schema_of(row: Option) -> Schema:
+    """Return the schema of one value; an option that may be unset may be null."""
+    return {"anyOf": [row.form.schema, {"type": "null"}]} if row.default is None else row.form.schema
+
+
+def _json_default(row: Option) -> object:
+    return row.default in TRUE if row.form is SWITCH else row.default
+
+
+def _read_file(path: Path, demands: Demands) -> dict[str, object]:
+    """Return the values of a settings file by field.
+
+    Raises:
+        UsageError: with all of its mistakes, also those that `demands` (see `settings.py`) finds in values.
+    """
+    # Not needed by `--help`, and as slow to import as all of the rest of the settings.
+    from jsonschema import Draft202012Validator
+
+    written, places = _parse(path)
+    faults: list[str] = []
+    values: dict[str, object] = {}
+    wrong = {str(error.path[0]) for error in Draft202012Validator(settings_schema()).iter_errors(written) if error.path}
+    seen: set[str] = set()
+    for key, place in places:
+        row = BY_NAME.get(key)
+        if row is None:
+            near = get_close_matches(key, BY_NAME, 1)
+            hint = f"did you mean {near[0]}?" if near else f"the settings are {', '.join(BY_NAME)}"
+            faults.append(f"{place}: {key}: there is no such setting; {hint}")
+        elif key in seen:
+            faults.append(f"{place}: {key}: is set twice; keep one of them")
+        elif written.get(key) is not None or key in wrong:
+            try:
+                values[row.field] = _value_in_file(row, written.get(key), path, is_wrong=key in wrong)
+                if key in demands:
+                    demands[key](values[row.field])
+            except ValueError:
+                faults.append(f"{place}: {key}: {row.complaint(written.get(key))}")
+            except UsageError as error:
+                # It names the key itself.
+                faults.append(f"{place}: {error}")
+        seen.add(key)
+    if faults:
+        raise UsageError("\n".join(faults))
+    return values
+
+
+def _value_in_file(row: Option, written: object, path: Path, *, is_wrong: bool) -> object:
+    """Return one value, its path seen from the file's own directory; ValueError if it is none."""
+    if is_wrong:
+        raise ValueError(written)
+    value = row.form.read(written)
+    return path.parent / value if isinstance(value, Path) else value
+
+
+def _parse(path: Path) -> tuple[dict[str, object], list[tuple[str, str]]]:
+    """Return what a settings file says, and each key with its place (`fsxds.yaml:3:1`), in order."""
+    import yaml
+
+    try:
+        loader = yaml.SafeLoader(path.read_bytes())
+        node = loader.get_single_node()
+        written = {} if node is None else loader.construct_document(node)
+    except OSError as error:
+        raise UsageError(f"{path}: cannot be read: {error.strerror}; --settings names a YAML file") from error
+    except yaml.YAMLError as error:
+        mark = getattr(error, "problem_mark", None)
+        place = f"{mark.line + 1}:{mark.column + 1}" if mark else "1:1"
+        raise UsageError(f"{path}:{place}: {getattr(error, 'problem', None) or 'is not YAML'}") from error
+    if not isinstance(written, dict):
+        raise UsageError(f"{path}:1:1: is not a mapping; write one option per line, such as settle: 50ms")
+    marks = [(key.value, key.start_mark) for key, _ in node.value] if node else []
+    return written, [(str(key), f"{path}:{mark.line + 1}:{mark.column + 1}") for key, mark in marks]
+
+
+class SettingsReader:
+    """Reads the settings of a command at its start and at each SIGHUP, which no longer ends the process.
+
+    Args:
+        command: the command whose options count.
+        read: reads the settings; flags and environment are those of the start.
+    """
+
+    def __init__(self, command: str, read: Callable[[], Settings]) -> None:
+        self.command = command
+        self.read = read
+        self._is_wanted = False
+        self._wake: Callable[[], object] = lambda: None
+        # Not the handler of an event loop, which is there after the start and before the end alone.
+        signal.signal(signal.SIGHUP, self._receive)
+
+    async def wanted(self) -> None:
+        """Wait for a SIGHUP; all of those since the last call count as one."""
+        import asyncio  # Not needed by `--help`.
+
+        loop, woken = asyncio.get_running_loop(), asyncio.Event()
+
+        def wake() -> None:
+            # The loop is closed: the process ends.
+            with suppress(RuntimeError):
+                loop.call_soon_threadsafe(woken.set)
+
+        self._wake = wake
+        while not self._is_wanted:
+            woken.clear()
+            await woken.wait()
+        self._is_wanted = False
+
+    def _receive(self, *_: object) -> None:
+        self._is_wanted = True
+        self._wake()
+
+
+@dataclass(frozen=True, slots=True)
+class SettingsChange:
+    """What new settings mean for a running process.
+
+    Attributes:
+        settings: those to run with from now on.
+        changed: the names of the options that changed.
+        needs_restart: the names of those that changed in vain: they need a restart.
+    """
+
+    settings: Settings
+    changed: tuple[str, ...]
+    needs_restart: tuple[str, ...]
+
+    @classmethod
+    def between(cls, before: Settings, after: Settings, command: str) -> SettingsChange:
+        """Return what becomes of the settings of a command."""
+        different = [
+            row
+            for row in OPTIONS
+            if command in row.commands and getattr(before, row.field) != getattr(after, row.field)
+        ]
+        applied = {row.field: getattr(after, row.field) for row in different if row.is_reloadable}
+        return cls(
+            replace(before, **applied),
+            tuple(row.name for row in different if row.is_reloadable),
+            tuple(row.name for row in different if not row.is_reloadable),
+        )

@@ -1,13 +1,10 @@
-"""JSON files: strict JSON first, then Envoy's leniency; and written for people.
+"""JSON files, as Envoy reads them: strict JSON, and the liberties that Envoy takes; and written for people.
 
-Read strict JSON into plain values: json's own scanner, called item by item so that the lines of items are known.
+The text is read by json's own scanner, called item by item so that the lines of items are known. Only a text that is no
+strict JSON is tried again with trailing commas, single quotes and bare keys written as strict JSON, line for line.
 
-Envoy's leniency in JSON: trailing commas, single quotes and bare keys become strict JSON, line for line.
-
-What the brackets and colons of a JSON text tell without parsing it: depth and number of members.
-
-A text that json has read already is taken apart with whole-text operations, which cost a fifth of reading it; looking at
-every value costs more, and a hook that is given every object's pairs costs most.
+json does not say when a key is duplicated, or how deep values nest. Both are told by the brackets and colons of a text
+that was read: whole-text operations cost a tenth of reading it, a hook that gets every object's pairs costs twice that.
 """
 
 from __future__ import annotations
@@ -24,59 +21,75 @@ from google.protobuf.message import Message
 from fsxds.api.catalogue import Catalogue
 from fsxds.api.printing import Printer
 from fsxds.formats.decoded import MAX_DEPTH, MAX_FAULTS, Decoded, PlainDocument, UnreadableError, too_deep, unreadable
-from fsxds.formats.text import EnoughError, JsonWalk, place_after, read_text, skip_blanks
+from fsxds.formats.text import AllFoundError, LineIndex, Visitor, place_after, read_text
 from fsxds.values import Fault, FieldPath, PlainValue
 
-_OTHERS: Final = bytes(sorted(set(range(256)) - set(b'"[]{}:')))
-_STRING: Final = re.compile(rb'"[^"]*+"')
-_BRACKETS: Final = re.compile(r'"(?:[^"\\]|\\.)*+"|([\[{])|([\]}])', re.DOTALL)
-
-
-@dataclass(frozen=True, slots=True)
-class Structure:
-    """`members` counts all keys as they are written; `too_deep_at` is the index of the first bracket beyond a depth."""
-
-    members: int
-    too_deep_at: int | None
-
-
-def structure_of(text: str, depth: int) -> Structure:
-    """Return the structure of a strict JSON text, whose levels should be no more than `depth`."""
-    content = text.encode(errors="replace")
-    if b"\\" in content:
-        content = content.replace(b"\\\\", b"").replace(b'\\"', b"")
-    # Two quotes in a row are an empty text, or join two texts: what is inside and outside stays the same.
-    marks = content.translate(None, _OTHERS).replace(b'""', b"")
-    if b'"' in marks:
-        marks = _STRING.sub(b"", marks)
-    members = marks.count(b":")
-    brackets = marks.replace(b":", b"")
-    for _ in range(depth // 2):  # each round removes one level or two
-        brackets = brackets.replace(b"[]", b"").replace(b"{}", b"")
-        if not brackets:
-            return Structure(members, None)
-    return Structure(members, find_level(text, depth))
-
-
-def find_level(text: str, depth: int) -> int | None:
-    """Return the index of the first bracket that opens a level beyond `depth`, None where there is none."""
-    level = 0
-    for token in _BRACKETS.finditer(text):
-        if token[1]:
-            level += 1
-            if level > depth:
-                return token.start()
-        elif token[2]:
-            level -= 1
-    return None
-
+# (how json's own message begins, what the author can do)
+_REMEDIES: Final = (
+    ("Expecting ',' delimiter", "add the comma, or close what is open above"),
+    ("Expecting property name", "write a key in double quotes, or remove the comma before it"),
+    ("Expecting ':' delimiter", "add the colon after the key"),
+    ("Expecting value", "write a value: a text in double quotes, a number, true, false, null, an object or a list"),
+    ("Unterminated string", "close the quote"),
+    ("Invalid control character", "write it as an escape, such as \\n"),
+    ("Invalid \\", "write \\\\ for a backslash"),
+    ("Extra data", "a JSON file holds one value: put several into a list"),
+    ("Illegal trailing comma", "remove the comma"),
+)
 
 _NUMBERS: Final = re.compile(r'"(?:[^"\\]|\\.)*+"|(-?Infinity|NaN|-?[0-9][0-9.eE+-]*+)', re.DOTALL)
+
 _HALF_PAIR: Final = re.compile(
     r"\\u[dD][89abAB][0-9a-fA-F]{2}(?!\\u[dD][c-fC-F])|(?<!\\u[dD][89abAB][0-9a-fA-F]{2})\\u[dD][c-fC-F]"
 )
-_AFTER_ITEM: Final = re.compile(r"[ \t\n\r]*+(?:,[ \t\n\r]*+|(\]))")
+
 _MOST_DIGITS: Final = 1000
+
+
+def decode(content: bytes, catalogue: Catalogue, message_type: str | None) -> Decoded:  # noqa: ARG001 - one signature for all
+    """Read the one document of a JSON file; neither catalogue nor message type matter to plain values."""
+    try:
+        return _read(read_text(content, allow_mark=False))
+    except UnreadableError as error:
+        return unreadable(error.fault)
+
+
+def encode(message: Message, printer: Printer) -> bytes:
+    """Write a message as indented JSON."""
+    return encode_plain(printer.to_plain(message))
+
+
+def encode_plain(value: PlainValue) -> bytes:
+    """Write a plain value as indented JSON."""
+    return (json.dumps(value, indent=2, ensure_ascii=False) + "\n").encode()
+
+
+def _read(text: str) -> Decoded:
+    try:
+        return read_json(text)
+    except json.JSONDecodeError as complaint:
+        strict = make_strict(text)
+        try:
+            return read_json(strict.text)
+        except json.JSONDecodeError:
+            raise UnreadableError(_syntax_fault(complaint, text, strict.comment_at)) from None
+
+
+def _syntax_fault(complaint: json.JSONDecodeError, text: str, comment: int | None) -> Fault:
+    if comment is not None:
+        remedy = "remove it, or name the file .yaml and begin it with #"
+        return Fault(
+            "bad-syntax", "JSON has no comments, and Envoy takes none", remedy, (), *place_after(text[:comment])
+        )
+    remedy = next((remedy for words, remedy in _REMEDIES if complaint.msg.startswith(words)), "correct the JSON here")
+    # The words of json are constants: they hold nothing of the file.
+    return Fault("bad-syntax", complaint.msg, remedy, (), complaint.lineno, complaint.colno)
+
+
+# Strict JSON to plain values
+
+
+_AFTER_ITEM: Final = re.compile(r"[ \t\n\r]*+(?:,[ \t\n\r]*+|(\]))")
 
 
 class _NumberError(ValueError):
@@ -93,11 +106,11 @@ def read_json(text: str) -> Decoded:
     start = skip_blanks(text, 0)
     if start == len(text):
         return Decoded((PlainDocument(None, 1),))
-    reader = _Reader(text)
+    reader = _JsonReader(text)
     try:
         value = reader.read(start)
     except RecursionError:
-        raise UnreadableError(_depth_fault(text)) from None
+        raise UnreadableError(too_deep(*place_after(text[: find_level(text, MAX_DEPTH)]))) from None
     except json.JSONDecodeError:
         raise
     except ValueError:
@@ -110,7 +123,7 @@ def read_json(text: str) -> Decoded:
     return Decoded((PlainDocument(value, place_after(text[:start])[0], tuple(reader.item_lines)),), faults)
 
 
-class _Reader:
+class _JsonReader:
     """Reads the outermost object or list by hand, and what is inside by json's scanner."""
 
     def __init__(self, text: str) -> None:
@@ -184,34 +197,6 @@ class _Reader:
         return skip_blanks(self._text, index + 1)
 
 
-class _Duplicates:
-    """Collects the keys that are met a second time; a `Visitor`."""
-
-    def __init__(self) -> None:
-        self.faults: list[Fault] = []
-        self._lines: dict[FieldPath, int] = {}
-
-    def meet(self, path: FieldPath, line: int, column: int) -> None:
-        """Note the first place of a path, and complain at the others."""
-        if path in self._lines and isinstance(path[-1], str):
-            message = f"this key is already set on line {self._lines[path]}"
-            self.faults.append(Fault("duplicate-key", message, "keep one of them", path, line, column))
-            if len(self.faults) == MAX_FAULTS:
-                raise EnoughError
-        self._lines.setdefault(path, line)
-
-    def enter(self, path: FieldPath, opener: str) -> FieldPath:
-        """Look everywhere."""
-        return path
-
-
-def _duplicate_faults(text: str) -> tuple[Fault, ...]:
-    duplicates = _Duplicates()
-    with suppress(EnoughError):
-        JsonWalk(text, duplicates).walk()
-    return tuple(duplicates.faults)
-
-
 def _number(text: str) -> float:
     number = float(text)
     if not isfinite(number):
@@ -221,10 +206,6 @@ def _number(text: str) -> float:
 
 def _constant(_name: str) -> NoReturn:
     raise _NumberError
-
-
-def _depth_fault(text: str) -> Fault:
-    return too_deep(*place_after(text[: find_level(text, MAX_DEPTH)]))
 
 
 def _number_fault(text: str) -> Fault:
@@ -255,6 +236,84 @@ def _check_pairs(text: str, value: PlainValue) -> None:
         raise UnreadableError(Fault("bad-encoding", fact, "write both halves", (), *place)) from None
 
 
+def _duplicate_faults(text: str) -> tuple[Fault, ...]:
+    duplicates = _Duplicates()
+    with suppress(AllFoundError):
+        JsonWalk(text, duplicates).walk()
+    return tuple(duplicates.faults)
+
+
+class _Duplicates:
+    """Collects the keys that are met a second time; a `Visitor`."""
+
+    def __init__(self) -> None:
+        self.faults: list[Fault] = []
+        self._lines: dict[FieldPath, int] = {}
+
+    def meet(self, path: FieldPath, line: int, column: int) -> None:
+        """Note the first place of a path, and report the others."""
+        if path in self._lines and isinstance(path[-1], str):
+            message = f"this key is already set on line {self._lines[path]}"
+            self.faults.append(Fault("duplicate-key", message, "keep one of them", path, line, column))
+            if len(self.faults) == MAX_FAULTS:
+                raise AllFoundError
+        self._lines.setdefault(path, line)
+
+    def enter(self, path: FieldPath, opener: str) -> FieldPath:
+        """Look everywhere."""
+        return path
+
+
+# How deep a text nests, and how many keys it has
+
+
+_OTHERS: Final = bytes(sorted(set(range(256)) - set(b'"[]{}:')))
+_STRING: Final = re.compile(rb'"[^"]*+"')
+_BRACKETS: Final = re.compile(r'"(?:[^"\\]|\\.)*+"|([\[{])|([\]}])', re.DOTALL)
+
+
+@dataclass(frozen=True, slots=True)
+class Structure:
+    """`members` counts all keys as they are written; `too_deep_at` is the index of the first bracket beyond a depth."""
+
+    members: int
+    too_deep_at: int | None
+
+
+def structure_of(text: str, depth: int) -> Structure:
+    """Return the structure of a strict JSON text, whose levels should be no more than `depth`."""
+    content = text.encode(errors="replace")
+    if b"\\" in content:
+        content = content.replace(b"\\\\", b"").replace(b'\\"', b"")
+    # Two quotes in a row are an empty text, or join two texts: what is inside and outside stays the same.
+    marks = content.translate(None, _OTHERS).replace(b'""', b"")
+    if b'"' in marks:
+        marks = _STRING.sub(b"", marks)
+    members = marks.count(b":")
+    brackets = marks.replace(b":", b"")
+    for _ in range(depth // 2):  # each round removes one level or two
+        brackets = brackets.replace(b"[]", b"").replace(b"{}", b"")
+        if not brackets:
+            return Structure(members, None)
+    return Structure(members, find_level(text, depth))
+
+
+def find_level(text: str, depth: int) -> int | None:
+    """Return the index of the first bracket that opens a level beyond `depth`, None where there is none."""
+    level = 0
+    for token in _BRACKETS.finditer(text):
+        if token[1]:
+            level += 1
+            if level > depth:
+                return token.start()
+        elif token[2]:
+            level -= 1
+    return None
+
+
+# What Envoy takes beyond strict JSON
+
+
 # Whole words and numbers are taken at once, so that nothing is looked at twice.
 _TOKENS: Final = re.compile(
     r"""
@@ -268,24 +327,25 @@ _TOKENS: Final = re.compile(
     """,
     re.VERBOSE,
 )
+
 _IN_SINGLE_QUOTES: Final = re.compile(r"\\.|\"")
 
 
 @dataclass(frozen=True, slots=True)
-class Rewritten:
-    """Strict JSON as far as liberties go, and where the first comment stands, None if nowhere."""
+class StrictText:
+    """A text rewritten to strict JSON, and the index of its first comment, None if it has none."""
 
     text: str
     comment_at: int | None
 
 
-def make_strict(text: str) -> Rewritten:
-    """Return the text with Envoy's liberties written as strict JSON.
+def make_strict(text: str) -> StrictText:
+    """Return the text with what Envoy takes written as strict JSON.
 
-    What is no liberty of Envoy's stays as it is, for json to complain about. Lines stay the same, columns may move.
+    What Envoy does not take either stays as it is, for json to reject. Lines stay the same, columns may move.
     """
     rewriter = _Rewriter()
-    return Rewritten(_TOKENS.sub(rewriter.rewrite, text), rewriter.comment_at)
+    return StrictText(_TOKENS.sub(rewriter.rewrite, text), rewriter.comment_at)
 
 
 class _Rewriter:
@@ -315,55 +375,76 @@ def _in_double_quotes(part: re.Match[str]) -> str:
     return {"\\'": "'", '"': '\\"'}.get(part[0], part[0])
 
 
-# (how json's own message begins, what the author can do)
-_REMEDIES: Final = (
-    ("Expecting ',' delimiter", "add the comma, or close what is open above"),
-    ("Expecting property name", "write a key in double quotes, or remove the comma before it"),
-    ("Expecting ':' delimiter", "add the colon after the key"),
-    ("Expecting value", "write a value: a text in double quotes, a number, true, false, null, an object or a list"),
-    ("Unterminated string", "close the quote"),
-    ("Invalid control character", "write it as an escape, such as \\n"),
-    ("Invalid \\", "write \\\\ for a backslash"),
-    ("Extra data", "a JSON file holds one value: put several into a list"),
-    ("Illegal trailing comma", "remove the comma"),
-)
+# Where members and items stand
 
 
-def decode(content: bytes, catalogue: Catalogue, message_type: str | None) -> Decoded:  # noqa: ARG001 - one signature for all
-    """Read the one document of a JSON file; neither catalogue nor message type matter to plain values."""
-    try:
-        return _read(read_text(content, allow_mark=False))
-    except UnreadableError as error:
-        return unreadable(error.fault)
+_BLANKS: Final = re.compile(r"[ \t\n\r]*+")
 
 
-def encode(message: Message, printer: Printer) -> bytes:
-    """Write a message as indented JSON."""
-    return encode_plain(printer.to_plain(message))
+def skip_blanks(text: str, index: int) -> int:
+    """Return the index of the next character that is not white space."""
+    found = _BLANKS.match(text, index)
+    return found.end() if found else index
 
 
-def encode_plain(value: PlainValue) -> bytes:
-    """Write a plain value as indented JSON."""
-    return (json.dumps(value, indent=2, ensure_ascii=False) + "\n").encode()
+class JsonWalk:
+    """One walk through a JSON text, showing a visitor what it wants to see."""
 
+    def __init__(self, text: str, visitor: Visitor) -> None:
+        self._text = text
+        self._visitor = visitor
+        self._lines = LineIndex(text)
+        self._skip = json.JSONDecoder().raw_decode
 
-def _read(text: str) -> Decoded:
-    try:
-        return read_json(text)
-    except json.JSONDecodeError as complaint:
-        strict = make_strict(text)
-        try:
-            return read_json(strict.text)
-        except json.JSONDecodeError:
-            raise UnreadableError(_syntax_fault(complaint, text, strict.comment_at)) from None
+    def walk(self) -> None:
+        """Walk from the top.
 
+        Raises:
+            json.JSONDecodeError: where the text stops being JSON, after what stands before was shown.
+        """
+        start = skip_blanks(self._text, 0)
+        self._visitor.meet((), *self._lines.place(start))
+        self._value(start, ())
 
-def _syntax_fault(complaint: json.JSONDecodeError, text: str, comment: int | None) -> Fault:
-    if comment is not None:
-        remedy = "remove it, or name the file .yaml and begin it with #"
-        return Fault(
-            "bad-syntax", "JSON has no comments, and Envoy takes none", remedy, (), *place_after(text[:comment])
-        )
-    remedy = next((remedy for words, remedy in _REMEDIES if complaint.msg.startswith(words)), "correct the JSON here")
-    # The words of json are constants: they hold nothing of the file.
-    return Fault("bad-syntax", complaint.msg, remedy, (), complaint.lineno, complaint.colno)
+    def _value(self, index: int, path: FieldPath) -> int:
+        """Walk through the value at an index; return where it ends."""
+        opener = self._text[index : index + 1]
+        inside = self._visitor.enter(path, opener) if opener in ("{", "[") else None
+        if inside is not None:
+            return self._members(index, inside) if opener == "{" else self._items(index, inside)
+        return self._skip(self._text, index)[1]
+
+    def _members(self, index: int, path: FieldPath) -> int:
+        index = skip_blanks(self._text, index + 1)
+        if self._text[index : index + 1] == "}":
+            return index + 1
+        while True:
+            key, end = self._skip(self._text, index)
+            inner = (*path, str(key))
+            self._visitor.meet(inner, *self._lines.place(index))
+            index = self._expect(":", end)
+            end = self._value(skip_blanks(self._text, index), inner)
+            index = skip_blanks(self._text, end)
+            if self._text[index : index + 1] == "}":
+                return index + 1
+            index = skip_blanks(self._text, self._expect(",", index))
+
+    def _items(self, index: int, path: FieldPath) -> int:
+        index = skip_blanks(self._text, index + 1)
+        if self._text[index : index + 1] == "]":
+            return index + 1
+        position = 0
+        while True:
+            inner = (*path, position)
+            self._visitor.meet(inner, *self._lines.place(index))
+            index = skip_blanks(self._text, self._value(index, inner))
+            if self._text[index : index + 1] == "]":
+                return index + 1
+            index = skip_blanks(self._text, self._expect(",", index))
+            position += 1
+
+    def _expect(self, mark: str, index: int) -> int:
+        index = skip_blanks(self._text, index)
+        if self._text[index : index + 1] != mark:
+            raise json.JSONDecodeError(f"Expecting '{mark}' delimiter", self._text, index)
+        return index + 1

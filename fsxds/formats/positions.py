@@ -1,11 +1,6 @@
 """Where in a YAML, JSON or textproto text a field stands; asked only when something is wrong with it.
 
-Walk through the documents of a YAML text, showing a visitor where things stand; no values are made.
-
-Walk through text format, showing a visitor where things stand; no message type is known and no value is made.
-
-Of a field that stands several times, the first is shown as the field itself and as its first item. What is packed in an
-Any stands where the Any stands, and the value of a map's entry under its key, as in JSON.
+The text is walked again, without making values of it, and a visitor is shown the places of keys and items.
 """
 
 from __future__ import annotations
@@ -29,11 +24,102 @@ from yaml.events import (
 )
 
 from fsxds.formats.decoded import MAX_DEPTH, UnreadableError, too_deep
-from fsxds.formats.json_format import make_strict
+from fsxds.formats.json_format import JsonWalk, make_strict
 from fsxds.formats.libyaml import read_events
-from fsxds.formats.text import EnoughError, JsonWalk, Places, Visitor, read_text
-from fsxds.formats.textproto_tokens import BadEscapeError, is_name, is_text, positions_of, unquote
+from fsxds.formats.text import AllFoundError, Visitor, read_text
+from fsxds.formats.textproto_tokens import CLOSERS, BadEscapeError, Cursor, is_name, is_text, unquote
 from fsxds.values import FieldPath
+
+
+def locate(content: bytes, document: int, field_path: FieldPath) -> tuple[int, int]:
+    """Return line and column, from 1, of a value's key or list item.
+
+    Args:
+        content: the bytes of the file.
+        document: which document of the file, from 0.
+        field_path: keys as the author spelled them, and indexes.
+
+    Returns:
+        The place; of the nearest existing ancestor where the path does not exist, 1:1 where nothing of it does.
+    """
+    return locate_all(content, ((document, field_path),))[document, field_path]
+
+
+def locate_all(
+    content: bytes, wanted: Collection[tuple[int, FieldPath]], *, is_textproto: bool = False
+) -> dict[tuple[int, FieldPath], tuple[int, int]]:
+    """Return the places of many paths, each with its document, in one walk a document; as `locate` does for one."""
+    try:
+        text = read_text(content)
+    except UnreadableError:
+        return dict.fromkeys(wanted, (1, 1))
+    paths: defaultdict[int, list[FieldPath]] = defaultdict(list)
+    for document, path in wanted:
+        paths[document].append(path)
+    locators = _walk_textproto(text, paths[0]) if is_textproto else _walk(text, paths)
+    return {(document, path): locators[document].place_of(path) for document, path in wanted}
+
+
+def _walk(text: str, paths: Mapping[int, Iterable[FieldPath]]) -> Mapping[int, _Locator]:
+    if paths.keys() == {0} and text.lstrip(" \t\r\n")[:1] in ("{", "["):
+        for strict in (str, _strict):  # the second is slow, and rarely needed
+            locator = _Locator(paths[0])
+            try:
+                JsonWalk(strict(text), locator).walk()
+            except AllFoundError:
+                return {0: locator}
+            except (json.JSONDecodeError, RecursionError, ValueError):
+                continue
+            else:
+                return {0: locator}
+    locators = {document: _Locator(wanted) for document, wanted in paths.items()}
+    # What stands before a bad place was found, and what stands behind it has an ancestor there.
+    with suppress(YAMLError, UnreadableError):
+        YamlWalk(text, locators).walk()
+    return locators
+
+
+def _strict(text: str) -> str:
+    return make_strict(text).text
+
+
+def _walk_textproto(text: str, paths: Iterable[FieldPath]) -> Mapping[int, _Locator]:
+    locator = _Locator(paths)
+    with suppress(AllFoundError):
+        TextprotoWalk(text, locator).walk()
+    return {0: locator}
+
+
+class _Locator:
+    """Remembers the places on the way to some paths; a `Visitor`. The first of duplicates counts."""
+
+    def __init__(self, paths: Iterable[FieldPath]) -> None:
+        self._wanted = {path[:length] for path in paths for length in range(len(path) + 1)}
+        self._containers = {path[:-1] for path in self._wanted if path}
+        self._places: dict[FieldPath, tuple[int, int]] = {}
+
+    def meet(self, path: FieldPath, line: int, column: int) -> None:
+        """Note the place of a path that is wanted."""
+        if path in self._wanted:
+            self._places.setdefault(path, (line, column))
+            if len(self._places) == len(self._wanted):
+                raise AllFoundError
+
+    def enter(self, path: FieldPath, opener: str) -> FieldPath | None:
+        """Enter only what leads to a wanted path; an object may stand where the path has a list of one."""
+        only_item = (*path, 0)
+        if opener == "{" and only_item in self._wanted:
+            self._places.setdefault(only_item, self.place_of(path))
+            return only_item
+        return path if path in self._containers else None
+
+    def place_of(self, path: FieldPath) -> tuple[int, int]:
+        """Return the place of a path or of its nearest ancestor that was met."""
+        for length in range(len(path), -1, -1):
+            if path[:length] in self._places:
+                return self._places[path[:length]]
+        return 1, 1
+
 
 _STARTS = (MappingStartEvent, SequenceStartEvent)
 _BREAK = re.compile("\r\n|[\n\r\x85\u2028\u2029]")
@@ -64,7 +150,7 @@ class YamlWalk:
             root = self._next_event()
             if document in self._visitors:
                 self._visitor = self._visitors[document]
-                with suppress(EnoughError):
+                with suppress(AllFoundError):
                     self._meet((), root)
                     self._value(root, ())
             else:
@@ -115,76 +201,74 @@ class YamlWalk:
         self._visitor.meet(path, min(event.start_mark.line + 1, self._last_line), event.start_mark.column + 1)
 
 
-_OPENERS, _CLOSERS = frozenset("{<["), frozenset("}>]")
-_END = ("", 0)
-
-
 class TextprotoWalk:
-    """One walk."""
+    """One walk through text format; no message type is known and no value is made.
+
+    Of a field that is there several times, the first is shown as the field itself and as its first item. What is packed in
+    an Any stands where the Any stands, and the value of a map's entry under its key, as in JSON.
+    """
 
     def __init__(self, text: str, visitor: Visitor) -> None:
-        self._words = [*positions_of(text), _END]
-        self._places = Places(text)
+        self._cursor = Cursor(text)
         self._visitor = visitor
-        self._next = 0
 
     def walk(self) -> None:
         """Walk from the top, as far as the text goes on."""
-        self._visitor.meet((), *self._places.place(self._words[0][1]))
+        self._visitor.meet((), *self._place())
         inside = self._visitor.enter((), "{")
         if inside is not None:
             self._fields(inside)
 
     def _fields(self, path: FieldPath) -> None:
         counts: Counter[str] = Counter()
-        while (word := self._word) and word not in _CLOSERS:
+        while (word := self._cursor.word) and word not in CLOSERS:
             if word[0] == "[" and len(word) > 1:
-                self._visitor.meet((*path, "@type"), *self._places.place(self._words[self._next][1]))
-                self._next += 1
-                self._skip(":")
+                self._visitor.meet((*path, "@type"), *self._place())
+                self._cursor.next += 1
+                self._cursor.skip(":")
                 self._message(path)
             elif is_name(word):
                 self._field((*path, word), counts[word])
                 counts[word] += 1
             else:
-                self._next += 1
+                self._cursor.next += 1
 
     def _field(self, path: FieldPath, count: int) -> None:
         self._meet(path, count)
-        self._next += 1
-        self._skip(":")
-        if self._word != "[":
+        self._cursor.next += 1
+        self._cursor.skip(":")
+        if self._cursor.word != "[":
             self._value(path, count)
             return
-        self._next += 1
-        while self._word not in ("]", ""):
+        self._cursor.next += 1
+        while self._cursor.word not in ("]", ""):
             self._meet(path, count)
             self._value(path, count)
-            self._skip(",")
+            self._cursor.skip(",")
             count += 1
-        self._skip("]")
+        self._cursor.skip("]")
 
     def _meet(self, path: FieldPath, count: int) -> None:
-        place = self._places.place(self._words[self._next][1])
+        place = self._place()
         if count == 0:
             self._visitor.meet(path, *place)
         self._visitor.meet((*path, count), *place)
 
     def _value(self, path: FieldPath, count: int) -> None:
-        if self._word not in ("{", "<"):
-            self._next += bool(self._word)
-            while is_text(self._word or " "):
-                self._next += 1
+        if self._cursor.word not in ("{", "<"):
+            self._cursor.next += bool(self._cursor.word)
+            while is_text(self._cursor.word or " "):
+                self._cursor.next += 1
             return
         key = self._key()
         if key is not None and self._visitor.enter((*path, key), "{") is not None:
-            self._visitor.meet((*path, key), *self._places.place(self._words[self._next][1]))
-            self._next += 4
-            self._skip(",")
-            self._skip("value")
-            self._skip(":")
+            self._visitor.meet((*path, key), *self._place())
+            self._cursor.next += 4
+            self._cursor.skip(",")
+            self._cursor.skip("value")
+            self._cursor.skip(":")
             self._message((*path, key))
-            self._skip_to_closer(1)
+            self._cursor.skip_brackets(1)
             return
         inside = self._visitor.enter((*path, count), "{")
         if inside is None and count == 0:
@@ -193,7 +277,7 @@ class TextprotoWalk:
 
     def _key(self) -> str | None:
         """Return the key of a map's entry where one begins here: `{ key: "a"`."""
-        words = [word for word, _ in self._words[self._next + 1 : self._next + 4]]
+        words = self._cursor.words[self._cursor.next + 1 : self._cursor.next + 4]
         if words[:2] != ["key", ":"] or len(words) < 3 or not is_text(words[2]):
             return None
         try:
@@ -203,111 +287,12 @@ class TextprotoWalk:
 
     def _message(self, path: FieldPath | None) -> None:
         """Walk through what is in braces, or skip it; anything else is passed by."""
-        if self._word not in ("{", "<"):
+        if self._cursor.word not in ("{", "<"):
             return
-        self._next += 1
+        self._cursor.next += 1
         if path is not None:
             self._fields(path)
-        self._skip_to_closer(1)
+        self._cursor.skip_brackets(1)
 
-    def _skip_to_closer(self, level: int) -> None:
-        while level and self._word:
-            level += (self._word in _OPENERS) - (self._word in _CLOSERS)
-            self._next += 1
-
-    def _skip(self, word: str) -> None:
-        self._next += self._word == word
-
-    @property
-    def _word(self) -> str:
-        return self._words[self._next][0]
-
-
-def locate(content: bytes, document: int, field_path: FieldPath) -> tuple[int, int]:
-    """Return line and column, from 1, of a value's key or list item.
-
-    Args:
-        content: the bytes of the file.
-        document: which document of the file, from 0.
-        field_path: keys as the author spelled them, and indexes.
-
-    Returns:
-        The place; of the nearest existing ancestor where the path does not exist, 1:1 where nothing of it does.
-    """
-    return locate_all(content, ((document, field_path),))[document, field_path]
-
-
-def locate_all(
-    content: bytes, wanted: Collection[tuple[int, FieldPath]], *, is_textproto: bool = False
-) -> dict[tuple[int, FieldPath], tuple[int, int]]:
-    """Return the places of many paths, each with its document, in one walk a document; as `locate` does for one."""
-    try:
-        text = read_text(content)
-    except UnreadableError:
-        return dict.fromkeys(wanted, (1, 1))
-    paths: defaultdict[int, list[FieldPath]] = defaultdict(list)
-    for document, path in wanted:
-        paths[document].append(path)
-    locators = _walk_textproto(text, paths[0]) if is_textproto else _walk(text, paths)
-    return {(document, path): locators[document].place_of(path) for document, path in wanted}
-
-
-def _walk(text: str, paths: Mapping[int, Iterable[FieldPath]]) -> Mapping[int, _Locator]:
-    if paths.keys() == {0} and text.lstrip(" \t\r\n")[:1] in ("{", "["):
-        for strict in (str, _strict):  # the second is slow, and rarely needed
-            locator = _Locator(paths[0])
-            try:
-                JsonWalk(strict(text), locator).walk()
-            except EnoughError:
-                return {0: locator}
-            except (json.JSONDecodeError, RecursionError, ValueError):
-                continue
-            else:
-                return {0: locator}
-    locators = {document: _Locator(wanted) for document, wanted in paths.items()}
-    # What stands before a bad place was found, and what stands behind it has an ancestor there.
-    with suppress(YAMLError, UnreadableError):
-        YamlWalk(text, locators).walk()
-    return locators
-
-
-def _strict(text: str) -> str:
-    return make_strict(text).text
-
-
-def _walk_textproto(text: str, paths: Iterable[FieldPath]) -> Mapping[int, _Locator]:
-    locator = _Locator(paths)
-    with suppress(EnoughError):
-        TextprotoWalk(text, locator).walk()
-    return {0: locator}
-
-
-class _Locator:
-    """Remembers the places on the way to some paths; a `Visitor`. The first of duplicates counts."""
-
-    def __init__(self, paths: Iterable[FieldPath]) -> None:
-        self._wanted = {path[:length] for path in paths for length in range(len(path) + 1)}
-        self._containers = {path[:-1] for path in self._wanted if path}
-        self._places: dict[FieldPath, tuple[int, int]] = {}
-
-    def meet(self, path: FieldPath, line: int, column: int) -> None:
-        """Note the place of a path that is wanted."""
-        if path in self._wanted:
-            self._places.setdefault(path, (line, column))
-            if len(self._places) == len(self._wanted):
-                raise EnoughError
-
-    def enter(self, path: FieldPath, opener: str) -> FieldPath | None:
-        """Enter only what leads to a wanted path; an object may stand where the path has a list of one."""
-        only_item = (*path, 0)
-        if opener == "{" and only_item in self._wanted:
-            self._places.setdefault(only_item, self.place_of(path))
-            return only_item
-        return path if path in self._containers else None
-
-    def place_of(self, path: FieldPath) -> tuple[int, int]:
-        """Return the place of a path or of its nearest ancestor that was met."""
-        for length in range(len(path), -1, -1):
-            if path[:length] in self._places:
-                return self._places[path[:length]]
-        return 1, 1
+    def _place(self) -> tuple[int, int]:
+        return self._cursor.place(self._cursor.next)

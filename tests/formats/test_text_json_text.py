@@ -4,7 +4,8 @@ import json
 
 import pytest
 
-from fsxds.formats.text import JsonWalk, Places, skip_blanks
+from fsxds.formats.json_format import JsonWalk, skip_blanks
+from fsxds.formats.text import LineIndex
 
 
 class Everything:
@@ -45,11 +46,11 @@ def test_broken_texts(text):
         JsonWalk(text, Everything()).walk()
 
 
-def test_places_grow():
+def test_lines_and_columns():
     """Lines and columns of one index after the other."""
-    places = Places("a\n\nbc")
+    lines = LineIndex("a\n\nbc")
 
-    assert [(1, 1), (1, 2), (2, 1), (3, 1), (3, 2), (3, 2)] == [places.place(index) for index in (0, 1, 2, 3, 4, 4)]
+    assert [(1, 1), (1, 2), (2, 1), (3, 1), (3, 2), (3, 2)] == [lines.place(index) for index in (0, 1, 2, 3, 4, 4)]
 
 
 def test_blanks_of_json():

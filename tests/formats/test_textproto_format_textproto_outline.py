@@ -3,6 +3,7 @@
 import pytest
 
 from fsxds.formats.textproto_format import outline_of
+from fsxds.formats.textproto_tokens import Cursor
 
 
 @pytest.mark.parametrize(
@@ -19,10 +20,10 @@ from fsxds.formats.textproto_format import outline_of
 )
 def test_fields(text, fields):
     """Top-level fields are found with their lines, past texts, comments and blocks, however broken the text is."""
-    assert fields == outline_of(text).fields
+    assert fields == outline_of(Cursor(text)).fields
 
 
 def test_depth():
     """A hundred levels are fine; the bracket of the next one has a place."""
-    assert outline_of("a{" * 100).too_deep_at is None
-    assert outline_of("\n" + "a{" * 101).too_deep_at == (2, 202)
+    assert outline_of(Cursor("a{" * 100)).too_deep_at is None
+    assert outline_of(Cursor("\n" + "a{" * 101)).too_deep_at == (2, 202)

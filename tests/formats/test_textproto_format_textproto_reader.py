@@ -10,6 +10,7 @@ from google.protobuf import text_format
 from fsxds.api.convert import Converter
 from fsxds.api.fields import SPECIAL_JSON
 from fsxds.formats.textproto_format import TextprotoReader
+from fsxds.formats.textproto_tokens import Cursor
 from tests.api.samples import SAMPLES
 
 CLUSTER = "envoy.config.cluster.v3.Cluster"
@@ -27,9 +28,9 @@ STYLES: tuple[dict[str, bool], ...] = (
 
 def read(catalogue, text, message_type=CLUSTER):
     """Return the message of a text, or None."""
-    reader = TextprotoReader(text, catalogue)
-    fields = reader.read(catalogue.descriptor(message_type))
-    if fields is None or reader.faults:
+    cursor = Cursor(text)
+    fields = TextprotoReader(cursor, catalogue).read(catalogue.descriptor(message_type))
+    if fields is None or cursor.faults():
         return None
     return Converter(catalogue).convert(fields, message_type).message
 
@@ -119,8 +120,8 @@ def damaged(rng, text):
 
 def test_faults_are_bounded(catalogue):
     """A text of nothing but faults is read until it is enough."""
-    reader = TextprotoReader("a: 1\n" * 100_000, catalogue)
+    cursor = Cursor("a: 1\n" * 100_000)
 
-    reader.read(catalogue.descriptor(CLUSTER))
+    TextprotoReader(cursor, catalogue).read(catalogue.descriptor(CLUSTER))
 
-    assert 1000 == len(reader.faults)
+    assert 1000 == len(cursor.faults())

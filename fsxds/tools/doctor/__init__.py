@@ -1,1 +1,1 @@
-"""Reads an Envoy's bootstrap beside a tree, and says what will hurt when the two meet."""
+"""Examine an Envoy's bootstrap together with a tree, and report what will go wrong when the Envoy starts."""

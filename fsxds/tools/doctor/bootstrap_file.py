@@ -1,7 +1,4 @@
-"""A bootstrap as its author wrote it: read, checked field by field, and able to tell where a field stands.
-
-Put findings to their places: file, line and column of what the author wrote.
-"""
+"""A bootstrap as its author wrote it, and the places of faults in the files of a bootstrap and of a tree."""
 
 from __future__ import annotations
 
@@ -58,7 +55,7 @@ def resource_problems(
 
 
 def one_of_each(faults: Iterable[Fault]) -> Iterator[Fault]:
-    """Yield the first of equal faults of a document, which says how many more there are: generated files repeat them."""
+    """Yield the first of equal faults of a document, with the number of the others: generated files repeat them."""
     alike: defaultdict[tuple[str, str], list[Fault]] = defaultdict(list)
     for fault in faults:
         alike[fault.rule, fault.message].append(fault)
@@ -119,13 +116,13 @@ class BootstrapFile:
 
 
 def read_bootstrap(path: PurePosixPath, content: bytes, catalogue: Catalogue, rules: FieldRules) -> BootstrapFile:
-    """Read a bootstrap as Envoy does, which refuses unknown fields there.
+    """Read a bootstrap as Envoy does, which rejects unknown fields there.
 
     Args:
-        path: of the file, as it is told; a suffix that no format claims is taken for YAML.
+        path: of the file, as it is reported; a suffix that no format claims is taken for YAML.
         content: of the file.
         catalogue: the message types that exist.
-        rules: what is asked of the fields.
+        rules: the constraints of the fields.
     """
     file_format = format_of(path) or FORMATS[0]
     written = Written(catalogue, SourceFile.of(path, content), file_format.name)
@@ -139,7 +136,7 @@ def read_bootstrap(path: PurePosixPath, content: bytes, catalogue: Catalogue, ru
             written = replace(written, value=_value_of(decoded.documents[0]))
             converted = Converter(catalogue).convert(written.value, BOOTSTRAP)
             message = None if written.value is None else converted.message
-            faults += (_void(),) if written.value is None else converted.faults
+            faults += (_empty(),) if written.value is None else converted.faults
     if message is not None:
         faults += (written.authored(fault) for fault in rules.check(message).faults)
     return BootstrapFile(message, tuple(written.problems(faults)), written)
@@ -147,7 +144,7 @@ def read_bootstrap(path: PurePosixPath, content: bytes, catalogue: Catalogue, ru
 
 def _value_of(document: PlainDocument | MessageDocument) -> PlainValue:
     value = document.value if isinstance(document, PlainDocument) else None
-    # A text format document names its type, as a resource does.
+    # A document in text format has an `@type`, as a resource has.
     return {key: element for key, element in value.items() if key != "@type"} if isinstance(value, dict) else value
 
 
@@ -158,5 +155,5 @@ def _unpack(content: bytes, catalogue: Catalogue) -> tuple[Message | None, list[
         return None, [Fault("broken-message", f"the bytes are no {BOOTSTRAP}", "write the file again")]
 
 
-def _void() -> Fault:
+def _empty() -> Fault:
     return Fault("empty-file", "the file is empty", "`fsxds bootstrap` prints a bootstrap")

@@ -1,11 +1,4 @@
-"""What can be wrong with a bootstrap, by itself and for the tree that it is to be served.
-
-What can be wrong with messages that a bootstrap and a tree both may hold, besides their config sources.
-
-What can be wrong with the static cluster that configuration comes from.
-
-What in a tree an Envoy can get by gRPC streams alone (pure).
-"""
+"""Check a bootstrap, the static clusters that configuration comes from, and messages that Envoy rejects at start."""
 
 from __future__ import annotations
 
@@ -24,70 +17,132 @@ from fsxds.tools.doctor.facts import (
     LOGICAL_DNS,
     REST,
     STRICT_DNS,
-    Chart,
+    ConfigSourceUse,
+    EnvoyFacts,
     StaticCluster,
-    Subscription,
     messages_in,
     unpacked,
 )
 from fsxds.values import Fault, FieldPath, Severity
 
+_EVERYWHERE = ("0.0.0.0", "::", "::0")  # noqa: S104, not bound
+_STREAMS = {GRPC, DELTA_GRPC}
 
-def check_data_source(source: Any, field_path: FieldPath, chart: Chart) -> Iterator[Fault]:
-    """Check a DataSource: the file that it names is read when the resource is made."""
-    if source.WhichOneof("specifier") == "filename" and not chart.look_at(source.filename).exists:
+
+@dataclass(frozen=True, slots=True)
+class TreeFacts:
+    """What a bootstrap has to subscribe to in a tree.
+
+    Attributes:
+        clusters: how many clusters.
+        listeners: how many listeners.
+        runtime_names: the runtime layers.
+    """
+
+    clusters: int = 0
+    listeners: int = 0
+    runtime_names: tuple[str, ...] = ()
+
+
+def bootstrap_faults(bootstrap: Any, envoy: EnvoyFacts, tree: TreeFacts) -> Iterator[Fault]:
+    """Check the bootstrap apart from its config sources: node, admin page, subscriptions and runtime layers."""
+    yield from _check_node(bootstrap)
+    yield from _check_admin(bootstrap)
+    yield from _check_streams(bootstrap.dynamic_resources)
+    yield from _check_locators(bootstrap.dynamic_resources, envoy)
+    yield from _check_subscriptions(bootstrap.dynamic_resources, tree)
+    yield from _check_layers(bootstrap.layered_runtime, tree)
+
+
+def _check_node(bootstrap: Any) -> Iterator[Fault]:
+    dynamic = bootstrap.dynamic_resources
+    sources = [getattr(dynamic, name) for name in ("cds_config", "lds_config") if dynamic.HasField(name)]
+    is_asked = any(source.WhichOneof("config_source_specifier") in {"ads", "api_config_source"} for source in sources)
+    missing = [f"node.{name}" for name in ("id", "cluster") if not getattr(bootstrap.node, name)]
+    if is_asked and missing:
         yield Fault(
-            "missing-data-file",
-            f"{source.filename} does not exist here; Envoy refuses what names a missing file",
-            "write it before Envoy reads this, or correct the path",
-            (*field_path, "filename"),
+            "no-node",
+            f"{' and '.join(missing)} is missing; without both, Envoy does not start",
+            "write node: {id: …, cluster: …}, unless Envoy is started with --service-node and --service-cluster",
+            ("node",),
             severity=Severity.WARNING,
         )
 
 
-class ScopedRoutes:
-    """Checks scoped routes whose route tables come from one file: Envoy takes one table a file (ENVOY.md B3)."""
-
-    def __init__(self, names_of_tree: frozenset[str]) -> None:
-        self._names_of_tree = names_of_tree
-
-    def check(self, routes: Any, field_path: FieldPath, _: Chart) -> Iterator[Fault]:
-        """Check a ScopedRoutes message; scopes that stand in a listener hold their route tables themselves."""
-        if routes.rds_config_source.WhichOneof("config_source_specifier") not in {"path", "path_config_source"}:
-            return
-        names = self._names_of_tree if routes.HasField("scoped_rds") else ()
-        if len(names) > 1:
-            yield Fault(
-                "one-file-for-routes",
-                f"{len(names)} route tables are to come from one file; Envoy takes one table a file, and rejects them all",
-                "serve them by REST or gRPC, or use one route table",
-                (*field_path, "rds_config_source"),
-            )
-
-
-def check_route_table(table: Any, field_path: FieldPath, _: Chart) -> Iterator[Fault]:
-    """Check a RouteConfiguration that Envoy refuses while a cluster of it is not there yet (ENVOY.md E3)."""
-    is_inline = field_path[-1:] == ("route_config",)
-    is_eager = table.validate_clusters.value if table.HasField("validate_clusters") else is_inline
-    if is_eager and _names_clusters(table):
-        where = "stands within a listener" if is_inline else "has validate_clusters: true"
+def _check_admin(bootstrap: Any) -> Iterator[Fault]:
+    address = bootstrap.admin.address.socket_address.address
+    if address in _EVERYWHERE:
         yield Fault(
-            "eager-cluster-check",
-            f"this route table {where}: Envoy refuses it as long as one of its clusters is missing, also for the moment in "
-            "which both arrive",
-            "let it come by RDS, or write validate_clusters: false",
-            (*field_path, "validate_clusters"),
-            severity=Severity.NOTE,
+            "open-admin",
+            f"the admin page listens on {address}: whoever reaches it can read the configuration and stop Envoy",
+            "listen on 127.0.0.1, unless something else keeps others away",
+            ("admin", "address", "socket_address", "address"),
+            severity=Severity.WARNING,
         )
 
 
-def _names_clusters(table: Any) -> bool:
-    routes = (route for host in table.virtual_hosts for route in host.routes)
-    return any(
-        route.route.WhichOneof("cluster_specifier") in {"cluster", "weighted_clusters"}
-        for route in routes
-        if route.HasField("route")
-    )
+def _check_streams(dynamic: Any) -> Iterator[Fault]:
+    if dynamic.HasField("ads_config") and dynamic.ads_config.api_type not in _STREAMS:
+        yield Fault(
+            "impossible-transport",
+            "ADS is a gRPC stream; Envoy rejects any other api_type here",
+            "write api_type: GRPC or DELTA_GRPC, or give cds_config and lds_config REST sources of their own",
+            ("dynamic_resources", "ads_config", "api_type"),
+        )
+
+
+def _check_locators(dynamic: Any, envoy: EnvoyFacts) -> Iterator[Fault]:
+    clusters: FieldPath = ("dynamic_resources", "cds_resources_locator")
+    listeners: FieldPath = ("dynamic_resources", "lds_resources_locator")
+    if dynamic.cds_resources_locator.startswith("file:"):
+        yield Fault(
+            "cluster-collection-file",
+            "Envoy 1.40 cannot read a collection of clusters from a file",
+            "use cds_config with a path_config_source",
+            clusters,
+        )
+    if dynamic.lds_resources_locator.startswith("file:///"):
+        path = dynamic.lds_resources_locator.removeprefix("file://").partition("#")[0]
+        yield from (f for f in path_faults(path, None, listeners, envoy) if f.rule != "unwatched-directory")
+
+
+def _check_subscriptions(dynamic: Any, tree: TreeFacts) -> Iterator[Fault]:
+    for name, count, noun in (("cds", tree.clusters, "clusters"), ("lds", tree.listeners, "listeners")):
+        is_asked = dynamic.HasField(f"{name}_config") or getattr(dynamic, f"{name}_resources_locator")
+        if count and not is_asked:
+            yield Fault(
+                "not-asked-for",
+                f"the tree has {noun}, and without {name}_config Envoy never asks for them",
+                f"add {name}_config to dynamic_resources, as `fsxds bootstrap DIR` writes it",
+                ("dynamic_resources",),
+                severity=Severity.WARNING,
+            )
+
+
+def _check_layers(runtime: Any, tree: TreeFacts) -> Iterator[Fault]:
+    asked: set[str] = set()
+    for index, layer in enumerate(runtime.layers):
+        if not layer.HasField("rtds_layer"):
+            continue
+        asked.add(layer.rtds_layer.name)
+        if layer.rtds_layer.name not in tree.runtime_names:
+            yield Fault(
+                "missing-runtime-layer",
+                f'the tree has no runtime layer "{layer.rtds_layer.name}"; the start waits for it until '
+                "initial_fetch_timeout",
+                "write such a layer into the tree, or remove this one",
+                ("layered_runtime", "layers", index, "rtds_layer", "name"),
+                severity=Severity.WARNING,
+            )
+    for name in tree.runtime_names:
+        if name not in asked:
+            yield Fault(
+                "unused-runtime-layer",
+                f'nothing asks for the runtime layer "{name}" of the tree',
+                f"add {{name: {name}, rtds_layer: {{name: {name}, rtds_config: …}}}} to the layers",
+                ("layered_runtime",),
+                severity=Severity.WARNING,
+            )
 
 
 _HTTP_OPTIONS = "envoy.extensions.upstreams.http.v3.HttpProtocolOptions"
@@ -99,25 +154,27 @@ _SHORTEST_PING_S = 300.0
 _AUTO, _V6_ONLY = 0, 2
 
 
-def xds_cluster_faults(chart: Chart, subscriptions: Collection[Subscription], grpc: Collection[str]) -> Iterator[Fault]:
+def xds_cluster_faults(
+    envoy: EnvoyFacts, subscriptions: Collection[ConfigSourceUse], grpc: Collection[str]
+) -> Iterator[Fault]:
     """Check each static cluster that configuration comes from.
 
     Args:
-        chart: the clusters.
+        envoy: has the clusters.
         subscriptions: all that hold a poll or stream of their own.
         grpc: the clusters that ADS streams go to.
     """
-    by_cluster: defaultdict[str, set[Subscription]] = defaultdict(set)
+    by_cluster: defaultdict[str, set[ConfigSourceUse]] = defaultdict(set)
     for subscription in subscriptions:
         by_cluster[subscription.cluster].add(subscription)
-    for name, cluster in (chart.clusters or {}).items():
+    for name, cluster in (envoy.clusters or {}).items():
         own = by_cluster[name]
         if not own and name not in grpc:
             continue
         yield from _check_addresses(cluster)
         yield from _check_limits(cluster, own)
         is_grpc = name in grpc or any(not one.is_rest for one in own)
-        yield from _check_protocol(cluster, chart.catalogue, is_grpc=is_grpc, is_rest=any(one.is_rest for one in own))
+        yield from _check_protocol(cluster, envoy.catalogue, is_grpc=is_grpc, is_rest=any(one.is_rest for one in own))
 
 
 def _check_addresses(cluster: StaticCluster) -> Iterator[Fault]:
@@ -128,7 +185,7 @@ def _check_addresses(cluster: StaticCluster) -> Iterator[Fault]:
         return
     yield Fault(
         "localhost-lookup",
-        "Envoy takes localhost for ::1, where fsxds does not listen unless it is told to",
+        "Envoy takes localhost for ::1, where fsxds listens only on request",
         "add dns_lookup_family: V4_ONLY, or write 127.0.0.1 and type: STATIC",
         cluster.field_path,
         severity=Severity.WARNING,
@@ -143,7 +200,7 @@ def _hosts(message: Any) -> set[str]:
     }
 
 
-def _check_limits(cluster: StaticCluster, subscriptions: Collection[Subscription]) -> Iterator[Fault]:
+def _check_limits(cluster: StaticCluster, subscriptions: Collection[ConfigSourceUse]) -> Iterator[Fault]:
     """Each subscription holds a request, and over HTTP/1.1 a connection (ENVOY.md A7)."""
     breakers = cluster.message.circuit_breakers
     index, thresholds = next(
@@ -159,11 +216,11 @@ def _check_limits(cluster: StaticCluster, subscriptions: Collection[Subscription
     if not low:
         return
     counts = Counter(subscription.asked[0] for subscription in subscriptions)
-    told = ", ".join(f"{number} {name}" for name, number in sorted(counts.items()))
+    listed = ", ".join(f"{number} {name}" for name, number in sorted(counts.items()))
     steps: FieldPath = () if index is None else ("circuit_breakers", "thresholds", index)
     yield Fault(
         "few-connections",
-        f"{len(subscriptions)} subscriptions ({told}) hold a poll each, but {low[0]} is {limits[low[0]]}; "
+        f"{len(subscriptions)} subscriptions ({listed}) hold a poll each, but {low[0]} is {limits[low[0]]}; "
         "those beyond it fail or wait",
         "set max_connections, max_pending_requests and max_requests in its circuit_breakers to 1000000",
         (*cluster.field_path, *steps),
@@ -227,6 +284,63 @@ def _has_other_protocol(cluster: StaticCluster, catalogue: Catalogue) -> bool:
     return bool(chosen != "explicit_http_config" or options.explicit_http_config.HasField("http3_protocol_options"))
 
 
+def check_data_source(source: Any, field_path: FieldPath, envoy: EnvoyFacts) -> Iterator[Fault]:
+    """Check a DataSource: the file that it names is read when the resource is made."""
+    if source.WhichOneof("specifier") == "filename" and not envoy.look_at(source.filename).exists:
+        yield Fault(
+            "missing-data-file",
+            f"{source.filename} does not exist here; Envoy rejects what names a missing file",
+            "write it before Envoy reads this, or correct the path",
+            (*field_path, "filename"),
+            severity=Severity.WARNING,
+        )
+
+
+class ScopedRoutes:
+    """Checks scoped routes whose route tables come from one file: Envoy takes one table a file (ENVOY.md B3)."""
+
+    def __init__(self, names_of_tree: frozenset[str]) -> None:
+        self._names_of_tree = names_of_tree
+
+    def check(self, routes: Any, field_path: FieldPath, _: EnvoyFacts) -> Iterator[Fault]:
+        """Check a ScopedRoutes message; scopes that stand in a listener hold their route tables themselves."""
+        if routes.rds_config_source.WhichOneof("config_source_specifier") not in {"path", "path_config_source"}:
+            return
+        names = self._names_of_tree if routes.HasField("scoped_rds") else ()
+        if len(names) > 1:
+            yield Fault(
+                "one-file-for-routes",
+                f"{len(names)} route tables are to come from one file; Envoy takes one table a file, and rejects them all",
+                "serve them by REST or gRPC, or use one route table",
+                (*field_path, "rds_config_source"),
+            )
+
+
+def check_route_table(table: Any, field_path: FieldPath, _: EnvoyFacts) -> Iterator[Fault]:
+    """Check a RouteConfiguration that Envoy rejects while a cluster of it is not there yet (ENVOY.md E3)."""
+    is_inline = field_path[-1:] == ("route_config",)
+    is_eager = table.validate_clusters.value if table.HasField("validate_clusters") else is_inline
+    if is_eager and _names_clusters(table):
+        where = "is within a listener" if is_inline else "has validate_clusters: true"
+        yield Fault(
+            "eager-cluster-check",
+            f"this route table {where}: Envoy rejects it as long as one of its clusters is missing, also for the moment in "
+            "which both arrive",
+            "let it come by RDS, or write validate_clusters: false",
+            (*field_path, "validate_clusters"),
+            severity=Severity.NOTE,
+        )
+
+
+def _names_clusters(table: Any) -> bool:
+    routes = (route for host in table.virtual_hosts for route in host.routes)
+    return any(
+        route.route.WhichOneof("cluster_specifier") in {"cluster", "weighted_clusters"}
+        for route in routes
+        if route.HasField("route")
+    )
+
+
 _RULE = "stream-need"
 _WITH_CONFIG_SOURCES = tuple(BY_SHORT_NAME[name].type_url for name in ("cds", "lds", "rds", "ecds"))
 _STREAMS_ALONE = tuple(row for row in RESOURCE_TYPES if row.rest_path is None)
@@ -234,7 +348,7 @@ _CONFIG_SOURCE = "envoy.config.core.v3.ConfigSource"
 
 
 def find_stream_need(snapshot: Snapshot, catalogue: Catalogue, xds_cluster: str) -> tuple[Resource, Fault] | None:
-    """Return the first resource for which REST does not do, with the field and why; None where it does for all.
+    """Return the first resource that an Envoy cannot get by REST, with the field and why; None where there is none.
 
     Args:
         snapshot: the tree.
@@ -266,126 +380,6 @@ def _need_of(source: Any, xds_cluster: str) -> tuple[str, FieldPath] | None:
         return "asks for a gRPC stream", (chosen, "api_type")
     others = [index for index, name in enumerate(api.cluster_names) if name != xds_cluster]
     if others:
-        fact = f'asks the cluster "{api.cluster_names[others[0]]}", which stands for fsxds on streams alone'
+        fact = f'asks the cluster "{api.cluster_names[others[0]]}", which is fsxds on streams alone'
         return fact, (chosen, "cluster_names", others[0])
     return None
-
-
-_EVERYWHERE = ("0.0.0.0", "::", "::0")  # noqa: S104, not bound
-_STREAMS = {GRPC, DELTA_GRPC}
-
-
-@dataclass(frozen=True, slots=True)
-class TreeFacts:
-    """What a tree holds, as far as a bootstrap has to ask for it.
-
-    Attributes:
-        clusters: how many clusters.
-        listeners: how many listeners.
-        runtime_names: the runtime layers.
-    """
-
-    clusters: int = 0
-    listeners: int = 0
-    runtime_names: tuple[str, ...] = ()
-
-
-def bootstrap_faults(bootstrap: Any, chart: Chart, tree: TreeFacts) -> Iterator[Fault]:
-    """Check what config sources do not say: node, admin page, subscriptions and runtime layers."""
-    yield from _check_node(bootstrap)
-    yield from _check_admin(bootstrap)
-    yield from _check_streams(bootstrap.dynamic_resources)
-    yield from _check_locators(bootstrap.dynamic_resources, chart)
-    yield from _check_subscriptions(bootstrap.dynamic_resources, tree)
-    yield from _check_layers(bootstrap.layered_runtime, tree)
-
-
-def _check_node(bootstrap: Any) -> Iterator[Fault]:
-    dynamic = bootstrap.dynamic_resources
-    sources = [getattr(dynamic, name) for name in ("cds_config", "lds_config") if dynamic.HasField(name)]
-    is_asked = any(source.WhichOneof("config_source_specifier") in {"ads", "api_config_source"} for source in sources)
-    missing = [f"node.{name}" for name in ("id", "cluster") if not getattr(bootstrap.node, name)]
-    if is_asked and missing:
-        yield Fault(
-            "no-node",
-            f"{' and '.join(missing)} is missing; without both, Envoy does not start",
-            "write node: {id: …, cluster: …}, unless Envoy is started with --service-node and --service-cluster",
-            ("node",),
-            severity=Severity.WARNING,
-        )
-
-
-def _check_admin(bootstrap: Any) -> Iterator[Fault]:
-    address = bootstrap.admin.address.socket_address.address
-    if address in _EVERYWHERE:
-        yield Fault(
-            "open-admin",
-            f"the admin page listens on {address}: whoever reaches it can read the configuration and stop Envoy",
-            "listen on 127.0.0.1, unless something else keeps others away",
-            ("admin", "address", "socket_address", "address"),
-            severity=Severity.WARNING,
-        )
-
-
-def _check_streams(dynamic: Any) -> Iterator[Fault]:
-    if dynamic.HasField("ads_config") and dynamic.ads_config.api_type not in _STREAMS:
-        yield Fault(
-            "impossible-transport",
-            "ADS is a gRPC stream; Envoy refuses any other api_type here",
-            "write api_type: GRPC or DELTA_GRPC, or give cds_config and lds_config REST sources of their own",
-            ("dynamic_resources", "ads_config", "api_type"),
-        )
-
-
-def _check_locators(dynamic: Any, chart: Chart) -> Iterator[Fault]:
-    clusters: FieldPath = ("dynamic_resources", "cds_resources_locator")
-    listeners: FieldPath = ("dynamic_resources", "lds_resources_locator")
-    if dynamic.cds_resources_locator.startswith("file:"):
-        yield Fault(
-            "cluster-collection-file",
-            "Envoy 1.40 cannot read a collection of clusters from a file",
-            "use cds_config with a path_config_source",
-            clusters,
-        )
-    if dynamic.lds_resources_locator.startswith("file:///"):
-        path = dynamic.lds_resources_locator.removeprefix("file://").partition("#")[0]
-        yield from (f for f in path_faults(path, None, listeners, chart) if f.rule != "unwatched-directory")
-
-
-def _check_subscriptions(dynamic: Any, tree: TreeFacts) -> Iterator[Fault]:
-    for name, count, noun in (("cds", tree.clusters, "clusters"), ("lds", tree.listeners, "listeners")):
-        is_asked = dynamic.HasField(f"{name}_config") or getattr(dynamic, f"{name}_resources_locator")
-        if count and not is_asked:
-            yield Fault(
-                "not-asked-for",
-                f"the tree has {noun}, and without {name}_config Envoy never asks for them",
-                f"add {name}_config to dynamic_resources, as `fsxds bootstrap DIR` writes it",
-                ("dynamic_resources",),
-                severity=Severity.WARNING,
-            )
-
-
-def _check_layers(runtime: Any, tree: TreeFacts) -> Iterator[Fault]:
-    asked: set[str] = set()
-    for index, layer in enumerate(runtime.layers):
-        if not layer.HasField("rtds_layer"):
-            continue
-        asked.add(layer.rtds_layer.name)
-        if layer.rtds_layer.name not in tree.runtime_names:
-            yield Fault(
-                "missing-runtime-layer",
-                f'the tree has no runtime layer "{layer.rtds_layer.name}"; the start waits for it until '
-                "initial_fetch_timeout",
-                "write such a layer into the tree, or remove this one",
-                ("layered_runtime", "layers", index, "rtds_layer", "name"),
-                severity=Severity.WARNING,
-            )
-    for name in tree.runtime_names:
-        if name not in asked:
-            yield Fault(
-                "unused-runtime-layer",
-                f'nothing asks for the runtime layer "{name}" of the tree',
-                f"add {{name: {name}, rtds_layer: {{name: {name}, rtds_config: …}}}} to the layers",
-                ("layered_runtime",),
-                severity=Severity.WARNING,
-            )

@@ -1,7 +1,4 @@
-"""What can be wrong with a config source, wherever it stands: in a bootstrap or in a resource.
-
-What can be wrong with a file that Envoy subscribes to.
-"""
+"""Check a config source, in a bootstrap or in a resource, and the file that it names."""
 
 from __future__ import annotations
 
@@ -9,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import PurePosixPath
 from typing import Any
 
-from fsxds.tools.doctor.facts import REST, Chart, FileFacts
+from fsxds.tools.doctor.facts import REST, EnvoyFacts, FileFacts
 from fsxds.values import Fault, FieldPath, Severity
 
 # Text format under any of these names is read as JSON (ENVOY.md B1).
@@ -19,20 +16,20 @@ _READ_AS_YAML = (".yaml", ".yml")
 _TEXT_HEADS = (b"{", b"#", b"---", b"resources", b"version_info", b"versionInfo", b"type_url", b"typeUrl", b'"')
 
 
-def path_faults(path: str, watched: str | None, field_path: FieldPath, chart: Chart) -> Iterator[Fault]:
+def path_faults(path: str, watched: str | None, field_path: FieldPath, envoy: EnvoyFacts) -> Iterator[Fault]:
     """Check a path that Envoy subscribes to.
 
     Args:
         path: of the file.
         watched: the `watched_directory`, None where there is none.
         field_path: where the path is written, or what holds it.
-        chart: tells of files.
+        envoy: looks at files.
     """
-    facts = chart.look_at(path)
+    facts = envoy.look_at(path)
     if not facts.exists:
         yield _missing_file(path, field_path)
     yield from _check_suffix(path, facts, field_path)
-    if watched is not None and not chart.look_at(watched).exists:
+    if watched is not None and not envoy.look_at(watched).exists:
         yield _missing_file(watched, (*field_path, "watched_directory"))
     elif facts.swapped_in is not None and _normal(facts.swapped_in) != (None if watched is None else _normal(watched)):
         fact = "a ConfigMap or Secret volume" if facts.is_config_map else "a directory that a link is swapped in"
@@ -48,7 +45,7 @@ def path_faults(path: str, watched: str | None, field_path: FieldPath, chart: Ch
 def _missing_file(path: str, field_path: FieldPath) -> Fault:
     return Fault(
         "missing-file",
-        f"{path} does not exist here; Envoy refuses what names a missing file, and with a bootstrap it does not start",
+        f"{path} does not exist here; Envoy rejects what names a missing file, and with a bootstrap it does not start",
         "write it before Envoy starts (`fsxds mirror DIR OUT` writes them all), or correct the path",
         field_path,
     )
@@ -86,18 +83,18 @@ _DEFAULT_TIMEOUT_S = 1.0
 _NO_TIMEOUT_S = 0.0005
 
 
-def check_config_source(source: Any, field_path: FieldPath, chart: Chart) -> Iterator[Fault]:
+def check_config_source(source: Any, field_path: FieldPath, envoy: EnvoyFacts) -> Iterator[Fault]:
     """Check a ConfigSource and what it points at."""
     chosen = source.WhichOneof("config_source_specifier")
-    if chart.is_rewritten and chosen in {"ads", "api_config_source"}:
+    if envoy.is_rewritten and chosen in {"ads", "api_config_source"}:
         return
     if chosen == "path":
-        yield from path_faults(source.path, None, (*field_path, "path"), chart)
+        yield from path_faults(source.path, None, (*field_path, "path"), envoy)
     if chosen == "path_config_source":
         watched = source.path_config_source
         directory = watched.watched_directory.path if watched.HasField("watched_directory") else None
-        yield from path_faults(watched.path, directory, (*field_path, chosen), chart)
-    if chosen == "ads" and not chart.has_ads:
+        yield from path_faults(watched.path, directory, (*field_path, chosen), envoy)
+    if chosen == "ads" and not envoy.has_ads:
         yield Fault(
             "no-ads",
             "ads is the stream of `ads_config`, which the bootstrap does not have",
@@ -113,20 +110,20 @@ def check_config_source(source: Any, field_path: FieldPath, chart: Chart) -> Ite
             severity=Severity.WARNING,
         )
     if chosen == "api_config_source":
-        yield from _check_api(source.api_config_source, (*field_path, chosen), chart)
+        yield from _check_api(source.api_config_source, (*field_path, chosen), envoy)
 
 
-def _check_api(api: Any, field_path: FieldPath, chart: Chart) -> Iterator[Fault]:
+def _check_api(api: Any, field_path: FieldPath, envoy: EnvoyFacts) -> Iterator[Fault]:
     if api.api_type == REST:
         yield from _check_refresh_delay(api, (*field_path, "refresh_delay"))
         yield from _check_request_timeout(api, (*field_path, "request_timeout"))
         for index, name in enumerate(api.cluster_names):
-            yield from _check_cluster(name, (*field_path, "cluster_names", index), chart)
+            yield from _check_cluster(name, (*field_path, "cluster_names", index), envoy)
         return
     for index, service in enumerate(api.grpc_services):
         if service.HasField("envoy_grpc"):
             steps = ("grpc_services", index, "envoy_grpc", "cluster_name")
-            yield from _check_cluster(service.envoy_grpc.cluster_name, (*field_path, *steps), chart)
+            yield from _check_cluster(service.envoy_grpc.cluster_name, (*field_path, *steps), envoy)
 
 
 def _check_refresh_delay(api: Any, field_path: FieldPath) -> Iterator[Fault]:
@@ -157,14 +154,14 @@ def _check_request_timeout(api: Any, field_path: FieldPath) -> Iterator[Fault]:
         )
 
 
-def _check_cluster(name: str, field_path: FieldPath, chart: Chart) -> Iterator[Fault]:
-    if chart.clusters is None:
+def _check_cluster(name: str, field_path: FieldPath, envoy: EnvoyFacts) -> Iterator[Fault]:
+    if envoy.clusters is None:
         return
-    cluster = chart.clusters.get(name)
+    cluster = envoy.clusters.get(name)
     if cluster is not None and not cluster.is_eds:
         return
     is_secret = "sds_config" in field_path
-    if is_secret and name in chart.clusters_of_tree:
+    if is_secret and name in envoy.clusters_of_tree:
         return
     fact = "is of type EDS" if cluster else "is no static cluster of the bootstrap"
     yield Fault(

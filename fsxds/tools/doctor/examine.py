@@ -22,7 +22,7 @@ from fsxds.tools.doctor.bootstraps import (
     xds_cluster_faults,
 )
 from fsxds.tools.doctor.config_sources import check_config_source
-from fsxds.tools.doctor.facts import Chart, LookAt, Subscription, messages_in, subscriptions_of
+from fsxds.tools.doctor.facts import ConfigSourceUse, EnvoyFacts, LookAt, messages_in, subscriptions_of
 from fsxds.values import Fault, Severity
 
 _GRPC, _DELTA_GRPC, _AGGREGATED_GRPC, _AGGREGATED_DELTA_GRPC = 2, 3, 5, 6  # ApiConfigSource.ApiType
@@ -32,8 +32,8 @@ _SOTW, _DELTA = frozenset({_GRPC, _AGGREGATED_GRPC}), frozenset({_DELTA_GRPC, _A
 def expiry_faults(resource: Resource, bootstrap: Any) -> Iterator[Fault]:
     """Note a time to live that comes to nothing; None is no bootstrap. Source: ENVOY.md A6, B6.
 
-    By REST and from files Envoy does not heed one. On streams it is told one only if its bootstrap announces that it
-    understands it: Envoy says nothing of that by itself.
+    By REST and from files Envoy ignores it. On streams the server sends one only to a client that announces the feature,
+    which Envoy does only where its bootstrap lists it.
     """
     if resource.ttl_s is None or bootstrap is None:
         return
@@ -44,7 +44,7 @@ def expiry_faults(resource: Resource, bootstrap: Any) -> Iterator[Fault]:
     wanted = [TTL_FEATURE] if streams & _DELTA else [TTL_FEATURE, SOTW_TTL_FEATURE]
     missing = [feature for feature in wanted if feature not in bootstrap.node.client_features]
     if missing:
-        fact = "a ttl is told to those who announce that they understand it, and the bootstrap does not"
+        fact = "a ttl is sent to clients that announce that they understand it, and the bootstrap does not"
         yield _note(fact, f"add {' and '.join(missing)} to node.client_features, or remove the ttl")
 
 
@@ -59,7 +59,7 @@ def _note(fact: str, remedy: str) -> Fault:
     return Fault("ttl-without-effect", fact, remedy, (), severity=Severity.NOTE)
 
 
-Check = Callable[[Any, Any, Chart], Iterator[Fault]]
+Check = Callable[[Any, Any, EnvoyFacts], Iterator[Fault]]
 
 _SCOPED_ROUTES = "envoy.extensions.filters.network.http_connection_manager.v3.ScopedRoutes"
 
@@ -80,39 +80,39 @@ class Case:
 
 
 @dataclass(frozen=True, slots=True)
-class Findings:
+class BootstrapFindings:
     """What was found: faults of the bootstrap, and of resources, with paths from the top of each."""
 
     bootstrap: tuple[Fault, ...]
     resources: tuple[tuple[Resource, Fault], ...]
 
 
-def examine(case: Case, catalogue: Catalogue, look_at: LookAt) -> Findings:
+def examine(case: Case, catalogue: Catalogue, look_at: LookAt) -> BootstrapFindings:
     """Examine a bootstrap and a tree.
 
     Args:
         case: the two.
         catalogue: the message types that exist.
-        look_at: tells what stands at the paths of files.
+        look_at: returns what is at the path of a file.
     """
     bootstrap, snapshot = case.bootstrap, case.snapshot
-    chart = Chart.of(bootstrap, catalogue, look_at)
+    envoy = EnvoyFacts.of(bootstrap, catalogue, look_at)
     checks = _checks(snapshot, catalogue)
-    subscriptions: set[Subscription] = set()
+    subscriptions: set[ConfigSourceUse] = set()
     of_resources: list[tuple[Resource, Fault]] = []
     own_clusters = frozenset(snapshot.resources(BY_SHORT_NAME["cds"].type_url))
-    chart_of_tree = replace(chart, is_rewritten=case.is_rewritten, clusters_of_tree=own_clusters)
+    envoy_of_tree = replace(envoy, is_rewritten=case.is_rewritten, clusters_of_tree=own_clusters)
     for resource in _resources(snapshot):
-        faults = _examine_message(_message_of(resource, catalogue), chart_of_tree, checks, subscriptions)
+        faults = _examine_message(_message_of(resource, catalogue), envoy_of_tree, checks, subscriptions)
         of_resources += ((resource, fault) for fault in (*faults, *expiry_faults(resource, bootstrap)))
     if bootstrap is None:
-        return Findings((), tuple(of_resources))
+        return BootstrapFindings((), tuple(of_resources))
     if case.is_rewritten:
         subscriptions.clear()
-    of_bootstrap = list(_examine_message(bootstrap, chart, checks, subscriptions))
-    of_bootstrap += bootstrap_faults(bootstrap, chart, _tree_facts(snapshot))
-    of_bootstrap += xds_cluster_faults(chart, subscriptions, _stream_clusters(bootstrap))
-    return Findings(tuple(of_bootstrap), tuple(of_resources))
+    of_bootstrap = list(_examine_message(bootstrap, envoy, checks, subscriptions))
+    of_bootstrap += bootstrap_faults(bootstrap, envoy, _tree_facts(snapshot))
+    of_bootstrap += xds_cluster_faults(envoy, subscriptions, _stream_clusters(bootstrap))
+    return BootstrapFindings(tuple(of_bootstrap), tuple(of_resources))
 
 
 def _checks(snapshot: Snapshot, catalogue: Catalogue) -> Mapping[str, Check]:
@@ -127,13 +127,13 @@ def _checks(snapshot: Snapshot, catalogue: Catalogue) -> Mapping[str, Check]:
 
 
 def _examine_message(
-    top: Any, chart: Chart, checks: Mapping[str, Check], subscriptions: set[Subscription]
+    top: Any, envoy: EnvoyFacts, checks: Mapping[str, Check], subscriptions: set[ConfigSourceUse]
 ) -> Iterator[Fault]:
-    for field_path, message in messages_in(top, chart.catalogue):
+    for field_path, message in messages_in(top, envoy.catalogue):
         subscriptions.update(subscriptions_of(message, field_path))
         check = checks.get(message.DESCRIPTOR.full_name)
         if check is not None:
-            yield from check(message, field_path, chart)
+            yield from check(message, field_path, envoy)
 
 
 def _resources(snapshot: Snapshot) -> Iterable[Resource]:

@@ -1,13 +1,4 @@
-"""Look at the files that config sources name, for the doctor.
-
-What a bootstrap offers to the config sources that rely on it.
-
-What is known of a file that a config source names, on the machine where the question is asked.
-
-Every message within a message, with the path that leads to it.
-
-What Envoy subscribes to because of a message, and from which cluster (pure).
-"""
+"""What the checks need to know: the Envoy, the messages in a bootstrap or a resource, their subscriptions, and files on disk."""
 
 # ruff: noqa: PTH110, PTH113, PTH114, PTH115, PTH118, PTH119, PTH120
 from __future__ import annotations
@@ -29,7 +20,7 @@ from fsxds.values import FieldPath
 
 @dataclass(frozen=True, slots=True)
 class FileFacts:
-    """What stands at a path.
+    """What is at a path.
 
     Attributes:
         exists: there is a file or a directory.
@@ -46,6 +37,169 @@ class FileFacts:
 
 LookAt = Callable[[str], FileFacts]
 """Looks at a path, which may be relative to the current directory. Never raises."""
+
+
+# Of Cluster.DiscoveryType and of ApiConfigSource.ApiType.
+STRICT_DNS, LOGICAL_DNS, EDS = 1, 2, 3
+REST, GRPC, DELTA_GRPC = 1, 2, 3
+
+
+@dataclass(frozen=True, slots=True)
+class StaticCluster:
+    """A cluster of the bootstrap, and the path that leads to it there."""
+
+    message: Any
+    field_path: FieldPath
+
+    @property
+    def is_eds(self) -> bool:
+        """Whether its endpoints are discovered: then no configuration can come from it."""
+        return bool(self.message.WhichOneof("cluster_discovery_type") == "type" and self.message.type == EDS)
+
+
+@dataclass(frozen=True, slots=True)
+class EnvoyFacts:
+    """What is known of the Envoy that is to start.
+
+    Attributes:
+        catalogue: the message types that exist.
+        look_at: returns what is at a path.
+        clusters: the static clusters by name; None where no bootstrap is known.
+        has_ads: there is an `ads_config`; true where no bootstrap is known.
+        is_rewritten: Envoy gets other config sources than those examined: paths into the mirror.
+        clusters_of_tree: the names of the clusters that the tree has.
+    """
+
+    catalogue: Catalogue
+    look_at: LookAt
+    clusters: Mapping[str, StaticCluster] | None = None
+    has_ads: bool = True
+    is_rewritten: bool = False
+    clusters_of_tree: frozenset[str] = frozenset()
+
+    @classmethod
+    def of(cls, bootstrap: Any, catalogue: Catalogue, look_at: LookAt) -> EnvoyFacts:
+        """Read the facts off a bootstrap; None where there is none."""
+        if bootstrap is None:
+            return cls(catalogue, look_at)
+        clusters = {
+            cluster.name: StaticCluster(cluster, ("static_resources", "clusters", index))
+            for index, cluster in enumerate(bootstrap.static_resources.clusters)
+        }
+        has_ads = bootstrap.dynamic_resources.HasField("ads_config")
+        return cls(catalogue, look_at, MappingProxyType(clusters), has_ads)
+
+
+def messages_in(
+    message: Any, catalogue: Catalogue, field_path: FieldPath = (), depth: int = 0
+) -> Iterator[tuple[FieldPath, Any]]:
+    """Yield a message and all messages within it, outer ones first, each with its path; the content of an Any has the Any's.
+
+    What cannot be read (an Any of an unknown type, broken bytes) is passed over: that is a problem of the conversion.
+    """
+    if depth > MAX_DEPTH:
+        return
+    if message.DESCRIPTOR.full_name == ANY:
+        inner = unpacked(message, catalogue)
+        if inner is not None:
+            yield from messages_in(inner, catalogue, field_path, depth + 1)
+        return
+    yield field_path, message
+    for field, value in message.ListFields():
+        for step, part in messages_of(field, value):
+            yield from messages_in(part, catalogue, (*field_path, field.name, *step), depth + 1)
+
+
+def unpacked(packed: Any, catalogue: Catalogue) -> Message | None:
+    """Return the content of an Any, None where it cannot be read."""
+    message_type = packed.type_url.rpartition("/")[2]
+    if not catalogue.knows(message_type):
+        return None
+    try:
+        return catalogue.message_class(message_type).FromString(packed.value)
+    except DecodeError:
+        return None
+
+
+_CONNECTION_MANAGER = "envoy.extensions.filters.network.http_connection_manager.v3"
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigSourceUse:
+    """One use of a config source, which holds a poll or a stream of its own.
+
+    `asked` is the type's short name and what is subscribed to; equal ones are one subscription.
+    """
+
+    cluster: str
+    is_rest: bool
+    asked: tuple[str, str]
+
+
+def subscriptions_of(message: Any, field_path: FieldPath) -> Iterator[ConfigSourceUse]:
+    """Yield the subscriptions of a message itself, without those of the messages within it."""
+    find = _FINDERS.get(message.DESCRIPTOR.full_name)
+    for source, asked in find(message, field_path) if find else ():
+        if source.WhichOneof("config_source_specifier") != "api_config_source":
+            continue
+        api = source.api_config_source
+        if api.api_type == REST:
+            yield from (ConfigSourceUse(name, True, asked) for name in api.cluster_names)
+        else:
+            yield from (
+                ConfigSourceUse(service.envoy_grpc.cluster_name, False, asked)
+                for service in api.grpc_services
+                if service.HasField("envoy_grpc")
+            )
+
+
+_Found = Iterator[tuple[Any, tuple[str, str]]]
+
+
+def _of_cluster(message: Any, _: FieldPath) -> _Found:
+    if message.HasField("eds_cluster_config"):
+        eds = message.eds_cluster_config
+        # Each cluster has a subscription, also when two have one service_name.
+        yield eds.eds_config, ("eds", message.name)
+
+
+def _of_secret(message: Any, _: FieldPath) -> _Found:
+    if message.HasField("sds_config"):
+        yield message.sds_config, ("sds", message.name)
+
+
+def _of_routes(message: Any, _: FieldPath) -> _Found:
+    yield message.config_source, ("rds", message.route_config_name)
+
+
+def _of_scopes(message: Any, field_path: FieldPath) -> _Found:
+    yield message.scoped_rds_config_source, ("srds", str(field_path))
+
+
+def _of_extension(message: Any, field_path: FieldPath) -> _Found:
+    yield message.config_source, ("ecds", str(field_path))
+
+
+def _of_layer(message: Any, _: FieldPath) -> _Found:
+    yield message.rtds_config, ("rtds", message.name)
+
+
+def _of_bootstrap(message: Any, _: FieldPath) -> _Found:
+    for name in ("cds", "lds"):
+        if message.HasField(f"{name}_config"):
+            yield getattr(message, f"{name}_config"), (name, "")
+
+
+_FINDERS: Mapping[str, Callable[[Any, FieldPath], _Found]] = MappingProxyType({
+    "envoy.config.cluster.v3.Cluster": _of_cluster,
+    "envoy.extensions.transport_sockets.tls.v3.SdsSecretConfig": _of_secret,
+    f"{_CONNECTION_MANAGER}.Rds": _of_routes,
+    f"{_CONNECTION_MANAGER}.ScopedRds": _of_scopes,
+    "envoy.config.core.v3.ExtensionConfigSource": _of_extension,
+    "envoy.config.bootstrap.v3.RuntimeLayer.RtdsLayer": _of_layer,
+    "envoy.config.bootstrap.v3.Bootstrap.DynamicResources": _of_bootstrap,
+})  # fmt: skip
+
 
 _HEAD_BYTES = 64
 _CONFIG_MAP_LINK = "..data"
@@ -93,166 +247,3 @@ def _head(path: str) -> bytes:
             return file.read(_HEAD_BYTES)
     except OSError:
         return b""
-
-
-# Of Cluster.DiscoveryType and of ApiConfigSource.ApiType.
-STRICT_DNS, LOGICAL_DNS, EDS = 1, 2, 3
-REST, GRPC, DELTA_GRPC = 1, 2, 3
-
-
-@dataclass(frozen=True, slots=True)
-class StaticCluster:
-    """A cluster of the bootstrap, and the path that leads to it there."""
-
-    message: Any
-    field_path: FieldPath
-
-    @property
-    def is_eds(self) -> bool:
-        """Whether its endpoints are discovered: then no configuration can come from it."""
-        return bool(self.message.WhichOneof("cluster_discovery_type") == "type" and self.message.type == EDS)
-
-
-@dataclass(frozen=True, slots=True)
-class Chart:
-    """What is known of the Envoy.
-
-    Attributes:
-        catalogue: the message types that exist.
-        look_at: tells what stands at a path.
-        clusters: the static clusters by name; None where no bootstrap is known.
-        has_ads: there is an `ads_config`; true where no bootstrap is known.
-        is_rewritten: the sources in what is looked at, apart from paths, are not what Envoy gets: they are mirrored as
-            paths into the mirror.
-        clusters_of_tree: the names of the clusters that the tree has.
-    """
-
-    catalogue: Catalogue
-    look_at: LookAt
-    clusters: Mapping[str, StaticCluster] | None = None
-    has_ads: bool = True
-    is_rewritten: bool = False
-    clusters_of_tree: frozenset[str] = frozenset()
-
-    @classmethod
-    def of(cls, bootstrap: Any, catalogue: Catalogue, look_at: LookAt) -> Chart:
-        """Read the chart off a bootstrap; None where there is none."""
-        if bootstrap is None:
-            return cls(catalogue, look_at)
-        clusters = {
-            cluster.name: StaticCluster(cluster, ("static_resources", "clusters", index))
-            for index, cluster in enumerate(bootstrap.static_resources.clusters)
-        }
-        has_ads = bootstrap.dynamic_resources.HasField("ads_config")
-        return cls(catalogue, look_at, MappingProxyType(clusters), has_ads)
-
-
-def messages_in(
-    message: Any, catalogue: Catalogue, field_path: FieldPath = (), depth: int = 0
-) -> Iterator[tuple[FieldPath, Any]]:
-    """Yield a message and all messages within it, each before its own; the content of an Any stands where the Any does.
-
-    What nobody can read (an Any of an unknown type, broken bytes) is passed over: converting tells of it.
-    """
-    if depth > MAX_DEPTH:
-        return
-    if message.DESCRIPTOR.full_name == ANY:
-        inner = unpacked(message, catalogue)
-        if inner is not None:
-            yield from messages_in(inner, catalogue, field_path, depth + 1)
-        return
-    yield field_path, message
-    for field, value in message.ListFields():
-        for step, part in messages_of(field, value):
-            yield from messages_in(part, catalogue, (*field_path, field.name, *step), depth + 1)
-
-
-def unpacked(packed: Any, catalogue: Catalogue) -> Message | None:
-    """Return the content of an Any, None where it cannot be read."""
-    message_type = packed.type_url.rpartition("/")[2]
-    if not catalogue.knows(message_type):
-        return None
-    try:
-        return catalogue.message_class(message_type).FromString(packed.value)
-    except DecodeError:
-        return None
-
-
-_CONNECTION_MANAGER = "envoy.extensions.filters.network.http_connection_manager.v3"
-
-
-@dataclass(frozen=True, slots=True)
-class Subscription:
-    """One subscription that holds a poll or a stream of its own.
-
-    `asked` tells it from others: a type's short name and what it asks for. Equal ones are one subscription.
-    """
-
-    cluster: str
-    is_rest: bool
-    asked: tuple[str, str]
-
-
-def subscriptions_of(message: Any, field_path: FieldPath) -> Iterator[Subscription]:
-    """Yield the subscriptions that a message makes by itself; those of messages within it are not looked for."""
-    find = _FINDERS.get(message.DESCRIPTOR.full_name)
-    for source, asked in find(message, field_path) if find else ():
-        if source.WhichOneof("config_source_specifier") != "api_config_source":
-            continue
-        api = source.api_config_source
-        if api.api_type == REST:
-            yield from (Subscription(name, True, asked) for name in api.cluster_names)
-        else:
-            yield from (
-                Subscription(service.envoy_grpc.cluster_name, False, asked)
-                for service in api.grpc_services
-                if service.HasField("envoy_grpc")
-            )
-
-
-_Found = Iterator[tuple[Any, tuple[str, str]]]
-
-
-def _of_cluster(message: Any, _: FieldPath) -> _Found:
-    if message.HasField("eds_cluster_config"):
-        eds = message.eds_cluster_config
-        # Each cluster asks for itself, also when two have one service_name.
-        yield eds.eds_config, ("eds", message.name)
-
-
-def _of_secret(message: Any, _: FieldPath) -> _Found:
-    if message.HasField("sds_config"):
-        yield message.sds_config, ("sds", message.name)
-
-
-def _of_routes(message: Any, _: FieldPath) -> _Found:
-    yield message.config_source, ("rds", message.route_config_name)
-
-
-def _of_scopes(message: Any, field_path: FieldPath) -> _Found:
-    yield message.scoped_rds_config_source, ("srds", str(field_path))
-
-
-def _of_extension(message: Any, field_path: FieldPath) -> _Found:
-    yield message.config_source, ("ecds", str(field_path))
-
-
-def _of_layer(message: Any, _: FieldPath) -> _Found:
-    yield message.rtds_config, ("rtds", message.name)
-
-
-def _of_bootstrap(message: Any, _: FieldPath) -> _Found:
-    for name in ("cds", "lds"):
-        if message.HasField(f"{name}_config"):
-            yield getattr(message, f"{name}_config"), (name, "")
-
-
-_FINDERS: Mapping[str, Callable[[Any, FieldPath], _Found]] = MappingProxyType({
-    "envoy.config.cluster.v3.Cluster": _of_cluster,
-    "envoy.extensions.transport_sockets.tls.v3.SdsSecretConfig": _of_secret,
-    f"{_CONNECTION_MANAGER}.Rds": _of_routes,
-    f"{_CONNECTION_MANAGER}.ScopedRds": _of_scopes,
-    "envoy.config.core.v3.ExtensionConfigSource": _of_extension,
-    "envoy.config.bootstrap.v3.RuntimeLayer.RtdsLayer": _of_layer,
-    "envoy.config.bootstrap.v3.Bootstrap.DynamicResources": _of_bootstrap,
-})  # fmt: skip

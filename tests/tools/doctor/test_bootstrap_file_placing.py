@@ -1,4 +1,4 @@
-"""Findings of resources, put to the files that they were written in."""
+"""BootstrapFindings of resources, put to the files that they were written in."""
 
 from __future__ import annotations
 

@@ -17,7 +17,7 @@ ADS: dict[str, Any] = {"resource_api_version": "V3", "ads": {}}
     [
         (ADS, "asks for ADS"),
         (grpc_source("DELTA_GRPC"), "asks for a gRPC stream"),
-        (rest_source(cluster_names=["cp"]), 'asks the cluster "cp", which stands for fsxds on streams alone'),
+        (rest_source(cluster_names=["cp"]), 'asks the cluster "cp", which is fsxds on streams alone'),
         (rest_source(), None),
         (file_source("/etc/eds.yaml"), None),
     ],

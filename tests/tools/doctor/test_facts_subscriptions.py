@@ -7,14 +7,14 @@ from typing import Any
 import pytest
 
 from fsxds.api.convert import Converter
-from fsxds.tools.doctor.facts import Subscription, subscriptions_of
+from fsxds.tools.doctor.facts import ConfigSourceUse, subscriptions_of
 from tests.tools.doctor.patients import Surgery, file_source, grpc_source, rest_source
 
 MANAGER = "envoy.extensions.filters.network.http_connection_manager.v3"
 RDS = {"route_config_name": "r", "config_source": rest_source()}
 
 
-def asked(surgery: Surgery, message_type: str, value: Any) -> list[Subscription]:
+def asked(surgery: Surgery, message_type: str, value: Any) -> list[ConfigSourceUse]:
     """Return the subscriptions of a message at the path `x`."""
     message = Converter(surgery.catalogue).convert(value, message_type).message
     return list(subscriptions_of(message, ("x",)))
@@ -35,7 +35,7 @@ def asked(surgery: Surgery, message_type: str, value: Any) -> list[Subscription]
 )
 def test_each_kind(message_type: str, value: Any, expected: tuple[str, str], surgery: Surgery) -> None:
     """Each subscription is told from others by type and name."""
-    assert [Subscription("xds", True, expected)] == asked(surgery, message_type, value)
+    assert [ConfigSourceUse("xds", True, expected)] == asked(surgery, message_type, value)
 
 
 def test_streams(surgery: Surgery) -> None:
@@ -43,7 +43,7 @@ def test_streams(surgery: Surgery) -> None:
     source = grpc_source()
     source["api_config_source"]["grpc_services"].append({"google_grpc": {"target_uri": "x", "stat_prefix": "x"}})
 
-    assert [Subscription("xds", False, ("rds", "r"))] == asked(
+    assert [ConfigSourceUse("xds", False, ("rds", "r"))] == asked(
         surgery, f"{MANAGER}.Rds", {**RDS, "config_source": source}
     )
 

@@ -1,7 +1,4 @@
-"""Where in a resource a config source stands, and what it is asked for: to be made a mirrored file, or ADS.
-
-Make the config sources inside of resources ADS, for clients that get everything by one stream.
-"""
+"""The config sources inside of resources: found, to be made mirrored files, or made ADS for clients with one stream."""
 
 from __future__ import annotations
 
@@ -33,8 +30,12 @@ HTTP_CONNECTION_MANAGER = "envoy.extensions.filters.network.http_connection_mana
 SDS_SECRET_CONFIG = "envoy.extensions.transport_sockets.tls.v3.SdsSecretConfig"  # noqa: S105 (a message type)
 
 
+# `envoy.config.core.v3.ApiVersion.V3`: the only one that Envoy accepts.
+API_V3 = 2
+
+
 @dataclass(frozen=True, slots=True)
-class Reference:
+class RequestedResources:
     """What a config source is asked for: the resources `names` of a type.
 
     No names at all stand for the whole type, as Envoy asks for SRDS. `names` is None for the routes behind a scoped RDS:
@@ -45,56 +46,64 @@ class Reference:
     names: tuple[str, ...] | None
 
 
-Site = tuple[Message, Reference]
-"""A ConfigSource inside of a message, and what it is asked for."""
+Change = Callable[[Any, RequestedResources], bool]
+"""Takes a ConfigSource inside of a message, and what it is asked for; returns whether it changed the ConfigSource."""
 
 
-class SiteFinder:
-    """Walks messages, and what is packed into them, to the config sources of Envoy's subscriptions.
+class ConfigSourceFinder:
+    """Finds the config sources of Envoy's subscriptions in messages, and in what is packed into them.
 
-    Only fields that can lead to one are entered; which these are is worked out once per message type. What stands in a
-    TypedStruct, or in a message that the catalogue does not know, is not seen.
+    Only fields that can lead to one are entered; which these are is worked out once per message type. What is in a
+    TypedStruct, or in a message that the catalogue does not know, is not found.
     """
 
     def __init__(self, catalogue: Catalogue) -> None:
         self._catalogue = catalogue
-        self._roads: dict[str, tuple[FieldDescriptor, ...]] = {}
+        self._fields: dict[str, tuple[FieldDescriptor, ...]] = {}
 
-    def visit(self, message: Any, change: Callable[[Message, Reference], bool]) -> bool:
-        """Call `change` with each site, and tell whether any call said that it changed its message."""
+    def parse(self, resource: Resource) -> Message:
+        """Return the message of a resource."""
+        return self._catalogue.message_class(resource.type_url.rpartition("/")[2]).FromString(resource.body)
+
+    def rewrite(self, resource: Resource, change: Change) -> bytes | None:
+        """Call `change` with each config source, and return the body after that; None where none was changed."""
+        message = self.parse(resource)
+        return message.SerializeToString(deterministic=True) if self._visit(message, change) else None
+
+    def _visit(self, message: Any, change: Change) -> bool:
         if message.DESCRIPTOR.full_name == ANY:
             return self._visit_packed(message, change)
-        changed = False
-        for source, reference in _sites_of(message):
-            changed |= change(source, reference)
-        for field in self._roads_from(message.DESCRIPTOR):
+        is_changed = False
+        for source, requested in _sources_of(message):
+            is_changed |= change(source, requested)
+        for field in self._fields_of(message.DESCRIPTOR):
             for inner in _messages_in(message, field):
-                changed |= self.visit(inner, change)
-        return changed
+                is_changed |= self._visit(inner, change)
+        return is_changed
 
-    def _visit_packed(self, packed: Any, change: Callable[[Message, Reference], bool]) -> bool:
+    def _visit_packed(self, packed: Any, change: Change) -> bool:
         message_type = packed.type_url.rpartition("/")[2]
         if not self._catalogue.knows(message_type):
             return False
         try:
             inner = self._catalogue.message_class(message_type).FromString(packed.value)
-        except DecodeError:  # Envoy's to refuse: this content was packed by its author, and nobody has looked inside.
+        except DecodeError:  # Envoy's to reject: this content was packed by the file's author, and was never parsed.
             return False
-        if not self.visit(inner, change):
+        if not self._visit(inner, change):
             return False
         packed.value = inner.SerializeToString(deterministic=True)
         return True
 
-    def _roads_from(self, descriptor: Descriptor) -> tuple[FieldDescriptor, ...]:
-        """Return the fields of a message type that can lead to a site, or to an Any."""
-        if (roads := self._roads.get(descriptor.full_name)) is None:
-            roads = tuple(field for field in descriptor.fields if _leads_somewhere(field.message_type))
-            self._roads[descriptor.full_name] = roads
-        return roads
+    def _fields_of(self, descriptor: Descriptor) -> tuple[FieldDescriptor, ...]:
+        """Return the fields of a message type that can lead to a config source, or to an Any."""
+        if (fields := self._fields.get(descriptor.full_name)) is None:
+            fields = tuple(field for field in descriptor.fields if _leads_to_source(field.message_type))
+            self._fields[descriptor.full_name] = fields
+        return fields
 
 
-def _leads_somewhere(start: Descriptor | None) -> bool:
-    """Tell whether a message of this type can hold, at any depth, a config source or an Any; None is no message."""
+def _leads_to_source(start: Descriptor | None) -> bool:
+    """Whether a message of this type can hold, at any depth, a config source or an Any; None is no message."""
     seen: set[str] = set()
     waiting = [start]
     while waiting:
@@ -114,7 +123,7 @@ def _messages_in(message: Any, field: FieldDescriptor) -> Iterator[Any]:
     if not field.is_repeated:
         yield from (value,) if message.HasField(field.name) else ()
     elif field.message_type is not None and field.message_type.GetOptions().map_entry:
-        # The roads only have maps whose values are messages: their keys never are.
+        # Only maps whose values are messages are entered: their keys never are.
         yield from value.values()
     else:
         yield from value
@@ -127,38 +136,41 @@ def eds_name_of(cluster: Any) -> str | None:
     return str(cluster.eds_cluster_config.service_name or cluster.name)
 
 
-def _sites_of(message: Any) -> Iterator[Site]:
-    """Yield the sites that a message has in fields of its own."""
+def _sources_of(message: Any) -> Iterator[tuple[Any, RequestedResources]]:
+    """Yield the config sources that a message has in fields of its own, and what they are asked for."""
     full_name = message.DESCRIPTOR.full_name
     if full_name == CLUSTER:
         if (name := eds_name_of(message)) is not None and message.eds_cluster_config.HasField("eds_config"):
-            yield message.eds_cluster_config.eds_config, Reference(EDS, (name,))
+            yield message.eds_cluster_config.eds_config, RequestedResources(EDS, (name,))
     elif full_name == SDS_SECRET_CONFIG:
         if message.HasField("sds_config"):
-            yield message.sds_config, Reference(SDS, (message.name,))
+            yield message.sds_config, RequestedResources(SDS, (message.name,))
     elif full_name.startswith(HTTP_CONNECTION_MANAGER):
-        yield from _sites_of_routes(full_name.removeprefix(HTTP_CONNECTION_MANAGER), message)
-    yield from _sites_of_extension(message)
+        yield from _sources_of_routes(full_name.removeprefix(HTTP_CONNECTION_MANAGER), message)
+    yield from _sources_of_extension(message)
 
 
-def _sites_of_routes(word: str, message: Any) -> Iterator[Site]:
+def _sources_of_routes(word: str, message: Any) -> Iterator[tuple[Any, RequestedResources]]:
     if word == "Rds" and message.HasField("config_source"):
-        yield message.config_source, Reference(RDS, (message.route_config_name,))
+        yield message.config_source, RequestedResources(RDS, (message.route_config_name,))
     elif word == "ScopedRds" and message.HasField("scoped_rds_config_source") and not message.srds_resources_locator:
-        yield message.scoped_rds_config_source, Reference(SRDS, ())
+        yield message.scoped_rds_config_source, RequestedResources(SRDS, ())
     elif word == "ScopedRoutes" and message.HasField("rds_config_source"):
         scopes = message.scoped_route_configurations_list.scoped_route_configurations
         inline = sorted({scope.route_configuration_name for scope in scopes})
-        yield message.rds_config_source, Reference(RDS, None if message.HasField("scoped_rds") else tuple(inline))
+        yield (
+            message.rds_config_source,
+            RequestedResources(RDS, None if message.HasField("scoped_rds") else tuple(inline)),
+        )
 
 
-def _sites_of_extension(message: Any) -> Iterator[Site]:
-    """Yield the site of a filter that is discovered: it is asked for by the name of the filter."""
+def _sources_of_extension(message: Any) -> Iterator[tuple[Any, RequestedResources]]:
+    """Yield the config source of a filter that is discovered: it is asked for by the name of the filter."""
     field = message.DESCRIPTOR.fields_by_name.get("config_discovery")
     if field is None or field.message_type is None or field.message_type.full_name != EXTENSION_CONFIG_SOURCE:
         return
     if "name" in message.DESCRIPTOR.fields_by_name and message.config_discovery.HasField("config_source"):
-        yield message.config_discovery.config_source, Reference(ECDS, (message.name,))
+        yield message.config_discovery.config_source, RequestedResources(ECDS, (message.name,))
 
 
 # So many resources are rewritten in one step of the event loop: some ten milliseconds.
@@ -168,14 +180,13 @@ RESOURCES_PER_STEP = 200
 class AdsConfigSources:
     """Rewrites snapshots; each resource is worked on once, and rows in which nothing changed stay the same object.
 
-    A source becomes `ads: {}` where it is REST, gRPC or `self` and asks for a type that the tree speaks of; paths, and
-    what asks for other types, stay as they were written. `initial_fetch_timeout` stays. A resource that is rewritten has
-    the version of what it is then, so that nobody takes it for what the author wrote.
+    A source becomes `ads: {}` where it is REST, gRPC or `self` and asks for a type that the tree defines; paths, and
+    sources of other types, stay as they were written. `initial_fetch_timeout` stays. A resource that is rewritten has the
+    version of its new content, so that it is not taken for what its author wrote.
     """
 
     def __init__(self, catalogue: Catalogue) -> None:
-        self._catalogue = catalogue
-        self._finder = SiteFinder(catalogue)
+        self._finder = ConfigSourceFinder(catalogue)
         self._undeclared: frozenset[TypeUrl] = frozenset()
         # {type: (as authored, as rewritten)} of the snapshot before.
         self._rows: dict[TypeUrl, tuple[Rows, Rows]] = {}
@@ -197,35 +208,30 @@ class AdsConfigSources:
         before, rewritten_before = self._rows.get(type_url, (Rows(type_url), Rows(type_url)))
         if before is authored:
             return rewritten_before
-        rewritten: dict[str, Resource] = {}
-        fresh = 0
-        for name, resource in authored.items():
-            if before.get(name) is resource:
-                rewritten[name] = rewritten_before[name]
-                continue
-            rewritten[name] = self._rewrite(resource)
-            fresh += 1
-            if fresh % RESOURCES_PER_STEP == 0:
+        # Also one that is only written elsewhere now: a NACK is reported with the file that it is in.
+        changed = [resource for name, resource in authored.items() if before.get(name) is not resource]
+        updated = []
+        for count, resource in enumerate(changed, 1):
+            updated.append(self._rewrite(resource))
+            if count % RESOURCES_PER_STEP == 0:
                 await asyncio.sleep(0)
-        rows = Rows(type_url, rewritten)
-        self._rows[type_url] = authored, rows
-        return rows
+        rewritten = rewritten_before.with_changes(updated, before.keys() - authored.keys())
+        self._rows[type_url] = authored, rewritten
+        return rewritten
 
     def _rewrite(self, resource: Resource) -> Resource:
-        message = self._catalogue.message_class(resource.type_url.rpartition("/")[2]).FromString(resource.body)
-        if not self._finder.visit(message, self._point_at_ads):
-            return resource
-        body = message.SerializeToString(deterministic=True)
-        return replace(resource, body=body, version=version_of_body(resource.type_url, body))
+        body = self._finder.rewrite(resource, self._point_at_ads)
+        return (
+            resource if body is None else replace(resource, body=body, version=version_of_body(resource.type_url, body))
+        )
 
-    def _point_at_ads(self, source: Message, reference: Reference) -> bool:
-        found: Any = source
-        if reference.type_url in self._undeclared:
+    def _point_at_ads(self, source: Any, requested: RequestedResources) -> bool:
+        if requested.type_url in self._undeclared:
             return False
-        if found.WhichOneof("config_source_specifier") not in {"self", "api_config_source"}:
+        if source.WhichOneof("config_source_specifier") not in {"self", "api_config_source"}:
             return False
-        found.ads.SetInParent()
-        found.resource_api_version = 2  # ApiVersion.V3: the only one that Envoy takes.
+        source.ads.SetInParent()
+        source.resource_api_version = API_V3
         return True
 
 

@@ -13,7 +13,7 @@ from fsxds.api.convert import Converter
 from fsxds.api.descriptors import read_descriptors
 from fsxds.resource_types import BY_SHORT_NAME, BY_TYPE_URL, RESOURCE_TYPES
 from fsxds.resources import Origin, Resource, Rows, Snapshot, version_of_body
-from fsxds.transports.mirror.files import Content, MirrorFile
+from fsxds.transports.mirror.files import MirrorEncoding, MirrorFile
 from fsxds.values import PlainValue, TypeUrl
 from tests.support.envoy import find_envoy
 
@@ -80,7 +80,7 @@ def snapshot(
 def read(root: Path, path: str) -> MirrorFile:
     """Read a mirrored file; its form by its suffix, its type by its path."""
     found = PurePosixPath(path)
-    content = Content(catalogue(), found.suffix.removeprefix("."))
+    content = MirrorEncoding(catalogue(), found.suffix.removeprefix("."))
     row = BY_SHORT_NAME[found.parts[0] if len(found.parts) > 1 else found.stem]
     file = content.decode((root / path).read_bytes(), found, row.type_url)
     assert file is not None, path

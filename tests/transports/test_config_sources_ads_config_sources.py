@@ -79,7 +79,7 @@ async def test_work_follows_the_change(sources: AdsConfigSources) -> None:
     """Rows in which nothing changed are the same object, and so is each resource that did not change."""
     first = snapshot(1, cds=[by_eds("a", source=REST), by_eds("b", source=REST)])
     same = replace(first, generation=2)
-    clusters = Rows(CDS, {**first.by_type[CDS], "b": first.by_type[CDS]["a"]})
+    clusters = Rows(CDS, {**first.by_type[CDS], "b": replace(first.by_type[CDS]["a"], name="b")})
     edited = replace(first, generation=3, by_type={**first.by_type, CDS: clusters})
 
     one, two, three = [await sources.rewrite(found) for found in (first, same, edited)]

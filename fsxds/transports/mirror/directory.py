@@ -19,7 +19,7 @@ _LOCK = PurePosixPath(OURS, "lock")
 _TEMPORARY = PurePosixPath(OURS, "next.tmp")
 
 Signature = tuple[int, int, int, int]
-"""Inode, size, time of modification and mode: while it stays, nobody has changed the file."""
+"""Inode, size, time of modification and mode: while it is the same, the file was not changed."""
 
 
 class MirrorDirectory:
@@ -36,10 +36,8 @@ class MirrorDirectory:
         self._lock: int | None = None
         self._unsynced: set[Path] = set()
 
-    # -- the lock
-
     def hold(self) -> bool:
-        """Take the directory for this process; return whether it has been taken anew.
+        """Lock the directory for this process; return whether it was not locked before.
 
         Raises:
             UsageError: another process has it.
@@ -62,7 +60,7 @@ class MirrorDirectory:
         return True
 
     def _is_the_same(self) -> bool:
-        """Tell whether the directory is still the one that was locked: somebody may have removed and remade it."""
+        """Whether the directory is still the one that was locked: it may have been removed and made again."""
         try:
             named = (self.root / _LOCK).stat()
         except FileNotFoundError:
@@ -71,12 +69,10 @@ class MirrorDirectory:
         return held is not None and (held.st_dev, held.st_ino) == (named.st_dev, named.st_ino)
 
     def release(self) -> None:
-        """Give the directory back."""
+        """Unlock the directory."""
         if self._lock is not None:
             os.close(self._lock)
             self._lock = None
-
-    # -- looking
 
     def signature(self, path: PurePosixPath) -> Signature | None:
         """Return the signature of a file, None where there is no file of that name."""
@@ -87,20 +83,18 @@ class MirrorDirectory:
         return found.st_ino, found.st_size, found.st_mtime_ns, found.st_mode
 
     def read(self, path: PurePosixPath) -> bytes | None:
-        """Return what a file holds, None where there is none, or something else than a file."""
+        """Return the content of a file, None where there is none, or something else than a file."""
         signature = self.signature(path)
         return (self.root / path).read_bytes() if signature and stat.S_ISREG(signature[3]) else None
 
     def obstacle(self, path: PurePosixPath) -> PurePosixPath | None:
-        """Return what stands in the way of a file and is no file or folder of its kind, None for a free way."""
+        """Return what is in the place of a file or of its folder and is none; None where there is no such obstacle."""
         for folder in path.parts[:-1]:
             signature = self.signature(PurePosixPath(folder))
             if signature is not None and not stat.S_ISDIR(signature[3]):
                 return PurePosixPath(folder)
         signature = self.signature(path)
         return path if signature is not None and not stat.S_ISREG(signature[3]) else None
-
-    # -- changing
 
     def replace(self, path: PurePosixPath, content: bytes, *, is_private: bool = False) -> Signature | None:
         """Put a file in place whole, so that a reader sees the old one or the new one; return its signature.

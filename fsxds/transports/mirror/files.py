@@ -1,9 +1,4 @@
-"""Resource names as file names: safe for a file system, and reversible.
-
-What stands in a mirrored file: a DiscoveryResponse, to bytes and back.
-
-What the files of the mirror are, as values.
-"""
+"""Mirrored files as values, their names, and their content: a DiscoveryResponse, to bytes and back."""
 
 from __future__ import annotations
 
@@ -29,7 +24,7 @@ from fsxds.resource_types import BY_TYPE_URL, RESOURCE_TYPES
 from fsxds.resources import Origin, Resource, version_of_body, version_of_set
 from fsxds.values import TypeUrl, Version
 
-# Most file systems end at 255 bytes; the suffix, and whoever copies a file as `name.bak`, need some of them.
+# Most file systems end at 255 bytes; the suffix, and copies such as `name.bak`, need some of them.
 LONGEST_BYTES = 200
 # Neither is a percent escape, so no other name can come out like it.
 EMPTY = "%empty"
@@ -75,8 +70,8 @@ FORMS = ("pb", "json", "yaml", "pb_text")
 class MirrorFile:
     """One file as it should be: a DiscoveryResponse.
 
-    `path` is relative to the directory. `is_stand_in`: nobody wrote this resource, it is an empty ClusterLoadAssignment
-    for a cluster that still names it.
+    `path` is relative to the directory. `is_stand_in`: the resource is not in the tree, it is an empty
+    ClusterLoadAssignment for a cluster that still names it.
     """
 
     path: PurePosixPath
@@ -87,13 +82,13 @@ class MirrorFile:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The names of what it holds."""
+        """The names of the resources in it."""
         return tuple(resource.name for resource in self.resources)
 
 
 @dataclass(frozen=True, slots=True)
-class HeldFile:
-    """A file of ours that is there. `content` is what it holds, None where that is not known."""
+class FileOnDisk:
+    """One of our files that is there. `content` is what is in it, None where that is not known."""
 
     type_url: TypeUrl
     names: tuple[str, ...]
@@ -101,15 +96,15 @@ class HeldFile:
     is_stand_in: bool = False
 
 
-Held = Mapping[PurePosixPath, HeldFile]
+Held = Mapping[PurePosixPath, FileOnDisk]
 
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """What should be there in the end: `files`, and those of ours that stay as they are: `kept`.
+    """What should be there in the end: `files`, and those of our files that stay as they are: `kept`.
 
-    `kept_resources` tells what is kept although the snapshot does not have it, `left_sources` which config sources could
-    not be pointed at a file.
+    `kept_resources` are kept although the snapshot does not have them, `left_sources` are config sources that could not be
+    pointed at a file.
     """
 
     files: Mapping[PurePosixPath, MirrorFile]
@@ -129,7 +124,7 @@ def path_of(type_url: TypeUrl, name: str | None, suffix: str) -> PurePosixPath:
 def united(wanted: MirrorFile, before: MirrorFile | None) -> MirrorFile:
     """Return a bundle with what is wanted and, beside it, what was there before.
 
-    Its version is the wanted one where nothing had to be kept, else the digest of what it holds, so that nobody takes it
+    Its version is the wanted one where nothing had to be kept, else the digest of what it holds, so that it is not taken
     for the wanted one.
     """
     names = set(wanted.names)
@@ -147,7 +142,7 @@ def united(wanted: MirrorFile, before: MirrorFile | None) -> MirrorFile:
 RESPONSE = "envoy.service.discovery.v3.DiscoveryResponse"
 
 
-class Content:
+class MirrorEncoding:
     """Writes and reads the content of mirrored files in one form, one of `FORMS`."""
 
     def __init__(self, catalogue: Catalogue, form: str) -> None:
@@ -167,14 +162,14 @@ class Content:
         return self._format.encode(response, self._printer)
 
     def decode(self, content: bytes, path: PurePosixPath, type_url: TypeUrl) -> MirrorFile | None:
-        """Return what a file of ours holds, of any form; None where it cannot be read."""
+        """Return what is in one of our files, of any form; None where it cannot be read."""
         found = format_of(path)
         response = self._response_in(content, found, BY_TYPE_URL[type_url].message_type) if found else None
         if response is None:
             return None
         try:
             resources = tuple(self._resource(packed, path) for packed in response.resources)
-        except (DecodeError, KeyError):  # damaged, or of a type that is not ours to write
+        except (DecodeError, KeyError):  # damaged, or of a type that fsxds does not write
             return None
         return MirrorFile(path, type_url, Version(response.version_info), resources)
 

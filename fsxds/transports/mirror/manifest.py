@@ -1,7 +1,4 @@
-"""Which files of the output directory are ours, as a value and as the bytes that remember it.
-
-What is known of the files that are ours: the manifest on disk, and what we remember to have written.
-"""
+"""Which files of the output directory are ours: the manifest on disk, and what this process wrote."""
 
 from __future__ import annotations
 
@@ -14,16 +11,16 @@ from pathlib import PurePosixPath
 from fsxds.resource_types import BY_TYPE_URL
 from fsxds.resources import Snapshot
 from fsxds.transports.mirror.directory import MANIFEST, MirrorDirectory, Signature
-from fsxds.transports.mirror.files import BUNDLES, FORMS, SINGLES, Content, HeldFile, MirrorFile
+from fsxds.transports.mirror.files import BUNDLES, FORMS, SINGLES, FileOnDisk, MirrorEncoding, MirrorFile
 from fsxds.values import TypeUrl
 
 LAYOUT = 1
-"""Counts up when a manifest of before would be misread."""
+"""The version of the format: a manifest of another one is not read."""
 
 
 @dataclass(frozen=True, slots=True)
 class ManifestRow:
-    """One file of ours: the type and the names it holds, and whether it is a stand-in (see `MirrorFile`).
+    """One of our files: the type and the names in it, and whether it is a stand-in (see `MirrorFile`).
 
     `digest` is the SHA-256 of its bytes, None while it is about to be written: it is ours then, whatever it holds.
     """
@@ -34,10 +31,10 @@ class ManifestRow:
     is_stand_in: bool = False
 
 
-Rows = Mapping[PurePosixPath, ManifestRow]
+ManifestRows = Mapping[PurePosixPath, ManifestRow]
 
 
-def encode_manifest(rows: Rows) -> bytes:
+def encode_manifest(rows: ManifestRows) -> bytes:
     """Write the manifest: the same rows make the same bytes."""
     files = [_fields(path, row) for path, row in sorted(rows.items())]
     return json.dumps({"layout": LAYOUT, "files": files}, ensure_ascii=False, separators=(",", ":")).encode() + b"\n"
@@ -71,7 +68,7 @@ def _row(fields: Mapping[str, object]) -> ManifestRow:
 
 
 def _checked(path: PurePosixPath) -> PurePosixPath:
-    """Refuse what would lead out of the directory: rows are files that may be overwritten and removed."""
+    """Reject what would lead out of the directory: rows are files that may be overwritten and removed."""
     stem, _, form = path.name.rpartition(".")
     is_bundle = len(path.parts) == 1
     words = {BY_TYPE_URL[type_url].short_name for type_url in (BUNDLES if is_bundle else SINGLES)}
@@ -83,22 +80,22 @@ def _checked(path: PurePosixPath) -> PurePosixPath:
 class MirrorRecords:
     """The files of one directory that fsxds wrote, across restarts.
 
-    `load` comes first; `announce` before any file changes, `save` after, so that a crash leaves no file nobody knows.
+    `load` comes first; `announce` before any file changes, `save` after, so that a crash leaves no file that is not known.
     """
 
-    def __init__(self, directory: MirrorDirectory, content: Content) -> None:
+    def __init__(self, directory: MirrorDirectory, encoding: MirrorEncoding) -> None:
         self._directory = directory
-        self._content = content
+        self._encoding = encoding
         self._is_loaded = False
         self._rows: dict[PurePosixPath, ManifestRow] = {}
         # The manifest as it is on disk.
         self._manifest = b""
         self._manifest_signature: Signature | None = None
-        # What we know to be in a file while it has the signature.
+        # What is in a file while it has the signature.
         self._known: dict[PurePosixPath, tuple[Signature | None, MirrorFile]] = {}
 
     def forget(self) -> None:
-        """Have the next `load` read the manifest again: somebody else may have had the directory."""
+        """Have the next `load` read the manifest again: another process may have had the directory."""
         self._is_loaded = False
 
     def load(self) -> None:
@@ -111,24 +108,22 @@ class MirrorRecords:
         try:
             self._rows = decode_manifest(self._manifest) if self._manifest else {}
         except ValueError:
-            # Then equal files are taken over, and others refused with what to do.
+            # Then equal files are adopted, and others reported with what to do.
             self._rows = {}
         self._is_loaded = True
 
-    # -- looking
-
     def owns(self, path: PurePosixPath) -> bool:
-        """Tell whether fsxds wrote the file, or was about to."""
+        """Whether fsxds wrote the file, or was about to."""
         return path in self._rows
 
     def owns_content(self, path: PurePosixPath, content: bytes | None) -> bool:
-        """Tell whether a file of ours still holds what fsxds wrote; None stands for one that is not there."""
+        """Whether one of our files still has the content that fsxds wrote; None stands for one that is not there."""
         return content is not None and self._rows[path].digest in {None, hashlib.sha256(content).hexdigest()}
 
     def changed_by_others(self) -> dict[PurePosixPath, Signature | None]:
-        """Return the files of ours that somebody removed or wrote since, with what is there now.
+        """Return our files that others removed or wrote since, with what is there now.
 
-        The manifest is one of them: with the folder that it is in, somebody may have removed the lock.
+        The manifest is one of them: the lock may have been removed with the folder of both.
         """
         known = {path: signature for path, (signature, _) in self._known.items()}
         if self._manifest:
@@ -136,12 +131,12 @@ class MirrorRecords:
         found = {path: self._directory.signature(path) for path in known}
         return {path: signature for path, signature in found.items() if signature != known[path]}
 
-    def held(self, snapshot: Snapshot) -> dict[PurePosixPath, HeldFile]:
+    def held(self, snapshot: Snapshot) -> dict[PurePosixPath, FileOnDisk]:
         """Return our files that are there, and forget those that are not.
 
         Bundles that would lose something to this snapshot are read, if need be: to keep it, or to keep it for a while.
         """
-        held: dict[PurePosixPath, HeldFile] = {}
+        held: dict[PurePosixPath, FileOnDisk] = {}
         for path, row in list(self._rows.items()):
             signature = self._directory.signature(path)
             if signature is None:
@@ -151,28 +146,26 @@ class MirrorRecords:
             content = known[1] if known and known[0] == signature else None
             if content is None and row.type_url in BUNDLES and set(row.names) - snapshot.resources(row.type_url).keys():
                 content = self._read(path, row, signature)
-            held[path] = HeldFile(row.type_url, row.names, content, row.is_stand_in)
+            held[path] = FileOnDisk(row.type_url, row.names, content, row.is_stand_in)
         return held
 
     def _read(self, path: PurePosixPath, row: ManifestRow, signature: Signature) -> MirrorFile | None:
-        content = self._content.decode(self._directory.read(path) or b"", path, row.type_url)
+        content = self._encoding.decode(self._directory.read(path) or b"", path, row.type_url)
         if content is not None:
             self._known[path] = signature, content
         return content
 
-    # -- changing
-
     def announce(self, files: Iterable[MirrorFile]) -> None:
         """Write down what will be ours."""
-        self._write(self._rows | {file.path: _row_of_mirror_records(file, None) for file in files})
+        self._write(self._rows | {file.path: _row_of(file, None) for file in files})
 
     def record(self, file: MirrorFile, content: bytes, signature: Signature | None) -> None:
-        """Remember that a file holds this now, while it has this signature."""
-        self._rows[file.path] = _row_of_mirror_records(file, hashlib.sha256(content).hexdigest())
+        """Remember what is in a file while it has this signature."""
+        self._rows[file.path] = _row_of(file, hashlib.sha256(content).hexdigest())
         self._known[file.path] = signature, file
 
     def drop(self, path: PurePosixPath) -> None:
-        """Forget a file that is not ours any more."""
+        """Forget a file that is no longer ours."""
         del self._rows[path]
         self._known.pop(path, None)
 
@@ -188,5 +181,5 @@ class MirrorRecords:
             self._manifest = content
 
 
-def _row_of_mirror_records(file: MirrorFile, digest: str | None) -> ManifestRow:
+def _row_of(file: MirrorFile, digest: str | None) -> ManifestRow:
     return ManifestRow(file.type_url, file.names, digest, file.is_stand_in)

@@ -1,9 +1,4 @@
-"""In which order files change, so that no reader ever misses what it needs.
-
-Bring a directory of files in step with one snapshot after another.
-
-Rewrite files atomically for Envoys that watch paths.
-"""
+"""Keep a directory of files, for Envoys that watch paths, in step with one snapshot after another."""
 
 from __future__ import annotations
 
@@ -13,113 +8,23 @@ import threading
 import time
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from enum import IntEnum
 from pathlib import Path, PurePosixPath
 from typing import Never, Self
 
 from fsxds.api.catalogue import Catalogue
 from fsxds.events import FilesWritten, MirrorFailed, Observer, Remark, SnapshotSetAside
-from fsxds.resource_types import BY_SHORT_NAME, BY_TYPE_URL
+from fsxds.resource_types import BY_TYPE_URL
 from fsxds.resources import Snapshot
-from fsxds.rollout import Staged, staged_state
 from fsxds.store import SnapshotStore
 from fsxds.supervisor import Attempts
 from fsxds.transports.mirror.directory import MirrorDirectory, Signature
-from fsxds.transports.mirror.files import Content, Held, Layout, MirrorFile, united
-from fsxds.transports.mirror.layout import ConfigSources, LayoutMaker
+from fsxds.transports.mirror.files import MirrorEncoding, MirrorFile
+from fsxds.transports.mirror.layout import LayoutMaker, MirrorConfigSources
 from fsxds.transports.mirror.manifest import MirrorRecords
+from fsxds.transports.mirror.steps import Pause, Remove, Step, Write, steps_to
 from fsxds.values import BackOff
 
-
-@dataclass(frozen=True, slots=True)
-class Write:
-    """Put this file in place of the one that is there, if any."""
-
-    file: MirrorFile
-
-
-@dataclass(frozen=True, slots=True)
-class Pause:
-    """Give Envoy time to read what was written, before what relies on it follows.
-
-    Two files renamed at once race: Envoy then rejects up to a fifth of the listeners, and does not try again
-    (ENVOY.md B4).
-    """
-
-
-@dataclass(frozen=True, slots=True)
-class Remove:
-    """Remove this file of ours."""
-
-    path: PurePosixPath
-
-
-Step = Write | Pause | Remove
-
-
-class Act(IntEnum):
-    """The acts of a change, with a pause between any two of them.
-
-    Make before break: clusters before the routes and listeners that use them; then what these may have left.
-    """
-
-    CLUSTERS = 0
-    LISTENERS = 1
-    LEFT_CLUSTERS = 2
-    LEFT_FILES = 3
-
-
-CLUSTERS = BY_SHORT_NAME["cds"]
-
-
-def steps_to(layout: Layout, held: Held) -> tuple[Step, ...]:
-    """Return the steps from what is held to a layout; none when all is as it should be."""
-    changed = [file for path, file in layout.files.items() if path not in held or held[path].content != file]
-    acts: dict[Act, list[Step]] = {act: [] for act in Act}
-    is_in_use = any(_act(file, held) is Act.LISTENERS for file in changed)
-    for file in sorted(changed, key=lambda file: (_rank(file, held), file.path)):
-        staged = _staged_clusters(file, held) if is_in_use and file.type_url == CLUSTERS.type_url else Staged(file)
-        if staged.make is not None:
-            acts[_act(file, held)].append(Write(staged.make))
-        if staged.removal is not None:
-            acts[Act.LEFT_CLUSTERS].append(Write(staged.removal))
-    acts[Act.LEFT_FILES] += [Remove(path) for path in _left_files(layout, held)]
-    return tuple(_with_pauses(acts.values()))
-
-
-def _rank(file: MirrorFile, held: Held) -> int:
-    row = BY_TYPE_URL[file.type_url]
-    return row.file_order if file.path in held or row.new_file_order is None else row.new_file_order
-
-
-def _act(file: MirrorFile, held: Held) -> Act:
-    if file.is_stand_in and file.path in held:
-        return Act.LEFT_CLUSTERS
-    return Act.LISTENERS if _rank(file, held) > CLUSTERS.file_order else Act.CLUSTERS
-
-
-def _staged_clusters(file: MirrorFile, held: Held) -> Staged[MirrorFile]:
-    """Keep the clusters that go until routes and listeners have changed: until then the file has old and new ones."""
-    if file.path not in held:
-        return Staged(file)
-    before = held[file.path].content
-    return staged_state(before, united(file, before), file)
-
-
-def _left_files(layout: Layout, held: Held) -> list[PurePosixPath]:
-    """Return what is to be removed, users first."""
-    left = [path for path in held if path not in layout.files and path not in layout.kept]
-    ranks = {path: BY_TYPE_URL[held[path].type_url].file_order for path in left}
-    return sorted(left, key=lambda path: (-ranks[path], path))
-
-
-def _with_pauses(acts: Iterable[list[Step]]) -> Iterable[Step]:
-    is_first = True
-    for steps in acts:
-        if steps and not is_first:
-            yield Pause()
-        yield from steps
-        is_first = is_first and not steps
+BACK_OFF = BackOff()
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,17 +58,17 @@ class Mirror:
         # Envoy resolves relative paths by its own working directory.
         root = root.absolute()
         self._directory = MirrorDirectory(root, durable=self._options.durable)
-        self._content = Content(catalogue, self._options.form)
-        self._records = MirrorRecords(self._directory, self._content)
+        self._encoding = MirrorEncoding(catalogue, self._options.form)
+        self._records = MirrorRecords(self._directory, self._encoding)
         target = PurePosixPath(root) if self._options.rewrite_config_sources else None
-        self._layouts = LayoutMaker(self._content.suffix, ConfigSources(catalogue), target)
+        self._layouts = LayoutMaker(self._encoding.suffix, MirrorConfigSources(catalogue), target)
         self._turn = threading.Lock()
         self._is_interrupted = threading.Event()
-        # What others did to our files, as the last write left it.
+        # Our files that others had changed when the last write ended.
         self._left_changed: dict[PurePosixPath, Signature | None] = {}
 
     def change(self, options: MirrorOptions) -> None:
-        """Be as durable and as patient as these options say from now on; form and config sources stay."""
+        """Write by these options from now on; form and config sources stay as they were."""
         self._options = options
         self._directory.durable = options.durable
 
@@ -178,7 +83,7 @@ class Mirror:
         return self._options.rescan_s
 
     def has_changed(self) -> bool:
-        """Tell whether somebody removed or changed a file of ours since the last write; OSError where nobody can tell."""
+        """Whether one of our files was removed or changed by others since the last write; OSError where that cannot be known."""
         with self._turn:
             return self._records.changed_by_others() != self._left_changed
 
@@ -207,8 +112,6 @@ class Mirror:
             self._records.forget()
         self._records.load()
 
-    # -- one snapshot
-
     def write(self, snapshot: Snapshot) -> FilesWritten:
         """Bring the files in step with a snapshot, from whatever is there.
 
@@ -223,8 +126,8 @@ class Mirror:
             held = self._records.held(snapshot)
             layout = self._layouts.lay_out(snapshot, held)
             steps = steps_to(layout, held)
-            refused = tuple(self._refusals(steps))
-            paths = {PurePosixPath(remark.subject) for remark in refused}
+            blocked = tuple(self._blocked(steps))
+            paths = {PurePosixPath(remark.subject) for remark in blocked}
             work = _Work(tuple(step for step in steps if not isinstance(step, Write) or step.file.path not in paths))
             try:
                 self._do(work)
@@ -238,13 +141,13 @@ class Mirror:
                 unchanged=len(layout.files) - len({*work.written, *paths}),
                 kept=(*layout.kept_resources, *work.kept),
                 left_sources=layout.left_sources,
-                blocked=refused,
+                blocked=blocked,
                 restored=tuple(sorted(changed.keys() & set(work.written))),
                 duration_s=time.monotonic() - started_s,
             )
 
-    def _refusals(self, steps: Iterable[Step]) -> Iterator[Remark]:
-        """Yield the files to write where something stands that fsxds did not write; what is equal is taken over."""
+    def _blocked(self, steps: Iterable[Step]) -> Iterator[Remark]:
+        """Yield the files to write in whose place is something that fsxds did not write; an equal file is adopted."""
         for file in {step.file.path: step.file for step in steps if isinstance(step, Write)}.values():
             if (obstacle := self._directory.obstacle(file.path)) is not None:
                 reason = f"{obstacle} is not what fsxds wrote, and stays; move it away to have this file written"
@@ -255,9 +158,7 @@ class Mirror:
 
     def _is_other(self, file: MirrorFile) -> bool:
         present = self._directory.read(file.path)
-        return present is not None and present != self._content.encode(file)
-
-    # -- what is done
+        return present is not None and present != self._encoding.encode(file)
 
     def _do(self, work: _Work) -> None:
         is_read = True
@@ -275,8 +176,8 @@ class Mirror:
         self._directory.sync()
 
     def _put(self, file: MirrorFile, work: _Work) -> bool:
-        """Write a file unless it holds these bytes already; tell whether it was written."""
-        content = self._content.encode(file)
+        """Write a file unless it has these bytes already; return whether it was written."""
+        content = self._encoding.encode(file)
         is_private = BY_TYPE_URL[file.type_url].is_secret
         signature = self._directory.signature(file.path)
         is_open = is_private and signature is not None and signature[3] & 0o077 != 0
@@ -289,7 +190,7 @@ class Mirror:
         return is_new
 
     def _drop(self, path: PurePosixPath, work: _Work) -> None:
-        """Remove a file of ours, unless somebody has put something else in its place."""
+        """Remove one of our files, unless something else was put in its place."""
         if self._records.owns_content(path, self._directory.read(path)):
             self._announce(work)
             self._directory.remove(path)
@@ -317,11 +218,6 @@ class _Work:
         self.kept: list[Remark] = []
 
 
-__all__ = ["Mirror", "MirrorOptions", "Mirroring", "write_once"]
-
-BACK_OFF = BackOff()
-
-
 def write_once(snapshot: Snapshot, mirror: Mirror) -> FilesWritten:
     """Write one snapshot and give the directory back; raises as `Mirror.write`."""
     with mirror:
@@ -331,7 +227,7 @@ def write_once(snapshot: Snapshot, mirror: Mirror) -> FilesWritten:
 class Mirroring:
     """Keeps a directory in step with the store; a snapshot that was overtaken is skipped.
 
-    What somebody removes or changes of the files is written again, when the time to look for it has come.
+    Files that others remove or change are written again, at the next rescan.
 
     A full disk, a read-only or missing directory is reported and tried again after 1, 2, 4, … 30 seconds, and with each
     newer snapshot. A snapshot on which it failed three times in a row by an error of fsxds is set aside: the files stay as
@@ -366,7 +262,7 @@ class Mirroring:
                 await self._write(snapshot)
 
     async def _next(self) -> Snapshot:
-        """Return the next snapshot to write: a newer one, or the same again when somebody removed or changed a file."""
+        """Return the next snapshot to write: a newer one, or the same again when others removed or changed a file."""
         while True:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(self._mirror.rescan_s):
@@ -374,7 +270,7 @@ class Mirroring:
             try:
                 has_changed = await asyncio.to_thread(self._mirror.has_changed)
             except OSError:
-                has_changed = True  # Writing will tell what is wrong.
+                has_changed = True  # Writing will report what is wrong.
             if has_changed and self._store.current is not None:
                 return self._store.current
 

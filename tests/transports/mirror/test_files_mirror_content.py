@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from fsxds.errors import UsageError
-from fsxds.transports.mirror.files import FORMS, Content, MirrorFile
+from fsxds.transports.mirror.files import FORMS, MirrorEncoding, MirrorFile
 from fsxds.values import Version
 from tests.transports.mirroring import by_rds, catalogue, resource, routes, static, url
 
@@ -23,7 +23,7 @@ def bundle(form: str, short_name: str = "cds") -> MirrorFile:
 @pytest.mark.parametrize("form", FORMS)
 def test_what_is_written_can_be_read(form: str, short_name: str) -> None:
     """Every form carries version, type and resources, and their bodies come back to the byte."""
-    content, file = Content(catalogue(), form), bundle(form, short_name)
+    content, file = MirrorEncoding(catalogue(), form), bundle(form, short_name)
 
     assert content.decode(content.encode(file), file.path, file.type_url) == file
 
@@ -31,7 +31,7 @@ def test_what_is_written_can_be_read(form: str, short_name: str) -> None:
 @pytest.mark.parametrize("form", FORMS)
 def test_an_empty_bundle_can_be_read(form: str) -> None:
     """No resources at all is a file with a version and a type, never an empty file."""
-    content = Content(catalogue(), form)
+    content = MirrorEncoding(catalogue(), form)
     file = MirrorFile(PurePosixPath(f"lds.{form}"), url("lds"), Version("v1"), ())
 
     assert content.encode(file)
@@ -41,16 +41,16 @@ def test_an_empty_bundle_can_be_read(form: str) -> None:
 def test_other_forms_can_be_read_too() -> None:
     """What was written in another form is still understood."""
     file = bundle("json")
-    written = Content(catalogue(), "json").encode(file)
+    written = MirrorEncoding(catalogue(), "json").encode(file)
 
-    assert Content(catalogue(), "pb").decode(written, file.path, file.type_url) == file
+    assert MirrorEncoding(catalogue(), "pb").decode(written, file.path, file.type_url) == file
 
 
 @pytest.mark.parametrize("damaged", [b"", b"\xff\xff", b"{", b'{"resources":[{"@type":"x/no.such"}]}', b"null", b"[]"])
 @pytest.mark.parametrize("form", FORMS)
 def test_what_is_damaged_is_not_known(form: str, damaged: bytes) -> None:
     """No bytes raise anything, and none are taken for resources."""
-    file = Content(catalogue(), form).decode(damaged, PurePosixPath(f"cds.{form}"), url("cds"))
+    file = MirrorEncoding(catalogue(), form).decode(damaged, PurePosixPath(f"cds.{form}"), url("cds"))
 
     assert file is None or file.resources == ()
 
@@ -61,16 +61,16 @@ def test_what_is_packed_is_looked_at(packed: str, body: bytes) -> None:
     response: Any = catalogue().message_class("envoy.service.discovery.v3.DiscoveryResponse")()
     response.resources.add(type_url=packed, value=body)
 
-    content = Content(catalogue(), "pb")
+    content = MirrorEncoding(catalogue(), "pb")
     assert content.decode(response.SerializeToString(), PurePosixPath("cds.pb"), url("cds")) is None
 
 
 def test_a_file_of_no_form_is_not_known() -> None:
     """Nor is one whose name says nothing."""
-    assert Content(catalogue(), "pb").decode(b"x", PurePosixPath("cds.txt"), url("cds")) is None
+    assert MirrorEncoding(catalogue(), "pb").decode(b"x", PurePosixPath("cds.txt"), url("cds")) is None
 
 
 def test_forms_are_few() -> None:
     """Envoy would read a `.textproto` as JSON (ENVOY.md E22), so there is none."""
     with pytest.raises(UsageError, match="choose one of pb, json, yaml, pb_text"):
-        Content(catalogue(), "textproto")
+        MirrorEncoding(catalogue(), "textproto")

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from fsxds.resources import Origin
-from fsxds.transports.config_sources import Reference
-from fsxds.transports.mirror.layout import ConfigSources, Find
+from fsxds.transports.config_sources import RequestedResources
+from fsxds.transports.mirror.layout import Find, MirrorConfigSources
 from fsxds.values import PlainValue
 from tests.transports.mirroring import (
     ADS,
@@ -47,22 +47,22 @@ SELF: Plain = {"resource_api_version": "V3", "self": {}}
 MUTATION = "type.googleapis.com/envoy.extensions.filters.http.header_mutation.v3.HeaderMutation"
 
 
-def found(reference: Reference) -> PurePosixPath:
+def found(reference: RequestedResources) -> PurePosixPath:
     """Have every file there is, called after what is asked for."""
     names = "scoped" if reference.names is None else "+".join(reference.names)
     return PurePosixPath("/out", reference.type_url.rpartition(".")[2], names)
 
 
-def missing(_: Reference) -> None:
+def missing(_: RequestedResources) -> None:
     """Have no file at all."""
 
 
 @pytest.fixture
-def sources() -> ConfigSources:
-    return ConfigSources(catalogue())
+def sources() -> MirrorConfigSources:
+    return MirrorConfigSources(catalogue())
 
 
-def paths(sources: ConfigSources, short_name: str, value: Plain, find: Find = found) -> list[str]:
+def paths(sources: MirrorConfigSources, short_name: str, value: Plain, find: Find = found) -> list[str]:
     """Rewrite, and return all paths that then stand in the resource, at whatever depth."""
     rewritten = sources.rewrite(resource(short_name, value), find).resource
     plain = _plain(rewritten.body, short_name)
@@ -84,7 +84,7 @@ def _paths(value: Any) -> list[str]:
 
 
 @pytest.mark.parametrize("source", [ADS, REST, GRPC, SELF])
-def test_sources_of_every_server_become_paths(sources: ConfigSources, source: Plain) -> None:
+def test_sources_of_every_server_become_paths(sources: MirrorConfigSources, source: Plain) -> None:
     """ADS, REST, gRPC and `self` give way to the path; the time limit of the first fetch stays."""
     rewritten = sources.rewrite(resource("cds", by_eds("web", source=source)), found)
 
@@ -96,33 +96,33 @@ def test_sources_of_every_server_become_paths(sources: ConfigSources, source: Pl
 
 
 @pytest.mark.parametrize("source", [{"path_config_source": {"path": "/mine"}}, {"path": "/mine"}])
-def test_paths_of_the_author_stay(sources: ConfigSources, source: Plain) -> None:
+def test_paths_of_the_author_stay(sources: MirrorConfigSources, source: Plain) -> None:
     """A source that is a path already is left alone, and so are the bytes around it."""
     before = resource("cds", by_eds("web", source=source))
 
     assert sources.rewrite(before, found).resource is before
 
 
-def test_a_cluster_without_subscriptions_keeps_its_bytes(sources: ConfigSources) -> None:
+def test_a_cluster_without_subscriptions_keeps_its_bytes(sources: MirrorConfigSources) -> None:
     """What has nothing to rewrite is not serialized again."""
     before = resource("cds", static("a"))
 
     assert sources.rewrite(before, found).resource is before
 
 
-def test_the_service_name_goes_before_the_name_of_the_cluster(sources: ConfigSources) -> None:
+def test_the_service_name_goes_before_the_name_of_the_cluster(sources: MirrorConfigSources) -> None:
     """Endpoints are asked for by service_name where there is one."""
     assert paths(sources, "cds", by_eds("web", "web/eds")) == ["/out/ClusterLoadAssignment/web/eds"]
     clusters = [resource("cds", value) for value in (by_eds("web", "web/eds"), by_eds("b"), static("c"))]
     assert sources.eds_names(clusters) == {"web/eds", "b"}
 
 
-def test_load_reports_are_not_a_subscription(sources: ConfigSources) -> None:
+def test_load_reports_are_not_a_subscription(sources: MirrorConfigSources) -> None:
     """The server that load is reported to stays, though it is a config source too."""
     assert paths(sources, "cds", {**static("a"), "lrs_server": SELF}) == []
 
 
-def test_secrets_are_found_inside_of_any(sources: ConfigSources) -> None:
+def test_secrets_are_found_inside_of_any(sources: MirrorConfigSources) -> None:
     """Each secret of a transport socket is pointed at its own file; a static one has no source."""
     tls: Plain = {
         "@type": "type.googleapis.com/envoy.extensions.transport_sockets.tls.v3.UpstreamTlsContext",
@@ -139,12 +139,12 @@ def test_secrets_are_found_inside_of_any(sources: ConfigSources) -> None:
     assert paths(sources, "cds", cluster) == ["/out/Secret/cert", "/out/Secret/trust"]
 
 
-def test_routes_are_found_in_listeners(sources: ConfigSources) -> None:
+def test_routes_are_found_in_listeners(sources: MirrorConfigSources) -> None:
     """An HttpConnectionManager's routes are pointed at the file of its route table."""
     assert paths(sources, "lds", by_rds("front", 1, "main")) == ["/out/RouteConfiguration/main"]
 
 
-def test_scopes_point_at_the_bundle_and_at_their_one_table(sources: ConfigSources) -> None:
+def test_scopes_point_at_the_bundle_and_at_their_one_table(sources: MirrorConfigSources) -> None:
     """Scoped RDS reads the bundle of scopes; its routes are those that the scopes name."""
     key: Plain = {"fragments": [{"header_value_extractor": {"name": "h", "element_separator": ";"}}]}
     scoped: Plain = {
@@ -158,7 +158,7 @@ def test_scopes_point_at_the_bundle_and_at_their_one_table(sources: ConfigSource
     assert actual == ["/out/RouteConfiguration/scoped", "/out/ScopedRouteConfiguration"]
 
 
-def test_scopes_of_a_locator_stay(sources: ConfigSources) -> None:
+def test_scopes_of_a_locator_stay(sources: MirrorConfigSources) -> None:
     """A collection of scopes by xdstp has no file."""
     key: Plain = {"fragments": [{"header_value_extractor": {"name": "h", "element_separator": ";"}}]}
     locator = "xdstp://a/envoy.config.route.v3.ScopedRouteConfiguration/*"
@@ -168,7 +168,7 @@ def test_scopes_of_a_locator_stay(sources: ConfigSources) -> None:
     assert paths(sources, "lds", listener("front", 1, scoped_routes=scoped)) == []
 
 
-def test_scopes_that_stand_in_the_listener_name_their_tables(sources: ConfigSources) -> None:
+def test_scopes_that_stand_in_the_listener_name_their_tables(sources: MirrorConfigSources) -> None:
     """Without SRDS the tables are those of the list, each once."""
     key: Plain = {"fragments": [{"header_value_extractor": {"name": "h", "element_separator": ";"}}]}
     scopes: list[PlainValue] = [
@@ -185,7 +185,7 @@ def test_scopes_that_stand_in_the_listener_name_their_tables(sources: ConfigSour
     assert paths(sources, "lds", listener("front", 1, scoped_routes=scoped)) == ["/out/RouteConfiguration/r1+r2"]
 
 
-def test_filters_are_asked_for_by_their_names(sources: ConfigSources) -> None:
+def test_filters_are_asked_for_by_their_names(sources: MirrorConfigSources) -> None:
     """Discovered HTTP, network and listener filters are found, and also those of a discovered filter's own kind."""
     discovery: Plain = {"config_source": ADS, "type_urls": [MUTATION]}
     front = listener("front", 1, filters=[{"name": "http-filter", "config_discovery": discovery}], route_config={})
@@ -198,16 +198,16 @@ def test_filters_are_asked_for_by_their_names(sources: ConfigSources) -> None:
     assert actual == [f"/out/TypedExtensionConfig/{name}-filter" for name in ("http", "listener", "network")]
 
 
-def test_what_has_no_file_is_left_and_told(sources: ConfigSources) -> None:
+def test_what_has_no_file_is_left_and_told(sources: MirrorConfigSources) -> None:
     """A source that no file can take the place of stays as it was written."""
     before = resource("lds", by_rds("front", 1, "main"))
 
     after = sources.rewrite(before, missing)
     assert after.resource is before
-    assert after.left == (Reference(url("rds"), ("main",)),)
+    assert after.paths == {RequestedResources(url("rds"), ("main",)): None}
 
 
-def test_a_resource_is_rewritten_anew_when_a_file_comes_or_goes(sources: ConfigSources) -> None:
+def test_a_resource_is_rewritten_anew_when_a_file_comes_or_goes(sources: MirrorConfigSources) -> None:
     """The same version of a resource points at a file or not, as there is one; between changes it is one object."""
     before = resource("cds", by_eds("web"))
 
@@ -217,14 +217,14 @@ def test_a_resource_is_rewritten_anew_when_a_file_comes_or_goes(sources: ConfigS
     assert sources.rewrite(before, found) == first
 
 
-def test_a_rewritten_resource_keeps_its_version(sources: ConfigSources) -> None:
+def test_a_rewritten_resource_keeps_its_version(sources: MirrorConfigSources) -> None:
     """Its version is that of what the author wrote."""
     before = resource("cds", by_eds("web"))
 
     assert sources.rewrite(before, found).resource.version == before.version
 
 
-def test_unknown_and_damaged_messages_stay_as_they_are(sources: ConfigSources) -> None:
+def test_unknown_and_damaged_messages_stay_as_they_are(sources: MirrorConfigSources) -> None:
     """What is packed and cannot be read is Envoy's to judge."""
     from google.protobuf.any_pb2 import Any as Packed
 
@@ -239,7 +239,7 @@ def test_unknown_and_damaged_messages_stay_as_they_are(sources: ConfigSources) -
     assert sources.rewrite(before, found).resource is before
 
 
-def test_forgotten_resources_are_read_again(sources: ConfigSources) -> None:
+def test_forgotten_resources_are_read_again(sources: MirrorConfigSources) -> None:
     """Only what is still served is remembered."""
     kept, gone = resource("cds", by_eds("kept")), resource("cds", by_eds("gone"))
     results = [sources.rewrite(one, found) for one in (kept, gone)]
@@ -249,7 +249,7 @@ def test_forgotten_resources_are_read_again(sources: ConfigSources) -> None:
     assert sources.rewrite(gone, found) is not results[1]
 
 
-def test_the_routes_of_scopes(sources: ConfigSources) -> None:
+def test_the_routes_of_scopes(sources: MirrorConfigSources) -> None:
     """The tables that scopes name, each once and in order."""
     key: Plain = {"fragments": [{"string_key": "k"}]}
     scopes = [
@@ -261,7 +261,7 @@ def test_the_routes_of_scopes(sources: ConfigSources) -> None:
     assert sources.routes_of_scopes([]) == ()
 
 
-def test_an_empty_assignment_has_a_name_and_nothing_else(sources: ConfigSources) -> None:
+def test_an_empty_assignment_has_a_name_and_nothing_else(sources: MirrorConfigSources) -> None:
     """It takes a cluster's endpoints away (ENVOY.md E27)."""
     empty = sources.empty_assignment("web", Origin(PurePosixPath("eds/web.pb"), 1))
 

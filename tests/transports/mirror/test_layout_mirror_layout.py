@@ -10,8 +10,8 @@ from typing import Any
 from fsxds.events import Remark
 from fsxds.protocol.subscription import Subscription, version_of
 from fsxds.resources import Snapshot
-from fsxds.transports.mirror.files import HeldFile, Layout, MirrorFile
-from fsxds.transports.mirror.layout import ConfigSources, LayoutMaker
+from fsxds.transports.mirror.files import FileOnDisk, Layout, MirrorFile
+from fsxds.transports.mirror.layout import LayoutMaker, MirrorConfigSources
 from tests.transports.mirroring import (
     Plain,
     assignment,
@@ -35,17 +35,19 @@ def lay_out(made: Snapshot, before: Layout | None = None, *, suffix: str = ".pb"
     return over(made, hold(before) if before else {}, suffix=suffix, rewrite=rewrite)
 
 
-def over(made: Snapshot, held: dict[PurePosixPath, HeldFile], *, suffix: str = ".pb", rewrite: bool = False) -> Layout:
+def over(
+    made: Snapshot, held: dict[PurePosixPath, FileOnDisk], *, suffix: str = ".pb", rewrite: bool = False
+) -> Layout:
     """Lay out a snapshot over files."""
-    return LayoutMaker(suffix, ConfigSources(catalogue()), OUT if rewrite else None).lay_out(made, held)
+    return LayoutMaker(suffix, MirrorConfigSources(catalogue()), OUT if rewrite else None).lay_out(made, held)
 
 
-def hold(layout: Layout) -> dict[PurePosixPath, HeldFile]:
+def hold(layout: Layout) -> dict[PurePosixPath, FileOnDisk]:
     """Hold the files of a layout."""
-    return {path: HeldFile(file.type_url, file.names, file, file.is_stand_in) for path, file in layout.files.items()}
+    return {path: FileOnDisk(file.type_url, file.names, file, file.is_stand_in) for path, file in layout.files.items()}
 
 
-def forget(held: dict[PurePosixPath, HeldFile]) -> dict[PurePosixPath, HeldFile]:
+def forget(held: dict[PurePosixPath, FileOnDisk]) -> dict[PurePosixPath, FileOnDisk]:
     """Hold files without knowing what is in them."""
     return {path: replace(file, content=None) for path, file in held.items()}
 
@@ -323,7 +325,7 @@ def test_scopes_of_two_tables_cannot_be() -> None:
 
 def test_a_listener_is_rewritten_when_its_routes_come() -> None:
     """Work is kept from one snapshot to the next, and done again where a path has come to be."""
-    maker = LayoutMaker(".pb", ConfigSources(catalogue()), OUT)
+    maker = LayoutMaker(".pb", MirrorConfigSources(catalogue()), OUT)
     first = snapshot(1, lds=[by_rds("front", 1, "r")])
     second = replace(snapshot(2, lds=[], rds=[routes("r", "c")]), generation=2)
     rows = dict(second.by_type) | {url("lds"): first.by_type[url("lds")]}

@@ -5,19 +5,19 @@ from __future__ import annotations
 from pathlib import PurePosixPath
 
 from fsxds.resources import Snapshot
-from fsxds.transports.mirror.files import HeldFile, Layout
-from fsxds.transports.mirror.layout import ConfigSources, LayoutMaker
-from fsxds.transports.mirror.writer import Pause, Remove, Step, Write, steps_to
+from fsxds.transports.mirror.files import FileOnDisk, Layout
+from fsxds.transports.mirror.layout import LayoutMaker, MirrorConfigSources
+from fsxds.transports.mirror.steps import Pause, Remove, Step, Write, steps_to
 from tests.transports.mirroring import Plain, assignment, by_eds, by_rds, catalogue, listener, routes, snapshot, static
 
 
 def layout_of(made: Snapshot, before: Layout | None = None) -> Layout:
-    return LayoutMaker(".pb", ConfigSources(catalogue()), None).lay_out(made, hold(before))
+    return LayoutMaker(".pb", MirrorConfigSources(catalogue()), None).lay_out(made, hold(before))
 
 
-def hold(layout: Layout | None) -> dict[PurePosixPath, HeldFile]:
+def hold(layout: Layout | None) -> dict[PurePosixPath, FileOnDisk]:
     files = layout.files if layout else {}
-    return {path: HeldFile(file.type_url, file.names, file, file.is_stand_in) for path, file in files.items()}
+    return {path: FileOnDisk(file.type_url, file.names, file, file.is_stand_in) for path, file in files.items()}
 
 
 def story(steps: tuple[Step, ...]) -> list[str]:
@@ -166,7 +166,7 @@ def test_removals_are_last_and_users_go_first() -> None:
 def test_what_is_not_known_is_written() -> None:
     """A file whose content nobody knows may be anything."""
     layout = layout_of(snapshot(eds=[assignment("a", 1)]))
-    held = {path: HeldFile(file.type_url, file.names, None) for path, file in layout.files.items()}
+    held = {path: FileOnDisk(file.type_url, file.names, None) for path, file in layout.files.items()}
 
     assert story(steps_to(layout, held)) == ["eds/a.pb", "cds ", "pause", "srds ", "lds "]
 
@@ -182,6 +182,6 @@ def test_a_half_done_change_goes_on_where_it_stopped() -> None:
     for done, expected in ((1, ["rds/r.pb", "pause", "cds new"]), (3, ["cds new"]), (5, [])):
         for step in steps[:done]:
             if isinstance(step, Write):
-                held[step.file.path] = HeldFile(step.file.type_url, step.file.names, step.file)
+                held[step.file.path] = FileOnDisk(step.file.type_url, step.file.names, step.file)
 
         assert story(steps_to(layout_of(after), held)) == expected

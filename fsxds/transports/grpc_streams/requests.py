@@ -73,7 +73,7 @@ METHODS = tuple(_methods())
 # One Envoy opens a stream for each cluster, route and secret where it is not told to use ADS; they share their node.
 MOST_NODES = 4096
 
-# An Envoy's takes 61 kB, nearly all of it the list of its extensions (ENVOY.md A1). Parsed, a node may take 46 times its size.
+# An Envoy's takes 61 kB, nearly all of it the list of its extensions (ENVOY.md E1). Parsed, a node may take 46 times its size.
 MOST_NODE_BYTES = 512 * 1024
 
 # So many names a message may subscribe to, as many unsubscribe from, and of as many state the version. A name of four bytes takes a
@@ -153,7 +153,7 @@ class RequestReader:
                 f"node: takes {len(request.node)} bytes, more than {MOST_NODE_BYTES}; shorten its metadata"
             )
         message = _parsed(base_pb2.Node, request.node, part_of=type(request))
-        # 61 kB of names, which say nothing about what to serve (ENVOY.md A1).
+        # 61 kB of names, which say nothing about what to serve (ENVOY.md E1).
         del message.extensions[:]
         serialized = message.SerializeToString(deterministic=True)
         is_kept = len(serialized) <= MOST_KEPT_NODE_BYTES

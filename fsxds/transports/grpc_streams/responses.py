@@ -106,7 +106,7 @@ def _own_part(response: Response) -> bytes:
     if isinstance(response, SotwResponse):
         message = discovery_pb2.DiscoveryResponse(nonce=response.nonce, resources=map(_packed, heartbeats))
     else:
-        # The virtual host does not exist: it is named, and nothing is in it (ENVOY.md D5).
+        # The virtual host does not exist: it is named, and nothing is in it (ENVOY.md E47).
         unpopulated = (discovery_pb2.Resource(name=name, aliases=(name,)) for name in response.unpopulated)
         message = discovery_pb2.DeltaDiscoveryResponse(
             nonce=response.nonce, resources=(*heartbeats, *unpopulated), removed_resources=response.removed

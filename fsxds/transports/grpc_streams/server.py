@@ -28,7 +28,7 @@ from fsxds.transports.sockets import (
     remove_stale,
 )
 
-# Envoy's requests take 61 kB, nearly all of it the list of its extensions (ENVOY.md A1); those of a Delta client that
+# Envoy's requests take 61 kB, nearly all of it the list of its extensions (ENVOY.md E1); those of a Delta client that
 # comes back name every resource that it holds.
 MAX_REQUEST_BYTES = 16 * 1024 * 1024
 # A client whose machine is gone says nothing; it is missed after this time.
@@ -40,7 +40,7 @@ OPTIONS = (
     ("grpc.max_send_message_length", -1),
     # Otherwise a second process may take half of the clients of a port that is taken.
     ("grpc.so_reuseport", 0),
-    # Envoy pings as often as it is told to, idle or not; by default gRPC closes its connection for that (ENVOY.md D1).
+    # Envoy pings as often as it is told to, idle or not; by default gRPC closes its connection for that (ENVOY.md E31).
     ("grpc.http2.min_ping_interval_without_data_ms", 0),
     ("grpc.http2.max_ping_strikes", 0),
     ("grpc.keepalive_permit_without_calls", 1),

@@ -12,7 +12,7 @@ from fsxds.errors import UsageError
 
 OURS = ".fsxds"
 """The folder of the lock, the manifest and the temporaries: a rename among the direct children of a `watched_directory`
-makes Envoy reload every file below it (ENVOY.md B2), so temporaries need a place of their own on the same file system."""
+makes Envoy reload every file below it (ENVOY.md E24), so temporaries need a place of their own on the same file system."""
 
 MANIFEST = PurePosixPath(OURS, "manifest.json")
 _LOCK = PurePosixPath(OURS, "lock")
@@ -99,7 +99,7 @@ class MirrorDirectory:
     def replace(self, path: PurePosixPath, content: bytes, *, is_private: bool = False) -> Signature | None:
         """Put a file in place whole, so that a reader sees the old one or the new one; return its signature.
 
-        Envoy reloads a file only when another is renamed over it (ENVOY.md B2), so it is never written in place. Private
+        Envoy reloads a file only when another is renamed over it (ENVOY.md E23), so it is never written in place. Private
         files are for our own user alone, and so are their folders.
         """
         target, temporary = self.root / path, self.root / _TEMPORARY

@@ -60,10 +60,10 @@ def name_of_file(file_name: str) -> str | None:
 
 BUNDLES = tuple(row.type_url for row in RESOURCE_TYPES if row.rest_path and row.full_state_in_sotw)
 SINGLES = tuple(row.type_url for row in RESOURCE_TYPES if row.rest_path and not row.full_state_in_sotw)
-"""The types of one file each, and those of one file per resource (ENVOY.md B3). VHDS and LEDS have no form as files."""
+"""The types of one file each, and those of one file per resource (ENVOY.md E16). VHDS and LEDS have no form as files."""
 
 FORMS = ("pb", "json", "yaml", "pb_text")
-"""What the names of files can end with for Envoy (ENVOY.md B1): it takes any other suffix for JSON."""
+"""What the names of files can end with for Envoy (ENVOY.md E22): it takes any other suffix for JSON."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,7 +156,7 @@ class MirrorEncoding:
         self._any: Any = catalogue.message_class("google.protobuf.Any")
 
     def encode(self, file: MirrorFile) -> bytes:
-        """Return the bytes of a file. Never with `Resource` wrappers or a ttl (ENVOY.md A5, D4)."""
+        """Return the bytes of a file. Never with `Resource` wrappers or a ttl (ENVOY.md E18, E19)."""
         packed = [self._any(type_url=resource.type_url, value=resource.body) for resource in file.resources]
         response: Message = self._response(version_info=file.version, type_url=file.type_url, resources=packed)
         return self._format.encode(response, self._printer)

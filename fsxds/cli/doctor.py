@@ -11,9 +11,8 @@ import click
 
 from fsxds import reload
 from fsxds.api.catalogue import Catalogue
-from fsxds.cli.problems import FOUND_PROBLEMS, print_report
+from fsxds.cli.problems import FOUND_PROBLEMS, base_for, path_from, print_report, warn_if_empty
 from fsxds.cli.running import spinner
-from fsxds.cli.subjects import base_for, path_from, tell_if_empty
 from fsxds.errors import UsageError
 from fsxds.lint.linter import levels_of, linter_of, make_field_rules
 from fsxds.lint.report import Report, findings_of, resource_counts
@@ -44,7 +43,7 @@ def run_doctor(directory: Path, settings: Settings) -> None:
         bootstrap = None if settings.bootstrap is None else _read(settings.bootstrap, base, catalogue)
         report = report_of(Patient(directory, loaded, tree, bootstrap), base, settings, catalogue)
     print_report(report, settings.check_format)
-    tell_if_empty(directory, loaded)
+    warn_if_empty(directory, loaded)
     if loaded.problems:
         known = count_of(len(loaded.problems), "problem")
         print(f"the tree itself has {known}: fsxds check {escape(str(directory))} lists them", file=sys.stderr)

@@ -8,9 +8,8 @@ from pathlib import Path
 import click
 
 from fsxds import app
-from fsxds.cli.problems import has_errors, line_of, placed
+from fsxds.cli.problems import has_errors, line_of, placed, warn_if_empty
 from fsxds.cli.running import spinner
-from fsxds.cli.subjects import tell_if_empty
 from fsxds.lint.linter import linter_of
 from fsxds.observe.change_reports import remark_lines, summary
 from fsxds.observe.log_lines import escape
@@ -23,7 +22,7 @@ def run_mirror(directory: Path, out: Path, settings: Settings) -> None:
     """Mirror a tree once, and report what could not be written."""
     with spinner(f"mirroring {directory}", in_lines=True):
         loaded, report = app.mirror_once(directory, out, settings, linter_of(settings))
-    tell_if_empty(directory, loaded)
+    warn_if_empty(directory, loaded)
     problems = [placed(problem, directory) for problem in loaded.problems]
     for problem in problems:
         print(line_of(problem), file=sys.stderr)

@@ -16,8 +16,8 @@ from rich.text import Text
 
 from fsxds import reload
 from fsxds.api.secrets import Masker
+from fsxds.cli.problems import warn_if_empty
 from fsxds.cli.running import spinner
-from fsxds.cli.subjects import tell_if_empty
 from fsxds.lint.linter import linter_of
 from fsxds.observe.log_lines import count_of, escape, type_name
 from fsxds.resources import Resource
@@ -56,7 +56,7 @@ def run_show(directory: Path, settings: Settings) -> None:
     else:
         listing = as_plain(rows, loaded, Masker(catalogue))
         print(dumped(listing, settings.show_format))
-    tell_if_empty(directory, loaded)
+    warn_if_empty(directory, loaded)
     if loaded.problems:
         print(f"{count_of(len(loaded.problems), 'problem')}: fsxds check {directory} lists them", file=sys.stderr)
 

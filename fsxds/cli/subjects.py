@@ -1,13 +1,7 @@
-"""What `fsxds check` is asked about: whole trees, some files of a tree, files alone, or what comes by stdin.
-
-From where the paths of a report lead: the current directory for people, the top of the repository for pipelines.
-
-Say that nothing in a directory is configuration, where a command goes on all the same.
-"""
+"""What `fsxds check` checks: whole trees, some files of a tree, files alone, or what comes by stdin."""
 
 from __future__ import annotations
 
-import os
 import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -16,50 +10,18 @@ from pathlib import Path, PurePosixPath
 import click
 
 from fsxds import reload
+from fsxds.cli.problems import path_from
 from fsxds.errors import UsageError
 from fsxds.observe.log_lines import escape
 from fsxds.settings.forms import OFF
 from fsxds.settings.options import Settings
-from fsxds.snapshots.load import Loaded
 from fsxds.source.listing import Exclusion
 from fsxds.source.scan import Content, Refusal, read_file
 from fsxds.values import Problem, Severity, SourceFile, SourceTree
 
-# Their readers know the repository, and nothing of the directory in which a step of a pipeline ran.
-_OF_REPOSITORIES = frozenset({"github", "sarif"})
-
-
-def base_for(format_name: str, directory: Path) -> Path:
-    """Return the directory from which all paths of a report lead.
-
-    Args:
-        format_name: of the report.
-        directory: the tree; the repository is the nearest directory above it, or itself, that holds `.git`.
-    """
-    here = Path.cwd()
-    if format_name not in _OF_REPOSITORIES:
-        return here
-    top = Path(os.path.normpath(directory.absolute()))
-    return next((one for one in (top, *top.parents) if (one / ".git").exists()), here)
-
-
-def path_from(base: Path, path: Path) -> PurePosixPath:
-    """Return a path as it leads from a base: relative where it leads into it, else as it was given."""
-    absolute = Path(os.path.normpath(path.absolute()))
-    if absolute.is_relative_to(base):
-        return PurePosixPath(absolute.relative_to(base))
-    return PurePosixPath(path if base == Path.cwd() else absolute)
-
-
-def tell_if_empty(directory: Path, loaded: Loaded) -> None:
-    """Tell on stderr that no file of a tree is configuration: most often another directory was meant."""
-    if not loaded.records:
-        print(f"{escape(str(directory))}: no file in this directory is configuration", file=sys.stderr)
-
-
 STDIN = "-"
 
-# What a file alone cannot answer: whether others define what it names, and whether they use what it defines.
+# What cannot be known of a file alone: whether others define what it names, and whether they use what it defines.
 _ASKS_OTHERS = (
     "no-cluster",
     "no-endpoints",
@@ -86,7 +48,7 @@ class Subject:
         label: what the user calls it.
         directory: leads to its files.
         tree: its files.
-        asked: the files that were named, of which everything is told, and of the others errors alone; None for all.
+        asked: the files that were named, of which everything is reported, and of the others errors alone; None for all.
         is_partial: the files are not a whole tree; what they refer to may be elsewhere.
     """
 
@@ -96,8 +58,8 @@ class Subject:
     asked: frozenset[PurePosixPath] | None = None
     is_partial: bool = False
 
-    def is_told(self, problem: Problem) -> bool:
-        """Whether a problem is of interest to who asked."""
+    def is_reported(self, problem: Problem) -> bool:
+        """Whether a problem concerns what was named."""
         return self.asked is None or problem.path in self.asked or problem.severity is Severity.ERROR
 
     def settings(self, settings: Settings) -> Settings:

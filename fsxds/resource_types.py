@@ -53,6 +53,7 @@ class ResourceType:
         has_sotw: its service has the state-of-the-world method and the unary one beside the Delta one.
         absence_hangs_envoy: told by Delta that there is none of a name which it waits for, Envoy 1.40 waits for good, and
             its start with it; told nothing, it goes on after `initial_fetch_timeout`.
+        survives_expiry: Envoy 1.40 survives the end of a time to live of its resources (ENVOY.md D4).
         is_secret: nothing of its resources is shown, and their mirrored files are for the user of fsxds alone.
         holds_config_sources: its resources may say from where Envoy is to get others.
         file_order: where its files come among those that the mirror writes: what others name by path must exist first
@@ -71,6 +72,7 @@ class ResourceType:
     grpc: str = ""
     has_sotw: bool = True
     absence_hangs_envoy: bool = False
+    survives_expiry: bool = False
     is_secret: bool = False
     holds_config_sources: bool = False
     file_order: int = 30
@@ -91,12 +93,13 @@ class ResourceType:
 # In push order: what is used comes before what uses it. Source: xDS protocol, "Eventual consistency considerations".
 RESOURCE_TYPES: tuple[ResourceType, ...] = (
     ResourceType("rtds", "envoy.service.runtime.v3.Runtime", "runtime", "runtime", file_words=("runtimes",), file_order=10,
+                 survives_expiry=True,
                  grpc="runtime.v3.RuntimeDiscoveryService Runtime"),
     ResourceType("sds", "envoy.extensions.transport_sockets.tls.v3.Secret", "secrets", "secrets",
                  grpc="secret.v3.SecretDiscoveryService Secrets", is_secret=True, file_order=20),
     ResourceType("cds", "envoy.config.cluster.v3.Cluster", "clusters", "clusters",
                  full_state_in_sotw=True, may_be_empty=True, grpc="cluster.v3.ClusterDiscoveryService Clusters",
-                 holds_config_sources=True, file_order=40),
+                 survives_expiry=True, holds_config_sources=True, file_order=40),
     ResourceType("eds", "envoy.config.endpoint.v3.ClusterLoadAssignment", "endpoints", "endpoints",
                  name_field="cluster_name", may_be_empty=True,
                  grpc="endpoint.v3.EndpointDiscoveryService Endpoints"),
@@ -108,7 +111,7 @@ RESOURCE_TYPES: tuple[ResourceType, ...] = (
                  grpc="extension.v3.ExtensionConfigDiscoveryService ExtensionConfigs", file_order=50, new_file_order=35),
     ResourceType("lds", "envoy.config.listener.v3.Listener", "listeners", "listeners",
                  full_state_in_sotw=True, may_be_empty=True, grpc="listener.v3.ListenerDiscoveryService Listeners",
-                 holds_config_sources=True, file_order=80),
+                 survives_expiry=True, holds_config_sources=True, file_order=80),
     ResourceType("rds", "envoy.config.route.v3.RouteConfiguration", "routes", "routes", may_be_empty=True,
                  absence_hangs_envoy=True, grpc="route.v3.RouteDiscoveryService Routes", holds_config_sources=True,
                  file_order=60),

@@ -68,6 +68,11 @@ class Problem:
     remedy: str
     severity: Severity = field(default=Severity.ERROR, compare=False)
 
+    @classmethod
+    def of_file(cls, path: PurePosixPath, rule: str, message: str, remedy: str, pointer: str = "") -> Self:
+        """Make an error of a whole file."""
+        return cls(path, 1, 1, pointer, rule, message, remedy)
+
     def __str__(self) -> str:
         """`edge/routes.yaml:3:5: error: resources[2].name: the fact; the remedy`."""
         place = f"{self.path}:{self.line}:{self.column}"

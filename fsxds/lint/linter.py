@@ -33,8 +33,7 @@ from fsxds.lint.rules import RuleLevels, read_levels
 from fsxds.lint.tree_names import StaticNames, static_names
 from fsxds.protocol.ttl import TtlMode
 from fsxds.settings.options import Settings
-from fsxds.snapshots.accept import Places
-from fsxds.snapshots.check import Found
+from fsxds.snapshots.check import FieldLocator, Found
 from fsxds.snapshots.parse import field_rules
 from fsxds.values import PlainValue
 
@@ -77,10 +76,10 @@ class Linter:
         """Return a fault or a problem with the severity that its rule has here; None where the rule is off."""
         return self.levels.adjusted(found)
 
-    def tree_check(self, memory: object, places: Places) -> References:
+    def tree_check(self, memory: object, locator: FieldLocator) -> References:
         """Return the check of references and claims in one tree."""
         known = memory if isinstance(memory, ReferenceMemory) else ReferenceMemory()
-        return References(known, places, self.levels, self.static)
+        return References(known, locator, self.levels, self.static)
 
 
 def make_field_rules(catalogue: Catalogue) -> FieldRules:

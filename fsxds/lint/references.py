@@ -25,7 +25,7 @@ from fsxds.lint.reference_findings import RULE as SOURCE_RULE
 from fsxds.lint.rules import RuleLevels
 from fsxds.lint.tree_names import FileNames, NameBook, Pages, StaticNames, union
 from fsxds.resources import Key, ParsedFile, Resource
-from fsxds.snapshots.accept import Conflicts, Places, Proposal, Records, Rule
+from fsxds.snapshots.check import Conflicts, FieldLocator, FileRule, Proposal, Records
 from fsxds.snapshots.merge import may_define
 from fsxds.snapshots.references import ANY, CLUSTER, ROUTES, VIRTUAL_HOST
 from fsxds.values import Problem, Severity, TypeUrl, pointer_of
@@ -54,16 +54,16 @@ class ReferenceMemory:
 class References:
     """The rule about references, for one load of a tree."""
 
-    def __init__(self, memory: ReferenceMemory, places: Places, levels: RuleLevels, static: StaticNames) -> None:
+    def __init__(self, memory: ReferenceMemory, locator: FieldLocator, levels: RuleLevels, static: StaticNames) -> None:
         self.memory = memory
         self._book = NameBook(memory.names)
-        self._places = places
+        self._locator = locator
         self._levels = levels
         self._static = static
         self._claim_weights = weights_of_claims(levels)
 
     @property
-    def rules(self) -> tuple[Rule, ...]:
+    def rules(self) -> tuple[FileRule, ...]:
         """What holds files back: addresses and domains that others have, and references that lead nowhere."""
         return self.hold_claims, self.hold
 
@@ -171,7 +171,7 @@ class References:
         return Told(parsed, findings, tuple(self._placed(parsed, findings)))
 
     def _placed(self, parsed: ParsedFile, findings: tuple[Finding, ...]) -> Iterator[Problem]:
-        places = self._places.of(parsed, [(finding.resource, finding.field_path) for finding in findings])
+        places = self._locator.locate(parsed, [(finding.resource, finding.field_path) for finding in findings])
         for finding, (line, column) in zip(findings, places, strict=True):
             pointer = pointer_of(finding.resource.origin.field_path + finding.field_path)
             rule, message, remedy = finding.rule, finding.message, finding.remedy

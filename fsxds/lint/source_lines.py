@@ -65,7 +65,7 @@ class Source:
         self._lines: list[str] = []
         name = file_format.name if file_format else ""
         row = type_from_path(path)
-        if name not in _TEXT_FORMATS or (row is not None and row.short_name == "sds"):
+        if name not in _TEXT_FORMATS or (row is not None and row.is_secret):
             return
         try:
             text = read_text(content)

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from enum import Enum
 
-from fsxds.resource_types import BY_SHORT_NAME
+from fsxds.resource_types import BY_TYPE_URL
 from fsxds.resources import Resource
 from fsxds.values import TypeUrl
 
@@ -45,17 +45,13 @@ class TtlUse(Enum):
     HEARTBEAT = "heartbeat"
 
 
-# The types whose expiry has an effect on an Envoy which the Envoy survives.
-_SURVIVED = frozenset(BY_SHORT_NAME[name].type_url for name in ("cds", "lds", "rtds"))
-
-
 def ttl_use(type_url: TypeUrl, features: frozenset[str], mode: TtlMode, *, is_delta: bool) -> TtlUse:
     """Return how the time to live of a type's resources is sent to a client with these `client_features`."""
     if TTL_FEATURE not in features or not (is_delta or features & SOTW_TTL_FEATURES):
         return TtlUse.NONE
     if mode is TtlMode.SPECIFICATION:
         return TtlUse.HEARTBEAT
-    if type_url not in _SURVIVED:
+    if not BY_TYPE_URL[type_url].survives_expiry:
         return TtlUse.NONE
     return TtlUse.HEARTBEAT if is_delta else TtlUse.FULL
 

@@ -1,137 +1,52 @@
-"""Which files of a new tree may replace their last good selves.
+"""Which files of a new tree may replace their last good content: the one home of "a file's last good content stays".
 
-A bad file never takes resources away: what it held when it was last good stays, and its neighbours move on. The rule has
-its home here. A file is held back
+A bad file never takes resources away: what it held when it was last good stays, and other files are served as they are.
+A file is held back
 
 * when it does not parse, or could not be read;
 * when it defines what another file owns (a name, an address, the version of a type): a file owns what it is served with,
-  as long as it still has it, whatever else changed in it and whatever its path. Of what nobody owns, the first path wins;
-* when it refers to what no file serves, and Envoy would refuse that, or wait for it in vain;
+  as long as it still has it, whatever else changed in it and whatever its path. Of what no file owns, the first path wins;
+* when it refers to what no file serves, and Envoy would reject that, or wait for it in vain;
 * with all others, where a tree is accepted whole or not at all.
 
-What is held back counts for nothing: no other file is held because of it, and none is served because of it. That is why
-what the rules held is tried again once it is known what is served.
+What is held back counts for nothing: no other file is held because of it, and none is served because of it. So what the
+rules held is tried again once it is known what is served.
 
-A file that is gone takes its resources along, but for one case: it vanished in the very step in which a file appeared
+A file that was removed takes its resources along, but for one case: it vanished in the very step in which a file appeared
 that does not parse, or that is held and defines some of the same names. It may have been renamed; what it held, and no
-other file does, stays until that file is served or gone. A file that appeared as another vanished owns the names that both
-define.
-
-Where in the files of a tree a field of a resource stands.
-
-Rules over the resources of a whole tree: a name once in a type, one authored version for a type.
+other file does, stays until that file is served or removed. A file that appeared as another vanished owns the names that
+both define.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
 from pathlib import PurePosixPath
 
-from fsxds.formats import format_of
-from fsxds.formats.positions import locate_all
 from fsxds.resource_types import BY_TYPE_URL
-from fsxds.resources import Key, ParsedFile, Resource, Snapshot, key_of
-from fsxds.values import FieldPath, Problem, Severity, SourceFile, SourceTree, TypeUrl, Version
-
-Place = tuple[int, int]
-"""Line and column, from 1."""
-
-
-class Places:
-    """Finds fields in the texts of a tree; each costs a walk over its file, so larger files can be left alone."""
-
-    def __init__(self, tree: SourceTree, up_to_bytes: int | None) -> None:
-        self._files: Mapping[PurePosixPath, SourceFile] = {file.path: file for file in tree.files}
-        self._up_to_bytes = up_to_bytes
-
-    def of(self, parsed: ParsedFile, wanted: Collection[tuple[Resource, FieldPath]]) -> list[Place]:
-        """Return the place of each field, given by its resource and its path within it; else of the resource."""
-        file = self._files.get(parsed.path)
-        row = format_of(parsed.path)
-        if (
-            file is None
-            or file.digest != parsed.digest
-            or row is None
-            or row.name == "binary"
-            or (self._up_to_bytes is not None and len(file.content) > self._up_to_bytes)
-        ):
-            return [(resource.origin.line, 1) for resource, _ in wanted]
-        paths = [(resource.origin.document, resource.origin.field_path + path) for resource, path in wanted]
-        places = locate_all(file.content, set(paths), is_textproto=row.name == "textproto")
-        return [places[path] for path in paths]
-
-
-Conflicts = Mapping[PurePosixPath, tuple[Problem, ...]]
-
-Rule = Callable[[tuple["Proposal", ...]], Conflicts]
-"""A rule between files: given proposals, those to be trusted first, it names the files to hold back and says why."""
+from fsxds.resources import ParsedFile, Snapshot, key_of
+from fsxds.snapshots.check import Conflicts, FileRecord, FileRule, Proposal, Records
+from fsxds.values import Problem, Severity, TypeUrl, Version
 
 # Each group of held files that is tried again costs all rules once; groups are tried one by one up to this many files.
 MOST_TRIED_ALONE = 16
 
 
-@dataclass(frozen=True, slots=True)
-class FileRecord:
-    """What is known of one file.
-
-    `parsed` is what stands there now, None where it could not be read or is gone; `good` is what is served of it, None
-    where it was never good. `problems` are those that keep it from being served, and its warnings.
-    `suspects` are the files that may be its new name, where it is gone and kept.
-    """
-
-    parsed: ParsedFile | None
-    good: ParsedFile | None
-    problems: tuple[Problem, ...] = ()
-    suspects: frozenset[PurePosixPath] = frozenset()
-
-    @property
-    def is_held(self) -> bool:
-        """Whether something else is served than what stands there."""
-        return self.good is not self.parsed
-
-    @property
-    def was_never_good(self) -> bool:
-        """Whether nothing of it was ever served, though it is there."""
-        return self.good is None
-
-
-@dataclass(frozen=True, slots=True)
-class Proposal:
-    """What might be served of one file.
-
-    Attributes:
-        path: the file.
-        parsed: what might be served, which is new unless `is_last_good`.
-        is_last_good: it is what is served already.
-        is_gone: the file is not there any more; such files are trusted last.
-        was: what is served of the file, or of those that vanished as it appeared and share names with it.
-        is_on_trial: it is judged, and takes nothing from any other; the last good content of its file may be there too.
-    """
-
-    path: PurePosixPath
-    parsed: ParsedFile
-    is_last_good: bool
-    is_gone: bool = False
-    was: tuple[ParsedFile, ...] = ()
-    is_on_trial: bool = False
-
-
-Records = Mapping[PurePosixPath, FileRecord]
-
-Tell = Callable[[Mapping[PurePosixPath, "FileRecord"]], Conflicts]
-"""Says of records what is wrong between their files, which holds none of them back."""
-
-
-def tell_nothing(_: Records) -> Conflicts:
+def report_nothing(_: Records) -> Conflicts:
     """Find nothing wrong."""
     return {}
 
 
 def accept(
-    present: Records, before: Records, rules: Iterable[Rule], *, whole_trees: bool, tell: Tell = tell_nothing
+    present: Records,
+    before: Records,
+    rules: Iterable[FileRule],
+    *,
+    whole_trees: bool,
+    report: Callable[[Records], Conflicts] = report_nothing,
 ) -> dict[PurePosixPath, FileRecord]:
     """Decide what is served of each file.
 
@@ -140,25 +55,31 @@ def accept(
         before: the records of the tree before.
         rules: the rules between files.
         whole_trees: one file with an error holds back all of them.
-        tell: what else is to be told of files as they were accepted.
+        report: finds what else is wrong with files as they were accepted, which holds none of them back.
     """
     fresh = {path: _on_its_own(record, before.get(path)) for path, record in present.items()}
     deciding = _Deciding(fresh, before, tuple(rules))
     decision = deciding.decide({})
-    refusals = deciding.refusals(decision)
-    while better := deciding.better_than(decision, refusals):
-        decision, refusals = better, deciding.refusals(better)
-    records = decision.records | {path: deciding.held_back(path, problems) for path, problems in refusals.items()}
-    for path, problems in tell(records).items():
+    conflicts = deciding.conflicts_of_held(decision)
+    while better := deciding.better_than(decision, conflicts):
+        decision, conflicts = better, deciding.conflicts_of_held(better)
+    records = decision.records | {path: deciding.held_back(path, problems) for path, problems in conflicts.items()}
+    for path, problems in report(records).items():
         records[path] = replace(records[path], problems=records[path].problems + problems)
     if whole_trees and any(_has_error(record) for record in records.values()):
         return _as_before(records, before)
     return records
 
 
+def _on_its_own(record: FileRecord, before: FileRecord | None) -> FileRecord:
+    """Return the record of a file as if it were the only one: an error in it keeps its last good content."""
+    is_good = record.parsed is not None and (not record.problems or record.parsed.is_good)
+    return FileRecord(record.parsed, record.parsed if is_good else before.good if before else None, record.problems)
+
+
 @dataclass(frozen=True, slots=True)
 class _Decision:
-    """What is served of each file, and the files that rules held back, each with what they said."""
+    """What is served of each file, and the files that rules held back, each with what they found."""
 
     records: dict[PurePosixPath, FileRecord]
     held: Mapping[PurePosixPath, tuple[Problem, ...]]
@@ -167,7 +88,7 @@ class _Decision:
 class _Deciding:
     """Decides about one tree: first as if all were served, then about those again that were held for what is not served."""
 
-    def __init__(self, fresh: Records, before: Records, rules: tuple[Rule, ...]) -> None:
+    def __init__(self, fresh: Records, before: Records, rules: tuple[FileRule, ...]) -> None:
         self._fresh = fresh
         self._before = before
         self._rules = rules
@@ -192,26 +113,26 @@ class _Deciding:
                 else:
                     given_up.add(path)
 
-    def better_than(self, decision: _Decision, refusals: Conflicts) -> _Decision | None:
+    def better_than(self, decision: _Decision, conflicts: Conflicts) -> _Decision | None:
         """Return a decision that serves all that this one serves, and some of what it held; None where there is none."""
-        for group in _groups([path for path in decision.held if path not in refusals]):
+        for group in _groups([path for path in decision.held if path not in conflicts]):
             tried = self.decide({path: problems for path, problems in decision.held.items() if path not in group})
             if tried.held.keys() < decision.held.keys():
                 return tried
         return None
 
-    def refusals(self, decision: _Decision) -> Conflicts:
-        """Return what the rules say of the files that they held, beside what is served and what other held files define."""
+    def conflicts_of_held(self, decision: _Decision) -> Conflicts:
+        """Return what the rules find in the files that they held, beside what is served and what other held files define."""
         if not decision.held:
             return {}
         trials = [self._proposal(path, self._fresh[path], is_on_trial=True) for path in sorted(decision.held)]
         proposals = tuple(sorted((*self._proposals(decision.records), *filter(None, trials)), key=_trust))
-        refusals: dict[PurePosixPath, tuple[Problem, ...]] = {}
+        conflicts: dict[PurePosixPath, tuple[Problem, ...]] = {}
         for rule in self._rules:
             for path, problems in rule(proposals).items():
                 if path in decision.held:
-                    refusals[path] = refusals.get(path, ()) + problems
-        return refusals
+                    conflicts[path] = conflicts.get(path, ()) + problems
+        return conflicts
 
     def _conflicts(self, records: Records) -> Conflicts:
         proposals = tuple(sorted(self._proposals(records), key=_trust))
@@ -251,7 +172,7 @@ def _groups(candidates: list[PurePosixPath]) -> Iterator[AbstractSet[PurePosixPa
 
 
 def _heirs(present: Records, before: Records) -> Mapping[PurePosixPath, tuple[ParsedFile, ...]]:
-    """Return for files that appeared what was served of files that vanished, and shares names with them: a renamed file."""
+    """Return for files that appeared what was served of files that vanished and share names with them: renamed files."""
     gone = [record.good for path, record in before.items() if record.good is not None and path not in present]
     if not gone:
         return {}
@@ -262,11 +183,6 @@ def _heirs(present: Records, before: Records) -> Mapping[PurePosixPath, tuple[Pa
             found = {was.path: was for key in map(key_of, record.parsed.resources) if (was := by_key.get(key))}
             heirs[path] = tuple(found.values())
     return heirs
-
-
-def _on_its_own(record: FileRecord, before: FileRecord | None) -> FileRecord:
-    is_good = record.parsed is not None and (not record.problems or record.parsed.is_good)
-    return FileRecord(record.parsed, record.parsed if is_good else before.good if before else None, record.problems)
 
 
 def _what_is_left(record: FileRecord, others: Records) -> FileRecord | None:
@@ -307,15 +223,8 @@ def _may_hold(record: FileRecord, gone: ParsedFile) -> bool:
 
 def _vanished(path: PurePosixPath, suspects: frozenset[PurePosixPath]) -> Problem:
     names = ", ".join(str(suspect) for suspect in sorted(suspects)[:3])
-    return Problem(
-        path,
-        1,
-        1,
-        "",
-        "vanished",
-        f"the file is gone, and what appeared with it does not load ({names}); what it held is kept",
-        "mend the new file, or remove it as well",
-    )
+    fact = f"the file was removed, and what appeared with it does not load ({names}); what it held is kept"
+    return Problem.of_file(path, "vanished", fact, "fix the new file, or remove it as well")
 
 
 def _trust(proposal: Proposal) -> tuple[bool, bool, bool, tuple[str, ...]]:
@@ -334,22 +243,6 @@ def _as_before(records: Records, before: Records) -> dict[PurePosixPath, FileRec
         path: replace(record, good=before[path].good if path in before else None) for path, record in records.items()
     }
     return kept | present
-
-
-def _owned(proposals: tuple[Proposal, ...]) -> dict[Key, Resource]:
-    """Return the names that files have and are served with; of those that are served as they are, the order tells."""
-    owned: dict[Key, Resource] = {}
-    for proposal in proposals:
-        if proposal.was and not (proposal.is_last_good or proposal.is_gone or proposal.is_on_trial):
-            served = {key_of(resource) for parsed in proposal.was for resource in parsed.resources}
-            for resource in proposal.parsed.resources:
-                if key_of(resource) in served:
-                    owned.setdefault(key_of(resource), resource)
-    return owned
-
-
-def _is_of_another(taken: Mapping[Key, Resource], key: Key, path: PurePosixPath) -> bool:
-    return key in taken and taken[key].origin.path != path
 
 
 class AuthoredVersions:
@@ -422,28 +315,15 @@ def _content(type_url: TypeUrl, files: Iterable[ParsedFile]) -> dict[str, Versio
 
 
 def _no_version(path: PurePosixPath, type_url: TypeUrl) -> Problem:
-    noun = BY_TYPE_URL[type_url].noun
-    return Problem(
-        path,
-        1,
-        1,
-        "",
-        "no-version",
-        f"there is no version_info for its {noun}",
-        "add one, or serve `--versions content`",
-    )
+    fact = f"there is no version_info for its {BY_TYPE_URL[type_url].noun}"
+    return Problem.of_file(path, "no-version", fact, "add one, or serve `--versions content`")
 
 
 def _disagrees(path: PurePosixPath, version: str, agreed: str, other: PurePosixPath) -> Problem:
-    return Problem(
-        path, 1, 1, "version_info", "version-conflict", f'version "{version}" is not that of {other}, "{agreed}"',
-        "give all documents of a type one version",
-    )  # fmt: skip
+    fact = f'version "{version}" is not that of {other}, "{agreed}"'
+    return Problem.of_file(path, "version-conflict", fact, "give all documents of a type one version", "version_info")
 
 
 def _same_version(path: PurePosixPath, type_url: TypeUrl, version: Version) -> Problem:
-    noun = BY_TYPE_URL[type_url].noun
-    return Problem(
-        path, 1, 1, "version_info", "stale-version", f'the {noun} changed under the unchanged version "{version}"',
-        "give new content a new version",
-    )  # fmt: skip
+    fact = f'the {BY_TYPE_URL[type_url].noun} changed under the unchanged version "{version}"'
+    return Problem.of_file(path, "stale-version", fact, "give new content a new version", "version_info")

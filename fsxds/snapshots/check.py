@@ -1,26 +1,109 @@
-"""What judges the content of files, as loading needs it: `lint/linter.py` implements it, and callers pass it in.
+"""What loading asks of whoever judges files, and what it shows them: `lint/linter.py` implements `Check`.
 
-The server does not import the linter. What `Check` says decides which files are held back, and what is reported of them.
+The server does not import the linter: callers pass it in. What it says decides which files are held back, and what is
+reported of them.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
+from pathlib import PurePosixPath
 from typing import Protocol, TypeVar
 
 from fsxds.api.catalogue import Catalogue
 from fsxds.api.walk import Hooks
-from fsxds.snapshots.accept import Conflicts, Places, Records, Rule
-from fsxds.values import Fault, Problem
+from fsxds.formats import format_of
+from fsxds.formats.positions import locate_all
+from fsxds.resources import ParsedFile, Resource
+from fsxds.values import Fault, FieldPath, Problem, SourceFile, SourceTree
 
 Found = TypeVar("Found", Fault, Problem)
+
+
+@dataclass(frozen=True, slots=True)
+class FileRecord:
+    """What is known of one file.
+
+    Attributes:
+        parsed: what the file holds now, None where it could not be read or was removed.
+        good: what is served of it, None where it was never good.
+        problems: what keeps `parsed` from being served, and its warnings.
+        suspects: where the file was removed and is kept, the files that may be its new name.
+    """
+
+    parsed: ParsedFile | None
+    good: ParsedFile | None
+    problems: tuple[Problem, ...] = ()
+    suspects: frozenset[PurePosixPath] = frozenset()
+
+    @property
+    def is_held(self) -> bool:
+        """Whether something else is served than what the file holds."""
+        return self.good is not self.parsed
+
+    @property
+    def was_never_good(self) -> bool:
+        """Whether the file exists and nothing of it was ever served."""
+        return self.good is None
+
+
+Records = Mapping[PurePosixPath, FileRecord]
+"""All files of a tree."""
+
+
+@dataclass(frozen=True, slots=True)
+class Proposal:
+    """What might be served of one file.
+
+    Attributes:
+        path: the file.
+        parsed: what might be served.
+        is_last_good: `parsed` is served already.
+        is_gone: the file was removed; such files are trusted last.
+        was: what is served of the file, or of those that vanished as it appeared and share names with it.
+        is_on_trial: it is judged, and takes nothing from any other; the last good content of its file may be there too.
+    """
+
+    path: PurePosixPath
+    parsed: ParsedFile
+    is_last_good: bool
+    is_gone: bool = False
+    was: tuple[ParsedFile, ...] = ()
+    is_on_trial: bool = False
+
+
+Conflicts = Mapping[PurePosixPath, tuple[Problem, ...]]
+"""Files with what is wrong with them."""
+
+FileRule = Callable[[tuple[Proposal, ...]], Conflicts]
+"""A rule between files: given proposals, the most trusted first, it returns those to hold back, and why."""
+
+
+class FieldLocator:
+    """Finds the lines of fields in a tree; each file costs a walk over its text, so larger ones can be left out."""
+
+    def __init__(self, tree: SourceTree, up_to_bytes: int | None) -> None:
+        self._files: Mapping[PurePosixPath, SourceFile] = {file.path: file for file in tree.files}
+        self._up_to_bytes = up_to_bytes
+
+    def locate(self, parsed: ParsedFile, wanted: Collection[tuple[Resource, FieldPath]]) -> list[tuple[int, int]]:
+        """Return line and column, from 1, of each field, given by its resource and its path in it; else of the resource."""
+        file, file_format = self._files.get(parsed.path), format_of(parsed.path)
+        is_text = file_format is not None and file_format.name != "binary"
+        is_small = self._up_to_bytes is None or (file is not None and len(file.content) <= self._up_to_bytes)
+        if file is None or file_format is None or file.digest != parsed.digest or not (is_text and is_small):
+            return [(resource.origin.line, 1) for resource, _ in wanted]
+        paths = [(resource.origin.document, resource.origin.field_path + path) for resource, path in wanted]
+        places = locate_all(file.content, set(paths), is_textproto=file_format.name == "textproto")
+        return [places[path] for path in paths]
 
 
 class TreeCheck(Protocol):
     """Judges the files of one tree beside one another."""
 
     @property
-    def rules(self) -> tuple[Rule, ...]:
+    def rules(self) -> tuple[FileRule, ...]:
         """What holds files back."""
 
     @property
@@ -40,12 +123,12 @@ class Check(Protocol):
     def adjusted(self, found: Found) -> Found | None:
         """Return a fault or a problem with the severity that its rule has here; None where the rule is off."""
 
-    def tree_check(self, memory: object, places: Places) -> TreeCheck:
+    def tree_check(self, memory: object, locator: FieldLocator) -> TreeCheck:
         """Return the check of one tree.
 
         Args:
             memory: that of the tree before, None for the first.
-            places: finds lines and columns.
+            locator: finds lines and columns.
         """
 
 
@@ -61,14 +144,14 @@ class NoCheck:
         """Leave every severity as it is."""
         return found
 
-    def tree_check(self, _: object, __: Places) -> TreeCheck:
+    def tree_check(self, _: object, __: FieldLocator) -> TreeCheck:
         """Check no tree."""
         return _NoTreeCheck()
 
 
 @dataclass(frozen=True, slots=True)
 class _NoTreeCheck:
-    rules: tuple[Rule, ...] = ()
+    rules: tuple[FileRule, ...] = ()
     memory: object = None
 
     def report(self, _: Records) -> Conflicts:

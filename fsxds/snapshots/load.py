@@ -1,4 +1,4 @@
-"""The whole path, in order; the only entry."""
+"""Load a tree of files, on top of the tree before: parse, check, accept, merge. The only entry."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from pathlib import PurePosixPath
 from types import MappingProxyType
 
 from fsxds.resources import ParsedFile, Snapshot
-from fsxds.snapshots.accept import AuthoredVersions, FileRecord, Places, Records, Rule, accept
-from fsxds.snapshots.check import Check, NoCheck
+from fsxds.snapshots.accept import AuthoredVersions, accept
+from fsxds.snapshots.check import Check, FieldLocator, FileRecord, FileRule, NoCheck, Records
 from fsxds.snapshots.merge import merge
 from fsxds.snapshots.names import UniqueNames
 from fsxds.values import HeldFile, Problem, Severity, SourceFile, SourceTree
@@ -22,11 +22,11 @@ class Acceptance:
     """How a tree is accepted.
 
     Attributes:
-        whole_trees: file by file, or whole.
-        authored_versions: whose versions are served.
+        whole_trees: one file with an error holds back all of them.
+        authored_versions: the versions that the files' authors wrote are served.
         check: judges the files beside one another; what is no error holds nothing back.
-        locate_up_to_bytes: in files up to this size, references are told with their own line and column, in larger ones
-            with those of their resource; None for no limit.
+        locate_up_to_bytes: in files up to this size, what is wrong with a reference is reported at its own line and
+            column, in larger ones at those of its resource; None for no limit.
     """
 
     whole_trees: bool = False
@@ -56,7 +56,7 @@ def changed_files(tree: SourceTree, before: Loaded | None) -> tuple[SourceFile, 
 
 
 def unjudged(loaded: Loaded) -> Loaded:
-    """Return what was loaded for a load by other rules: what was good stays, and every file is parsed and judged anew."""
+    """Return what was loaded, for a load by other checks: what was good stays; every file is parsed and checked again."""
     records = {
         # Good content without a digest is that of no file.
         path: replace(record, parsed=None, good=None if record.good is None else replace(record.good, digest=""))
@@ -72,18 +72,18 @@ def load(tree: SourceTree, before: Loaded | None, parse: Parse, acceptance: Acce
         tree: the files as they are.
         before: the result for the tree before, None for the first.
         parse: turns files into documents; it is called once, with those that changed.
-        acceptance: what may replace what.
+        acceptance: how the tree is accepted.
     """
     fresh = {parsed.path: parsed for parsed in parse(changed_files(tree, before))}
     old_records: Records = before.records if before else {}
     served = before.snapshot if before else None
     present = _present(tree, old_records, fresh)
-    places = Places(tree, acceptance.locate_up_to_bytes)
-    check = acceptance.check.tree_check(before.memory if before else None, places)
-    rules: tuple[Rule, ...] = (UniqueNames(served), *check.rules)
+    locator = FieldLocator(tree, acceptance.locate_up_to_bytes)
+    check = acceptance.check.tree_check(before.memory if before else None, locator)
+    rules: tuple[FileRule, ...] = (UniqueNames(served), *check.rules)
     if acceptance.authored_versions:
         rules = (*rules, AuthoredVersions(served))
-    accepted = accept(present, old_records, rules, whole_trees=acceptance.whole_trees, tell=check.report)
+    accepted = accept(present, old_records, rules, whole_trees=acceptance.whole_trees, report=check.report)
     records = _in_order(accepted)
     snapshot = merge(records, old_records, served, authored=acceptance.authored_versions)
     problems = {problem for record in records.values() for problem in record.problems} | set(tree.problems)
@@ -119,8 +119,8 @@ def _present(
 
 def _place(problem: Problem) -> tuple[object, ...]:
     """Return what problems are sorted by, as they would be by themselves, only faster."""
-    found = problem
-    return found.path.parts, found.line, found.column, found.pointer, found.rule, found.message, found.remedy
+    path = problem.path.parts
+    return path, problem.line, problem.column, problem.pointer, problem.rule, problem.message, problem.remedy
 
 
 def _in_order(records: Records) -> dict[PurePosixPath, FileRecord]:

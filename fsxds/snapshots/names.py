@@ -1,9 +1,8 @@
-"""How virtual hosts are named that Envoy asks for one by one, and by which other names they are found.
+"""How resources are named: what is wrong with a name, names that are made or added, and one name for one resource.
 
-How a listener is named that its author gave no name. Source: ENVOY.md J.
-
-Envoy 1.40 accepts one of them, and gives it a random name in each response that holds it: every update of any listener
-would replace it, and drain its connections. So it is served by a name that is made of its address.
+Envoy asks for virtual hosts one by one, by their domains; so each is found by other names beside its own. It accepts one
+listener without a name, and gives it a random one in each response that holds it: every update of any listener would
+replace it, and drain its connections. So it is served by a name that is made of its address (ENVOY.md J).
 """
 
 from __future__ import annotations
@@ -15,21 +14,84 @@ from typing import Any
 
 from fsxds.resource_types import BY_SHORT_NAME, BY_TYPE_URL, ResourceType, name_of_domain, route_configuration_of
 from fsxds.resources import Document, Key, Reference, Resource, Snapshot, key_of
-from fsxds.snapshots.accept import (
-    Conflicts,
-    Proposal,
-    _is_of_another,
-    _owned,
-)
+from fsxds.snapshots.check import Conflicts, Proposal
 from fsxds.snapshots.references import HOST, HOST_NAME, UNNAMED
-from fsxds.snapshots.shape import (
-    _nameless,
-    _unwrapped,
-    _wrapper_path,
-)
+from fsxds.snapshots.shape import wrapper_path
 from fsxds.values import Fault, FieldPath, Problem, Severity
 
+LISTENER = BY_SHORT_NAME["lds"]
 VIRTUAL_HOST = BY_SHORT_NAME["vhds"]
+
+ONLY_ONE = Reference(UNNAMED, "", (), Severity.ERROR)
+"""Envoy accepts one listener without a name, and refuses two."""
+
+_UDP = 1  # envoy.config.core.v3.SocketAddress.Protocol
+
+
+def naming_fault(
+    row: ResourceType, own_name: str, wrapper_name: str, field_path: FieldPath, name_path: FieldPath
+) -> Fault | None:
+    """Say what is wrong with the name of a resource, None where nothing is. Source: ENVOY.md A5, D5, I.
+
+    Args:
+        row: the type of the resource.
+        own_name: what the resource calls itself, empty where it does not.
+        wrapper_name: what the `Resource` around it calls it, empty where nothing does.
+        field_path: where the resource stands in its document.
+        name_path: where its own name stands, the same as `field_path` where there is none.
+    """
+    if row.name_field is None:
+        return None if wrapper_name else _unwrapped(row, field_path)
+    if row is VIRTUAL_HOST:
+        if not (wrapper_name or own_name):
+            return _nameless(row, name_path)
+        around = wrapper_path(field_path) if wrapper_name else field_path
+        return table_fault(wrapper_name or own_name, (*around, "name"))
+    if wrapper_name and own_name and wrapper_name != own_name:
+        return Fault(
+            "name-mismatch",
+            f'the Resource is named "{wrapper_name}", what it holds "{own_name}"; Envoy would add it and delete it again',
+            "make the two names equal, or leave the Resource's name out",
+            name_path,
+        )
+    return None if own_name else _nameless(row, name_path)
+
+
+def _nameless(row: ResourceType, field_path: FieldPath) -> Fault:
+    return Fault("missing-name", f"`{row.name_field}` is missing or empty", "name the resource", field_path)
+
+
+def _unwrapped(row: ResourceType, field_path: FieldPath) -> Fault:
+    message = row.message_type.rpartition(".")[2]
+    fact = f"{message} has no name of its own, and there is none around it"
+    remedy = "write `name: …` and `resource: {…}`, with what stands here as the resource"
+    return Fault("missing-name", fact, remedy, field_path)
+
+
+# Listeners
+
+
+def name_of_unnamed(listener: Any, wrapper_name: str) -> str:
+    """Return the name of the `Resource` around a listener, else one made of its address; empty where it has none."""
+    if wrapper_name or not listener.HasField("address"):
+        return wrapper_name
+    chosen = listener.address.WhichOneof("address")
+    if chosen == "pipe":
+        return f"unnamed-{listener.address.pipe.path}"
+    if chosen != "socket_address":
+        return ""
+    socket = listener.address.socket_address
+    port = socket.named_port or socket.port_value
+    return f"unnamed-{socket.address}:{port}{'/udp' if socket.protocol == _UDP else ''}"
+
+
+def unnamed_fault(name: str, place: FieldPath) -> Fault:
+    """Say by which name an unnamed listener is served."""
+    fact = f'the listener has no name and is served as "{name}"; Envoy would make up another one at every update'
+    return Fault("unnamed-listener", fact, "give it a name", place, severity=Severity.NOTE)
+
+
+# Virtual hosts
 
 
 def table_fault(name: str, place: FieldPath) -> Fault | None:
@@ -74,45 +136,20 @@ def claims_of(name: str, host: Any, authored: tuple[str, ...]) -> Iterator[Refer
     yield Reference(HOST_NAME, f"{table}\n{host.name}", ("name",), Severity.ERROR)
 
 
-def naming_fault(
-    row: ResourceType, own_name: str, wrapper_name: str, field_path: FieldPath, name_path: FieldPath
-) -> Fault | None:
-    """Say what is wrong with the name of a resource, None where nothing is. Source: ENVOY.md A5, D5, I.
-
-    Args:
-        row: the type of the resource.
-        own_name: what the resource calls itself, empty where it does not.
-        wrapper_name: what the `Resource` around it calls it, empty where nothing does.
-        field_path: where the resource stands in its document.
-        name_path: where its own name stands, the same as `field_path` where there is none.
-    """
-    if row.name_field is None:
-        return None if wrapper_name else _unwrapped(row, field_path)
-    if row is VIRTUAL_HOST:
-        if not (wrapper_name or own_name):
-            return _nameless(row, name_path)
-        around = _wrapper_path(field_path) if wrapper_name else field_path
-        return table_fault(wrapper_name or own_name, (*around, "name"))
-    if wrapper_name and own_name and wrapper_name != own_name:
-        return Fault(
-            "name-mismatch",
-            f'the Resource is named "{wrapper_name}", what it holds "{own_name}"; Envoy would add it and delete it again',
-            "make the two names equal, or leave the Resource's name out",
-            name_path,
-        )
-    return None if own_name else _nameless(row, name_path)
+# One name for one resource
 
 
-def _same_names(documents: Iterable[Document]) -> Iterable[Problem]:
+def repeated_names(documents: Iterable[Document]) -> Iterator[Problem]:
+    """Yield the resources of one file that have the name of an earlier one of it."""
     seen: dict[Key, Resource] = {}
     for document in documents:
         for resource in document.resources:
             first = seen.setdefault(key_of(resource), resource)
             if first is not resource:
-                yield replace(duplicate_name(resource, first), severity=_weight_of_repeat(resource, first))
+                yield replace(duplicate_name(resource, first), severity=_severity_of_repeat(resource, first))
 
 
-def _weight_of_repeat(resource: Resource, first: Resource) -> Severity:
+def _severity_of_repeat(resource: Resource, first: Resource) -> Severity:
     # Generated files repeat what several others use. An Envoy that asks by name gets one of the equals; one that gets
     # all of a type refuses them (ENVOY.md A2).
     is_harmless = resource.version == first.version and not BY_TYPE_URL[resource.type_url].full_state_in_sotw
@@ -120,7 +157,7 @@ def _weight_of_repeat(resource: Resource, first: Resource) -> Severity:
 
 
 def duplicate_name(resource: Resource, first: Resource) -> Problem:
-    """Say that a name stands twice in one type; the problem is put to `resource`, and names both places."""
+    """Report, at `resource`, that its name is that of another of its type."""
     noun = BY_TYPE_URL[resource.type_url].message_type.rpartition(".")[2]
     return Problem(
         resource.origin.path,
@@ -177,29 +214,17 @@ def _doubles(proposal: Proposal, taken: Mapping[Key, Resource]) -> Iterator[Prob
             yield duplicate_name(resource, taken[key_of(resource)])
 
 
-LISTENER = BY_SHORT_NAME["lds"]
-
-ONLY_ONE = Reference(UNNAMED, "", (), Severity.ERROR)
-"""Envoy accepts one listener without a name, and refuses two."""
-
-_UDP = 1  # envoy.config.core.v3.SocketAddress.Protocol
-
-
-def name_of_unnamed(listener: Any, wrapper_name: str) -> str:
-    """Return the name of the `Resource` around a listener, else one made of its address; empty where it has none."""
-    if wrapper_name or not listener.HasField("address"):
-        return wrapper_name
-    chosen = listener.address.WhichOneof("address")
-    if chosen == "pipe":
-        return f"unnamed-{listener.address.pipe.path}"
-    if chosen != "socket_address":
-        return ""
-    socket = listener.address.socket_address
-    port = socket.named_port or socket.port_value
-    return f"unnamed-{socket.address}:{port}{'/udp' if socket.protocol == _UDP else ''}"
+def _owned(proposals: tuple[Proposal, ...]) -> dict[Key, Resource]:
+    """Return the names that files have and are served with; of those that are served as they are, the order tells."""
+    owned: dict[Key, Resource] = {}
+    for proposal in proposals:
+        if proposal.was and not (proposal.is_last_good or proposal.is_gone or proposal.is_on_trial):
+            served = {key_of(resource) for parsed in proposal.was for resource in parsed.resources}
+            for resource in proposal.parsed.resources:
+                if key_of(resource) in served:
+                    owned.setdefault(key_of(resource), resource)
+    return owned
 
 
-def unnamed_fault(name: str, place: FieldPath) -> Fault:
-    """Say by which name an unnamed listener is served."""
-    fact = f'the listener has no name and is served as "{name}"; Envoy would make up another one at every update'
-    return Fault("unnamed-listener", fact, "give it a name", place, severity=Severity.NOTE)
+def _is_of_another(taken: Mapping[Key, Resource], key: Key, path: PurePosixPath) -> bool:
+    return key in taken and taken[key].origin.path != path

@@ -31,7 +31,7 @@ from fsxds.resources import Document, Origin, ParsedFile, Resource
 from fsxds.snapshots import references
 from fsxds.snapshots.check import Check, NoCheck
 from fsxds.snapshots.document import DocumentReader, Draft, Tools
-from fsxds.snapshots.names import _same_names
+from fsxds.snapshots.names import repeated_names
 from fsxds.values import Fault, FieldPath, PlainValue, Problem, Severity, SourceFile
 
 # Below this size a file parses in less time than anybody notices.
@@ -256,7 +256,7 @@ class FileParser:
         if not drafts and not problems:
             problems.append(_void_file(file.path))
         documents = tuple(_finished(file.path, draft) for draft in drafts)
-        repeated = map(self._check.adjusted, islice(_same_names(documents), MAX_FAULTS))
+        repeated = map(self._check.adjusted, islice(repeated_names(documents), MAX_FAULTS))
         problems += (problem for problem in repeated if problem is not None)
         return ParsedFile(file.path, file.digest, documents, tuple(sorted(problems)))
 

@@ -1,7 +1,4 @@
-"""Tell the shapes of a document apart, and take it to pieces: envelope, wrappers, resources.
-
-What can be wrong with the outer form of a resource, in words.
-"""
+"""The outer form of a document: envelope, wrappers, resources; and the faults that it can have."""
 
 from __future__ import annotations
 
@@ -13,6 +10,9 @@ from fsxds.api.quotes import may_quote_type
 from fsxds.api.scalars import LONGEST_S
 from fsxds.resource_types import PREFIX, RESOURCE_TYPES, ResourceType
 from fsxds.values import Fault, FieldPath, PlainValue, Severity, SpelledFloat
+
+# A time to live is renewed when half of it is over; whatever delays that by the other half removes the resource.
+SHORTEST_TTL_S = 0.5
 
 DISCOVERY_RESPONSE = "envoy.service.discovery.v3.DiscoveryResponse"
 RESOURCE_WRAPPER = "envoy.service.discovery.v3.Resource"
@@ -74,10 +74,10 @@ class Shape:
 
 
 def shape_of(value: PlainValue, unknown_fields: Severity = Severity.ERROR) -> Shape:
-    """Take a document to pieces: a DiscoveryResponse, a `Resource`, a resource, or a list of any of these.
+    """Take a document apart: a DiscoveryResponse, a `Resource`, a resource, or a list of any of these.
 
-    What a piece is worth is not looked at here; a document of no known shape is one piece. `unknown_fields` is how much
-    an unknown field of an envelope weighs.
+    What is in a piece is not looked at here; a document of no known shape is one piece. `unknown_fields` is the severity
+    of an unknown field of an envelope.
     """
     shape = Shape(unknown_fields=unknown_fields)
     if isinstance(value, list):
@@ -120,7 +120,7 @@ def _take_envelope(shape: Shape, value: dict[str, PlainValue], field_path: Field
             )
         )
         return
-    # Envoy's JSON reader takes a single object where a list is due.
+    # Envoy's JSON reader takes a single object where it expects a list.
     items = resources if isinstance(resources, list) else [resources]
     for number, element in enumerate(items):
         path = (*field_path, "resources", number) if isinstance(resources, list) else (*field_path, "resources")
@@ -171,15 +171,8 @@ def _unknown_keys(value: dict[str, PlainValue], field_path: FieldPath, severity:
             yield Fault("unknown-field", fact, remedy, (*field_path, key), severity=severity)
 
 
-# It is renewed when half of it is over; whatever delays that by the other half takes the resource away.
-SHORTEST_TTL_S = 0.5
-
-# Where Envoy 1.40 survives the end of a time to live (ENVOY.md D4).
-_WITH_TTL = frozenset({"cds", "lds", "rtds"})
-
-
 def no_type(field_path: FieldPath) -> Fault:
-    """Nothing tells the type."""
+    """Nothing says of which type a resource is."""
     return Fault(
         "missing-type",
         "nothing tells the type of this resource",
@@ -189,7 +182,7 @@ def no_type(field_path: FieldPath) -> Fault:
 
 
 def not_an_object(field_path: FieldPath) -> Fault:
-    """Something else stands where a resource is due."""
+    """Something else is where a resource is expected."""
     return Fault("wrong-value", "a resource must be an object", "write its fields, or remove it", field_path)
 
 
@@ -228,7 +221,7 @@ def broken_message(message_type: str, field_path: FieldPath) -> Fault:
 
 def wrong_ttl(ttl_s: float, field_path: FieldPath) -> Fault | None:
     """A time to live is none, or shorter than anybody can renew it in time."""
-    place = (*_wrapper_path(field_path), "ttl")
+    place = (*wrapper_path(field_path), "ttl")
     if 0 < ttl_s < SHORTEST_TTL_S:
         fact = f"must be renewed every {ttl_s / 2:g}s, or Envoy drops the resource"
         return Fault("short-ttl", fact, f"write {SHORTEST_TTL_S:g}s or more", place, severity=Severity.WARNING)
@@ -239,25 +232,14 @@ def wrong_ttl(ttl_s: float, field_path: FieldPath) -> Fault | None:
 
 
 def dropped_ttl(row: ResourceType, field_path: FieldPath) -> Fault | None:
-    """A time to live is not told, because Envoy does not survive its end, or does not heed it. Source: ENVOY.md D4."""
-    if row.short_name in _WITH_TTL:
+    """A time to live is not sent, because Envoy does not survive its end, or ignores it. Source: ENVOY.md D4."""
+    if row.survives_expiry:
         return None
-    fact = f"the ttl of {row.noun} is not told to clients: Envoy does well with those of clusters, listeners and runtime alone"
+    fact = f"the ttl of {row.noun} is not sent to clients: Envoy does well with those of clusters, listeners and runtime alone"
     remedy = "remove it; or serve with `--ttl spec`, to other clients than Envoy"
-    return Fault("ttl-dropped", fact, remedy, (*_wrapper_path(field_path), "ttl"), severity=Severity.NOTE)
+    return Fault("ttl-dropped", fact, remedy, (*wrapper_path(field_path), "ttl"), severity=Severity.NOTE)
 
 
-def _wrapper_path(field_path: FieldPath) -> FieldPath:
+def wrapper_path(field_path: FieldPath) -> FieldPath:
     """Return where the `Resource` stands around a resource, or the resource itself where there is none."""
     return field_path[:-1] if field_path[-1:] == ("resource",) else field_path
-
-
-def _nameless(row: ResourceType, field_path: FieldPath) -> Fault:
-    return Fault("missing-name", f"`{row.name_field}` is missing or empty", "name the resource", field_path)
-
-
-def _unwrapped(row: ResourceType, field_path: FieldPath) -> Fault:
-    message = row.message_type.rpartition(".")[2]
-    fact = f"{message} has no name of its own, and there is none around it"
-    remedy = "write `name: …` and `resource: {…}`, with what stands here as the resource"
-    return Fault("missing-name", fact, remedy, field_path)

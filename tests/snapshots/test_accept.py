@@ -6,7 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fsxds.resources import ParsedFile
-from fsxds.snapshots.accept import Conflicts, FileRecord, Proposal, Records, accept
+from fsxds.snapshots.accept import accept
+from fsxds.snapshots.check import Conflicts, FileRecord, Proposal, Records
 from fsxds.values import SourceFile
 from tests.support.stories import parse_file, problem
 

@@ -4,7 +4,8 @@ from pathlib import PurePosixPath
 
 import pytest
 
-from fsxds.snapshots.accept import AuthoredVersions, Proposal
+from fsxds.snapshots.accept import AuthoredVersions
+from fsxds.snapshots.check import Proposal
 from fsxds.snapshots.names import UniqueNames
 from fsxds.values import Problem, SourceFile
 from tests.support.snapshots import snapshot

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from fsxds.api.catalogue import Catalogue
-from fsxds.resource_types import BY_SHORT_NAME, RESOURCE_TYPES
+from fsxds.resource_types import RESOURCE_TYPES
 from fsxds.resources import Resource, Snapshot
 from fsxds.tools.doctor.config_sources import path_faults, seconds_of
 from fsxds.tools.doctor.facts import (
@@ -342,7 +342,7 @@ def _names_clusters(table: Any) -> bool:
 
 
 _RULE = "stream-need"
-_WITH_CONFIG_SOURCES = tuple(BY_SHORT_NAME[name].type_url for name in ("cds", "lds", "rds", "ecds"))
+_WITH_CONFIG_SOURCES = tuple(row.type_url for row in RESOURCE_TYPES if row.holds_config_sources)
 _STREAMS_ALONE = tuple(row for row in RESOURCE_TYPES if row.rest_path is None)
 _CONFIG_SOURCE = "envoy.config.core.v3.ConfigSource"
 

@@ -43,7 +43,7 @@ def value_reader(row: Option) -> Callable[[str], object]:
 
 
 def existing_directory(written: str) -> Path:
-    """Return the path; UsageError, which is told in one line, if there is no such directory."""
+    """Return the path; UsageError if there is no such directory."""
     path = Path(written)
     if path.is_dir():
         return path
@@ -88,7 +88,7 @@ def _options(row: Option) -> Iterator[TableOption]:
 
 
 class Negation(TableOption):
-    """A flag that stands for the value false of a row."""
+    """A flag that means the value false of a row."""
 
     def __init__(self, row: Option) -> None:
         click.Option.__init__(

@@ -51,7 +51,7 @@ def run_diff(sides: tuple[str, ...], revisions: str | None, settings: Settings) 
         catalogue = reload.find_catalogue(settings)
         loaded = reload.load_trees((before.tree, after.tree), settings, catalogue, linter_of(settings))
         for read, result in zip((before, after), loaded, strict=True):
-            _tell_problems(read, result)
+            _print_problems(read, result)
         over_rest = before.is_running or after.is_running
         comparer = Comparer(catalogue, over_rest=over_rest)
         of_before, of_after = (list(_gaps(read, result)) for read, result in zip((before, after), loaded, strict=True))
@@ -101,8 +101,8 @@ def _side_of(directory: Path) -> Side:
     return Side(str(directory), "" if directory == Path() else f"{PurePosixPath(directory)}/")
 
 
-def _tell_problems(read: _Read, loaded: Loaded) -> None:
-    """Tell what is wrong with a side, and refuse a server whose resources cannot be read here."""
+def _print_problems(read: _Read, loaded: Loaded) -> None:
+    """Print the problems of a side; UsageError for a server whose resources cannot be read here."""
     if not loaded.records and not read.is_running:
         print(f"{escape(read.side.label)}: no file there is configuration", file=sys.stderr)
     for problem in loaded.problems:
@@ -114,7 +114,7 @@ def _tell_problems(read: _Read, loaded: Loaded) -> None:
 
 
 def _gaps(read: _Read, loaded: Loaded) -> Iterator[tuple[Gap, Unread]]:
-    """Yield what could not be read of a side: files, and the types that a server withholds."""
+    """Yield what could not be read of a side: files, and the types of which a server has nothing good."""
     contents = {file.path: file.content for file in read.tree.files}
     for held in loaded.held:
         parsed = loaded.records[held.path].parsed

@@ -26,7 +26,7 @@ from fsxds.tools.doctor.examine import Case, examine
 from fsxds.tools.doctor.facts import look_at
 from fsxds.values import Problem, Severity, SourceTree
 
-# What makes Envoy refuse a source, or crashes it, is found when the tree is loaded, which then holds the resource back.
+# A source that Envoy rejects, or that crashes it, is found when the tree is loaded, and held back.
 _SOURCE_RULE = "wrong-config-source"
 
 
@@ -35,13 +35,12 @@ def run_doctor(directory: Path, settings: Settings) -> None:
     with spinner(f"examining {directory}"):
         catalogue = reload.find_catalogue(settings)
         tree = reload.scan_once(directory, settings)
-        # As `fsxds check DIR` does: how the bootstrap and the tree fit together is for the examination to say, and a file
-        # that was held back because they do not would be left out of it.
+        # Without the bootstrap: what does not fit it is reported below, and a file held back for it could not be examined.
         alone = replace(settings, bootstrap=None)
         (loaded,) = reload.load_trees((tree,), alone, catalogue, linter_of(alone))
         base = base_for(settings.check_format, directory)
         bootstrap = None if settings.bootstrap is None else _read(settings.bootstrap, base, catalogue)
-        report = report_of(Patient(directory, loaded, tree, bootstrap), base, settings, catalogue)
+        report = _report_of(Examined(directory, loaded, tree, bootstrap), base, settings, catalogue)
     print_report(report, settings.check_format)
     warn_if_empty(directory, loaded)
     if loaded.problems:
@@ -52,7 +51,7 @@ def run_doctor(directory: Path, settings: Settings) -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class Patient:
+class Examined:
     """What is examined: a tree, as it was loaded and as it was read, and a bootstrap, None where there is none."""
 
     directory: Path
@@ -61,21 +60,21 @@ class Patient:
     bootstrap: BootstrapFile | None
 
 
-def report_of(patient: Patient, base: Path, settings: Settings, catalogue: Catalogue) -> Report:
-    """Return what is told of a bootstrap and a tree; all paths in it lead from `base`."""
-    bootstrap, root = patient.bootstrap, path_from(base, patient.directory)
+def _report_of(examined: Examined, base: Path, settings: Settings, catalogue: Catalogue) -> Report:
+    """Return the report on a bootstrap and a tree; all paths in it lead from `base`."""
+    bootstrap, root = examined.bootstrap, path_from(base, examined.directory)
     is_rewritten = settings.mirror_config_sources or settings.ads_config_sources
-    case = Case(bootstrap.message if bootstrap else None, patient.loaded.snapshot, is_rewritten=is_rewritten)
+    case = Case(bootstrap.message if bootstrap else None, examined.loaded.snapshot, is_rewritten=is_rewritten)
     found = examine(case, catalogue, look_at)
-    sources = {file.path: file.content for file in patient.tree.files}
+    sources = {file.path: file.content for file in examined.tree.files}
     shown = sources if BY_NAME[settings.check_format].shows_source else {}
-    # What is held could not be examined, which is no health.
-    held = {file.problem for file in patient.loaded.held if file.problem}
+    # What is held back could not be examined.
+    held = {file.problem for file in examined.loaded.held if file.problem}
     levels = levels_of(settings)
     rules_of_loading = {_SOURCE_RULE, *(rule.name for rule in chapters()["bootstrap"].rules)}
-    told = [one for one in patient.loaded.problems if one in held or one.rule in rules_of_loading]
+    known = [one for one in examined.loaded.problems if one in held or one.rule in rules_of_loading]
     of_tree = _adjusted(resource_problems(found.resources, catalogue, sources), levels)
-    findings = findings_of((*told, *of_tree), root, shown, sources.keys(), catalogue.knows_word)
+    findings = findings_of((*known, *of_tree), root, shown, sources.keys(), catalogue.knows_word)
     files = [str(root / path) for path in sources]
     if bootstrap is not None:
         path = bootstrap.written.file.path
@@ -84,10 +83,10 @@ def report_of(patient: Patient, base: Path, settings: Settings, catalogue: Catal
         findings += findings_of(of_bootstrap, PurePosixPath(), shown, is_word=catalogue.knows_word)
         files.append(str(path))
     return Report(
-        str(patient.directory),
+        str(examined.directory),
         tuple(sorted(findings, key=lambda finding: finding.problem)),
         tuple(sorted(files)),
-        resource_counts(patient.loaded.snapshot),
+        resource_counts(examined.loaded.snapshot),
         Severity(settings.check_severity),
         str(base),
     )

@@ -47,15 +47,15 @@ def fsxds() -> None:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line and return the exit status.
 
-    0: it did what it should; 1: it found problems, or a difference; 2: wrong use, told in a line; 130: Ctrl-C.
+    0: it did what it should; 1: it found problems, or a difference; 2: wrong use, with a line that says what is wrong; 130: Ctrl-C.
     """
     try:
         status = fsxds.main(arguments, prog_name="fsxds", standalone_mode=False)
     except click.UsageError as error:
         path = error.ctx.command_path if error.ctx else "fsxds"
-        return _refuse(f"{path}: {error.format_message()} (see {path} --help)")
+        return _wrong_use(f"{path}: {error.format_message()} (see {path} --help)")
     except FsxdsError as error:
-        return _refuse("\n".join(f"fsxds: {line}" for line in str(error).splitlines()))
+        return _wrong_use("\n".join(f"fsxds: {line}" for line in str(error).splitlines()))
     except click.Abort:
         return INTERRUPTED
     return status if isinstance(status, int) else 0
@@ -74,7 +74,7 @@ def run_process() -> NoReturn:
     sys.exit(status)
 
 
-def _refuse(text: str) -> int:
+def _wrong_use(text: str) -> int:
     from fsxds.api.secrets import mask_text
     from fsxds.observe.log_lines import escape
 

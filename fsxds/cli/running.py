@@ -37,7 +37,7 @@ def run(work: Coroutine[object, object, None]) -> None:
     complains.
 
     Raises:
-        FsxdsError: with the text of all errors for people that its tasks ended with, where there are no others.
+        FsxdsError: with the texts of all errors of fsxds that its tasks ended with, where there are no others.
     """
     # Which other commands do without.
     from fsxds.supervisor import AbandonedThreads
@@ -50,10 +50,10 @@ def run(work: Coroutine[object, object, None]) -> None:
             runner.get_loop().set_default_executor(AbandonedThreads())
             runner.run(work)
     except BaseExceptionGroup as group:
-        told, others = group.split(FsxdsError)
-        if told is None or others is not None:
+        ours, others = group.split(FsxdsError)
+        if ours is None or others is not None:
             raise
-        raise FsxdsError("\n".join(_texts(told))) from group
+        raise FsxdsError("\n".join(_texts(ours))) from group
 
 
 def _texts(error: BaseException) -> Iterator[str]:
@@ -96,7 +96,7 @@ def progress_bar(text: str) -> Iterator[Callable[[int, int], None]]:
     """Show on a terminal how much is done, when it takes longer than a second; nothing elsewhere.
 
     Yields:
-        What is to be told how much is done, and of how much as far as is known.
+        What receives how much is done, and of how much, as far as is known.
     """
     console = Console(stderr=True)
     if not console.is_terminal:
@@ -110,8 +110,8 @@ def progress_bar(text: str) -> Iterator[Callable[[int, int], None]]:
     ) as progress:
         task = progress.add_task(text, total=None, visible=False)
 
-        def tell(done: int, total: int) -> None:
+        def show(done: int, total: int) -> None:
             is_long = time.monotonic() - started_s > SPINNER_DELAY_S
             progress.update(task, completed=done, total=total, visible=is_long)
 
-        yield tell
+        yield show

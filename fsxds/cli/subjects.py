@@ -84,7 +84,7 @@ def read_subjects(paths: Sequence[str], stdin_path: str | None, base: Path, sett
         settings: how to read, and which tree files belong to.
 
     Raises:
-        UsageError: a path does not exist, or it is not told what stdin is called.
+        UsageError: a path does not exist, or stdin has no name.
     """
     if not paths and settings.check_tree is not None:
         paths = (str(settings.check_tree),)

@@ -1,4 +1,4 @@
-"""`fsxds watch ADDRESS`: be a client of an xDS server, and print what it tells."""
+"""`fsxds watch ADDRESS`: be a client of an xDS server, and print what it sends."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def _wanted(address: str, flags: WatchFlags) -> ClientOptions:
 
 
 async def _until_interrupted(work: Coroutine[object, object, None]) -> None:
-    """Run until Ctrl-C, which ends it like the end of the work does. Who presses it twice is not told of it twice.
+    """Run until Ctrl-C, which ends it like the end of the work does. A second one does nothing.
 
     SIGHUP ends nothing.
     """

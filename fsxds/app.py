@@ -40,7 +40,8 @@ from fsxds.settings.options import Settings
 from fsxds.settings.reading import SettingsChange, SettingsReader
 from fsxds.snapshots.check import Check
 from fsxds.snapshots.load import Acceptance, Loaded
-from fsxds.source.watch import Settled, WatchMode, WatchOptions, watch
+from fsxds.source.targets import WatchMode, WatchOptions
+from fsxds.source.watch import Settled, watch
 from fsxds.store import Latest, SnapshotStore
 from fsxds.supervisor import Supervisor, until_stopped, words_of
 from fsxds.transports.client_status.service import ClientReports, client_status_handlers, client_status_paths
@@ -234,7 +235,7 @@ class Application:
     def _load_again(self) -> None:
         """Have the newest tree loaded again: more is known of its files, or other rules hold."""
         if self._trees.current is not None:
-            self._trees.replace(replace(self._trees.current, noticed_s=monotonic()))
+            self._trees.replace(replace(self._trees.current, detected_s=monotonic()))
 
     async def _watch(self) -> None:
         """Pass on each tree that settles and is another than the last one, even if another watcher passed that on."""

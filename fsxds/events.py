@@ -168,10 +168,10 @@ class TreeLoaded(Event):
 
 @dataclass(frozen=True, slots=True)
 class SnapshotPublished(Event):
-    """A snapshot is served from now on; `noticed_s` is the monotonic clock at the first sign of its change."""
+    """A snapshot is served from now on; `detected_s` is the monotonic clock at the first sign of its change."""
 
     snapshot: Snapshot
-    noticed_s: float
+    detected_s: float
 
 
 # Of clients.

@@ -206,7 +206,7 @@ class Reload:
         try:
             self._observer(TreeLoaded(loaded.problems, loaded.held))
             if is_new:
-                self._observer(SnapshotPublished(loaded.snapshot, settled.noticed_s))
+                self._observer(SnapshotPublished(loaded.snapshot, settled.detected_s))
         finally:
             # Also where reporting it fails.
             if is_new:

@@ -38,7 +38,7 @@ class Listener:
             case TreeLoaded():
                 self.told.append(("problems", [problem.rule for problem in event.problems]))
             case SnapshotPublished():
-                self.told.append(("published", (event.noticed_s, list(event.snapshot.resources(CDS)))))
+                self.told.append(("published", (event.detected_s, list(event.snapshot.resources(CDS)))))
                 self.snapshots.append(event.snapshot)
 
 

@@ -16,7 +16,7 @@ from fsxds.observe.log_lines import escape
 from fsxds.settings.forms import OFF
 from fsxds.settings.options import Settings
 from fsxds.source.listing import Exclusion
-from fsxds.source.scan import Content, Refusal, read_file
+from fsxds.source.scan import FileContent, UnreadableFile, read_file
 from fsxds.values import Problem, Severity, SourceFile, SourceTree
 
 STDIN = "-"
@@ -145,9 +145,9 @@ def _read(path: str, given: str, settings: Settings) -> bytes | Problem:
             raise UsageError("-: what comes by stdin is larger than --max-file-size")
         return content
     outcome = read_file(path, settings.max_file_size_bytes)
-    if isinstance(outcome, Content):
+    if isinstance(outcome, FileContent):
         return outcome.content
-    refusal = outcome or Refusal("unreadable-file", "it is no regular file", "name files of resources")
+    refusal = outcome or UnreadableFile("unreadable-file", "it is no regular file", "name files of resources")
     return Problem(PurePosixPath(path), 1, 1, "", refusal.rule, refusal.message, refusal.remedy)
 
 

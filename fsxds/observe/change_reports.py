@@ -29,14 +29,14 @@ class PublishedChange:
 
     Attributes:
         types: what changed, by type; types without a change are not in it.
-        noticed_s: clock reading at the first sign of the change.
+        detected_s: clock reading at the first sign of the change.
         last_s: clock reading at publication, later at the last answer.
         clients: the node ids that were answered, in order; an ordered set.
         rejected_by: the node ids that rejected something of it, likewise.
     """
 
     types: Mapping[TypeUrl, TypeChange]
-    noticed_s: float
+    detected_s: float
     last_s: float
     clients: dict[str, None] = field(default_factory=dict)
     rejected_by: dict[str, None] = field(default_factory=dict)
@@ -45,7 +45,7 @@ class PublishedChange:
         """Word the report: what changed, from which files, which clients were sent it, and how long it took."""
         counts = [_counts(type_url, change) for type_url, change in self.types.items()]
         files = sorted({str(path) for change in self.types.values() for path in change.files})
-        took_ms = round((self.last_s - self.noticed_s) * 1000)
+        took_ms = round((self.last_s - self.detected_s) * 1000)
         source = f" from {some_of(files)}" if files else ""
         clients = tuple(self.clients)
         audience = _audience(clients, took_ms)
@@ -71,7 +71,7 @@ class ChangeReports:
         self._inbox: asyncio.Queue[PublishedChange] = asyncio.Queue()
         self._gathering: list[PublishedChange] = []
 
-    def publish(self, snapshot: Snapshot, noticed_s: float) -> None:
+    def publish(self, snapshot: Snapshot, detected_s: float) -> None:
         """Begin to gather for a snapshot that became current just now."""
         types = {
             type_url: change
@@ -81,7 +81,7 @@ class ChangeReports:
         if not types:
             self._write(LogLine(Level.DEBUG, "snapshot_published", "files changed, what is served did not"))
             return
-        change = PublishedChange(types, noticed_s, self._now_s())
+        change = PublishedChange(types, detected_s, self._now_s())
         self._gathering.append(change)
         self._inbox.put_nowait(change)
 

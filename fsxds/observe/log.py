@@ -164,7 +164,7 @@ class Log:
     def _lines_of(self, event: Event) -> Iterator[LogLine]:
         match event:
             case SnapshotPublished():
-                self._reports.publish(event.snapshot, event.noticed_s)
+                self._reports.publish(event.snapshot, event.detected_s)
             case TreeLoaded():
                 yield from self._problems.update(event.problems, event.held, self._clock.moment())
             case FilesWritten():

@@ -1,11 +1,11 @@
-"""Follow paths through symbolic links, and remember every link that was passed.
+"""List the files of a tree with their signatures, through links and without reading any of them.
 
-Which names are never read: hidden files, what editors leave beside the file they save, and what the user excludes.
-
-List the files of a tree with their signatures, through links and without reading any of them.
+`TreeListing` is one walk, `Exclusion` has the names that the user leaves out, `Links` follows symbolic links.
 """
 
+# Paths are text here: making 10 000 Path objects would double the time of a look.
 # ruff: noqa: PTH115, PTH116, PTH118, PTH120
+
 from __future__ import annotations
 
 import contextlib
@@ -21,161 +21,11 @@ from typing import NamedTuple, TypeAlias
 
 from fsxds.values import Problem
 
-# Far more than the 40 that the kernel follows in one path, and far fewer than what Python can nest.
-_MOST_NESTED_LINKS = 100
-
-
-class Links:
-    """The links that one look at a tree passed through, each with the target it had.
-
-    `targets` are those links. `missing` are the paths at which a way ended because nothing stood there.
-    """
-
-    def __init__(self) -> None:
-        self.targets: dict[str, str] = {}
-        self.missing: set[str] = set()
-        self._real: dict[str, str | None] = {"/": "/", "//": "/"}
-
-    def resolve(self, path: str) -> str | None:
-        """Return the path without links, None when something is missing or the links go in a circle.
-
-        Unlike `os.path.realpath` this keeps what it passed, and resolves each directory only once.
-        """
-        return self._resolve(path, 0)
-
-    def forget_below(self, directories: tuple[str, ...]) -> None:
-        """Forget the links below these directories, which end with a slash."""
-        self.targets = {link: target for link, target in self.targets.items() if not link.startswith(directories)}
-        self.missing = {path for path in self.missing if not path.startswith(directories)}
-
-    def are_unchanged(self) -> bool:
-        """Tell whether every link still has the target that it had."""
-        try:
-            return all(os.readlink(link) == target for link, target in self.targets.items())
-        except OSError:
-            return False
-
-    def _resolve(self, path: str, depth: int) -> str | None:
-        """Resolve a path that was met behind `depth` links, its directories first, so that only links nest."""
-        real = self._real
-        unknown: list[str] = []
-        while path not in real:
-            unknown.append(path)
-            path = os.path.dirname(path)
-        for step in reversed(unknown):
-            # Whoever comes by here again while the way is being followed goes in a circle.
-            real[step] = None
-            try:
-                real[step] = self._step(step, depth)
-            except _TooManyLinksError:
-                del real[step]  # From a later link the way may be short enough.
-                if depth:
-                    raise
-                return None
-            path = step
-        return real[path]
-
-    def _step(self, path: str, depth: int) -> str | None:
-        directory, name = os.path.split(path)
-        parent = self._real[directory]
-        if parent is None:
-            return None
-        if name in {"", "."}:
-            return parent
-        if name == "..":
-            return os.path.dirname(parent)
-        return self._follow(parent, os.path.join(parent, name), depth)
-
-    def _follow(self, parent: str, candidate: str, depth: int) -> str | None:
-        try:
-            target = os.readlink(candidate)
-        except OSError as error:
-            if error.errno == errno.EINVAL:
-                return candidate  # it is no link
-            self.missing.add(candidate)
-            return None
-        self.targets[candidate] = target
-        if depth == _MOST_NESTED_LINKS:
-            raise _TooManyLinksError
-        return self._resolve(os.path.join(parent, target), depth + 1)
-
-
-class _TooManyLinksError(Exception):
-    """The way leads through more links than anybody follows."""
-
-
-# vim writes `4913` to learn whether it may create files in a directory, and removes it at once.
-_VIM_PROBE = "4913"
-_SUFFIXES_OF_LEFTOVERS = ("~", ".swp", ".tmp")
-
-
-def is_passed_over(name: str) -> bool:
-    """Tell whether a file or directory of this name is neither read, walked nor worth a word.
-
-    A leading dot covers hidden files, emacs' lock `.#cds.yaml`, and the `..data` and `..2026_01_31` of a Kubernetes
-    volume, whose files are reached by links with ordinary names. `#cds.yaml#` is what emacs saves by itself.
-    """
-    return name.startswith((".", "#")) or name.endswith(_SUFFIXES_OF_LEFTOVERS) or name == _VIM_PROBE
-
-
-class Exclusion:
-    """The names and paths that the user wants to be left out.
-
-    A pattern without a slash is one of names, of files and directories at any depth. One with a slash is one of paths
-    from the top of the tree; `**` stands for any directories. What is below an excluded directory is excluded with it.
-
-    >>> exclusion = Exclusion(["README*", "charts/**/values.yaml"])
-    >>> [exclusion.covers(path) for path in ("edge/README.yaml", "charts/a/b/values.yaml", "edge/values.yaml")]
-    [True, True, False]
-    """
-
-    def __init__(self, patterns: Iterable[str] = ()) -> None:
-        texts = [pattern.removeprefix("./").rstrip("/") for pattern in patterns]
-        names = [fnmatch.translate(text) for text in texts if "/" not in text]
-        self._name = re.compile("|".join(names)) if names else None
-        self._paths = [text.removeprefix("/").split("/") for text in texts if "/" in text]
-
-    def matches(self, relative: str) -> bool:
-        """Tell whether a path of the tree is excluded itself, and not by a directory above it."""
-        if self._name is not None and self._name.match(relative, relative.rfind("/") + 1):
-            return True
-        return any(_is_match(relative.split("/"), pattern) for pattern in self._paths)
-
-    def covers(self, relative: str) -> bool:
-        """Tell whether a path of the tree is excluded, by itself or by a directory above it."""
-        ends = [match.start() for match in re.finditer("/", relative)]
-        return any(self.matches(relative[:end]) for end in [*ends, len(relative)])
-
-
-def _is_match(parts: Sequence[str], pattern: Sequence[str]) -> bool:
-    if not pattern:
-        return not parts
-    if pattern[0] == "**":
-        return any(_is_match(parts[start:], pattern[1:]) for start in range(len(parts) + 1))
-    return bool(parts) and fnmatch.fnmatchcase(parts[0], pattern[0]) and _is_match(parts[1:], pattern[1:])
-
-
-def is_text(name: str) -> bool:
-    """Tell whether a name that the operating system gave is valid UTF-8."""
-    if name.isascii():
-        return True
-    try:
-        name.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
-
-
-def as_text(name: str) -> str:
-    """Write a name or path of any bytes as printable text."""
-    return name if is_text(name) else name.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
-
-
 Signature: TypeAlias = tuple[int, int, int, int, int]
 """What changes when a file changes: mtime_ns, size, inode, ctime_ns, device."""
 
 Identity: TypeAlias = tuple[int, int]
-"""What tells a directory from all others: device and inode."""
+"""What identifies a directory: device and inode."""
 
 # Entries behind one link: to list so many takes 0.1 s, and nobody keeps more configuration outside of the tree.
 _MOST_BEHIND_LINK = 20_000
@@ -187,7 +37,7 @@ _REMEDIES = {
     errno.EMFILE: "raise the limit of open files (ulimit -n)",
     errno.ENFILE: "raise the limit of open files (sysctl fs.file-max)",
     errno.EAGAIN: "put a regular file in its place",
-    errno.ELOOP: "mend or remove the link",
+    errno.ELOOP: "fix or remove the link",
     errno.ENAMETOOLONG: "shorten the path",
 }
 _OTHER_REMEDY = "fsxds tries again by itself; look after the filesystem"
@@ -225,7 +75,7 @@ def problem_of(relative: str, rule: str, message: str, remedy: str) -> Problem:
     return Problem(PurePosixPath(as_text(relative)), 1, 1, "", rule, message, remedy)
 
 
-class Walk:
+class TreeListing:
     """One walk over a tree, done when it is made.
 
     Real directories come first, then the linked ones in the order of their names, and each directory is visited once:
@@ -235,13 +85,13 @@ class Walk:
     def __init__(
         self, root: str, is_read: Callable[[str], bool], known: Collection[str], exclusion: Exclusion | None = None
     ) -> None:
-        """Walk.
+        """TreeListing.
 
         Args:
             root: an absolute path.
-            is_read: tells by a file's name whether it is one to read.
+            is_read: whether a file of this name is to be read.
             exclusion: what the user excludes.
-            known: paths of the files that were read so far, whatever stands there now.
+            known: paths of the files that were read so far, whatever is there now.
         """
         self.files: list[FoundFile] = []
         self.ignored: list[str] = []
@@ -276,7 +126,7 @@ class Walk:
             self.root_error = error
 
     def is_still_true(self) -> bool:
-        """Tell whether the root and all links are what they were, so that what was listed is of one generation."""
+        """Whether the root and all links are what they were, so that what was listed is of one generation."""
         try:
             return identity_of(self.real_root or "") == self._root_identity and self.links.are_unchanged()
         except OSError:
@@ -323,7 +173,7 @@ class Walk:
             for direntry in entries:
                 self._count()
                 if is_passed_over(direntry.name):
-                    continue  # `..data` too: what leads through it tells when it flips.
+                    continue  # `..data` too: the links that lead through it change when it flips.
                 if self._exclusion.matches(prefix + direntry.name):
                     self.excluded.append(prefix + direntry.name)
                 elif direntry.is_symlink():
@@ -400,7 +250,7 @@ class Walk:
 
     def _lose(self, relative: str, error: OSError, *, is_link: bool) -> None:
         if is_link and error.errno in {*_GONE, errno.ELOOP}:
-            problem = problem_of(relative, "broken-link", "the link leads nowhere", "mend or remove the link")
+            problem = problem_of(relative, "broken-link", "the link leads nowhere", "fix or remove the link")
         else:
             what = "what the link leads to" if is_link else "the directory"
             message = f"{what} cannot be read: {error.strerror}"
@@ -439,7 +289,7 @@ class _TooMuchError(Exception):
 
 
 def identity_of(path: str) -> Identity:
-    """Return what tells a directory from all others; OSError where there is none."""
+    """Return what identifies a directory; OSError where there is none."""
     status = os.stat(path)
     if not stat.S_ISDIR(status.st_mode):
         raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR))
@@ -450,3 +300,153 @@ def _kind_of(mode: int) -> str:
     if stat.S_ISFIFO(mode):
         return "a named pipe"
     return "a socket" if stat.S_ISSOCK(mode) else "a directory" if stat.S_ISDIR(mode) else "a device"
+
+
+# vim writes `4913` to learn whether it may create files in a directory, and removes it at once.
+_VIM_PROBE = "4913"
+_SUFFIXES_OF_LEFTOVERS = ("~", ".swp", ".tmp")
+
+
+def is_passed_over(name: str) -> bool:
+    """Whether a file or directory of this name is neither read, walked nor reported.
+
+    A leading dot covers hidden files, emacs' lock `.#cds.yaml`, and the `..data` and `..2026_01_31` of a Kubernetes
+    volume, whose files are reached by links with ordinary names. `#cds.yaml#` is what emacs saves by itself.
+    """
+    return name.startswith((".", "#")) or name.endswith(_SUFFIXES_OF_LEFTOVERS) or name == _VIM_PROBE
+
+
+class Exclusion:
+    """The names and paths that the user wants to be left out.
+
+    A pattern without a slash is one of names, of files and directories at any depth. One with a slash is one of paths
+    from the top of the tree; `**` stands for any directories. What is below an excluded directory is excluded with it.
+
+    >>> exclusion = Exclusion(["README*", "charts/**/values.yaml"])
+    >>> [exclusion.covers(path) for path in ("edge/README.yaml", "charts/a/b/values.yaml", "edge/values.yaml")]
+    [True, True, False]
+    """
+
+    def __init__(self, patterns: Iterable[str] = ()) -> None:
+        texts = [pattern.removeprefix("./").rstrip("/") for pattern in patterns]
+        names = [fnmatch.translate(text) for text in texts if "/" not in text]
+        self._name = re.compile("|".join(names)) if names else None
+        self._paths = [text.removeprefix("/").split("/") for text in texts if "/" in text]
+
+    def matches(self, relative: str) -> bool:
+        """Whether a path of the tree is excluded itself, and not by a directory above it."""
+        if self._name is not None and self._name.match(relative, relative.rfind("/") + 1):
+            return True
+        return any(_is_match(relative.split("/"), pattern) for pattern in self._paths)
+
+    def covers(self, relative: str) -> bool:
+        """Whether a path of the tree is excluded, by itself or by a directory above it."""
+        ends = [match.start() for match in re.finditer("/", relative)]
+        return any(self.matches(relative[:end]) for end in [*ends, len(relative)])
+
+
+def _is_match(parts: Sequence[str], pattern: Sequence[str]) -> bool:
+    if not pattern:
+        return not parts
+    if pattern[0] == "**":
+        return any(_is_match(parts[start:], pattern[1:]) for start in range(len(parts) + 1))
+    return bool(parts) and fnmatch.fnmatchcase(parts[0], pattern[0]) and _is_match(parts[1:], pattern[1:])
+
+
+def is_text(name: str) -> bool:
+    """Whether a name that the operating system gave is valid UTF-8."""
+    if name.isascii():
+        return True
+    try:
+        name.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def as_text(name: str) -> str:
+    """Write a name or path of any bytes as printable text."""
+    return name if is_text(name) else name.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
+
+
+# Far more than the 40 that the kernel follows in one path, and far fewer than what Python can nest.
+_MOST_NESTED_LINKS = 100
+
+
+class Links:
+    """The links that one look at a tree passed through, each with the target it had.
+
+    `targets` are those links. `missing` are the paths at which a way ended because nothing stood there.
+    """
+
+    def __init__(self) -> None:
+        self.targets: dict[str, str] = {}
+        self.missing: set[str] = set()
+        self._real: dict[str, str | None] = {"/": "/", "//": "/"}
+
+    def resolve(self, path: str) -> str | None:
+        """Return the path without links, None when something is missing or the links go in a circle.
+
+        Unlike `os.path.realpath` this keeps what it passed, and resolves each directory only once.
+        """
+        return self._resolve(path, 0)
+
+    def forget_below(self, directories: tuple[str, ...]) -> None:
+        """Forget the links below these directories, which end with a slash."""
+        self.targets = {link: target for link, target in self.targets.items() if not link.startswith(directories)}
+        self.missing = {path for path in self.missing if not path.startswith(directories)}
+
+    def are_unchanged(self) -> bool:
+        """Whether every link still has the target that it had."""
+        try:
+            return all(os.readlink(link) == target for link, target in self.targets.items())
+        except OSError:
+            return False
+
+    def _resolve(self, path: str, depth: int) -> str | None:
+        """Resolve a path that was met behind `depth` links, its directories first, so that only links nest."""
+        real = self._real
+        unknown: list[str] = []
+        while path not in real:
+            unknown.append(path)
+            path = os.path.dirname(path)
+        for step in reversed(unknown):
+            # Whoever comes by here again while the way is being followed goes in a circle.
+            real[step] = None
+            try:
+                real[step] = self._step(step, depth)
+            except _TooManyLinksError:
+                del real[step]  # From a later link the way may be short enough.
+                if depth:
+                    raise
+                return None
+            path = step
+        return real[path]
+
+    def _step(self, path: str, depth: int) -> str | None:
+        directory, name = os.path.split(path)
+        parent = self._real[directory]
+        if parent is None:
+            return None
+        if name in {"", "."}:
+            return parent
+        if name == "..":
+            return os.path.dirname(parent)
+        return self._follow(parent, os.path.join(parent, name), depth)
+
+    def _follow(self, parent: str, candidate: str, depth: int) -> str | None:
+        try:
+            target = os.readlink(candidate)
+        except OSError as error:
+            if error.errno == errno.EINVAL:
+                return candidate  # it is no link
+            self.missing.add(candidate)
+            return None
+        self.targets[candidate] = target
+        if depth == _MOST_NESTED_LINKS:
+            raise _TooManyLinksError
+        return self._resolve(os.path.join(parent, target), depth + 1)
+
+
+class _TooManyLinksError(Exception):
+    """The way leads through more links than anybody follows."""

@@ -1,4 +1,4 @@
-"""Keep inotify's watches on the directories that matter, and hand on what they tell."""
+"""Keep inotify's watches on the directories that matter, and pass on their events."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from watchdog.observers.inotify_c import CallbackId, InotifyConstants, InotifyEv
 
 from fsxds.source.listing import Identity
 
-# Opening, reading and closing unread are left out: fsxds' own reading would be heard.
+# Opening, reading and closing unread are left out: fsxds' own reading would cause events.
 _MASK: Mask = reduce(
     lambda one, other: Mask(one | other),
     [
@@ -47,8 +47,8 @@ _REMEDIES = {
 }
 
 
-class Happening(Enum):
-    """What an event said of a file or directory; `OTHER` includes that it has other permissions."""
+class FileEventType(Enum):
+    """What happened to a file or directory; `OTHER` includes that it has other permissions."""
 
     CREATED = "created"
     MODIFIED = "modified"
@@ -59,36 +59,40 @@ class Happening(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Notice:
-    """One event: `paths` are one, or two (from, to) for a move. `at_s` is `time.monotonic()` when it was heard."""
+class FileEvent:
+    """One event: `paths` are one, or two (from, to) for a move. `at_s` is `time.monotonic()` when it was received."""
 
     at_s: float
-    happening: Happening
+    event_type: FileEventType
     paths: tuple[str, ...]
     is_directory: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Armed:
-    """What came of watching: `is_new` says that changes may have passed unheard, since something was not watched before.
+    """What became of the watches.
 
-    `unwatched` are those of the `count` directories that cannot be watched, `reason` says why, with what to do about it. `is_deaf`: there
-    is no inotify at all.
+    Attributes:
+        is_new: something was not watched before, so changes may have had no event.
+        count: how many directories were to be watched.
+        unwatched: those of them that cannot be watched.
+        reason: why, and what to do about it; empty where all are watched.
+        has_failed: there is no inotify at all.
     """
 
     is_new: bool
     count: int
     unwatched: tuple[str, ...] = ()
     reason: str = ""
-    is_deaf: bool = False
+    has_failed: bool = False
 
 
 class Notifications:
     """One inotify instance and its watches. `arm` and `stop` block, so they are called in a thread."""
 
-    def __init__(self, tell: Callable[[Notice], object], tell_overflow: Callable[[], object]) -> None:
-        """Prepare; nothing runs before the first `arm`. Both `tell` are called in a thread of watchdog."""
-        self._receiver = _Receiver(tell, tell_overflow)
+    def __init__(self, receive: Callable[[FileEvent], object], receive_overflow: Callable[[], object]) -> None:
+        """Prepare; nothing runs before the first `arm`. Both functions are called in a thread of watchdog."""
+        self._receiver = _Receiver(receive, receive_overflow)
         self._inotify: InotifyFD | None = None
         # {directory: (its watch, its identity when it was watched)}
         self._armed: dict[str, tuple[CallbackId, WatchDescriptor, Identity]] = {}
@@ -106,9 +110,9 @@ class Notifications:
                 count=len(directories),
                 unwatched=tuple(directories),
                 reason=_reason_of(error),
-                is_deaf=True,
+                has_failed=True,
             )
-        # A directory that was deleted, moved or replaced leaves a watch behind that is deaf or hears the wrong one.
+        # A directory that was deleted, moved or replaced leaves a watch without events, or with those of the wrong one.
         stale = [
             directory
             for directory, (_, watch, identity) in self._armed.items()
@@ -166,11 +170,11 @@ class Notifications:
 class _Receiver:
     """What watchdog calls in its thread, for every watch."""
 
-    def __init__(self, tell: Callable[[Notice], object], tell_overflow: Callable[[], object]) -> None:
+    def __init__(self, receive: Callable[[FileEvent], object], receive_overflow: Callable[[], object]) -> None:
         self.paths: dict[WatchDescriptor, str] = {}
-        """The directory of each watch that hears something."""
-        self._tell = tell
-        self._tell_overflow = tell_overflow
+        """The directory of each watch."""
+        self._receive = receive
+        self._receive_overflow = receive_overflow
         self._left: tuple[int, str] = (0, "")
 
     def on_event(self, event: InotifyEvent) -> None:
@@ -179,31 +183,31 @@ class _Receiver:
             return
         path = os.path.join(directory, os.fsdecode(event.name)) if event.name else directory  # noqa: PTH118
         paths: tuple[str, ...] = (path,)
-        happening = _happening_of(event)
+        event_type = _type_of(event)
         if event.is_moved_from:
             self._left = event.cookie, path
         elif event.is_moved_to and self._left[0] == event.cookie:
             paths = (self._left[1], path)
-        self._tell(Notice(time.monotonic(), happening, paths, event.is_directory or not event.name))
+        self._receive(FileEvent(time.monotonic(), event_type, paths, event.is_directory or not event.name))
 
     def on_watch_deleted(self, watch: WatchDescriptor) -> None:
         self.paths.pop(watch, None)
 
     def on_queue_overflow(self) -> None:
         self.paths.clear()  # That a watch is no more may be among what was lost.
-        self._tell_overflow()
+        self._receive_overflow()
 
 
-def _happening_of(event: InotifyEvent) -> Happening:
+def _type_of(event: InotifyEvent) -> FileEventType:
     if event.is_modify:
-        return Happening.MODIFIED
+        return FileEventType.MODIFIED
     if event.is_close_write:
-        return Happening.CLOSED
+        return FileEventType.CLOSED
     if event.is_create:
-        return Happening.CREATED
+        return FileEventType.CREATED
     if event.is_delete:
-        return Happening.DELETED
-    return Happening.MOVED if event.is_moved_to else Happening.OTHER
+        return FileEventType.DELETED
+    return FileEventType.MOVED if event.is_moved_to else FileEventType.OTHER
 
 
 def _reason_of(error: OSError | RuntimeError) -> str:

@@ -1,7 +1,4 @@
-"""Read a directory tree into values; unchanged files are not read again.
-
-Read one file whole, and only in one state.
-"""
+"""Read a directory tree into values: each file whole and in one state; unchanged files are not read again."""
 
 from __future__ import annotations
 
@@ -20,7 +17,7 @@ from fsxds.source.listing import (
     Identity,
     LostDirectory,
     Signature,
-    Walk,
+    TreeListing,
     as_text,
     problem_of,
     remedy_of,
@@ -28,8 +25,15 @@ from fsxds.source.listing import (
 )
 from fsxds.values import Problem, SourceFile, SourceTree
 
+DEFAULT_MAX_FILE_SIZE_BYTES = 64 * 1024 * 1024
+
+# A generation that is swapped while it is read is read again; more than a few swaps in a row are no swap but an
+# upheaval, which `Look.is_steady` reports to the watcher. Nor is a tree read again that takes long to read.
+_TREE_TRIES = 5
+_TRYING_S = 0.5
+
 # A file that changed while it was read is read again; who writes faster than that has not finished anyway.
-_TRIES = 5
+_FILE_TRIES = 5
 
 # Two writes within one tick of the filesystem's clock leave one timestamp. Ticks are 1 to 10 ms on local filesystems,
 # 1 s on some remote ones and 2 s on FAT, so a younger file is compared by its content once more.
@@ -42,101 +46,16 @@ _MOST_UNSIZED_BYTES = 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True)
-class Content:
-    """What a file held; `is_racy` says that it was so young that its signature does not prove it unchanged."""
-
-    content: bytes
-    signature: Signature
-    is_racy: bool
-
-
-@dataclass(frozen=True, slots=True)
-class Refusal:
-    """Why a file was not read: the rule, the fact and the remedy."""
-
-    rule: str
-    message: str
-    remedy: str
-
-
-def read_file(path: str, max_size_bytes: int) -> Content | Refusal | None:
-    """Return what a file holds; None when it is gone, or something else took its place just now."""
-    try:
-        # Should a pipe have taken the file's place, O_NONBLOCK keeps the open from waiting for a writer.
-        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-    except FileNotFoundError:
-        return None
-    except OSError as error:
-        return _unreadable(error)
-    try:
-        return _read_steadily(descriptor, max_size_bytes)
-    except OSError as error:
-        return _unreadable(error)
-    finally:
-        os.close(descriptor)
-
-
-def _read_steadily(descriptor: int, max_size_bytes: int) -> Content | Refusal | None:
-    for _ in range(_TRIES):
-        before = os.fstat(descriptor)
-        if not stat.S_ISREG(before.st_mode):
-            return None
-        if before.st_size > max_size_bytes:
-            return _too_large(before.st_size, max_size_bytes)
-        started_ns = time.time_ns()
-        limit_bytes = max_size_bytes if before.st_size else min(max_size_bytes, _MOST_UNSIZED_BYTES)
-        content = _read_from_start(descriptor, before.st_size, limit_bytes)
-        if len(content) > limit_bytes and signature_of(os.fstat(descriptor)) == signature_of(before):
-            return _too_large(None, limit_bytes)
-        if signature_of(os.fstat(descriptor)) == signature_of(before):
-            age_ns = started_ns - max(before.st_mtime_ns, before.st_ctime_ns)
-            return Content(content, signature_of(before), abs(age_ns) < _RACY_NS)
-    message = "the file changes faster than it can be read"
-    return Refusal("unreadable-file", message, "move a finished file into its place instead")
-
-
-def _read_from_start(descriptor: int, size_bytes: int, max_size_bytes: int) -> bytes:
-    """Read all, and a little more than the limit at most.
-
-    Raises:
-        BlockingIOError: there is nothing to read yet, which no regular file says.
-    """
-    os.lseek(descriptor, 0, os.SEEK_SET)
-    content = bytearray()
-    while len(content) <= max_size_bytes:
-        chunk = os.read(descriptor, max(size_bytes + 1 - len(content), _CHUNK_BYTES))
-        if not chunk:
-            break
-        content += chunk
-    return bytes(content)
-
-
-def _too_large(size_bytes: int | None, max_size_bytes: int) -> Refusal:
-    size = "more bytes than" if size_bytes is None else f"{size_bytes} bytes, more than"
-    message = f"the file has {size} the {max_size_bytes} that are read"
-    return Refusal("file-too-large", message, "split it, or raise --max-file-size")
-
-
-def _unreadable(error: OSError) -> Refusal:
-    return Refusal("unreadable-file", f"the file cannot be read: {error.strerror}", remedy_of(error))
-
-
-DEFAULT_MAX_FILE_SIZE_BYTES = 64 * 1024 * 1024
-
-# A generation that is swapped while it is read is read again; more than a few swaps in a row are no swap but an
-# upheaval, and whoever watches is told so by `Look.is_steady`. Nor is a tree read again that takes long to read.
-_TRIES_OF_SCAN = 5
-_TRYING_S = 0.5
-
-
-@dataclass(frozen=True, slots=True)
 class Look:
     """What one look at a tree saw.
 
-    `is_steady` is false when the tree kept changing while it was read, so that `tree` may mix generations.
-    `tops` are the real paths of the root and of linked directories, `directories` those of all that were listed, and
-    `paths` those of the files by their paths in the tree. `turning_points` are the linked files, and the paths whose
-    replacement would change where the root or a link leads.
+    Attributes:
+        tree: the files.
+        is_steady: false when the tree kept changing while it was read, so that `tree` may mix generations.
+        tops: the real paths of the root and of linked directories.
+        directories: the real paths of all directories that were listed.
+        paths: the real paths of the files, by their paths in the tree.
+        turning_points: linked files, and the paths whose replacement would change where the root or a link leads.
     """
 
     tree: SourceTree
@@ -171,7 +90,7 @@ class Scanner:
 
         Args:
             root: the directory, which may be a link.
-            is_read: tells by a file's name whether a format claims it; the others are listed as ignored.
+            is_read: whether a format claims a file of this name; the others are listed as ignored.
             exclusion: what the user excludes; it is neither read nor ignored.
             max_file_size_bytes: a larger file is a problem and is not read.
         """
@@ -199,7 +118,7 @@ class Scanner:
         started_s = time.monotonic()
         walk, is_steady = self._take_in()
         tries = 1
-        while not is_steady and tries < _TRIES_OF_SCAN and time.monotonic() - started_s < _TRYING_S:
+        while not is_steady and tries < _TREE_TRIES and time.monotonic() - started_s < _TRYING_S:
             walk, is_steady = self._take_in()
             tries += 1
         return Look(
@@ -211,8 +130,8 @@ class Scanner:
             frozenset({*walk.links.targets, *walk.links.missing, *walk.tops, *walk.linked_files}),
         )
 
-    def _take_in(self) -> tuple[Walk, bool]:
-        walk = Walk(str(self.root), self.is_read, self._seen, self.exclusion)
+    def _take_in(self) -> tuple[TreeListing, bool]:
+        walk = TreeListing(str(self.root), self.is_read, self._seen, self.exclusion)
         if walk.root_error is not None:
             raise TreeLost(f"{self.root}: the directory {_lost_because(walk.root_error)}")
         problems = [*walk.problems, *self._problems_of_lost(walk.lost)]
@@ -234,9 +153,9 @@ class Scanner:
                 seen[relative] = before
                 continue
             outcome = read_file(path, self.max_file_size_bytes)
-            if isinstance(outcome, Content):
+            if isinstance(outcome, FileContent):
                 seen[relative] = _remembered(relative, outcome, before)
-            elif isinstance(outcome, Refusal):
+            elif isinstance(outcome, UnreadableFile):
                 problems.append(problem_of(relative, outcome.rule, outcome.message, outcome.remedy))
             else:
                 are_whole = False
@@ -261,7 +180,7 @@ class Scanner:
             if relative.startswith(directory.relative + "/")
         ]
 
-    def _tree_of(self, seen: dict[str, _Seen], problems: list[Problem], walk: Walk) -> SourceTree:
+    def _tree_of(self, seen: dict[str, _Seen], problems: list[Problem], walk: TreeListing) -> SourceTree:
         before = self._tree
         files = before.files
         if len(seen) != len(files) or any(_file_of(seen, file) is not file for file in files):
@@ -288,9 +207,89 @@ def _file_of(seen: dict[str, _Seen], file: SourceFile) -> SourceFile | None:
     return None if known is None else known.file
 
 
-def _remembered(relative: str, outcome: Content, before: _Seen | None) -> _Seen:
+def _remembered(relative: str, outcome: FileContent, before: _Seen | None) -> _Seen:
     """Remember what was read; equal content keeps its value, so that files can be told apart by identity."""
     file = SourceFile.of(PurePosixPath(relative), outcome.content)
     if before is not None and before.file.digest == file.digest:
         file = before.file
     return _Seen(outcome.signature, file, outcome.is_racy)
+
+
+@dataclass(frozen=True, slots=True)
+class FileContent:
+    """What a file held; `is_racy` says that it was so young that its signature does not prove it unchanged."""
+
+    content: bytes
+    signature: Signature
+    is_racy: bool
+
+
+@dataclass(frozen=True, slots=True)
+class UnreadableFile:
+    """Why a file was not read: the rule, the fact and the remedy."""
+
+    rule: str
+    message: str
+    remedy: str
+
+
+def read_file(path: str, max_size_bytes: int) -> FileContent | UnreadableFile | None:
+    """Return what a file holds; None when it is gone, or something else took its place just now."""
+    try:
+        # Should a pipe have taken the file's place, O_NONBLOCK keeps the open from waiting for a writer.
+        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        return _unreadable(error)
+    try:
+        return _read_steadily(descriptor, max_size_bytes)
+    except OSError as error:
+        return _unreadable(error)
+    finally:
+        os.close(descriptor)
+
+
+def _read_steadily(descriptor: int, max_size_bytes: int) -> FileContent | UnreadableFile | None:
+    for _ in range(_FILE_TRIES):
+        before = os.fstat(descriptor)
+        if not stat.S_ISREG(before.st_mode):
+            return None
+        if before.st_size > max_size_bytes:
+            return _too_large(before.st_size, max_size_bytes)
+        started_ns = time.time_ns()
+        limit_bytes = max_size_bytes if before.st_size else min(max_size_bytes, _MOST_UNSIZED_BYTES)
+        content = _read_from_start(descriptor, before.st_size, limit_bytes)
+        if len(content) > limit_bytes and signature_of(os.fstat(descriptor)) == signature_of(before):
+            return _too_large(None, limit_bytes)
+        if signature_of(os.fstat(descriptor)) == signature_of(before):
+            age_ns = started_ns - max(before.st_mtime_ns, before.st_ctime_ns)
+            return FileContent(content, signature_of(before), abs(age_ns) < _RACY_NS)
+    message = "the file changes faster than it can be read"
+    return UnreadableFile("unreadable-file", message, "move a finished file into its place instead")
+
+
+def _read_from_start(descriptor: int, size_bytes: int, max_size_bytes: int) -> bytes:
+    """Read all, and a little more than the limit at most.
+
+    Raises:
+        BlockingIOError: there is nothing to read yet, which no regular file says.
+    """
+    os.lseek(descriptor, 0, os.SEEK_SET)
+    content = bytearray()
+    while len(content) <= max_size_bytes:
+        chunk = os.read(descriptor, max(size_bytes + 1 - len(content), _CHUNK_BYTES))
+        if not chunk:
+            break
+        content += chunk
+    return bytes(content)
+
+
+def _too_large(size_bytes: int | None, max_size_bytes: int) -> UnreadableFile:
+    size = "more bytes than" if size_bytes is None else f"{size_bytes} bytes, more than"
+    message = f"the file has {size} the {max_size_bytes} that are read"
+    return UnreadableFile("file-too-large", message, "split it, or raise --max-file-size")
+
+
+def _unreadable(error: OSError) -> UnreadableFile:
+    return UnreadableFile("unreadable-file", f"the file cannot be read: {error.strerror}", remedy_of(error))

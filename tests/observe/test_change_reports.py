@@ -41,7 +41,7 @@ def test_a_report() -> None:
             CDS: TypeChange(2, ("a",), ("b", "c"), (), (PurePosixPath("edge.yaml"), PurePosixPath("cds.yaml"))),
             EDS: TypeChange(2, (), ("b",), (), (PurePosixPath("eds.yaml"),)),
         },
-        noticed_s=10.0,
+        detected_s=10.0,
         last_s=10.063,
         clients=dict.fromkeys(("edge-1", "edge-2", "edge-3", "edge-4")),
     )
@@ -66,7 +66,7 @@ def test_a_report() -> None:
 
 def test_a_report_without_clients() -> None:
     """When nobody waited, the report says so, and how long publication took."""
-    change = PublishedChange({CDS: TypeChange(1, (), (), ("a",), ())}, noticed_s=1.0, last_s=1.012)
+    change = PublishedChange({CDS: TypeChange(1, (), (), ("a",), ())}, detected_s=1.0, last_s=1.012)
 
     assert change.line().text == "+0 ~0 -1 clusters, published in 12 ms, no client waited"
 

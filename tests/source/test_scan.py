@@ -9,8 +9,8 @@ from pathlib import Path, PurePosixPath
 import pytest
 
 from fsxds.errors import TreeLost
-from fsxds.source.listing import Exclusion, Walk, signature_of
-from fsxds.source.scan import Content, Scanner, read_file
+from fsxds.source.listing import Exclusion, TreeListing, signature_of
+from fsxds.source.scan import FileContent, Scanner, read_file
 from fsxds.values import SourceFile, SourceTree
 from tests.source.watching import contents_of, is_read, point, write
 
@@ -136,7 +136,7 @@ def test_the_signature_of_an_old_file_is_trusted() -> None:
     """A file that nobody touched for a while needs no second reading."""
     outcome = read_file(os.__file__, 10_000_000)
 
-    assert isinstance(outcome, Content)
+    assert isinstance(outcome, FileContent)
     assert not outcome.is_racy
 
 
@@ -144,7 +144,7 @@ def test_a_walk_knows_when_it_is_no_longer_true(tmp_path: Path) -> None:
     """A link that flips, or a root that is replaced, makes what was listed a thing of the past."""
     write(tmp_path, {"1/a.yaml": "1", "2/a.yaml": "2"})
     (tmp_path / "root").symlink_to("1")
-    walk = Walk(f"{tmp_path}/root", is_read, ())
+    walk = TreeListing(f"{tmp_path}/root", is_read, ())
     untouched = walk.is_still_true()
     point(tmp_path / "root", "2")
     flipped = walk.is_still_true()

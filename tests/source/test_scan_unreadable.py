@@ -146,7 +146,7 @@ def test_a_link_to_a_huge_directory_is_a_problem(tmp_path: Path) -> None:
 FORBIDDEN = """
 import asyncio, os, resource, tempfile
 from pathlib import Path
-from fsxds.source.watch import WatchOptions
+from fsxds.source.targets import WatchOptions
 from tests.source.watching import watched, write
 
 async def main():

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from fsxds.source.listing import Exclusion
-from fsxds.source.notifications import Happening, Notice
+from fsxds.source.notifications import FileEvent, FileEventType
 from fsxds.source.settle import Activity
 from tests.source.watching import is_read
 
@@ -14,7 +14,7 @@ LONG_AGO = 0.0
 
 def activity_around(*directories: str, points: frozenset[str] = frozenset()) -> Activity:
     activity = Activity(is_read)
-    activity.attend_to(directories, points)
+    activity.follow(directories, points)
     return activity
 
 
@@ -22,7 +22,7 @@ async def test_the_first_and_the_last_notice_count() -> None:
     """A burst begins with its first notice and is quiet since its last; a look forgets it."""
     activity = activity_around("/tree")
     for at_s in (1.0, 2.0, 5.0):
-        activity.receive(Notice(at_s, Happening.DELETED, ("/tree/a.yaml",)))
+        activity.receive(FileEvent(at_s, FileEventType.DELETED, ("/tree/a.yaml",)))
     burst = activity.first_s, activity.calm_s, activity.touched
     activity.clear()
 
@@ -33,30 +33,30 @@ async def test_the_first_and_the_last_notice_count() -> None:
 @pytest.mark.parametrize(
     ("happening", "paths", "matters"),
     [
-        (Happening.MODIFIED, ("/tree/a.yaml",), True),
-        (Happening.MODIFIED, ("/tree/deep/a.json",), True),
-        (Happening.MODIFIED, ("/tree/access.log",), False),
-        (Happening.CLOSED, ("/tree/access.log",), False),
-        (Happening.CREATED, ("/tree/access.log",), False),
-        (Happening.DELETED, ("/tree/access.log",), False),
-        (Happening.MODIFIED, ("/tree/.hidden.yaml",), False),
-        (Happening.CREATED, ("/tree/.git/index.lock",), False),
-        (Happening.DELETED, ("/tree/.git/a.yaml",), False),
-        (Happening.MOVED, ("/tree/.a.yaml.tmp", "/tree/a.yaml"), True),
-        (Happening.MOVED, ("/tree/a.yaml", "/tree/a.bak"), True),
-        (Happening.MOVED, ("/tree/..data_tmp", "/tree/..data"), True),
-        (Happening.MOVED, ("/tree/..other_tmp", "/tree/..other"), False),
-        (Happening.MODIFIED, ("/tree/..2026/deep/b.yaml",), True),
-        (Happening.MODIFIED, ("/treetop/a.yaml",), False),
-        (Happening.MODIFIED, ("/elsewhere/content",), True),
-        (Happening.MODIFIED, ("/elsewhere/b.yaml",), False),
-        (Happening.MOVED, ("/elsewhere/next", "/elsewhere/content"), True),
+        (FileEventType.MODIFIED, ("/tree/a.yaml",), True),
+        (FileEventType.MODIFIED, ("/tree/deep/a.json",), True),
+        (FileEventType.MODIFIED, ("/tree/access.log",), False),
+        (FileEventType.CLOSED, ("/tree/access.log",), False),
+        (FileEventType.CREATED, ("/tree/access.log",), False),
+        (FileEventType.DELETED, ("/tree/access.log",), False),
+        (FileEventType.MODIFIED, ("/tree/.hidden.yaml",), False),
+        (FileEventType.CREATED, ("/tree/.git/index.lock",), False),
+        (FileEventType.DELETED, ("/tree/.git/a.yaml",), False),
+        (FileEventType.MOVED, ("/tree/.a.yaml.tmp", "/tree/a.yaml"), True),
+        (FileEventType.MOVED, ("/tree/a.yaml", "/tree/a.bak"), True),
+        (FileEventType.MOVED, ("/tree/..data_tmp", "/tree/..data"), True),
+        (FileEventType.MOVED, ("/tree/..other_tmp", "/tree/..other"), False),
+        (FileEventType.MODIFIED, ("/tree/..2026/deep/b.yaml",), True),
+        (FileEventType.MODIFIED, ("/treetop/a.yaml",), False),
+        (FileEventType.MODIFIED, ("/elsewhere/content",), True),
+        (FileEventType.MODIFIED, ("/elsewhere/b.yaml",), False),
+        (FileEventType.MOVED, ("/elsewhere/next", "/elsewhere/content"), True),
     ],
 )
-async def test_what_matters(happening: Happening, paths: tuple[str, ...], *, matters: bool) -> None:
+async def test_what_matters(happening: FileEventType, paths: tuple[str, ...], *, matters: bool) -> None:
     """In the tree matters what is read; elsewhere, and among the hidden, only what links lead to or through."""
     activity = activity_around("/tree", "/tree/..2026/deep", points=frozenset({"/elsewhere/content", "/tree/..data"}))
-    activity.receive(Notice(1.0, happening, paths))
+    activity.receive(FileEvent(1.0, happening, paths))
 
     assert (activity.first_s is not None) == matters
 
@@ -64,11 +64,11 @@ async def test_what_matters(happening: Happening, paths: tuple[str, ...], *, mat
 async def test_what_is_excluded_does_not_matter() -> None:
     """Neither an excluded file nor what happens below an excluded directory wakes anybody."""
     activity = Activity(is_read, Exclusion(["busy*"]))
-    activity.attend_to(("/tree",), frozenset())
+    activity.follow(("/tree",), frozenset())
     for path in ("/tree/busy.yaml", "/tree/busy/deep/a.yaml"):
-        activity.receive(Notice(1.0, Happening.MODIFIED, (path,)))
+        activity.receive(FileEvent(1.0, FileEventType.MODIFIED, (path,)))
     heard = activity.first_s
-    activity.receive(Notice(1.0, Happening.MODIFIED, ("/tree/deep/a.yaml",)))
+    activity.receive(FileEvent(1.0, FileEventType.MODIFIED, ("/tree/deep/a.yaml",)))
 
     assert (heard, activity.first_s) == (None, 1.0)
 
@@ -80,7 +80,7 @@ async def test_directories_and_links_matter(tmp_path: Path) -> None:
     heard = []
     for name, is_directory in (("link.d", False), ("file.d", False), ("gone.d", True)):
         activity = activity_around(str(tmp_path))
-        activity.receive(Notice(1.0, Happening.CREATED, (str(tmp_path / name),), is_directory))
+        activity.receive(FileEvent(1.0, FileEventType.CREATED, (str(tmp_path / name),), is_directory))
         heard.append(activity.first_s is not None)
 
     assert heard == [True, False, True]
@@ -92,12 +92,12 @@ async def test_what_is_replaced_all_the_time_is_restless() -> None:
     calm = []
     for number in range(7):
         activity.clear()
-        activity.receive(Notice(number / 10, Happening.MOVED, ("/tree/.next", "/tree/a.yaml")))
+        activity.receive(FileEvent(number / 10, FileEventType.MOVED, ("/tree/.next", "/tree/a.yaml")))
         calm.append(activity.calm_s is not None)
-    activity.receive(Notice(0.7, Happening.CLOSED, ("/tree/b.yaml",)))
+    activity.receive(FileEvent(0.7, FileEventType.CLOSED, ("/tree/b.yaml",)))
     other_s = activity.calm_s
     activity.clear()
-    activity.receive(Notice(5.0, Happening.MOVED, ("/tree/.next", "/tree/a.yaml")))
+    activity.receive(FileEvent(5.0, FileEventType.MOVED, ("/tree/.next", "/tree/a.yaml")))
 
     assert (calm, other_s, activity.calm_s) == ([True] * 4 + [False] * 3, 0.7, 5.0)
 
@@ -107,7 +107,7 @@ async def test_who_writes_on_and_on_is_not_waited_for() -> None:
     activity = activity_around("/tree")
     waits = []
     for at_s in (10.0, 10.2, 10.6):
-        activity.receive(Notice(at_s, Happening.MODIFIED, ("/tree/a.yaml",)))
+        activity.receive(FileEvent(at_s, FileEventType.MODIFIED, ("/tree/a.yaml",)))
         waits.append(activity.written_until_s(2.0, at_s))
 
     assert waits == [12.0, 12.2, LONG_AGO]
@@ -119,12 +119,12 @@ async def test_who_writes_on_and_on_is_not_waited_for() -> None:
 async def test_who_modifies_is_writing_until_closing() -> None:
     """A writer is waited for until it closes the file, or patience since its last modification runs out."""
     activity = activity_around("/tree")
-    activity.receive(Notice(1.0, Happening.MODIFIED, ("/tree/a.yaml",)))
-    activity.receive(Notice(1.4, Happening.MODIFIED, ("/tree/a.yaml",)))
+    activity.receive(FileEvent(1.0, FileEventType.MODIFIED, ("/tree/a.yaml",)))
+    activity.receive(FileEvent(1.4, FileEventType.MODIFIED, ("/tree/a.yaml",)))
     modified_s = activity.written_until_s(2.0, 1.6)
     activity.clear()
     after_a_look_s = activity.written_until_s(2.0, 1.6)
-    activity.receive(Notice(1.7, Happening.CLOSED, ("/tree/a.yaml",)))
+    activity.receive(FileEvent(1.7, FileEventType.CLOSED, ("/tree/a.yaml",)))
     closed_s = activity.written_until_s(2.0, 1.8)
 
     assert (modified_s, after_a_look_s, closed_s) == (3.4, 3.4, LONG_AGO)
@@ -133,13 +133,13 @@ async def test_who_modifies_is_writing_until_closing() -> None:
 async def test_a_writer_keeps_writing_under_another_name() -> None:
     """A file that is moved while it is written is still being written, unless its new name is not read."""
     activity = activity_around("/tree")
-    activity.receive(Notice(1.0, Happening.MODIFIED, ("/tree/a.yaml",)))
-    activity.receive(Notice(1.1, Happening.MOVED, ("/tree/a.yaml", "/tree/b.yaml")))
+    activity.receive(FileEvent(1.0, FileEventType.MODIFIED, ("/tree/a.yaml",)))
+    activity.receive(FileEvent(1.1, FileEventType.MOVED, ("/tree/a.yaml", "/tree/b.yaml")))
     renamed_s = activity.written_until_s(2.0, 1.2)
-    activity.receive(Notice(1.2, Happening.MOVED, ("/tree/b.yaml", "/tree/b.yaml~")))
+    activity.receive(FileEvent(1.2, FileEventType.MOVED, ("/tree/b.yaml", "/tree/b.yaml~")))
     put_aside_s = activity.written_until_s(2.0, 1.2)
-    activity.receive(Notice(1.3, Happening.MODIFIED, ("/tree/c.yaml",)))
-    activity.receive(Notice(1.4, Happening.DELETED, ("/tree/c.yaml",)))
+    activity.receive(FileEvent(1.3, FileEventType.MODIFIED, ("/tree/c.yaml",)))
+    activity.receive(FileEvent(1.4, FileEventType.DELETED, ("/tree/c.yaml",)))
     deleted_s = activity.written_until_s(2.0, 1.5)
 
     assert (renamed_s, put_aside_s, deleted_s) == (3.0, LONG_AGO, LONG_AGO)
@@ -152,12 +152,12 @@ async def test_who_created_an_empty_file_is_about_to_write(tmp_path: Path) -> No
     full.write_text("1")
     link.symlink_to("nowhere")
     for path in (full, link):
-        activity.receive(Notice(1.0, Happening.CREATED, (str(path),)))
+        activity.receive(FileEvent(1.0, FileEventType.CREATED, (str(path),)))
     whole_s = activity.written_until_s(2.0, 1.1)
     empty.touch()
-    activity.receive(Notice(1.2, Happening.CREATED, (str(empty),)))
+    activity.receive(FileEvent(1.2, FileEventType.CREATED, (str(empty),)))
     empty_s = activity.written_until_s(2.0, 1.3)
-    activity.receive(Notice(1.4, Happening.CLOSED, (str(empty),)))
+    activity.receive(FileEvent(1.4, FileEventType.CLOSED, (str(empty),)))
     closed_s = activity.written_until_s(2.0, 1.5)
 
     assert (whole_s, empty_s, closed_s) == (LONG_AGO, 3.2, LONG_AGO)

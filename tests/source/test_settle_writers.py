@@ -71,7 +71,7 @@ def test_a_writer_is_waited_for_as_long_as_patience_lasts(tmp_path: Path) -> Non
     writers = Writers(tmp_path, PATIENCE)
     with (tmp_path / "a.yaml").open("a"):
         rests = [
-            writers.rests_s([file], now_s, can_ask=True, is_told=True).get(PATH)
+            writers.rests_s([file], now_s, can_ask=True, is_reported=True).get(PATH)
             for file, now_s in [(first, 100.0), (first, 101.5), (second, 101.75), (second, 104.0)]
         ]
 
@@ -84,7 +84,9 @@ def test_a_file_of_old_is_not_waited_for(tmp_path: Path) -> None:
     path.write_text("1")
     os.utime(path, (1, 1))
     with path.open("a"):
-        rests_s = Writers(tmp_path, PATIENCE).rests_s([SourceFile.of(PATH, b"1")], 100.0, can_ask=True, is_told=True)
+        rests_s = Writers(tmp_path, PATIENCE).rests_s(
+            [SourceFile.of(PATH, b"1")], 100.0, can_ask=True, is_reported=True
+        )
 
     assert rests_s == {}
 
@@ -94,9 +96,9 @@ def test_where_nobody_can_be_asked_or_tells_content_must_be_found_twice(tmp_path
     file = SourceFile.of(PATH, b"1")
     writers = Writers(tmp_path, PATIENCE)
 
-    assert writers.rests_s([file], 100.0, can_ask=False, is_told=True) == {}
-    assert Writers(tmp_path, PATIENCE).rests_s([file], 100.0, can_ask=False, is_told=False) == {PATH: 1.0}
-    assert writers.rests_s([file], 101.0, can_ask=False, is_told=False) == {}
+    assert writers.rests_s([file], 100.0, can_ask=False, is_reported=True) == {}
+    assert Writers(tmp_path, PATIENCE).rests_s([file], 100.0, can_ask=False, is_reported=False) == {PATH: 1.0}
+    assert writers.rests_s([file], 101.0, can_ask=False, is_reported=False) == {}
 
 
 def test_git_is_waited_for_while_it_holds_its_lock(tmp_path: Path) -> None:

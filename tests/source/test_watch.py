@@ -13,7 +13,8 @@ from pathlib import Path
 import pytest
 
 from fsxds.source.scan import Look, Scanner
-from fsxds.source.watch import WatchOptions, watch
+from fsxds.source.targets import WatchOptions
+from fsxds.source.watch import watch
 from fsxds.values import SourceTree
 from tests.source.watching import PATIENCE_S, Contents, Watched, contents_of, is_read, watched, write
 
@@ -196,7 +197,7 @@ async def test_a_burst_is_one_tree(tmp_path: Path) -> None:
         await record.until_contents(expected)
 
         assert len(record.history) == 2
-        assert before_s <= record.settled[-1].noticed_s < first_written_s + 0.04
+        assert before_s <= record.settled[-1].detected_s < first_written_s + 0.04
 
 
 async def test_a_burst_that_does_not_end_is_cut(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from fsxds.source.watch import WatchOptions
+from fsxds.source.targets import WatchOptions
 from tests.source.watching import Contents, Watched, contents_of, watched, write
 
 # Each writes into the directory of its first argument, every 20 ms until it is ended.

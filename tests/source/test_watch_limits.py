@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from watchdog.observers.inotify_c import InotifyEvent, InotifyFD
 
-from fsxds.source.watch import WatchOptions
+from fsxds.source.targets import WatchOptions
 from tests.source.watching import watched, write
 
 # Runs in a user namespace of its own, whose limits are its own too: watches a directory, says in which mode,
@@ -21,7 +21,7 @@ from tests.source.watching import watched, write
 LIMITED = """
 import asyncio, sys
 from pathlib import Path
-from fsxds.source.watch import WatchOptions
+from fsxds.source.targets import WatchOptions
 from tests.source.watching import watched, write
 
 async def main(root):

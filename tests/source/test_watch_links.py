@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from fsxds.source.watch import WatchOptions
+from fsxds.source.targets import WatchOptions
 from tests.source.watching import point, watched, write
 
 MODES = pytest.mark.parametrize(

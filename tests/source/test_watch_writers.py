@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from fsxds.source.watch import WatchOptions
+from fsxds.source.targets import WatchOptions
 from tests.source.watching import watched, write
 
 MODES = pytest.mark.parametrize(
@@ -83,7 +83,7 @@ async def test_half_a_file_is_never_yielded_where_nobody_can_be_asked(tmp_path: 
         await record.until_contents({"a.yaml": "first second"})
 
         assert record.history == [{"a.yaml": "old"}, {"a.yaml": "first second"}]
-        assert record.modes == [("poll", f"{root} is on nfs4, where other machines write unheard")]
+        assert record.modes == [("poll", f"{root} is on nfs4, where other machines write without a notification")]
 
 
 # Runs as a root that may not ask for leases on the files of others; says what came of a file that it may not ask about.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import TypeAlias
 
@@ -18,7 +19,8 @@ from fsxds.events import (
     WatchStarted,
 )
 from fsxds.source.scan import Scanner
-from fsxds.source.watch import Settled, WatchOptions, watch
+from fsxds.source.targets import WatchOptions
+from fsxds.source.watch import Settled, watch
 from fsxds.values import SourceTree
 
 Contents: TypeAlias = dict[str, str]
@@ -117,7 +119,9 @@ async def watched(
     record = Watched()
 
     async def follow() -> None:
-        trees = watch(Scanner(root, is_read=is_read), options or WatchOptions(), record, mount_table=mount_table)
+        trees = watch(
+            Scanner(root, is_read=is_read), replace(options or WatchOptions(), mount_table=mount_table), record
+        )
         async with contextlib.aclosing(trees):
             async for settled in trees:
                 record.take(settled)

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from fsxds.source.watch import MOUNT_TABLE, read_mount_table, remote_type
+from fsxds.source.targets import MOUNT_TABLE, read_mount_table, remote_type
 
 TABLE = r"""
 22 1 252:0 / / rw,relatime shared:1 - ext4 /dev/vda rw

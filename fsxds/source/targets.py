@@ -1,0 +1,258 @@
+"""Choose what to watch around a tree, and whether notifications can be relied on there."""
+
+# Paths are text here: making 10 000 Path objects would double the time of a look.
+# ruff: noqa: PTH120
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import re
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+from typing import Literal, TypeAlias
+
+from fsxds.events import Observer, QueueOverflowed, WatchStarted
+from fsxds.source.listing import Identity, Links, Signature, identity_of, is_passed_over, signature_of
+from fsxds.source.notifications import Armed, Notifications
+from fsxds.source.scan import Look
+from fsxds.source.settle import Activity
+
+WatchMode: TypeAlias = Literal["auto", "inotify", "poll"]
+
+# Threads of watchdog are waited for so long.
+_STOP_S = 5.0
+
+MOUNT_TABLE = Path("/proc/self/mountinfo")
+
+# Other machines, or the host of a virtual machine, write to these without a notification by this kernel.
+_REMOTE_TYPES = frozenset(
+    {
+        "9p", "afs", "beegfs", "ceph", "cifs", "coda", "drvfs", "fuse", "glusterfs", "gpfs", "lustre", "ncpfs",
+        "nfs", "nfs4", "orangefs", "prl_fs", "smb3", "smbfs", "vboxsf", "virtiofs", "vmhgfs", "wslfs",
+    }
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class WatchOptions:
+    """How a tree is watched.
+
+    Attributes:
+        mode: `inotify` differs from `auto` in that it relies on notifications on network filesystems too; both poll
+            those directories that cannot be watched.
+        settle_s: so much quiet ends a burst of changes.
+        settle_cap_s: a burst ends after this time in any case. What is quiet is taken every half second before.
+        writer_patience_s: how long to wait for a process that has a file open for writing, since its last change.
+        rescan_s: the time between two looks without cause.
+        poll_s: the same where there are no notifications.
+        mount_table: the kernel's table of mounts.
+    """
+
+    mode: WatchMode = "auto"
+    settle_s: float = 0.05
+    settle_cap_s: float = 10.0
+    writer_patience_s: float = 2.0
+    rescan_s: float = 30.0
+    poll_s: float = 1.0
+    mount_table: Path = MOUNT_TABLE
+
+
+class WatchTargets:
+    """Keeps the watches where the last look found the tree.
+
+    Attributes:
+        is_polling: there are no notifications at all.
+        is_remote: other machines may write to the tree.
+        unwatched: the directories that have to be listed again and again although the others are watched.
+    """
+
+    def __init__(self, root: Path, options: WatchOptions, activity: Activity, observer: Observer) -> None:
+        """Start with no watches.
+
+        Args:
+            root: the tree as it was given.
+            options: of these, the mode that was asked for.
+            activity: receives file events.
+            observer: receives mode and reason, when they are known and whenever they change.
+        """
+        self.is_polling = options.mode == "poll"
+        self.is_remote = False
+        self.unwatched: tuple[str, ...] = ()
+        self._root = root
+        self._options = options
+        self._activity = activity
+        self._observer = observer
+        loop = asyncio.get_running_loop()
+        self._notifications = Notifications(
+            lambda event: loop.call_soon_threadsafe(activity.receive, event),
+            lambda: loop.call_soon_threadsafe(self._receive_overflow, time.monotonic()),
+        )
+        self._reported: tuple[str, str] | None = None
+        self._tops: tuple[str, ...] | None = None
+        self._remote_reason: str | None = None
+        self._points: frozenset[str] = frozenset()
+        # {what cannot be watched: what was seen there}
+        self._listings: dict[str, Listing] = {}
+
+    async def stop(self) -> None:
+        """Stop all watches. Threads of watchdog that do not end soon are left behind; they are daemons."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(_STOP_S):
+                await asyncio.to_thread(self._notifications.stop)
+
+    def _receive_overflow(self, at_s: float) -> None:
+        self._observer(QueueOverflowed())
+        self._activity.receive_overflow(at_s)
+
+    async def follow(self, look: Look | None) -> bool:
+        """Watch what the tree of this look depends on, or the way to a tree that is not there.
+
+        Returns:
+            Whether something is watched that was not until now, so that the tree has to be looked at again.
+        """
+        tops: tuple[str, ...] = ()
+        listed: Mapping[str, Identity] = {}
+        points = _way_to(self._root)
+        if look is not None:
+            tops, listed, points = look.tops, look.directories, look.turning_points
+            await asyncio.to_thread(self._find_remote, tops)
+        self._activity.follow(tops, points)
+        self._points = points
+        mode, reason = self._choose()
+        if mode == "poll":
+            self.unwatched = ()
+            await self._become(mode, reason, reason)
+            return False
+        armed = await asyncio.to_thread(self._arm, tops, listed, points)
+        if armed.has_failed:
+            self.unwatched = ()
+            await self._become("poll", f"there is no inotify: {armed.reason}", armed.reason)
+            return False
+        # What changed there since this look is found by the next listing, which is the first to be compared.
+        self.unwatched = armed.unwatched
+        if armed.unwatched:
+            count = f"{len(armed.unwatched)} of {armed.count} directories"
+            reason = f"{count}, such as {armed.unwatched[0]}, can only be polled: {armed.reason}"
+        await self._become(mode, reason, armed.reason)
+        return armed.is_new
+
+    async def parts_changed(self) -> bool:
+        """List what cannot be watched; return whether something there changed since the last call."""
+        listings = await asyncio.to_thread(self._list_parts)
+        before, self._listings = self._listings, listings
+        return listings != before
+
+    def _list_parts(self) -> dict[str, Listing]:
+        parts = frozenset(self.unwatched)
+        listings: dict[str, Listing] = {path: _listing_of(path) for path in parts}
+        # A directory that may be passed through, but not listed, may still hold the root or a linked file.
+        points = [point for point in self._points if os.path.dirname(point) in parts] if parts else []
+        return listings | {point: _entry_of(point) for point in points}
+
+    def _arm(self, tops: tuple[str, ...], listed: Mapping[str, Identity], points: frozenset[str]) -> Armed:
+        """Watch the tops first, then the directories in which the outer points are, then all others."""
+        above = {str(PurePosixPath(point).parent) for point in points} - listed.keys()
+        wanted = {top: listed[top] for top in tops if top in listed}
+        for path in sorted(above):
+            with contextlib.suppress(OSError):
+                wanted[path] = identity_of(path)
+        wanted.update(listed)
+        return self._notifications.arm(wanted)
+
+    def _find_remote(self, tops: tuple[str, ...]) -> None:
+        if tops == self._tops:
+            return
+        self._tops = tops
+        table = read_mount_table(self._options.mount_table)
+        remote = ((top, remote_type(Path(top), table)) for top in tops)
+        found = next(((top, filesystem) for top, filesystem in remote if filesystem is not None), None)
+        self.is_remote = found is not None
+        self._remote_reason = (
+            found and f"{found[0]} is on {found[1]}, where other machines write without a notification"
+        )
+
+    def _choose(self) -> tuple[str, str]:
+        if self._options.mode == "poll":
+            return "poll", "asked for"
+        if self._options.mode == "inotify":
+            return "inotify", "asked for"
+        if self._remote_reason is not None:
+            return "poll", self._remote_reason
+        return "inotify", "all changes are made on this machine"
+
+    async def _become(self, mode: str, reason: str, cause: str) -> None:
+        """Enter a mode, and report it unless it was reported with the same cause."""
+        self.is_polling = mode == "poll"
+        if self._reported != (mode, cause):
+            if self.is_polling:
+                await asyncio.to_thread(self._notifications.stop)
+            self._reported = mode, cause
+            self._observer(WatchStarted(mode, reason))
+
+
+Listing: TypeAlias = frozenset[tuple[str, Signature]] | Signature | int
+"""What is at a path: names and signatures, or a signature; or the number of the error that came of looking."""
+
+
+def _listing_of(path: str) -> Listing:
+    listing = set()
+    try:
+        with os.scandir(path) as entries:
+            for direntry in entries:
+                if not is_passed_over(direntry.name):
+                    with contextlib.suppress(FileNotFoundError):
+                        listing.add((direntry.name, signature_of(direntry.stat(follow_symlinks=False))))
+    except OSError as error:
+        return error.errno or 0
+    return frozenset(listing)
+
+
+def _entry_of(path: str) -> Listing:
+    try:
+        return signature_of(os.lstat(path))
+    except OSError as error:
+        return error.errno or 0
+
+
+def _way_to(root: Path) -> frozenset[str]:
+    """Return the paths whose appearance may bring back the root."""
+    links = Links()
+    real = links.resolve(str(root))
+    return frozenset({*links.targets, *links.missing, *([] if real is None else [real])})
+
+
+def remote_type(path: Path, mount_table: str) -> str | None:
+    """Return the type (`nfs4`) of the filesystem that holds a path, None when all its changes are made on this machine.
+
+    Args:
+        path: absolute, without links.
+        mount_table: the text of `/proc/self/mountinfo`; an empty text means that nothing is known.
+    """
+    found: tuple[int, str] = (-1, "")
+    for row in mount_table.splitlines():
+        # Source: proc(5), "/proc/pid/mountinfo": the fifth field is the mount point, the type follows a lone hyphen.
+        fields, _, behind = row.partition(" - ")
+        mount_point = Path(_unescaped(fields.split(" ")[4]))
+        # A later mount on the same point covers the earlier one.
+        if path.is_relative_to(mount_point) and len(mount_point.parts) >= found[0]:
+            found = (len(mount_point.parts), behind.split(" ")[0])
+    filesystem_type = found[1]
+    is_remote = filesystem_type in _REMOTE_TYPES or filesystem_type.startswith("fuse.")
+    return filesystem_type if is_remote else None
+
+
+def read_mount_table(path: Path) -> str:
+    """Return the text of the mount table, empty where this system has none."""
+    try:
+        return path.read_text(errors="surrogateescape")
+    except OSError:
+        return ""
+
+
+def _unescaped(field: str) -> str:
+    """Undo the octal escapes of space, tab, newline and backslash."""
+    return re.sub(r"\\([0-7]{3})", lambda match: chr(int(match[1], 8)), field)

@@ -63,17 +63,22 @@ class Cursor:
     """Goes through the words of a text. `words` ends with `END`; `next` is the number of the word to be read."""
 
     def __init__(self, text: str) -> None:
-        matches = [match for match in _WORD.finditer(text) if match[0][0] != "#"]
-        self.words = [*(match[0] for match in matches), END]
+        self.words = [word for word in _WORD.findall(text) if word[0] != "#"]
+        self.words.append(END)
         self.next = 0
         self._text = text
-        self._starts = [*(match.start() for match in matches), len(text.rstrip())]
         self._faults: list[tuple[int, str, str, str]] = []  # number of the word, rule, message, remedy
 
     @property
     def word(self) -> str:
         """The word to be read."""
         return self.words[self.next]
+
+    @cached_property
+    def _starts(self) -> list[int]:
+        text = self._text
+        starts = [match.start() for match in _WORD.finditer(text)]
+        return [*(starts if "#" not in text else [start for start in starts if text[start] != "#"]), len(text.rstrip())]
 
     @cached_property
     def _lines(self) -> LineIndex:

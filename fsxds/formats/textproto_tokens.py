@@ -63,7 +63,7 @@ class Cursor:
     """Goes through the words of a text. `words` ends with `END`; `next` is the number of the word to be read."""
 
     def __init__(self, text: str) -> None:
-        self.words = [word for word in _WORD.findall(text) if word[0] != "#"]
+        self.words: list[str] = [word for word in _WORD.findall(text) if word[0] != "#"]
         self.words.append(END)
         self.next = 0
         self._text = text

@@ -1,17 +1,12 @@
 """YAML files: read as Envoy 1.40 reads them, and written so that Envoy and fsxds read the same values back.
 
-Read YAML into plain values in one pass over libyaml's events.
+A file is read in one pass over libyaml's events. The two loops (`_mapping`, `_sequence`) take the common case, a plain or
+quoted scalar without tag or anchor, without a call: the rest of the file costs less than libyaml's events do. Everything
+else goes through `_value`.
 
-The two loops (`_mapping`, `_sequence`) take the common case, a plain or quoted scalar without tag or anchor, without a
-call: the rest of the file costs less than libyaml's events do. Everything else goes through `_value`.
-
-What a plain YAML scalar means to Envoy 1.40.
-
-Envoy asks yaml-cpp for a bool, then for a 64-bit integer with C's prefixes, and takes everything else as text
-(ENVOY.md H; every row of the tests was put to the real binary). Numbers with a fraction or an exponent are text to Envoy
-too, but a number field takes them: they become `SpelledFloat`, which is both.
-
-What anchors stand for, and how much their aliases may blow up a document.
+For a plain scalar Envoy asks yaml-cpp for a bool, then for a 64-bit integer with C's prefixes, and takes everything else
+as text (ENVOY.md H; every row of the tests was put to the real binary). Numbers with a fraction or an exponent are text to
+Envoy too, but a number field takes them: they become `SpelledFloat`, which is both.
 """
 
 from __future__ import annotations
@@ -34,167 +29,24 @@ from fsxds.formats.libyaml import read_events, syntax_fault
 from fsxds.formats.text import read_text
 from fsxds.values import Fault, FieldPath, PlainValue, Severity, SpelledFloat
 
-NULLS = frozenset(("", "~", "null", "Null", "NULL"))
-
-_TRUE_WORDS = ("y", "yes", "on")
-_FALSE_WORDS = ("n", "no", "off")
-
-AMBIGUOUS_WORDS = {
-    spelling: truth
-    for words, truth in ((_TRUE_WORDS, True), (_FALSE_WORDS, False))
-    for word in words
-    for spelling in (word, word.capitalize(), word.upper())
-}
-"""The bools that other YAML readers, and people, take for text."""
-
-CONSTANTS: dict[str, PlainValue] = {
-    **dict.fromkeys(NULLS, None),
-    **dict.fromkeys(("true", "True", "TRUE"), True),
-    **dict.fromkeys(("false", "False", "FALSE"), False),
-}
-"""The scalars that mean the same to everybody."""
-
-_INTEGER = re.compile(r"[-+]?(?:0[xX][0-9a-fA-F]+|[0-9]+)\Z")
-_OCTAL = re.compile(r"[-+]?0[0-7]+\Z")
-_LEADING_ZERO = re.compile(r"[-+]?0[0-9]+\Z")
-_FLOAT = re.compile(r"[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?\Z")
-_FIRST_LETTERS = frozenset("0123456789+-.")
-
-LARGEST_INTEGER = 2**31 - 1
-"""Beyond it an integer is text to Envoy."""
-
-_INT32 = range(-LARGEST_INTEGER - 1, LARGEST_INTEGER + 1)
-_INT64 = range(-(2**63), 2**63)
-
-# Longer runs of digits are text to Envoy in any case, and int() takes a time that grows with their square.
-_LONGEST_NUMBER = 64
+if yaml.__with_libyaml__ or TYPE_CHECKING:
+    from yaml import CSafeDumper
+else:
+    from yaml import SafeDumper as CSafeDumper  # pragma: no cover - require_libyaml ends such a start
 
 
-def resolve_plain(text: str) -> PlainValue:
-    """Return what a plain (unquoted, untagged) scalar means to Envoy."""
-    if text in CONSTANTS:
-        return CONSTANTS[text]
-    if text in AMBIGUOUS_WORDS:
-        return AMBIGUOUS_WORDS[text]
-    if text[0] not in _FIRST_LETTERS or len(text) > _LONGEST_NUMBER:
-        return text
-    if _INTEGER.match(text):
-        return _integer(text)
-    return _float(text) if _FLOAT.match(text) else text
-
-
-def is_ambiguous(text: str) -> bool:
-    """Tell whether a plain scalar means something else to Envoy than to many readers: `yes`, `off`, `0755`."""
-    return text in AMBIGUOUS_WORDS or _LEADING_ZERO.match(text) is not None
-
-
-def _integer(text: str) -> PlainValue:
-    if _LEADING_ZERO.match(text) and not _OCTAL.match(text):
-        return _float(text)
-    number = int(text, 8 if _OCTAL.match(text) else 16 if "x" in text or "X" in text else 10)
-    if number in _INT32:
-        return number
-    return str(number) if number in _INT64 else text
-
-
-def _float(text: str) -> PlainValue:
-    number = float(text)
-    return SpelledFloat(text, number) if isfinite(number) else text
-
-
-MAX_COPIED_VALUES = 1_000_000
-"""Values that all aliases of one file may stand for together; conversion would copy each of them."""
-
-
-@dataclass(frozen=True, slots=True)
-class Complaint:
-    """Why an alias cannot be used; `is_final` where reading must end."""
-
-    rule: str
-    message: str
-    remedy: str
-    is_final: bool = False
-
-
-class Anchors:
-    """The anchors of the document that is being read, and what their aliases have copied so far in the file.
-
-    Values are shared, not copied: they are only read from here on. The budget is for those who expand them.
-    """
-
-    def __init__(self) -> None:
-        self._values: dict[str, PlainValue] = {}
-        self._open: set[str] = set()
-        self._extents: dict[str, tuple[int, int]] = {}  # {anchor: (number of values, levels)}
-        self._copied = 0
-
-    def forget(self) -> None:
-        """Begin a new document: anchors do not reach beyond their own."""
-        self._values.clear()
-        self._open.clear()
-        self._extents.clear()
-
-    def begin(self, anchor: str) -> None:
-        """Note that the value of this anchor has begun: an alias inside it would be recursive."""
-        self._open.add(anchor)
-
-    def define(self, anchor: str, value: PlainValue) -> None:
-        """Note the value of an anchor; a later one of the same name replaces it, as YAML wants."""
-        self._open.discard(anchor)
-        self._extents.pop(anchor, None)
-        self._values[anchor] = value
-
-    def use(self, anchor: str, depth: int) -> tuple[PlainValue, Complaint | None]:
-        """Return what an alias at this depth stands for, or None and why it cannot be used."""
-        if anchor in self._open:
-            return None, Complaint("recursive-alias", "this alias contains itself", "break the loop")
-        if anchor not in self._values:
-            remedy = "define its anchor before it, or quote the text"
-            return None, Complaint("undefined-alias", "this alias is not defined above", remedy)
-        value = self._values[anchor]
-        if not isinstance(value, (dict, list)):
-            return value, None
-        size, height = self._extent(anchor, value)
-        self._copied += size
-        if self._copied > MAX_COPIED_VALUES:
-            message = f"the aliases of this file stand for more than {MAX_COPIED_VALUES} values"
-            return None, Complaint("alias-bomb", message, "write less by aliases", is_final=True)
-        if depth - 1 + height > MAX_DEPTH:
-            fault = too_deep()
-            return None, Complaint(fault.rule, fault.message, fault.remedy, is_final=True)
-        return value, None
-
-    def _extent(self, anchor: str, value: PlainValue) -> tuple[int, int]:
-        if anchor not in self._extents:
-            self._extents[anchor] = _measure(value)
-        return self._extents[anchor]
-
-
-def _measure(value: PlainValue) -> tuple[int, int]:
-    """Return how many values there are inside, with aliases expanded, and in how many levels of containers."""
-    size, levels, level = 0, 0, [value]
-    while level:
-        size += len(level)
-        containers = [container for container in level if isinstance(container, (dict, list))]
-        levels += bool(containers)
-        level = [
-            child
-            for container in containers
-            for child in (container.values() if isinstance(container, dict) else container)
-        ]
-    return size, levels
-
-
-_CORE = "tag:yaml.org,2002:"
-_SCALAR_TAGS = frozenset(_CORE + name for name in ("str", "int", "float", "bool", "null"))
-_KEY_TAGS = frozenset((None, "!", *_SCALAR_TAGS))
-_CONTAINER_TAGS = frozenset((None, "!", _CORE + "map", _CORE + "seq"))
-_IGNORE: Final = "!ignore"
+def decode(content: bytes, catalogue: Catalogue, message_type: str | None) -> Decoded:  # noqa: ARG001 - one signature for all
+    """Read the documents of a YAML file; neither catalogue nor message type matter to plain values."""
+    try:
+        text = read_text(content)
+    except UnreadableError as error:
+        return unreadable(error.fault)
+    return read_yaml(text)
 
 
 def read_yaml(text: str) -> Decoded:
     """Read all documents of a text. Never raises for a bad one: what is wrong is in the faults."""
-    reader = _Reader(text)
+    reader = _YamlReader(text)
     try:
         reader.read_stream()
     except UnreadableError as error:
@@ -204,7 +56,14 @@ def read_yaml(text: str) -> Decoded:
     return Decoded(tuple(reader.documents) or (PlainDocument(None, 1),), tuple(reader.faults))
 
 
-class _Reader:
+_CORE = "tag:yaml.org,2002:"
+_SCALAR_TAGS = frozenset(_CORE + name for name in ("str", "int", "float", "bool", "null"))
+_KEY_TAGS = frozenset((None, "!", *_SCALAR_TAGS))
+_CONTAINER_TAGS = frozenset((None, "!", _CORE + "map", _CORE + "seq"))
+_IGNORE: Final = "!ignore"
+
+
+class _YamlReader:
     """The state of one reading.
 
     `_path` leads to the container that is being read; `_plain` remembers what plain scalars of this text mean.
@@ -319,11 +178,11 @@ class _Reader:
         return value
 
     def _alias(self, event: Any, depth: int) -> PlainValue:
-        value, complaint = self._anchors.use(event.anchor, depth)
-        if complaint is None:
+        value, wrong = self._anchors.use(event.anchor, depth)
+        if wrong is None:
             return value
-        fault = Fault(complaint.rule, complaint.message, complaint.remedy, tuple(self._path), *_place(event))
-        if complaint.is_final:
+        fault = Fault(wrong.rule, wrong.message, wrong.remedy, tuple(self._path), *_place(event))
+        if wrong.is_final:
             raise UnreadableError(fault)
         self._report(fault)
         return None
@@ -407,52 +266,170 @@ def _place(event: Any) -> tuple[int, int]:
     return event.start_mark.line + 1, event.start_mark.column + 1
 
 
-if yaml.__with_libyaml__ or TYPE_CHECKING:
-    from yaml import CSafeDumper
-else:
-    from yaml import SafeDumper as CSafeDumper  # pragma: no cover - require_libyaml ends such a start
+# Aliases
+
+
+MAX_COPIED_VALUES = 1_000_000
+"""Values that all aliases of one file may stand for together; conversion would copy each of them."""
+
+
+@dataclass(frozen=True, slots=True)
+class AliasFault:
+    """Why an alias cannot be used; `is_final` where reading must end."""
+
+    rule: str
+    message: str
+    remedy: str
+    is_final: bool = False
+
+
+class Anchors:
+    """The anchors of the document that is being read, and what their aliases have copied so far in the file.
+
+    Values are shared, not copied: they are only read from here on. The budget is for those who expand them.
+    """
+
+    def __init__(self) -> None:
+        self._values: dict[str, PlainValue] = {}
+        self._open: set[str] = set()
+        self._extents: dict[str, tuple[int, int]] = {}  # {anchor: (number of values, levels)}
+        self._copied = 0
+
+    def forget(self) -> None:
+        """Begin a new document: anchors do not reach beyond their own."""
+        self._values.clear()
+        self._open.clear()
+        self._extents.clear()
+
+    def begin(self, anchor: str) -> None:
+        """Note that the value of this anchor has begun: an alias inside it would be recursive."""
+        self._open.add(anchor)
+
+    def define(self, anchor: str, value: PlainValue) -> None:
+        """Note the value of an anchor; a later one of the same name replaces it, as YAML wants."""
+        self._open.discard(anchor)
+        self._extents.pop(anchor, None)
+        self._values[anchor] = value
+
+    def use(self, anchor: str, depth: int) -> tuple[PlainValue, AliasFault | None]:
+        """Return what an alias at this depth stands for, or None and why it cannot be used."""
+        if anchor in self._open:
+            return None, AliasFault("recursive-alias", "this alias contains itself", "break the loop")
+        if anchor not in self._values:
+            remedy = "define its anchor before it, or quote the text"
+            return None, AliasFault("undefined-alias", "this alias is not defined above", remedy)
+        value = self._values[anchor]
+        if not isinstance(value, (dict, list)):
+            return value, None
+        size, height = self._extent(anchor, value)
+        self._copied += size
+        if self._copied > MAX_COPIED_VALUES:
+            message = f"the aliases of this file stand for more than {MAX_COPIED_VALUES} values"
+            return None, AliasFault("alias-bomb", message, "write less by aliases", is_final=True)
+        if depth - 1 + height > MAX_DEPTH:
+            fault = too_deep()
+            return None, AliasFault(fault.rule, fault.message, fault.remedy, is_final=True)
+        return value, None
+
+    def _extent(self, anchor: str, value: PlainValue) -> tuple[int, int]:
+        if anchor not in self._extents:
+            self._extents[anchor] = _measure(value)
+        return self._extents[anchor]
+
+
+def _measure(value: PlainValue) -> tuple[int, int]:
+    """Return how many values there are inside, with aliases expanded, and in how many levels of containers."""
+    size, levels, level = 0, 0, [value]
+    while level:
+        size += len(level)
+        containers = [container for container in level if isinstance(container, (dict, list))]
+        levels += bool(containers)
+        level = [
+            child
+            for container in containers
+            for child in (container.values() if isinstance(container, dict) else container)
+        ]
+    return size, levels
+
+
+# What a plain scalar means to Envoy
+
+
+NULLS = frozenset(("", "~", "null", "Null", "NULL"))
+_TRUE_WORDS = ("y", "yes", "on")
+_FALSE_WORDS = ("n", "no", "off")
+
+AMBIGUOUS_WORDS = {
+    spelling: truth
+    for words, truth in ((_TRUE_WORDS, True), (_FALSE_WORDS, False))
+    for word in words
+    for spelling in (word, word.capitalize(), word.upper())
+}
+"""The bools that other YAML readers, and users, take for text."""
+
+CONSTANTS: dict[str, PlainValue] = {
+    **dict.fromkeys(NULLS, None),
+    **dict.fromkeys(("true", "True", "TRUE"), True),
+    **dict.fromkeys(("false", "False", "FALSE"), False),
+}
+"""The scalars that mean the same to every reader."""
+
+_INTEGER = re.compile(r"[-+]?(?:0[xX][0-9a-fA-F]+|[0-9]+)\Z")
+_OCTAL = re.compile(r"[-+]?0[0-7]+\Z")
+_LEADING_ZERO = re.compile(r"[-+]?0[0-9]+\Z")
+_FLOAT = re.compile(r"[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?\Z")
+_FIRST_LETTERS = frozenset("0123456789+-.")
+
+LARGEST_INTEGER = 2**31 - 1
+"""Beyond it an integer is text to Envoy."""
+
+_INT32 = range(-LARGEST_INTEGER - 1, LARGEST_INTEGER + 1)
+_INT64 = range(-(2**63), 2**63)
+
+# Longer runs of digits are text to Envoy in any case, and int() takes a time that grows with their square.
+_LONGEST_NUMBER = 64
+
+
+def resolve_plain(text: str) -> PlainValue:
+    """Return what a plain (unquoted, untagged) scalar means to Envoy."""
+    if text in CONSTANTS:
+        return CONSTANTS[text]
+    if text in AMBIGUOUS_WORDS:
+        return AMBIGUOUS_WORDS[text]
+    if text[0] not in _FIRST_LETTERS or len(text) > _LONGEST_NUMBER:
+        return text
+    if _INTEGER.match(text):
+        return _integer(text)
+    return _float(text) if _FLOAT.match(text) else text
+
+
+def is_ambiguous(text: str) -> bool:
+    """Tell whether a plain scalar means something else to Envoy than to many readers: `yes`, `off`, `0755`."""
+    return text in AMBIGUOUS_WORDS or _LEADING_ZERO.match(text) is not None
+
+
+def _integer(text: str) -> PlainValue:
+    if _LEADING_ZERO.match(text) and not _OCTAL.match(text):
+        return _float(text)
+    number = int(text, 8 if _OCTAL.match(text) else 16 if "x" in text or "X" in text else 10)
+    if number in _INT32:
+        return number
+    return str(number) if number in _INT64 else text
+
+
+def _float(text: str) -> PlainValue:
+    number = float(text)
+    return SpelledFloat(text, number) if isfinite(number) else text
+
+
+# Writing
+
 
 # Line breaks to YAML 1.1, which libyaml writes, and not to YAML 1.2, which Envoy reads: only an escape is safe.
 _BREAKS: Final = re.compile("[\x85\u2028\u2029]")
 
 # Lines, such as those of a certificate, that are the same in every way of writing them; people read them best as they are.
 _PLAIN_LINES: Final = re.compile("(?:[!-~](?:[ -~]*[!-~])?\\n)+(?:[!-~](?:[ -~]*[!-~])?)?")
-
-
-class _Dumper(CSafeDumper):
-    """Quotes every text that Envoy would not read as that text; PyYAML alone quotes what PyYAML would not."""
-
-    def ignore_aliases(self, data: object) -> bool:
-        """Write everything out: equal parts are not the author's anchors."""
-        return True
-
-
-def _text_node(dumper: _Dumper, text: str) -> yaml.ScalarNode:
-    if _PLAIN_LINES.fullmatch(text):
-        style: str | None = "|"
-    else:
-        style = '"' if _BREAKS.search(text) else None if type(resolve_plain(text)) is str else "'"
-    return dumper.represent_scalar("tag:yaml.org,2002:str", text, style=style)
-
-
-def _number_node(dumper: _Dumper, number: float) -> yaml.ScalarNode:
-    # Within a Struct Envoy would read 5.0 as a text; a number field takes either. No whole number has the sign of -0.0.
-    if number.is_integer() and -LARGEST_INTEGER - 1 <= number <= LARGEST_INTEGER and str(number) != "-0.0":
-        return dumper.represent_int(int(number))
-    return dumper.represent_float(number)
-
-
-_Dumper.add_representer(str, _text_node)
-_Dumper.add_representer(float, _number_node)
-
-
-def decode(content: bytes, catalogue: Catalogue, message_type: str | None) -> Decoded:  # noqa: ARG001 - one signature for all
-    """Read the documents of a YAML file; neither catalogue nor message type matter to plain values."""
-    try:
-        text = read_text(content)
-    except UnreadableError as error:
-        return unreadable(error.fault)
-    return read_yaml(text)
 
 
 def encode(message: Message, printer: Printer) -> bytes:
@@ -475,3 +452,30 @@ def encode_plain(documents: Sequence[PlainValue]) -> bytes:
         width=10_000,
     )
     return text.encode()
+
+
+class _Dumper(CSafeDumper):
+    """Quotes every text that Envoy would not read as that text; PyYAML alone quotes what PyYAML would not."""
+
+    def ignore_aliases(self, data: object) -> bool:
+        """Write everything out: equal parts are no anchors of the file."""
+        return True
+
+
+def _text_node(dumper: _Dumper, text: str) -> yaml.ScalarNode:
+    if _PLAIN_LINES.fullmatch(text):
+        style: str | None = "|"
+    else:
+        style = '"' if _BREAKS.search(text) else None if type(resolve_plain(text)) is str else "'"
+    return dumper.represent_scalar("tag:yaml.org,2002:str", text, style=style)
+
+
+def _number_node(dumper: _Dumper, number: float) -> yaml.ScalarNode:
+    # Within a Struct Envoy would read 5.0 as a text; a number field takes either. No whole number has the sign of -0.0.
+    if number.is_integer() and -LARGEST_INTEGER - 1 <= number <= LARGEST_INTEGER and str(number) != "-0.0":
+        return dumper.represent_int(int(number))
+    return dumper.represent_float(number)
+
+
+_Dumper.add_representer(str, _text_node)
+_Dumper.add_representer(float, _number_node)

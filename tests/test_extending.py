@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import re
+import urllib.request
 from pathlib import Path
 
 import pytest
@@ -93,6 +94,25 @@ async def serve_names(store, path):
 '''
 
 
+MEMORY_SOURCE = """
+import asyncio
+import time
+from pathlib import PurePosixPath
+
+from fsxds.source.watch import Settled
+from fsxds.values import SourceFile, SourceTree
+
+CONTENT = b"resources: [{name: remembered, type: STATIC, connect_timeout: 1s}]"
+
+
+async def remember(trees):
+    file = SourceFile.of(PurePosixPath("cds.yaml"), CONTENT)
+    while True:
+        trees.replace(Settled(SourceTree((file,)), time.monotonic()))
+        await asyncio.sleep(0.1)
+"""
+
+
 @pytest.fixture
 def copy(tmp_path: Path) -> ChangedCopy:
     """A copy of fsxds that may be changed."""
@@ -162,3 +182,27 @@ def test_a_transport_is_a_package_and_a_line(
         server.wait(lambda: names.exists() and names.read_text() == "web\n", "the names")
         write_file(tmp_path / "tree/cds.yaml", CLUSTER.replace("web", "api"))
         server.wait(lambda: names.read_text() == "api\n", "the new names")
+
+
+def polled(server: Server) -> bytes:
+    """Return what a poll for clusters is answered."""
+    url, headers = f"http://127.0.0.1:{server.port}/v3/discovery:clusters", {"content-type": "application/json"}
+    with urllib.request.urlopen(urllib.request.Request(url, b"{}", headers), timeout=30) as response:
+        answer: bytes = response.read()
+        return answer
+
+
+def test_a_source_is_a_module_and_a_line(copy: ChangedCopy, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What it yields is served."""
+    copy.write("source/memory.py", MEMORY_SOURCE)
+    copy.insert("app.py", "import asyncio\n", "from fsxds.source.memory import remember\n")
+    newest = re.search(r"keep_current, (self\.\w+)", (copy.site / "fsxds/app.py").read_text())
+    assert newest
+    line = f'            self.start(tasks, "memory", partial(remember, {newest[1]}))\n'
+    copy.insert("app.py", '            self.start(tasks, "log", ', line)
+    write_file(tmp_path / "tree/cds.yaml", CLUSTER)
+    monkeypatch.setenv("PYTHONPATH", str(copy.site))
+    monkeypatch.chdir(copy.site)
+
+    with Server(tmp_path / "tree", tmp_path, fresh=True) as server:
+        server.wait(lambda: b"remembered" in polled(server), "the clusters of the new source")

@@ -7,7 +7,7 @@ import json
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TypeVar, cast
+from typing import Any, TypeAlias, TypeVar, cast
 
 from google.protobuf import descriptor_pool, message_factory
 from google.protobuf.descriptor import Descriptor, EnumValueDescriptor, FieldDescriptor, FileDescriptor, OneofDescriptor
@@ -18,6 +18,8 @@ from fsxds.errors import ApiError
 
 T = TypeVar("T")
 
+DynamicMessage: TypeAlias = Any
+"""A message of a type that is known only while fsxds runs: mypy does not know its fields."""
 
 Extensions = Mapping[str, Mapping[str, tuple[str, ...]]]
 """The message types of each extension, by its category and its name."""

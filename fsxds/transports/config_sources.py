@@ -6,12 +6,12 @@ import asyncio
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from types import MappingProxyType
-from typing import Any, Never
+from typing import Never
 
 from google.protobuf.descriptor import Descriptor, FieldDescriptor
 from google.protobuf.message import DecodeError, Message
 
-from fsxds.api.catalogue import Catalogue
+from fsxds.api.catalogue import Catalogue, DynamicMessage
 from fsxds.resource_types import BY_SHORT_NAME, RESOURCE_TYPES
 from fsxds.resources import Resource, Rows, Snapshot, TypeChange, version_of_body
 from fsxds.store import SnapshotStore
@@ -46,7 +46,7 @@ class RequestedResources:
     names: tuple[str, ...] | None
 
 
-Change = Callable[[Any, RequestedResources], bool]
+Change = Callable[[DynamicMessage, RequestedResources], bool]
 """Takes a ConfigSource inside of a message, and what it is asked for; returns whether it changed the ConfigSource."""
 
 
@@ -70,7 +70,7 @@ class ConfigSourceFinder:
         message = self.parse(resource)
         return message.SerializeToString(deterministic=True) if self._visit(message, change) else None
 
-    def _visit(self, message: Any, change: Change) -> bool:
+    def _visit(self, message: DynamicMessage, change: Change) -> bool:
         if message.DESCRIPTOR.full_name == ANY:
             return self._visit_packed(message, change)
         is_changed = False
@@ -81,7 +81,7 @@ class ConfigSourceFinder:
                 is_changed |= self._visit(inner, change)
         return is_changed
 
-    def _visit_packed(self, packed: Any, change: Change) -> bool:
+    def _visit_packed(self, packed: DynamicMessage, change: Change) -> bool:
         message_type = packed.type_url.rpartition("/")[2]
         if not self._catalogue.knows(message_type):
             return False
@@ -117,7 +117,7 @@ def _leads_to_source(start: Descriptor | None) -> bool:
     return False
 
 
-def _messages_in(message: Any, field: FieldDescriptor) -> Iterator[Any]:
+def _messages_in(message: DynamicMessage, field: FieldDescriptor) -> Iterator[DynamicMessage]:
     """Yield the messages that a field holds: of a list, of a map, or the one that is set."""
     value = getattr(message, field.name)
     if not field.is_repeated:
@@ -129,14 +129,14 @@ def _messages_in(message: Any, field: FieldDescriptor) -> Iterator[Any]:
         yield from value
 
 
-def eds_name_of(cluster: Any) -> str | None:
+def eds_name_of(cluster: DynamicMessage) -> str | None:
     """Return the ClusterLoadAssignment that a cluster takes its endpoints from, None for one that is not of type EDS."""
     if not cluster.HasField("eds_cluster_config"):
         return None
     return str(cluster.eds_cluster_config.service_name or cluster.name)
 
 
-def _sources_of(message: Any) -> Iterator[tuple[Any, RequestedResources]]:
+def _sources_of(message: DynamicMessage) -> Iterator[tuple[DynamicMessage, RequestedResources]]:
     """Yield the config sources that a message has in fields of its own, and what they are asked for."""
     full_name = message.DESCRIPTOR.full_name
     if full_name == CLUSTER:
@@ -150,7 +150,7 @@ def _sources_of(message: Any) -> Iterator[tuple[Any, RequestedResources]]:
     yield from _sources_of_extension(message)
 
 
-def _sources_of_routes(word: str, message: Any) -> Iterator[tuple[Any, RequestedResources]]:
+def _sources_of_routes(word: str, message: DynamicMessage) -> Iterator[tuple[DynamicMessage, RequestedResources]]:
     if word == "Rds" and message.HasField("config_source"):
         yield message.config_source, RequestedResources(RDS, (message.route_config_name,))
     elif word == "ScopedRds" and message.HasField("scoped_rds_config_source") and not message.srds_resources_locator:
@@ -164,7 +164,7 @@ def _sources_of_routes(word: str, message: Any) -> Iterator[tuple[Any, Requested
         )
 
 
-def _sources_of_extension(message: Any) -> Iterator[tuple[Any, RequestedResources]]:
+def _sources_of_extension(message: DynamicMessage) -> Iterator[tuple[DynamicMessage, RequestedResources]]:
     """Yield the config source of a filter that is discovered: it is asked for by the name of the filter."""
     field = message.DESCRIPTOR.fields_by_name.get("config_discovery")
     if field is None or field.message_type is None or field.message_type.full_name != EXTENSION_CONFIG_SOURCE:
@@ -225,7 +225,7 @@ class AdsConfigSources:
             resource if body is None else replace(resource, body=body, version=version_of_body(resource.type_url, body))
         )
 
-    def _point_at_ads(self, source: Any, requested: RequestedResources) -> bool:
+    def _point_at_ads(self, source: DynamicMessage, requested: RequestedResources) -> bool:
         if requested.type_url in self._undeclared:
             return False
         if source.WhichOneof("config_source_specifier") not in {"self", "api_config_source"}:

@@ -1,7 +1,4 @@
-"""Where a server listens: addresses as values, the sockets behind them, and how its end waits for what is in hand.
-
-End a process, whatever its threads still do.
-"""
+"""The sockets that servers listen at: bound, removed, and drained at the end."""
 
 from __future__ import annotations
 
@@ -19,17 +16,17 @@ from fsxds.settings.forms import Address, TcpAddress, UnixAddress
 
 # Between two looks at the file of a unix socket.
 LOST_AFTER_S = 1.0
-# Who makes no progress for so long is not waited for. Counted in looks: an event loop that is busy looks less often.
+# What makes no progress for so long is not waited for. Counted in looks: an event loop that is busy looks less often.
 STALLED_AFTER_S = 1.5
 LOOK_EVERY_S = 0.02
 
-# Whoever may read the socket may read the secrets; Envoy runs as the same user or in the same group.
+# A user who may connect may read the secrets; Envoy runs as the same user or in the same group.
 SOCKET_MODE = 0o660
 
 
 @contextmanager
 def explained(address: Address, option: str) -> Iterator[None]:
-    """Word why an address cannot be had: an OSError becomes a UsageError that names the option to choose another."""
+    """Make an OSError a UsageError, which names the option to choose another address."""
     try:
         yield
     except OSError as error:
@@ -37,15 +34,15 @@ def explained(address: Address, option: str) -> Iterator[None]:
 
 
 def unavailable(address: Address, error: OSError, remedy: str) -> UsageError:
-    """Word why an address cannot be had, as the error to raise."""
+    """Return the error to raise where an address cannot be bound."""
     if isinstance(error, socket.gaierror):
         return UsageError(f"{address}: there is no such host: {error.strerror}; {remedy}")
     fact = "is taken" if error.errno == errno.EADDRINUSE else "cannot be listened at"
-    return UsageError(f"{address} {fact}: {_words_of(error)}; {remedy}")
+    return UsageError(f"{address} {fact}: {_reason_of(error)}; {remedy}")
 
 
-def _words_of(error: OSError) -> str:
-    # create_server() adds the address to the text, which the reader has seen already.
+def _reason_of(error: OSError) -> str:
+    # create_server() adds the address to the text, which the message names already.
     return str(error) if error.errno is None else os.strerror(error.errno)
 
 
@@ -76,12 +73,12 @@ def _bind_one(family: int, where: tuple[str, int]) -> Iterator[socket.socket]:
 
 
 def bind_unix(path: Path) -> socket.socket:
-    """Bind a unix socket, in place of one that nobody listens at any more. Raises OSError."""
+    """Bind a unix socket, in place of one that no process listens at any more. Raises OSError."""
     remove_stale(path)
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
         listener.bind(str(path))
-        # Before anybody can connect: that takes listen().
+        # Before a client can connect: that takes listen().
         path.chmod(SOCKET_MODE)
     except OSError:
         listener.close()
@@ -101,7 +98,7 @@ def listened_at(address: Address) -> Iterator[None]:
 
 
 async def until_lost(address: Address) -> None:
-    """Return when nobody can connect to a bound address any more: somebody removed or replaced the file of a unix socket."""
+    """Return when clients can no longer connect to a bound address: the file of a Unix socket was removed or replaced."""
     identity = _identity_of(address)
     # A TCP address cannot be lost.
     while isinstance(address, TcpAddress) or identity == _identity_of(address):  # noqa: ASYNC110, a file has no event
@@ -109,7 +106,7 @@ async def until_lost(address: Address) -> None:
 
 
 def _identity_of(address: Address) -> tuple[int, int] | None:
-    """Return what tells the file of a socket from another one that took its name; None where there is none."""
+    """Return what identifies the file of a socket, also where another one takes its name; None where there is none."""
     if isinstance(address, TcpAddress):
         return None
     try:
@@ -120,7 +117,7 @@ def _identity_of(address: Address) -> tuple[int, int] | None:
 
 
 def remove_stale(path: Path) -> None:
-    """Remove a unix socket that nobody listens at; anything else stays where it is."""
+    """Remove a Unix socket that no process listens at; anything else stays where it is."""
     if not path.exists() or not stat.S_ISSOCK(path.stat().st_mode):
         return
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
@@ -138,10 +135,10 @@ def close_all(listeners: list[socket.socket]) -> None:
 
 
 async def drain(work: Coroutine[object, object, object], progress: Callable[[], object], limit_s: float) -> bool:
-    """Run `work` to its end, unless it stalls; tell whether it came to its end.
+    """Run `work` to its end, unless it stalls; return whether it came to its end.
 
     Args:
-        work: ends what is in hand; it is cancelled when it is waited for no longer.
+        work: ends what is in progress; it is cancelled when it is waited for no longer.
         progress: what is left to do, in a form that differs after each step.
         limit_s: the longest time for all.
     """

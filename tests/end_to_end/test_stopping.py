@@ -121,9 +121,12 @@ def test_a_removed_socket_is_bound_again(tmp_path: Path) -> None:
         assert server.wait(lambda: json.loads(server.ready_file.read_text())["degraded"], "readiness") == [
             "REST listener"
         ]
-        server.wait(path.exists, "the socket")
-        with socket.socket(socket.AF_UNIX) as client:
-            client.connect(str(path))
+
+        def is_listened_at() -> bool:
+            with socket.socket(socket.AF_UNIX) as client:
+                return path.exists() and not client.connect_ex(str(path))
+
+        assert server.wait(is_listened_at, "the socket")
 
 
 def test_rest_can_be_off(tmp_path: Path) -> None:

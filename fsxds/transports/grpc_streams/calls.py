@@ -24,22 +24,25 @@ def where(method: str) -> str:
     return f"gRPC {method.rpartition('/')[2]}"
 
 
-def guarded(behavior: Callable[..., Awaitable[Any]], method: str, observer: Observer) -> Callable[..., Awaitable[Any]]:
+def guarded(
+    behavior: Callable[..., Awaitable[object]], method: str, observer: Observer
+) -> Callable[..., Awaitable[object]]:
     """Return a method that does the same, but that reports an unexpected exception, and gives its client INTERNAL.
 
     A streaming method writes by its context, and yields nothing.
     """
 
-    async def answer(request: Any, context: Context) -> Any:
+    async def answer(request: object, context: Context) -> object:
         try:
             return await behavior(request, context)
         except grpc.aio.BaseError:
             # The client is gone, or its request was rejected.
             raise
         # The edge of every call.
-        except Exception as error:  # noqa: BLE001
+        except Exception as error:
             observer(InternalError(where(method), error))
             await context.abort(grpc.StatusCode.INTERNAL, INTERNAL)
+            raise  # never reached: abort raises
 
     return answer
 
@@ -49,11 +52,11 @@ class LastingCalls:
 
     def __init__(self, observer: Observer) -> None:
         self._observer = observer
-        self._calls: dict[_Writer, asyncio.Task[Any] | None] = {}
+        self._calls: dict[_Writer, asyncio.Task[object] | None] = {}
 
-    def known(self, handler: grpc.GenericRpcHandler) -> grpc.GenericRpcHandler:
-        """Return a handler that does the same, whose methods are guarded, and whose streaming calls are known."""
-        return _Known(handler, self._adapted)
+    def adapt(self, handler: grpc.GenericRpcHandler) -> grpc.GenericRpcHandler:
+        """Return a handler that does the same, whose methods are guarded, and whose streaming calls can be ended."""
+        return _AdaptedHandler(handler, self._adapted)
 
     async def end(self) -> None:
         """End all calls with UNAVAILABLE, each after the response that is being written."""
@@ -68,12 +71,12 @@ class LastingCalls:
         make = _MAKERS[method.request_streaming, method.response_streaming]
         return make(guarded(behavior, name, self._observer), method.request_deserializer, method.response_serializer)
 
-    async def _last(self, behavior: Callable[..., Any], request: Any, grpc_context: Context) -> None:
+    async def _last(self, behavior: Callable[..., Any], request: object, grpc_context: Context) -> None:
         context = _Writer(grpc_context)
         self._calls[context] = asyncio.current_task()
         try:
             if isasyncgenfunction(behavior):
-                responses: AsyncIterator[Any] = behavior(request, context)
+                responses: AsyncIterator[object] = behavior(request, context)
                 async for response in responses:
                     await context.write(response)
             else:
@@ -89,7 +92,7 @@ _MAKERS = {
 }
 
 
-class _Known(grpc.GenericRpcHandler):  # type: ignore[misc]  # grpc has no types
+class _AdaptedHandler(grpc.GenericRpcHandler):  # type: ignore[misc]  # grpc has no types
     """Has the methods of a handler, each as `adapt` makes it."""
 
     def __init__(
@@ -106,24 +109,24 @@ class _Known(grpc.GenericRpcHandler):  # type: ignore[misc]  # grpc has no types
         return None if method is None else self._adapt(method, handler_call_details.method)
 
 
-async def _end(context: _Writer, task: asyncio.Task[Any] | None) -> None:
+async def _end(context: _Writer, task: asyncio.Task[object] | None) -> None:
     await context.idle.wait()
     with suppress(grpc.aio.BaseError):
         await context.abort(grpc.StatusCode.UNAVAILABLE, STOPPING)
     if task is not None:
-        # It may wait for something else than its client.
+        # It may wait for something other than its client.
         task.cancel()
 
 
 class _Writer:
-    """A call's context that tells when nothing is being written: only then can gRPC send a status."""
+    """A call's context that knows when nothing is being written: only then can gRPC send a status."""
 
     def __init__(self, context: Context) -> None:
         self.idle = asyncio.Event()
         self.idle.set()
         self._context = context
 
-    async def write(self, response: Any) -> None:
+    async def write(self, response: object) -> None:
         """Write a response."""
         self.idle.clear()
         try:

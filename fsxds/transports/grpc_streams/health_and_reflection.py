@@ -52,7 +52,7 @@ class Health:
         await self._servicer.Watch(request, context)
 
 
-# Clients that are older know the first alone; the messages are the same.
+# Older clients know the first alone; the messages are the same.
 SERVICES = ("grpc.reflection.v1alpha.ServerReflection", "grpc.reflection.v1.ServerReflection")
 
 
@@ -73,7 +73,7 @@ class Reflection:
         from grpc_reflection.v1alpha import reflection, reflection_pb2  # noqa: PLC0415
 
         if self._servicer is None:
-            # It takes a while, for which other clients need not wait.
+            # It takes long, and other clients do not wait for it.
             await asyncio.to_thread(import_descriptors, self._services)
             self._servicer = reflection.aio.ReflectionServicer(self._services)
         request = reflection_pb2.ServerReflectionRequest

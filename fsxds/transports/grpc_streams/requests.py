@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from enum import Enum
 from hashlib import sha256
 from types import MappingProxyType
-from typing import Any
+from typing import Any, TypeAlias
 from urllib.parse import unquote
 
 import grpc
@@ -15,10 +15,11 @@ from envoy.config.core.v3 import base_pb2
 from envoy.service.discovery.v3 import discovery_pb2
 from google.protobuf.descriptor_pb2 import FieldDescriptorProto, FileDescriptorProto
 from google.protobuf.descriptor_pool import DescriptorPool
-from google.protobuf.message import DecodeError
+from google.protobuf.message import DecodeError, Message
 from google.protobuf.message_factory import GetMessageClass
 from google.rpc import status_pb2
 
+from fsxds.api.catalogue import DynamicMessage
 from fsxds.api.quotes import quoted_type_url
 from fsxds.errors import ProtocolError
 from fsxds.memo import Lru
@@ -80,7 +81,7 @@ MOST_NODE_BYTES = 512 * 1024
 # hundred when it is read, so the size of a message alone does not bound what it costs.
 MOST_NAMES = 250_000
 
-Context = Any
+Context: TypeAlias = Any
 """grpc.aio's ServicerContext, with the reader and writer methods that its type does not declare."""
 
 
@@ -92,7 +93,7 @@ def peer_of(transport_peer: str) -> str:
     return unquote(rest).rpartition(":")[0].strip("[]")
 
 
-async def parse_or_abort(message_class: Any, content: bytes, context: Context) -> Any:
+async def parse_or_abort(message_class: type[Message], content: bytes, context: Context) -> DynamicMessage:
     """Return a message; where the bytes are none, end the call with INVALID_ARGUMENT."""
     try:
         return _parsed(message_class, content)
@@ -147,7 +148,7 @@ class RequestReader:
             node=self._node(message, peer) if message.node and not knows_node else None,
         )
 
-    def _node(self, request: Any, peer: str) -> Node:
+    def _node(self, request: DynamicMessage, peer: str) -> Node:
         if len(request.node) > MOST_NODE_BYTES:
             raise ProtocolError(
                 f"node: takes {len(request.node)} bytes, more than {MOST_NODE_BYTES}; shorten its metadata"
@@ -181,7 +182,7 @@ _READ = frozenset(
 )
 
 
-def _declare() -> tuple[Any, ...]:
+def _declare() -> tuple[type[Message], ...]:
     """Declare the messages that requests are read as: the API's, with the fields of `_READ` alone.
 
     What is not declared, and the node, stays a run of bytes when a message is parsed. As the API declares them, 16 MiB of
@@ -229,7 +230,7 @@ def _check_names(content: bytes, fields: tuple[bytes, ...]) -> None:
         )
 
 
-def _parsed(message_class: Any, content: bytes, part_of: Any = None) -> Any:
+def _parsed(message_class: type[Message], content: bytes, part_of: type[Message] | None = None) -> DynamicMessage:
     try:
         return message_class.FromString(content)
     except DecodeError as error:

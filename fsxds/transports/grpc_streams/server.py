@@ -29,18 +29,18 @@ from fsxds.transports.sockets import (
 )
 
 # Envoy's requests take 61 kB, nearly all of it the list of its extensions (ENVOY.md E1); those of a Delta client that
-# comes back name every resource that it holds.
+# reconnects name every resource that it holds.
 MAX_REQUEST_BYTES = 16 * 1024 * 1024
-# A client whose machine is gone says nothing; it is missed after this time.
+# A client whose machine is gone sends nothing; its connection is closed after this time.
 KEEPALIVE_MS = 300_000
 KEEPALIVE_TIMEOUT_MS = 20_000
 
 OPTIONS = (
     ("grpc.max_receive_message_length", MAX_REQUEST_BYTES),
     ("grpc.max_send_message_length", -1),
-    # Otherwise a second process may take half of the clients of a port that is taken.
+    # Otherwise a second process may get half of the clients of a port that is taken.
     ("grpc.so_reuseport", 0),
-    # Envoy pings as often as it is told to, idle or not; by default gRPC closes its connection for that (ENVOY.md E31).
+    # Envoy pings as often as it is told to, idle or not; by default gRPC closes its connection then (ENVOY.md E31).
     ("grpc.http2.min_ping_interval_without_data_ms", 0),
     ("grpc.http2.max_ping_strikes", 0),
     ("grpc.keepalive_permit_without_calls", 1),
@@ -71,11 +71,11 @@ class Services(Protocol):
 
 
 def keep_freed_memory() -> None:
-    """Let the C library keep some of the memory that is let go of: 64 MB, twice the largest buffer that it was given back.
+    """Let the C library keep some of the memory that is freed: 64 MB, twice the largest buffer that was freed.
 
     A response with the whole state takes megabytes, and is copied once for each of its clients. Each copy on pages that the
-    kernel has to give first takes up to ten times as long as on those of the copy before. Only glibc learns this way, where
-    `serving.keep_large_buffers_apart` did not forbid it; nothing is lost elsewhere, as nobody touches these pages.
+    kernel has to provide first takes up to ten times as long as on those of the copy before. Only glibc learns this way, where
+    `rest.server.keep_large_buffers_apart` did not forbid it; elsewhere nothing is lost, as these pages are not touched.
     """
     bytes(_LARGEST_LEARNED_BYTES)
 
@@ -89,9 +89,9 @@ async def listening_grpc(
     grace_s: float,
     credentials: grpc.ServerCredentials | None = None,
 ) -> AsyncIterator[Address]:
-    """Serve `services` at `address` while the context lasts, and give the address that was really bound.
+    """Serve `services` at `address` while the context lasts, and yield the address that was bound.
 
-    At the end no new connection is taken, streams are ended, and calls in hand end, within `grace_s` seconds.
+    At the end no new connection is taken, streams are ended, and calls in progress end, within `grace_s` seconds.
 
     Args:
         services: what is served.
@@ -101,10 +101,10 @@ async def listening_grpc(
         credentials: of TLS; None for plain text.
 
     Raises:
-        UsageError: when the address cannot be had.
+        UsageError: when the address cannot be bound.
     """
     keep_freed_memory()
-    logging.getLogger("grpc._cython.cygrpc").addFilter(_is_ours)
+    logging.getLogger("grpc._cython.cygrpc").addFilter(_is_no_departure)
     server = grpc.aio.server(options=OPTIONS)
     server.add_generic_rpc_handlers(services.handlers)
     with explained(address, "grpc"):
@@ -112,15 +112,15 @@ async def listening_grpc(
     async with services.running(supervisor):
         await server.start()
         try:
-            # Its file goes while it is still ours: once nobody listens, a successor may put its own in this place.
+            # Its file is removed before the server stops: afterwards another process may put its own in this place.
             with listened_at(address):
                 yield bound
         finally:
             await _stop(server, services, grace_s)
 
 
-def _is_ours(record: logging.LogRecord) -> bool:
-    """Tell whether gRPC has something to say of us: that a client went while it was written to is no error."""
+def _is_no_departure(record: logging.LogRecord) -> bool:
+    """Drop log records that are caused by clients that disconnect while they are written to."""
     return not (record.exc_info and isinstance(record.exc_info[1], grpc.aio.BaseError))
 
 
@@ -128,7 +128,7 @@ async def _stop(server: grpc.aio.Server, services: Services, grace_s: float) -> 
     loop = asyncio.get_running_loop()
     ends_at_s = loop.time() + grace_s
     is_drained = await drain(services.drain(), lambda: services.open_streams, grace_s)
-    # Of those that do not read, nothing is waited for again.
+    # Clients that do not read are not waited for again.
     await server.stop(max(0.0, min(STALLED_AFTER_S, ends_at_s - loop.time())) if is_drained else 0.0)
 
 
@@ -143,7 +143,7 @@ async def _bind_tcp(
     server: grpc.aio.Server, address: TcpAddress, credentials: grpc.ServerCredentials | None
 ) -> TcpAddress:
     """Bind every IP address of a host, all to the same port."""
-    # gRPC does not say why an address cannot be had; sockets of our own do.
+    # gRPC does not report why an address cannot be bound; sockets of our own do.
     listeners = await bind_tcp(address)
     hosts = [str(listener.getsockname()[0]) for listener in listeners]
     port = int(listeners[0].getsockname()[1])
@@ -151,7 +151,7 @@ async def _bind_tcp(
     # One of them stands for all interfaces, of both families.
     hosts = hosts[:1] if ip_address(hosts[0]).is_unspecified else hosts
     if len(hosts) == 1 and not address.port:
-        # Nobody can take it in between.
+        # No process can take it in between.
         port = 0
     for host in hosts:
         port = _add_port(server, str(TcpAddress(host, port)), credentials)
@@ -159,7 +159,7 @@ async def _bind_tcp(
 
 
 def _bind_unix(server: grpc.aio.Server, path: Path, credentials: grpc.ServerCredentials | None) -> None:
-    """Bind a unix socket, in place of one that nobody listens at any more.
+    """Bind a Unix socket, in place of one that no process listens at any more.
 
     gRPC removes whatever socket has the name that it binds, before it listens and after it. So it is given another name,
     and the socket gets its own when it has its mode.
@@ -168,7 +168,7 @@ def _bind_unix(server: grpc.aio.Server, path: Path, credentials: grpc.ServerCred
     if path.exists():
         raise OSError(errno.EADDRINUSE, os.strerror(errno.EADDRINUSE))
     temporary = path.with_name(f".{path.name}.{os.getpid()}")
-    # As with TCP: this says why it cannot be had. gRPC takes the place of what nobody listens at.
+    # As with TCP: this reports why it cannot be bound. gRPC takes the place of a socket that no process listens at.
     bind_unix(temporary).close()
     _add_port(server, f"unix:{temporary}", credentials)
     temporary.chmod(SOCKET_MODE)

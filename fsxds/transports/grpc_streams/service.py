@@ -54,7 +54,7 @@ class GrpcServices:
         )
         self._health = Health(services)
         others = (*more, self._health.handler, *Reflection((*services, HEALTH)).handlers)
-        self.handlers = (*discovery, *map(self._lasting.known, others))
+        self.handlers = (*discovery, *map(self._lasting.adapt, others))
 
     @property
     def open_streams(self) -> int:

@@ -8,12 +8,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import PurePosixPath
-from typing import Any
 from urllib.parse import quote, unquote
 
 from google.protobuf.message import DecodeError, Message
 
-from fsxds.api.catalogue import Catalogue
+from fsxds.api.catalogue import Catalogue, DynamicMessage
 from fsxds.api.convert import Converter
 from fsxds.api.printing import Printer
 from fsxds.errors import UsageError
@@ -152,8 +151,8 @@ class MirrorEncoding:
         self._catalogue = catalogue
         self._format: Format = next(row for row in FORMATS if self.suffix in row.suffixes)
         self._printer = Printer(catalogue)
-        self._response: Any = catalogue.message_class(RESPONSE)
-        self._any: Any = catalogue.message_class("google.protobuf.Any")
+        self._response: DynamicMessage = catalogue.message_class(RESPONSE)
+        self._any: DynamicMessage = catalogue.message_class("google.protobuf.Any")
 
     def encode(self, file: MirrorFile) -> bytes:
         """Return the bytes of a file. Never with `Resource` wrappers or a ttl (ENVOY.md E18, E19)."""
@@ -173,7 +172,7 @@ class MirrorEncoding:
             return None
         return MirrorFile(path, type_url, Version(response.version_info), resources)
 
-    def _response_in(self, content: bytes, found: Format, message_type: str) -> Any:
+    def _response_in(self, content: bytes, found: Format, message_type: str) -> DynamicMessage:
         match found.decode(content, self._catalogue, message_type).documents:
             case (MessageDocument(message=message),) if message.DESCRIPTOR.full_name == RESPONSE:
                 return message
@@ -181,7 +180,7 @@ class MirrorEncoding:
                 return Converter(self._catalogue).convert(value, RESPONSE).message
         return None
 
-    def _resource(self, packed: Any, path: PurePosixPath) -> Resource:
+    def _resource(self, packed: DynamicMessage, path: PurePosixPath) -> Resource:
         row = BY_TYPE_URL[packed.type_url]
         message = self._catalogue.message_class(row.message_type).FromString(packed.value)
         name = str(getattr(message, row.name_field or "name"))

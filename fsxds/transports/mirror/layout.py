@@ -6,9 +6,8 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import PurePosixPath
-from typing import Any
 
-from fsxds.api.catalogue import Catalogue
+from fsxds.api.catalogue import Catalogue, DynamicMessage
 from fsxds.events import Remark
 from fsxds.protocol.subscription import Subscription, version_of
 from fsxds.resource_types import BY_TYPE_URL
@@ -67,7 +66,7 @@ class MirrorConfigSources:
 
     def routes_of_scopes(self, scopes: Iterable[Resource]) -> tuple[str, ...]:
         """Return the names of the route configurations that ScopedRouteConfigurations name, sorted."""
-        messages: Iterable[Any] = map(self._finder.parse, scopes)
+        messages: Iterable[DynamicMessage] = map(self._finder.parse, scopes)
         names = {message.route_configuration_name for message in messages}
         return tuple(sorted(names - {""}))
 
@@ -86,7 +85,7 @@ class MirrorConfigSources:
     def _rewrite(self, resource: Resource, find: Find) -> RewrittenResource:
         paths: dict[RequestedResources, PurePosixPath | None] = {}
 
-        def change(source: Any, requested: RequestedResources) -> bool:
+        def change(source: DynamicMessage, requested: RequestedResources) -> bool:
             # A path needs no change, and a config source without a source is an error.
             if source.WhichOneof("config_source_specifier") not in {"ads", "self", "api_config_source"}:
                 return False

@@ -10,7 +10,6 @@ import resource
 import socket
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from itertools import count
 from typing import Never
 
 from aiohttp import web
@@ -21,18 +20,18 @@ from fsxds.transports.sockets import LOOK_EVERY_S, bind_tcp, bind_unix, close_al
 
 # Thousands of Envoys may come back at once after a restart; the kernel cuts it down to net.core.somaxconn.
 BACKLOG = 4096
-# Envoy takes it well when an idle connection is closed: with polls 2 to 3 s apart and connections closed after 2.5 s,
-# 17 of 18 were closed, and with polls 75 s apart 1 of 2, and no update failed. asyncio reads what has come before it looks at the time, so a poll that is
-# there already when the time is up is answered.
+# Envoy copes when an idle connection is closed: with polls 2 to 3 s apart and connections closed after 2.5 s, 17 of 18
+# were closed, with polls 75 s apart 1 of 2, and no update failed. asyncio reads what has come before it looks at the time,
+# so a poll that is there already when the time is up is answered.
 KEEPALIVE_S = 75.0
 # Between the first byte of a request, or the connection, and the end of the request's head.
 HEAD_S = 10.0
-# What is still to come of the body of a refused request is read for so long, and so much of it: a client that is cut
-# off while it sends may never read why.
+# The rest of the body of a rejected request is read for so long, and so much of it: a client that is cut off while it
+# sends may never read why.
 LINGER_S = 1.0
 LINGER_BYTES = 1024 * 1024
 ACCEPT_PAUSE_S = 0.1
-# So many connections are accepted before others are looked after.
+# So many connections are accepted before other work goes on.
 ACCEPTED_AT_ONCE = 64
 # Descriptors that connections leave to files, gRPC and the parser; where there are few, a quarter of them.
 SPARE_FILES = 256
@@ -45,89 +44,19 @@ _M_MMAP_THRESHOLD = -3  # malloc.h
 def raise_open_files_limit() -> int:
     """Raise the limit of open files as far as this process may, and return it: a held poll takes one."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    # Some systems say "unlimited" and refuse it.
+    # Some systems report "unlimited" and reject it.
     with contextlib.suppress(ValueError, OSError):
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
         return hard
     return soft
 
 
-class Connection(web.RequestHandler):
-    """One connection, with limits that aiohttp does not have.
-
-    Attributes:
-        is_surplus: it came when descriptors had become few; its requests are to be refused.
-    """
-
-    __slots__ = ("_is_answered", "_is_busy", "_read_after_answer", "_until_head", "is_surplus")
-
-    def __init__(self, server: web.Server, loop: asyncio.AbstractEventLoop) -> None:
-        super().__init__(
-            server,
-            loop=loop,
-            access_log=None,  # type: ignore[arg-type]  # aiohttp's own way to have none
-            keepalive_timeout=KEEPALIVE_S,
-            lingering_time=LINGER_S,
-            # aiohttp would go on decompressing what nobody wants.
-            auto_decompress=False,
-            logger=_server_log(),
-        )
-        self.is_surplus = False
-        self._until_head: asyncio.TimerHandle | None = None
-        self._is_busy = self._is_answered = False
-        self._read_after_answer = 0
-
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Take a connection."""
-        super().connection_made(transport)
-        self.is_surplus = not _has_room(transport.get_extra_info("socket").fileno(), 1)
-        self._limit_head()
-
-    def connection_lost(self, exc: BaseException | None) -> None:
-        """Let go of a connection."""
-        self._forget_limit()
-        super().connection_lost(exc)
-
-    def data_received(self, data: bytes) -> None:
-        """Take bytes of a request, or of what was refused."""
-        if self._is_answered:
-            self._read_after_answer += len(data)
-            if self._read_after_answer > LINGER_BYTES:
-                self.force_close()
-                return
-        elif not self._is_busy and self._until_head is None:
-            self._limit_head()
-        super().data_received(data)
-
-    def begin(self) -> None:
-        """Note that the head of a request is there."""
-        self._is_busy = True
-        self._forget_limit()
-
-    async def finish_response(
-        self, request: web.BaseRequest, resp: web.StreamResponse, start_time: float | None
-    ) -> tuple[web.StreamResponse, bool]:
-        """Write an answer, or what is missing of it."""
-        finished = await super().finish_response(request, resp, start_time)
-        self._is_busy = False
-        self._is_answered = not resp.keep_alive
-        return finished
-
-    def _limit_head(self) -> None:
-        self._until_head = self._loop.call_later(HEAD_S, self.force_close)
-
-    def _forget_limit(self) -> None:
-        if self._until_head is not None:
-            self._until_head.cancel()
-            self._until_head = None
-
-
 def keep_large_buffers_apart() -> None:
-    """Make the C library map every large buffer by itself, so that it goes back whole when it is let go of.
+    """Make the C library map every large buffer by itself, so that all of it is given back when it is freed.
 
     asyncio reads Envoy's 77 kB requests into buffers between which the small objects of held polls settle; the heap
     then never shrinks: 41 kB per held poll against 14 kB, for 0.08 ms more of CPU per request. Only glibc
-    knows how.
+    has this setting.
     """
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
     if mallopt is not None:
@@ -136,24 +65,24 @@ def keep_large_buffers_apart() -> None:
 
 @asynccontextmanager
 async def listening(application: web.Application, address: Address, *, grace_s: float) -> AsyncIterator[Address]:
-    """Serve `application` at `address` while the context lasts, and give the address that was really bound.
+    """Serve `application` at `address` while the context lasts, and yield the address that was bound.
 
     A handler is cancelled when its client goes. At the end no new connection is taken, the application's `on_shutdown`
-    runs, and requests in hand end, as long as they make progress, and within `grace_s` seconds.
+    runs, and requests in progress end, within `grace_s` seconds, and as long as they go on.
 
     Raises:
-        UsageError: when the address cannot be had.
+        UsageError: when the address cannot be bound.
     """
     runner = web.AppRunner(
         application,
         handler_cancellation=True,
-        # Who waits longer is in `_stop`.
+        # What waits longer is in `_stop`.
         shutdown_timeout=grace_s,
     )
     with explained(address, "http"):
         listeners = [bind_unix(address.path)] if isinstance(address, UnixAddress) else await bind_tcp(address)
     try:
-        # Its file goes while it is still ours: once nobody listens, a successor may put its own in this place.
+        # Its file is removed before the sockets are closed: afterwards another process may put its own in this place.
         with listened_at(address):
             await runner.setup()
             async with _accepting(listeners, _connections_of(runner)):
@@ -178,7 +107,7 @@ async def _accepting(listeners: list[socket.socket], make_connection: Callable[[
                 for acceptor in acceptors:
                     acceptor.cancel()
     except BaseExceptionGroup as group:
-        # An error of whoever uses this context comes out as it went in.
+        # An error inside of the context is raised as it is.
         if len(group.exceptions) > 1:
             raise
         raise group.exceptions[0] from None
@@ -188,7 +117,8 @@ async def _accept(listener: socket.socket, make_connection: Callable[[], Connect
     """Accept connections. asyncio's own way to do so logs thousands of errors when descriptors run out."""
     loop = asyncio.get_running_loop()
     async with asyncio.TaskGroup() as connecting:
-        for accepted in count(1):
+        accepted = 0
+        while True:
             try:
                 connection, _ = await loop.sock_accept(listener)
             except OSError:
@@ -199,9 +129,9 @@ async def _accept(listener: socket.socket, make_connection: Callable[[], Connect
                 connection.close()
             else:
                 connecting.create_task(_connect(loop, connection, make_connection))
+            accepted += 1
             if accepted % ACCEPTED_AT_ONCE == 0:
                 await asyncio.sleep(0)
-    raise RuntimeError("counting has no end")
 
 
 async def _connect(
@@ -213,9 +143,9 @@ async def _connect(
 
 
 def _has_room(descriptor: int, share: float) -> bool:
-    """Tell whether a connection with this descriptor leaves that share of the spare ones free.
+    """Whether a connection with this descriptor leaves that share of the spare ones free.
 
-    The kernel gives the lowest descriptor that is free, so its number tells how many are in use, by whomever.
+    The kernel assigns the lowest descriptor that is free, so its number shows how many are in use in the process.
     """
     limit = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
     return descriptor < limit - share * min(SPARE_FILES, limit // 4)
@@ -237,8 +167,78 @@ def _connections_of(runner: web.AppRunner) -> Callable[[], Connection]:
     return lambda: Connection(server, loop)
 
 
+class Connection(web.RequestHandler):
+    """One connection, with limits that aiohttp does not have.
+
+    Attributes:
+        is_surplus: it came when descriptors had become few; its requests are to be rejected.
+    """
+
+    __slots__ = ("_is_answered", "_is_busy", "_read_after_answer", "_until_head", "is_surplus")
+
+    def __init__(self, server: web.Server, loop: asyncio.AbstractEventLoop) -> None:
+        super().__init__(
+            server,
+            loop=loop,
+            access_log=None,  # type: ignore[arg-type]  # aiohttp's own way to have none
+            keepalive_timeout=KEEPALIVE_S,
+            lingering_time=LINGER_S,
+            # aiohttp would decompress also what is not read.
+            auto_decompress=False,
+            logger=_server_log(),
+        )
+        self.is_surplus = False
+        self._until_head: asyncio.TimerHandle | None = None
+        self._is_busy = self._is_answered = False
+        self._read_after_answer = 0
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Take a connection."""
+        super().connection_made(transport)
+        self.is_surplus = not _has_room(transport.get_extra_info("socket").fileno(), 1)
+        self._limit_head()
+
+    def connection_lost(self, exc: BaseException | None) -> None:
+        """Forget a connection."""
+        self._forget_limit()
+        super().connection_lost(exc)
+
+    def data_received(self, data: bytes) -> None:
+        """Take bytes of a request, or of one that was rejected."""
+        if self._is_answered:
+            self._read_after_answer += len(data)
+            if self._read_after_answer > LINGER_BYTES:
+                self.force_close()
+                return
+        elif not self._is_busy and self._until_head is None:
+            self._limit_head()
+        super().data_received(data)
+
+    def begin(self) -> None:
+        """Note that the head of a request was received."""
+        self._is_busy = True
+        self._forget_limit()
+
+    async def finish_response(
+        self, request: web.BaseRequest, resp: web.StreamResponse, start_time: float | None
+    ) -> tuple[web.StreamResponse, bool]:
+        """Write a response, or the rest of it."""
+        finished = await super().finish_response(request, resp, start_time)
+        self._is_busy = False
+        self._is_answered = not resp.keep_alive
+        return finished
+
+    def _limit_head(self) -> None:
+        self._until_head = self._loop.call_later(HEAD_S, self.force_close)
+
+    def _forget_limit(self) -> None:
+        if self._until_head is not None:
+            self._until_head.cancel()
+            self._until_head = None
+
+
 async def _stop(runner: web.AppRunner, grace_s: float) -> None:
-    """Answer the requests in hand, write what was handed to the sockets, and cut off who does not take it."""
+    """Answer the requests in progress, write what the sockets still hold, and cut off clients that do not read it."""
     connections = [] if runner.server is None else runner.server.connections
     transports = [each.transport for each in connections if isinstance(each.transport, asyncio.Transport)]
 
@@ -278,12 +278,12 @@ def _server_log() -> logging.Logger:
     return log
 
 
-# Malformed HTTP and broken bodies are their sender's mistakes, and are answered as such; a client may go away at any byte.
+# Malformed HTTP and broken bodies are mistakes of clients, and are answered as such; a client may go away at any byte.
 _OF_CLIENTS = (HttpProcessingError, web.RequestPayloadError, ConnectionError)
 
 
 def _lower_those_of_clients(record: logging.LogRecord) -> bool:
-    """Make what aiohttp reports of a client a debug message, whatever aiohttp takes it for."""
+    """Make what aiohttp reports of a client a debug message, whatever its level was."""
     if record.exc_info and isinstance(record.exc_info[1], _OF_CLIENTS):
         record.levelno, record.levelname = logging.DEBUG, "DEBUG"
     return True

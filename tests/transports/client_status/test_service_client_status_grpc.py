@@ -46,7 +46,7 @@ async def serving() -> AsyncIterator[Served]:
     """Run a server."""
     clients, heard, server = Clients(), Recorder(), grpc.aio.server()
     [handler] = client_status_handlers(ClientReports(clients, envoy_catalogue()))
-    server.add_generic_rpc_handlers([LastingCalls(heard).known(handler)])
+    server.add_generic_rpc_handlers([LastingCalls(heard).adapt(handler)])
     port = server.add_insecure_port("127.0.0.1:0")
     await server.start()
     async with grpc.aio.insecure_channel(f"127.0.0.1:{port}") as channel:

@@ -36,7 +36,7 @@ class Patient:
             "Say": grpc.unary_unary_rpc_method_handler(self._say, **forms),
         }
         handler = grpc.method_handlers_generic_handler("Patient", methods)
-        self.handlers = (self.lasting.known(handler),)
+        self.handlers = (self.lasting.adapt(handler),)
 
     async def _tell(self, request: _Told, _: object) -> AsyncIterator[_Told]:
         try:

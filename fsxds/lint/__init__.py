@@ -1,1 +1,1 @@
-"""What Envoy would refuse: rules over messages, by what they mean, and the book that explains every rule."""
+"""The linter: what Envoy would reject or would not use as meant, with a page for every rule; reports of what is found."""

@@ -3,7 +3,7 @@
 Envoy 1.40 compares of listeners protocol, IP address and port, or the path of a socket. It does not matter whether a
 listener binds its port, and how; port 0, internal listeners and other network namespaces are free.
 
-Of virtual hosts that are discovered one by one it refuses all in a response when a domain stands twice in their route
+Of virtual hosts that are discovered one by one it rejects all in a response when a domain is duplicated in their route
 configuration, also among its own. Of two whose `VirtualHost.name` is the same it keeps the one that came last, without a
 word: requests to the other hang. Their resource names and domains are asked for alike, so that they too must differ.
 """
@@ -19,7 +19,7 @@ from typing import Any
 
 from fsxds.api.catalogue import Catalogue
 from fsxds.api.walk import Hooks, Path, Walk
-from fsxds.lint.reference_findings import Finding
+from fsxds.lint.reference_findings import ReferenceFinding
 from fsxds.lint.rules import RuleLevels
 from fsxds.lint.tree_names import FileNames
 from fsxds.resource_types import BY_SHORT_NAME, BY_TYPE_URL, name_of_domain
@@ -96,7 +96,7 @@ def _key(address: Any) -> tuple[str, ...] | None:
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """One sort of claims: the rule that two equal ones break, what is said of the second one, and how it is mended."""
+    """One sort of claims: the rule that two equal ones break, the message about the second one, and the remedy."""
 
     rule: str
     fact: str
@@ -109,7 +109,7 @@ CLAIMS: Mapping[TypeUrl, Claim] = {
     ),
     HOST: Claim(
         "duplicate-domain",
-        '"{claimed}" already stands for {other}; letter case does not count',
+        '"{claimed}" is already a domain or name of {other}; letter case does not count',
         "let one virtual host have the domain, and none of the others its name",
     ),
     HOST_NAME: Claim(
@@ -129,8 +129,8 @@ _NOUNS = {
 }
 
 
-def weights_of_claims(levels: RuleLevels) -> Mapping[TypeUrl, Severity | None]:
-    """Return how much it weighs that two claims of a sort are equal; None where nobody wants to know."""
+def severities_of_claims(levels: RuleLevels) -> Mapping[TypeUrl, Severity | None]:
+    """Return the severity of two equal claims, by their sort; None where the rule is off."""
     return {sort: levels.changed.get(claim.rule, Severity.ERROR) for sort, claim in CLAIMS.items()}
 
 
@@ -147,22 +147,22 @@ def owned_claims(names: FileNames, was: Iterable[FileNames]) -> Mapping[ClaimKey
 
 def conflicts(
     files: Iterable[FileNames],
-    weights: Mapping[TypeUrl, Severity],
+    severities: Mapping[TypeUrl, Severity],
     owned: Mapping[ClaimKey, Resource] = MappingProxyType({}),
     on_trial: Container[FileNames] = (),
-) -> Mapping[PurePosixPath, tuple[Finding, ...]]:
-    """Find the resources that claim what is another's already; of what nobody owns, files that come first are in the right.
+) -> Mapping[PurePosixPath, tuple[ReferenceFinding, ...]]:
+    """Find the resources that claim what another one owns; of what is not owned yet, the first file owns it.
 
     Args:
         files: all that may be in conflict.
-        weights: the sorts of claims that are looked at, and how much a conflict weighs.
+        severities: the sorts of claims that are looked at, and the severity of a conflict.
         owned: claims that files are served with, and still make.
         on_trial: those of the files that take nothing from any other.
     """
     taken: dict[ClaimKey, Resource] = dict(owned)
     found = {}
     for names in files:
-        findings, own = _judge(names, weights, taken)
+        findings, own = _check_file(names, severities, taken)
         if findings:
             found[names.parsed.path] = findings
         elif names not in on_trial:
@@ -171,15 +171,15 @@ def conflicts(
     return found
 
 
-def _judge(
-    names: FileNames, weights: Mapping[TypeUrl, Severity], taken: Mapping[ClaimKey, Resource]
-) -> tuple[tuple[Finding, ...], Mapping[ClaimKey, Resource]]:
+def _check_file(
+    names: FileNames, severities: Mapping[TypeUrl, Severity], taken: Mapping[ClaimKey, Resource]
+) -> tuple[tuple[ReferenceFinding, ...], Mapping[ClaimKey, Resource]]:
     """Return what is wrong with the claims of a file, and all of them."""
     own: dict[ClaimKey, Resource] = {}
     findings = []
     for resource, claim in names.claims:
-        weight = weights.get(claim.type_url)
-        if weight is None:
+        severity = severities.get(claim.type_url)
+        if severity is None:
             continue
         key = (claim.type_url, claim.name)
         first = own.setdefault(key, resource)
@@ -187,17 +187,17 @@ def _judge(
         if other.origin.path == names.parsed.path:
             other = first
         if other is not resource:
-            findings.append(_finding(resource, claim, other, weight))
+            findings.append(_finding(resource, claim, other, severity))
     return tuple(findings), own
 
 
-def _finding(resource: Resource, claim: Reference, other: Resource, severity: Severity) -> Finding:
+def _finding(resource: Resource, claim: Reference, other: Resource, severity: Severity) -> ReferenceFinding:
     sort = CLAIMS[claim.type_url]
     noun = _NOUNS.get(other.type_url, BY_TYPE_URL[other.type_url].noun)
     fact = sort.fact.format(claimed=_shown(claim), other=f'{noun} "{other.name}" at {other.origin}')
-    return Finding(resource, claim.field_path, sort.rule, fact, sort.remedy, severity)
+    return ReferenceFinding(resource, claim.field_path, sort.rule, fact, sort.remedy, severity)
 
 
 def _shown(claim: Reference) -> str:
-    """Return what is claimed as its author wrote it: `VirtualHost.name` without the table before it."""
+    """Return what is claimed as it is written in the file: `VirtualHost.name` without the table before it."""
     return claim.name.rpartition("\n")[2] if claim.type_url == HOST_NAME else claim.name

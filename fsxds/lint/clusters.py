@@ -99,14 +99,14 @@ def _check_discovery(cluster: Any, path: Path, walk: Walk) -> None:
             remedy = "serve the endpoints as a ClusterLoadAssignment, or choose type STATIC"
             walk.warning((path, "load_assignment"), "cluster-type", message, remedy)
     elif cluster.HasField("eds_cluster_config"):
-        message = "eds_cluster_config stands in a cluster whose type is not EDS"
+        message = "eds_cluster_config is set in a cluster whose type is not EDS"
         walk.error((path, "eds_cluster_config"), "cluster-type", message, "write type: EDS, or remove it")
 
 
 def _check_original(cluster: Any, path: Path, walk: Walk) -> None:
     if cluster.HasField("load_assignment"):
         message = "a cluster of type ORIGINAL_DST has no endpoints of its own"
-        walk.error((path, "load_assignment"), "cluster-type", message, "remove it: connections say where they go")
+        walk.error((path, "load_assignment"), "cluster-type", message, "remove it: connections have their destination")
     if cluster.lb_policy != _CLUSTER_PROVIDED:
         message = "a cluster of type ORIGINAL_DST takes no lb_policy but CLUSTER_PROVIDED"
         walk.error((path, "lb_policy"), "cluster-type", message, "write lb_policy: CLUSTER_PROVIDED")
@@ -126,21 +126,21 @@ def _check_policy(cluster: Any, path: Path, walk: Walk) -> None:
     subset = cluster.HasField("lb_subset_config")
     if cluster.HasField("load_balancing_policy"):
         if subset:
-            message = "lb_subset_config cannot stand beside load_balancing_policy"
+            message = "lb_subset_config cannot be set with load_balancing_policy"
             walk.error(
                 (path, "lb_subset_config"), "wrong-cluster", message, "use the subset policy of load_balancing_policy"
             )
         common = cluster.common_lb_config
         for field in ("zone_aware_lb_config", "locality_weighted_lb_config", "consistent_hashing_lb_config"):
             if common.HasField(field):
-                message = f"{field} cannot stand beside load_balancing_policy"
-                remedy = "say it within the load balancing policy"
+                message = f"{field} cannot be set with load_balancing_policy"
+                remedy = "set it within the load balancing policy"
                 walk.error(((path, "common_lb_config"), field), "wrong-cluster", message, remedy)
     elif cluster.lb_policy == _POLICY_CONFIG:
         message = "LOAD_BALANCING_POLICY_CONFIG needs a load_balancing_policy"
         walk.error((path, "lb_policy"), "wrong-cluster", message, "add load_balancing_policy")
     elif cluster.lb_subset_config.subset_selectors and cluster.lb_policy == _CLUSTER_PROVIDED:
-        message = "CLUSTER_PROVIDED cannot stand beside lb_subset_config"
+        message = "CLUSTER_PROVIDED cannot be set with lb_subset_config"
         walk.error((path, "lb_policy"), "wrong-cluster", message, "choose another lb_policy")
 
 
@@ -221,7 +221,7 @@ def _check_sources(bind: Any, path: Path, walk: Walk) -> None:
     more = [*bind.extra_source_addresses, *bind.additional_source_addresses]
     name = "extra_source_addresses" if bind.extra_source_addresses else "additional_source_addresses"
     if bind.extra_source_addresses and bind.additional_source_addresses:
-        message = "cannot stand beside extra_source_addresses"
+        message = "cannot be set with extra_source_addresses"
         walk.error((path, "additional_source_addresses"), "wrong-cluster", message, "keep extra_source_addresses alone")
     elif len(more) > 1:
         walk.error(
@@ -301,7 +301,7 @@ def _check_once(cluster: Any, path: Path, walk: Walk) -> None:
     common = cluster.common_http_protocol_options
     if cluster.HasField("max_requests_per_connection") and common.HasField("max_requests_per_connection"):
         place = (path, "max_requests_per_connection")
-        walk.error(place, "wrong-cluster", "stands in common_http_protocol_options too", "keep that one")
+        walk.error(place, "wrong-cluster", "is set in common_http_protocol_options too", "keep that one")
 
 
 def _check_names(cluster: Any, path: Path, walk: Walk) -> None:
@@ -402,7 +402,7 @@ class _HttpOptions:
         if options is not None:
             _check_options(options, cluster, place, walk)
         elif name != HTTP_OPTIONS and not name.endswith(".TypedStruct"):
-            message = f"holds {name or 'nothing'}, and its key says {HTTP_OPTIONS}"
+            message = f"holds {name or 'nothing'}, and its key is {HTTP_OPTIONS}"
             walk.error(place, "wrong-extension", message, f"write {HTTP_OPTIONS}")
 
 
@@ -434,7 +434,7 @@ def _check_extended(cluster: Any, path: Path, walk: Walk) -> None:
     if not name or name.endswith(".TypedStruct"):
         return
     if cluster.HasField("eds_cluster_config"):
-        message = "eds_cluster_config stands in a cluster whose type is not EDS"
+        message = "eds_cluster_config is set in a cluster whose type is not EDS"
         walk.error((path, "eds_cluster_config"), "cluster-type", message, "write type: EDS, or remove it")
     provides = _PROVIDES.get(name)
     if provides is None or cluster.HasField("load_balancing_policy"):

@@ -1,4 +1,4 @@
-"""Where resources are to come from: what a config source must say of it."""
+"""Where resources are to come from: what a config source must have."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from fsxds.api.walk import Hook, Hooks, Path, Walk, field_path_of
 _REST, _GRPC, _DELTA_GRPC, _AGGREGATED_GRPC, _AGGREGATED_DELTA_GRPC = 1, 2, 3, 5, 6
 _V2 = 1
 
-# What speaks to a server by gRPC in a version that it names.
+# What connects to a server by gRPC in a version that it names.
 _VERSIONED = (
     "envoy.config.ratelimit.v3.RateLimitServiceConfig",
     "envoy.extensions.filters.http.ext_authz.v3.ExtAuthz",
@@ -37,14 +37,14 @@ def _check_presence(field: str) -> Hook:
     def check_presence(message: Any, path: Path, walk: Walk) -> None:
         if not message.HasField(field):
             walk.error(
-                (path, field), "wrong-config-source", "is missing", "say where the resources come from, such as ads: {}"
+                (path, field), "wrong-config-source", "is missing", "set where the resources come from, such as ads: {}"
             )
 
     return check_presence
 
 
 def _check_collection(locality: Any, path: Path, walk: Walk) -> None:
-    """Check the name of a collection of endpoints: Envoy refuses others when they come by EDS, where alone it looks."""
+    """Check the name of a collection of endpoints: Envoy rejects others when they come by EDS, where alone it looks."""
     is_served = field_path_of(path)[:1] != ("load_assignment",)
     if is_served and not _COLLECTION.fullmatch(locality.leds_collection_name):
         message = "Envoy asks for endpoints of a locality by names of another form"

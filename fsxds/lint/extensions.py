@@ -1,4 +1,4 @@
-"""Extensions: whether one of its type can be where it is configured, and what routes may say to filters.
+"""Extensions: whether one of its type can be where it is configured, and what routes may configure of filters.
 
 Where Envoy has extension points, and which types filters have for routes, is in `extension_facts.json`; it was found by
 asking Envoy 1.40. Which types are extensions of which category is a fact about the Envoy in use (`Features`).
@@ -86,7 +86,7 @@ def extension_facts() -> ExtensionFacts:
 
 
 def hooks(catalogue: Catalogue) -> Hooks:
-    """Return the checks of extensions, and of what routes say to filters."""
+    """Return the checks of extensions, and of what routes configure of filters."""
     facts, extensions, routes = extension_facts(), ExtensionChecks(catalogue), RouteChecks(catalogue)
     return merge_hooks(
         {
@@ -118,7 +118,7 @@ class ExtensionTypes:
         self._features = catalogue.features
 
     def fits(self, name: str, categories: Iterable[str]) -> bool:
-        """Tell whether a type may be an extension of these categories."""
+        """Return whether a type may be an extension of these categories."""
         features = self._features
         if features is None or any(name in features.types(category) for category in categories):
             return True
@@ -131,11 +131,11 @@ class ExtensionTypes:
         return not features.is_exact and not name.startswith(_PLAIN_PACKAGES)
 
     def is_of(self, name: str, category: str) -> bool:
-        """Tell whether a type is an extension of a category; True where nothing is known of that."""
+        """Return whether a type is an extension of a category; True where nothing is known of that."""
         return self._features is None or name in self._features.types(category)
 
     def remedy(self, name: str, categories: Iterable[str]) -> str:
-        """Say which type is probably meant where `name` does not fit."""
+        """Return which type is probably meant where `name` does not fit."""
         last = name.rpartition(".")[2]
         near = _opposite(last)
         types = [one for category in categories for one in sorted(self._of(category))]
@@ -145,7 +145,7 @@ class ExtensionTypes:
         return f"write one of its types, such as {types[0]}" if types else "remove it: this Envoy has none"
 
     def name_fault(self, name: str, message_type: str, category: str) -> str | None:
-        """Tell what is wrong with an extension that Envoy looks up by its name."""
+        """Return what is wrong with an extension that Envoy looks up by its name."""
         named = self._features.extensions.get(category, {}) if self._features is not None else {}
         if not named:
             return None
@@ -192,7 +192,7 @@ class ExtensionChecks:
         def check_packed(packed: Any, path: Path, walk: Walk) -> None:
             name = self._content_type(packed)
             if name and not self._types.fits(name, (category,)):
-                message = f"{name} cannot stand here: it is no extension of {category}"
+                message = f"{name} cannot be used here: it is no extension of {category}"
                 walk.error(path, "wrong-extension", message, self._types.remedy(name, (category,)))
 
         return check_packed
@@ -249,9 +249,9 @@ class ExtensionChecks:
                 return
             if not name:
                 remedy = "write the type of the extension, with type.googleapis.com/ in front"
-                walk.error(((path, "typed_config"), "type_url"), "wrong-extension", "says no type", remedy)
+                walk.error(((path, "typed_config"), "type_url"), "wrong-extension", "names no type", remedy)
             elif not self._types.fits(name, category.split()):
-                message = f"{name} cannot stand here: it is no extension of {' or '.join(category.split()[:2])}"
+                message = f"{name} cannot be used here: it is no extension of {' or '.join(category.split()[:2])}"
                 walk.error(
                     (path, "typed_config"), "wrong-extension", message, self._types.remedy(name, category.split())
                 )
@@ -281,7 +281,7 @@ def _check_socket(match: Any, path: Path, walk: Walk) -> None:
             (path, "transport_socket"),
             "wrong-extension",
             "is missing",
-            "say which transport socket a matching endpoint has",
+            "set the transport socket of a matching endpoint",
         )
 
 
@@ -332,7 +332,7 @@ class RouteChecks:
     def _check_wrapper(self, wrapper: Any, path: Path, walk: Walk) -> None:
         if not wrapper.HasField("config"):
             if wrapper.is_optional and not wrapper.disabled:
-                message = "says nothing to the filter"
+                message = "configures nothing of the filter"
                 walk.error(path, "wrong-extension", message, "add config, or disabled: true")
         elif not wrapper.is_optional or wrapper.config.type_url.rpartition("/")[2] in self._facts.for_routes:
             self._check_settings(wrapper.config, (path, "config"), walk)
@@ -341,13 +341,16 @@ class RouteChecks:
         name = packed.type_url.rpartition("/")[2]
         if not name and path is not None and path[1] != "config":
             walk.error(
-                path, "wrong-extension", "says nothing to the filter", 'add "@type" and the settings, or remove it'
+                path,
+                "wrong-extension",
+                "configures nothing of the filter",
+                'add "@type" and the settings, or remove it',
             )
         elif name in self._facts.not_for_routes:
             walk.error(
                 path,
                 "wrong-extension",
-                f"a route has nothing to say to {name}",
+                f"a route cannot configure {name}",
                 "remove it, or write FilterConfig with disabled",
             )
         elif name in self._facts.for_routes:

@@ -139,7 +139,7 @@ def _check_local_rate_limit(config: Any, path: Path, walk: Walk) -> None:
 
 
 def _check_rate_limits(config: Any, path: Path, walk: Walk) -> None:
-    """Check the limits that a filter has of its own: what tells those of routes apart has no meaning there."""
+    """Check the limits that a filter has of its own: what selects those of routes has no meaning there."""
     for index, limit in enumerate(getattr(config, "rate_limits", ())):
         for field in ("stage", "disable_key"):
             if limit.HasField(field) if field == "stage" else getattr(limit, field):
@@ -240,7 +240,7 @@ def _check_metadata_rule(rule: Any, path: Path, walk: Walk) -> None:
 
 def _check_script(config: Any, path: Path, walk: Walk) -> None:
     if config.inline_code and config.HasField("default_source_code"):
-        message = "cannot stand beside inline_code"
+        message = "cannot be set with inline_code"
         walk.error((path, "default_source_code"), "wrong-filter", message, "keep default_source_code alone")
 
 
@@ -301,7 +301,7 @@ def _check_processor(config: Any, path: Path, walk: Walk) -> None:
 
 def _check_tags(config: Any, path: Path, walk: Walk) -> None:
     if {field.name for field, _ in config.ListFields()} <= {"request_type"}:
-        walk.error((path, "ip_tags"), "wrong-filter", "is missing", "say which addresses have which tags")
+        walk.error((path, "ip_tags"), "wrong-filter", "is missing", "set which addresses have which tags")
 
 
 def _check_ports(permission: Any, path: Path, walk: Walk) -> None:

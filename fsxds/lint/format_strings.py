@@ -1,4 +1,4 @@
-"""What may stand between percent signs: the commands of Envoy's format strings.
+"""Envoy's format strings: the commands between percent signs, and where such strings are used.
 
 Format strings wherever messages hold them: access logs, headers, bodies, rewrites.
 """

@@ -1,4 +1,4 @@
-"""All checks of what files say, as the one `Check` that loading is given.
+"""All checks of the content of files, as the one `Check` that loading is given.
 
 A check of messages is a function in the module of its subject, named in the `hooks` of that module.
 """

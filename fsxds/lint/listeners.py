@@ -111,13 +111,13 @@ def _check_filter_chains(listener: Any, path: Path, walk: Walk) -> None:
 
 
 class _Codecs:
-    """Knows whether the listener that is walked speaks QUIC, whose connections are HTTP/3 and nothing else."""
+    """Knows whether the listener that is walked uses QUIC, whose connections are HTTP/3 and nothing else."""
 
     def __init__(self) -> None:
         self._is_quic: bool | None = None
 
     def enter_listener(self, listener: Any, path: Path, walk: Walk) -> Leave | None:
-        """Look at a listener, and keep in mind what it speaks until all of it was seen."""
+        """Look at a listener, and keep in mind what it uses until all of it was walked."""
         if path is not None:
             return None
         is_udp = _is_datagram(listener.address.socket_address)
@@ -136,7 +136,7 @@ class _Codecs:
         """Check the codec of an HTTP connection manager."""
         if self._is_quic is None or self._is_quic == (manager.codec_type == _HTTP3):
             return
-        message = "a QUIC listener speaks HTTP/3" if self._is_quic else "HTTP/3 needs a QUIC listener"
+        message = "a QUIC listener uses HTTP/3" if self._is_quic else "HTTP/3 needs a QUIC listener"
         remedy = "write codec_type: HTTP3" if self._is_quic else "choose another codec_type, or give it quic_options"
         walk.error((path, "codec_type"), "wrong-listener", message, remedy)
 
@@ -234,7 +234,7 @@ def _networks(ranges: Iterable[Any]) -> list[Any]:
 
 
 def _network(cidr: Any) -> Any:
-    """Return the network that a range stands for; the range itself when its address is none, which is told elsewhere."""
+    """Return the network that a range stands for; the range itself when its address is none, which is reported elsewhere."""
     try:
         address = ipaddress.ip_address(cidr.address_prefix.partition("%")[0])
     except ValueError:
@@ -249,7 +249,7 @@ def _check_exclusive(manager: Any, path: Path, walk: Walk) -> None:
         present.discard("use_remote_address")
     for first, second in _EXCLUSIVE:
         if first in present and second in present:
-            walk.error((path, second), "wrong-filter", f"cannot stand beside {first}", "keep one of the two")
+            walk.error((path, second), "wrong-filter", f"cannot be set with {first}", "keep one of the two")
 
 
 def _check_upgrades(manager: Any, path: Path, walk: Walk) -> None:
@@ -260,7 +260,7 @@ def _check_upgrades(manager: Any, path: Path, walk: Walk) -> None:
         name = config.upgrade_type.lower()
         if name in seen:
             place = (((path, "upgrade_configs"), index), "upgrade_type")
-            walk.error(place, "wrong-filter", "is here twice", "keep one of them")
+            walk.error(place, "wrong-filter", "is duplicated", "keep one of them")
         seen.add(name)
 
 

@@ -1,4 +1,4 @@
-"""Matchers (`xds.type.matcher.v3.Matcher`): what they may ask for and do at the place where they stand."""
+"""Matchers (`xds.type.matcher.v3.Matcher`): what they may ask for and do at each place."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ CONTEXTS: dict[str, tuple[Context, ...]] = {
     ),
 }
 
-# What is an action somewhere, and can therefore be told where it is none.
+# What is an action somewhere, and can therefore be reported where it is none.
 _ACTIONS = frozenset().union(*(context.actions for contexts in CONTEXTS.values() for context in contexts))
 
 

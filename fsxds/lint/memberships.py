@@ -1,8 +1,8 @@
 """What Envoy asks for by the collection that it is in: the virtual hosts of a route configuration, endpoints of a locality.
 
-That a collection is empty, or that nobody asks for one, is told once for all that are in it.
+That a collection is empty, or that no resource asks for one, is reported once for all that are in it.
 
-Which name was probably meant, where the one that was written is nobody's.
+Also which name was probably meant, where the one that was written is not defined.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from functools import cached_property
 from pathlib import PurePosixPath
 from types import MappingProxyType
 
-from fsxds.lint.reference_findings import Finding
+from fsxds.lint.reference_findings import ReferenceFinding
 from fsxds.lint.rules import RuleLevels
 from fsxds.lint.tree_names import FileNames
 from fsxds.resource_types import route_configuration_of
@@ -22,7 +22,7 @@ from fsxds.resources import Key, Resource
 from fsxds.snapshots.references import ANY, ROUTES, VIRTUAL_HOST
 from fsxds.values import FieldPath, Severity, TypeUrl
 
-# Comparing one name with ten thousand takes some milliseconds; whoever misses more names than this has another problem
+# Comparing one name with ten thousand takes some milliseconds; a tree that lacks more names than this has another problem
 # than a typo.
 MOST_LOOKED_UP = 20
 
@@ -67,7 +67,7 @@ def are_errors(levels: RuleLevels) -> bool:
 
 
 class Memberships:
-    """Finds collections that nobody is in, and virtual hosts in collections that nobody asks for."""
+    """Finds empty collections, and virtual hosts in collections that no resource asks for."""
 
     def __init__(self, files: Sequence[FileNames], levels: RuleLevels, unknown: frozenset[TypeUrl]) -> None:
         """Look at all files; of the types in `unknown`, nothing is said to be missing."""
@@ -84,14 +84,14 @@ class Memberships:
         """Whether some route configuration discovers virtual hosts that this tree does not have."""
         return any(type_url == VIRTUAL_HOST for type_url, _ in self._asked - self._present)
 
-    def findings(self, files: Iterable[FileNames]) -> Mapping[PurePosixPath, tuple[Finding, ...]]:
+    def findings(self, files: Iterable[FileNames]) -> Mapping[PurePosixPath, tuple[ReferenceFinding, ...]]:
         """Return what is wrong with some of the files."""
         concerned = (names for names in files if names.collections or names.members)
         found = {names.parsed.path: (*self._empty(names), *self._unasked(names)) for names in concerned}
         return {path: findings for path, findings in found.items() if findings}
 
-    def _empty(self, names: FileNames) -> Iterator[Finding]:
-        """Yield the collections that a file asks for, and nothing is in."""
+    def _empty(self, names: FileNames) -> Iterator[ReferenceFinding]:
+        """Yield the collections that a file asks for, and that are empty."""
         for key, (resource, field_path) in names.collections.items():
             if key in self._present or key[0] in self._unknown:
                 continue
@@ -104,7 +104,7 @@ class Memberships:
                 remedy = "name endpoints so that they are in it, unless they come from elsewhere"
                 yield from self._finding((resource, field_path), NO_LB_ENDPOINTS, (fact, remedy), Severity.NOTE)
 
-    def _unasked(self, names: FileNames) -> Iterator[Finding]:
+    def _unasked(self, names: FileNames) -> Iterator[ReferenceFinding]:
         """Yield the first virtual host of each route configuration that is not there, or discovers none."""
         for key, host in names.members.items():
             if key[0] == VIRTUAL_HOST and key not in self._asked and self._speaks_of_routes:
@@ -138,7 +138,7 @@ class Memberships:
 
     def _finding(
         self, place: tuple[Resource, FieldPath], rule: str, words: tuple[str, str], severity: Severity
-    ) -> Iterator[Finding]:
-        weight = self._levels.changed.get(rule, severity)
-        if weight is not None:
-            yield Finding(*place, rule, *words, weight)
+    ) -> Iterator[ReferenceFinding]:
+        changed = self._levels.changed.get(rule, severity)
+        if changed is not None:
+            yield ReferenceFinding(*place, rule, *words, changed)

@@ -23,21 +23,21 @@ _LISTENER = BY_SHORT_NAME["lds"].type_url
 _VIRTUAL_HOST = BY_SHORT_NAME["vhds"].type_url
 
 _WAITS = "Envoy waits for it until initial_fetch_timeout"
-_REFUSES = "Envoy refuses what names it"
+_REJECTS = "Envoy rejects what names it"
 
 
 @dataclass(frozen=True, slots=True)
 class Referent:
-    """What can be said of references to one type.
+    """What there is to report about references to one type.
 
     Attributes:
         words: what one of them is called.
         missing: the rule that is broken where there is none.
-        unused: the rule that is broken where nobody uses one.
+        unused: the rule that is broken where one is not used.
         users: the types that could use it; without any of these in the tree, nothing is called unused.
-        outcome: what comes of it when there is none.
-        harm: what comes of it where that is an error.
-        elsewhere: how to say that it is defined outside of the tree.
+        outcome: what happens when there is none.
+        harm: what happens where that is an error.
+        elsewhere: how to define it outside of the tree.
     """
 
     words: str
@@ -56,7 +56,7 @@ REFERENTS: Mapping[TypeUrl, Referent] = {
         "unused-cluster",
         frozenset({_LISTENER, ROUTES, _VIRTUAL_HOST}),
         "requests for it fail",
-        _REFUSES,
+        _REJECTS,
         ", or declare it by --static-clusters or --bootstrap",
     ),
     ENDPOINTS: Referent(
@@ -129,8 +129,8 @@ def _words_of_static(reference: Reference) -> tuple[str, str]:
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
-    """One breach: the resource, the place within it, and what `Problem` says of it."""
+class ReferenceFinding:
+    """One problem with a reference or a name: the resource, the place within it, and what a `Problem` has."""
 
     resource: Resource
     field_path: FieldPath
@@ -141,18 +141,18 @@ class Finding:
 
 
 @dataclass(frozen=True, slots=True)
-class World:
-    """What is there to be mentioned.
+class KnownNames:
+    """The names that exist, and what is known of them.
 
     Attributes:
         defined: the names in the tree, and the static clusters.
-        declared: the types that its documents speak of.
+        declared: the types that its documents declare.
         static: what the bootstrap defines.
-        levels: the rules that weigh more, less or nothing here.
-        unknown: the types that files may define which could not be read; of these, nothing is said to be missing.
-        unused: the names that nobody mentions, as far as that can be said.
-        quiet: the missing names that are not told.
-        hints: the names that others were probably meant to be, as far as somebody looked.
+        levels: the rules whose severity is changed here.
+        unknown: the types that files may define which could not be read; of these, nothing is reported as missing.
+        unused: the names that no resource mentions, as far as that is known.
+        quiet: the missing names that are not reported.
+        hints: the names that others were probably meant to be, as far as they were looked for.
     """
 
     defined: frozenset[Key]
@@ -165,39 +165,39 @@ class World:
     hints: Mapping[Key, str] = field(default_factory=lambda: MappingProxyType({}))
 
     def missing_from(self, names: FileNames) -> frozenset[Key]:
-        """Return what a file asks of others, and nobody has."""
+        """Return what a file needs of others, and no file defines."""
         missing = names.demanded - self.defined - self.quiet
         return frozenset(key for key in missing if key[0] not in self.unknown) if missing else missing
 
     def of_elsewhere(self, missing: frozenset[Key]) -> frozenset[Key]:
-        """Return those of the missing names that need not be told: of a type that the tree has not, one stands for all."""
+        """Return those of the missing names that need not be reported: of a type that the tree does not have, one is enough."""
         rules = {type_url: REFERENTS[type_url].missing for type_url, _ in missing}
-        unspoken = {one for one, rule in rules.items() if not self._speaks_of(one) and rule not in self.levels.changed}
+        unspoken = {one for one, rule in rules.items() if not self._declares(one) and rule not in self.levels.changed}
         first = {min(key for key in missing if key[0] == type_url) for type_url in unspoken}
         return frozenset(key for key in missing if key[0] in unspoken and key not in first)
 
-    def findings(self, names: FileNames) -> tuple[Finding, ...]:
-        """Return what is wrong with a file: references that lead nowhere, and names that nobody uses."""
+    def findings(self, names: FileNames) -> tuple[ReferenceFinding, ...]:
+        """Return what is wrong with a file: references that lead nowhere, and names that are not used."""
         missing = self.missing_from(names)
         static = frozenset(filter(self._lacks_static, names.static)) if names.static else names.static
         is_used = names.defined.isdisjoint(self.unused)
         if is_used and not missing and not static:
             return ()
-        return (*self._dangling(names, missing, static), *self._idle(names))
+        return (*self._missing(names, missing, static), *self._unused(names))
 
-    def _dangling(self, names: FileNames, missing: frozenset[Key], static: frozenset[Key]) -> Iterator[Finding]:
+    def _missing(self, names: FileNames, missing: frozenset[Key], static: frozenset[Key]) -> Iterator[ReferenceFinding]:
         for resource in names.parsed.resources:
             for reference in resource.references:
                 key = (reference.type_url, reference.name)
                 if key not in (static if reference.is_static else missing) or reference.severity is Severity.NOTE:
                     continue
-                severity = self._weigh(reference)
+                severity = self._severity_of(reference)
                 if severity is not None:
-                    may_be_elsewhere = not self._speaks_of(reference.type_url)
+                    may_be_elsewhere = not self._declares(reference.type_url)
                     fact, remedy = words_of_missing(reference, self.hints.get(key), may_be_elsewhere=may_be_elsewhere)
-                    yield Finding(resource, reference.field_path, rule_of(reference), fact, remedy, severity)
+                    yield ReferenceFinding(resource, reference.field_path, rule_of(reference), fact, remedy, severity)
 
-    def _idle(self, names: FileNames) -> Iterator[Finding]:
+    def _unused(self, names: FileNames) -> Iterator[ReferenceFinding]:
         for resource in names.parsed.resources:
             if key_of(resource) not in self.unused:
                 continue
@@ -205,22 +205,22 @@ class World:
             severity = self.levels.changed.get(referent.unused, Severity.NOTE)
             if severity is not None:
                 fact = f'nothing in this tree uses {referent.words} "{resource.name}"'
-                yield Finding(resource, (), referent.unused, fact, "remove it, or use it", severity)
+                yield ReferenceFinding(resource, (), referent.unused, fact, "remove it, or use it", severity)
 
-    def _weigh(self, reference: Reference) -> Severity | None:
-        """Return how much it weighs that a reference leads nowhere; None where its rule is silenced."""
+    def _severity_of(self, reference: Reference) -> Severity | None:
+        """Return the severity of a reference that leads nowhere; None where its rule is off."""
         rule = rule_of(reference)
         if rule in self.levels.changed:
             return self.levels.changed[rule]
         if reference.is_static:
             return reference.severity if self._static(reference.type_url) is not None else Severity.WARNING
-        # Of a type that the tree does not speak of, all may come from somewhere else.
-        return reference.severity if self._speaks_of(reference.type_url) else Severity.NOTE
+        # Of a type that the tree does not declare, all may come from somewhere else.
+        return reference.severity if self._declares(reference.type_url) else Severity.NOTE
 
     def _static(self, type_url: TypeUrl) -> frozenset[str] | None:
         return self.static.clusters if type_url == CLUSTER else self.static.secrets
 
-    def _speaks_of(self, type_url: TypeUrl) -> bool:
+    def _declares(self, type_url: TypeUrl) -> bool:
         return type_url in self.declared or (type_url == CLUSTER and self.static.clusters is not None)
 
     def _lacks_static(self, key: Key) -> bool:
@@ -233,7 +233,7 @@ class World:
 RULE = "wrong-file-source"
 
 
-def source_findings(files: Iterable[FileNames]) -> Mapping[PurePosixPath, tuple[Finding, ...]]:
+def source_findings(files: Iterable[FileNames]) -> Mapping[PurePosixPath, tuple[ReferenceFinding, ...]]:
     """Find the files that are named as the source of one resource, and hold another, or several. Source: ENVOY.md B3."""
     files = tuple(files)
     if not any(names.in_files for names in files):
@@ -243,7 +243,7 @@ def source_findings(files: Iterable[FileNames]) -> Mapping[PurePosixPath, tuple[
     return {path: findings for path, findings in found.items() if findings}
 
 
-def _findings(names: FileNames, by_path: Mapping[tuple[str, ...], FileNames]) -> Iterator[Finding]:
+def _findings(names: FileNames, by_path: Mapping[tuple[str, ...], FileNames]) -> Iterator[ReferenceFinding]:
     for resource, reference in names.in_files:
         path, _, name = reference.name.partition("\n")
         type_url = TypeUrl(reference.type_url.removeprefix(IN_FILE))
@@ -281,5 +281,5 @@ def _fault(source: FileNames, type_url: TypeUrl, name: str) -> tuple[str, str] |
     return None
 
 
-def _finding(resource: Resource, field_path: FieldPath, fault: tuple[str, str], severity: Severity) -> Finding:
-    return Finding(resource, field_path, RULE, *fault, severity)
+def _finding(resource: Resource, field_path: FieldPath, fault: tuple[str, str], severity: Severity) -> ReferenceFinding:
+    return ReferenceFinding(resource, field_path, RULE, *fault, severity)

@@ -1,12 +1,12 @@
-"""References between types, over a whole tree: whether what resources name is there, and whether anybody names them.
+"""References between types, over a whole tree: whether what resources name is there, and whether anything names them.
 
 A new file whose reference leads nowhere is held back where that is an error, as by any rule between files; references
 among new files are fine in any direction. What is served already stays, whatever is taken away from it: to delete a
-file is its author's will, and the error is told at the places that still name what was in it. So a tree with such an
-error may be served as it stands now, and be held back when it is loaded anew.
+file is intended, and the error is reported at the places that still name what was in it. So a tree with such an
+error may be served now, and be held back when it is loaded anew.
 
 A broken file causes no problems elsewhere. The names in it that are known count as defined, and where its content is
-not known, nothing of the types that it may define is said to be missing. A new file that needs what is only in the
+not known, nothing of the types that it may define is reported as missing. A new file that needs what is only in the
 broken one waits for it: it is held without a problem of its own.
 """
 
@@ -18,9 +18,9 @@ from pathlib import PurePosixPath
 from types import MappingProxyType
 from typing import TypeAlias
 
-from fsxds.lint.claims import ClaimKey, conflicts, owned_claims, weights_of_claims
+from fsxds.lint.claims import ClaimKey, conflicts, owned_claims, severities_of_claims
 from fsxds.lint.memberships import Memberships, are_errors, similar_names
-from fsxds.lint.reference_findings import REFERENTS, Finding, World, source_findings
+from fsxds.lint.reference_findings import REFERENTS, KnownNames, ReferenceFinding, source_findings
 from fsxds.lint.reference_findings import RULE as SOURCE_RULE
 from fsxds.lint.rules import RuleLevels
 from fsxds.lint.tree_names import FileNames, NameBook, Pages, StaticNames, union
@@ -30,15 +30,15 @@ from fsxds.snapshots.merge import may_define
 from fsxds.snapshots.references import ANY, CLUSTER, ROUTES, VIRTUAL_HOST
 from fsxds.values import Problem, Severity, TypeUrl, pointer_of
 
-_Found: TypeAlias = Mapping[PurePosixPath, tuple[Finding, ...]]
+_Found: TypeAlias = Mapping[PurePosixPath, tuple[ReferenceFinding, ...]]
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
-    """What was said of a file, and what it came of."""
+class ReportedFindings:
+    """What was reported about a file, and why."""
 
     parsed: ParsedFile
-    findings: tuple[Finding, ...]
+    findings: tuple[ReferenceFinding, ...]
     problems: tuple[Problem, ...]
 
 
@@ -47,7 +47,7 @@ class ReferenceMemory:
     """What is remembered from one tree to the next, so that only what changed is looked at."""
 
     names: Pages = field(default_factory=lambda: MappingProxyType({}))
-    told: Mapping[PurePosixPath, Told] = field(default_factory=lambda: MappingProxyType({}))
+    reported: Mapping[PurePosixPath, ReportedFindings] = field(default_factory=lambda: MappingProxyType({}))
     hints: Mapping[Key, str] = field(default_factory=lambda: MappingProxyType({}))
 
 
@@ -60,7 +60,7 @@ class References:
         self._locator = locator
         self._levels = levels
         self._static = static
-        self._claim_weights = weights_of_claims(levels)
+        self._claim_severities = severities_of_claims(levels)
 
     @property
     def rules(self) -> tuple[FileRule, ...]:
@@ -68,19 +68,19 @@ class References:
         return self.hold_claims, self.hold
 
     def hold(self, proposals: tuple[Proposal, ...]) -> Conflicts:
-        """Find the new files that Envoy would refuse, or wait for in vain; `report` says why."""
+        """Find the new files that Envoy would reject, or wait for in vain; `report` says why."""
         new = [proposal for proposal in proposals if not (proposal.is_last_good or proposal.is_gone)]
         if not new:
             return {}
         files = self._book.all_of(proposal.parsed for proposal in proposals)
-        world, others = self._world(files), self._others(files, self._memberships_to_hold_by(files))
-        # That nothing is said of a type is milder than that a name is missing: what is on trial must not make it worse.
+        known, others = self._known_names(files), self._others(files, self._memberships_to_hold_by(files))
+        # A name of a type that the tree does not declare is reported with a lower severity; what is on trial must not raise it.
         on_trial = {proposal.path for proposal in proposals if proposal.is_on_trial}
-        spoken_of = _declared(self._book.all_of(p.parsed for p in proposals if p.path not in on_trial))
+        declared_elsewhere = _declared(self._book.all_of(p.parsed for p in proposals if p.path not in on_trial))
         found = {}
         for proposal in new:
             names = self._book.of(proposal.parsed)
-            own = replace(world, declared=spoken_of | names.declared)
+            own = replace(known, declared=declared_elsewhere | names.declared)
             found[proposal.path] = (*own.findings(names), *others.get(proposal.path, ()))
         return {
             path: ()
@@ -91,12 +91,12 @@ class References:
     def hold_claims(self, proposals: tuple[Proposal, ...]) -> Conflicts:
         """Find the files whose listeners take the addresses of others, or their virtual hosts the domains of others."""
         is_new = any(not p.is_last_good and self._book.of(p.parsed).claims for p in proposals)
-        weights = {sort: weight for sort, weight in self._claim_weights.items() if weight is Severity.ERROR}
-        if not is_new or not weights:
+        severities = {sort: severity for sort, severity in self._claim_severities.items() if severity is Severity.ERROR}
+        if not is_new or not severities:
             return {}
         files = self._book.all_of(p.parsed for p in proposals)
         trials = self._book.all_of(p.parsed for p in proposals if p.is_on_trial)
-        found = conflicts(files, weights, self._owned_claims(proposals), trials)
+        found = conflicts(files, severities, self._owned_claims(proposals), trials)
         parsed = {proposal.path: proposal.parsed for proposal in proposals if proposal.path in found}
         return {path: tuple(self._placed(parsed[path], findings)) for path, findings in found.items()}
 
@@ -111,41 +111,41 @@ class References:
         return owned
 
     def report(self, records: Records) -> Mapping[PurePosixPath, tuple[Problem, ...]]:
-        """Say what is wrong with the references of all files as they stand there, served or not."""
+        """Return what is wrong with the references of all files as they are now, served or not."""
         present = self._book.all_of(record.parsed for record in records.values() if record.parsed is not None)
         served = self._book.all_of(record.good for record in records.values() if record.good and record.is_held)
         broken = tuple(_broken(records))
         unknown = _types_of((path, parsed) for path, parsed in broken if parsed is None or not _names_are_known(parsed))
-        world = replace(self._world(present + served), unknown=unknown)
-        missing = union(filter(None, map(world.missing_from, present)))
+        known = replace(self._known_names(present + served), unknown=unknown)
+        missing = union(filter(None, map(known.missing_from, present)))
         memberships = Memberships(present + served, self._levels, unknown)
-        world = replace(
-            world,
-            hints=similar_names(missing, world.defined, self.memory.hints),
-            quiet=world.of_elsewhere(missing),
-            unused=_unused(world, present + served, _types_of(broken) | _elsewhere(missing, memberships)),
+        known = replace(
+            known,
+            hints=similar_names(missing, known.defined, self.memory.hints),
+            quiet=known.of_elsewhere(missing),
+            unused=_unused(known, present + served, _types_of(broken) | _elsewhere(missing, memberships)),
         )
         harmless, others = self._harmless_conflicts(present), self._others(present, memberships)
-        told = {}
+        reported = {}
         for names in present:
-            findings = world.findings(names)
+            findings = known.findings(names)
             if harmless or others:
                 findings += (*harmless.get(names.parsed.path, ()), *others.get(names.parsed.path, ()))
             if findings:
-                told[names.parsed.path] = self._told(names.parsed, findings)
-        self.memory = ReferenceMemory(self._book.pages, told, world.hints)
-        return {path: said.problems for path, said in told.items()}
+                reported[names.parsed.path] = self._reported(names.parsed, findings)
+        self.memory = ReferenceMemory(self._book.pages, reported, known.hints)
+        return {path: one.problems for path, one in reported.items()}
 
     def _harmless_conflicts(self, files: Iterable[FileNames]) -> _Found:
-        weights = self._claim_weights.items()
-        told = {sort: weight for sort, weight in weights if weight is not None and weight is not Severity.ERROR}
-        return conflicts(files, told) if told else {}
+        severities = self._claim_severities.items()
+        lower = {sort: one for sort, one in severities if one is not None and one is not Severity.ERROR}
+        return conflicts(files, lower) if lower else {}
 
     def _memberships_to_hold_by(self, files: list[FileNames]) -> Memberships | None:
         return Memberships(files, self._levels, frozenset()) if are_errors(self._levels) else None
 
     def _others(self, files: list[FileNames], memberships: Memberships | None) -> _Found:
-        """Return what is wrong with files beside references to names; None where nobody asks for memberships."""
+        """Return what is wrong with files beside references to names; None where memberships are not asked for."""
         sources, lonely = self._sources(files), memberships.findings(files) if memberships else {}
         return {path: (*sources.get(path, ()), *lonely.get(path, ())) for path in sources.keys() | lonely.keys()}
 
@@ -153,24 +153,24 @@ class References:
         found = source_findings(files)
         if SOURCE_RULE not in self._levels.changed:
             return found
-        weight = self._levels.changed[SOURCE_RULE]
-        if weight is None:
+        severity = self._levels.changed[SOURCE_RULE]
+        if severity is None:
             return {}
-        return {path: tuple(replace(finding, severity=weight) for finding in found[path]) for path in found}
+        return {path: tuple(replace(finding, severity=severity) for finding in found[path]) for path in found}
 
-    def _world(self, files: list[FileNames]) -> World:
+    def _known_names(self, files: list[FileNames]) -> KnownNames:
         defined = union(names.defined for names in files)
         some = {(type_url, ANY) for type_url in {type_url for type_url, _ in defined}}
         static = {(CLUSTER, name) for name in self._static.clusters or ()}
-        return World(defined.union(some, static), _declared(files), self._static, self._levels)
+        return KnownNames(defined.union(some, static), _declared(files), self._static, self._levels)
 
-    def _told(self, parsed: ParsedFile, findings: tuple[Finding, ...]) -> Told:
-        before = self.memory.told.get(parsed.path)
+    def _reported(self, parsed: ParsedFile, findings: tuple[ReferenceFinding, ...]) -> ReportedFindings:
+        before = self.memory.reported.get(parsed.path)
         if before is not None and before.parsed is parsed and before.findings == findings:
             return before
-        return Told(parsed, findings, tuple(self._placed(parsed, findings)))
+        return ReportedFindings(parsed, findings, tuple(self._placed(parsed, findings)))
 
-    def _placed(self, parsed: ParsedFile, findings: tuple[Finding, ...]) -> Iterator[Problem]:
+    def _placed(self, parsed: ParsedFile, findings: tuple[ReferenceFinding, ...]) -> Iterator[Problem]:
         places = self._locator.locate(parsed, [(finding.resource, finding.field_path) for finding in findings])
         for finding, (line, column) in zip(findings, places, strict=True):
             pointer = pointer_of(finding.resource.origin.field_path + finding.field_path)
@@ -182,15 +182,15 @@ def _declared(files: Iterable[FileNames]) -> frozenset[TypeUrl]:
     return frozenset[TypeUrl]().union(*{names.declared for names in files})
 
 
-def _unused(world: World, files: Iterable[FileNames], half_read: frozenset[TypeUrl]) -> frozenset[Key]:
-    """Return what nobody mentions, of the types whose users are all known, which those in `half_read` are not."""
+def _unused(known: KnownNames, files: Iterable[FileNames], half_read: frozenset[TypeUrl]) -> frozenset[Key]:
+    """Return what no resource mentions, of the types whose users are all known, which those in `half_read` are not."""
     mentioned = union(names.mentioned for names in files)
     types = {
         type_url
         for type_url, referent in REFERENTS.items()
-        if referent.users & world.declared and not referent.users & half_read and (type_url, ANY) not in mentioned
+        if referent.users & known.declared and not referent.users & half_read and (type_url, ANY) not in mentioned
     }
-    return frozenset(key for key in world.defined - mentioned if key[0] in types and key[1] != ANY)
+    return frozenset(key for key in known.defined - mentioned if key[0] in types and key[1] != ANY)
 
 
 def _elsewhere(missing: frozenset[Key], memberships: Memberships) -> frozenset[TypeUrl]:
@@ -223,5 +223,5 @@ def _names_are_known(parsed: ParsedFile) -> bool:
     return bool(known) and all(problem.pointer.startswith(known) or problem.rule in _NAMED for problem in errors)
 
 
-# Problems of a whole resource, whose name they tell.
+# Problems of a whole resource, which name it.
 _NAMED = frozenset({"duplicate-name"})

@@ -19,15 +19,15 @@ from fsxds.values import Problem, Severity
 # How messages name another place of the tree: `already defined at clusters.yaml:3`.
 _PLACE = re.compile(r"\bat (?P<path>\S.*?):(?P<line>\d+)\b")
 
-_WEIGHTS = {severity: weight for weight, severity in enumerate(reversed(Severity))}
+_ORDER = tuple(Severity)
 
-# What people call resources of a type, where it is not the type's noun.
+# How resources of a type are called, where it is not the type's noun.
 _PLURALS = {"runtime": "runtime layers"}
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
-    """A problem that may be shown to anybody, and the line that it is about where that may be shown as well."""
+class ReportedProblem:
+    """A problem without secrets, and the line that it is about where that may be shown as well."""
 
     problem: Problem
     excerpt: Excerpt | None = None
@@ -41,13 +41,13 @@ class Report:
         subject: what was checked, as the user named it.
         findings: the problems, in the order of their places; their paths can be opened from here.
         files: every file that was read, in the same form.
-        resources: how many resources there are, by what people call them.
-        threshold: the mildest weight that makes the check fail.
+        resources: how many resources there are, by the noun of their type.
+        threshold: the lowest severity that makes the check fail.
         base: the directory from which all relative paths lead.
     """
 
     subject: str
-    findings: tuple[Finding, ...]
+    findings: tuple[ReportedProblem, ...]
     files: tuple[str, ...] = ()
     resources: Mapping[str, int] = field(default_factory=lambda: MappingProxyType({}))
     threshold: Severity = Severity.ERROR
@@ -60,34 +60,33 @@ class Report:
 
     @property
     def has_failed(self) -> bool:
-        """Whether a problem weighs as much as the threshold."""
-        return any(is_as_weighty(problem.severity, self.threshold) for problem in self.problems)
+        """Whether a problem is at or above the threshold."""
+        return any(map(self.counts_as_failure, self.problems))
+
+    def counts_as_failure(self, problem: Problem) -> bool:
+        """Return whether the severity of a problem is at or above the threshold."""
+        return _ORDER.index(problem.severity) <= _ORDER.index(self.threshold)
 
     @property
     def summary(self) -> str:
         """The outcome in one line: what is wrong, how much was read, and what there is."""
-        return f"{self.subject}: {self._verdict()}{self._inventory()}"
+        return f"{self.subject}: {self._outcome()}{self._inventory()}"
 
-    def _verdict(self) -> str:
+    def _outcome(self) -> str:
         counts = Counter(problem.severity for problem in self.problems)
-        told = [count_of(counts[severity], severity.value) for severity in Severity if counts[severity]]
+        found = [count_of(counts[severity], severity.value) for severity in Severity if counts[severity]]
         read = count_of(len(self.files), "file")
         if counts[Severity.ERROR]:
-            return f"{', '.join(told)} in {read}"
-        return f"clean, with {', '.join(told)}, in {read}" if told else f"clean, {read}"
+            return f"{', '.join(found)} in {read}"
+        return f"clean, with {', '.join(found)}, in {read}" if found else f"clean, {read}"
 
     def _inventory(self) -> str:
-        told = [count_of_resources(number, noun) for noun, number in self.resources.items()]
-        return f": {', '.join(told)}" if told else ": no resources"
-
-
-def is_as_weighty(severity: Severity, threshold: Severity) -> bool:
-    """Tell whether a weight is at least the threshold."""
-    return _WEIGHTS[severity] >= _WEIGHTS[threshold]
+        counted = [count_of_resources(number, noun) for noun, number in self.resources.items()]
+        return f": {', '.join(counted)}" if counted else ": no resources"
 
 
 def count_of_resources(number: int, noun: str) -> str:
-    """Return a number of resources with what people call them: `1 cluster`, `2 clusters`."""
+    """Return a number of resources with their noun: `1 cluster`, `2 clusters`."""
     plural = _PLURALS.get(noun, noun.replace("-", " "))
     return f"{number} {plural.removesuffix('s') if number == 1 else plural}"
 
@@ -98,22 +97,22 @@ def findings_of(
     sources: Mapping[PurePosixPath, bytes],
     files: Collection[PurePosixPath] = (),
     is_word: Callable[[str], bool] = lambda _: False,
-) -> tuple[Finding, ...]:
+) -> tuple[ReportedProblem, ...]:
     """Return problems as they may be shown.
 
     Args:
         problems: with their paths from the top of the tree.
         tree: what leads to the tree from here.
         sources: what the files hold of which lines are to be shown.
-        files: those of the tree; where messages name them, they too are led to from here.
-        is_word: tells names of the API, which may be shown, from other words.
+        files: those of the tree; where messages name them, their paths too are made to lead from here.
+        is_word: whether a word is a name of the API, which may be shown.
     """
     ordered = sorted(set(problems))
     texts = {
         path: Source(path, sources[path], is_word) for path in {problem.path for problem in ordered} & sources.keys()
     }
     return tuple(
-        Finding(
+        ReportedProblem(
             _presentable(_rebased(problem, tree, files), tree),
             texts[problem.path].excerpt(problem) if problem.path in texts else None,
         )
@@ -142,7 +141,7 @@ def _presentable(problem: Problem, tree: PurePosixPath) -> Problem:
 
 
 def line_of(problem: Problem) -> str:
-    """Write a problem as one line: its place, weight, rule, fact and remedy."""
+    """Write a problem as one line: its place, severity, rule, fact and remedy."""
     return f"{place_of(problem)}: {problem.severity.value}[{problem.rule}]: {fact_of(problem)}{remedy_of(problem)}"
 
 
@@ -157,7 +156,7 @@ def fact_of(problem: Problem) -> str:
 
 
 def remedy_of(problem: Problem) -> str:
-    """Write how to mend it, as the end of a sentence."""
+    """Write how to fix it, as the end of a sentence."""
     return f"; {problem.remedy}" if problem.remedy else ""
 
 

@@ -1,12 +1,6 @@
-"""Problems as people read them: the place, the fact, the line with marks under the place, and the remedy.
+"""The formats in which problems are reported, and those that are short: text, JSON and GitHub annotations.
 
-Problems as a JSON list, for programs.
-
-Problems as workflow commands of GitHub Actions, which shows them beside the changed lines of a pull request.
-
-Source: docs.github.com, "Workflow commands for GitHub Actions"; the escapes are those of actions/toolkit, `command.ts`.
-
-The formats in which problems are reported; adding a format means writing its module and adding a row.
+To add a format, write its module and add its row. JUnit XML and SARIF have modules of their own.
 """
 
 from __future__ import annotations
@@ -18,7 +12,7 @@ from dataclasses import dataclass
 from rich.text import Text
 
 from fsxds.lint.junit import as_junit
-from fsxds.lint.report import Finding, Report, fact_of, line_of, place_of
+from fsxds.lint.report import Report, ReportedProblem, fact_of, line_of, place_of
 from fsxds.lint.sarif import as_sarif
 from fsxds.lint.source_lines import Excerpt
 from fsxds.values import Problem, Severity
@@ -46,7 +40,7 @@ def as_styled_text(report: Report) -> Text:
     return text
 
 
-def _block(finding: Finding) -> Text:
+def _block(finding: ReportedProblem) -> Text:
     problem = finding.problem
     style = _STYLES[problem.severity]
     text = Text.assemble(

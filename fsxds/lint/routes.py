@@ -58,7 +58,7 @@ def _check_domains(config: Any, path: Path, walk: Walk) -> None:
             asked = lowered(domain)
             if asked in owners:
                 place = ((((path, "virtual_hosts"), number), "domains"), index)
-                _tell_duplicate(domain, owners[asked], place, walk)
+                _report_duplicate(domain, owners[asked], place, walk)
             else:
                 owners[asked] = host.name
 
@@ -69,11 +69,11 @@ def _check_own_domains(host: Any, path: Path, walk: Walk) -> None:
         seen: set[str] = set()
         for index, domain in enumerate(host.domains):
             if lowered(domain) in seen:
-                _tell_duplicate(domain, host.name, ((path, "domains"), index), walk)
+                _report_duplicate(domain, host.name, ((path, "domains"), index), walk)
             seen.add(lowered(domain))
 
 
-def _tell_duplicate(domain: str, owner: str, path: Path, walk: Walk) -> None:
+def _report_duplicate(domain: str, owner: str, path: Path, walk: Walk) -> None:
     message = f'"{domain}" is already a domain of virtual host "{owner}"'
     walk.error(
         path, "duplicate-domain", f"{message}; letter case does not count", "let one virtual host have the domain"
@@ -101,18 +101,18 @@ def _check_matcher(host: Any, path: Path, walk: Walk) -> None:
 def _check_virtual_cluster(cluster: Any, path: Path, walk: Walk) -> None:
     if not cluster.headers:
         message = "a virtual cluster needs headers to match"
-        walk.error((path, "headers"), "wrong-route", message, "say which requests belong to it")
+        walk.error((path, "headers"), "wrong-route", message, "set which requests belong to it")
 
 
 class _RouteContext:
-    """What a route configuration says for all its routes while it is walked: their plugins, and how large a body may be."""
+    """What a route configuration has for all its routes while it is walked: their plugins, and how large a body may be."""
 
     def __init__(self) -> None:
         self._largest: int | None = None
         self._plugins: frozenset[str] | None = None
 
     def enter_config(self, config: Any, path: Path, walk: Walk) -> Leave:
-        """Remember what the configuration says for all its routes."""
+        """Remember what the configuration has for all its routes."""
         outer = self._largest, self._plugins
         has_limit = config.HasField("max_direct_response_body_size_bytes")
         self._largest = config.max_direct_response_body_size_bytes.value if has_limit else _LARGEST_BODY
@@ -152,7 +152,7 @@ def _check_rewrites(action: Any, path: Path, walk: Walk) -> None:
     present = [name for name in ("prefix_rewrite", "path_rewrite") if getattr(action, name, "")]
     present += [name for name in ("regex_rewrite", "path_rewrite_policy") if action.HasField(name)]
     if len(present) > 1:
-        message = f"{' and '.join(present)} cannot stand together"
+        message = f"{' and '.join(present)} exclude each other"
         walk.error((path, present[1]), "wrong-route", message, "a path is rewritten in one way: keep one of them")
 
 
@@ -162,7 +162,7 @@ def _check_upgrades(configs: Any, path: Path, walk: Walk) -> None:
         place: Path = (path, index)
         name = config.upgrade_type.lower()
         if name in seen:
-            walk.error((place, "upgrade_type"), "wrong-route", "is here twice", "keep one of them")
+            walk.error((place, "upgrade_type"), "wrong-route", "is duplicated", "keep one of them")
         seen.add(name)
         if config.HasField("connect_config") and not name.startswith("connect"):
             message = "connect_config has no meaning for this type of upgrade"
@@ -275,7 +275,7 @@ def _check_pattern(pattern: str, path: Path, walk: Walk) -> None:
     elif pattern.count("{") != len(names) or pattern.count("}") != len(names):
         fault = "has a brace without its partner"
     else:
-        fault = next((told for told in map(_name_fault, names) if told), None)
+        fault = next(filter(None, map(_name_fault, names)), None)
     if fault is not None:
         remedy = 'write it such as "/users/{id}/*": variables in braces, * for one segment, ** for the rest'
         walk.error(path, "wrong-path-template", fault, remedy)
@@ -303,7 +303,7 @@ _RESERVED_REMEDY = "change the path by a rewrite, the host by host_rewrite_liter
 
 
 def is_reserved(name: str) -> bool:
-    """Tell whether a header is one of HTTP/2's own, or the host: those are not changed by adding and removing."""
+    """Return whether a header is one of HTTP/2's own, or the host: those are not changed by adding and removing."""
     return name[:1] == ":" or (len(name) == 4 and name.lower() == "host")
 
 

@@ -1,10 +1,6 @@
-"""One rule of the book: its name, its weight, and what `fsxds explain` says of it.
+"""The rules that problems can break: their pages, their severities, and how `fsxds explain` writes them.
 
-The severities of rules where the settings change them.
-
-Every rule that a problem can name, read from its section in `fsxds/lint/pages/`.
-
-The book of rules as people and programs read it: a page for each rule, and the list of all.
+A page in `pages/` is a chapter, and each of its sections a rule. `README.md` beside this module lists them all.
 """
 
 from __future__ import annotations
@@ -18,12 +14,12 @@ from difflib import get_close_matches
 from functools import cache
 from importlib.resources import files
 from types import MappingProxyType
-from typing import TypeVar
 
 from rich.text import Text
 
 from fsxds.errors import UsageError
-from fsxds.values import Fault, PlainValue, Problem, Severity
+from fsxds.snapshots.check import Found
+from fsxds.values import PlainValue, Severity
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,14 +28,14 @@ class Rule:
 
     Attributes:
         name: stable, in kebab-case; every problem carries it.
-        severity: what a breach weighs by default.
+        severity: that of a problem, unless the settings change it.
         meaning: what the rule demands, one or two sentences.
-        envoy: what Envoy does when it is broken.
-        remedy: how to mend it.
-        wrong: an example of a breach, as it stands in a file.
-        right: the same example, mended.
-        is_fixed: a breach leaves nothing that could be served, so that its weight cannot be changed.
-        file: the name of the file that the examples are; empty where reading it alone cannot show the breach.
+        envoy: what Envoy does where it is broken.
+        remedy: how to fix it.
+        wrong: an example that breaks it, as the content of a file.
+        right: the same example, fixed.
+        is_fixed: where it is broken, nothing is left that could be served, so that its severity cannot be changed.
+        file: the name of the file that the examples are; empty where loading it alone cannot show the problem.
     """
 
     name: str
@@ -119,9 +115,6 @@ def _read_rule(section: str) -> Rule:
     )
 
 
-Found = TypeVar("Found", Fault, Problem)
-
-
 @dataclass(frozen=True, slots=True)
 class RuleLevels:
     """The severities that differ from those of the pages, by the name of the rule; None where a rule is off."""
@@ -170,8 +163,8 @@ _INDENT = "  "
 
 
 def page_of(rule: Rule, width: int) -> Text:
-    """Write all that the book says of a rule, `width` cells wide."""
-    fixed = "; its weight cannot be changed" if rule.is_fixed else ""
+    """Write the page of a rule, `width` cells wide."""
+    fixed = "; its severity cannot be changed" if rule.is_fixed else ""
     page = Text.assemble((rule.name, _HEADING), ": ", (rule.severity.value, _STYLES[rule.severity]), f"{fixed}\n")
     for heading, text in (("Demand", rule.meaning), ("Envoy", rule.envoy), ("Remedy", rule.remedy)):
         page.append_text(_section(heading, _wrapped(text, width, _INDENT)))
@@ -187,7 +180,7 @@ def _section(heading: str, text: str, style: str = "") -> Text:
 
 
 def list_of(chapters: Iterable[Chapter], width: int) -> Text:
-    """Write the names, weights and demands of all rules, by chapters."""
+    """Write the names, severities and demands of all rules, by chapters."""
     chapters = tuple(chapters)
     column = max((len(rule.name) for chapter in chapters for rule in chapter.rules), default=0)
     listing = Text()
@@ -200,9 +193,9 @@ def list_of(chapters: Iterable[Chapter], width: int) -> Text:
 
 def _row(rule: Rule, column: int, width: int) -> Text:
     before = f"{_INDENT}{rule.name:{column}}  "
-    weight = f"{rule.severity.value:7}  "
-    meaning = _wrapped(rule.meaning, width, " " * (len(before) + len(weight))).lstrip()
-    return Text.assemble(before, (weight, _STYLES[rule.severity]), f"{meaning}\n")
+    severity = f"{rule.severity.value:7}  "
+    meaning = _wrapped(rule.meaning, width, " " * (len(before) + len(severity))).lstrip()
+    return Text.assemble(before, (severity, _STYLES[rule.severity]), f"{meaning}\n")
 
 
 def _wrapped(text: str, width: int, indent: str) -> str:
@@ -212,13 +205,13 @@ def _wrapped(text: str, width: int, indent: str) -> str:
 
 
 def page_as_json(rule: Rule, chapters: Iterable[Chapter]) -> str:
-    """Write what the book says of a rule as one JSON object."""
+    """Write the page of a rule as one JSON object."""
     title = next((chapter.title for chapter in chapters if rule in chapter.rules), "")
     return json.dumps(_plain(rule, title), indent=2)
 
 
 def list_as_json(chapters: Iterable[Chapter]) -> str:
-    """Write the whole book as a JSON list."""
+    """Write all rules as a JSON list."""
     rows = [_plain(rule, chapter.title) for chapter in chapters for rule in chapter.rules]
     return json.dumps(rows, indent=2)
 

@@ -46,7 +46,7 @@ def as_sarif(report: Report) -> str:
 
 
 def _rule(name: str) -> PlainValue:
-    """Describe a rule by its row in the book (3.49)."""
+    """Describe a rule by its page (3.49)."""
     row = rules().get(name)
     if row is None:
         return {"id": name}
@@ -64,7 +64,7 @@ def _first_sentence(text: str) -> str:
 
 
 def _markdown(row: Rule) -> str:
-    parts = [row.meaning, row.envoy, f"**To mend it:** {row.remedy}"]
+    parts = [row.meaning, row.envoy, f"**To fix it:** {row.remedy}"]
     parts += [f"{title}:\n\n{_fenced(text)}" for title, text in (("Wrong", row.wrong), ("Right", row.right)) if text]
     return "\n\n".join(part for part in parts if part)
 

@@ -57,7 +57,7 @@ def _nothing(_: str) -> bool:
 
 
 class Source:
-    """The text of one file, from which lines may be shown; `is_word` tells the names of the API from other words."""
+    """The text of one file, from which lines may be shown; `is_word` returns whether a word is a name of the API."""
 
     def __init__(self, path: PurePosixPath, content: bytes, is_word: Callable[[str], bool] = _nothing) -> None:
         self._is_word = is_word
@@ -89,9 +89,9 @@ class Source:
         return _laid_out(problem.line, parts)
 
     def _may_show(self, problem: Problem) -> Callable[[str], bool]:
-        """Return what tells whether a word may be shown: one that the problem names, or a name of the API."""
-        told = f"{problem.message} {problem.remedy}"
-        named = {*_IN_QUOTES.findall(told), *re.split(r"[.\[\]]", problem.pointer), "@type", ""}
+        """Return a function that decides whether a word may be shown: the problem names it, or it is a name of the API."""
+        quoted = f"{problem.message} {problem.remedy}"
+        named = {*_IN_QUOTES.findall(quoted), *re.split(r"[.\[\]]", problem.pointer), "@type", ""}
         return lambda word: word in named or self._is_word(word) or may_quote_type(word.rpartition("/")[2])
 
 
@@ -105,7 +105,7 @@ class _Piece:
 
 
 def _pieces(line: str, may_show: Callable[[str], bool]) -> Iterator[_Piece]:
-    """Yield the parts of a line; what stands behind the name of a secret is one part, of which nothing is shown."""
+    """Yield the parts of a line; what follows the name of a secret is one part, of which nothing is shown."""
     for match in _PIECE.finditer(line):
         column, text = match.span()[0], match[0]
         if match.lastgroup != "word":

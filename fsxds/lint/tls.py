@@ -54,11 +54,11 @@ try:
         form = Encoding.DER, PublicFormat.SubjectPublicKeyInfo
         if private.public_key().public_bytes(*form) == public.public_bytes(*form):
             return None
-        remedy = "give the key that the certificate was made with; the leaf stands first in the chain"
+        remedy = "give the key that the certificate was made with; the leaf comes first in the chain"
         return "private_key", "does not belong to the first certificate of the chain", remedy
 
     def _load_key(key: bytes, password: bytes | None) -> Any:
-        """Load a key; like Envoy's library, go by what is in it where the label says otherwise."""
+        """Load a key; like Envoy's library, use its content where the label differs."""
         try:
             return load_pem_private_key(key, password)
         except ValueError:
@@ -235,7 +235,7 @@ def _check_downstream(context: Any, path: Path, walk: Walk) -> None:
 
 
 def _has_other_source(common: Any) -> bool:
-    """Tell whether certificates may come by a way that nothing is known of here."""
+    """Return whether certificates may come by a way that nothing is known of here."""
     known = {
         "tls_params", "tls_certificates", "tls_certificate_sds_secret_configs", "validation_context", "key_log",
         "validation_context_sds_secret_config", "combined_validation_context", "alpn_protocols",
@@ -298,7 +298,7 @@ def _curves(groups: Mapping[str, str]) -> Hook:
             for curve in listed.split(":"):
                 group = groups.get(curve)
                 if group is None or group in seen:
-                    fact = "holds a curve that Envoy does not know" if group is None else f'"{curve}" is here twice'
+                    fact = "holds a curve that Envoy does not know" if group is None else f'"{curve}" is duplicated'
                     walk.error(
                         (path, index), "wrong-tls", fact, f"write some of {', '.join(sorted(set(groups.values())))}"
                     )

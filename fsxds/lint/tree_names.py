@@ -126,7 +126,7 @@ def union(sets: Iterable[frozenset[Key]]) -> frozenset[Key]:
 
 @dataclass(frozen=True, slots=True)
 class StaticNames:
-    """Names of a bootstrap's static resources; None where nobody told them."""
+    """Names of a bootstrap's static resources; None where they are not known."""
 
     clusters: frozenset[str] | None = None
     secrets: frozenset[str] | None = None
@@ -148,7 +148,7 @@ def _field(value: PlainValue, *spellings: str) -> PlainValue:
 
 
 def _names(resources: PlainValue) -> Iterator[str]:
-    # Envoy's reader takes one object where a list is due.
+    # Envoy's reader accepts one object where a list is expected.
     for resource in resources if isinstance(resources, list) else [resources]:
         name = _field(resource, "name")
         if isinstance(name, str):

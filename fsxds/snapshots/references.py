@@ -1,7 +1,7 @@
 """What resources name, collected in the walk over each: clusters, what is discovered, and files.
 
-Nothing is judged here: `lint` says what it means that something is missing or unused, and the protocol uses references
-to decide what must stay until its users have moved on. The one fault that is found is a TypedStruct that stands for no
+Nothing is judged here: `lint` judges what is missing or unused, and the protocol uses references
+to decide what must stay until its users have moved on. The one fault that is found is a TypedStruct that holds no known
 message, for nothing within it could be collected.
 
 What Envoy 1.40 does when nothing has the name was tried out with it for every row: whether it looks for a cluster when
@@ -51,7 +51,7 @@ CLAIMED = frozenset({ADDRESS, HOST, HOST_NAME, UNNAMED})
 ANY = "*"
 """Stands for a name: all resources of the type may be meant, and one of them has to be there.
 
-As with all mentions that weigh no more than a NOTE, nothing has to be there: it says what may be in use.
+As with all mentions whose severity is NOTE, nothing has to be there: it is what may be in use.
 """
 
 IN_FILE = "file:"
@@ -75,14 +75,14 @@ class TypedStructs:
         self._printer = Printer(catalogue)
 
     def walk_into(self, struct: Any, path: Path, walk: Walk) -> None:
-        """Walk the content; one of a type that is not known is left to whoever reads it."""
+        """Walk the content; one of a type that is not known is left to its reader."""
         message_type = struct.type_url.rpartition("/")[2]
         if not struct.HasField("value") or not self._catalogue.knows(message_type):
             return
         try:
             plain = self._printer.to_plain(struct.value)
         except ApiError:
-            return  # reported by whoever reads it
+            return  # reported by its reader
         place: Path = (path, "value")
         converted = self._converter.convert(plain, message_type)
         if converted.message is not None:
@@ -104,7 +104,7 @@ _REDIS = f"{_NETWORK}redis_proxy.v3.RedisProxy.PrefixRoutes.Route"
 _SPECIFIERS = "envoy.extensions.router.cluster_specifiers."
 _MODULES = "dynamic_modules.v3.DynamicModule"
 
-# The message, its field, and whether Envoy refuses the message when there is no such cluster. Of routes, the
+# The message, its field, and whether Envoy rejects the message when there is no such cluster. Of routes, the
 # configuration that they are in decides.
 _NAMED: tuple[tuple[str, str, Severity], ...] = (
     (f"{_NETWORK}tcp_proxy.v3.TcpProxy", "cluster", Severity.WARNING),
@@ -141,12 +141,12 @@ _ROUTED: tuple[tuple[str, str], ...] = (
     (f"{_THRIFT}RouteAction", "cluster"),
 )
 
-# These must be in the bootstrap: Envoy refuses a cluster of CDS here.
+# These must be in the bootstrap: Envoy rejects a cluster of CDS here.
 _STATIC: tuple[tuple[str, str], ...] = (
     ("envoy.extensions.access_loggers.fluentd.v3.FluentdAccessLogConfig", "cluster"),
 )
 
-# What may use any cluster, by a name that stands in its code or comes with the request.
+# What may use any cluster, by a name that is in its code or comes with the request.
 _ANY = (
     f"{_HTTP}lua.v3.Lua",
     f"{_HTTP}lua.v3.LuaPerRoute",
@@ -231,13 +231,13 @@ def _validate_routes(config: Any, path: Path, walk: Walk) -> Leave | None:
         return None
     start, depth = len(walk.references), len(field_path_of(path))
 
-    def weigh() -> None:
+    def raise_severity() -> None:
         for index in range(start, len(walk.references)):
             reference = walk.references[index]
             if reference.type_url == CLUSTER and _is_validated(config, reference.field_path[depth:]):
                 walk.references[index] = _as_error(reference)
 
-    return weigh
+    return raise_severity
 
 
 def _validate_thrift_routes(config: Any, _: Path, walk: Walk) -> Leave | None:
@@ -245,10 +245,10 @@ def _validate_thrift_routes(config: Any, _: Path, walk: Walk) -> Leave | None:
         return None
     start = len(walk.references)
 
-    def weigh() -> None:
+    def raise_severity() -> None:
         walk.references[start:] = map(_as_error, walk.references[start:])
 
-    return weigh
+    return raise_severity
 
 
 def _as_error(reference: Reference) -> Reference:
@@ -379,7 +379,7 @@ def _refer_secret(config: Any, path: Path, walk: Walk) -> None:
         walk.refer_to_static(place, SECRET, config.name, Severity.ERROR)
         return
     source, source_path = config.sds_config, (path, "sds_config")
-    _refer(walk, place, (SECRET, config.name, _weight_of_waiting(source)), source, source_path)
+    _refer(walk, place, (SECRET, config.name, _severity_of_waiting(source)), source, source_path)
 
 
 def _refer_any_secret(_: Any, path: Path, walk: Walk) -> None:
@@ -390,16 +390,16 @@ def _refer_extension(owner: Any, path: Path, walk: Walk) -> None:
     if not owner.HasField("config_discovery"):
         return
     discovery = owner.config_discovery
-    severity = _weight_of_waiting(discovery.config_source)
+    severity = _severity_of_waiting(discovery.config_source)
     if discovery.HasField("default_config"):
-        # The listener waits all the same, unless it is told not to.
+        # The listener waits all the same, unless it is set not to.
         severity = Severity.NOTE if discovery.apply_default_config_without_warming else Severity.WARNING
     source_path: Path = ((path, "config_discovery"), "config_source")
     _refer(walk, (path, "name"), (EXTENSION_CONFIG, owner.name, severity), discovery.config_source, source_path)
 
 
-def _weight_of_waiting(source: Any) -> Severity:
-    """Return how much it weighs that Envoy waits for a resource that never comes.
+def _severity_of_waiting(source: Any) -> Severity:
+    """Return the severity of Envoy waiting for a resource that never comes.
 
     A gRPC service of its own is most often another server: an agent that hands out secrets.
     """

@@ -70,7 +70,7 @@ def test_one_domain_of_two_virtual_hosts() -> None:
 
     assert {"r/b", "s/c"} == served(loaded)
     assert ["a: duplicate-domain error"] == tell(loaded)
-    assert '"r/web.com" already stands for virtual host "r/b" at b:1' in loaded.problems[0].message
+    assert '"r/web.com" is already a domain or name of virtual host "r/b" at b:1' in loaded.problems[0].message
 
 
 def test_domain_of_the_route_configuration_itself() -> None:

@@ -3,7 +3,7 @@ from __future__ import annotations
 import xml.etree.ElementTree as ET
 
 from fsxds.lint.junit import as_junit
-from fsxds.lint.report import Finding, Report
+from fsxds.lint.report import Report, ReportedProblem
 from fsxds.values import Severity
 from tests.lint.findings import problem, report
 
@@ -74,7 +74,7 @@ def test_milder_problems_do_not_fail() -> None:
 def test_nothing_breaks_the_xml() -> None:
     """Markup and quotes are escaped, and characters that XML cannot hold are left out."""
     odd = problem("a<&\"'>.yaml", message="<b> & \"c\" ]]> 'd' \x00\x1b\ufffe\ud800", remedy="\x0b")
-    raw = Report("<&\"'\x00>", (Finding(odd),))
+    raw = Report("<&\"'\x00>", (ReportedProblem(odd),))
 
     for found in (report(odd), raw):
         (failure,) = parsed(found).iter("failure")

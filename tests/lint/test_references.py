@@ -373,4 +373,4 @@ def test_only_what_changed_is_looked_at() -> None:
     assert isinstance(after, ReferenceMemory)
 
     assert 1 == len([key for key, names in after.names.items() if before.names.get(key) is not names])
-    assert {"7.rds"} == {str(path) for path, told in before.told.items() if after.told.get(path) is not told}
+    assert {"7.rds"} == {str(path) for path, told in before.reported.items() if after.reported.get(path) is not told}

@@ -6,7 +6,6 @@ from fsxds.lint.report import (
     count_of_resources,
     fact_of,
     findings_of,
-    is_as_weighty,
     line_of,
     place_of,
     presentable_text,
@@ -90,7 +89,7 @@ def test_the_threshold_decides_what_fails(threshold: Severity, expected: list[bo
     weights = (problem(), WARNING, NOTE)
 
     assert expected == [report(one, threshold=threshold).has_failed for one in weights]
-    assert expected == [is_as_weighty(one.severity, threshold) for one in weights]
+    assert expected == [report(threshold=threshold).counts_as_failure(one) for one in weights]
     assert not report(threshold=threshold).has_failed
 
 

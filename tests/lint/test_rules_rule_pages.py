@@ -46,7 +46,7 @@ def test_a_page_tells_all() -> None:
 def test_a_page_without_examples() -> None:
     """What no file shows has no examples, and a weight that is fixed is said to be."""
     assert page_of(FIXED, 50).plain == (
-        "gone: error; its weight cannot be changed\n\n"
+        "gone: error; its severity cannot be changed\n\n"
         "Demand\n  Files stay.\n\nEnvoy\n  It waits.\n\nRemedy\n  Put it back.\n"
     )
 

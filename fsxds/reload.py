@@ -61,7 +61,7 @@ def load_trees(
     """Load trees as serving would, each on its own; a file that stands in several of them is parsed once."""
     require_libyaml()
     rules = parse_rules(settings, catalogue, check)
-    parser = ParsedOnce(FileParser(rules.catalogue, rules.unknown_fields, check))
+    parser = ParsedOnce(rules.make_parser())
     judged = acceptance(settings, check, locate_up_to_bytes=None)
     return tuple(_load_tree(tree, parser, judged) for tree in trees)
 

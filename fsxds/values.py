@@ -69,9 +69,9 @@ class Problem:
     severity: Severity = field(default=Severity.ERROR, compare=False)
 
     @classmethod
-    def of_file(cls, path: PurePosixPath, rule: str, message: str, remedy: str, pointer: str = "") -> Self:
+    def of_file(cls, path: PurePosixPath, rule: str, message: str, remedy: str) -> Self:
         """Make an error of a whole file."""
-        return cls(path, 1, 1, pointer, rule, message, remedy)
+        return cls(path, 1, 1, "", rule, message, remedy)
 
     def __str__(self) -> str:
         """`edge/routes.yaml:3:5: error: resources[2].name: the fact; the remedy`."""

@@ -321,9 +321,13 @@ def _no_version(path: PurePosixPath, type_url: TypeUrl) -> Problem:
 
 def _disagrees(path: PurePosixPath, version: str, agreed: str, other: PurePosixPath) -> Problem:
     fact = f'version "{version}" is not that of {other}, "{agreed}"'
-    return Problem.of_file(path, "version-conflict", fact, "give all documents of a type one version", "version_info")
+    return _wrong_version(path, "version-conflict", fact, "give all documents of a type one version")
 
 
 def _same_version(path: PurePosixPath, type_url: TypeUrl, version: Version) -> Problem:
     fact = f'the {BY_TYPE_URL[type_url].noun} changed under the unchanged version "{version}"'
-    return Problem.of_file(path, "stale-version", fact, "give new content a new version", "version_info")
+    return _wrong_version(path, "stale-version", fact, "give new content a new version")
+
+
+def _wrong_version(path: PurePosixPath, rule: str, fact: str, remedy: str) -> Problem:
+    return replace(Problem.of_file(path, rule, fact, remedy), pointer="version_info")

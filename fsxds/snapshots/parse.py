@@ -1,11 +1,10 @@
-"""One file: its shape, its resources, their names and bytes.
+"""Parse a file: its format, its documents, their resources; and whatever is wrong with any of them.
 
-Parse a large YAML list by its items, and only those items that were not in it before.
-
-Most of the cost of a large file is in items that did not change. A file is taken apart where a list stands at the left
-margin, bare or under `resources:`. Whether that was right is proved and not assumed: every piece must parse alone, to
-exactly one good resource. Anything else (an anchor used across items, an open quote, a second document, any fault at
-all) leaves the file to be parsed as a whole, which says the same of good files, and tells the faults of others.
+Most of the cost of a large YAML list is in items that did not change. So such a list is parsed by its items when it comes
+again, and only those are parsed that were not in it before. A file is taken apart where a list stands at the left margin,
+bare or under `resources:`. Whether that was right is proved and not assumed: every piece must parse alone, to exactly one
+good resource. Anything else (an anchor used across items, an open quote, a second document, any fault at all) leaves the
+file to be parsed as a whole, which gives the same of good files, and reports the faults of others.
 """
 
 from __future__ import annotations
@@ -50,6 +49,110 @@ _OPENS_LIST = re.compile(rb"resources:[ \t]*(#.*)?")
 
 # An item with this may mean what another item says.
 _ALIAS = re.compile(rb"[\s\[{,]\*[^\s\"',\]}]")
+
+
+class FileParser:
+    """Turns files into documents, or into problems; one catalogue, any number of files.
+
+    Lists of `chunked_from_bytes` and more are parsed by their items when they come again. `check` judges their resources.
+    """
+
+    def __init__(
+        self,
+        catalogue: Catalogue,
+        unknown_fields: Severity = Severity.ERROR,
+        check: Check | None = None,
+        *,
+        chunked_from_bytes: int = SMALLEST_BYTES,
+    ) -> None:
+        converter = Converter(catalogue, unknown_fields=unknown_fields)
+        self._check = check or NoCheck()
+        self._tools = Tools(catalogue, converter, field_rules(catalogue, self._check), unknown_fields)
+        self._chunks = ChunkParser(self._tools, chunked_from_bytes)
+
+    def parse(self, file: SourceFile) -> ParsedFile:
+        """Parse one file. Every problem in it is reported; bad content never raises."""
+        file_format = format_of(file.path)
+        if file_format is None:
+            fact = "no format is known for this suffix"
+            problem = Problem.of_file(file.path, "unknown-format", fact, "rename the file")
+            return ParsedFile(file.path, file.digest, problems=(problem,))
+        hint = type_from_path(file.path)
+        document = self._chunks.parse(file, hint)
+        if document is not None:
+            return ParsedFile(file.path, file.digest, (document,))
+        parsed = self._parse_whole(file, file_format, hint)
+        if len(parsed.documents) == 1 and not parsed.problems:
+            self._chunks.learn(file, hint, parsed.documents[0])
+        return parsed
+
+    def _parse_whole(self, file: SourceFile, file_format: Format, hint: ResourceType | None) -> ParsedFile:
+        decoded = file_format.decode(file.content, self._tools.catalogue, hint.message_type if hint else None)
+        drafts = [
+            DocumentReader(self._tools, file.path, document, hint).read(number)
+            for number, document in enumerate(decoded.documents)
+            if not _is_void(document)
+        ]
+        found = [(0, fault) for fault in decoded.faults]
+        found += ((draft.number, fault) for draft in drafts for fault in draft.faults)
+        faults = [(number, fault) for number, each in found if (fault := self._check.adjusted(each)) is not None]
+        problems = list(problems_of(file, file_format.name, _bounded(faults), self._tools.catalogue))
+        if not drafts and not problems:
+            problems.append(_void_file(file.path))
+        documents = tuple(_finished(file.path, draft) for draft in drafts)
+        repeated = map(self._check.adjusted, islice(repeated_names(documents), MAX_FAULTS))
+        problems += (problem for problem in repeated if problem is not None)
+        return ParsedFile(file.path, file.digest, documents, tuple(sorted(problems)))
+
+
+def field_rules(catalogue: Catalogue, check: Check) -> FieldRules:
+    """Compile what is looked at in each message: the rules of the API, its references, and what the check looks at.
+
+    Raises:
+        ApiError: the catalogue has a field rule that is not known here.
+    """
+    return FieldRules(catalogue, merge_hooks(check.message_hooks(catalogue), references.hooks(catalogue)))
+
+
+def _is_void(document: PlainDocument | MessageDocument) -> bool:
+    return isinstance(document, PlainDocument) and document.value is None
+
+
+def _finished(path: PurePosixPath, draft: Draft) -> Document:
+    return Document(path, tuple(draft.resources), frozenset(draft.declared), draft.version_info)
+
+
+def _bounded(faults: list[tuple[int, Fault]]) -> list[tuple[int, Fault]]:
+    """Return no more faults than anybody reads, with errors before all others."""
+    if len(faults) <= MAX_FAULTS:
+        return faults
+    severities = tuple(Severity)
+    kept = sorted(faults, key=lambda numbered: severities.index(numbered[1].severity))[:MAX_FAULTS]
+    number, last = kept[-1]
+    fact = f"this file has more problems than the {MAX_FAULTS} that are reported"
+    return [*kept, (number, replace(last, rule="too-many-problems", message=fact, remedy="fix those first"))]
+
+
+def problems_of(
+    file: SourceFile, format_name: str, faults: Collection[tuple[int, Fault]], catalogue: Catalogue
+) -> Iterator[Problem]:
+    """Yield faults, each with the number of its document, with their places; a text is searched once for all of them."""
+    wanted = {(number, fault.field_path) for number, fault in faults if fault.line is None}
+    places = dict.fromkeys(wanted, (1, 1))
+    if wanted and format_name != "binary":
+        places = locate_all(file.content, wanted, is_textproto=format_name == "textproto")
+    for number, fault in faults:
+        line, column = (fault.line, fault.column) if fault.line else places[number, fault.field_path]
+        pointer = shown_pointer(fault.field_path, fault.message, catalogue)
+        yield Problem(file.path, line, column or 1, pointer, fault.rule, fault.message, fault.remedy, fault.severity)
+
+
+def _void_file(path: PurePosixPath) -> Problem:
+    remedy = "write `resources: []` to serve none on purpose, or delete the file"
+    return Problem.of_file(path, "empty-file", "the file is empty", remedy)
+
+
+# Lists by their items
 
 
 @dataclass(frozen=True, slots=True)
@@ -203,116 +306,3 @@ def _at(resource: Resource, place: Origin) -> Resource:
 def _index_of(field_path: FieldPath) -> int:
     """Return which step of a path is the place in the list."""
     return next(number for number, step in enumerate(field_path) if isinstance(step, int))
-
-
-_WEIGHTS = tuple(Severity)
-
-
-class FileParser:
-    """Turns files into documents, or into problems; one catalogue, any number of files.
-
-    Lists of `chunked_from_bytes` and more are parsed by their items when they come again. `check` judges their resources.
-    """
-
-    def __init__(
-        self,
-        catalogue: Catalogue,
-        unknown_fields: Severity = Severity.ERROR,
-        check: Check | None = None,
-        *,
-        chunked_from_bytes: int = SMALLEST_BYTES,
-    ) -> None:
-        converter = Converter(catalogue, unknown_fields=unknown_fields)
-        self._check = check or NoCheck()
-        self._tools = Tools(catalogue, converter, field_rules(catalogue, self._check), unknown_fields)
-        self._chunks = ChunkParser(self._tools, chunked_from_bytes)
-
-    def parse(self, file: SourceFile) -> ParsedFile:
-        """Parse one file. Every problem in it is reported; bad content never raises."""
-        file_format = format_of(file.path)
-        if file_format is None:
-            problem = _whole_file(file.path, "unknown-format", "no format is known for this suffix", "rename the file")
-            return ParsedFile(file.path, file.digest, problems=(problem,))
-        hint = type_from_path(file.path)
-        document = self._chunks.parse(file, hint)
-        if document is not None:
-            return ParsedFile(file.path, file.digest, (document,))
-        parsed = self._parse_whole(file, file_format, hint)
-        if len(parsed.documents) == 1 and not parsed.problems:
-            self._chunks.learn(file, hint, parsed.documents[0])
-        return parsed
-
-    def _parse_whole(self, file: SourceFile, file_format: Format, hint: ResourceType | None) -> ParsedFile:
-        decoded = file_format.decode(file.content, self._tools.catalogue, hint.message_type if hint else None)
-        drafts = [
-            self._draft(file.path, number, document, hint)
-            for number, document in enumerate(decoded.documents)
-            if not _is_void(document)
-        ]
-        faults = [(0, fault) for fault in decoded.faults]
-        faults += ((draft.number, fault) for draft in drafts for fault in draft.faults)
-        weighed = [(number, fault) for number, found in faults if (fault := self._check.adjusted(found)) is not None]
-        problems = list(problems_of(file, file_format.name, _bounded(weighed), self._tools.catalogue))
-        if not drafts and not problems:
-            problems.append(_void_file(file.path))
-        documents = tuple(_finished(file.path, draft) for draft in drafts)
-        repeated = map(self._check.adjusted, islice(repeated_names(documents), MAX_FAULTS))
-        problems += (problem for problem in repeated if problem is not None)
-        return ParsedFile(file.path, file.digest, documents, tuple(sorted(problems)))
-
-    def _draft(
-        self, path: PurePosixPath, number: int, document: PlainDocument | MessageDocument, hint: ResourceType | None
-    ) -> Draft:
-        reader = DocumentReader(self._tools, path, document, hint)
-        return reader.read(number)
-
-
-def field_rules(catalogue: Catalogue, check: Check) -> FieldRules:
-    """Compile what is looked at in each message: the rules of the API, its references, and what the check looks at.
-
-    Raises:
-        ApiError: the catalogue has a field rule that is not known here.
-    """
-    return FieldRules(catalogue, merge_hooks(check.message_hooks(catalogue), references.hooks(catalogue)))
-
-
-def _is_void(document: PlainDocument | MessageDocument) -> bool:
-    return isinstance(document, PlainDocument) and document.value is None
-
-
-def _finished(path: PurePosixPath, draft: Draft) -> Document:
-    return Document(path, tuple(draft.resources), frozenset(draft.declared), draft.version_info)
-
-
-def _bounded(faults: list[tuple[int, Fault]]) -> list[tuple[int, Fault]]:
-    """Return no more faults than anybody reads, with errors before all others."""
-    if len(faults) <= MAX_FAULTS:
-        return faults
-    kept = sorted(faults, key=lambda numbered: _WEIGHTS.index(numbered[1].severity))[:MAX_FAULTS]
-    number, last = kept[-1]
-    fact = f"this file has more problems than the {MAX_FAULTS} that are told"
-    return [*kept, (number, replace(last, rule="too-many-problems", message=fact, remedy="mend those first"))]
-
-
-def problems_of(
-    file: SourceFile, format_name: str, faults: Collection[tuple[int, Fault]], catalogue: Catalogue
-) -> Iterator[Problem]:
-    """Put faults, each with the number of its document, to their places; a text is searched once for all of them."""
-    wanted = {(number, fault.field_path) for number, fault in faults if fault.line is None}
-    places = dict.fromkeys(wanted, (1, 1))
-    if wanted and format_name != "binary":
-        places = locate_all(file.content, wanted, is_textproto=format_name == "textproto")
-    for number, fault in faults:
-        line, column = (fault.line, fault.column) if fault.line else places[number, fault.field_path]
-        pointer = shown_pointer(fault.field_path, fault.message, catalogue)
-        yield Problem(file.path, line, column or 1, pointer, fault.rule, fault.message, fault.remedy, fault.severity)
-
-
-def _whole_file(path: PurePosixPath, rule: str, message: str, remedy: str) -> Problem:
-    return Problem(path, 1, 1, "", rule, message, remedy)
-
-
-def _void_file(path: PurePosixPath) -> Problem:
-    return _whole_file(
-        path, "empty-file", "the file is empty", "write `resources: []` to serve none on purpose, or delete the file"
-    )

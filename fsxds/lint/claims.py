@@ -15,9 +15,8 @@ from collections.abc import Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import PurePosixPath
 from types import MappingProxyType
-from typing import Any
 
-from fsxds.api.catalogue import Catalogue
+from fsxds.api.catalogue import Catalogue, DynamicMessage
 from fsxds.api.walk import Hooks, Path, Walk
 from fsxds.lint.reference_findings import ReferenceFinding
 from fsxds.lint.rules import RuleLevels
@@ -38,7 +37,7 @@ def hooks(_: Catalogue) -> Hooks:
     return {_LISTENER: (_claim_addresses,), _ROUTES: (_claim_domains,)}
 
 
-def _claim_addresses(listener: Any, path: Path, walk: Walk) -> None:
+def _claim_addresses(listener: DynamicMessage, path: Path, walk: Walk) -> None:
     """Note the addresses of a listener that no other may have: Envoy compares them whatever is bound, and how."""
     if path is not None:
         return
@@ -50,7 +49,7 @@ def _claim_addresses(listener: Any, path: Path, walk: Walk) -> None:
             walk.refer(place, ADDRESS, name, Severity.ERROR)
 
 
-def _claim_domains(config: Any, path: Path, walk: Walk) -> None:
+def _claim_domains(config: DynamicMessage, path: Path, walk: Walk) -> None:
     """Note the domains that no virtual host may have which is discovered beside those of the configuration itself."""
     if path is not None or not config.HasField("vhds"):
         return
@@ -60,7 +59,7 @@ def _claim_domains(config: Any, path: Path, walk: Walk) -> None:
             walk.refer(place, HOST, name_of_domain(config.name, domain), Severity.ERROR)
 
 
-def addresses_taken(listener: Any) -> Iterator[tuple[Path, str]]:
+def addresses_taken(listener: DynamicMessage) -> Iterator[tuple[Path, str]]:
     """Yield the places of the addresses of a listener that no other one may have, and what makes them the same."""
     for place, address in _addresses(listener):
         key = _key(address)
@@ -68,14 +67,14 @@ def addresses_taken(listener: Any) -> Iterator[tuple[Path, str]]:
             yield place, " ".join(filter(None, key))
 
 
-def _addresses(listener: Any) -> Iterator[tuple[Path, Any]]:
+def _addresses(listener: DynamicMessage) -> Iterator[tuple[Path, DynamicMessage]]:
     if listener.HasField("address"):
         yield (None, "address"), listener.address
     for index, more in enumerate(listener.additional_addresses):
         yield (((None, "additional_addresses"), index), "address"), more.address
 
 
-def _key(address: Any) -> tuple[str, ...] | None:
+def _key(address: DynamicMessage) -> tuple[str, ...] | None:
     """Return what two equal addresses have in common; None for one that cannot be in conflict."""
     chosen = address.WhichOneof("address")
     if chosen == "pipe":

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import re
-from typing import Any
 
 from google.protobuf.message import DecodeError, Message
 
-from fsxds.api.catalogue import Catalogue
+from fsxds.api.catalogue import Catalogue, DynamicMessage
+from fsxds.api.fields import FieldValue
 from fsxds.api.walk import Hooks, Path, Walk
 from fsxds.lint.field_values import ip_version
 
@@ -74,7 +74,7 @@ def hooks(catalogue: Catalogue) -> Hooks:
     }
 
 
-def _check_type(cluster: Any, path: Path, walk: Walk) -> None:
+def _check_type(cluster: DynamicMessage, path: Path, walk: Walk) -> None:
     if cluster.HasField("cluster_type"):
         return
     of_type = cluster.type
@@ -89,7 +89,7 @@ def _check_type(cluster: Any, path: Path, walk: Walk) -> None:
         walk.error((path, "lb_policy"), "cluster-type", message, "choose another lb_policy, such as ROUND_ROBIN")
 
 
-def _check_discovery(cluster: Any, path: Path, walk: Walk) -> None:
+def _check_discovery(cluster: DynamicMessage, path: Path, walk: Walk) -> None:
     if cluster.type == _EDS:
         if not cluster.HasField("eds_cluster_config"):
             remedy = "add eds_cluster_config, with eds_config saying where the endpoints come from"
@@ -103,7 +103,7 @@ def _check_discovery(cluster: Any, path: Path, walk: Walk) -> None:
         walk.error((path, "eds_cluster_config"), "cluster-type", message, "write type: EDS, or remove it")
 
 
-def _check_original(cluster: Any, path: Path, walk: Walk) -> None:
+def _check_original(cluster: DynamicMessage, path: Path, walk: Walk) -> None:
     if cluster.HasField("load_assignment"):
         message = "a cluster of type ORIGINAL_DST has no endpoints of its own"
         walk.error((path, "load_assignment"), "cluster-type", message, "remove it: connections have their destination")
@@ -112,7 +112,7 @@ def _check_original(cluster: Any, path: Path, walk: Walk) -> None:
         walk.error((path, "lb_policy"), "cluster-type", message, "write lb_policy: CLUSTER_PROVIDED")
 
 
-def _check_logical(cluster: Any, path: Path, walk: Walk) -> None:
+def _check_logical(cluster: DynamicMessage, path: Path, walk: Walk) -> None:
     groups = cluster.load_assignment.endpoints
     count = sum(len(group.lb_endpoints) for group in groups)
     if len(groups) != 1 or count != 1:
@@ -122,7 +122,7 @@ def _check_logical(cluster: Any, path: Path, walk: Walk) -> None:
         walk.error((path, "load_assignment"), "cluster-type", message, "choose type STRICT_DNS for several endpoints")
 
 
-def _check_policy(cluster: Any, path: Path, walk: Walk) -> None:
+def _check_policy(cluster: DynamicMessage, path: Path, walk: Walk) -> None:
     subset = cluster.HasField("lb_subset_config")
     if cluster.HasField("load_balancing_policy"):
         if subset:
@@ -144,7 +144,7 @@ def _check_policy(cluster: Any, path: Path, walk: Walk) -> None:
         walk.error((path, "lb_policy"), "wrong-cluster", message, "choose another lb_policy")
 
 
-def _check_old_rings(cluster: Any, path: Path, walk: Walk) -> None:
+def _check_old_rings(cluster: DynamicMessage, path: Path, walk: Walk) -> None:
     if cluster.HasField("load_balancing_policy"):
         return
     if cluster.lb_policy == _RING_HASH and cluster.HasField("ring_hash_lb_config"):
@@ -153,7 +153,7 @@ def _check_old_rings(cluster: Any, path: Path, walk: Walk) -> None:
         _check_table(cluster.maglev_lb_config, (path, "maglev_lb_config"), walk)
 
 
-def _check_ring(config: Any, path: Path, walk: Walk) -> None:
+def _check_ring(config: DynamicMessage, path: Path, walk: Walk) -> None:
     smallest = config.minimum_ring_size.value if config.HasField("minimum_ring_size") else _DEFAULT_MINIMUM_RING
     largest = config.maximum_ring_size.value if config.HasField("maximum_ring_size") else _DEFAULT_MAXIMUM_RING
     if smallest > largest:
@@ -164,7 +164,7 @@ def _check_ring(config: Any, path: Path, walk: Walk) -> None:
         )
 
 
-def _check_table(config: Any, path: Path, walk: Walk) -> None:
+def _check_table(config: DynamicMessage, path: Path, walk: Walk) -> None:
     size = config.table_size.value
     if config.HasField("table_size") and 1 < size <= 5_000_011 and not _is_prime(size):
         walk.error(
@@ -176,7 +176,7 @@ def _is_prime(number: int) -> bool:
     return all(number % divisor for divisor in range(2, int(number**0.5) + 1))
 
 
-def _check_fallback_keys(selector: Any, path: Path, walk: Walk) -> None:
+def _check_fallback_keys(selector: DynamicMessage, path: Path, walk: Walk) -> None:
     fallback = list(selector.fallback_keys_subset)
     keys = set(selector.keys)
     place = (path, "fallback_keys_subset")
@@ -195,7 +195,7 @@ def _check_fallback_keys(selector: Any, path: Path, walk: Walk) -> None:
         )
 
 
-def _check_ejection(detection: Any, path: Path, walk: Walk) -> None:
+def _check_ejection(detection: DynamicMessage, path: Path, walk: Walk) -> None:
     if detection.HasField("max_ejection_time") and detection.HasField("base_ejection_time"):
         longest, base = detection.max_ejection_time, detection.base_ejection_time
         if (longest.seconds, longest.nanos) < (base.seconds, base.nanos):
@@ -203,13 +203,13 @@ def _check_ejection(detection: Any, path: Path, walk: Walk) -> None:
             walk.error((path, "max_ejection_time"), "wrong-cluster", message, "make it longer, or leave it out")
 
 
-def _check_policies(policy: Any, path: Path, walk: Walk) -> None:
+def _check_policies(policy: DynamicMessage, path: Path, walk: Walk) -> None:
     if not any(one.HasField("typed_extension_config") for one in policy.policies):
         message = "names no load balancing policy"
         walk.error((path, "policies"), "wrong-cluster", message, "give it a typed_extension_config")
 
 
-def _check_per_host(breakers: Any, path: Path, walk: Walk) -> None:
+def _check_per_host(breakers: DynamicMessage, path: Path, walk: Walk) -> None:
     for index, threshold in enumerate(breakers.per_host_thresholds):
         for field in ("max_pending_requests", "max_requests", "max_retries", "retry_budget", "max_connection_pools"):
             if threshold.HasField(field):
@@ -217,7 +217,7 @@ def _check_per_host(breakers: Any, path: Path, walk: Walk) -> None:
                 walk.error(place, "wrong-cluster", f"{field} cannot be limited per host", "write it under thresholds")
 
 
-def _check_sources(bind: Any, path: Path, walk: Walk) -> None:
+def _check_sources(bind: DynamicMessage, path: Path, walk: Walk) -> None:
     more = [*bind.extra_source_addresses, *bind.additional_source_addresses]
     name = "extra_source_addresses" if bind.extra_source_addresses else "additional_source_addresses"
     if bind.extra_source_addresses and bind.additional_source_addresses:
@@ -239,7 +239,7 @@ _NAMED_SETTINGS = frozenset({8})  # SETTINGS_ENABLE_CONNECT_PROTOCOL
 _PUSH = 2
 
 
-def _check_settings(options: Any, path: Path, walk: Walk) -> None:
+def _check_settings(options: DynamicMessage, path: Path, walk: Walk) -> None:
     seen: dict[int, int] = {}
     for index, setting in enumerate(options.custom_settings_parameters):
         place: Path = ((path, "custom_settings_parameters"), index)
@@ -256,7 +256,7 @@ def _check_settings(options: Any, path: Path, walk: Walk) -> None:
 DENOMINATORS = (100, 10_000, 1_000_000)
 
 
-def _check_drops(assignment: Any, path: Path, walk: Walk) -> None:
+def _check_drops(assignment: DynamicMessage, path: Path, walk: Walk) -> None:
     if not assignment.HasField("policy"):
         return
     drops = assignment.policy.drop_overloads
@@ -271,21 +271,21 @@ def _check_drops(assignment: Any, path: Path, walk: Walk) -> None:
             walk.error(at, "wrong-cluster", f"must be at most {whole}, is {share.numerator}", "drop at most all")
 
 
-def _check_hashed_names(cluster: Any, path: Path, walk: Walk) -> None:
+def _check_hashed_names(cluster: DynamicMessage, path: Path, walk: Walk) -> None:
     hashing = cluster.common_lb_config.consistent_hashing_lb_config
     if hashing.use_hostname_for_hashing and cluster.type != _STRICT_DNS and not cluster.HasField("cluster_type"):
         place = (((path, "common_lb_config"), "consistent_hashing_lb_config"), "use_hostname_for_hashing")
         walk.error(place, "wrong-cluster", "needs a cluster of type STRICT_DNS", "remove it, or choose that type")
 
 
-def _check_header_name(cluster: Any, path: Path, walk: Walk) -> None:
+def _check_header_name(cluster: DynamicMessage, path: Path, walk: Walk) -> None:
     config = cluster.original_dst_lb_config
     if cluster.type == _ORIGINAL_DST and config.http_header_name and not config.use_http_header:
         place = ((path, "original_dst_lb_config"), "http_header_name")
         walk.error(place, "wrong-cluster", "has a meaning only with use_http_header: true", "add that, or remove it")
 
 
-def _check_picking(policy: Any, path: Path, walk: Walk) -> None:
+def _check_picking(policy: DynamicMessage, path: Path, walk: Walk) -> None:
     place = (path, "endpoint_picking_policy")
     listed = policy.endpoint_picking_policy.policies
     remedy = f"write one of {_PICKS}"
@@ -297,14 +297,14 @@ def _check_picking(policy: Any, path: Path, walk: Walk) -> None:
             walk.error(place, "wrong-cluster", f"{first} cannot pick endpoints here", remedy)
 
 
-def _check_once(cluster: Any, path: Path, walk: Walk) -> None:
+def _check_once(cluster: DynamicMessage, path: Path, walk: Walk) -> None:
     common = cluster.common_http_protocol_options
     if cluster.HasField("max_requests_per_connection") and common.HasField("max_requests_per_connection"):
         place = (path, "max_requests_per_connection")
         walk.error(place, "wrong-cluster", "is set in common_http_protocol_options too", "keep that one")
 
 
-def _check_names(cluster: Any, path: Path, walk: Walk) -> None:
+def _check_names(cluster: DynamicMessage, path: Path, walk: Walk) -> None:
     """Check the names of several health checks; versions of the API without them let them be."""
     checks = cluster.health_checks
     if len(checks) < 2 or not hasattr(checks[0], "name"):
@@ -329,7 +329,7 @@ def _check_names(cluster: Any, path: Path, walk: Walk) -> None:
         seen.add(check.name)
 
 
-def _check_payload(payload: Any, path: Path, walk: Walk) -> None:
+def _check_payload(payload: DynamicMessage, path: Path, walk: Walk) -> None:
     if payload.WhichOneof("payload") == "text" and payload.text and _HEX.fullmatch(payload.text) is None:
         walk.error(
             (path, "text"),
@@ -339,7 +339,7 @@ def _check_payload(payload: Any, path: Path, walk: Walk) -> None:
         )
 
 
-def _check_statuses(ranges: Any, path: Path, walk: Walk) -> None:
+def _check_statuses(ranges: FieldValue, path: Path, walk: Walk) -> None:
     for index, statuses in enumerate(ranges):
         fact, start, end = None, statuses.start, statuses.end
         if start >= end:
@@ -352,7 +352,7 @@ def _check_statuses(ranges: Any, path: Path, walk: Walk) -> None:
             walk.error((path, index), "wrong-health-check", fact, "write such as {start: 200, end: 300} for all of 2xx")
 
 
-def _check_sending(check: Any, path: Path, walk: Walk) -> None:
+def _check_sending(check: DynamicMessage, path: Path, walk: Walk) -> None:
     if check.HasField("send") and check.method not in _WITH_BODY:
         message = "a request of this method has no body to send"
         walk.error((path, "send"), "wrong-health-check", message, "write method: POST, or remove send")
@@ -366,7 +366,7 @@ class _HttpOptions:
             catalogue.message_class(HTTP_OPTIONS) if catalogue.knows(HTTP_OPTIONS) else None
         )
 
-    def _of(self, cluster: Any) -> Any:
+    def _of(self, cluster: DynamicMessage) -> DynamicMessage:
         """Return the options of a cluster that has some; None where they cannot be read, which is reported elsewhere."""
         packed = cluster.typed_extension_protocol_options[HTTP_OPTIONS]
         if self._type is None or packed.type_url.rpartition("/")[2] != HTTP_OPTIONS:
@@ -376,7 +376,7 @@ class _HttpOptions:
         except DecodeError:
             return None
 
-    def check_grpc_health_checks(self, cluster: Any, path: Path, walk: Walk) -> None:
+    def check_grpc_health_checks(self, cluster: DynamicMessage, path: Path, walk: Walk) -> None:
         """Check that a cluster with a health check by gRPC uses HTTP/2."""
         for index, check in enumerate(cluster.health_checks):
             if check.WhichOneof("health_checker") == "grpc_health_check" and not self._may_use_http2(cluster):
@@ -385,14 +385,14 @@ class _HttpOptions:
                 remedy = "add http2_protocol_options under the cluster's HttpProtocolOptions"
                 walk.error(place, "wrong-health-check", message, remedy)
 
-    def _may_use_http2(self, cluster: Any) -> bool:
+    def _may_use_http2(self, cluster: DynamicMessage) -> bool:
         if HTTP_OPTIONS not in cluster.typed_extension_protocol_options:
             return bool(cluster.HasField("http2_protocol_options"))
         options = self._of(cluster)
         chosen = None if options is None else options.WhichOneof("upstream_protocol_options")
         return chosen in {None, "auto_config"} or bool(getattr(options, chosen).HasField("http2_protocol_options"))
 
-    def check_protocols(self, cluster: Any, path: Path, walk: Walk) -> None:
+    def check_protocols(self, cluster: DynamicMessage, path: Path, walk: Walk) -> None:
         """Check the protocols of a cluster against its transport socket."""
         if HTTP_OPTIONS not in cluster.typed_extension_protocol_options or self._type is None:
             return
@@ -406,7 +406,7 @@ class _HttpOptions:
             walk.error(place, "wrong-extension", message, f"write {HTTP_OPTIONS}")
 
 
-def _check_options(options: Any, cluster: Any, path: Path, walk: Walk) -> None:
+def _check_options(options: DynamicMessage, cluster: DynamicMessage, path: Path, walk: Walk) -> None:
     chosen = options.WhichOneof("upstream_protocol_options")
     if chosen is None:
         return
@@ -427,7 +427,7 @@ def _check_options(options: Any, cluster: Any, path: Path, walk: Walk) -> None:
         walk.error(place, "wrong-cluster", message, "add one of QuicUpstreamTransport, or choose another protocol")
 
 
-def _check_extended(cluster: Any, path: Path, walk: Walk) -> None:
+def _check_extended(cluster: DynamicMessage, path: Path, walk: Walk) -> None:
     if not cluster.HasField("cluster_type"):
         return
     name = cluster.cluster_type.typed_config.type_url.rpartition("/")[2]

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import re
-from typing import Any
 
-from fsxds.api.catalogue import Catalogue
+from fsxds.api.catalogue import Catalogue, DynamicMessage
 from fsxds.api.walk import Hook, Hooks, Path, Walk, field_path_of
 
 _REST, _GRPC, _DELTA_GRPC, _AGGREGATED_GRPC, _AGGREGATED_DELTA_GRPC = 1, 2, 3, 5, 6
@@ -34,7 +33,7 @@ def hooks(_: Catalogue) -> Hooks:
 
 
 def _check_presence(field: str) -> Hook:
-    def check_presence(message: Any, path: Path, walk: Walk) -> None:
+    def check_presence(message: DynamicMessage, path: Path, walk: Walk) -> None:
         if not message.HasField(field):
             walk.error(
                 (path, field), "wrong-config-source", "is missing", "set where the resources come from, such as ads: {}"
@@ -43,7 +42,7 @@ def _check_presence(field: str) -> Hook:
     return check_presence
 
 
-def _check_collection(locality: Any, path: Path, walk: Walk) -> None:
+def _check_collection(locality: DynamicMessage, path: Path, walk: Walk) -> None:
     """Check the name of a collection of endpoints: Envoy rejects others when they come by EDS, where alone it looks."""
     is_served = field_path_of(path)[:1] != ("load_assignment",)
     if is_served and not _COLLECTION.fullmatch(locality.leds_collection_name):
@@ -56,7 +55,7 @@ def _check_collection(locality: Any, path: Path, walk: Walk) -> None:
         )
 
 
-def _check_choice(source: Any, path: Path, walk: Walk) -> None:
+def _check_choice(source: DynamicMessage, path: Path, walk: Walk) -> None:
     """Check what a source is: `self` has a meaning only in the routes of some listeners, not for endpoints or secrets."""
     if source.WhichOneof("config_source_specifier") == "self" and _last_field(path) in {"eds_config", "sds_config"}:
         walk.error(
@@ -76,7 +75,7 @@ def _holder(path: Path) -> str | int | None:
     return None if path is None else _last_field(path[0])
 
 
-def _check_source(source: Any, path: Path, walk: Walk) -> None:
+def _check_source(source: DynamicMessage, path: Path, walk: Walk) -> None:
     if _holder(path) == "rds_config_source":
         return  # of scoped routes: read only when a scope names its routes
     if source.api_type == _REST:
@@ -100,7 +99,7 @@ def _check_source(source: Any, path: Path, walk: Walk) -> None:
         walk.error((path, "api_type"), "wrong-config-source", message, "write ads: {} in place of api_config_source")
 
 
-def _check_rest(source: Any, path: Path, walk: Walk) -> None:
+def _check_rest(source: DynamicMessage, path: Path, walk: Walk) -> None:
     if source.grpc_services:
         message = "a REST source has no gRPC services"
         walk.error((path, "grpc_services"), "wrong-config-source", message, "write cluster_names, or api_type: GRPC")
@@ -114,7 +113,7 @@ def _check_rest(source: Any, path: Path, walk: Walk) -> None:
         walk.error((path, "refresh_delay"), "wrong-config-source", message, "write 0.01s or more")
 
 
-def _check_version(service: Any, path: Path, walk: Walk) -> None:
+def _check_version(service: DynamicMessage, path: Path, walk: Walk) -> None:
     is_by_http = service.DESCRIPTOR.name == "ExtAuthz" and not service.HasField("grpc_service")
     if service.transport_api_version == _V2 and not is_by_http:
         _tell_version(path, walk)

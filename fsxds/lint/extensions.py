@@ -11,11 +11,11 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
-from typing import Any
 
 from google.protobuf.message import DecodeError, Message
 
-from fsxds.api.catalogue import Catalogue
+from fsxds.api.catalogue import Catalogue, DynamicMessage
+from fsxds.api.fields import FieldValue
 from fsxds.api.walk import Hook, Hooks, Leave, Path, Walk, merge_hooks
 from fsxds.snapshots.references import TYPED_STRUCTS
 
@@ -171,14 +171,14 @@ class ExtensionChecks:
     def at(self, categories: str, *, is_named: bool) -> Hook:
         """Return the check of a field that holds an extension, or a list of them."""
 
-        def check(held: Any, path: Path, walk: Walk) -> None:
+        def check(held: FieldValue, path: Path, walk: Walk) -> None:
             if not isinstance(held, Message):
                 for index, extension in enumerate(held):
                     self._check(extension, categories, (path, index), walk)
                 return
             self._check(held, categories, path, walk)
             if is_named:
-                one: Any = held
+                one: DynamicMessage = held
                 content = self._content_type(one.typed_config)
                 fault = self._types.name_fault(one.name, content, categories)
                 if fault is not None:
@@ -189,7 +189,7 @@ class ExtensionChecks:
     def packed(self, category: str) -> Hook:
         """Return the check of a field that holds an extension without a name."""
 
-        def check_packed(packed: Any, path: Path, walk: Walk) -> None:
+        def check_packed(packed: DynamicMessage, path: Path, walk: Walk) -> None:
             name = self._content_type(packed)
             if name and not self._types.fits(name, (category,)):
                 message = f"{name} cannot be used here: it is no extension of {category}"
@@ -197,7 +197,7 @@ class ExtensionChecks:
 
         return check_packed
 
-    def check_listener_filters(self, listener: Any, path: Path, walk: Walk) -> None:
+    def check_listener_filters(self, listener: DynamicMessage, path: Path, walk: Walk) -> None:
         """Check the filters of a listener: those of UDP are others than those of TCP."""
         if not listener.listener_filters:
             return
@@ -209,18 +209,18 @@ class ExtensionChecks:
         for index, extension in enumerate(listener.listener_filters):
             self._check(extension, category, ((path, "listener_filters"), index), walk)
 
-    def check_dns_resolver(self, cluster: Any, path: Path, walk: Walk) -> None:
+    def check_dns_resolver(self, cluster: DynamicMessage, path: Path, walk: Walk) -> None:
         """Check the resolver of a cluster; one that looks up no names does not look at it."""
         if cluster.type in _DNS_TYPES and cluster.HasField("typed_dns_resolver_config"):
             place = (path, "typed_dns_resolver_config")
             self._check(cluster.typed_dns_resolver_config, "envoy.network.dns_resolver", place, walk)
 
-    def check_plugin(self, plugin: Any, path: Path, walk: Walk) -> None:
+    def check_plugin(self, plugin: DynamicMessage, path: Path, walk: Walk) -> None:
         """Check a plugin that chooses clusters, unless it may be unknown."""
         if not plugin.is_optional:
             self._check(plugin.extension, "envoy.router.cluster_specifier_plugin", (path, "extension"), walk)
 
-    def check_policies(self, policy: Any, path: Path, walk: Walk) -> None:
+    def check_policies(self, policy: DynamicMessage, path: Path, walk: Walk) -> None:
         """Check that Envoy will know one of the policies: it takes the first that it knows."""
         wrong = None
         for index, one in enumerate(policy.policies):
@@ -234,14 +234,14 @@ class ExtensionChecks:
             place = ((((path, "policies"), wrong[0]), "typed_extension_config"), "typed_config")
             walk.error(place, "wrong-extension", f"{wrong[1]} is not a load balancing policy", "write a type that is")
 
-    def check_discovered(self, extension: Any, path: Path, walk: Walk) -> None:
+    def check_discovered(self, extension: DynamicMessage, path: Path, walk: Walk) -> None:
         """Check an extension that is served on its own: only filters are."""
         if path is None:
             categories = "envoy.filters.http envoy.filters.http.upstream envoy.filters.network envoy.filters.listener"
             more = "envoy.filters.udp.session envoy.filters.udp_listener"
             self._check(extension, f"{categories} {more}", None, walk)
 
-    def _check(self, extension: Any, category: str, path: Path, walk: Walk) -> None:
+    def _check(self, extension: DynamicMessage, category: str, path: Path, walk: Walk) -> None:
         packed = extension.typed_config
         if packed.type_url:
             name = self._content_type(packed)
@@ -261,21 +261,21 @@ class ExtensionChecks:
             remedy = 'add typed_config, with the "@type" of the extension; Envoy does not go by the name'
             walk.error((path, "typed_config"), "wrong-extension", "is missing", remedy)
 
-    def _content_type(self, packed: Any) -> str:
+    def _content_type(self, packed: DynamicMessage) -> str:
         """Return the type of what is in an Any, that of its content for a TypedStruct; "" for one that is not known."""
         name: str = packed.type_url.rpartition("/")[2]
         struct = self._structs.get(name)
         if struct is None:
             return name
         try:
-            content: Any = struct.FromString(packed.value)
+            content: DynamicMessage = struct.FromString(packed.value)
         except DecodeError:
             return name  # reported where the TypedStruct is read
         inner: str = content.type_url.rpartition("/")[2]
         return inner
 
 
-def _check_socket(match: Any, path: Path, walk: Walk) -> None:
+def _check_socket(match: DynamicMessage, path: Path, walk: Walk) -> None:
     if not match.HasField("transport_socket"):
         walk.error(
             (path, "transport_socket"),
@@ -285,7 +285,7 @@ def _check_socket(match: Any, path: Path, walk: Walk) -> None:
         )
 
 
-def _is_discovered(extension: Any) -> bool:
+def _is_discovered(extension: DynamicMessage) -> bool:
     return any(field.name == "config_discovery" for field, _ in extension.ListFields())
 
 
@@ -304,20 +304,20 @@ class RouteChecks:
         self._for_filters = {of_routes: own for own, of_routes in self._facts.for_routes.items()}
         self._wrapper: type[Message] | None = catalogue.message_class(_WRAPPER) if catalogue.knows(_WRAPPER) else None
 
-    def check_all(self, settings: Any, path: Path, walk: Walk) -> None:
+    def check_all(self, settings: FieldValue, path: Path, walk: Walk) -> None:
         """Check the settings of a route, of what holds it, or of a weighted cluster, by the names of the filters."""
         for name in sorted(settings):
             packed, place = settings[name], (path, name)
             if packed.type_url.rpartition("/")[2] == _WRAPPER and self._wrapper is not None:
                 try:
-                    wrapper: Any = self._wrapper.FromString(packed.value)
+                    wrapper: DynamicMessage = self._wrapper.FromString(packed.value)
                 except DecodeError:
                     continue
                 self._check_wrapper(wrapper, place, walk)
             else:
                 self._check_settings(packed, place, walk)
 
-    def enter_wrapper(self, wrapper: Any, path: Path, walk: Walk) -> Leave | None:
+    def enter_wrapper(self, wrapper: DynamicMessage, path: Path, walk: Walk) -> Leave | None:
         """Forget what was found in settings that Envoy does not read: optional ones of no filter that it has."""
         name = wrapper.config.type_url.rpartition("/")[2]
         if not wrapper.is_optional or self._types.is_of(name, _HTTP_FILTERS[0]):
@@ -329,7 +329,7 @@ class RouteChecks:
 
         return forget
 
-    def _check_wrapper(self, wrapper: Any, path: Path, walk: Walk) -> None:
+    def _check_wrapper(self, wrapper: DynamicMessage, path: Path, walk: Walk) -> None:
         if not wrapper.HasField("config"):
             if wrapper.is_optional and not wrapper.disabled:
                 message = "configures nothing of the filter"
@@ -337,7 +337,7 @@ class RouteChecks:
         elif not wrapper.is_optional or wrapper.config.type_url.rpartition("/")[2] in self._facts.for_routes:
             self._check_settings(wrapper.config, (path, "config"), walk)
 
-    def _check_settings(self, packed: Any, path: Path, walk: Walk) -> None:
+    def _check_settings(self, packed: DynamicMessage, path: Path, walk: Walk) -> None:
         name = packed.type_url.rpartition("/")[2]
         if not name and path is not None and path[1] != "config":
             walk.error(
@@ -365,7 +365,7 @@ class RouteChecks:
             message = f"{name} is not for HTTP filters"
             walk.error(path, "wrong-extension", message, "write the type that a filter has for routes")
 
-    def check_filter(self, http_filter: Any, path: Path, walk: Walk) -> None:
+    def check_filter(self, http_filter: DynamicMessage, path: Path, walk: Walk) -> None:
         """Check that the configuration of a filter is not of a type for routes."""
         packed = http_filter.typed_config
         name = packed.type_url.rpartition("/")[2]

@@ -9,7 +9,7 @@ from typing import Any
 
 import re2
 
-from fsxds.api.catalogue import Catalogue
+from fsxds.api.catalogue import Catalogue, DynamicMessage
 from fsxds.api.scalars import LONGEST_S
 from fsxds.api.walk import Hook, Hooks, Path, Walk, field_path_of
 from fsxds.memo import Lru
@@ -76,7 +76,7 @@ def ip_version(text: str) -> int | None:
     return 6
 
 
-def address_fault(address: Any) -> tuple[str, str, str] | None:
+def address_fault(address: DynamicMessage) -> tuple[str, str, str] | None:
     """Return what is wrong with an `envoy.config.core.v3.Address` that no resolver will look up.
 
     Returns:
@@ -93,7 +93,7 @@ def address_fault(address: Any) -> tuple[str, str, str] | None:
     return None
 
 
-def socket_address_fault(socket: Any) -> tuple[str, str, str] | None:
+def socket_address_fault(socket: DynamicMessage) -> tuple[str, str, str] | None:
     """Return what is wrong with an `envoy.config.core.v3.SocketAddress` that no resolver will look up."""
     if socket.resolver_name not in {"", "envoy.ip"}:
         return None  # a resolver of the user's own
@@ -109,7 +109,7 @@ def not_an_ip_address(address: str) -> str:
     return f'"{address}" is not an IP address' if _HOST_OR_NUMBERS.fullmatch(address) else "is not an IP address"
 
 
-def pipe_fault(pipe: Any) -> tuple[str, str, str] | None:
+def pipe_fault(pipe: DynamicMessage) -> tuple[str, str, str] | None:
     """Return what is wrong with an `envoy.config.core.v3.Pipe`."""
     length = len(pipe.path.encode())
     if length > LONGEST_SOCKET_PATH:
@@ -129,7 +129,7 @@ def _resolver_names(resolvers: frozenset[str]) -> Hook:
     return check_name
 
 
-def _report_address(address: Any, path: Path, walk: Walk, remedy: str | None = None) -> None:
+def _report_address(address: DynamicMessage, path: Path, walk: Walk, remedy: str | None = None) -> None:
     fault = address_fault(address)
     if fault is not None:
         where, message, usual_remedy = fault
@@ -139,7 +139,7 @@ def _report_address(address: Any, path: Path, walk: Walk, remedy: str | None = N
         walk.error(path, "wrong-address", message, remedy if is_name and remedy else usual_remedy)
 
 
-def _check_listener(listener: Any, path: Path, walk: Walk) -> None:
+def _check_listener(listener: DynamicMessage, path: Path, walk: Walk) -> None:
     if listener.HasField("address"):
         _report_address(listener.address, (path, "address"), walk)
     for index, more in enumerate(listener.additional_addresses):
@@ -147,15 +147,15 @@ def _check_listener(listener: Any, path: Path, walk: Walk) -> None:
             _report_address(more.address, (((path, "additional_addresses"), index), "address"), walk)
 
 
-def _check_range(cidr: Any, path: Path, walk: Walk) -> None:
+def _check_range(cidr: DynamicMessage, path: Path, walk: Walk) -> None:
     version = ip_version(cidr.address_prefix)
     if version is None and cidr.address_prefix:
         message = not_an_ip_address(cidr.address_prefix)
         walk.error((path, "address_prefix"), "wrong-address", message, f"{IP_REMEDY}, and the length in prefix_len")
 
 
-def _check_sources(bind: Any, path: Path, walk: Walk) -> None:
-    sources: list[tuple[Path, Any]] = (
+def _check_sources(bind: DynamicMessage, path: Path, walk: Walk) -> None:
+    sources: list[tuple[Path, DynamicMessage]] = (
         [((path, "source_address"), bind.source_address)] if bind.HasField("source_address") else []
     )
     for name in ("additional_source_addresses", "extra_source_addresses"):
@@ -168,11 +168,11 @@ def _check_sources(bind: Any, path: Path, walk: Walk) -> None:
             walk.error((place, fault[0]), "wrong-address", *fault[1:])
 
 
-def _source_of(source: Any) -> Any:
+def _source_of(source: DynamicMessage) -> DynamicMessage:
     return source.address if source.DESCRIPTOR.name == "ExtraSourceAddress" else source
 
 
-def _check_resolvers(config: Any, path: Path, walk: Walk) -> None:
+def _check_resolvers(config: DynamicMessage, path: Path, walk: Walk) -> None:
     for index, address in enumerate(config.resolvers):
         place: Path = ((path, "resolvers"), index)
         if address.WhichOneof("address") in {"pipe", "envoy_internal_address"}:
@@ -181,7 +181,7 @@ def _check_resolvers(config: Any, path: Path, walk: Walk) -> None:
             _report_address(address, place, walk)
 
 
-def _check_cluster(cluster: Any, path: Path, walk: Walk) -> None:
+def _check_cluster(cluster: DynamicMessage, path: Path, walk: Walk) -> None:
     if cluster.HasField("load_assignment") and not cluster.HasField("cluster_type"):
         place = (path, "load_assignment")
         if cluster.type == _STATIC:
@@ -193,7 +193,7 @@ def _check_cluster(cluster: Any, path: Path, walk: Walk) -> None:
             _report_address(address, ((path, "dns_resolvers"), index), walk)
 
 
-def _check_own_endpoints(assignment: Any, path: Path, walk: Walk) -> None:
+def _check_own_endpoints(assignment: DynamicMessage, path: Path, walk: Walk) -> None:
     """Check endpoints that are served on their own; those within a cluster go by its type."""
     if path is None:
         _check_endpoints(
@@ -201,7 +201,7 @@ def _check_own_endpoints(assignment: Any, path: Path, walk: Walk) -> None:
         )
 
 
-def _endpoints(assignment: Any, path: Path) -> Iterator[tuple[Any, Path]]:
+def _endpoints(assignment: DynamicMessage, path: Path) -> Iterator[tuple[DynamicMessage, Path]]:
     """Yield every LbEndpoint with its place."""
     for number, locality in enumerate(assignment.endpoints):
         place: Path = (((path, "endpoints"), number), "lb_endpoints")
@@ -209,7 +209,7 @@ def _endpoints(assignment: Any, path: Path) -> Iterator[tuple[Any, Path]]:
             yield endpoint, (place, index)
 
 
-def _is_plain(endpoint: Any) -> bool:
+def _is_plain(endpoint: DynamicMessage) -> bool:
     """Tell whether an endpoint is what nearly all are, an IP address and a port, at the least cost."""
     socket = endpoint.address.socket_address
     return not (
@@ -221,7 +221,7 @@ def _is_plain(endpoint: Any) -> bool:
     )
 
 
-def _check_endpoints(assignment: Any, path: Path, walk: Walk, remedy: str) -> None:
+def _check_endpoints(assignment: DynamicMessage, path: Path, walk: Walk, remedy: str) -> None:
     if all(_is_plain(one.endpoint) for locality in assignment.endpoints for one in locality.lb_endpoints):
         return
     for lb_endpoint, place in _endpoints(assignment, path):
@@ -231,7 +231,7 @@ def _check_endpoints(assignment: Any, path: Path, walk: Walk, remedy: str) -> No
         _check_endpoint(lb_endpoint.endpoint, (place, "endpoint"), walk, remedy)
 
 
-def _check_endpoint(endpoint: Any, path: Path, walk: Walk, remedy: str) -> None:
+def _check_endpoint(endpoint: DynamicMessage, path: Path, walk: Walk, remedy: str) -> None:
     _report_address(endpoint.address, (path, "address"), walk, remedy)
     for index, more in enumerate(endpoint.additional_addresses):
         at: Path = (((path, "additional_addresses"), index), "address")
@@ -241,7 +241,7 @@ def _check_endpoint(endpoint: Any, path: Path, walk: Walk, remedy: str) -> None:
         _report_address(endpoint.health_check_config.address, at, walk, remedy)
 
 
-def _check_looked_up(assignment: Any, path: Path, walk: Walk) -> None:
+def _check_looked_up(assignment: DynamicMessage, path: Path, walk: Walk) -> None:
     for lb_endpoint, place in _endpoints(assignment, path):
         socket = lb_endpoint.endpoint.address.socket_address
         if socket.resolver_name:
@@ -259,7 +259,7 @@ def _is_unread(path: Path) -> bool:
     return False
 
 
-def _check_duration(duration: Any, path: Path, walk: Walk) -> None:
+def _check_duration(duration: DynamicMessage, path: Path, walk: Walk) -> None:
     seconds = duration.seconds
     if (0 <= seconds <= LONGEST_S and duration.nanos >= 0) or _is_unread(path):
         return
@@ -292,7 +292,7 @@ class RegexChecks:
             # Behind the colon RE2 repeats a part of the expression.
             return words.partition(":")[0]
 
-    def check_matcher(self, matcher: Any, path: Path, walk: Walk) -> None:
+    def check_matcher(self, matcher: DynamicMessage, path: Path, walk: Walk) -> None:
         """Check an expression, and the size of its program."""
         regex = matcher.regex
         if not regex:
@@ -313,7 +313,7 @@ class RegexChecks:
             remedy = "match less at once, or raise re2.max_program_size.error_level in the bootstrap's runtime"
             walk.error((path, "regex"), "large-regex", message, remedy)
 
-    def check_substitution(self, rewrite: Any, path: Path, walk: Walk) -> None:
+    def check_substitution(self, rewrite: DynamicMessage, path: Path, walk: Walk) -> None:
         r"""Check the references `\0`, `\1` ... of a substitution: Envoy accepts wrong ones, and then rewrites nothing."""
         substitution = rewrite.substitution
         if "\\" not in substitution:
@@ -336,7 +336,7 @@ class RegexChecks:
             return
 
 
-def _check_case(matcher: Any, path: Path, walk: Walk) -> None:
+def _check_case(matcher: DynamicMessage, path: Path, walk: Walk) -> None:
     if matcher.ignore_case and matcher.WhichOneof("match_pattern") == "safe_regex":
         remedy = 'remove it, and begin the regex with "(?i)"'
         walk.error((path, "ignore_case"), "wrong-regex", "ignore_case has no effect on a safe_regex", remedy)

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import json
-from typing import Any
 
-from fsxds.api.catalogue import Catalogue
+from fsxds.api.catalogue import Catalogue, DynamicMessage
+from fsxds.api.fields import FieldValue
 from fsxds.api.walk import Hook, Hooks, Path, Walk
 from fsxds.lint.extensions import extension_facts
 
@@ -56,11 +56,11 @@ class FilterOrder:
             self._terminal |= features.terminal
             self._upstream = features.types("envoy.filters.http.upstream")
 
-    def check_network_filters(self, chain: Any, path: Path, walk: Walk) -> None:
+    def check_network_filters(self, chain: DynamicMessage, path: Path, walk: Walk) -> None:
         """Check the filters of connections."""
         self._check_order(chain.filters, (path, "filters"), walk, "tcp_proxy")
 
-    def check_http_filters(self, manager: Any, path: Path, walk: Walk) -> None:
+    def check_http_filters(self, manager: DynamicMessage, path: Path, walk: Walk) -> None:
         """Check the filters of requests."""
         filters = manager.http_filters
         self._check_order(filters, (path, "http_filters"), walk, "envoy.filters.http.router")
@@ -68,14 +68,14 @@ class FilterOrder:
             place = (((path, "http_filters"), len(filters) - 1), "disabled")
             walk.error(place, "filter-order", "the last filter cannot be disabled", "remove it")
 
-    def check_upgrade_filters(self, config: Any, path: Path, walk: Walk) -> None:
+    def check_upgrade_filters(self, config: DynamicMessage, path: Path, walk: Walk) -> None:
         """Check the filters of requests that are upgraded."""
         self._check_order(config.filters, (path, "filters"), walk, "envoy.filters.http.router")
 
     def upstream_filters(self, field: str) -> Hook:
         """Make the rule over the filters of one side towards an upstream: the codec is the last one, and only that."""
 
-        def check_upstream_filters(message: Any, path: Path, walk: Walk) -> None:
+        def check_upstream_filters(message: DynamicMessage, path: Path, walk: Walk) -> None:
             filters = getattr(message, field)
             last = len(filters) - 1
             for index, one in enumerate(filters):
@@ -96,7 +96,7 @@ class FilterOrder:
 
         return check_upstream_filters
 
-    def _check_order(self, filters: Any, path: Path, walk: Walk, example: str) -> None:
+    def _check_order(self, filters: DynamicMessage, path: Path, walk: Walk, example: str) -> None:
         last = len(filters) - 1
         for index, one in enumerate(filters):
             is_terminal = self._terminal.get(one.typed_config.type_url.rpartition("/")[2])
@@ -112,7 +112,7 @@ class FilterOrder:
                 walk.error(place, "filter-order", "only passes on: it cannot be the last filter", remedy)
 
 
-def _default_type(http_filter: Any) -> str:
+def _default_type(http_filter: DynamicMessage) -> str:
     """Return the type that a discovered HTTP filter has at first; "" for other filters."""
     if http_filter.DESCRIPTOR.name != "HttpFilter" or not http_filter.HasField("config_discovery"):
         return ""
@@ -120,7 +120,7 @@ def _default_type(http_filter: Any) -> str:
     return name
 
 
-def _check_local_rate_limit(config: Any, path: Path, walk: Walk) -> None:
+def _check_local_rate_limit(config: DynamicMessage, path: Path, walk: Walk) -> None:
     buckets = [(config.token_bucket, (path, "token_bucket"))] if config.HasField("token_bucket") else []
     seen: set[bytes] = set()
     for index, descriptor in enumerate(config.descriptors):
@@ -138,7 +138,7 @@ def _check_local_rate_limit(config: Any, path: Path, walk: Walk) -> None:
             walk.error((at, "fill_interval"), "wrong-filter", "must be at least 0.05s", "fill more tokens at a time")
 
 
-def _check_rate_limits(config: Any, path: Path, walk: Walk) -> None:
+def _check_rate_limits(config: DynamicMessage, path: Path, walk: Walk) -> None:
     """Check the limits that a filter has of its own: what selects those of routes has no meaning there."""
     for index, limit in enumerate(getattr(config, "rate_limits", ())):
         for field in ("stage", "disable_key"):
@@ -150,7 +150,7 @@ def _check_rate_limits(config: Any, path: Path, walk: Walk) -> None:
             walk.error(place, "wrong-filter", "is for a rate limit service", "write a descriptor with a token_bucket")
 
 
-def _check_requirements(config: Any, path: Path, walk: Walk) -> None:
+def _check_requirements(config: DynamicMessage, path: Path, walk: Walk) -> None:
     for index, rule in enumerate(config.rules):
         place: Path = ((path, "rules"), index)
         chosen = rule.WhichOneof("requirement_type")
@@ -166,7 +166,7 @@ def _check_requirements(config: Any, path: Path, walk: Walk) -> None:
         _check_requirement(requirement, place, walk, config.providers)
 
 
-def _check_requirement(requirement: Any, path: Path, walk: Walk, providers: Any) -> None:
+def _check_requirement(requirement: DynamicMessage, path: Path, walk: Walk, providers: FieldValue) -> None:
     chosen = requirement.WhichOneof("requires_type")
     if chosen == "provider_name":
         name, place = requirement.provider_name, (path, chosen)
@@ -182,11 +182,11 @@ def _check_requirement(requirement: Any, path: Path, walk: Walk, providers: Any)
         walk.error(place, "wrong-filter", f'"{name}" is not among the providers', _listing(providers))
 
 
-def _listing(names: Any) -> str:
+def _listing(names: FieldValue) -> str:
     return f"write one of {', '.join(sorted(names))}" if names else "there is none: add it"
 
 
-def _check_keys(provider: Any, path: Path, walk: Walk) -> None:
+def _check_keys(provider: DynamicMessage, path: Path, walk: Walk) -> None:
     if provider.WhichOneof("jwks_source_specifier") != "local_jwks":
         return
     source = provider.local_jwks
@@ -205,7 +205,7 @@ def _check_keys(provider: Any, path: Path, walk: Walk) -> None:
         walk.error((path, "local_jwks"), "wrong-filter", "holds no keys", 'write a key set: {"keys": [...]}')
 
 
-def _check_claims(provider: Any, path: Path, walk: Walk) -> None:
+def _check_claims(provider: DynamicMessage, path: Path, walk: Walk) -> None:
     for index, claim in enumerate(provider.claim_to_headers):
         has_path = bool(getattr(claim, "claim_path", ()))
         if claim.claim_name and has_path:
@@ -213,14 +213,14 @@ def _check_claims(provider: Any, path: Path, walk: Walk) -> None:
             walk.error(place, "wrong-filter", "has both claim_name and claim_path", "keep one of the two")
 
 
-def _check_cache(config: Any, path: Path, walk: Walk) -> None:
+def _check_cache(config: DynamicMessage, path: Path, walk: Walk) -> None:
     has_cache = config.cache_time.seconds > 0 or config.cache_time.nanos >= 1_000_000
     if has_cache and config.HasField("pass_through_mode") and not config.pass_through_mode.value:
         message = "has a meaning only with pass_through_mode: true"
         walk.error((path, "cache_time"), "wrong-filter", message, "remove it")
 
 
-def _check_metadata_rule(rule: Any, path: Path, walk: Walk) -> None:
+def _check_metadata_rule(rule: DynamicMessage, path: Path, walk: Walk) -> None:
     fact = None
     if rule.header and rule.cookie:
         fact = "a rule reads a header or a cookie, not both"
@@ -238,13 +238,13 @@ def _check_metadata_rule(rule: Any, path: Path, walk: Walk) -> None:
         walk.error(path, "wrong-filter", fact, "write one source, and what to do with it")
 
 
-def _check_script(config: Any, path: Path, walk: Walk) -> None:
+def _check_script(config: DynamicMessage, path: Path, walk: Walk) -> None:
     if config.inline_code and config.HasField("default_source_code"):
         message = "cannot be set with inline_code"
         walk.error((path, "default_source_code"), "wrong-filter", message, "keep default_source_code alone")
 
 
-def _check_prefix(service: Any, path: Path, walk: Walk) -> None:
+def _check_prefix(service: DynamicMessage, path: Path, walk: Walk) -> None:
     if service.path_prefix and not service.path_prefix.startswith("/"):
         walk.error((path, "path_prefix"), "wrong-filter", "must begin with a slash", "write a slash before it")
     override = getattr(service, "path_override", "")
@@ -252,7 +252,7 @@ def _check_prefix(service: Any, path: Path, walk: Walk) -> None:
         walk.error((path, "path_override"), "wrong-filter", "must begin with a slash", "write a slash before it")
 
 
-def _check_users(config: Any, path: Path, walk: Walk) -> None:
+def _check_users(config: DynamicMessage, path: Path, walk: Walk) -> None:
     """Check a file of users as `htpasswd -s` writes it; what is in it is not shown."""
     if config.users.WhichOneof("specifier") not in {"inline_string", "inline_bytes"}:
         return
@@ -282,7 +282,7 @@ def _check_users(config: Any, path: Path, walk: Walk) -> None:
             return
 
 
-def _check_api_keys(config: Any, path: Path, walk: Walk) -> None:
+def _check_api_keys(config: DynamicMessage, path: Path, walk: Walk) -> None:
     seen: set[str] = set()
     for index, credential in enumerate(config.credentials):
         if credential.key in seen:
@@ -293,18 +293,18 @@ def _check_api_keys(config: Any, path: Path, walk: Walk) -> None:
         seen.add(credential.key)
 
 
-def _check_processor(config: Any, path: Path, walk: Walk) -> None:
+def _check_processor(config: DynamicMessage, path: Path, walk: Walk) -> None:
     if config.HasField("grpc_service") == config.HasField("http_service"):
         fact = "has both grpc_service and http_service" if config.HasField("grpc_service") else "has no grpc_service"
         walk.error(path, "wrong-filter", fact, "write grpc_service, or http_service in its place")
 
 
-def _check_tags(config: Any, path: Path, walk: Walk) -> None:
+def _check_tags(config: DynamicMessage, path: Path, walk: Walk) -> None:
     if {field.name for field, _ in config.ListFields()} <= {"request_type"}:
         walk.error((path, "ip_tags"), "wrong-filter", "is missing", "set which addresses have which tags")
 
 
-def _check_ports(permission: Any, path: Path, walk: Walk) -> None:
+def _check_ports(permission: DynamicMessage, path: Path, walk: Walk) -> None:
     if permission.WhichOneof("rule") != "destination_port_range":
         return
     ports = permission.destination_port_range

@@ -9,9 +9,9 @@ import difflib
 import json
 import re
 from collections.abc import Callable, Iterable
-from typing import Any
 
-from fsxds.api.catalogue import Catalogue, Features
+from fsxds.api.catalogue import Catalogue, DynamicMessage, Features
+from fsxds.api.fields import FieldValue
 from fsxds.api.walk import Hook, Hooks, Path, Walk
 from fsxds.memo import Lru
 
@@ -235,16 +235,16 @@ class FormatRules:
     def __init__(self, catalogue: Catalogue) -> None:
         self._formats = FormatStrings(catalogue.features)
 
-    def check_text(self, text: Any, path: Path, walk: Walk) -> None:
+    def check_text(self, text: FieldValue, path: Path, walk: Walk) -> None:
         """Check a field that is a format string."""
         if "%" in text:
             self._check(text, path, walk)
 
-    def check_plain_struct(self, struct: Any, path: Path, walk: Walk) -> None:
+    def check_plain_struct(self, struct: DynamicMessage, path: Path, walk: Walk) -> None:
         """Check a field whose texts, at any depth, are format strings."""
         self._check_struct(struct, path, walk, is_extended=False)
 
-    def check_format(self, formatted: Any, path: Path, walk: Walk) -> None:
+    def check_format(self, formatted: DynamicMessage, path: Path, walk: Walk) -> None:
         """Check a format string, in whichever form it was written."""
         is_extended = bool(formatted.formatters)
         chosen = formatted.WhichOneof("format")
@@ -258,25 +258,25 @@ class FormatRules:
         elif chosen == "json_format":
             self._check_struct(formatted.json_format, (path, chosen), walk, is_extended=is_extended)
 
-    def check_header(self, header: Any, path: Path, walk: Walk) -> None:
+    def check_header(self, header: DynamicMessage, path: Path, walk: Walk) -> None:
         """Check the value of a header to add."""
         value = header.value
         if "%" in value:
             self._check_header_value(value, (path, "value"), walk)
 
-    def check_headers_to_add(self, request: Any, path: Path, walk: Walk) -> None:
+    def check_headers_to_add(self, request: DynamicMessage, path: Path, walk: Walk) -> None:
         """Check the values of headers that an authorization service is sent."""
         for index, header in enumerate(request.headers_to_add):
             if "%" in header.value:
                 self._check_header_value(header.value, (((path, "headers_to_add"), index), "value"), walk)
 
-    def check_initial_metadata(self, service: Any, path: Path, walk: Walk) -> None:
+    def check_initial_metadata(self, service: DynamicMessage, path: Path, walk: Walk) -> None:
         """Check the values of headers that a gRPC service is sent."""
         for index, header in enumerate(service.initial_metadata):
             if "%" in header.value:
                 self._check_header_value(header.value, (((path, "initial_metadata"), index), "value"), walk)
 
-    def check_open_telemetry(self, config: Any, path: Path, walk: Walk) -> None:
+    def check_open_telemetry(self, config: DynamicMessage, path: Path, walk: Walk) -> None:
         """Check the body and the attributes of an OpenTelemetry log."""
         is_extended = bool(config.formatters)
         if config.HasField("body"):
@@ -295,15 +295,15 @@ class FormatRules:
         if fault is not None:
             walk.error(path, "wrong-format-string", *fault)
 
-    def _check_any_value(self, value: Any, path: Path, walk: Walk, *, is_extended: bool) -> None:
+    def _check_any_value(self, value: FieldValue, path: Path, walk: Walk, *, is_extended: bool) -> None:
         if value.WhichOneof("value") == "string_value":
             self._check(value.string_value, (path, "string_value"), walk, is_extended=is_extended)
 
-    def _check_struct(self, struct: Any, path: Path, walk: Walk, *, is_extended: bool) -> None:
+    def _check_struct(self, struct: DynamicMessage, path: Path, walk: Walk, *, is_extended: bool) -> None:
         for key, value in struct.fields.items():
             self._check_value(value, (path, key), walk, is_extended=is_extended)
 
-    def _check_value(self, value: Any, path: Path, walk: Walk, *, is_extended: bool) -> None:
+    def _check_value(self, value: FieldValue, path: Path, walk: Walk, *, is_extended: bool) -> None:
         chosen = value.WhichOneof("kind")
         if chosen == "string_value":
             self._check(value.string_value, path, walk, is_extended=is_extended)

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import ipaddress
-from collections.abc import Iterable
+from collections.abc import Hashable, Iterable
 from itertools import product
 from math import prod
-from typing import Any
 
-from fsxds.api.catalogue import Catalogue
+from fsxds.api.catalogue import Catalogue, DynamicMessage
 from fsxds.api.walk import Hooks, Leave, Path, Walk
 from fsxds.lint.field_values import ip_version
 
@@ -48,7 +47,7 @@ def hooks(_: Catalogue) -> Hooks:
     }
 
 
-def _check_addresses(listener: Any, path: Path, walk: Walk) -> None:
+def _check_addresses(listener: DynamicMessage, path: Path, walk: Walk) -> None:
     if listener.WhichOneof("listener_specifier") == "internal_listener":
         if listener.HasField("address"):
             message = "a listener has an address or is internal, not both"
@@ -76,7 +75,7 @@ def _check_addresses(listener: Any, path: Path, walk: Walk) -> None:
             )
 
 
-def _is_datagram(socket: Any) -> bool:
+def _is_datagram(socket: DynamicMessage) -> bool:
     return bool(socket.protocol == _UDP)
 
 
@@ -86,7 +85,7 @@ def _check_compatible(address: str, path: Path, walk: Walk) -> None:
         walk.error(path, "wrong-address", message, "remove it: this is an IPv4 address already")
 
 
-def _check_filter_chains(listener: Any, path: Path, walk: Walk) -> None:
+def _check_filter_chains(listener: DynamicMessage, path: Path, walk: Walk) -> None:
     chains = listener.filter_chains
     if not _is_datagram(listener.address.socket_address):
         is_open = listener.HasField("api_listener") or listener.HasField("fcds_config")
@@ -116,7 +115,7 @@ class _Codecs:
     def __init__(self) -> None:
         self._is_quic: bool | None = None
 
-    def enter_listener(self, listener: Any, path: Path, walk: Walk) -> Leave | None:
+    def enter_listener(self, listener: DynamicMessage, path: Path, walk: Walk) -> Leave | None:
         """Look at a listener, and keep in mind what it uses until all of it was walked."""
         if path is not None:
             return None
@@ -132,7 +131,7 @@ class _Codecs:
     def _leave_listener(self) -> None:
         self._is_quic = None
 
-    def check_manager(self, manager: Any, path: Path, walk: Walk) -> None:
+    def check_manager(self, manager: DynamicMessage, path: Path, walk: Walk) -> None:
         """Check the codec of an HTTP connection manager."""
         if self._is_quic is None or self._is_quic == (manager.codec_type == _HTTP3):
             return
@@ -141,7 +140,7 @@ class _Codecs:
         walk.error((path, "codec_type"), "wrong-listener", message, remedy)
 
 
-def _check_quic_chain(chain: Any, path: Path, walk: Walk) -> None:
+def _check_quic_chain(chain: DynamicMessage, path: Path, walk: Walk) -> None:
     socket = chain.transport_socket.typed_config.type_url.rpartition("/")[2]
     if socket and socket != _QUIC and not socket.endswith(".TypedStruct"):
         message = f"a filter chain of a QUIC listener has no {socket}"
@@ -152,7 +151,7 @@ def _check_quic_chain(chain: Any, path: Path, walk: Walk) -> None:
         walk.error((path, "filters"), "filter-chain", message, "write one, with codec_type: HTTP3")
 
 
-def _check_match(match: Any, path: Path, walk: Walk) -> None:
+def _check_match(match: DynamicMessage, path: Path, walk: Walk) -> None:
     for field in ("address_suffix", "suffix_len"):
         if match.address_suffix if field == "address_suffix" else match.HasField(field):
             walk.error((path, field), "filter-chain", "Envoy does not implement it", "remove it, or use prefix_ranges")
@@ -163,7 +162,7 @@ def _check_match(match: Any, path: Path, walk: Walk) -> None:
             walk.error(place, "filter-chain", "is a partial wildcard", remedy)
 
 
-def _check_chains(listener: Any, path: Path, walk: Walk) -> None:
+def _check_chains(listener: DynamicMessage, path: Path, walk: Walk) -> None:
     chains = listener.filter_chains
     if listener.HasField("filter_chain_matcher"):
         _check_names(chains, (path, "filter_chains"), walk)
@@ -171,7 +170,7 @@ def _check_chains(listener: Any, path: Path, walk: Walk) -> None:
         _check_matches(chains, (path, "filter_chains"), walk)
 
 
-def _check_names(chains: Any, path: Path, walk: Walk) -> None:
+def _check_names(chains: DynamicMessage, path: Path, walk: Walk) -> None:
     seen: set[str] = set()
     for index, chain in enumerate(chains):
         fact = None
@@ -184,14 +183,14 @@ def _check_names(chains: Any, path: Path, walk: Walk) -> None:
             walk.error(((path, index), "name"), "filter-chain", fact, "give it a name of its own")
 
 
-def _check_matches(chains: Any, path: Path, walk: Walk) -> None:
+def _check_matches(chains: DynamicMessage, path: Path, walk: Walk) -> None:
     """Compare all that each chain matches, in the form in which Envoy keeps it."""
     dimensions = [
         _dimensions(chain.filter_chain_match) if chain.HasField("filter_chain_match") else _ALL for chain in chains
     ]
     if sum(prod(map(len, one)) for one in dimensions) > _MOST_COMBINATIONS:
         return
-    owners: dict[tuple[Any, ...], int] = {}
+    owners: dict[tuple[Hashable, ...], int] = {}
     for index, one in enumerate(dimensions):
         for combination in product(*one):
             if combination not in owners:
@@ -205,7 +204,7 @@ def _check_matches(chains: Any, path: Path, walk: Walk) -> None:
             return
 
 
-def _dimensions(match: Any) -> tuple[list[Any], ...]:
+def _dimensions(match: DynamicMessage) -> tuple[list[Hashable], ...]:
     """Return what a chain matches by, each as a list of alternatives."""
     return (
         [match.destination_port.value if match.HasField("destination_port") else None],
@@ -221,7 +220,7 @@ def _dimensions(match: Any) -> tuple[list[Any], ...]:
 
 
 # What a chain without a match has.
-_ALL: tuple[list[Any], ...] = ([None], [None], [""], [""], [""], [None], [0], [None], [0])
+_ALL: tuple[list[Hashable], ...] = ([None], [None], [""], [""], [""], [None], [0], [None], [0])
 
 
 def _server_name(name: str) -> str:
@@ -229,11 +228,11 @@ def _server_name(name: str) -> str:
     return lowered[1:] if lowered.startswith("*.") else lowered
 
 
-def _networks(ranges: Iterable[Any]) -> list[Any]:
+def _networks(ranges: Iterable[DynamicMessage]) -> list[Hashable]:
     return [_network(cidr) for cidr in ranges] or [None]
 
 
-def _network(cidr: Any) -> Any:
+def _network(cidr: DynamicMessage) -> Hashable:
     """Return the network that a range stands for; the range itself when its address is none, which is reported elsewhere."""
     try:
         address = ipaddress.ip_address(cidr.address_prefix.partition("%")[0])
@@ -243,7 +242,7 @@ def _network(cidr: Any) -> Any:
     return ipaddress.ip_network((address, length), strict=False)
 
 
-def _check_exclusive(manager: Any, path: Path, walk: Walk) -> None:
+def _check_exclusive(manager: DynamicMessage, path: Path, walk: Walk) -> None:
     present = {field.name for field, value in manager.ListFields() if value or field.message_type is not None}
     if manager.HasField("use_remote_address") and not manager.use_remote_address.value:
         present.discard("use_remote_address")
@@ -252,7 +251,7 @@ def _check_exclusive(manager: Any, path: Path, walk: Walk) -> None:
             walk.error((path, second), "wrong-filter", f"cannot be set with {first}", "keep one of the two")
 
 
-def _check_upgrades(manager: Any, path: Path, walk: Walk) -> None:
+def _check_upgrades(manager: DynamicMessage, path: Path, walk: Walk) -> None:
     if len(manager.upgrade_configs) < 2:
         return
     seen: set[str] = set()
@@ -264,7 +263,7 @@ def _check_upgrades(manager: Any, path: Path, walk: Walk) -> None:
         seen.add(name)
 
 
-def _check_scopes(scoped: Any, path: Path, walk: Walk) -> None:
+def _check_scopes(scoped: DynamicMessage, path: Path, walk: Walk) -> None:
     if scoped.WhichOneof("config_specifier") != "scoped_route_configurations_list":
         return
     place = (path, "scoped_route_configurations_list")
@@ -277,7 +276,7 @@ def _check_scopes(scoped: Any, path: Path, walk: Walk) -> None:
             )
 
 
-def _check_discovery(source: Any, path: Path, walk: Walk) -> None:
+def _check_discovery(source: DynamicMessage, path: Path, walk: Walk) -> None:
     default = source.default_config if source.HasField("default_config") else None
     if source.apply_default_config_without_warming and default is None:
         message = "there is no default_config to apply"
@@ -290,7 +289,7 @@ def _check_discovery(source: Any, path: Path, walk: Walk) -> None:
             walk.error((path, "default_config"), "wrong-filter", message, "add it there, or correct the type")
 
 
-def _check_zipkin(config: Any, path: Path, walk: Walk) -> None:
+def _check_zipkin(config: DynamicMessage, path: Path, walk: Walk) -> None:
     if any(field.name == "collector_service" for field, _ in config.ListFields()):
         return
     for field in ("collector_cluster", "collector_endpoint"):

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-from fsxds.api.catalogue import Catalogue
+from fsxds.api.catalogue import Catalogue, DynamicMessage
 from fsxds.api.walk import Hook, Hooks, Path, Walk
 from fsxds.lint.extensions import ExtensionTypes
 
@@ -58,7 +58,7 @@ def hooks(catalogue: Catalogue) -> Hooks:
 
 
 def _rule(contexts: tuple[Context, ...], types: ExtensionTypes) -> Hook:
-    def check_matchers(message: Any, path: Path, walk: Walk) -> None:
+    def check_matchers(message: DynamicMessage, path: Path, walk: Walk) -> None:
         for context in contexts:
             if message.HasField(context.field):
                 _check_matcher(getattr(message, context.field), (path, context.field), walk, context, types)
@@ -66,7 +66,7 @@ def _rule(contexts: tuple[Context, ...], types: ExtensionTypes) -> Hook:
     return check_matchers
 
 
-def _check_matcher(matcher: Any, path: Path, walk: Walk, context: Context, types: ExtensionTypes) -> None:
+def _check_matcher(matcher: DynamicMessage, path: Path, walk: Walk, context: Context, types: ExtensionTypes) -> None:
     for on_match, place in _outcomes(matcher, path):
         chosen = on_match.WhichOneof("on_match")
         if context.stops and getattr(on_match, "keep_matching", False):
@@ -92,12 +92,12 @@ def _is_inner(name: str) -> bool:
     return name.endswith(".TypedStruct") or name == "xds.type.matcher.v3.HttpAttributesCelMatchInput"
 
 
-def _type_of(extension: Any) -> str:
+def _type_of(extension: DynamicMessage) -> str:
     name: str = extension.typed_config.type_url.rpartition("/")[2]
     return name
 
 
-def _outcomes(matcher: Any, path: Path) -> Iterator[tuple[Any, Path]]:
+def _outcomes(matcher: DynamicMessage, path: Path) -> Iterator[tuple[DynamicMessage, Path]]:
     """Yield what a matcher does in each case."""
     if matcher.HasField("on_no_match"):
         yield matcher.on_no_match, (path, "on_no_match")
@@ -109,7 +109,7 @@ def _outcomes(matcher: Any, path: Path) -> Iterator[tuple[Any, Path]]:
             yield on_match, ((((path, "matcher_tree"), chosen), "map"), key)
 
 
-def _inputs(matcher: Any, path: Path) -> Iterator[tuple[Any, Path]]:
+def _inputs(matcher: DynamicMessage, path: Path) -> Iterator[tuple[DynamicMessage, Path]]:
     """Yield what a matcher asks for."""
     if matcher.WhichOneof("matcher_type") == "matcher_tree":
         yield matcher.matcher_tree.input, ((path, "matcher_tree"), "input")
@@ -118,7 +118,7 @@ def _inputs(matcher: Any, path: Path) -> Iterator[tuple[Any, Path]]:
         yield from _predicate_inputs(one.predicate, place)
 
 
-def _predicate_inputs(predicate: Any, path: Path) -> Iterator[tuple[Any, Path]]:
+def _predicate_inputs(predicate: DynamicMessage, path: Path) -> Iterator[tuple[DynamicMessage, Path]]:
     chosen = predicate.WhichOneof("match_type")
     if chosen == "single_predicate":
         yield predicate.single_predicate.input, ((path, chosen), "input")

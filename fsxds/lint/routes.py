@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import re
-from typing import Any
 
 from google.protobuf.message import DecodeError, Message
 
-from fsxds.api.catalogue import Catalogue
+from fsxds.api.catalogue import Catalogue, DynamicMessage
+from fsxds.api.fields import FieldValue
 from fsxds.api.walk import Hooks, Leave, Path, Walk
 from fsxds.resource_types import lowered
 
@@ -51,7 +51,7 @@ def hooks(catalogue: Catalogue) -> Hooks:
     }
 
 
-def _check_domains(config: Any, path: Path, walk: Walk) -> None:
+def _check_domains(config: DynamicMessage, path: Path, walk: Walk) -> None:
     owners: dict[str, str] = {}
     for number, host in enumerate(config.virtual_hosts):
         for index, domain in enumerate(host.domains):
@@ -63,7 +63,7 @@ def _check_domains(config: Any, path: Path, walk: Walk) -> None:
                 owners[asked] = host.name
 
 
-def _check_own_domains(host: Any, path: Path, walk: Walk) -> None:
+def _check_own_domains(host: DynamicMessage, path: Path, walk: Walk) -> None:
     """Check the domains of a virtual host that is served on its own."""
     if path is None and len(host.domains) > 1:
         seen: set[str] = set()
@@ -80,7 +80,7 @@ def _report_duplicate(domain: str, owner: str, path: Path, walk: Walk) -> None:
     )
 
 
-def _check_vhds(config: Any, path: Path, walk: Walk) -> None:
+def _check_vhds(config: DynamicMessage, path: Path, walk: Walk) -> None:
     if not config.HasField("vhds"):
         return
     source = config.vhds.config_source
@@ -92,13 +92,13 @@ def _check_vhds(config: Any, path: Path, walk: Walk) -> None:
         walk.error(((path, "vhds"), "config_source"), "wrong-config-source", message, "write ads: {} or DELTA_GRPC")
 
 
-def _check_matcher(host: Any, path: Path, walk: Walk) -> None:
+def _check_matcher(host: DynamicMessage, path: Path, walk: Walk) -> None:
     if host.HasField("matcher") and host.routes:
         message = "a virtual host has routes or a matcher, not both"
         walk.error((path, "matcher"), "wrong-route", message, "move the routes into the matcher, or remove it")
 
 
-def _check_virtual_cluster(cluster: Any, path: Path, walk: Walk) -> None:
+def _check_virtual_cluster(cluster: DynamicMessage, path: Path, walk: Walk) -> None:
     if not cluster.headers:
         message = "a virtual cluster needs headers to match"
         walk.error((path, "headers"), "wrong-route", message, "set which requests belong to it")
@@ -111,7 +111,7 @@ class _RouteContext:
         self._largest: int | None = None
         self._plugins: frozenset[str] | None = None
 
-    def enter_config(self, config: Any, path: Path, walk: Walk) -> Leave:
+    def enter_config(self, config: DynamicMessage, path: Path, walk: Walk) -> Leave:
         """Remember what the configuration has for all its routes."""
         outer = self._largest, self._plugins
         has_limit = config.HasField("max_direct_response_body_size_bytes")
@@ -123,7 +123,7 @@ class _RouteContext:
 
         return leave
 
-    def check_body(self, action: Any, path: Path, walk: Walk) -> None:
+    def check_body(self, action: DynamicMessage, path: Path, walk: Walk) -> None:
         """Check the size of a body that is written in the configuration."""
         if self._largest is None or not action.HasField("body"):
             return
@@ -137,14 +137,14 @@ class _RouteContext:
             remedy = "shorten it, or raise max_direct_response_body_size_bytes of the route configuration"
             walk.error(((path, "body"), chosen), "wrong-route", message, remedy)
 
-    def check_plugin(self, name: Any, path: Path, walk: Walk) -> None:
+    def check_plugin(self, name: FieldValue, path: Path, walk: Walk) -> None:
         """Check that the plugin that a route names is one of its configuration's."""
         if self._plugins is not None and name not in self._plugins:
             message = f'"{name}" is not among the cluster_specifier_plugins of this route configuration'
             walk.error(path, "wrong-route", message, "add the plugin there, or correct the name")
 
 
-def _check_rewrites(action: Any, path: Path, walk: Walk) -> None:
+def _check_rewrites(action: DynamicMessage, path: Path, walk: Walk) -> None:
     # Of most routes this is all there is to look at.
     is_text = not action.HasField("regex_rewrite") and not action.HasField("path_rewrite_policy")
     if is_text and not (action.prefix_rewrite and getattr(action, "path_rewrite", "")):
@@ -156,7 +156,7 @@ def _check_rewrites(action: Any, path: Path, walk: Walk) -> None:
         walk.error((path, present[1]), "wrong-route", message, "a path is rewritten in one way: keep one of them")
 
 
-def _check_upgrades(configs: Any, path: Path, walk: Walk) -> None:
+def _check_upgrades(configs: FieldValue, path: Path, walk: Walk) -> None:
     seen: set[str] = set()
     for index, config in enumerate(configs):
         place: Path = (path, index)
@@ -169,7 +169,7 @@ def _check_upgrades(configs: Any, path: Path, walk: Walk) -> None:
             walk.error((place, "connect_config"), "wrong-route", message, "remove it, or write upgrade_type: CONNECT")
 
 
-def _check_weights(weighted: Any, path: Path, walk: Walk) -> None:
+def _check_weights(weighted: DynamicMessage, path: Path, walk: Walk) -> None:
     total = 0
     for index, cluster in enumerate(weighted.clusters):
         place: Path = ((path, "clusters"), index)
@@ -189,7 +189,7 @@ def _check_weights(weighted: Any, path: Path, walk: Walk) -> None:
         walk.error((path, "clusters"), "wrong-route", message, "write smaller weights")
 
 
-def _check_back_off(back_off: Any, path: Path, walk: Walk) -> None:
+def _check_back_off(back_off: DynamicMessage, path: Path, walk: Walk) -> None:
     if back_off.HasField("max_interval") and back_off.HasField("base_interval"):
         longest, base = back_off.max_interval, back_off.base_interval
         if (longest.seconds, longest.nanos) < (base.seconds, base.nanos):
@@ -197,13 +197,13 @@ def _check_back_off(back_off: Any, path: Path, walk: Walk) -> None:
             walk.error((path, "max_interval"), "wrong-duration", message, "make it at least as long")
 
 
-def _check_scope(scope: Any, path: Path, walk: Walk) -> None:
+def _check_scope(scope: DynamicMessage, path: Path, walk: Walk) -> None:
     if path is None and not scope.route_configuration_name and not scope.HasField("route_configuration"):
         remedy = "name the route configuration of this scope, or write it into route_configuration"
         walk.error((path, "route_configuration_name"), "wrong-route", "is missing", remedy)
 
 
-def _check_mirror(policy: Any, path: Path, walk: Walk) -> None:
+def _check_mirror(policy: DynamicMessage, path: Path, walk: Walk) -> None:
     if bool(policy.cluster) == bool(policy.cluster_header):
         fact = "has both cluster and cluster_header" if policy.cluster else "has neither cluster nor cluster_header"
         walk.error(path, "wrong-route", fact, "write one of the two")
@@ -224,16 +224,16 @@ class PathTemplates:
             catalogue.message_class(name) if catalogue.knows(name) else None for name in (_MATCH, _REWRITE)
         )
         # The route that was met last with a template, and its template.
-        self._matched: tuple[Path, Any] = None, None
+        self._matched: tuple[Path, DynamicMessage] = None, None
 
-    def check_match(self, policy: Any, path: Path, walk: Walk) -> None:
+    def check_match(self, policy: DynamicMessage, path: Path, walk: Walk) -> None:
         """Check the template that a route matches by, and remember it for the rewriting of the same route."""
         pattern = _content(policy.typed_config, self._match)
         self._matched = _route_of(path), pattern
         if pattern is not None:
             _check_pattern(pattern.path_template, ((path, "typed_config"), "path_template"), walk)
 
-    def check_rewrite(self, policy: Any, path: Path, walk: Walk) -> None:
+    def check_rewrite(self, policy: DynamicMessage, path: Path, walk: Walk) -> None:
         """Check that the rewriting of a route fits the template that it matches by."""
         rewrite = _content(policy.typed_config, self._rewrite)
         if rewrite is None:
@@ -253,7 +253,7 @@ def _route_of(path: Path) -> Path:
     return path[0][0] if path and path[0] else None
 
 
-def _content(packed: Any, message_class: type[Message] | None) -> Any:
+def _content(packed: DynamicMessage, message_class: type[Message] | None) -> DynamicMessage:
     """Return what is in an Any, None when it is of another type."""
     if message_class is None or packed.type_url.rpartition("/")[2] != message_class.DESCRIPTOR.full_name:
         return None
@@ -287,7 +287,7 @@ def _name_fault(name: str) -> str | None:
     return f"has a variable whose name is longer than {_LONGEST_NAME} characters" if len(name) > _LONGEST_NAME else None
 
 
-def _check_rewrite(rewrite: str, pattern: Any, path: Path, walk: Walk) -> None:
+def _check_rewrite(rewrite: str, pattern: DynamicMessage, path: Path, walk: Walk) -> None:
     if rewrite and not rewrite.startswith("/"):
         walk.error(path, "wrong-path-template", "must begin with a slash", 'write it such as "/people/{id}"')
     elif pattern is not None:
@@ -307,17 +307,17 @@ def is_reserved(name: str) -> bool:
     return name[:1] == ":" or (len(name) == 4 and name.lower() == "host")
 
 
-def _check_removals(names: Any, path: Path, walk: Walk) -> None:
+def _check_removals(names: FieldValue, path: Path, walk: Walk) -> None:
     _check_names(names, path, walk, "cannot be removed")
 
 
-def _check_names(names: Any, path: Path, walk: Walk, fact: str) -> None:
+def _check_names(names: FieldValue, path: Path, walk: Walk, fact: str) -> None:
     for index, name in enumerate(names):
         if is_reserved(name):
             walk.error((path, index), "wrong-header", f"this header {fact}", _RESERVED_REMEDY)
 
 
-def _check_addition(option: Any, path: Path, walk: Walk) -> None:
+def _check_addition(option: DynamicMessage, path: Path, walk: Walk) -> None:
     if is_reserved(option.header.key):
         message = "this header cannot be added or changed here"
         walk.error(((path, "header"), "key"), "wrong-header", message, _RESERVED_REMEDY)
@@ -326,11 +326,11 @@ def _check_addition(option: Any, path: Path, walk: Walk) -> None:
         walk.error((path, "append"), "wrong-header", message, "keep append_action alone: append is deprecated")
 
 
-def _check_copies(policy: Any, path: Path, walk: Walk) -> None:
+def _check_copies(policy: DynamicMessage, path: Path, walk: Walk) -> None:
     _check_names(policy.response_headers_to_copy, (path, "response_headers_to_copy"), walk, "cannot be copied")
 
 
-def _check_request(request: Any, path: Path, walk: Walk) -> None:
+def _check_request(request: DynamicMessage, path: Path, walk: Walk) -> None:
     for index, header in enumerate(request.headers_to_add):
         if is_reserved(header.key):
             place = (((path, "headers_to_add"), index), "key")

@@ -12,7 +12,8 @@ import warnings
 from collections.abc import Callable, Mapping
 from typing import Any, TypeAlias
 
-from fsxds.api.catalogue import Catalogue
+from fsxds.api.catalogue import Catalogue, DynamicMessage
+from fsxds.api.fields import FieldValue
 from fsxds.api.walk import Hook, Hooks, Path, Walk
 from fsxds.memo import Lru
 
@@ -124,7 +125,7 @@ class CertificateChecks:
         self._judge = judge
         self._known: Lru[tuple[bytes, bytes, bytes | None], tuple[str, str, str] | None] = Lru(_MOST_REMEMBERED)
 
-    def check_certificate(self, certificate: Any, path: Path, walk: Walk) -> None:
+    def check_certificate(self, certificate: DynamicMessage, path: Path, walk: Walk) -> None:
         """Check that a certificate has its key, that both can be read and that they belong together."""
         if certificate.HasField("pkcs12"):
             if certificate.HasField("certificate_chain") or certificate.HasField("private_key"):
@@ -147,7 +148,7 @@ class CertificateChecks:
             )
         self._check_pair(certificate, path, walk)
 
-    def _check_pair(self, certificate: Any, path: Path, walk: Walk) -> None:
+    def _check_pair(self, certificate: DynamicMessage, path: Path, walk: Walk) -> None:
         chain, key = inline(certificate.certificate_chain), inline(certificate.private_key)
         if chain is not None and _report_unreadable(chain, (path, "certificate_chain"), walk):
             return
@@ -170,7 +171,7 @@ class CertificateChecks:
             walk.error((path, field), rule, message, remedy)
 
 
-def inline(source: Any) -> bytes | None:
+def inline(source: DynamicMessage) -> bytes | None:
     """Return what a DataSource holds itself, None when it names a place."""
     chosen = source.WhichOneof("specifier")
     if chosen == "inline_string":
@@ -182,7 +183,7 @@ def inline(source: Any) -> bytes | None:
     return None
 
 
-def _check_trusted(context: Any, path: Path, walk: Walk) -> None:
+def _check_trusted(context: DynamicMessage, path: Path, walk: Walk) -> None:
     if context.HasField("trusted_ca"):
         trusted = inline(context.trusted_ca)
         if trusted == b"":
@@ -216,7 +217,7 @@ _SEPARATORS = re.compile(r"[:,; |\[\]]+")
 _WHOLE_NAME = re.compile(r"[A-Z0-9]+(?:-[A-Z0-9]+)+|TLS_[A-Z0-9_]+")
 
 
-def _check_downstream(context: Any, path: Path, walk: Walk) -> None:
+def _check_downstream(context: DynamicMessage, path: Path, walk: Walk) -> None:
     common = context.common_tls_context
     place = (path, "common_tls_context")
     if common.tls_certificates and common.tls_certificate_sds_secret_configs:
@@ -234,7 +235,7 @@ def _check_downstream(context: Any, path: Path, walk: Walk) -> None:
         walk.error(place, "wrong-tls", message, remedy)
 
 
-def _has_other_source(common: Any) -> bool:
+def _has_other_source(common: DynamicMessage) -> bool:
     """Return whether certificates may come by a way that nothing is known of here."""
     known = {
         "tls_params", "tls_certificates", "tls_certificate_sds_secret_configs", "validation_context", "key_log",
@@ -243,7 +244,7 @@ def _has_other_source(common: Any) -> bool:
     return any(field.name not in known for field, _ in common.ListFields())
 
 
-def _check_upstream(context: Any, path: Path, walk: Walk) -> None:
+def _check_upstream(context: DynamicMessage, path: Path, walk: Walk) -> None:
     common = context.common_tls_context
     place = (path, "common_tls_context")
     count = len(common.tls_certificates) + len(common.tls_certificate_sds_secret_configs)
@@ -255,7 +256,7 @@ def _check_upstream(context: Any, path: Path, walk: Walk) -> None:
         walk.error((path, "auto_sni_san_validation"), "wrong-tls", message, "add one with a trusted_ca")
 
 
-def _check_alpn(protocols: Any, path: Path, walk: Walk) -> None:
+def _check_alpn(protocols: FieldValue, path: Path, walk: Walk) -> None:
     length = 0
     for index, protocol in enumerate(protocols):
         size = len(protocol.encode())
@@ -273,7 +274,7 @@ def _suites(ciphers: frozenset[str]) -> Hook:
     def is_no_cipher(name: str) -> bool:
         return _WHOLE_NAME.fullmatch(name) is not None and name not in ciphers
 
-    def check_suites(all_suites: Any, path: Path, walk: Walk) -> None:
+    def check_suites(all_suites: FieldValue, path: Path, walk: Walk) -> None:
         for index, suites in enumerate(all_suites):
             if suites in ciphers:
                 continue
@@ -290,7 +291,7 @@ def _suites(ciphers: frozenset[str]) -> Hook:
 def _curves(groups: Mapping[str, str]) -> Hook:
     """Make the rule over names of curves; Envoy joins them with colons, so that one text may hold several."""
 
-    def check_curves(curves: Any, path: Path, walk: Walk) -> None:
+    def check_curves(curves: FieldValue, path: Path, walk: Walk) -> None:
         if not any(curves):
             return
         seen: set[str] = set()
@@ -308,14 +309,14 @@ def _curves(groups: Mapping[str, str]) -> Hook:
     return check_curves
 
 
-def _check_versions(params: Any, path: Path, walk: Walk) -> None:
+def _check_versions(params: DynamicMessage, path: Path, walk: Walk) -> None:
     lowest, highest = params.tls_minimum_protocol_version, params.tls_maximum_protocol_version
     if lowest and highest and lowest > highest:
         message = "the minimum version is above the maximum version: no handshake can succeed"
         walk.warning((path, "tls_minimum_protocol_version"), "wrong-tls", message, "exchange them")
 
 
-def _check_validation(context: Any, path: Path, walk: Walk) -> None:
+def _check_validation(context: DynamicMessage, path: Path, walk: Walk) -> None:
     """Check the content of a validation context; a combined one gets its CA from elsewhere, so nothing is reported of it."""
     if path is None or path[1] != "default_validation_context":
         _check_trust(context, path, walk)
@@ -332,13 +333,13 @@ def _check_validation(context: Any, path: Path, walk: Walk) -> None:
             walk.error(place, "wrong-tls", "is not a SHA-256 in base64", "write the 44 characters of one")
 
 
-def _check_other_name(matcher: Any, path: Path, walk: Walk) -> None:
+def _check_other_name(matcher: DynamicMessage, path: Path, walk: Walk) -> None:
     if matcher.san_type == _OTHER_NAME and _OID.fullmatch(matcher.oid) is None:
         message = "a name of type OTHER_NAME needs the object identifier of its kind"
         walk.error((path, "oid"), "wrong-tls", message, 'write such as "1.3.6.1.4.1.311.20.2.3"')
 
 
-def _check_trust(context: Any, path: Path, walk: Walk) -> None:
+def _check_trust(context: DynamicMessage, path: Path, walk: Walk) -> None:
     if context.HasField("trusted_ca") or context.HasField("custom_validator_config"):
         return
     remedy = "add trusted_ca"
@@ -364,7 +365,7 @@ def _is_digest(text: str) -> bool:
         return False
 
 
-def _check_ticket_keys(keys: Any, path: Path, walk: Walk) -> None:
+def _check_ticket_keys(keys: DynamicMessage, path: Path, walk: Walk) -> None:
     for index, key in enumerate(keys.keys):
         chosen = key.WhichOneof("specifier")
         if chosen in {"inline_string", "inline_bytes"}:
@@ -377,7 +378,7 @@ def _check_ticket_keys(keys: Any, path: Path, walk: Walk) -> None:
                 )
 
 
-def _check_secret(secret: Any, path: Path, walk: Walk) -> None:
+def _check_secret(secret: DynamicMessage, path: Path, walk: Walk) -> None:
     if secret.WhichOneof("type") is None:
         remedy = "add tls_certificate, validation_context, session_ticket_keys or generic_secret"
         walk.warning(path, "empty-secret", "a secret needs a content", remedy)

@@ -11,10 +11,11 @@ that comes by CDS in the same moment is there in time: Envoy loads clusters firs
 
 from __future__ import annotations
 
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
-from fsxds.api.catalogue import Catalogue
+from fsxds.api.catalogue import Catalogue, DynamicMessage
 from fsxds.api.convert import Converter
+from fsxds.api.fields import FieldValue
 from fsxds.api.printing import Printer
 from fsxds.api.walk import Hook, Hooks, Leave, Path, Walk, field_path_of, merge_hooks
 from fsxds.errors import ApiError
@@ -74,7 +75,7 @@ class TypedStructs:
         self._converter = Converter(catalogue, unknown_fields=Severity.WARNING)
         self._printer = Printer(catalogue)
 
-    def walk_into(self, struct: Any, path: Path, walk: Walk) -> None:
+    def walk_into(self, struct: DynamicMessage, path: Path, walk: Walk) -> None:
         """Walk the content; one of a type that is not known is left to its reader."""
         message_type = struct.type_url.rpartition("/")[2]
         if not struct.HasField("value") or not self._catalogue.knows(message_type):
@@ -182,32 +183,32 @@ def _cluster_hooks() -> Hooks:
 def _naming(severity: Severity) -> Hook:
     """Make a hook that notes the name in a field."""
 
-    def refer(name: Any, path: Path, walk: Walk) -> None:
+    def refer(name: FieldValue, path: Path, walk: Walk) -> None:
         walk.refer(path, CLUSTER, name, severity)
 
     return refer
 
 
-def _name_static(name: Any, path: Path, walk: Walk) -> None:
+def _name_static(name: FieldValue, path: Path, walk: Walk) -> None:
     walk.refer_to_static(path, CLUSTER, name, Severity.ERROR)
 
 
-def _refer_all(cluster: Any, path: Path, walk: Walk) -> None:
+def _refer_all(cluster: DynamicMessage, path: Path, walk: Walk) -> None:
     for index, name in enumerate(cluster.clusters):
         walk.refer(((path, "clusters"), index), CLUSTER, name, Severity.WARNING)
 
 
-def _refer_any(_: Any, path: Path, walk: Walk) -> None:
+def _refer_any(_: DynamicMessage, path: Path, walk: Walk) -> None:
     walk.refer(path, CLUSTER, ANY, Severity.NOTE)
 
 
-def _refer_uri(cluster: Any, path: Path, walk: Walk) -> None:
+def _refer_uri(cluster: DynamicMessage, path: Path, walk: Walk) -> None:
     # Zipkin's collector is looked for at once, all others when they are called.
     is_collector = _ends(path, "collector_service", "http_uri", "cluster")
     walk.refer(path, CLUSTER, cluster, Severity.ERROR if is_collector else Severity.WARNING)
 
 
-def _refer_grpc(cluster: Any, path: Path, walk: Walk) -> None:
+def _refer_grpc(cluster: DynamicMessage, path: Path, walk: Walk) -> None:
     # That of a config source has to be static, and is noted with the source.
     if not _is_of_source(path):
         walk.refer(path, CLUSTER, cluster, Severity.WARNING)
@@ -221,7 +222,7 @@ def _ends(path: Path, *steps: str) -> bool:
     return field_path_of(path)[-len(steps) :] == steps
 
 
-def _validate_routes(config: Any, path: Path, walk: Walk) -> Leave | None:
+def _validate_routes(config: DynamicMessage, path: Path, walk: Walk) -> Leave | None:
     """Let missing clusters be errors where Envoy looks for those of a route configuration when it takes it.
 
     It does by default where the configuration is within a listener; by RDS only where `validate_clusters` asks for it.
@@ -240,7 +241,7 @@ def _validate_routes(config: Any, path: Path, walk: Walk) -> Leave | None:
     return raise_severity
 
 
-def _validate_thrift_routes(config: Any, _: Path, walk: Walk) -> Leave | None:
+def _validate_thrift_routes(config: DynamicMessage, _: Path, walk: Walk) -> Leave | None:
     if config.HasField("validate_clusters") and not config.validate_clusters.value:
         return None
     start = len(walk.references)
@@ -255,7 +256,7 @@ def _as_error(reference: Reference) -> Reference:
     return reference if reference.name == ANY else reference._replace(severity=Severity.ERROR)
 
 
-def _is_validated(config: Any, steps: FieldPath) -> bool:
+def _is_validated(config: DynamicMessage, steps: FieldPath) -> bool:
     """Tell whether Envoy looks for the cluster that a place in a route configuration names.
 
     It does for the routes of virtual hosts, with the mirrors that they have or inherit; not for those of a matcher.
@@ -275,7 +276,7 @@ def _is_validated(config: Any, steps: FieldPath) -> bool:
     return False
 
 
-def _inherits_mirrors(host: Any) -> bool:
+def _inherits_mirrors(host: DynamicMessage) -> bool:
     return any(not route.route.request_mirror_policies for route in host.routes)
 
 
@@ -318,7 +319,7 @@ def _is_extensible(catalogue: Catalogue, message_type: str) -> bool:
     return descriptor is not None and "config_discovery" in descriptor.fields_by_name
 
 
-def _refer_endpoints(cluster: Any, path: Path, walk: Walk) -> None:
+def _refer_endpoints(cluster: DynamicMessage, path: Path, walk: Walk) -> None:
     if cluster.WhichOneof("cluster_discovery_type") != "type" or cluster.type != _EDS:
         return
     eds = cluster.eds_cluster_config
@@ -328,12 +329,12 @@ def _refer_endpoints(cluster: Any, path: Path, walk: Walk) -> None:
     _refer(walk, place, (ENDPOINTS, name, Severity.WARNING), eds.eds_config, source_path)
 
 
-def _refer_lb_endpoints(leds: Any, path: Path, walk: Walk) -> None:
+def _refer_lb_endpoints(leds: DynamicMessage, path: Path, walk: Walk) -> None:
     if leds.leds_collection_name:
         walk.refer((path, "leds_collection_name"), LB_ENDPOINT, leds.leds_collection_name, Severity.NOTE)
 
 
-def _refer_virtual_hosts(config: Any, path: Path, walk: Walk) -> None:
+def _refer_virtual_hosts(config: DynamicMessage, path: Path, walk: Walk) -> None:
     # Within a listener, Envoy does not look at `vhds`.
     if path is None and config.HasField("vhds"):
         walk.refer((path, "vhds"), VIRTUAL_HOST, f"{config.name}/{ANY}", Severity.NOTE)
@@ -341,7 +342,7 @@ def _refer_virtual_hosts(config: Any, path: Path, walk: Walk) -> None:
         _refer_source(walk, config.vhds.config_source, ((path, "vhds"), "config_source"), is_static=False)
 
 
-def _refer_routes(rds: Any, path: Path, walk: Walk) -> None:
+def _refer_routes(rds: DynamicMessage, path: Path, walk: Walk) -> None:
     target = (ROUTES, rds.route_config_name, Severity.WARNING)
     place = (path, "route_config_name")
     if not _refer(walk, place, target, rds.config_source, (path, "config_source")):
@@ -349,7 +350,7 @@ def _refer_routes(rds: Any, path: Path, walk: Walk) -> None:
         walk.refer(place, CLUSTER, ANY, Severity.NOTE)
 
 
-def _refer_scopes(scoped: Any, path: Path, walk: Walk) -> None:
+def _refer_scopes(scoped: DynamicMessage, path: Path, walk: Walk) -> None:
     which = scoped.WhichOneof("config_specifier")
     source, source_path = scoped.rds_config_source, (path, "rds_config_source")
     if which == "scoped_rds":
@@ -365,13 +366,13 @@ def _refer_scopes(scoped: Any, path: Path, walk: Walk) -> None:
                 _refer(walk, ((rows, index), "route_configuration_name"), target, source, source_path)
 
 
-def _refer_routes_of_scope(scope: Any, path: Path, walk: Walk) -> None:
+def _refer_routes_of_scope(scope: DynamicMessage, path: Path, walk: Walk) -> None:
     # Within a listener, the list's own source counts.
     if path is None and scope.route_configuration_name:
         walk.refer((path, "route_configuration_name"), ROUTES, scope.route_configuration_name, Severity.WARNING)
 
 
-def _refer_secret(config: Any, path: Path, walk: Walk) -> None:
+def _refer_secret(config: DynamicMessage, path: Path, walk: Walk) -> None:
     if not config.name:
         return
     place = (path, "name")
@@ -382,11 +383,11 @@ def _refer_secret(config: Any, path: Path, walk: Walk) -> None:
     _refer(walk, place, (SECRET, config.name, _severity_of_waiting(source)), source, source_path)
 
 
-def _refer_any_secret(_: Any, path: Path, walk: Walk) -> None:
+def _refer_any_secret(_: DynamicMessage, path: Path, walk: Walk) -> None:
     walk.refer(path, SECRET, ANY, Severity.NOTE)
 
 
-def _refer_extension(owner: Any, path: Path, walk: Walk) -> None:
+def _refer_extension(owner: DynamicMessage, path: Path, walk: Walk) -> None:
     if not owner.HasField("config_discovery"):
         return
     discovery = owner.config_discovery
@@ -398,7 +399,7 @@ def _refer_extension(owner: Any, path: Path, walk: Walk) -> None:
     _refer(walk, (path, "name"), (EXTENSION_CONFIG, owner.name, severity), discovery.config_source, source_path)
 
 
-def _severity_of_waiting(source: Any) -> Severity:
+def _severity_of_waiting(source: DynamicMessage) -> Severity:
     """Return the severity of Envoy waiting for a resource that never comes.
 
     A gRPC service of its own is most often another server: an agent that hands out secrets.
@@ -407,7 +408,7 @@ def _severity_of_waiting(source: Any) -> Severity:
     return Severity.WARNING if is_api and source.api_config_source.api_type != _REST else Severity.ERROR
 
 
-def _refer(walk: Walk, place: Path, target: _Target, source: Any, source_path: Path) -> bool:
+def _refer(walk: Walk, place: Path, target: _Target, source: DynamicMessage, source_path: Path) -> bool:
     """Note a resource that is asked of a source, if that may be us; return whether it may be."""
     type_url, name, severity = target
     _refer_source(walk, source, source_path, is_static=type_url != SECRET)
@@ -426,7 +427,7 @@ def _refer(walk: Walk, place: Path, target: _Target, source: Any, source_path: P
     return True
 
 
-def _refer_source(walk: Walk, source: Any, path: Path, *, is_static: bool) -> None:
+def _refer_source(walk: Walk, source: DynamicMessage, path: Path, *, is_static: bool) -> None:
     """Note the clusters through which a source is asked.
 
     They have to be in the bootstrap; not so for secrets and virtual hosts, whose cluster may come by CDS as well.

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from fsxds.cli import command
+from fsxds.cli import running
 from fsxds.cli.running import progress_bar
 
 
@@ -33,7 +33,7 @@ def test_short_work_needs_no_bar(capfd: pytest.CaptureFixture[str]) -> None:
 
 def test_long_work_shows_how_far_it_is(terminal: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> None:
     """After a second, a terminal shows how much is done, of how much; stdout stays clean."""
-    terminal.setattr(command, "SPINNER_DELAY_S", -1.0)
+    terminal.setattr(running, "SPINNER_DELAY_S", -1.0)
     with progress_bar("asking Envoy") as tell:
         tell(1, 2)
         tell(3, 4)

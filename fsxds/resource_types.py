@@ -1,6 +1,6 @@
 """The table of xDS resource types; adding a type means adding one row.
 
-By which names Envoy asks for virtual hosts one by one: `<route configuration>/<domain in lower case>` (ENVOY.md D5).
+By which names Envoy asks for virtual hosts one by one: `<route configuration>/<domain in lower case>` (ENVOY.md E46).
 """
 
 from __future__ import annotations
@@ -46,18 +46,18 @@ class ResourceType:
         name_field: the field that holds the resource's name, None where only a `Resource` wrapper has it.
         full_state_in_sotw: a state-of-the-world answer holds all resources, and what is not in it is removed.
         may_be_empty: Envoy takes an answer without resources as "there is none"; elsewhere it rejects it
-            (ENVOY.md B3).
+            (ENVOY.md E15).
         file_words: more words that name its files.
         grpc: the package of its gRPC service below `envoy.service`, the service, and the noun of its methods; empty
             where ADS alone serves it.
         has_sotw: its service has the state-of-the-world method and the unary one beside the Delta one.
         absence_hangs_envoy: told by Delta that there is none of a name which it waits for, Envoy 1.40 waits for good, and
             its start with it; told nothing, it goes on after `initial_fetch_timeout`.
-        survives_expiry: Envoy 1.40 survives the end of a time to live of its resources (ENVOY.md D4).
+        survives_expiry: Envoy 1.40 survives the end of a time to live of its resources (ENVOY.md E40).
         is_secret: nothing of its resources is shown, and their mirrored files are for the user of fsxds alone.
         holds_config_sources: its resources may say from where Envoy is to get others.
         file_order: where its files come among those that the mirror writes: what others name by path must exist first
-            (ENVOY.md B4), so it is below that of clusters; what may come to name new clusters is above it.
+            (ENVOY.md E26), so it is below that of clusters; what may come to name new clusters is above it.
         new_file_order: the same of a file that is not there yet, None where that makes no difference.
     """
 

@@ -134,7 +134,7 @@ class SpelledFloat(float):
     """A float with the text it was read from.
 
     Envoy 1.40 keeps YAML's plain decimals as text: `version_info: 1.0` is the string "1.0", and so is a `1.0` within a
-    Struct (ENVOY.md H). A number field takes the number, everything else the text.
+    Struct (ENVOY.md E51). A number field takes the number, everything else the text.
     """
 
     __slots__ = ("text",)

@@ -290,6 +290,29 @@ def test_facts_about_envoy_are_shown_by_tests() -> None:
     assert {} == {number: names for number, names in facts.items() if not names or not tests.issuperset(names)}
 
 
+def _citations(folder: str) -> dict[str, set[int]]:
+    """Return which facts each file cites: `ENVOY.md E12`, `ENVOY.md E9, E10`, `ENVOY.md E1 to E11`."""
+    cited: dict[str, set[int]] = {}
+    for path in sorted((TOP / folder).rglob("*")):
+        if path.suffix not in {".py", ".txt", ".md"}:
+            continue
+        for citation in re.findall(r"ENVOY\.md\s+(E\d+(?:(?:, | to )E\d+)*)", path.read_text(encoding="utf-8")):
+            numbers = [[int(bound[1:]) for bound in part.split(" to ")] for part in citation.split(", ")]
+            found = cited.setdefault(str(path.relative_to(TOP)), set())
+            found.update(number for bounds in numbers for number in range(bounds[0], bounds[-1] + 1))
+    return cited
+
+
+def test_facts_about_envoy_are_cited() -> None:
+    """Every number that is cited has a fact, and every fact is cited in the code."""
+    facts, in_package = _facts(), _citations("fsxds")
+    in_code = {number for path, numbers in in_package.items() if path.endswith(".py") for number in numbers}
+    cited = {**in_package, **_citations("tests")}
+
+    assert {} == {path: numbers - facts.keys() for path, numbers in cited.items() if not numbers <= facts.keys()}
+    assert set() == facts.keys() - in_code
+
+
 @pytest.mark.parametrize("names", [[], ["config/xds/routes.yaml", "config/xds/clusters.yaml"]])
 def test_hook_passes_on_the_sample_tree(names: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
     """The pre-commit hook does what it says, with the names of changed files and without any."""

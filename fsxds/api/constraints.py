@@ -89,7 +89,7 @@ class _Mode(NamedTuple):
     """How a message is looked at.
 
     Attributes:
-        is_ruled: its `validate.rules` count. Those in an Any count again, for Envoy validates that by itself.
+        is_ruled: its `validate.rules` count. Those in an Any count again, for Envoy validates that by itself (ENVOY.md E53).
         is_opened: Envoy reads it; if not, nothing of it can break a rule, nor what is in an Any in it.
         is_secret: its values must not be shown.
     """

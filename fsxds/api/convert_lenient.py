@@ -345,7 +345,7 @@ def _check_list(value: PlainValue, place: ValuePlace) -> None:
 
 
 def _check_value(value: PlainValue, place: ValuePlace) -> None:
-    """Any JSON value. A plain decimal of YAML is text, as in Envoy 1.40 (ENVOY.md H)."""
+    """Any JSON value. A plain decimal of YAML is text, as in Envoy 1.40 (ENVOY.md E51)."""
     if isinstance(value, dict):
         _check_struct(value, place)
     elif isinstance(value, list):

@@ -1,7 +1,7 @@
 """Scalars, durations, timestamps and field masks as Envoy's JSON reader takes them: plain values to what a field holds.
 
 This is the only place that says which values a field takes. Each rule was tried on Envoy 1.40 (`--mode validate`), and
-ENVOY.md H lists most of them. A value that Envoy does not take raises `WrongValueError`.
+ENVOY.md E51, E52 lists most of them. A value that Envoy does not take raises `WrongValueError`.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """A running Envoy's admin page: statistics, listeners, readiness; and which version each subscription should show.
 
-Statistics name a subscription by a prefix (`cluster.web`, `http.x.rds.y`, ENVOY.md A1). `Expected` computes the versions
+Statistics name a subscription by a prefix (`cluster.web`, `http.x.rds.y`, ENVOY.md E58). `Expected` computes the versions
 that these subscriptions show when a snapshot is in effect. All but `AdminPage` is pure.
 """
 
@@ -30,7 +30,7 @@ STATISTICS_FILTER = (
     r"\.version_text$|\.update_(success|rejected|failure)$|^(" + "|".join(re.escape(gauge) for gauge in WARMING) + ")$"
 )
 
-# The stat scopes of the subscriptions, ENVOY.md A1; the first that fits decides.
+# The stat scopes of the subscriptions, ENVOY.md E58; the first that fits decides.
 _SCOPES = tuple(
     (re.compile(pattern), BY_SHORT_NAME[short_name])
     for pattern, short_name in (
@@ -79,7 +79,7 @@ class Expected:
             its absence where absence can be told, and else with its last one, which is what Envoy keeps.
         unsure: types of which Envoy may rightly show another version: removals are not told, so it keeps what it has.
         doubted: prefixes of the subscriptions that refused their last update. A part of it may be in effect all the same
-            (ENVOY.md A4), so the right version counts only after one more update.
+            (ENVOY.md E59), so the right version counts only after one more update.
     """
 
     bundles: Mapping[TypeUrl, Version]

@@ -24,7 +24,7 @@ XDS_CLUSTER = "xds"
 NO_LIMIT = 1_000_000
 
 # A gRPC server closes connections that ping more than twice within five minutes without data, as Envoy's do with a short
-# interval (ENVOY.md D1). Envoy adds up to 15 % to the interval, never takes off.
+# interval (ENVOY.md E31). Envoy adds up to 15 % to the interval, never takes off.
 PING_INTERVAL = "330s"
 PING_TIMEOUT = "20s"
 
@@ -44,7 +44,7 @@ def rest_cluster(xds: str) -> Section:
     address = _address(xds)
     cluster: Section = {"name": XDS_CLUSTER, "type": "STATIC"}
     if _is_to_be_resolved(address):
-        # Without V4_ONLY Envoy looks for an IPv6 address first, where fsxds mostly does not listen.
+        # Without V4_ONLY Envoy looks for an IPv6 address first (ENVOY.md E7), where fsxds mostly does not listen.
         cluster |= {"type": "STRICT_DNS", "dns_lookup_family": "V4_ONLY"}
     return cluster | {
         "connect_timeout": "1s",
@@ -104,7 +104,7 @@ def _is_to_be_resolved(address: Section) -> bool:
 
 __all__ = ["BootstrapRequest", "Identity", "Section", "ads_bootstrap", "files_of", "mirror_bootstrap", "rest_bootstrap"]
 
-# The pause between two polls, up to twice as long by Envoy's jitter. Below one millisecond Envoy 1.40 dies of SIGFPE.
+# The pause between two polls, up to twice as long by Envoy's jitter. Below one millisecond Envoy crashes (ENVOY.md E4).
 REFRESH_DELAY = "0.05s"
 # How long one poll may be held. Envoy's own default of one second means sixty polls of 77 kB where one does.
 REQUEST_TIMEOUT = "30s"
@@ -154,7 +154,7 @@ class Identity:
         node_id: its name, of which fsxds knows it.
         node_cluster: the name of the fleet that it belongs to.
         admin_port: where its admin page listens on 127.0.0.1; port 0: the kernel chooses.
-        initial_fetch_timeout: how long its start waits for the first answer of each type. In `fsxds dev`, an answer that
+        initial_fetch_timeout: how long its start waits for the first answer of each type (ENVOY.md E17). In `fsxds dev`, an answer that
             cannot come yet should not keep a person waiting.
     """
 
@@ -212,7 +212,7 @@ def mirror_bootstrap(
     identity: Identity | None = None,
     xds: str | None = None,
 ) -> Section:
-    """Return the bootstrap of an Envoy that reads mirrored files; those it names must exist before it starts.
+    """Return the bootstrap of an Envoy that reads mirrored files; those it names must exist before it starts (ENVOY.md E25).
 
     No source has a `watched_directory`: each file is moved over the one before, which Envoy notices by itself.
 

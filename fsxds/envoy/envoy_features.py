@@ -1,7 +1,7 @@
 """Ask an Envoy executable once what it has: it runs for a second, binds no port and calls nobody.
 
 Listeners that each try one thing out are put into a file that the Envoy reads; its admin, on a socket in a folder of our
-own, shows of each whether it was rejected and why.
+own, shows of each whether it was rejected and why (ENVOY.md E65).
 """
 
 from __future__ import annotations

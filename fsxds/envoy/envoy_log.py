@@ -200,7 +200,7 @@ class _Progress:
 
 
 def counts_differ(lines: Iterable[EnvoyLogLine], rendering: Rendering) -> bool:
-    """Return whether Envoy did not read all of a bootstrap: of a binary one that it cannot parse it takes what it can."""
+    """Return whether Envoy did not read all of a bootstrap: of a binary one that it cannot parse it takes what it can (ENVOY.md E63)."""
     wanted = {
         "static secret": len(rendering.secrets),
         "cluster": len(rendering.clusters),

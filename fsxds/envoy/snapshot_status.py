@@ -1,7 +1,7 @@
 """What a local Envoy made of a snapshot: in effect, NACKed, or pending.
 
 By gRPC Envoy itself ACKs and NACKs (`StreamAcks`). By REST and by files only its admin page shows what became of an
-update (`StatisticsAcks`): versions that changed, and counters of rejections that rose (ENVOY.md G).
+update (`StatisticsAcks`): versions that changed, and counters of rejections that rose (ENVOY.md E57, E59).
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ class EnvoyNack:
 def status_by_statistics(
     expected: Expected, before: Statistics, now: Statistics, reasons: Sequence[LoggedRejection]
 ) -> InEffect | Nacked | Pending:
-    """Decide what became of a snapshot. Source: ENVOY.md G.
+    """Decide what became of a snapshot. Source: ENVOY.md E57, E59.
 
     Args:
         expected: the versions that it should show.
@@ -73,7 +73,7 @@ def status_by_statistics(
     doubted = [one for one in scopes if one.prefix in expected.doubted]
     unproven = [one for one in doubted if not _rose(f"{one.prefix}.update_success", before, now)]
     behind = [one for one in scopes if one in unproven or not expected.is_settled(one, _version_text(one, now))]
-    # A file that Envoy cannot read counts as a failed update, but so does a poll that found nobody.
+    # A file that Envoy cannot read counts as a failed update, but so does a poll that found nobody (ENVOY.md E60).
     is_unreadable = any(one.is_failure for one in reasons)
     counters = ("update_rejected", "update_failure") if is_unreadable else ("update_rejected",)
     if refused := tuple(one for one in behind if any(_rose(f"{one.prefix}.{name}", before, now) for name in counters)):

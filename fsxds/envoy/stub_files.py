@@ -271,7 +271,7 @@ def _writer(field: str, path: str) -> Change:
 def compiled_only(script: str) -> str:
     """Return a Lua script that Envoy compiles whole, with the same line numbers, and runs nothing of.
 
-    Envoy runs scripts when it loads them, with all of Lua's libraries: `os.execute` would run on this machine, and
+    Envoy runs scripts when it loads them (ENVOY.md E62), with all of Lua's libraries: `os.execute` would run on this machine, and
     `require` would not find the modules of the target machine.
     """
     functions = "".join(f"function {name}() end " for name in _LUA_FUNCTIONS if name in script)
@@ -351,7 +351,7 @@ def _change_validation(validation: Any) -> None:
 
 
 def _change_config_source(source: Any) -> None:
-    """Replace paths, which must exist and are watched, and ADS: a validating Envoy has none, and crashes of it."""
+    """Replace paths, which must exist and are watched, and ADS: a validating Envoy has none, and crashes of it (ENVOY.md E64)."""
     specifier = source.WhichOneof("config_source_specifier")
     path = source.path_config_source.path if specifier == "path_config_source" else source.path
     # A path that is empty stays, so that Envoy rejects it.

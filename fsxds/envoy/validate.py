@@ -1,7 +1,7 @@
 """Validate resources with a real Envoy, and find which of them it rejects.
 
 The resources become one static bootstrap, which `envoy --mode validate` reads: it binds no port and contacts nobody.
-Envoy stops at the first mistake, so `find_conflicts` asks again about parts: about the resource that the log points at
+Envoy stops at the first mistake (ENVOY.md E61), so `find_conflicts` asks again about parts: about the resource that the log points at
 and, at the same time, about the rest; where the log points at none, about thirds.
 """
 

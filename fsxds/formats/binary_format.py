@@ -19,7 +19,7 @@ _REMEDY: Final = "write it again, whole; Envoy itself would delete what it has"
 def decode(content: bytes, catalogue: Catalogue, message_type: str | None) -> Decoded:  # noqa: ARG001 - one signature for all
     """Read a DiscoveryResponse; nothing else is read from binary, since any bytes are some message.
 
-    Envoy takes an empty file, garbage and a truncated file as far as they parse, and deletes the rest (ENVOY.md B1).
+    Envoy takes an empty file, garbage and a truncated file as far as they parse, and deletes the rest (ENVOY.md E13).
     """
     if not content:
         return unreadable(Fault("empty-file", "the file is empty", _REMEDY, (), 1, 1))

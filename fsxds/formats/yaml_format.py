@@ -5,7 +5,7 @@ quoted scalar without tag or anchor, without a call: the rest of the file costs 
 else goes through `_value`.
 
 For a plain scalar Envoy asks yaml-cpp for a bool, then for a 64-bit integer with C's prefixes, and takes everything else
-as text (ENVOY.md H; every row of the tests was put to the real binary). Numbers with a fraction or an exponent are text to
+as text (ENVOY.md E51; every row of the tests was put to the real binary). Numbers with a fraction or an exponent are text to
 Envoy too, but a number field takes them: they become `SpelledFloat`, which is both.
 """
 
@@ -436,7 +436,7 @@ def encode(message: Message, printer: Printer) -> bytes:
     """Write a message as YAML.
 
     A number in a Struct keeps its value only when it is whole and of 32 bits: others Envoy 1.40 takes as text, whatever
-    their spelling (ENVOY.md H), and fsxds as Envoy does.
+    their spelling (ENVOY.md E51), and fsxds as Envoy does.
     """
     return encode_plain((printer.to_plain(message),))
 

@@ -1,6 +1,6 @@
 """What only one resource of a whole tree may have: the addresses of listeners, the domains and names of virtual hosts.
 
-Envoy 1.40 compares of listeners protocol, IP address and port, or the path of a socket. It does not matter whether a
+Envoy 1.40 compares of listeners protocol, IP address and port, or the path of a socket (ENVOY.md E56). It does not matter whether a
 listener binds its port, and how; port 0, internal listeners and other network namespaces are free.
 
 Of virtual hosts that are discovered one by one it rejects all in a response when a domain is duplicated in their route

@@ -234,7 +234,7 @@ RULE = "wrong-file-source"
 
 
 def source_findings(files: Iterable[FileNames]) -> Mapping[PurePosixPath, tuple[ReferenceFinding, ...]]:
-    """Find the files that are named as the source of one resource, and hold another, or several. Source: ENVOY.md B3."""
+    """Find the files that are named as the source of one resource, and hold another, or several. Source: ENVOY.md E16."""
     files = tuple(files)
     if not any(names.in_files for names in files):
         return {}

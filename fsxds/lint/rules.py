@@ -1,6 +1,6 @@
 """The rules that problems can break: their pages, their severities, and how `fsxds explain` writes them.
 
-A page in `pages/` is a chapter, and each of its sections a rule. `README.md` beside this module lists them all.
+A page in `pages/` is a chapter, and each of its sections a rule. What it says of Envoy is so (ENVOY.md E54). `README.md` beside this module lists them all.
 """
 
 from __future__ import annotations

@@ -37,7 +37,7 @@ MOST_WAITING_LINES = 1000
 
 RETRY_S = 0.2
 
-# Envoy quotes whole messages of its configuration when it rejects them.
+# Envoy quotes whole messages of its configuration when it rejects them (ENVOY.md E21).
 LONGEST_FOREIGN_TEXT = 500
 
 # Of clients, files or resources in one line for people; the others are counted.

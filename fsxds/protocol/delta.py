@@ -4,7 +4,7 @@
 | --- | --- |
 | Names are added and given up one by one (`Subscription`); the nonce matters for ACK and NACK alone (`Acks`). | xDS protocol, "Incremental xDS" |
 | What a name stands for, and what answers it: `lookup.DeltaNames`, of virtual hosts `virtual_hosts.HostNames`. | xDS protocol, "Subscribing to Resources" |
-| A client that brings `initial_resource_versions` is sent what differs from them. | xDS protocol, "Reconnect" |
+| A client that brings `initial_resource_versions` is sent what differs from them. | xDS protocol, "Reconnect"; ENVOY.md E39 |
 | A name that does not exist, or not any more, is reported as removed once it is certain (`Absence`). | xDS protocol, "Deleting Resources" |
 | What was NACKed is sent again with back-off, in ever smaller responses (`Acks`). | ENVOY.md E10, E12 |
 | One change goes out as one batch, in push order (`RESOURCE_TYPES`); removals come last, in reverse order (`rollout`). | xDS protocol, "Eventual consistency considerations" |

@@ -160,7 +160,7 @@ class ClientStatus:
     watches: Iterable[WatchStatus] = ()
 
 
-# Envoy logs the whole message that it rejects, secrets included, before or after the reason; until 1.36 without the
+# Envoy logs the whole message that it rejects, secrets included (ENVOY.md E21), before or after the reason; until 1.36 without the
 # mark in front of it.
 _MESSAGE_BEFORE = re.compile(r"^(?:goo\.gle/debug|[^\n]*\n).*: (?=Proto constraint validation failed)", re.DOTALL)
 _MESSAGE_AFTER = re.compile(r"(: goo\.gle/debug|\): \{).*$", re.DOTALL)

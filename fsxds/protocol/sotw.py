@@ -6,7 +6,7 @@
 | A name that was not in the request before is sent, whether the client has it or not. | xDS protocol, "Resource updates" |
 | A request that repeats nonce and names asks for them again: its client let go of them. | ENVOY.md E33 |
 | CDS, LDS and SRDS are sent in full, and what is missing is removed (`ResourceType.full_state_in_sotw`). | xDS protocol, "Grouping Resources into Responses", "Deleting Resources" |
-| Of other types only what changed is sent, and a removal is not. | xDS protocol, "Grouping Resources into Responses" |
+| Of other types only what changed is sent, and a removal is not. | xDS protocol, "Grouping Resources into Responses"; ENVOY.md E37 |
 | A client that has the version of what it should hold is sent nothing at first. | xDS protocol, "Resource updates" |
 | Until something of a type was loaded, or could be missing by mistake, its full state is not sent to who has one. | `Snapshot.withheld`, `incomplete`, `undeclared` |
 | What was NACKed is sent again alone, with back-off (`Acks`); its content is not part of the version meanwhile. | ENVOY.md E10 |

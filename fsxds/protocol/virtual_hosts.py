@@ -187,7 +187,7 @@ class HostNames(DeltaNames):
         return asked
 
     def begin(self, held: Held, after: Lookup) -> Changes:
-        """Return what changed of the virtual hosts that a client brings."""
+        """Return what changed of the virtual hosts that a client brings (ENVOY.md E50)."""
         self._brought = frozenset(held.keys() & after.rows.keys())
         return Changes(unheld(self._brought, held, after) if held else NOTHING, removed=frozenset(held) - self._brought)
 

@@ -2,7 +2,7 @@
 
 Envoy asks for virtual hosts one by one, by their domains; so each is found by other names beside its own. It accepts one
 listener without a name, and gives it a random one in each response that holds it: every update of any listener would
-replace it, and drain its connections. So it is served by a name that is made of its address (ENVOY.md J).
+replace it, and drain its connections. So it is served by a name that is made of its address (ENVOY.md E20).
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _UDP = 1  # envoy.config.core.v3.SocketAddress.Protocol
 def naming_fault(
     row: ResourceType, own_name: str, wrapper_name: str, field_path: FieldPath, name_path: FieldPath
 ) -> Fault | None:
-    """Say what is wrong with the name of a resource, None where nothing is. Source: ENVOY.md A5, D5, I.
+    """Say what is wrong with the name of a resource, None where nothing is. Source: ENVOY.md E18, E46.
 
     Args:
         row: the type of the resource.
@@ -95,7 +95,7 @@ def unnamed_fault(name: str, place: FieldPath) -> Fault:
 
 
 def table_fault(name: str, place: FieldPath) -> Fault | None:
-    """Demand `<route configuration>/<name>`: Envoy finds the table before the last slash. Source: ENVOY.md D5."""
+    """Demand `<route configuration>/<name>`: Envoy finds the table before the last slash. Source: ENVOY.md E46."""
     table, _, host = name.rpartition("/")
     if table and host:
         return None
@@ -151,7 +151,7 @@ def repeated_names(documents: Iterable[Document]) -> Iterator[Problem]:
 
 def _severity_of_repeat(resource: Resource, first: Resource) -> Severity:
     # Generated files repeat what several others use. An Envoy that asks by name gets one of the equals; one that gets
-    # all of a type refuses them (ENVOY.md A2).
+    # all of a type refuses them (ENVOY.md E14).
     is_harmless = resource.version == first.version and not BY_TYPE_URL[resource.type_url].full_state_in_sotw
     return Severity.WARNING if is_harmless else Severity.ERROR
 

@@ -209,7 +209,7 @@ def _refer_uri(cluster: DynamicMessage, path: Path, walk: Walk) -> None:
 
 
 def _refer_grpc(cluster: DynamicMessage, path: Path, walk: Walk) -> None:
-    # That of a config source has to be static, and is noted with the source.
+    # That of a config source has to be static (ENVOY.md E6), and is noted with the source.
     if not _is_of_source(path):
         walk.refer(path, CLUSTER, cluster, Severity.WARNING)
 

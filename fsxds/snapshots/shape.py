@@ -187,7 +187,7 @@ def not_an_object(field_path: FieldPath) -> Fault:
 
 
 def heartbeat(field_path: FieldPath) -> Fault:
-    """A wrapper holds nothing. Source: ENVOY.md A5, I."""
+    """A wrapper holds nothing. Source: ENVOY.md E18."""
     return Fault(
         "no-resource",
         "a Resource without `resource` makes a nameless cluster in Envoy",
@@ -232,7 +232,7 @@ def wrong_ttl(ttl_s: float, field_path: FieldPath) -> Fault | None:
 
 
 def dropped_ttl(row: ResourceType, field_path: FieldPath) -> Fault | None:
-    """A time to live is not sent, because Envoy does not survive its end, or ignores it. Source: ENVOY.md D4."""
+    """A time to live is not sent, because Envoy does not survive its end, or ignores it. Source: ENVOY.md E40."""
     if row.survives_expiry:
         return None
     fact = f"the ttl of {row.noun} is not sent to clients: Envoy does well with those of clusters, listeners and runtime alone"

@@ -113,7 +113,7 @@ AGENT = "fsxds watch"
 
 _WRAPPER = f"{PREFIX}envoy.service.discovery.v3.Resource"
 
-# google.rpc.Code; what Envoy says with each NACK (ENVOY.md D1).
+# google.rpc.Code; what Envoy says with each NACK (ENVOY.md E32).
 NACK_CODE = 13
 
 

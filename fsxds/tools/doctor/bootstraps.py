@@ -94,6 +94,7 @@ def _check_streams(dynamic: Any) -> Iterator[Fault]:
 def _check_locators(dynamic: Any, envoy: EnvoyFacts) -> Iterator[Fault]:
     clusters: FieldPath = ("dynamic_resources", "cds_resources_locator")
     listeners: FieldPath = ("dynamic_resources", "lds_resources_locator")
+    # ENVOY.md E29.
     if dynamic.cds_resources_locator.startswith("file:"):
         yield Fault(
             "cluster-collection-file",
@@ -201,7 +202,7 @@ def _hosts(message: Any) -> set[str]:
 
 
 def _check_limits(cluster: StaticCluster, subscriptions: Collection[ConfigSourceUse]) -> Iterator[Fault]:
-    """Each subscription holds a request, and over HTTP/1.1 a connection (ENVOY.md A7)."""
+    """Each subscription holds a request, and over HTTP/1.1 a connection (ENVOY.md E5)."""
     breakers = cluster.message.circuit_breakers
     index, thresholds = next(
         ((index, one) for index, one in enumerate(breakers.thresholds) if one.priority == 0), (None, None)
@@ -297,7 +298,7 @@ def check_data_source(source: Any, field_path: FieldPath, envoy: EnvoyFacts) -> 
 
 
 class ScopedRoutes:
-    """Checks scoped routes whose route tables come from one file: Envoy takes one table a file (ENVOY.md B3)."""
+    """Checks scoped routes whose route tables come from one file: Envoy takes one table a file (ENVOY.md E28)."""
 
     def __init__(self, names_of_tree: frozenset[str]) -> None:
         self._names_of_tree = names_of_tree
@@ -317,7 +318,7 @@ class ScopedRoutes:
 
 
 def check_route_table(table: Any, field_path: FieldPath, _: EnvoyFacts) -> Iterator[Fault]:
-    """Check a RouteConfiguration that Envoy rejects while a cluster of it is not there yet (ENVOY.md E3)."""
+    """Check a RouteConfiguration that Envoy rejects while a cluster of it is not there yet (ENVOY.md E55)."""
     is_inline = field_path[-1:] == ("route_config",)
     is_eager = table.validate_clusters.value if table.HasField("validate_clusters") else is_inline
     if is_eager and _names_clusters(table):

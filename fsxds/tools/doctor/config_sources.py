@@ -9,7 +9,7 @@ from typing import Any
 from fsxds.tools.doctor.facts import REST, EnvoyFacts, FileFacts
 from fsxds.values import Fault, FieldPath, Severity
 
-# Text format under any of these names is read as JSON (ENVOY.md B1).
+# Text format under any of these names is read as JSON (ENVOY.md E22).
 _TEXT_FORMAT = (".textproto", ".txtpb", ".pbtxt", ".prototxt")
 _READ_AS_YAML = (".yaml", ".yml")
 # No serialized DiscoveryResponse begins like this; as binary it would be an empty one.
@@ -79,7 +79,7 @@ def _normal(path: str) -> str:
 _LONGEST_DELAY_S = 5.0
 _SHORTEST_TIMEOUT_S = 5.0
 _DEFAULT_TIMEOUT_S = 1.0
-# Less than half a millisecond is no time-out at all (ENVOY.md A3); field rules have their say on zero.
+# Less than half a millisecond is no time-out at all (ENVOY.md E3); field rules have their say on zero.
 _NO_TIMEOUT_S = 0.0005
 
 

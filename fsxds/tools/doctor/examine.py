@@ -30,7 +30,7 @@ _SOTW, _DELTA = frozenset({_GRPC, _AGGREGATED_GRPC}), frozenset({_DELTA_GRPC, _A
 
 
 def expiry_faults(resource: Resource, bootstrap: Any) -> Iterator[Fault]:
-    """Note a time to live that comes to nothing; None is no bootstrap. Source: ENVOY.md A6, B6.
+    """Note a time to live that comes to nothing; None is no bootstrap. Source: ENVOY.md E19.
 
     By REST and from files Envoy ignores it. On streams the server sends one only to a client that announces the feature,
     which Envoy does only where its bootstrap lists it.

@@ -227,7 +227,7 @@ class _LayoutBuilder:
     # -- what clusters and config sources refer to
 
     def _add_stand_ins(self) -> None:
-        """Write an empty ClusterLoadAssignment where a cluster names a removed one: Envoy would keep its endpoints."""
+        """Write an empty ClusterLoadAssignment where a cluster names a removed one: Envoy would keep its endpoints (ENVOY.md E27)."""
         bundle = self._files.get(self._path(CDS, None))
         clusters = bundle.resources if bundle else self._held_clusters()
         for name in sorted(self._sources.eds_names(clusters)):
@@ -267,7 +267,7 @@ class _LayoutBuilder:
         return self._path(type_url, name) in self._kept
 
     def _find(self, directory: PurePosixPath, requested: RequestedResources) -> PurePosixPath | None:
-        """Return the file for a config source: Envoy rejects a path that does not exist, so it must be there."""
+        """Return the file for a config source: Envoy rejects a path that does not exist (ENVOY.md E25)."""
         type_url = requested.type_url
         if type_url == SRDS:
             path = self._path(SRDS, None)

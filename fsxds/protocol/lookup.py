@@ -308,9 +308,8 @@ class DeltaNames:
         With `is_first`, the client is sent what it subscribed to in any case.
         """
         wanted = names if self.selects_all else names & self.names
-        found = {name: [each.name for each in after.find(name) if each.name not in held_back] for name in wanted}
-        absent = frozenset(name for name, resources in found.items() if not resources) - held_back
-        return Changes(frozenset(name for resources in found.values() for name in resources), absent)
+        existing = after.existing(wanted)
+        return Changes(after.names(existing) - held_back, absent=wanted - existing - held_back)
 
     def needed_by(self, users: Iterable[Resource]) -> frozenset[str]:
         """Return the names of this type that resources of another type refer to."""

@@ -16,7 +16,7 @@ from aiohttp import web
 
 from fsxds.protocol.poll import nonce_of
 from fsxds.protocol.subscription import Selection
-from fsxds.resources import Resource, Snapshot
+from fsxds.resources import Resource, Rows, Snapshot
 from fsxds.values import TypeUrl, Version
 
 # The event loop is lent to rendering for so long at a time: polls that need none wait no longer.
@@ -78,14 +78,16 @@ class _TypeBodies:
 
     Attributes:
         fragments: the JSON of resources by their version.
-        swept_at: the newest generation whose snapshot the fragments were swept for.
+        swept_at: the newest generation that the fragments were swept for.
+        rows: the resources of that generation.
         whole: the last body with all resources of the type, and what it is of.
         rendering: set when the rendering that goes on now ends; None while there is none.
     """
 
     fragments: dict[Version, bytes] = field(default_factory=dict)
     swept_at: int = 0
-    whole: tuple[tuple[Version, Version | None], Payload] | None = None
+    rows: Rows | None = None
+    whole: tuple[tuple[Version, Collection[Resource]], Payload] | None = None
     rendering: asyncio.Event | None = None
 
 
@@ -118,9 +120,8 @@ class ResponseBodies:
             is_whole: it holds all resources of its type, so that other clients will be sent the same bytes.
         """
         bodies = self._types.setdefault(selection.type_url, _TypeBodies())
-        # Equal versions of files may have other content; equal digests have not.
-        content = snapshot.versions.get(selection.type_url)
-        key = (selection.version, content)
+        # Authored versions may be equal where the resources are others.
+        key = selection.version, selection.resources
         while True:
             if is_whole and bodies.whole is not None and bodies.whole[0] == key:
                 return bodies.whole[1]
@@ -165,14 +166,19 @@ def _missing(bodies: _TypeBodies, resources: Collection[Resource]) -> bool:
 
 
 def _sweep(bodies: _TypeBodies, snapshot: Snapshot, type_url: TypeUrl) -> None:
-    """Drop what is not in the snapshot any more, once per generation."""
+    """Drop what was removed or changed since the last call, once per generation; its cost follows the change."""
     if snapshot.generation <= bodies.swept_at:
         return
-    current = {resource.version for resource in snapshot.resources(type_url).values()}
-    for version in bodies.fragments.keys() - current:
-        del bodies.fragments[version]
-    bodies.swept_at = snapshot.generation
-    bodies.whole = None
+    before, rows = bodies.rows, snapshot.resources(type_url)
+    if before is not None:
+        change = rows.changes_since(before)
+        for name in (change.fresh | change.removed) & before.keys():
+            bodies.fragments.pop(before[name].version, None)
+    if len(bodies.fragments) > len(rows):
+        # Some were written for a response with an older snapshot, after that was swept.
+        current = {resource.version for resource in rows.values()}
+        bodies.fragments = {version: text for version, text in bodies.fragments.items() if version in current}
+    bodies.swept_at, bodies.rows, bodies.whole = snapshot.generation, rows, None
 
 
 def _join(selection: Selection, fragments: dict[Version, bytes]) -> bytes:

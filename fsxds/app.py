@@ -15,7 +15,6 @@ from pathlib import Path
 from time import monotonic
 from typing import Never, cast
 
-from fsxds.api.catalogue import Catalogue
 from fsxds.errors import FsxdsError, UsageError
 from fsxds.events import (
     ApiFound,
@@ -30,16 +29,16 @@ from fsxds.events import (
 from fsxds.formats.libyaml import require_libyaml
 from fsxds.observe.clients import FORGOTTEN_AFTER_S, Clients
 from fsxds.observe.log import Log
-from fsxds.parse_worker import ParseLimits, ParseRules, Parsing
+from fsxds.parse_worker import Parsing
 from fsxds.protocol.ttl import TtlMode
 from fsxds.readiness import ReadyFile, report_waits, reported_wait
-from fsxds.reload import Loader, Reload, acceptance, find_catalogue, load_once, parse_rules, scanner_of
+from fsxds.reload import Loader, LoadingRules, Reload, find_catalogue, load_once, scanner_of
 from fsxds.resource_types import BY_TYPE_URL
 from fsxds.settings.forms import OFF, Address, parse_address
 from fsxds.settings.options import Settings
 from fsxds.settings.reading import SettingsChange, SettingsReader
 from fsxds.snapshots.check import Check
-from fsxds.snapshots.load import Acceptance, Loaded
+from fsxds.snapshots.load import Loaded
 from fsxds.source.targets import WatchMode, WatchOptions
 from fsxds.source.watch import Settled, watch
 from fsxds.store import Latest, SnapshotStore
@@ -118,21 +117,6 @@ async def run(application: Application, reader: SettingsReader, ready_file: Read
         tasks.create_task(application.run())
         # Cancelled here, all of them end side by side.
         await asyncio.Event().wait()
-
-
-@dataclass(frozen=True, slots=True)
-class LoadingRules:
-    """By what files are parsed and accepted."""
-
-    parsing: ParseRules
-    limits: ParseLimits
-    acceptance: Acceptance
-
-    @classmethod
-    def of(cls, settings: Settings, catalogue: Catalogue, check: Check) -> LoadingRules:
-        """Return what the settings say."""
-        limits = ParseLimits(settings.parse_apart_above_bytes, time_s=settings.parse_time_s)
-        return cls(parse_rules(settings, catalogue, check), limits, acceptance(settings, check))
 
 
 @dataclass(frozen=True, slots=True)
@@ -219,7 +203,7 @@ class Application:
                 self.start(tasks, "ADS rewriting", rewriting.keep_rewritten)
 
     async def _load(self, rules: LoadingRules) -> None:
-        """Load the newest tree by these rules, until cancelled; after others, each of its files is judged anew."""
+        """Load the newest tree by these rules, until cancelled; after other rules, each of its files is judged again."""
         limits = rules.limits
         if self.reload.loaded is not None:
             # There is no first load any more for which others would wait longer.

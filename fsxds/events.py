@@ -186,7 +186,7 @@ class StreamOpened(Event):
 
 @dataclass(frozen=True, slots=True)
 class StreamClosed(Event):
-    """A stream that was opened is over, whoever ended it."""
+    """A stream that was opened is over, on either side."""
 
     node: Node
     service: str
@@ -217,7 +217,7 @@ class NackReceived(Event):
 
     node: Node
     subscription: Subscription
-    verdict: Acknowledgement
+    acknowledgement: Acknowledgement
     files: tuple[PurePosixPath, ...]
 
 
@@ -302,7 +302,7 @@ class CatalogueRow:
         event: its name, `event` in JSON.
         levels: its level; several where it depends.
         meaning: one sentence.
-        fields: what stands in JSON beside `ts`, `level`, `event` and `message`; `FIELDS` has their meanings.
+        fields: what JSON has beside `ts`, `level`, `event` and `message`; `FIELDS` has their meanings.
     """
 
     event: str
@@ -347,7 +347,7 @@ CATALOGUE = (
         "logger repeats details traceback",
     ),
     _row("library_message", "debug", "A library reported what a client caused, or a detail.", "logger"),
-    _row("watching", "info", "How changes are noticed.", "mode reason"),
+    _row("watching", "info", "How changes are detected.", "mode reason"),
     _row("tree_lost", "error", "The directory, or all its files, went away; what was served last stays.", "error"),
     _row("tree_found", "info", "The directory is back."),
     _row("files_ignored", "info", "No format has the suffix of these files.", "count files"),

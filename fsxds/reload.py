@@ -12,13 +12,12 @@ from fsxds.api.catalogue import Catalogue
 from fsxds.events import Observer, SnapshotPublished, TreeLoaded
 from fsxds.formats import format_of
 from fsxds.formats.libyaml import require_libyaml
-from fsxds.parse_worker import ParseRules, Parsing, parse_one
+from fsxds.parse_worker import ParseLimits, ParseRules, Parsing, parse_one
 from fsxds.resources import ParsedFile
 from fsxds.settings.options import Settings
 from fsxds.snapshots.check import Check
 from fsxds.snapshots.load import Acceptance, Loaded, changed_files, load, unjudged
 from fsxds.snapshots.merge import same_content
-from fsxds.snapshots.parse import FileParser
 from fsxds.source.envoy_api import AskFeatures, find_api
 from fsxds.source.listing import Exclusion
 from fsxds.source.scan import Scanner
@@ -44,59 +43,6 @@ def find_catalogue(settings: Settings, ask: AskFeatures | None = None) -> Catalo
     return find_api(envoy=settings.envoy, descriptors=settings.descriptors, cache_dir=settings.cache_dir, ask=ask)
 
 
-def load_once(directory: Path, settings: Settings, catalogue: Catalogue, check: Check) -> Loaded:
-    """Load a tree as serving would, once, and return what it holds and what is wrong with it."""
-    (loaded,) = load_trees((scan_once(directory, settings),), settings, catalogue, check)
-    return loaded
-
-
-def scan_once(directory: Path, settings: Settings) -> SourceTree:
-    """Read the files of a tree as serving would, once."""
-    return scanner_of(directory, settings).scan()
-
-
-def load_trees(
-    trees: Iterable[SourceTree], settings: Settings, catalogue: Catalogue, check: Check
-) -> tuple[Loaded, ...]:
-    """Load trees as serving would, each on its own; a file that stands in several of them is parsed once."""
-    require_libyaml()
-    rules = parse_rules(settings, catalogue, check)
-    parser = ParsedOnce(rules.make_parser())
-    judged = acceptance(settings, check, locate_up_to_bytes=None)
-    return tuple(_load_tree(tree, parser, judged) for tree in trees)
-
-
-def _load_tree(tree: SourceTree, parser: ParsedOnce, acceptance: Acceptance) -> Loaded:
-    loaded = load(tree, None, parser.parse_all, acceptance)
-    ignored = acceptance.check.adjusted(_ignored(tree.ignored)) if tree.ignored else None
-    return replace(loaded, problems=tuple(sorted((*loaded.problems, *((ignored,) if ignored else ())))))
-
-
-class ParsedOnce:
-    """Parses files, and remembers what became of each content at each path."""
-
-    def __init__(self, parser: FileParser) -> None:
-        self._parser = parser
-        self._known: dict[tuple[PurePosixPath, str], ParsedFile] = {}
-
-    def parse_all(self, files: tuple[SourceFile, ...]) -> tuple[ParsedFile, ...]:
-        """Parse those files that are not known yet, and return what became of all."""
-        for file in files:
-            if (file.path, file.digest) not in self._known:
-                self._known[file.path, file.digest] = parse_one(self._parser, file)
-        return tuple(self._known[file.path, file.digest] for file in files)
-
-
-def _ignored(paths: tuple[PurePosixPath, ...]) -> Problem:
-    """Return one note about all of them, at the first."""
-    first, *others = paths
-    named = ", ".join(str(path) for path in others[:MOST_IGNORED])
-    more = f", … {len(others) - MOST_IGNORED} more" if len(others) > MOST_IGNORED else ""
-    fact = "ignored: no format has this suffix" + (f"; nor {named}{more}" if others else "")
-    remedy = "rename what holds resources to .yaml, .json, .textproto or .pb"
-    return Problem(first, 1, 1, "", "ignored-file", fact, remedy, Severity.NOTE)
-
-
 def scanner_of(directory: Path, settings: Settings) -> Scanner:
     """Return what reads the files of a tree."""
     limit = settings.max_file_size_bytes
@@ -109,27 +55,73 @@ def exclusion_of(settings: Settings) -> Exclusion:
 
 
 def is_read(name: str) -> bool:
-    """Tell by a file's name whether a format claims it."""
+    """Whether a format claims a file of this name."""
     return format_of(PurePosixPath(name)) is not None
 
 
-def parse_rules(settings: Settings, catalogue: Catalogue, check: Check) -> ParseRules:
-    """Return what files are parsed by."""
-    return ParseRules(catalogue, _unknown_fields(settings), check)
+def scan_once(directory: Path, settings: Settings) -> SourceTree:
+    """Read the files of a tree as serving would, once."""
+    return scanner_of(directory, settings).scan()
 
 
-def _unknown_fields(settings: Settings) -> Severity:
-    return Severity.WARNING if settings.unknown_fields == "warn" else Severity.ERROR
+@dataclass(frozen=True, slots=True)
+class LoadingRules:
+    """By what files are parsed and accepted."""
+
+    parsing: ParseRules
+    limits: ParseLimits
+    acceptance: Acceptance
+
+    @classmethod
+    def of(cls, settings: Settings, catalogue: Catalogue, check: Check) -> LoadingRules:
+        """Return what the settings say."""
+        unknown_fields = Severity.WARNING if settings.unknown_fields == "warn" else Severity.ERROR
+        limits = ParseLimits(settings.parse_apart_above_bytes, time_s=settings.parse_time_s)
+        acceptance = Acceptance(
+            whole_trees=settings.accept == "tree",
+            authored_versions=settings.versions == "authored",
+            check=check,
+            locate_up_to_bytes=LOCATE_UP_TO_BYTES,
+        )
+        return cls(ParseRules(catalogue, unknown_fields, check), limits, acceptance)
 
 
-def acceptance(settings: Settings, check: Check, *, locate_up_to_bytes: int | None = LOCATE_UP_TO_BYTES) -> Acceptance:
-    """Return how trees are accepted."""
-    return Acceptance(
-        whole_trees=settings.accept == "tree",
-        authored_versions=settings.versions == "authored",
-        check=check,
-        locate_up_to_bytes=locate_up_to_bytes,
-    )
+def load_once(directory: Path, settings: Settings, catalogue: Catalogue, check: Check) -> Loaded:
+    """Load a tree as serving would, once, and return what it holds and what is wrong with it."""
+    (loaded,) = load_trees((scan_once(directory, settings),), settings, catalogue, check)
+    return loaded
+
+
+def load_trees(
+    trees: Iterable[SourceTree], settings: Settings, catalogue: Catalogue, check: Check
+) -> tuple[Loaded, ...]:
+    """Load trees as serving would, each on its own; a file that is in several of them is parsed once."""
+    require_libyaml()
+    rules = LoadingRules.of(settings, catalogue, check)
+    acceptance = replace(rules.acceptance, locate_up_to_bytes=None)
+    parser = rules.parsing.make_parser()
+    known: dict[tuple[PurePosixPath, str], ParsedFile] = {}
+
+    def parse(files: tuple[SourceFile, ...]) -> tuple[ParsedFile, ...]:
+        for file in files:
+            if (file.path, file.digest) not in known:
+                known[file.path, file.digest] = parse_one(parser, file)
+        return tuple(known[file.path, file.digest] for file in files)
+
+    return tuple(_with_ignored(load(tree, None, parse, acceptance), tree.ignored, check) for tree in trees)
+
+
+def _with_ignored(loaded: Loaded, paths: tuple[PurePosixPath, ...], check: Check) -> Loaded:
+    """Return a tree with one note about all ignored files, at the first."""
+    if not paths:
+        return loaded
+    first, *others = paths
+    named = ", ".join(str(path) for path in others[:MOST_IGNORED])
+    more = f", … {len(others) - MOST_IGNORED} more" if len(others) > MOST_IGNORED else ""
+    fact = "ignored: no format has this suffix" + (f"; nor {named}{more}" if others else "")
+    remedy = "rename what holds resources to .yaml, .json, .textproto or .pb"
+    note = check.adjusted(Problem(first, 1, 1, "", "ignored-file", fact, remedy, Severity.NOTE))
+    return loaded if note is None else replace(loaded, problems=tuple(sorted((*loaded.problems, note))))
 
 
 NOTHING = SourceTree(())
@@ -178,7 +170,7 @@ class Reload:
         self._set_aside: dict[PurePosixPath, _SetAside] = {}
 
     def change_rules(self) -> None:
-        """Have the next load, by other rules, parse and judge every file anew. What is served stays."""
+        """Have the next load, by other rules, parse and judge every file again. What is served stays."""
         if self.loaded is not None:
             self.loaded = unjudged(self.loaded)
         # To set aside what fails under these rules, each file counts as changed.
@@ -243,7 +235,7 @@ class Reload:
 
 
 def _holds(tree: SourceTree, path: PurePosixPath, file: SourceFile | None) -> bool:
-    """Tell whether a tree has this content at a path; None for no file."""
+    """Whether a tree has this content at a path; None for no file."""
     return next((other for other in tree.files if other.path == path), None) == file
 
 

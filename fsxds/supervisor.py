@@ -205,7 +205,7 @@ class Attempts:
         return self
 
     def are_over(self, subject: object) -> bool:
-        """Tell whether an input failed so often that it is not attempted again."""
+        """Whether an input failed so often that it is not attempted again."""
         return self._failures >= self._most and subject == self._input
 
     def __enter__(self) -> None:

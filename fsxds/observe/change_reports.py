@@ -100,7 +100,7 @@ class ChangeReports:
         return next((change for change in reversed(self._gathering) if type_url in change.types), None)
 
     async def report(self) -> Never:
-        """Report every change when its answers are in; what is open when it is cancelled is reported as it stands."""
+        """Report every change when its answers are in; what is open when it is cancelled is reported as it is."""
         try:
             while True:
                 await self._inbox.get()

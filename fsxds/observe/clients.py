@@ -204,7 +204,7 @@ def _note_sent(watch: _PolledWatch, selection: Selection) -> None:
 
 
 def _status(subscription: Subscription, watch: _PolledWatch) -> WatchStatus:
-    # After a rejection nothing tells which of the resources the client took: all of the answer count as rejected.
+    # Nothing says which resources of a NACKed response the client accepted: all of them count as rejected.
     is_rejected = watch.nacked is not None and watch.nacked == watch.sent
     return WatchStatus(
         subscription.type_url,

@@ -143,7 +143,7 @@ class Log:
     def write(self, line: LogLine) -> None:
         """Write one line, if its level is logged; what was served or taken names what is not served beside it.
 
-        A line that cannot be written is counted, and ends nobody's work.
+        A line that cannot be written is counted, and nothing else fails for it.
         """
         if (line.admitted_as or line.level) < self._output.level:
             return
@@ -350,14 +350,16 @@ def _(event: AckReceived) -> LogLine:
 @line_of.register
 def _(event: NackReceived) -> LogLine:
     names = [str(path) for path in event.files]
-    version, type_url = event.verdict.version, event.subscription.type_url
-    reason = shortened(mask_reason(event.verdict.reason or "it asked again with the version before; see its own log"))
+    version, type_url = event.acknowledgement.version, event.subscription.type_url
+    reason = shortened(
+        mask_reason(event.acknowledgement.reason or "it asked again with the version before; see its own log")
+    )
     text = (
         f"NACK: {name_of(event.node)} rejected {type_name(type_url)} {version[:12]}"
         f"{f' from {some_of(names)}' if names else ''}: {reason}"
     )
     details = _client(event.node, type_url, version)
-    details |= {"reason": reason, "is_inferred": event.verdict.reason is None, "files": [*names]}
+    details |= {"reason": reason, "is_inferred": event.acknowledgement.reason is None, "files": [*names]}
     return LogLine(Level.WARNING, "nack_received", text, details)
 
 

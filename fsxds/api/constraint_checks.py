@@ -6,6 +6,7 @@ They follow the C++ code of PGV where that differs from its documentation (`not_
 
 from __future__ import annotations
 
+import math
 import operator
 import re
 from collections.abc import Callable, Iterable
@@ -387,25 +388,27 @@ def _size_checks(
     least: int | None, most: int | None, size_of: Callable[[FieldValue], int], noun: str, rule: str
 ) -> list[Check]:
     """Return the demand that there are at least and at most so many of something, if there is one."""
-    shown = show_size(size_of)
-    if least is not None and least == most:
-        text = f"must have exactly {_counted(least, noun)}"
-        return [Check(lambda value: size_of(value) != least, rule, text, f"make it {_counted(least, noun)}", shown)]
+    if not least and most is None:
+        return []
     if least == 1 and most is None:
         return [Check(operator.not_, rule, "must not be empty", _FILL[rule], show_nothing, is_presence=True)]
-    if least and most is not None:
-        text, remedy = f"must have from {least} to {_counted(most, noun)}", f"make it {least} to {most} long"
-        return [Check(lambda value: not least <= size_of(value) <= most, rule, text, remedy, shown)]
-    if least:
-        text, remedy = f"must have at least {_counted(least, noun)}", f"make it {_counted(least, noun)} or more"
-        return [Check(lambda value: size_of(value) < least, rule, text, remedy, shown)]
-    if most is not None:
-        text, remedy = f"must have at most {_counted(most, noun)}", f"make it {_counted(most, noun)} or fewer"
-        return [Check(lambda value: size_of(value) > most, rule, text, remedy, shown)]
-    return []
+    if most is None:
+        words, remedy = f"at least {_counted(least, noun)}", f"{_counted(least, noun)} or more"
+    elif least == most:
+        words, remedy = f"exactly {_counted(most, noun)}", _counted(most, noun)
+    elif least:
+        words, remedy = f"from {least} to {_counted(most, noun)}", f"{least} to {most} long"
+    else:
+        words, remedy = f"at most {_counted(most, noun)}", f"{_counted(most, noun)} or fewer"
+    lowest, highest = least or 0, math.inf if most is None else most
+
+    def is_broken(value: FieldValue) -> bool:
+        return not lowest <= size_of(value) <= highest
+
+    return [Check(is_broken, rule, f"must have {words}", f"make it {remedy}", show_size(size_of))]
 
 
-def _counted(number: int, noun: str) -> str:
+def _counted(number: int | None, noun: str) -> str:
     return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 

@@ -7,11 +7,10 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Collection, Mapping
-from typing import TypeAlias, cast
+from typing import TypeAlias
 
 import re2
 from google.protobuf.descriptor import Descriptor, EnumDescriptor, FieldDescriptor, OneofDescriptor
-from google.protobuf.descriptor_pb2 import EnumValueOptions, FieldOptions
 from google.protobuf.message import Message
 
 from fsxds.api.catalogue import Catalogue
@@ -96,21 +95,21 @@ class ApiRules:
 
     def is_required(self, oneof: OneofDescriptor) -> bool:
         """Tell whether one of the members must be set."""
-        return oneof.has_options and bool(_extension(self._catalogue.oneof_options(oneof), self._required))
+        return oneof.has_options and bool(_extension(self._catalogue.options_of(oneof), self._required))
 
     def is_unruled(self, descriptor: Descriptor) -> bool:
         """Tell whether the rules of a message, and of all in it, do not count."""
         if not descriptor.has_options:
             return False
-        options = self._catalogue.message_options(descriptor)
+        options = self._catalogue.options_of(descriptor)
         return any(_extension(options, switch) for switch in self._switches)
 
     def is_disallowed(self, field: FieldDescriptor) -> bool:
         """Tell whether Envoy rejects the mere presence of this field; deprecated ones alone it takes."""
         if not field.has_options:
             return False
-        options = self._catalogue.field_options(field)
-        return cast("FieldOptions", options).deprecated and bool(_extension(options, self._disallowed))
+        options = self._catalogue.options_of(field)
+        return bool(options.deprecated and _extension(options, self._disallowed))
 
     def disallowed_values(self, enum: EnumDescriptor) -> frozenset[int]:
         """Return the numbers of the values that Envoy rejects."""
@@ -118,7 +117,7 @@ class ApiRules:
             value.number
             for value in enum.values
             if value.has_options
-            and cast("EnumValueOptions", options := self._catalogue.enum_value_options(value)).deprecated
+            and (options := self._catalogue.options_of(value)).deprecated
             and _extension(options, self._disallowed_value)
         )
 
@@ -148,7 +147,7 @@ class ApiRules:
         return has_rules
 
     def _read_field(self, field: FieldDescriptor) -> RuleGroups:
-        rules = _extension(self._catalogue.field_options(field), self._field_rules)
+        rules = _extension(self._catalogue.options_of(field), self._field_rules)
         if rules is None:
             return {}
         try:
@@ -165,10 +164,9 @@ def compile_pattern(pattern: str) -> re2._Regexp:
     return re2.compile(pattern, options)
 
 
-def _extension(options: Message, extension: FieldDescriptor | None) -> FieldValue | None:
+def _extension(options: FieldValue, extension: FieldDescriptor | None) -> FieldValue | None:
     """Return the value of an extension, None where it is not set, or where the API does not have it."""
-    message: FieldValue = options  # the stubs know extensions by generated classes alone
-    return message.Extensions[extension] if extension is not None and message.HasExtension(extension) else None
+    return options.Extensions[extension] if extension is not None and options.HasExtension(extension) else None
 
 
 def _read(rules: Message, field: FieldDescriptor, *, is_part: bool) -> RuleGroups:

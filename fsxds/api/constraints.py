@@ -128,7 +128,7 @@ class FieldRules:
         owners = {name.rpartition(".")[0] for name in hooks if not catalogue.knows(name)}
         self._looked_into = self._rules.ruled | owners
         self._worthwhile = self._rules.holders_of(self._looked_into | hooks.keys())
-        self._visits: dict[tuple[str, _Mode], Visit] = {}
+        self._visits: dict[tuple[str, _Mode], Visit | None] = {}
 
     def check(self, message: Message) -> Walk:
         """Return what there is to report of a message and all within it. It never raises."""
@@ -146,22 +146,25 @@ class FieldRules:
         """Return what visits messages of a type, None where there is nothing in them to look at."""
         if descriptor.full_name not in self._worthwhile:
             return None
+        key = descriptor.full_name, mode
+        found = self._visits.get(key)
+        if found is not None:
+            return found
         if self._rules.is_unruled(descriptor):
             mode = mode._replace(is_ruled=False)
-        key = descriptor.full_name, mode
-        visit = self._visits.get(key)
-        if visit is None:
-            rows: _Rows = {}
-            demands: list[Demand] = []
-            visit = _fields_visit(rows, demands)
-            if descriptor.full_name == ANY:
-                visit = self._any_visit(mode._replace(is_ruled=mode.is_opened))
-            hooks = self._hooks.get(descriptor.full_name)
-            if hooks:
-                visit = _visit_with_hooks(visit if self._has_fields_to_visit(descriptor) else None, hooks)
-            # Known before its fields are looked at: a message may hold messages of its own type.
-            self._visits[key] = visit
-            self._compile(descriptor, mode, rows, demands)
+        rows: _Rows = {}
+        demands: list[Demand] = []
+        hooks = self._hooks.get(descriptor.full_name, ())
+        visit: Visit | None = _fields_visit(rows, demands)
+        if descriptor.full_name == ANY:
+            visit = self._any_visit(mode._replace(is_ruled=mode.is_opened))
+        elif hooks and not self._has_fields_to_visit(descriptor):
+            visit = None
+        for hook in reversed(hooks):
+            visit = _visit_with_hook(hook, visit)
+        # Known before its fields are looked at: a message may hold messages of its own type.
+        self._visits[key] = visit
+        self._compile(descriptor, mode, rows, demands)
         return visit
 
     def _has_fields_to_visit(self, descriptor: Descriptor) -> bool:
@@ -304,11 +307,8 @@ def _report_missing(message: Message, path: Path, walk: Walk, demands: Sequence[
             walk.error(place, one.rule, one.message, one.remedy)
 
 
-def _visit_with_hooks(visit: Visit | None, hooks: Sequence[Hook]) -> Visit:
-    """Return what calls hooks before and after the fields are visited, if there is anything in them to visit."""
-    if len(hooks) > 1:
-        return _visit_with_many_hooks(visit, hooks)
-    (hook,) = hooks
+def _visit_with_hook(hook: Hook, visit: Visit | None) -> Visit:
+    """Return what calls a hook before and after the fields are visited, if there is anything in them to visit."""
 
     def visit_with_hook(message: Message, path: Path, walk: Walk) -> None:
         leave = hook(message, path, walk)
@@ -318,18 +318,6 @@ def _visit_with_hooks(visit: Visit | None, hooks: Sequence[Hook]) -> Visit:
             leave()
 
     return visit_with_hook
-
-
-def _visit_with_many_hooks(visit: Visit | None, hooks: Sequence[Hook]) -> Visit:
-    def visit_with_hooks(message: Message, path: Path, walk: Walk) -> None:
-        leaving = [hook(message, path, walk) for hook in hooks]
-        if visit is not None:
-            visit(message, path, walk)
-        for leave in leaving:
-            if leave is not None:
-                leave()
-
-    return visit_with_hooks
 
 
 # What is done with the value of a field

@@ -377,15 +377,10 @@ _EMPTY: Mapping[str, PlainValue] = MappingProxyType(
         LIST_VALUE: [],
         TIMESTAMP: "1970-01-01T00:00:00Z",
         VALUE: None,
+        **dict.fromkeys(WRAPPERS, 0),
         "google.protobuf.BoolValue": False,
         "google.protobuf.BytesValue": "",
-        "google.protobuf.DoubleValue": 0,
-        "google.protobuf.FloatValue": 0,
-        "google.protobuf.Int32Value": 0,
-        "google.protobuf.Int64Value": 0,
         "google.protobuf.StringValue": "",
-        "google.protobuf.UInt32Value": 0,
-        "google.protobuf.UInt64Value": 0,
     }
 )
 

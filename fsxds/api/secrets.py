@@ -243,7 +243,7 @@ class Secrecy:
                 or (owner in _SECRET_TYPES and field.name not in _OPEN_FIELDS)
                 or field.full_name in SECRET_PLACES
                 or (owner == _ADDED_HEADER and field.name != "key")
-                or self._is_marked(self._catalogue.field_options(field))
+                or self._is_marked(self._catalogue.options_of(field))
             )
         return answer
 

@@ -64,7 +64,7 @@ class RandomMessages:
 
     def fill(self, message: Any, field: Any, depth: int) -> None:
         """Set one field, half the time near to the numbers in its rules."""
-        numbers = re.findall(r": (\d{1,9})\b", str(self.catalogue.field_options(field)))
+        numbers = re.findall(r": (\d{1,9})\b", str(self.catalogue.options_of(field)))
         self.near = [max(int(number) + self.random.choice((-1, 0, 1)), 0) for number in numbers]
         is_map = field.message_type is not None and field.message_type.GetOptions().map_entry
         if depth > 8 and field.message_type is not None and not is_map:

@@ -43,7 +43,7 @@ def test_reads_options_of_fields(catalogue: Catalogue) -> None:
     """The extensions of options, such as field rules, can be read by this pool's own names."""
     descriptor = catalogue.descriptor(CLUSTER)
     assert descriptor is not None
-    options = catalogue.field_options(descriptor.fields_by_name["connect_timeout"])
+    options = catalogue.options_of(descriptor.fields_by_name["connect_timeout"])
 
     by_name = {extension.full_name: str(value) for extension, value in options.ListFields()}
 
@@ -111,9 +111,9 @@ def test_options_are_those_of_the_own_pool(catalogue: Catalogue) -> None:
     source: Any = catalogue.descriptor("envoy.config.core.v3.ApiConfigSource")
     legacy = source.enum_types_by_name["ApiType"].values_by_number[0]
     entry: Any = catalogue.descriptor("envoy.config.core.v3.Metadata.FilterMetadataEntry")
-    entry_options: Any = catalogue.message_options(entry)
+    entry_options: Any = catalogue.options_of(entry)
 
-    assert catalogue.oneof_options(health_check.oneofs_by_name["health_checker"]).Extensions[required]
-    assert catalogue.enum_value_options(legacy).Extensions[disallowed]
+    assert catalogue.options_of(health_check.oneofs_by_name["health_checker"]).Extensions[required]
+    assert catalogue.options_of(legacy).Extensions[disallowed]
     assert entry_options.map_entry
     assert catalogue.extension("no.such") is None

@@ -104,7 +104,7 @@ def _messages(catalogue: Catalogue, canaries: Canaries) -> Iterator[Any]:
 def _holds_secret(catalogue: Catalogue, descriptor: Descriptor, field: FieldDescriptor) -> bool:
     if descriptor.full_name == _SOURCE:
         return False
-    options = catalogue.field_options(field).ListFields()
+    options = catalogue.options_of(field).ListFields()
     is_marked = any(option.full_name == "udpa.annotations.sensitive" and value for option, value in options)
     is_source = field.message_type is not None and field.message_type.full_name == _SOURCE and not is_map(field)
     is_named = _NAMED.search(field.name) is not None and not _HARMLESS.search(field.full_name)

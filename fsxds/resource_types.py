@@ -1,7 +1,4 @@
-"""The table of xDS resource types; adding a type means adding one row.
-
-By which names Envoy asks for virtual hosts one by one: `<route configuration>/<domain in lower case>` (ENVOY.md E46).
-"""
+"""The table of xDS resource types: everything about a type is in its row, and adding a type means adding a row."""
 
 from __future__ import annotations
 
@@ -13,22 +10,6 @@ from typing import TypeVar
 
 from fsxds.values import TypeUrl
 
-
-def route_configuration_of(name: str) -> str:
-    """Return the route configuration that a virtual host belongs to, by its name; it may have slashes itself."""
-    return name.rpartition("/")[0]
-
-
-def name_of_domain(route_configuration: str, domain: str) -> str:
-    """Return the name by which a domain of a route configuration is asked for."""
-    return f"{route_configuration}/{lowered(domain)}"
-
-
-def lowered(domain: str) -> str:
-    """Return a domain in lower case as Envoy understands it: the letters of ASCII alone."""
-    return domain.encode().lower().decode()
-
-
 Value = TypeVar("Value")
 
 PREFIX = "type.googleapis.com/"
@@ -39,18 +20,23 @@ class ResourceType:
     """What is particular about one resource type.
 
     Attributes:
-        short_name: what people call its discovery service, such as `cds`.
+        short_name: what users call its discovery service, such as `cds`.
         message_type: the full name of its message.
-        noun: what people call one of them in the plural, such as `clusters`; also a word that names its files.
+        noun: what users call its resources, such as `clusters`; also a word that names its files.
         rest_path: the last part of `/v3/discovery:…`, None where the type has no REST form.
         name_field: the field that holds the resource's name, None where only a `Resource` wrapper has it.
-        full_state_in_sotw: a state-of-the-world answer holds all resources, and what is not in it is removed.
-        may_be_empty: Envoy takes an answer without resources as "there is none"; elsewhere it rejects it
-            (ENVOY.md E15).
+        full_state_in_sotw: a SotW response has all resources, and what is not in it is removed.
+        may_be_empty: Envoy takes a response without resources as "there is none"; else it rejects it (ENVOY.md E15).
         file_words: more words that name its files.
         grpc: the package of its gRPC service below `envoy.service`, the service, and the noun of its methods; empty
             where ADS alone serves it.
-        has_sotw: its service has the state-of-the-world method and the unary one beside the Delta one.
+        has_sotw: its service has the SotW method and the unary one beside the Delta one.
+        uses_clusters: its resources name clusters, which are removed only after these moved on.
+        followed_by: the short name of the type whose resources an Envoy needs again with a resource of this one, by
+            Delta; empty for none.
+        comes_and_goes: an Envoy lets go of its resources, and takes them up again within one flight without a request that
+            shows it (ENVOY.md E36): of a route configuration that another scope uses now, it requests only what else it
+            wants. Endpoints follow their clusters anyway, and runtime layers stay as long as the Envoy runs.
         absence_hangs_envoy: told by Delta that there is none of a name which it waits for, Envoy 1.40 waits for good, and
             its start with it; told nothing, it goes on after `initial_fetch_timeout`.
         survives_expiry: Envoy 1.40 survives the end of a time to live of its resources (ENVOY.md E40).
@@ -71,6 +57,9 @@ class ResourceType:
     file_words: tuple[str, ...] = ()
     grpc: str = ""
     has_sotw: bool = True
+    uses_clusters: bool = False
+    followed_by: str = ""
+    comes_and_goes: bool = False
     absence_hangs_envoy: bool = False
     survives_expiry: bool = False
     is_secret: bool = False
@@ -92,35 +81,37 @@ class ResourceType:
 
 # In push order: what is used comes before what uses it. Source: xDS protocol, "Eventual consistency considerations".
 RESOURCE_TYPES: tuple[ResourceType, ...] = (
-    ResourceType("rtds", "envoy.service.runtime.v3.Runtime", "runtime", "runtime", file_words=("runtimes",), file_order=10,
-                 survives_expiry=True,
-                 grpc="runtime.v3.RuntimeDiscoveryService Runtime"),
+    ResourceType("rtds", "envoy.service.runtime.v3.Runtime", "runtime", "runtime",
+                 grpc="runtime.v3.RuntimeDiscoveryService Runtime", survives_expiry=True,
+                 file_words=("runtimes",), file_order=10),
     ResourceType("sds", "envoy.extensions.transport_sockets.tls.v3.Secret", "secrets", "secrets",
-                 grpc="secret.v3.SecretDiscoveryService Secrets", is_secret=True, file_order=20),
+                 grpc="secret.v3.SecretDiscoveryService Secrets", comes_and_goes=True, is_secret=True, file_order=20),
     ResourceType("cds", "envoy.config.cluster.v3.Cluster", "clusters", "clusters",
-                 full_state_in_sotw=True, may_be_empty=True, grpc="cluster.v3.ClusterDiscoveryService Clusters",
-                 survives_expiry=True, holds_config_sources=True, file_order=40),
+                 grpc="cluster.v3.ClusterDiscoveryService Clusters", full_state_in_sotw=True, may_be_empty=True,
+                 followed_by="eds", survives_expiry=True, holds_config_sources=True, file_order=40),
     ResourceType("eds", "envoy.config.endpoint.v3.ClusterLoadAssignment", "endpoints", "endpoints",
-                 name_field="cluster_name", may_be_empty=True,
-                 grpc="endpoint.v3.EndpointDiscoveryService Endpoints"),
-    ResourceType("leds", "envoy.config.endpoint.v3.LbEndpoint", "lb-endpoints", None, name_field=None,
-                 file_words=("lb_endpoints",), has_sotw=False,
-                 grpc="endpoint.v3.LocalityEndpointDiscoveryService LocalityEndpoints"),
+                 grpc="endpoint.v3.EndpointDiscoveryService Endpoints", name_field="cluster_name", may_be_empty=True,
+                 followed_by="leds"),
+    ResourceType("leds", "envoy.config.endpoint.v3.LbEndpoint", "lb-endpoints", None,
+                 grpc="endpoint.v3.LocalityEndpointDiscoveryService LocalityEndpoints", has_sotw=False, name_field=None,
+                 file_words=("lb_endpoints",)),
     ResourceType("ecds", "envoy.config.core.v3.TypedExtensionConfig", "extension-configs", "extension_configs",
-                 file_words=("extension_configs",), absence_hangs_envoy=True, holds_config_sources=True,
-                 grpc="extension.v3.ExtensionConfigDiscoveryService ExtensionConfigs", file_order=50, new_file_order=35),
+                 grpc="extension.v3.ExtensionConfigDiscoveryService ExtensionConfigs", comes_and_goes=True,
+                 absence_hangs_envoy=True, holds_config_sources=True,
+                 file_words=("extension_configs",), file_order=50, new_file_order=35),
     ResourceType("lds", "envoy.config.listener.v3.Listener", "listeners", "listeners",
-                 full_state_in_sotw=True, may_be_empty=True, grpc="listener.v3.ListenerDiscoveryService Listeners",
-                 survives_expiry=True, holds_config_sources=True, file_order=80),
-    ResourceType("rds", "envoy.config.route.v3.RouteConfiguration", "routes", "routes", may_be_empty=True,
-                 absence_hangs_envoy=True, grpc="route.v3.RouteDiscoveryService Routes", holds_config_sources=True,
+                 grpc="listener.v3.ListenerDiscoveryService Listeners", full_state_in_sotw=True, may_be_empty=True,
+                 uses_clusters=True, survives_expiry=True, holds_config_sources=True, file_order=80),
+    ResourceType("rds", "envoy.config.route.v3.RouteConfiguration", "routes", "routes",
+                 grpc="route.v3.RouteDiscoveryService Routes", may_be_empty=True, uses_clusters=True,
+                 followed_by="vhds", comes_and_goes=True, absence_hangs_envoy=True, holds_config_sources=True,
                  file_order=60),
     ResourceType("srds", "envoy.config.route.v3.ScopedRouteConfiguration", "scoped-routes", "scoped-routes",
-                 full_state_in_sotw=True, may_be_empty=True, file_words=("scoped_routes",), file_order=70,
-                 grpc="route.v3.ScopedRoutesDiscoveryService ScopedRoutes"),
+                 grpc="route.v3.ScopedRoutesDiscoveryService ScopedRoutes", full_state_in_sotw=True, may_be_empty=True,
+                 uses_clusters=True, file_words=("scoped_routes",), file_order=70),
     ResourceType("vhds", "envoy.config.route.v3.VirtualHost", "virtual-hosts", None,
-                 file_words=("virtual_hosts",), has_sotw=False,
-                 grpc="route.v3.VirtualHostDiscoveryService VirtualHosts"),
+                 grpc="route.v3.VirtualHostDiscoveryService VirtualHosts", has_sotw=False,
+                 file_words=("virtual_hosts",)),
 )  # fmt: skip
 
 BY_TYPE_URL = {row.type_url: row for row in RESOURCE_TYPES}
@@ -178,3 +169,21 @@ _LOOSE_WORDS = {
     for word in row.words
     for form in (word.replace("_", "-"), row.noun.removesuffix("s"))
 }
+
+
+# Envoy asks for virtual hosts one by one: by `<route configuration>/<domain in lower case>` (ENVOY.md E46).
+
+
+def route_configuration_of(name: str) -> str:
+    """Return the route configuration that a virtual host belongs to, by its name; it may have slashes itself."""
+    return name.rpartition("/")[0]
+
+
+def name_of_domain(route_configuration: str, domain: str) -> str:
+    """Return the name by which a domain of a route configuration is asked for."""
+    return f"{route_configuration}/{lowered(domain)}"
+
+
+def lowered(domain: str) -> str:
+    """Return a domain in lower case as Envoy understands it: the letters of ASCII alone."""
+    return domain.encode().lower().decode()

@@ -15,12 +15,12 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
-from fsxds.resource_types import BY_SHORT_NAME
+from fsxds.resource_types import RESOURCE_TYPES
 
 Part = TypeVar("Part")
 
 # The types that may use clusters.
-USERS_OF_CLUSTERS = frozenset(BY_SHORT_NAME[name].type_url for name in ("lds", "rds", "srds"))
+USERS_OF_CLUSTERS = frozenset(row.type_url for row in RESOURCE_TYPES if row.uses_clusters)
 
 
 @dataclass(frozen=True, slots=True)

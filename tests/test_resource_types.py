@@ -90,6 +90,14 @@ def test_absence_hangs_envoy_for_two_types() -> None:
     assert {row.short_name for row in RESOURCE_TYPES if row.absence_hangs_envoy} == {"rds", "ecds"}
 
 
+def test_types_that_others_follow_name_a_row() -> None:
+    """With clusters Envoy needs their endpoints again, with routes their virtual hosts."""
+    followed = {row.short_name: row.followed_by for row in RESOURCE_TYPES if row.followed_by}
+
+    assert followed == {"cds": "eds", "eds": "leds", "rds": "vhds"}
+    assert {row.short_name for row in RESOURCE_TYPES if row.uses_clusters} == {"lds", "rds", "srds"}
+
+
 @pytest.mark.parametrize(
     ("path", "short_name"),
     [

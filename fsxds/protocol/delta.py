@@ -33,17 +33,16 @@ from fsxds.protocol.messages import (
 from fsxds.protocol.subscription import WILDCARD, SharedMemory, Subscription, version_of
 from fsxds.protocol.ttl import Heartbeats, TtlMode, TtlUse, earliest, ttl_use
 from fsxds.protocol.virtual_hosts import ROUTES, VIRTUAL_HOSTS, HostNames, ends_of_any_wait, ends_of_wait
-from fsxds.resource_types import BY_SHORT_NAME, BY_TYPE_URL, ResourceType, in_push_order
+from fsxds.resource_types import BY_SHORT_NAME, BY_TYPE_URL, RESOURCE_TYPES, ResourceType, in_push_order
 from fsxds.resources import NO_RESOURCES, Resource, ResourceList, Rows, Snapshot
 from fsxds.rollout import Staged, make_before_break
 from fsxds.values import Nonce, TypeUrl, Version
 
 CLUSTERS = BY_SHORT_NAME["cds"].type_url
 ENDPOINTS = BY_SHORT_NAME["eds"].type_url
-LOCALITY_ENDPOINTS = BY_SHORT_NAME["leds"].type_url
 
 # With a resource of the first type, what it needs of the second is sent again.
-FOLLOWED_BY = {CLUSTERS: ENDPOINTS, ENDPOINTS: LOCALITY_ENDPOINTS, ROUTES: VIRTUAL_HOSTS}
+FOLLOWED_BY = {row.type_url: BY_SHORT_NAME[row.followed_by].type_url for row in RESOURCE_TYPES if row.followed_by}
 
 NOTHING_HELD: Mapping[str, Version] = MappingProxyType({})
 

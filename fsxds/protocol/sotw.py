@@ -31,11 +31,6 @@ from fsxds.values import Nonce, TypeUrl, Version
 CLUSTERS = BY_SHORT_NAME["cds"].type_url
 ENDPOINTS = BY_SHORT_NAME["eds"].type_url
 
-# What an Envoy lets go of, and takes up again within one flight, without a request that shows it (ENVOY.md E36): of a route configuration
-# that another scope uses now, it requests only what else it wants. Endpoints follow their clusters anyway, and runtime
-# layers stay as long as the Envoy runs.
-COME_AND_GO = frozenset(BY_SHORT_NAME[name].type_url for name in ("sds", "ecds", "rds"))
-
 
 class SotwStream:
     """One stream, aggregated or not. `node` is the first one that its client sent, None until then.
@@ -118,7 +113,7 @@ class SotwStream:
             # The client may wait for endpoints that it has: of clusters that it just got.
             clusters = self._watches.get(CLUSTERS)
             return watch.everything if watch.type_url == ENDPOINTS and clusters and clusters.has_sent else NOTHING
-        may_have_let_go = bool(added) and self._is_envoy and watch.type_url in COME_AND_GO
+        may_have_let_go = bool(added) and self._is_envoy and BY_TYPE_URL[watch.type_url].comes_and_goes
         is_asked_again = may_have_let_go or (is_repeat and watch.subscription == before)
         return added | watch.names_again(is_asked=is_asked_again)
 

@@ -1,7 +1,4 @@
-"""Report each change in one line, when the clients that waited for it were answered.
-
-Word what became of the mirrored files, for the log and for `fsxds mirror`.
-"""
+"""Report what became of a change: one line when the clients that waited for it were answered, others for mirrored files."""
 
 from __future__ import annotations
 
@@ -150,7 +147,7 @@ class MirrorReports:
             text = f"mirror: somebody else removed or changed {some_of(names)}; written again"
             yield LogLine(Level.WARNING, "files_restored", text, {"files": [*names]})
         if report.written or report.removed or self._has_failed:
-            yield LogLine(Level.INFO, "files_written", f"mirror: {summary(report)}", _details_of_mirror_log(report))
+            yield LogLine(Level.INFO, "files_written", f"mirror: {summary(report)}", _written_details(report))
         self._has_failed = False
         remarks = list(remark_lines(report))
         yield from (line for line in remarks if line.text not in self._reported)
@@ -184,7 +181,7 @@ def remark_lines(report: FilesWritten) -> Iterator[LogLine]:
             yield LogLine(level, event, f"mirror: {remark.subject}: {remark.reason}", details)
 
 
-def _details_of_mirror_log(report: FilesWritten) -> dict[str, PlainValue]:
+def _written_details(report: FilesWritten) -> dict[str, PlainValue]:
     return {
         "written": len(report.written),
         "removed": len(report.removed),

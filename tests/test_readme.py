@@ -270,6 +270,18 @@ def test_the_map_is_complete() -> None:
     assert [layer.replace("fsxds.", "") for layer in layers] == shown.text.splitlines()
 
 
+def test_every_dependency_has_its_reason() -> None:
+    """The table of dependencies names every package that pyproject.toml demands, and those of the extras for users."""
+    project = tomllib.loads((TOP / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    extras = (
+        package for name, packages in project["optional-dependencies"].items() if name != "test" for package in packages
+    )
+    names = {re.split(r"[<>=\[]", package)[0] for package in (*project["dependencies"], *extras)}
+    table = (TOP / "fsxds/README.md").read_text(encoding="utf-8").partition("## Dependencies")[2].lower()
+
+    assert set() == {name for name in names if name not in table.partition("deliberately")[0]}
+
+
 def _facts() -> dict[int, list[str]]:
     """Return the names of the tests of each fact about Envoy, by its number."""
     text = (TOP / "fsxds/ENVOY.md").read_text(encoding="utf-8")

@@ -9,7 +9,7 @@ from google.protobuf.message import DecodeError, Message
 from fsxds.api.catalogue import Catalogue, DynamicMessage
 from fsxds.api.fields import FieldValue
 from fsxds.api.walk import Hooks, Path, Walk
-from fsxds.lint.field_values import ip_version
+from fsxds.lint.field_values import ip_version, is_longer, packed_type, repeated
 
 # Of envoy.config.cluster.v3.Cluster.DiscoveryType and LbPolicy.
 _STATIC, _STRICT_DNS, _LOGICAL_DNS, _EDS, _ORIGINAL_DST = range(5)
@@ -127,9 +127,8 @@ def _check_policy(cluster: DynamicMessage, path: Path, walk: Walk) -> None:
     if cluster.HasField("load_balancing_policy"):
         if subset:
             message = "lb_subset_config cannot be set with load_balancing_policy"
-            walk.error(
-                (path, "lb_subset_config"), "wrong-cluster", message, "use the subset policy of load_balancing_policy"
-            )
+            remedy = "use the subset policy of load_balancing_policy"
+            walk.error((path, "lb_subset_config"), "wrong-cluster", message, remedy)
         common = cluster.common_lb_config
         for field in ("zone_aware_lb_config", "locality_weighted_lb_config", "consistent_hashing_lb_config"):
             if common.HasField(field):
@@ -159,17 +158,15 @@ def _check_ring(config: DynamicMessage, path: Path, walk: Walk) -> None:
     if smallest > largest:
         field = "maximum_ring_size" if config.HasField("maximum_ring_size") else "minimum_ring_size"
         message = f"minimum_ring_size ({smallest}) is above maximum_ring_size ({largest})"
-        walk.error(
-            (path, field), "wrong-cluster", message, f"the minimum is {_DEFAULT_MINIMUM_RING} where none is written"
-        )
+        remedy = f"the minimum is {_DEFAULT_MINIMUM_RING} where none is written"
+        walk.error((path, field), "wrong-cluster", message, remedy)
 
 
 def _check_table(config: DynamicMessage, path: Path, walk: Walk) -> None:
     size = config.table_size.value
     if config.HasField("table_size") and 1 < size <= 5_000_011 and not _is_prime(size):
-        walk.error(
-            (path, "table_size"), "wrong-cluster", f"must be a prime number, is {size}", "write a prime such as 65537"
-        )
+        remedy = "write a prime such as 65537"
+        walk.error((path, "table_size"), "wrong-cluster", f"must be a prime number, is {size}", remedy)
 
 
 def _is_prime(number: int) -> bool:
@@ -186,21 +183,18 @@ def _check_fallback_keys(selector: DynamicMessage, path: Path, walk: Walk) -> No
             message = "has a meaning only with fallback_policy: KEYS_SUBSET"
             walk.error(place, "wrong-cluster", message, "write that policy, or remove the keys")
     elif not fallback:
-        walk.error(
-            place, "wrong-cluster", "must not be empty with fallback_policy: KEYS_SUBSET", "name some of the keys"
-        )
+        remedy = "name some of the keys"
+        walk.error(place, "wrong-cluster", "must not be empty with fallback_policy: KEYS_SUBSET", remedy)
     elif not set(fallback) < keys:
-        walk.error(
-            place, "wrong-cluster", "must be some, and not all, of the keys", "leave out at least one of the keys"
-        )
+        remedy = "leave out at least one of the keys"
+        walk.error(place, "wrong-cluster", "must be some, and not all, of the keys", remedy)
 
 
 def _check_ejection(detection: DynamicMessage, path: Path, walk: Walk) -> None:
-    if detection.HasField("max_ejection_time") and detection.HasField("base_ejection_time"):
-        longest, base = detection.max_ejection_time, detection.base_ejection_time
-        if (longest.seconds, longest.nanos) < (base.seconds, base.nanos):
-            message = "max_ejection_time is shorter than base_ejection_time"
-            walk.error((path, "max_ejection_time"), "wrong-cluster", message, "make it longer, or leave it out")
+    has_both = detection.HasField("max_ejection_time") and detection.HasField("base_ejection_time")
+    if has_both and is_longer(detection.base_ejection_time, detection.max_ejection_time):
+        message = "max_ejection_time is shorter than base_ejection_time"
+        walk.error((path, "max_ejection_time"), "wrong-cluster", message, "make it longer, or leave it out")
 
 
 def _check_policies(policy: DynamicMessage, path: Path, walk: Walk) -> None:
@@ -224,9 +218,8 @@ def _check_sources(bind: DynamicMessage, path: Path, walk: Walk) -> None:
         message = "cannot be set with extra_source_addresses"
         walk.error((path, "additional_source_addresses"), "wrong-cluster", message, "keep extra_source_addresses alone")
     elif len(more) > 1:
-        walk.error(
-            (path, name), "wrong-cluster", f"must be at most one, are {len(more)}", "keep one, of the other IP version"
-        )
+        remedy = "keep one, of the other IP version"
+        walk.error((path, name), "wrong-cluster", f"must be at most one, are {len(more)}", remedy)
     elif more and bind.HasField("source_address"):
         other = more[0].address if bind.extra_source_addresses else more[0]
         version = ip_version(bind.source_address.address)
@@ -292,7 +285,7 @@ def _check_picking(policy: DynamicMessage, path: Path, walk: Walk) -> None:
     if not policy.HasField("endpoint_picking_policy"):
         walk.error(place, "wrong-cluster", "is missing", remedy)
     elif listed:
-        first = listed[0].typed_extension_config.typed_config.type_url.rpartition("/")[2]
+        first = packed_type(listed[0].typed_extension_config.typed_config)
         if first.startswith("envoy.extensions.load_balancing_policies.") and first != _PICKS:
             walk.error(place, "wrong-cluster", f"{first} cannot pick endpoints here", remedy)
 
@@ -309,34 +302,20 @@ def _check_names(cluster: DynamicMessage, path: Path, walk: Walk) -> None:
     checks = cluster.health_checks
     if len(checks) < 2 or not hasattr(checks[0], "name"):
         return
-    seen: set[str] = set()
+    again = {*repeated(check.name for check in checks)}
     for index, check in enumerate(checks):
-        place = (((path, "health_checks"), index), "name")
+        fact = f'"{check.name}" is the name of two health checks' if index in again else None
         if not check.name:
-            walk.error(
-                place,
-                "wrong-health-check",
-                "is missing: each of several health checks needs one",
-                "give each its own name",
-            )
-        elif check.name in seen:
-            walk.error(
-                place,
-                "wrong-health-check",
-                f'"{check.name}" is the name of two health checks',
-                "give each its own name",
-            )
-        seen.add(check.name)
+            fact = "is missing: each of several health checks needs one"
+        if fact is not None:
+            place = (((path, "health_checks"), index), "name")
+            walk.error(place, "wrong-health-check", fact, "give each its own name")
 
 
 def _check_payload(payload: DynamicMessage, path: Path, walk: Walk) -> None:
     if payload.WhichOneof("payload") == "text" and payload.text and _HEX.fullmatch(payload.text) is None:
-        walk.error(
-            (path, "text"),
-            "wrong-health-check",
-            "is not hex",
-            'write pairs of hex digits, such as "70696e67" for "ping"',
-        )
+        remedy = 'write pairs of hex digits, such as "70696e67" for "ping"'
+        walk.error((path, "text"), "wrong-health-check", "is not hex", remedy)
 
 
 def _check_statuses(ranges: FieldValue, path: Path, walk: Walk) -> None:
@@ -369,7 +348,7 @@ class _HttpOptions:
     def _of(self, cluster: DynamicMessage) -> DynamicMessage:
         """Return the options of a cluster that has some; None where they cannot be read, which is reported elsewhere."""
         packed = cluster.typed_extension_protocol_options[HTTP_OPTIONS]
-        if self._type is None or packed.type_url.rpartition("/")[2] != HTTP_OPTIONS:
+        if self._type is None or packed_type(packed) != HTTP_OPTIONS:
             return None
         try:
             return self._type.FromString(packed.value)
@@ -397,7 +376,7 @@ class _HttpOptions:
         if HTTP_OPTIONS not in cluster.typed_extension_protocol_options or self._type is None:
             return
         place: Path = ((path, "typed_extension_protocol_options"), HTTP_OPTIONS)
-        name = cluster.typed_extension_protocol_options[HTTP_OPTIONS].type_url.rpartition("/")[2]
+        name = packed_type(cluster.typed_extension_protocol_options[HTTP_OPTIONS])
         options = self._of(cluster)
         if options is not None:
             _check_options(options, cluster, place, walk)
@@ -412,7 +391,7 @@ def _check_options(options: DynamicMessage, cluster: DynamicMessage, path: Path,
         return
     config = getattr(options, chosen)
     has_http3 = any(field.name == "http3_protocol_options" for field, _ in config.ListFields())
-    socket = cluster.transport_socket.typed_config.type_url.rpartition("/")[2]
+    socket = packed_type(cluster.transport_socket.typed_config)
     if chosen == "auto_config":
         if socket in {"", _RAW}:
             message = "the protocol is negotiated by TLS, and this cluster has no TLS"
@@ -430,7 +409,7 @@ def _check_options(options: DynamicMessage, cluster: DynamicMessage, path: Path,
 def _check_extended(cluster: DynamicMessage, path: Path, walk: Walk) -> None:
     if not cluster.HasField("cluster_type"):
         return
-    name = cluster.cluster_type.typed_config.type_url.rpartition("/")[2]
+    name = packed_type(cluster.cluster_type.typed_config)
     if not name or name.endswith(".TypedStruct"):
         return
     if cluster.HasField("eds_cluster_config"):

@@ -35,9 +35,8 @@ def hooks(_: Catalogue) -> Hooks:
 def _check_presence(field: str) -> Hook:
     def check_presence(message: DynamicMessage, path: Path, walk: Walk) -> None:
         if not message.HasField(field):
-            walk.error(
-                (path, field), "wrong-config-source", "is missing", "set where the resources come from, such as ads: {}"
-            )
+            remedy = "set where the resources come from, such as ads: {}"
+            walk.error((path, field), "wrong-config-source", "is missing", remedy)
 
     return check_presence
 
@@ -47,23 +46,15 @@ def _check_collection(locality: DynamicMessage, path: Path, walk: Walk) -> None:
     is_served = field_path_of(path)[:1] != ("load_assignment",)
     if is_served and not _COLLECTION.fullmatch(locality.leds_collection_name):
         message = "Envoy asks for endpoints of a locality by names of another form"
-        walk.error(
-            (path, "leds_collection_name"),
-            "wrong-config-source",
-            message,
-            f"write xdstp://<authority>/{_LB_ENDPOINTS}/<name>/*",
-        )
+        remedy = f"write xdstp://<authority>/{_LB_ENDPOINTS}/<name>/*"
+        walk.error((path, "leds_collection_name"), "wrong-config-source", message, remedy)
 
 
 def _check_choice(source: DynamicMessage, path: Path, walk: Walk) -> None:
     """Check what a source is: `self` has a meaning only in the routes of some listeners, not for endpoints or secrets."""
     if source.WhichOneof("config_source_specifier") == "self" and _last_field(path) in {"eds_config", "sds_config"}:
-        walk.error(
-            (path, "self"),
-            "wrong-config-source",
-            "Envoy does not support it here",
-            "write ads: {} or an api_config_source",
-        )
+        remedy = "write ads: {} or an api_config_source"
+        walk.error((path, "self"), "wrong-config-source", "Envoy does not support it here", remedy)
 
 
 def _last_field(path: Path) -> str | int | None:
@@ -83,17 +74,12 @@ def _check_source(source: DynamicMessage, path: Path, walk: Walk) -> None:
     elif source.api_type in {_GRPC, _DELTA_GRPC}:
         if source.cluster_names:
             message = "a gRPC source names its cluster under grpc_services"
-            walk.error(
-                (path, "cluster_names"),
-                "wrong-config-source",
-                message,
-                "write grpc_services with envoy_grpc.cluster_name",
-            )
+            remedy = "write grpc_services with envoy_grpc.cluster_name"
+            walk.error((path, "cluster_names"), "wrong-config-source", message, remedy)
         elif len(source.grpc_services) != 1:
             message = f"a gRPC source has one grpc_services, here are {len(source.grpc_services)}"
-            walk.error(
-                (path, "grpc_services"), "wrong-config-source", message, "write one, with envoy_grpc.cluster_name"
-            )
+            remedy = "write one, with envoy_grpc.cluster_name"
+            walk.error((path, "grpc_services"), "wrong-config-source", message, remedy)
     elif source.api_type in {_AGGREGATED_GRPC, _AGGREGATED_DELTA_GRPC} and _last_field(path) == "api_config_source":
         message = "an aggregated source is for config sources with an authority only"
         walk.error((path, "api_type"), "wrong-config-source", message, "write ads: {} in place of api_config_source")

@@ -17,6 +17,7 @@ from google.protobuf.message import DecodeError, Message
 from fsxds.api.catalogue import Catalogue, DynamicMessage
 from fsxds.api.fields import FieldValue
 from fsxds.api.walk import Hook, Hooks, Leave, Path, Walk, merge_hooks
+from fsxds.lint.field_values import packed_type
 from fsxds.snapshots.references import TYPED_STRUCTS
 
 # Of these packages nothing is an extension by itself, in whatever Envoy.
@@ -252,9 +253,8 @@ class ExtensionChecks:
                 walk.error(((path, "typed_config"), "type_url"), "wrong-extension", "names no type", remedy)
             elif not self._types.fits(name, category.split()):
                 message = f"{name} cannot be used here: it is no extension of {' or '.join(category.split()[:2])}"
-                walk.error(
-                    (path, "typed_config"), "wrong-extension", message, self._types.remedy(name, category.split())
-                )
+                remedy = self._types.remedy(name, category.split())
+                walk.error((path, "typed_config"), "wrong-extension", message, remedy)
         elif extension.DESCRIPTOR.name in {"TypedExtensionConfig", "RequestIDExtension"} or _is_discovered(extension):
             return  # reported by the field rules, or nothing that Envoy needs
         elif not getattr(extension, "is_optional", False):
@@ -263,7 +263,7 @@ class ExtensionChecks:
 
     def _content_type(self, packed: DynamicMessage) -> str:
         """Return the type of what is in an Any, that of its content for a TypedStruct; "" for one that is not known."""
-        name: str = packed.type_url.rpartition("/")[2]
+        name = packed_type(packed)
         struct = self._structs.get(name)
         if struct is None:
             return name
@@ -271,18 +271,13 @@ class ExtensionChecks:
             content: DynamicMessage = struct.FromString(packed.value)
         except DecodeError:
             return name  # reported where the TypedStruct is read
-        inner: str = content.type_url.rpartition("/")[2]
-        return inner
+        return packed_type(content)
 
 
 def _check_socket(match: DynamicMessage, path: Path, walk: Walk) -> None:
     if not match.HasField("transport_socket"):
-        walk.error(
-            (path, "transport_socket"),
-            "wrong-extension",
-            "is missing",
-            "set the transport socket of a matching endpoint",
-        )
+        remedy = "set the transport socket of a matching endpoint"
+        walk.error((path, "transport_socket"), "wrong-extension", "is missing", remedy)
 
 
 def _is_discovered(extension: DynamicMessage) -> bool:
@@ -308,7 +303,7 @@ class RouteChecks:
         """Check the settings of a route, of what holds it, or of a weighted cluster, by the names of the filters."""
         for name in sorted(settings):
             packed, place = settings[name], (path, name)
-            if packed.type_url.rpartition("/")[2] == _WRAPPER and self._wrapper is not None:
+            if packed_type(packed) == _WRAPPER and self._wrapper is not None:
                 try:
                     wrapper: DynamicMessage = self._wrapper.FromString(packed.value)
                 except DecodeError:
@@ -319,7 +314,7 @@ class RouteChecks:
 
     def enter_wrapper(self, wrapper: DynamicMessage, path: Path, walk: Walk) -> Leave | None:
         """Forget what was found in settings that Envoy does not read: optional ones of no filter that it has."""
-        name = wrapper.config.type_url.rpartition("/")[2]
+        name = packed_type(wrapper.config)
         if not wrapper.is_optional or self._types.is_of(name, _HTTP_FILTERS[0]):
             return None
         count = len(walk.faults)
@@ -334,33 +329,21 @@ class RouteChecks:
             if wrapper.is_optional and not wrapper.disabled:
                 message = "configures nothing of the filter"
                 walk.error(path, "wrong-extension", message, "add config, or disabled: true")
-        elif not wrapper.is_optional or wrapper.config.type_url.rpartition("/")[2] in self._facts.for_routes:
+        elif not wrapper.is_optional or packed_type(wrapper.config) in self._facts.for_routes:
             self._check_settings(wrapper.config, (path, "config"), walk)
 
     def _check_settings(self, packed: DynamicMessage, path: Path, walk: Walk) -> None:
-        name = packed.type_url.rpartition("/")[2]
+        name = packed_type(packed)
         if not name and path is not None and path[1] != "config":
-            walk.error(
-                path,
-                "wrong-extension",
-                "configures nothing of the filter",
-                'add "@type" and the settings, or remove it',
-            )
+            remedy = 'add "@type" and the settings, or remove it'
+            walk.error(path, "wrong-extension", "configures nothing of the filter", remedy)
         elif name in self._facts.not_for_routes:
-            walk.error(
-                path,
-                "wrong-extension",
-                f"a route cannot configure {name}",
-                "remove it, or write FilterConfig with disabled",
-            )
+            remedy = "remove it, or write FilterConfig with disabled"
+            walk.error(path, "wrong-extension", f"a route cannot configure {name}", remedy)
         elif name in self._facts.for_routes:
             if packed.value:
-                walk.error(
-                    path,
-                    "wrong-extension",
-                    f"{name} is for the filter, not for routes",
-                    f"write {self._facts.for_routes[name]}",
-                )
+                remedy = f"write {self._facts.for_routes[name]}"
+                walk.error(path, "wrong-extension", f"{name} is for the filter, not for routes", remedy)
         elif name and not self._types.fits(name, _HTTP_FILTERS):
             message = f"{name} is not for HTTP filters"
             walk.error(path, "wrong-extension", message, "write the type that a filter has for routes")
@@ -368,7 +351,7 @@ class RouteChecks:
     def check_filter(self, http_filter: DynamicMessage, path: Path, walk: Walk) -> None:
         """Check that the configuration of a filter is not of a type for routes."""
         packed = http_filter.typed_config
-        name = packed.type_url.rpartition("/")[2]
+        name = packed_type(packed)
         if packed.value and name in self._for_filters:
             message = f"{name} is for routes, not for the filter"
             walk.error((path, "typed_config"), "wrong-extension", message, f"write {self._for_filters[name]}")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ipaddress
 import re
-from collections.abc import Iterator
+from collections.abc import Hashable, Iterable, Iterator
 from typing import Any
 
 import re2
@@ -58,6 +58,38 @@ def hooks(catalogue: Catalogue) -> Hooks:
         "envoy.type.matcher.v3.StringMatcher": (_check_case,),
         "xds.type.matcher.v3.StringMatcher": (_check_case,),
     }
+
+
+def packed_type(packed: DynamicMessage) -> str:
+    """Return the full name of the type of what is in an Any; "" where it has none."""
+    name: str = packed.type_url.rpartition("/")[2]
+    return name
+
+
+def inline(source: DynamicMessage) -> bytes | None:
+    """Return what a DataSource holds itself, None when it names a place."""
+    chosen = source.WhichOneof("specifier")
+    if chosen == "inline_string":
+        text: str = source.inline_string
+        return text.encode()
+    if chosen == "inline_bytes":
+        body: bytes = source.inline_bytes
+        return body
+    return None
+
+
+def repeated(values: Iterable[Hashable]) -> Iterator[int]:
+    """Yield the index of each value that an earlier one equals."""
+    seen: set[Hashable] = set()
+    for index, value in enumerate(values):
+        if value in seen:
+            yield index
+        seen.add(value)
+
+
+def is_longer(first: DynamicMessage, second: DynamicMessage) -> bool:
+    """Return whether a Duration is longer than another one."""
+    return bool((first.seconds, first.nanos) > (second.seconds, second.nanos))
 
 
 def ip_version(text: str) -> int | None:

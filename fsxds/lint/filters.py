@@ -8,6 +8,7 @@ from fsxds.api.catalogue import Catalogue, DynamicMessage
 from fsxds.api.fields import FieldValue
 from fsxds.api.walk import Hook, Hooks, Path, Walk
 from fsxds.lint.extensions import extension_facts
+from fsxds.lint.field_values import inline, packed_type, repeated
 
 _HTTP = "envoy.extensions.filters.http."
 _MANAGER = "envoy.extensions.filters.network.http_connection_manager.v3.HttpConnectionManager"
@@ -79,7 +80,7 @@ class FilterOrder:
             filters = getattr(message, field)
             last = len(filters) - 1
             for index, one in enumerate(filters):
-                name = one.typed_config.type_url.rpartition("/")[2]
+                name = packed_type(one.typed_config)
                 place: Path = ((path, field), index)
                 if index == last and name != _CODEC and name in self._upstream:
                     message_text = "the last filter towards an upstream must be the codec"
@@ -87,19 +88,15 @@ class FilterOrder:
                 elif index == last and one.disabled:
                     walk.error((place, "disabled"), "filter-order", "the last filter cannot be disabled", "remove it")
                 elif index < last and name == _CODEC:
-                    walk.error(
-                        place,
-                        "filter-order",
-                        "no filter may follow the codec",
-                        "move it to the end, and keep one of it",
-                    )
+                    remedy = "move it to the end, and keep one of it"
+                    walk.error(place, "filter-order", "no filter may follow the codec", remedy)
 
         return check_upstream_filters
 
     def _check_order(self, filters: DynamicMessage, path: Path, walk: Walk, example: str) -> None:
         last = len(filters) - 1
         for index, one in enumerate(filters):
-            is_terminal = self._terminal.get(one.typed_config.type_url.rpartition("/")[2])
+            is_terminal = self._terminal.get(packed_type(one.typed_config))
             if index < last and is_terminal:
                 message = f'"{one.name}" answers by itself: no filter may follow it'
                 walk.error((path, index), "filter-order", message, "move it to the end, and keep one such filter")
@@ -116,21 +113,20 @@ def _default_type(http_filter: DynamicMessage) -> str:
     """Return the type that a discovered HTTP filter has at first; "" for other filters."""
     if http_filter.DESCRIPTOR.name != "HttpFilter" or not http_filter.HasField("config_discovery"):
         return ""
-    name: str = http_filter.config_discovery.default_config.type_url.rpartition("/")[2]
-    return name
+    return packed_type(http_filter.config_discovery.default_config)
 
 
 def _check_local_rate_limit(config: DynamicMessage, path: Path, walk: Walk) -> None:
     buckets = [(config.token_bucket, (path, "token_bucket"))] if config.HasField("token_bucket") else []
-    seen: set[bytes] = set()
+    place = (path, "descriptors")
+    for index in repeated(
+        b"\0".join(one.SerializeToString(deterministic=True) for one in descriptor.entries)
+        for descriptor in config.descriptors
+    ):
+        walk.error((place, index), "wrong-filter", "another descriptor has the same entries", "keep one of the two")
     for index, descriptor in enumerate(config.descriptors):
-        place: Path = ((path, "descriptors"), index)
         if descriptor.HasField("token_bucket"):
-            buckets.append((descriptor.token_bucket, (place, "token_bucket")))
-        entries = b"\0".join(one.SerializeToString(deterministic=True) for one in descriptor.entries)
-        if entries in seen:
-            walk.error(place, "wrong-filter", "another descriptor has the same entries", "keep one of the two")
-        seen.add(entries)
+            buckets.append((descriptor.token_bucket, ((place, index), "token_bucket")))
     for bucket, at in buckets:
         interval = bucket.fill_interval
         # Envoy counts milliseconds; what is below one of them passes for none.
@@ -189,15 +185,13 @@ def _listing(names: FieldValue) -> str:
 def _check_keys(provider: DynamicMessage, path: Path, walk: Walk) -> None:
     if provider.WhichOneof("jwks_source_specifier") != "local_jwks":
         return
-    source = provider.local_jwks
-    chosen = source.WhichOneof("specifier")
-    if chosen not in {"inline_string", "inline_bytes"}:
+    text = inline(provider.local_jwks)
+    if text is None:
         return
-    text = getattr(source, chosen)
     try:
         keys = json.loads(text)
     except (ValueError, RecursionError):
-        if b"'" in (text.encode() if isinstance(text, str) else text):
+        if b"'" in text:
             return  # Envoy's reader is looser than JSON; it may take this one
         walk.error((path, "local_jwks"), "wrong-filter", "is not JSON", 'write a key set: {"keys": [...]}')
         return
@@ -254,11 +248,9 @@ def _check_prefix(service: DynamicMessage, path: Path, walk: Walk) -> None:
 
 def _check_users(config: DynamicMessage, path: Path, walk: Walk) -> None:
     """Check a file of users as `htpasswd -s` writes it; what is in it is not shown."""
-    if config.users.WhichOneof("specifier") not in {"inline_string", "inline_bytes"}:
-        return
-    text = config.users.inline_string or config.users.inline_bytes.decode("utf-8", "replace")
+    text = inline(config.users) or b""
     seen: set[str] = set()
-    for number, line in enumerate(text.split("\n"), 1):
+    for number, line in enumerate(text.decode("utf-8", "replace").split("\n"), 1):
         if not line or line.startswith("#"):
             continue
         user, _, password = line.partition(":")
@@ -273,24 +265,15 @@ def _check_users(config: DynamicMessage, path: Path, walk: Walk) -> None:
             fact = "has a user that an earlier line has"
         seen.add(user)
         if fact is not None:
-            walk.error(
-                (path, "users"),
-                "wrong-filter",
-                f"line {number} {fact}",
-                "write lines as `htpasswd -s` does, user:{SHA}…",
-            )
+            remedy = "write lines as `htpasswd -s` does, user:{SHA}…"
+            walk.error((path, "users"), "wrong-filter", f"line {number} {fact}", remedy)
             return
 
 
 def _check_api_keys(config: DynamicMessage, path: Path, walk: Walk) -> None:
-    seen: set[str] = set()
-    for index, credential in enumerate(config.credentials):
-        if credential.key in seen:
-            place = (((path, "credentials"), index), "key")
-            walk.error(
-                place, "wrong-filter", "another credential has the same key", "give each client a key of its own"
-            )
-        seen.add(credential.key)
+    for index in repeated(credential.key for credential in config.credentials):
+        place = (((path, "credentials"), index), "key")
+        walk.error(place, "wrong-filter", "another credential has the same key", "give each client a key of its own")
 
 
 def _check_processor(config: DynamicMessage, path: Path, walk: Walk) -> None:

@@ -9,7 +9,7 @@ from math import prod
 
 from fsxds.api.catalogue import Catalogue, DynamicMessage
 from fsxds.api.walk import Hooks, Leave, Path, Walk
-from fsxds.lint.field_values import ip_version
+from fsxds.lint.field_values import ip_version, packed_type, repeated
 
 # Beyond so many combinations of what a listener's chains match, nothing is said.
 _MOST_COMBINATIONS = 20_000
@@ -70,9 +70,8 @@ def _check_addresses(listener: DynamicMessage, path: Path, walk: Walk) -> None:
             walk.error(place, "wrong-address", "has no address", "write one, or remove it: Envoy crashes here")
         elif chosen == "socket_address" and _is_datagram(other) != _is_datagram(main):
             message = "all addresses of a listener are TCP, or all are UDP"
-            walk.error(
-                (place, "address"), "wrong-listener", message, "write a listener of its own for the other protocol"
-            )
+            remedy = "write a listener of its own for the other protocol"
+            walk.error((place, "address"), "wrong-listener", message, remedy)
 
 
 def _is_datagram(socket: DynamicMessage) -> bool:
@@ -141,11 +140,11 @@ class _Codecs:
 
 
 def _check_quic_chain(chain: DynamicMessage, path: Path, walk: Walk) -> None:
-    socket = chain.transport_socket.typed_config.type_url.rpartition("/")[2]
+    socket = packed_type(chain.transport_socket.typed_config)
     if socket and socket != _QUIC and not socket.endswith(".TypedStruct"):
         message = f"a filter chain of a QUIC listener has no {socket}"
         walk.error((path, "transport_socket"), "filter-chain", message, f"write one of {_QUIC}")
-    last = chain.filters[-1].typed_config.type_url.rpartition("/")[2] if chain.filters else ""
+    last = packed_type(chain.filters[-1].typed_config) if chain.filters else ""
     if last and last != _MANAGER and not last.endswith((".TypedStruct", "HttpConnectionManager")):
         message = "a filter chain of a QUIC listener ends with an HTTP connection manager"
         walk.error((path, "filters"), "filter-chain", message, "write one, with codec_type: HTTP3")
@@ -171,14 +170,13 @@ def _check_chains(listener: DynamicMessage, path: Path, walk: Walk) -> None:
 
 
 def _check_names(chains: DynamicMessage, path: Path, walk: Walk) -> None:
-    seen: set[str] = set()
+    again = {*repeated(chain.name for chain in chains)}
     for index, chain in enumerate(chains):
         fact = None
         if not chain.name:
             fact = "a filter chain needs a name where filter_chain_matcher chooses by it"
-        elif chain.name in seen:
+        elif index in again:
             fact = f'"{chain.name}" is the name of two filter chains, and filter_chain_matcher chooses by it'
-        seen.add(chain.name)
         if fact is not None:
             walk.error(((path, index), "name"), "filter-chain", fact, "give it a name of its own")
 
@@ -252,15 +250,9 @@ def _check_exclusive(manager: DynamicMessage, path: Path, walk: Walk) -> None:
 
 
 def _check_upgrades(manager: DynamicMessage, path: Path, walk: Walk) -> None:
-    if len(manager.upgrade_configs) < 2:
-        return
-    seen: set[str] = set()
-    for index, config in enumerate(manager.upgrade_configs):
-        name = config.upgrade_type.lower()
-        if name in seen:
-            place = (((path, "upgrade_configs"), index), "upgrade_type")
-            walk.error(place, "wrong-filter", "is duplicated", "keep one of them")
-        seen.add(name)
+    for index in repeated(config.upgrade_type.lower() for config in manager.upgrade_configs):
+        place = (((path, "upgrade_configs"), index), "upgrade_type")
+        walk.error(place, "wrong-filter", "is duplicated", "keep one of them")
 
 
 def _check_scopes(scoped: DynamicMessage, path: Path, walk: Walk) -> None:
@@ -271,9 +263,8 @@ def _check_scopes(scoped: DynamicMessage, path: Path, walk: Walk) -> None:
         if scope.route_configuration_name:
             at = (((place, "scoped_route_configurations"), index), "route_configuration_name")
             message = "a scope that is written in the listener cannot name a route configuration"
-            walk.error(
-                at, "wrong-filter", message, "write the route_configuration itself, or discover scopes by scoped_rds"
-            )
+            remedy = "write the route_configuration itself, or discover scopes by scoped_rds"
+            walk.error(at, "wrong-filter", message, remedy)
 
 
 def _check_discovery(source: DynamicMessage, path: Path, walk: Walk) -> None:
@@ -282,7 +273,7 @@ def _check_discovery(source: DynamicMessage, path: Path, walk: Walk) -> None:
         message = "there is no default_config to apply"
         walk.error((path, "apply_default_config_without_warming"), "wrong-filter", message, "add default_config")
     if default is not None and default.type_url:
-        name = default.type_url.rpartition("/")[2]
+        name = packed_type(default)
         allowed = {type_url.rpartition("/")[2] for type_url in source.type_urls}
         if allowed and name not in allowed and not name.endswith(".TypedStruct"):
             message = f"{name} is not among type_urls"

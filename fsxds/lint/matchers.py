@@ -8,6 +8,7 @@ from typing import NamedTuple
 from fsxds.api.catalogue import Catalogue, DynamicMessage
 from fsxds.api.walk import Hook, Hooks, Path, Walk
 from fsxds.lint.extensions import ExtensionTypes
+from fsxds.lint.field_values import packed_type
 
 _COMMON = "envoy.matching.common_inputs"
 _HTTP, _NETWORK = "envoy.matching.http.input", "envoy.matching.network.input"
@@ -93,8 +94,7 @@ def _is_inner(name: str) -> bool:
 
 
 def _type_of(extension: DynamicMessage) -> str:
-    name: str = extension.typed_config.type_url.rpartition("/")[2]
-    return name
+    return packed_type(extension.typed_config)
 
 
 def _outcomes(matcher: DynamicMessage, path: Path) -> Iterator[tuple[DynamicMessage, Path]]:

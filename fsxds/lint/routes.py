@@ -9,6 +9,7 @@ from google.protobuf.message import DecodeError, Message
 from fsxds.api.catalogue import Catalogue, DynamicMessage
 from fsxds.api.fields import FieldValue
 from fsxds.api.walk import Hooks, Leave, Path, Walk
+from fsxds.lint.field_values import inline, is_longer, packed_type, repeated
 from fsxds.resource_types import lowered
 
 _LARGEST_BODY = 4096
@@ -66,18 +67,14 @@ def _check_domains(config: DynamicMessage, path: Path, walk: Walk) -> None:
 def _check_own_domains(host: DynamicMessage, path: Path, walk: Walk) -> None:
     """Check the domains of a virtual host that is served on its own."""
     if path is None and len(host.domains) > 1:
-        seen: set[str] = set()
-        for index, domain in enumerate(host.domains):
-            if lowered(domain) in seen:
-                _report_duplicate(domain, host.name, ((path, "domains"), index), walk)
-            seen.add(lowered(domain))
+        for index in repeated(map(lowered, host.domains)):
+            _report_duplicate(host.domains[index], host.name, ((path, "domains"), index), walk)
 
 
 def _report_duplicate(domain: str, owner: str, path: Path, walk: Walk) -> None:
     message = f'"{domain}" is already a domain of virtual host "{owner}"'
-    walk.error(
-        path, "duplicate-domain", f"{message}; letter case does not count", "let one virtual host have the domain"
-    )
+    remedy = "let one virtual host have the domain"
+    walk.error(path, "duplicate-domain", f"{message}; letter case does not count", remedy)
 
 
 def _check_vhds(config: DynamicMessage, path: Path, walk: Walk) -> None:
@@ -127,15 +124,11 @@ class _RouteContext:
         """Check the size of a body that is written in the configuration."""
         if self._largest is None or not action.HasField("body"):
             return
-        chosen = action.body.WhichOneof("specifier")
-        if chosen not in {"inline_string", "inline_bytes"}:
-            return
-        body = getattr(action.body, chosen)
-        size = len(body.encode() if isinstance(body, str) else body)
-        if size > self._largest:
-            message = f"must be at most {self._largest} bytes, is {size}"
+        body = inline(action.body)
+        if body is not None and len(body) > self._largest:
+            message = f"must be at most {self._largest} bytes, is {len(body)}"
             remedy = "shorten it, or raise max_direct_response_body_size_bytes of the route configuration"
-            walk.error(((path, "body"), chosen), "wrong-route", message, remedy)
+            walk.error(((path, "body"), action.body.WhichOneof("specifier")), "wrong-route", message, remedy)
 
     def check_plugin(self, name: FieldValue, path: Path, walk: Walk) -> None:
         """Check that the plugin that a route names is one of its configuration's."""
@@ -157,16 +150,13 @@ def _check_rewrites(action: DynamicMessage, path: Path, walk: Walk) -> None:
 
 
 def _check_upgrades(configs: FieldValue, path: Path, walk: Walk) -> None:
-    seen: set[str] = set()
+    names = [config.upgrade_type.lower() for config in configs]
+    for index in repeated(names):
+        walk.error(((path, index), "upgrade_type"), "wrong-route", "is duplicated", "keep one of them")
     for index, config in enumerate(configs):
-        place: Path = (path, index)
-        name = config.upgrade_type.lower()
-        if name in seen:
-            walk.error((place, "upgrade_type"), "wrong-route", "is duplicated", "keep one of them")
-        seen.add(name)
-        if config.HasField("connect_config") and not name.startswith("connect"):
-            message = "connect_config has no meaning for this type of upgrade"
-            walk.error((place, "connect_config"), "wrong-route", message, "remove it, or write upgrade_type: CONNECT")
+        if config.HasField("connect_config") and not names[index].startswith("connect"):
+            message, remedy = "connect_config has no meaning for this type of upgrade", "write upgrade_type: CONNECT"
+            walk.error(((path, index), "connect_config"), "wrong-route", message, f"remove it, or {remedy}")
 
 
 def _check_weights(weighted: DynamicMessage, path: Path, walk: Walk) -> None:
@@ -181,20 +171,18 @@ def _check_weights(weighted: DynamicMessage, path: Path, walk: Walk) -> None:
             fact = "has both name and cluster_header" if cluster.name else "has neither name nor cluster_header"
             walk.error(place, "wrong-route", fact, "write one of the two")
     if weighted.clusters and not total:
-        walk.error(
-            (path, "clusters"), "wrong-route", "the sum of the weights is 0", "give one of them a weight above 0"
-        )
+        remedy = "give one of them a weight above 0"
+        walk.error((path, "clusters"), "wrong-route", "the sum of the weights is 0", remedy)
     elif total > _LARGEST_WEIGHT:
         message = f"the sum of the weights must be at most {_LARGEST_WEIGHT}, is {total}"
         walk.error((path, "clusters"), "wrong-route", message, "write smaller weights")
 
 
 def _check_back_off(back_off: DynamicMessage, path: Path, walk: Walk) -> None:
-    if back_off.HasField("max_interval") and back_off.HasField("base_interval"):
-        longest, base = back_off.max_interval, back_off.base_interval
-        if (longest.seconds, longest.nanos) < (base.seconds, base.nanos):
-            message = "max_interval is shorter than base_interval"
-            walk.error((path, "max_interval"), "wrong-duration", message, "make it at least as long")
+    has_both = back_off.HasField("max_interval") and back_off.HasField("base_interval")
+    if has_both and is_longer(back_off.base_interval, back_off.max_interval):
+        message = "max_interval is shorter than base_interval"
+        walk.error((path, "max_interval"), "wrong-duration", message, "make it at least as long")
 
 
 def _check_scope(scope: DynamicMessage, path: Path, walk: Walk) -> None:
@@ -255,7 +243,7 @@ def _route_of(path: Path) -> Path:
 
 def _content(packed: DynamicMessage, message_class: type[Message] | None) -> DynamicMessage:
     """Return what is in an Any, None when it is of another type."""
-    if message_class is None or packed.type_url.rpartition("/")[2] != message_class.DESCRIPTOR.full_name:
+    if message_class is None or packed_type(packed) != message_class.DESCRIPTOR.full_name:
         return None
     try:
         return message_class.FromString(packed.value)

@@ -15,6 +15,7 @@ from typing import Any, TypeAlias
 from fsxds.api.catalogue import Catalogue, DynamicMessage
 from fsxds.api.fields import FieldValue
 from fsxds.api.walk import Hook, Hooks, Path, Walk
+from fsxds.lint.field_values import inline
 from fsxds.memo import Lru
 
 _TLS = "envoy.extensions.transport_sockets.tls.v3."
@@ -143,9 +144,8 @@ class CertificateChecks:
             return
         if certificate.ocsp_staple.WhichOneof("specifier") == "inline_string":
             message = "an OCSP staple cannot be given as inline_string"
-            walk.error(
-                ((path, "ocsp_staple"), "inline_string"), "wrong-certificate", message, "write inline_bytes, in base64"
-            )
+            remedy = "write inline_bytes, in base64"
+            walk.error(((path, "ocsp_staple"), "inline_string"), "wrong-certificate", message, remedy)
         self._check_pair(certificate, path, walk)
 
     def _check_pair(self, certificate: DynamicMessage, path: Path, walk: Walk) -> None:
@@ -171,18 +171,6 @@ class CertificateChecks:
             walk.error((path, field), rule, message, remedy)
 
 
-def inline(source: DynamicMessage) -> bytes | None:
-    """Return what a DataSource holds itself, None when it names a place."""
-    chosen = source.WhichOneof("specifier")
-    if chosen == "inline_string":
-        text: str = source.inline_string
-        return text.encode()
-    if chosen == "inline_bytes":
-        body: bytes = source.inline_bytes
-        return body
-    return None
-
-
 def _check_trusted(context: DynamicMessage, path: Path, walk: Walk) -> None:
     if context.HasField("trusted_ca"):
         trusted = inline(context.trusted_ca)
@@ -196,9 +184,8 @@ def _report_unreadable(chain: bytes, path: Path, walk: Walk) -> bool:
     """Report a text that holds no certificate, or one that cannot be read; return whether it was reported."""
     blocks = [match for match in _BLOCK.finditer(chain) if match[1] in _CERTIFICATES]
     if not blocks:
-        walk.error(
-            path, "wrong-certificate", "holds no certificate in PEM", "write the whole certificate, from BEGIN to END"
-        )
+        remedy = "write the whole certificate, from BEGIN to END"
+        walk.error(path, "wrong-certificate", "holds no certificate in PEM", remedy)
         return True
     for number, match in enumerate(blocks, 1):
         if match[1] != b"TRUSTED CERTIFICATE" and not _is_certificate(match[0] + b"\n"):
@@ -226,9 +213,8 @@ def _check_downstream(context: DynamicMessage, path: Path, walk: Walk) -> None:
     for index, certificate in enumerate(common.tls_certificates):
         if not certificate.ListFields():
             at = ((place, "tls_certificates"), index)
-            walk.error(
-                at, "wrong-tls", "a certificate of a server has a content", "add certificate_chain and private_key"
-            )
+            remedy = "add certificate_chain and private_key"
+            walk.error(at, "wrong-tls", "a certificate of a server has a content", remedy)
     if not (common.tls_certificates or common.tls_certificate_sds_secret_configs or _has_other_source(common)):
         message = "a server needs a certificate"
         remedy = "add tls_certificates, or tls_certificate_sds_secret_configs"
@@ -300,9 +286,8 @@ def _curves(groups: Mapping[str, str]) -> Hook:
                 group = groups.get(curve)
                 if group is None or group in seen:
                     fact = "holds a curve that Envoy does not know" if group is None else f'"{curve}" is duplicated'
-                    walk.error(
-                        (path, index), "wrong-tls", fact, f"write some of {', '.join(sorted(set(groups.values())))}"
-                    )
+                    remedy = f"write some of {', '.join(sorted(set(groups.values())))}"
+                    walk.error((path, index), "wrong-tls", fact, remedy)
                     return
                 seen.add(group)
 
@@ -324,9 +309,8 @@ def _check_validation(context: DynamicMessage, path: Path, walk: Walk) -> None:
         length = len(digest)
         if (length == 64 and not _is_hex(digest)) or (length == 95 and not _is_hex(digest.replace(":", ""))):
             place = ((path, "verify_certificate_hash"), index)
-            walk.error(
-                place, "wrong-tls", "is not a SHA-256 in hex", "write 64 digits, or 32 pairs of them with colons"
-            )
+            remedy = "write 64 digits, or 32 pairs of them with colons"
+            walk.error(place, "wrong-tls", "is not a SHA-256 in hex", remedy)
     for index, digest in enumerate(context.verify_certificate_spki):
         if len(digest) == 44 and not _is_digest(digest):
             place = ((path, "verify_certificate_spki"), index)
@@ -367,15 +351,10 @@ def _is_digest(text: str) -> bool:
 
 def _check_ticket_keys(keys: DynamicMessage, path: Path, walk: Walk) -> None:
     for index, key in enumerate(keys.keys):
-        chosen = key.WhichOneof("specifier")
-        if chosen in {"inline_string", "inline_bytes"}:
-            value = getattr(key, chosen)
-            size = len(value.encode() if isinstance(value, str) else value)
-            if size != _TICKET_KEY_BYTES:
-                place = ((path, "keys"), index)
-                walk.error(
-                    place, "wrong-tls", f"must be {_TICKET_KEY_BYTES} bytes, is {size}", "make it of random bytes"
-                )
+        content = inline(key)
+        if content is not None and len(content) != _TICKET_KEY_BYTES:
+            message = f"must be {_TICKET_KEY_BYTES} bytes, is {len(content)}"
+            walk.error(((path, "keys"), index), "wrong-tls", message, "make it of random bytes")
 
 
 def _check_secret(secret: DynamicMessage, path: Path, walk: Walk) -> None:

@@ -39,6 +39,7 @@ RULE_ARGUMENTS = {
     "Complaint": 0,
     "Refusal": 0,
     "add_unknown": 0,
+    "of_file": 1,
     "problem_of": 1,
     "error": 1,
     "warning": 1,

@@ -104,15 +104,15 @@ async def run(application: Application, reader: SettingsReader, ready_file: Read
         mirroring = None
         if out is not None:
             mirroring = stack.enter_context(application.mirroring(out, mirror_options(application.settings)))
-        served = await stack.enter_async_context(application.serving())
-        tasks = served.tasks
+        server = await stack.enter_async_context(application.serving())
+        tasks = server.tasks
         if mirroring is not None:
             application.start(tasks, "mirror", mirroring.keep_mirrored)
         waits_for = partial(application.waits_for, mirroring)
         application.start(tasks, "start-up", partial(report_waits, waits_for, application.report_wait))
         application.start(tasks, "settings", partial(application.keep_settings, reader))
         if ready_file is not None:
-            keep_ready_file = partial(_keep_ready_file, ready_file, application, served, mirroring)
+            keep_ready_file = partial(_keep_ready_file, ready_file, application, server, mirroring)
             application.start(tasks, "ready file", keep_ready_file)
         tasks.create_task(application.run())
         # Cancelled here, all of them end side by side.
@@ -142,7 +142,7 @@ class WatchRules:
 
 
 @dataclass(frozen=True, slots=True)
-class Served:
+class RunningServer:
     """A server that listens.
 
     Attributes:
@@ -298,7 +298,7 @@ class Application:
         )
 
     @asynccontextmanager
-    async def serving(self) -> AsyncIterator[Served]:
+    async def serving(self) -> AsyncIterator[RunningServer]:
         """Listen as long as the context lasts; in the end all listeners are drained side by side.
 
         Raises:
@@ -322,7 +322,7 @@ class Application:
                     await listener.is_up.wait()
                     self._log.receive(ListeningStarted(name, str(listener.address)))
                 self.supervisor.is_starting = False
-                yield Served({name: str(listener.address) for name, listener in listeners.items()}, tasks)
+                yield RunningServer({name: str(listener.address) for name, listener in listeners.items()}, tasks)
                 for task in running:
                     task.cancel()
         except ExceptionGroup as group:
@@ -365,7 +365,7 @@ class Listener:
 
 
 async def _keep_ready_file(
-    ready_file: ReadyFile, application: Application, served: Served, mirroring: Mirroring | None
+    ready_file: ReadyFile, application: Application, server: RunningServer, mirroring: Mirroring | None
 ) -> Never:
     """Write the ready file when the first snapshot is served, and again whenever other components are degraded."""
     await application.store.newer_than(0)
@@ -373,11 +373,11 @@ async def _keep_ready_file(
         await mirroring.has_written.wait()
     while True:
         degraded = application.supervisor.degraded.current
-        await asyncio.to_thread(ready_file.write, _readiness(application, served, degraded))
+        await asyncio.to_thread(ready_file.write, _readiness(application, server, degraded))
         await application.supervisor.degraded.other_than(degraded)
 
 
-def _readiness(application: Application, served: Served, degraded: tuple[str, ...]) -> dict[str, PlainValue]:
+def _readiness(application: Application, server: RunningServer, degraded: tuple[str, ...]) -> dict[str, PlainValue]:
     snapshot, mirror = application.store.current, application.settings.mirror
     versions: dict[str, PlainValue] = {
         BY_TYPE_URL[type_url].short_name: snapshot.authored.get(type_url, version)
@@ -385,8 +385,8 @@ def _readiness(application: Application, served: Served, degraded: tuple[str, ..
         if snapshot and type_url not in snapshot.withheld
     }
     return {
-        "http": served.addresses.get("REST"),
-        "grpc": served.addresses.get("gRPC"),
+        "http": server.addresses.get("REST"),
+        "grpc": server.addresses.get("gRPC"),
         "mirror": None if mirror is None else str(mirror),
         "versions": versions,
         "degraded": [*degraded],

@@ -15,7 +15,7 @@ from contextlib import suppress
 from importlib.metadata import version
 from pathlib import Path
 from types import TracebackType
-from typing import Any, NoReturn, Self
+from typing import NoReturn, Self
 
 from fsxds.errors import FsxdsError
 from fsxds.events import ComponentDegraded, ComponentRecovered, InternalError, Observer, StopRequested
@@ -51,7 +51,7 @@ class Supervisor:
         self._observer = observer
         self._back_off = back_off or BackOff()
 
-    async def run(self, component: str, work: Callable[[], Awaitable[Any]], *, is_vital: bool = False) -> None:
+    async def run(self, component: str, work: Callable[[], Awaitable[object]], *, is_vital: bool = False) -> None:
         """Run a component until it returns or is cancelled, and start it again after each failure.
 
         Args:
@@ -78,7 +78,7 @@ class Supervisor:
             await asyncio.sleep(pause_s)
 
     async def _run_once(
-        self, component: str, work: Callable[[], Awaitable[Any]], *, is_vital: bool
+        self, component: str, work: Callable[[], Awaitable[object]], *, is_vital: bool
     ) -> BaseException | None:
         """Return what ended the component; None when it is done."""
         loop, task = asyncio.get_running_loop(), asyncio.current_task()

@@ -61,7 +61,7 @@ from fsxds.observe.log_lines import (
     some_of,
     type_name,
 )
-from fsxds.observe.problems import ProblemReports
+from fsxds.observe.problem_reports import ProblemReports
 from fsxds.protocol.messages import Node
 from fsxds.supervisor import MOST_ATTEMPTS, fault_of, place_of
 from fsxds.values import TypeUrl, Version

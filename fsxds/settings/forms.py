@@ -70,7 +70,7 @@ OFF = "off"
 
 
 @dataclass(frozen=True, slots=True)
-class Form(Generic[Value]):
+class OptionForm(Generic[Value]):
     """How the values of an option are written.
 
     Attributes:
@@ -156,7 +156,7 @@ def _number_schema(text: str) -> Schema:
     return {"anyOf": [{"type": "number", "minimum": 0}, {"type": "string", "pattern": text}]}
 
 
-def one_of(*choices: str) -> Form[str]:
+def one_of(*choices: str) -> OptionForm[str]:
     """Make the form of an option that takes one of a few words."""
 
     def read(written: object) -> str:
@@ -164,26 +164,26 @@ def one_of(*choices: str) -> Form[str]:
             return str(written)
         raise ValueError(written)
 
-    return Form("|".join(choices), f"one of {', '.join(choices)}", read, {"enum": list(choices)}, choices)
+    return OptionForm("|".join(choices), f"one of {', '.join(choices)}", read, {"enum": list(choices)}, choices)
 
 
 _DURATION = "a duration (write 50ms, 2s, 1m or a number of seconds"
-DURATION = Form("DURATION", f"{_DURATION})", _read_duration, _number_schema(DURATION_TEXT))
-INTERVAL = Form("DURATION", f"{_DURATION}, 10ms at least)", _read_interval, _number_schema(DURATION_TEXT))
-SIZE = Form("SIZE", "a size (write 64MiB, 500kB or a number of bytes)", _read_size, _number_schema(SIZE_TEXT))
-SWITCH = Form("BOOLEAN", "true or false", _read_switch, {"type": "boolean"})
-ADDRESS_OR_OFF = Form(
+DURATION = OptionForm("DURATION", f"{_DURATION})", _read_duration, _number_schema(DURATION_TEXT))
+INTERVAL = OptionForm("DURATION", f"{_DURATION}, 10ms at least)", _read_interval, _number_schema(DURATION_TEXT))
+SIZE = OptionForm("SIZE", "a size (write 64MiB, 500kB or a number of bytes)", _read_size, _number_schema(SIZE_TEXT))
+SWITCH = OptionForm("BOOLEAN", "true or false", _read_switch, {"type": "boolean"})
+ADDRESS_OR_OFF = OptionForm(
     "ADDRESS",
     "an address or off (write 127.0.0.1:18000, [::1]:18000, :18000, unix:/run/fsxds.sock or off)",
     _read_address_or_off,
     {"anyOf": [{"type": "string", "minLength": 1}, {"const": False}]},
 )
-PATH = Form("PATH", "a path", _read_path, {"type": "string", "minLength": 1})
+PATH = OptionForm("PATH", "a path", _read_path, {"type": "string", "minLength": 1})
 _TEXT: Schema = {"type": "string", "minLength": 1}
 _LIST: Schema = {"anyOf": [{"type": "array", "items": _TEXT}, _TEXT]}
-NAMES = Form("NAMES", "a list of names (write a,b)", _read_names, _LIST)
-GLOBS = Form("GLOBS", "a list of patterns (write README*,charts/**)", _read_names, _LIST)
-EXECUTABLE = Form(
+NAMES = OptionForm("NAMES", "a list of names (write a,b)", _read_names, _LIST)
+GLOBS = OptionForm("GLOBS", "a list of patterns (write README*,charts/**)", _read_names, _LIST)
+EXECUTABLE = OptionForm(
     "[PATH]",
     "a path, true or false",
     _read_executable,
@@ -220,7 +220,7 @@ def _pairs(written: object) -> dict[str, object]:
     return pairs
 
 
-RULE_LEVELS = Form(
+RULE_LEVELS = OptionForm(
     "RULE=LEVEL,…",
     "a list of rules and levels (write unused-cluster=off,no-cluster=note)",
     _read_levels,

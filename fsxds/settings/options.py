@@ -27,7 +27,7 @@ from fsxds.settings.forms import (
     RULE_LEVELS,
     SIZE,
     SWITCH,
-    Form,
+    OptionForm,
     one_of,
 )
 from fsxds.values import Severity
@@ -50,7 +50,7 @@ class Option:
     """
 
     field: str
-    form: Form[Any]
+    form: OptionForm[Any]
     default: str | None
     group: str
     commands: tuple[str, ...]
@@ -85,13 +85,13 @@ class Option:
         return f"{written!r} is not {self.form.demand}{hint}"
 
 
-def option(form: Form[Value], default: str, group: str, commands: tuple[str, ...], help_: str) -> Value:
+def option(form: OptionForm[Value], default: str, group: str, commands: tuple[str, ...], help_: str) -> Value:
     """Make a row of the table; `default` is written as a user would write it."""
     value: Value = field(default=form.read(default), metadata={"row": (form, default, group, commands, help_)})
     return value
 
 
-def optional(form: Form[Value], group: str, commands: tuple[str, ...], help_: str) -> Value | None:
+def optional(form: OptionForm[Value], group: str, commands: tuple[str, ...], help_: str) -> Value | None:
     """Make a row of the table that is not set by default."""
     value: Value | None = field(default=None, metadata={"row": (form, None, group, commands, help_)})
     return value

@@ -17,7 +17,7 @@ from functools import partial
 from pathlib import Path, PurePosixPath
 
 from fsxds.api.convert import Converter
-from fsxds.app import Application, Served, mirror_options
+from fsxds.app import Application, RunningServer, mirror_options
 from fsxds.envoy.envoy_bootstrap import (
     XDS_CLUSTER,
     BootstrapRequest,
@@ -34,7 +34,7 @@ from fsxds.errors import UsageError
 from fsxds.events import ListeningStarted, TransportChosen
 from fsxds.lint.linter import levels_of, linter_of
 from fsxds.observe.log import Log
-from fsxds.observe.problems import ProblemReports
+from fsxds.observe.problem_reports import ProblemReports
 from fsxds.protocol.messages import WatchStatus
 from fsxds.readiness import report_waits
 from fsxds.resource_types import BY_SHORT_NAME
@@ -87,7 +87,7 @@ async def _dev(
 ) -> None:
     directory, out = folders
     application = Application(directory, settings, log, linter_of)
-    async with application.serving() as served, AsyncExitStack() as stack, asyncio.TaskGroup() as tasks:
+    async with application.serving() as server, AsyncExitStack() as stack, asyncio.TaskGroup() as tasks:
         start = partial(application.start, tasks)
         mirroring = None
         if settings.dev_transport == "mirror":
@@ -96,7 +96,7 @@ async def _dev(
             start("mirror", mirroring.keep_mirrored)
             log.receive(ListeningStarted("mirrored files", str(out)))
         envoy_log = LocalEnvoyLog(log.write, lambda type_url: log.rejected(type_url, Identity().node_id))
-        meeting = _Meeting(folders, application, served, log)
+        meeting = _Meeting(folders, application, server, log)
         plan = EnvoyPlan(
             executable, meeting.bootstrap_for, envoy_log.envoy_logged, meeting.ack_source_of, meeting.wanted_by
         )
@@ -124,16 +124,16 @@ class _Meeting:
     Args:
         folders: that of the tree, and that of the mirrored files.
         application: serves the tree.
-        served: where.
+        server: where it listens.
         log: is told what was chosen and found.
     """
 
-    def __init__(self, folders: tuple[Path, Path], application: Application, served: Served, log: Log) -> None:
+    def __init__(self, folders: tuple[Path, Path], application: Application, server: RunningServer, log: Log) -> None:
         self._directory, self._out = folders
         # They name the transport, or leave it to the tree.
         self._settings = application.settings
         self._application = application
-        self._addresses = served.addresses
+        self._addresses = server.addresses
         self._log = log
         self._faults = ProblemReports(log.level)
         self._told = ""

@@ -23,7 +23,7 @@ POINTS = (
     "fsxds.parse_worker.Parsing._change_until",
     "fsxds.reload.load",
     "fsxds.store.SnapshotStore.newer_than",
-    "fsxds.observe.problems.ProblemReports.update",
+    "fsxds.observe.problem_reports.ProblemReports.update",
     "fsxds.observe.change_reports.ChangeReports.publish",
     "fsxds.observe.change_reports.ChangeReports.answer",
     "fsxds.observe.change_reports.PublishedChange.line",

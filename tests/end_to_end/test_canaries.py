@@ -23,7 +23,7 @@ from fsxds.lint.linter import Linter
 from fsxds.lint.report import Report, findings_of
 from fsxds.lint.report_formats import PROBLEM_FORMATS
 from fsxds.observe.log_lines import LogLine, human_renderer, json_renderer
-from fsxds.observe.problems import ProblemReports
+from fsxds.observe.problem_reports import ProblemReports
 from fsxds.protocol.messages import without_message
 from fsxds.resource_types import type_from_path
 from fsxds.resources import Resource

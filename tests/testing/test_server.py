@@ -15,7 +15,7 @@ from envoy.service.discovery.v3 import discovery_pb2
 
 import fsxds.testing
 from fsxds.errors import UsageError
-from fsxds.observe.problems import ProblemReports
+from fsxds.observe.problem_reports import ProblemReports
 from fsxds.resource_types import BY_SHORT_NAME
 from fsxds.settings.options import Settings
 from fsxds.testing import server

@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 from pathlib import PurePosixPath
 
 from fsxds.events import Level
-from fsxds.observe.problems import MOST_LINES, ProblemReports
+from fsxds.observe.problem_reports import MOST_LINES, ProblemReports
 from fsxds.values import HeldFile, Problem, Severity
 
 NOON = datetime(2026, 5, 1, 12, 3, 11, tzinfo=UTC)

@@ -204,7 +204,7 @@ def _note_sent(watch: _PolledWatch, selection: Selection) -> None:
 
 
 def _status(subscription: Subscription, watch: _PolledWatch) -> WatchStatus:
-    # Nothing says which resources of a NACKed response the client accepted: all of them count as rejected.
+    # It is not known which resources of a NACKed response the client accepted: all of them count as rejected.
     is_rejected = watch.nacked is not None and watch.nacked == watch.sent
     return WatchStatus(
         subscription.type_url,

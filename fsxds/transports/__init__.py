@@ -1,1 +1,1 @@
-"""How clients are told: each module serves the store over one wire."""
+"""How clients are served: each package sends what is current over one transport."""

@@ -1,4 +1,4 @@
-"""What a client status holds: where each resource stands with a client, its content without secrets, in bytes or JSON.
+"""What a client status has: the state of each resource with a client, and its content without secrets, as bytes or JSON.
 
 Rows are written one by one, and joined: an answer may be large.
 Source: envoy/service/status/v3/csds.proto.
@@ -56,7 +56,7 @@ REJECTED = ConfigStatus.ERROR, ClientResourceStatus.NACKED
 
 @dataclass(frozen=True, slots=True)
 class ResourceStatus:
-    """Where one resource, or a name that was asked for, stands with one client.
+    """The state of one resource, or of a name that was asked for, with one client.
 
     `version` is the one that the client was sent last, or where it rejected that, the one before; None where there was
     none. `nacked` and `reason` are of a rejected one alone. `resource` is None where nothing was sent.
@@ -84,12 +84,12 @@ def resource_statuses(status: ClientStatus) -> Iterator[ResourceStatus]:
 
 
 def _held(watch: WatchStatus, *, is_delta: bool) -> Iterator[ResourceStatus]:
-    stand, reason = _stand_of_accepted(watch), _reason(watch)
+    state, reason = _state_of_accepted(watch), _reason(watch)
     for resource in watch.resources:
         type_url, name = watch.type_url, resource.name
         if name not in watch.rejected:
             version = resource.version if is_delta else _accepted_version(watch)
-            yield ResourceStatus(type_url, name, *stand, version, resource)
+            yield ResourceStatus(type_url, name, *state, version, resource)
             continue
         # Which version of its own a Delta client kept is not known.
         kept, nacked = (None, resource.version) if is_delta else (watch.acked, watch.nacked)
@@ -111,13 +111,13 @@ def _not_held(watch: WatchStatus) -> Iterator[ResourceStatus]:
             yield ResourceStatus(watch.type_url, name, ConfigStatus.NOT_SENT, ClientResourceStatus.REQUESTED)
 
 
-def _stand_of_accepted(watch: WatchStatus) -> tuple[ConfigStatus, ClientResourceStatus]:
-    """Return where the resources stand that were not rejected."""
+def _state_of_accepted(watch: WatchStatus) -> tuple[ConfigStatus, ClientResourceStatus]:
+    """Return the state of resources that were not rejected."""
     if watch.acked is None:
         return ConfigStatus.STALE, ClientResourceStatus.REQUESTED
     if watch.sent in (watch.acked, watch.nacked):
         return ConfigStatus.SYNCED, ClientResourceStatus.ACKED
-    # Nothing tells which of the resources are as they were in the version before, so the client's view is not known.
+    # It is not known which of the resources are as they were in the version before, so the client's view is not known.
     return ConfigStatus.STALE, ClientResourceStatus.UNKNOWN
 
 
@@ -138,10 +138,10 @@ _HIDDEN_BYTES = base64.b64encode(HIDDEN.encode()).decode()
 
 
 class Contents:
-    """Shows resources without their secrets: `<hidden>` stands in place of each.
+    """Shows resources without their secrets: `<hidden>` is in the place of each.
 
-    A Secret is not shown at all, and neither is what the catalogue has no type for: nothing says which of its fields are
-    secret. What was shown is kept by its version; see `turn`.
+    A Secret is not shown at all, and neither is what the catalogue has no type for: it is not known which of its fields
+    are secret. What was shown is kept by its version; see `turn`.
     """
 
     def __init__(self, catalogue: Catalogue) -> None:
@@ -227,7 +227,7 @@ class Form(Protocol):
         """Write what is shown of a resource; None where that is nothing."""
 
     def row(self, status: ResourceStatus, content: bytes | None) -> bytes:
-        """Write where a resource stands, as a GenericXdsConfig."""
+        """Write the state of a resource, as a GenericXdsConfig."""
 
     def client(self, status: ClientStatus, rows: list[bytes], *, is_first: bool) -> bytes:
         """Write a client, as a ClientConfig."""
@@ -247,7 +247,7 @@ class WireForm:
         return self._contents.body_of(resource)
 
     def row(self, status: ResourceStatus, content: bytes | None) -> bytes:
-        """Write where a resource stands, as a GenericXdsConfig in its field."""
+        """Write the state of a resource, as a GenericXdsConfig in its field."""
         client = csds_pb2.ClientConfig()
         row = client.generic_xds_configs.add(
             type_url=status.type_url,
@@ -286,7 +286,7 @@ class JsonForm:
         return self._contents.json_of(resource)
 
     def row(self, status: ResourceStatus, content: bytes | None) -> bytes:
-        """Write where a resource stands, as a GenericXdsConfig."""
+        """Write the state of a resource, as a GenericXdsConfig."""
         plain: dict[str, PlainValue] = {"type_url": status.type_url, "name": status.name}
         if status.version:
             plain["version_info"] = status.version

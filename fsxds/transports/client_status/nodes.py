@@ -120,7 +120,7 @@ def _value(matcher: value_pb2.ValueMatcher, place: str) -> _Matches:
 def _compound(matcher: value_pb2.ValueMatcher, pattern: str | None, place: str) -> _Matches:
     if pattern == "list_match":
         if matcher.list_match.WhichOneof("match_pattern") is None:
-            raise _fault(f"{place}.list_match", "is empty; say what one of the values is to match, in one_of")
+            raise _fault(f"{place}.list_match", "is empty; set what one of the values is to match, in one_of")
         matches_one = _value(matcher.list_match.one_of, f"{place}.list_match.one_of")
         return lambda value: isinstance(value, list) and any(map(matches_one, value))
     if pattern == "or_match":
@@ -129,15 +129,13 @@ def _compound(matcher: value_pb2.ValueMatcher, pattern: str | None, place: str) 
         if len(choices) < 2:
             raise _fault(place, "has less than two matchers; give two or more, or use the one by itself")
         return lambda value: any(matches(value) for matches in choices)
-    raise _fault(
-        place, "says nothing; choose one of null_match, double_match, string_match, bool_match, and the others"
-    )
+    raise _fault(place, "is empty; choose one of null_match, double_match, string_match, bool_match, and the others")
 
 
 def _number(matcher: number_pb2.DoubleMatcher, place: str) -> _Matches:
     pattern = matcher.WhichOneof("match_pattern")
     if pattern is None:
-        raise _fault(place, "says nothing; give exact, or range")
+        raise _fault(place, "is empty; give exact, or range")
     if pattern == "exact":
         exact = matcher.exact
         return lambda value: isinstance(value, float) and value == exact

@@ -71,7 +71,7 @@ def _methods() -> Iterator[DiscoveryMethod]:
 
 METHODS = tuple(_methods())
 
-# One Envoy opens a stream for each cluster, route and secret where it is not told to use ADS (ENVOY.md E30); they share their node.
+# One Envoy opens a stream for each cluster, route and secret where it is not configured to use ADS (ENVOY.md E30); they share their node.
 MOST_NODES = 4096
 
 # An Envoy's takes 61 kB, nearly all of it the list of its extensions (ENVOY.md E1). Parsed, a node may take 46 times its size.
@@ -105,7 +105,7 @@ class RequestReader:
     """Reads requests.
 
     Unknown fields are ignored. All methods raise ProtocolError with what is wrong, and the remedy. Their arguments are:
-    the message; the type that the method speaks of, None for ADS, which speaks of all; the IP address of the client, empty
+    the message; the type that the method serves, None for ADS, which serves all; the IP address of the client, empty
     on a unix socket; and whether the node was sent before on the stream, so that it is not read again.
     """
 
@@ -154,7 +154,7 @@ class RequestReader:
                 f"node: takes {len(request.node)} bytes, more than {MOST_NODE_BYTES}; shorten its metadata"
             )
         message = _parsed(base_pb2.Node, request.node, part_of=type(request))
-        # 61 kB of names, which say nothing about what to serve (ENVOY.md E1).
+        # 61 kB of names, which do not matter for what to serve (ENVOY.md E1).
         del message.extensions[:]
         serialized = message.SerializeToString(deterministic=True)
         is_kept = len(serialized) <= MOST_KEPT_NODE_BYTES
@@ -214,7 +214,7 @@ def _declare() -> tuple[type[Message], ...]:
 
 DiscoveryRequest, DeltaDiscoveryRequest = _declare()
 
-# The first bytes of the fields that repeat, by message: names, and what is told of them.
+# The first bytes of the fields that repeat, by message: names, and names with versions.
 SOTW_NAMES = (b"\x1a",)
 DELTA_NAMES = (b"\x1a", b"\x22", b"\x2a")
 
@@ -222,7 +222,7 @@ DELTA_NAMES = (b"\x1a", b"\x22", b"\x2a")
 def _check_names(content: bytes, fields: tuple[bytes, ...]) -> None:
     """Reject a message of too many names before it is parsed.
 
-    Their first bytes are counted, which may stand within names as well, so a few more are counted than there are.
+    Their first bytes are counted, which may be within names as well, so a few more are counted than there are.
     """
     if len(content) > MOST_NAMES and max(map(content.count, fields)) > MOST_NAMES:
         raise ProtocolError(

@@ -24,7 +24,7 @@ from fsxds.values import TypeUrl, Version
 # Messages are kept until together they take more than this, or are more than this; the last one is kept in any case.
 MOST_KEPT_BYTES = 64 * 1024 * 1024
 MOST_KEPT = 1024
-# Of one type, two of more than this are kept: a removal of clusters is told in two steps.
+# Of one type, two of more than this are kept: a removal of clusters is sent in two steps.
 LARGE_BYTES = 1024 * 1024
 MOST_LARGE_EACH = 2
 
@@ -101,7 +101,7 @@ class _Kept:
 
 
 def _own_part(response: Response) -> bytes:
-    """Write what is told to one stream alone."""
+    """Write what is sent to one stream alone."""
     heartbeats = map(_heartbeat, response.heartbeats)
     if isinstance(response, SotwResponse):
         message = discovery_pb2.DiscoveryResponse(nonce=response.nonce, resources=map(_packed, heartbeats))
@@ -115,7 +115,7 @@ def _own_part(response: Response) -> bytes:
 
 
 def _shared_parts(response: Response) -> Iterable[bytes]:
-    """Write what all streams are told: the version, the type, who we are, and the resources."""
+    """Write what is sent to all streams: the version, the type, the name of the server, and the resources."""
     if isinstance(response, DeltaResponse):
         return (_delta_part(response),)
     message = discovery_pb2.DiscoveryResponse(
@@ -143,7 +143,7 @@ def _with_ttl(resource: Resource) -> bytes:
 
 
 class _Heads(dict[int, bytes]):
-    """By the size of a body: what stands before it in a DiscoveryResponse's `resources`. Bodies of one size share it."""
+    """By the size of a body: what is before it in a DiscoveryResponse's `resources`. Bodies of one size share it."""
 
     def __init__(self, type_url: TypeUrl) -> None:
         self._type_url = type_url

@@ -40,7 +40,7 @@ OPTIONS = (
     ("grpc.max_send_message_length", -1),
     # Otherwise a second process may get half of the clients of a port that is taken.
     ("grpc.so_reuseport", 0),
-    # Envoy pings as often as it is told to, idle or not; by default gRPC closes its connection then (ENVOY.md E31).
+    # Envoy pings as often as it is configured to, idle or not; by default gRPC closes its connection then (ENVOY.md E31).
     ("grpc.http2.min_ping_interval_without_data_ms", 0),
     ("grpc.http2.max_ping_strikes", 0),
     ("grpc.keepalive_permit_without_calls", 1),

@@ -27,7 +27,7 @@ class MirrorDirectory:
 
     Args:
         root: made, with its parents, when it does not exist.
-        durable: what was written survives a power failure: an empty or torn `.pb` tells Envoy to delete everything.
+        durable: what was written survives a power failure: an empty or torn `.pb` makes Envoy delete everything.
     """
 
     def __init__(self, root: Path, *, durable: bool) -> None:
@@ -116,7 +116,7 @@ class MirrorDirectory:
                     os.fdatasync(file.fileno())
             temporary.replace(target)
         except BaseException:
-            with contextlib.suppress(OSError):  # the first error is the one to tell
+            with contextlib.suppress(OSError):  # the first error is the one to report
                 temporary.unlink(missing_ok=True)
             raise
         self._unsynced.add(target.parent)

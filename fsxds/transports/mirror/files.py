@@ -36,8 +36,8 @@ def file_name_of(name: str) -> str:
 
     Letters, digits, `_`, `-` and dots stay; everything else, and a leading dot, becomes `%XX` per byte of UTF-8. What is
     then longer than 200 bytes is cut and ends in `%~` and a digest of the name; only the manifest leads back from there.
-    Names that differ in case alone have names of files that differ in case alone: OUT wants a file system that can tell
-    them apart.
+    Names that differ in case alone have names of files that differ in case alone: OUT needs a file system on which
+    they differ.
     """
     if not name:
         return EMPTY

@@ -36,7 +36,7 @@ class MirrorOptions:
         rewrite_config_sources: point the config sources inside of resources at the files.
         durable: sync each file to the disk before it takes the place of the old one.
         pause_s: how long Envoy gets to read what was written before what relies on it follows.
-        rescan_s: how often to look whether somebody removed or changed a file.
+        rescan_s: how often to look whether others removed or changed a file.
     """
 
     form: str = "pb"
@@ -196,9 +196,7 @@ class Mirror:
             self._directory.remove(path)
             work.removed.append(path)
         else:
-            work.kept.append(
-                Remark(str(path), "kept: somebody has changed it since fsxds wrote it; remove it yourself")
-            )
+            work.kept.append(Remark(str(path), "kept: it was changed since fsxds wrote it; remove it yourself"))
         self._records.drop(path)
 
     def _announce(self, work: _Work) -> None:

@@ -40,7 +40,7 @@ MAX_REQUEST_BYTES = 1024 * 1024
 BODY_S = 30.0
 # The codes of errors that have an HTTP status of their own.
 TOO_LARGE, TOO_SLOW, UNKNOWN_CODING = "RESOURCE_EXHAUSTED", "DEADLINE_EXCEEDED", "UNIMPLEMENTED"
-# How zlib is told which header a compressed body has.
+# The header of a compressed body, as zlib has it.
 _WINDOW_BITS = {"gzip": 31, "x-gzip": 31, "deflate": 15}
 
 _DISCOVERY_REQUEST = "envoy.service.discovery.v3.DiscoveryRequest"
@@ -90,7 +90,7 @@ async def read_body(request: web.Request) -> bytes:
     """Read the body of a request, chunked or not, compressed or not, and leave no copy with the request.
 
     Raises:
-        ProtocolError: the body is broken, or, with the code `TOO_LARGE`, `TOO_SLOW` or `UNKNOWN_CODING`, what that says.
+        ProtocolError: the body is broken, or, with their codes, too large, too slow, or of an unknown coding.
         ConnectionError: the client went away.
     """
     if (request.content_length or 0) > MAX_REQUEST_BYTES:
@@ -167,7 +167,7 @@ class RequestReader:
 
         Args:
             body: a DiscoveryRequest in proto JSON, in either spelling; unknown fields of an Envoy are ignored.
-            row: the type that the path of the request speaks of.
+            row: the type that the path of the request serves.
             peer: the IP address of the client, empty on a unix socket.
             from_envoy: the request bears Envoy's own deadline.
 
@@ -203,7 +203,7 @@ class RequestReader:
             error_detail=None if detail is None else _reason(detail),
             from_envoy=from_envoy,
         )
-        # An Envoy sends what its version has, and nobody types it.
+        # An Envoy sends the fields of its version, and no person types them.
         if not _text("node.user_agent_name", _field(node, "user_agent_name")).lower().startswith("envoy"):
             self._check_fields(fields)
         return poll
@@ -224,7 +224,7 @@ def _weight(poll: PollRequest) -> int:
 
 
 def _without_details(value: object) -> object:
-    # They are of any type, also of one that nobody here knows.
+    # They are of any type, also of one that the catalogue does not have.
     return {name: each for name, each in value.items() if name != "details"} if isinstance(value, dict) else value
 
 

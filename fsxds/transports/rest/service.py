@@ -46,7 +46,7 @@ ROWS = {PREFIX + row.rest_path: row for row in RESOURCE_TYPES if row.rest_path}
 WRONG_METHOD = ErrorResponse(
     405, 12, "this path takes POST alone, with a request in JSON as its body", {"Allow": "POST"}
 )
-WRONG_CONTENT = ErrorResponse(415, 3, "the body is not said to be JSON; send it with `content-type: application/json`")
+WRONG_CONTENT = ErrorResponse(415, 3, "the body is not declared as JSON; send it with `content-type: application/json`")
 WRONG_EXPECTATION = ErrorResponse(417, 3, "the one expectation that can be met is `expect: 100-continue`")
 # The HTTP status and the gRPC code of what is wrong with a body; all other mistakes are 400 and INVALID_ARGUMENT.
 STATUSES = {TOO_LARGE: (413, 8), TOO_SLOW: (408, 4), UNKNOWN_CODING: (415, 3)}

@@ -172,13 +172,13 @@ def test_a_node_that_told_nothing_has_no_metadata() -> None:
         (by_id(safe_regex={"regex": "x" * (LONGEST_REGEX + 1)}), r"regex: is empty, or longer than"),
         ({"node_metadatas": [{"value": {"bool_match": True}}]}, r"node_metadatas\[0\]\.path: is empty"),
         (at("a..b", bool_match=True), r"node_metadatas\[0\]\.path: is empty, or one of its keys"),
-        (at("role"), r"node_metadatas\[0\]\.value: says nothing"),
+        (at("role"), r"node_metadatas\[0\]\.value: is empty"),
         (at("role", string_match={}), r"value\.string_match: has no form"),
-        (at("count", double_match={}), r"value\.double_match: says nothing"),
+        (at("count", double_match={}), r"value\.double_match: is empty"),
         (at("zones", list_match={}), r"value\.list_match: is empty"),
-        (at("zones", list_match={"one_of": {}}), r"value\.list_match\.one_of: says nothing"),
+        (at("zones", list_match={"one_of": {}}), r"value\.list_match\.one_of: is empty"),
         (at("zones", or_match={"value_matchers": [{"bool_match": True}]}), r"or_match\.value_matchers: has less"),
-        (at("a", or_match={"value_matchers": [{"bool_match": True}, {}]}), r"value_matchers\[1\]: says nothing"),
+        (at("a", or_match={"value_matchers": [{"bool_match": True}, {}]}), r"value_matchers\[1\]: is empty"),
     ],
 )
 def test_what_cannot_be_matched_is_refused(matcher: dict[str, Any], message: str) -> None:

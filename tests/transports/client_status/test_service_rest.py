@@ -166,7 +166,7 @@ async def test_a_node_that_cannot_be_read_is_answered_and_told_of(server: Server
         ({"json": {"node_matchers": [{"node_id": {}}]}}, 400, 3, "node_matchers[0].node_id: has no form"),
         ({"data": b" " * 70_000}, 413, 8, "the request is over 65536 bytes"),
         ({"data": BytesIO(b" " * (MAX_REQUEST_BYTES + 1))}, 413, 8, "the body is over"),
-        ({"data": b"{}", "headers": {"content-type": "text/plain"}}, 415, 3, "not said to be JSON"),
+        ({"data": b"{}", "headers": {"content-type": "text/plain"}}, 415, 3, "not declared as JSON"),
     ],
 )
 async def test_bad_requests_are_refused(

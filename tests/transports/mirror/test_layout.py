@@ -159,7 +159,7 @@ def test_an_undeclared_type_gets_an_empty_bundle_but_never_empties_one() -> None
     after = lay_out(made, before)
     assert file(after, "cds.pb") == file(before, "cds.pb")
     assert after.kept == {PurePosixPath("eds/x.pb")}
-    assert "no document speaks of clusters; write an empty list" in after.kept_resources[0].reason
+    assert "no document defines clusters; write an empty list" in after.kept_resources[0].reason
 
 
 def test_a_declared_empty_type_is_emptied() -> None:

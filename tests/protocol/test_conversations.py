@@ -105,7 +105,7 @@ def test_stream_that_says_something_else_is_shown() -> None:
   - server EDS R=b N=1    (expected)
   + server EDS R=a N=1    (seen)
     client EDS R=a N=1
-  + verdict V=? accepted    (seen)"""
+  + ack V=?    (seen)"""
     assert expected == played.text
 
 

@@ -211,3 +211,15 @@ def test_status_of_virtual_hosts() -> None:
 
     assert ["r/a", "r/b"] == [each.name for each in status.resources]
     assert ("r/x.com",) == status.missing
+
+
+def test_a_missing_name_is_reported_when_it_is_certain() -> None:
+    """A name that a broken file may have defined is reported as removed when that file is read, though nothing changed."""
+    broken = snapshot({"CDS": {"a": "1"}}, incomplete=["CDS"])
+    stream = _stream()
+    (first,) = _ask(stream, broken, "a", "x").responses
+
+    (second,) = stream.receive_snapshot(replace(broken, generation=2, incomplete=frozenset()), 0.0)
+
+    assert () == first.removed
+    assert (("x",), []) == (second.removed, list(second.resources))

@@ -19,8 +19,8 @@ One statement a line; `#` begins a comment. What is put in:
 
 What must come out, in this order, and nothing else:
 
-    verdict  V=2 accepted            what the poll tells of an answer before it: accepted, rejected, or
-    verdict  V=2 rejected detail=…   rejected in the client's own words
+    ack      V=2                     the poll shows that the client accepted the response before it
+    nack     V=2 detail=…            or that it NACKed it, with an error or without
     server   EDS R=a V=2             an answer: the names in it (R=- for none), its version
     server   holds                   the poll stays open
     server   unavailable             503
@@ -109,8 +109,8 @@ class Conversation:
 
     def _poll(self, words: list[str]) -> list[str]:
         request = self._request(words)
-        decision, verdict = self._memory.receive_request(request, self._snapshot, self._now_s)
-        said = [self._written_verdict(verdict, request)] if verdict else []
+        decision, acknowledgement = self._memory.receive_request(request, self._snapshot, self._now_s)
+        said = [self._written_ack(acknowledgement, request)] if acknowledgement else []
         return [*said, *self._conclude(_OpenPoll(request, None), decision)]
 
     def _request(self, words: list[str]) -> PollRequest:
@@ -162,10 +162,10 @@ class Conversation:
         names = ",".join(resource.name for resource in selection.resources) or "-"
         return f"server {short_name} R={names} V={self._symbol(selection.version)}{_who(request)}"
 
-    def _written_verdict(self, verdict: Acknowledgement, request: PollRequest) -> str:
-        word = "accepted" if verdict.accepted else "rejected"
-        detail = f" detail={verdict.reason}" if verdict.reason is not None else ""
-        return f"verdict V={self._symbol(verdict.version)} {word}{detail}{_who(request)}"
+    def _written_ack(self, received: Acknowledgement, request: PollRequest) -> str:
+        word = "ack" if received.accepted else "nack"
+        detail = f" detail={received.reason}" if received.reason is not None else ""
+        return f"{word} V={self._symbol(received.version)}{detail}{_who(request)}"
 
     def _symbol(self, version: Version | Nonce) -> str:
         for symbol, bound in self._versions.items():

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Protocol
 
-OUTPUTS = ("server", "verdict")
+OUTPUTS = ("server", "ack", "nack")
 
 # Says that nothing else must come of a statement.
 SILENCE = "server silent"

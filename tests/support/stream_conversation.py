@@ -12,14 +12,14 @@ bears all types that are asked for on it, as ADS does. What else is put in:
     nothing                          no tree was loaded yet
     clock    1.5                     so many seconds pass; the server looks at its stream when it asked for it
     late     1.5                     so many seconds pass, and the server has not looked yet
-    unheard                          the server does not hear of what changes, until there is a request or `heard`
-    heard                            it hears of all of it at once
+    hold                             the server gets no snapshot, until there is a request or `release`
+    release                          it gets the last one
     reconnect                        the stream breaks; the next request is the first of a new one
     restart                          the same, with a server that forgot everything
 
 What must come out, in this order, and nothing else:
 
-    verdict  V=2 accepted            what a request tells of a response, as in `tests/support/conversation.py`
+    ack      V=2                     what a request ACKs or NACKs, as in `tests/support/conversation.py`
     server   EDS R=a,b V=2 N=3       a response; V= and N= may be left out
              R=a(gone)               a resource that no file has any more
              ttl=a:5                 the time to live that it tells of, in seconds
@@ -95,7 +95,7 @@ class StreamConversation:
         self.versions, self.nonces = Symbols("foreign version"), Symbols("foreign nonce")
         self.snapshot: Snapshot | None = None
         self.now_s = 1000.0
-        self._is_heard = True
+        self._is_released = True
         self._expected: list[str] = []
         self._memory = SharedMemory()
         self._is_aggregated, self._ttl_mode = True, TtlMode.ENVOY
@@ -111,7 +111,7 @@ class StreamConversation:
         match verb:
             case "client":
                 reaction = self.ask(words)
-                said = [self._written_verdict(reaction.acknowledgement)] if reaction.acknowledgement else []
+                said = [self._written_ack(reaction.acknowledgement)] if reaction.acknowledgement else []
                 return said + self._written(reaction.responses)
             case "clock":
                 return self._pass_time(float(words[0]))
@@ -125,11 +125,11 @@ class StreamConversation:
                 self._start_again(verb)
             case "nothing":
                 self.snapshot = None
-            case "unheard":
-                self._is_heard = False
-            case "heard":
-                self._is_heard = True
-                return self._hear_of_files()
+            case "hold":
+                self._is_released = False
+            case "release":
+                self._is_released = True
+                return self._release_files()
             case _:
                 return self._edit(verb, *words)
         return []
@@ -167,9 +167,9 @@ class StreamConversation:
         if verb == "authored":
             self.versions.bind(words[0], words[0])
         self.snapshot = self.files.snapshot()
-        return self._hear_of_files() if self._is_heard else []
+        return self._release_files() if self._is_released else []
 
-    def _hear_of_files(self) -> list[str]:
+    def _release_files(self) -> list[str]:
         assert self.snapshot is not None
         return self._written(self.stream.receive_snapshot(self.snapshot, self.now_s))
 
@@ -206,11 +206,11 @@ class StreamConversation:
                 words.append(f"{key}={symbol}")
         return " ".join(words)
 
-    def _written_verdict(self, verdict: Acknowledgement) -> str:
-        word = "accepted" if verdict.accepted else "rejected"
-        detail = f" detail={verdict.reason}" if verdict.reason is not None else ""
-        self._next_expected("verdict")
-        return f"verdict V={self.versions.symbol(verdict.version, None)} {word}{detail}"
+    def _written_ack(self, received: Acknowledgement) -> str:
+        word = "ack" if received.accepted else "nack"
+        detail = f" detail={received.reason}" if received.reason is not None else ""
+        self._next_expected(word)
+        return f"{word} V={self.versions.symbol(received.version, None)}{detail}"
 
     def _next_expected(self, verb: str) -> dict[str, str]:
         """Return the options of the next line that is expected, where it begins with `verb`."""

@@ -1,4 +1,4 @@
-"""The API of one Envoy: its message types, and what else it said that it has; wherever they came from."""
+"""The API of one Envoy: its message types, and what else it reports that it has."""
 
 from __future__ import annotations
 
@@ -39,17 +39,17 @@ _FORMS = ("needs_parameters", "takes_parameters", "takes_length")
 
 @dataclass(frozen=True)
 class Features:
-    """What one build of Envoy has, as it said itself.
+    """What one build of Envoy has, as it reports itself.
 
     Attributes:
         version: such as `1.40.0`.
         extensions: what it announces to its servers.
         commands: the commands of its format strings, by name.
-        curves: the group that each name of a curve stands for.
+        curves: the group that each name of a curve means.
         ciphers: the names of single ciphers.
         terminal: whether a filter of a type ends its chain, for those types where that is known.
         digest: SHA-256 of the executable, in hex.
-        foreign: message types that are not its own, and of which it therefore says nothing.
+        foreign: message types that are not its own, which it therefore does not report.
         is_exact: these are the features of the Envoy in use; if not, another one may have more extensions.
     """
 
@@ -135,7 +135,7 @@ class Catalogue:
     """All message types of one API, in a pool of their own.
 
     Attributes:
-        description: where the API came from, for people: `Envoy 1.40.0 from /usr/bin/envoy, 557 files`.
+        description: where the API came from, for users: `Envoy 1.40.0 from /usr/bin/envoy, 557 files`.
         serialized: the FileDescriptorSet it was made of; with the description it makes an equal catalogue elsewhere.
         features: what else the Envoy has whose API this is; None where nothing is known of that.
         pool: the descriptors. Extensions of options (`validate.rules`, `udpa.annotations.sensitive`) are in it.
@@ -181,7 +181,7 @@ class Catalogue:
         return cast("T", self._made[make])
 
     def knows(self, message_type: str) -> bool:
-        """Tell whether there is a message type of this full name."""
+        """Return whether there is a message type of this full name."""
         return self.descriptor(message_type) is not None
 
     def descriptor(self, message_type: str) -> Descriptor | None:
@@ -221,7 +221,7 @@ class Catalogue:
                 waiting.extend(descriptor.nested_types)
 
     def knows_word(self, name: str) -> bool:
-        """Tell whether any message has a field of this name, in snake_case or camelCase, or any enum such a value."""
+        """Return whether any message has a field of this name, in snake_case or camelCase, or any enum such a value."""
         return name in self.once(_words)
 
     def similar(self, message_type: str) -> str | None:

@@ -53,7 +53,7 @@ def show_value(value: FieldValue) -> str:
 
 
 def show_nothing(_value: FieldValue) -> str:
-    """Leave the value unsaid: the demand says enough."""
+    """Show nothing of the value: the demand is clear without it."""
     return ""
 
 
@@ -72,7 +72,7 @@ class Check:
     """One demand.
 
     Attributes:
-        is_broken: tells, of a value, whether it breaks the demand.
+        is_broken: whether a value breaks the demand.
         rule: the name of the rule.
         demand: `must be at least 1`.
         remedy: what to do about it.
@@ -136,7 +136,7 @@ def element_checks(field: FieldDescriptor, rules: RuleGroups) -> list[Check]:
 
 
 def whole_checks(field: FieldDescriptor, rules: RuleGroups) -> list[Check]:
-    """Return the demands on a list or a map as a whole, but for that its elements differ."""
+    """Return the demands on a list or a map as a whole, but for duplicates."""
     group, noun = ("map", "pair") if is_map(field) else ("repeated", "item")
     own = rules.get(group, {})
     checks = _size_checks(own.get(f"min_{noun}s"), own.get(f"max_{noun}s"), len, noun, "wrong-count")
@@ -146,7 +146,7 @@ def whole_checks(field: FieldDescriptor, rules: RuleGroups) -> list[Check]:
 def disallowed_checks(field: FieldDescriptor, rules: ApiRules) -> list[Check]:
     """Return the checks for what Envoy rejects though the API still has it."""
     if rules.is_disallowed(field):
-        text = "was taken out of use, and Envoy refuses it"
+        text = "was taken out of use, and Envoy rejects it"
         return [Check(_is_set, "disallowed-field", text, "remove it", show_nothing)]
     if field.enum_type is None or field.is_repeated:
         return []  # Envoy does not look for such values in lists.
@@ -164,12 +164,12 @@ def beyond_presence(field: FieldDescriptor, checks: list[Check]) -> list[Check]:
 
 
 def is_unvisited(rules: RuleGroups) -> bool:
-    """Tell whether Envoy's rules stop at this field: it says so, or has rules for an Any and is none."""
+    """Return whether Envoy's rules stop at this field: it says so, or has rules for an Any and is none."""
     return bool(rules.get("message", {}).get("skip")) or "any" in rules
 
 
 def presence_demand(field: FieldDescriptor, rules: RuleGroups) -> Demand | None:
-    """Return the demand that a message be there; on a member of a oneof it says nothing, for then it is there."""
+    """Return the demand that a message be set; None for a member of a oneof, which is set where it is demanded."""
     if field.is_repeated or field.containing_oneof is not None or field.message_type is None:
         return None
     # As in Envoy, the `required` of the group of the type counts alone, but wrappers have none of their own.
@@ -202,7 +202,7 @@ def choice_demand(oneof: OneofDescriptor) -> Demand:
 
 
 def _is_set(_value: FieldValue) -> bool:
-    """Tell of a value that is there that it is."""
+    """Break on every value: it is set."""
     return True
 
 

@@ -94,18 +94,18 @@ class ApiRules:
         return self._rules.get(field.full_name, {})
 
     def is_required(self, oneof: OneofDescriptor) -> bool:
-        """Tell whether one of the members must be set."""
+        """Return whether one of the members must be set."""
         return oneof.has_options and bool(_extension(self._catalogue.options_of(oneof), self._required))
 
     def is_unruled(self, descriptor: Descriptor) -> bool:
-        """Tell whether the rules of a message, and of all in it, do not count."""
+        """Return whether the rules of a message, and of all in it, do not count."""
         if not descriptor.has_options:
             return False
         options = self._catalogue.options_of(descriptor)
         return any(_extension(options, switch) for switch in self._switches)
 
     def is_disallowed(self, field: FieldDescriptor) -> bool:
-        """Tell whether Envoy rejects the mere presence of this field; deprecated ones alone it takes."""
+        """Return whether Envoy rejects the mere presence of this field; deprecated ones alone it takes."""
         if not field.has_options:
             return False
         options = self._catalogue.options_of(field)

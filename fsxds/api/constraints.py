@@ -1,6 +1,6 @@
 """Checks a message and all within it as Envoy does, by functions compiled once for each type of message.
 
-The rules are those of PGV as its C++ code has them (`constraint_options` reads them, `constraint_checks` says what breaks
+The rules are those of PGV as its C++ code has them (`constraint_options` reads them, `constraint_checks` knows what breaks
 them), and the ban on fields and values that are disallowed by default. The same walk leads the hooks of other checks
 through the message, and opens every Any in it.
 
@@ -42,7 +42,7 @@ from fsxds.api.walk import MAX_DEPTH, Hook, Path, TooManyFaultsError, Visit, Wal
 
 _UNOPENED = frozenset(
     {
-        # Kept as they are: whoever needs one reads it later, and nobody validates it.
+        # Kept as they are: they are read when they are needed, and not validated.
         "envoy.config.core.v3.Metadata.typed_filter_metadata",
         # Listeners that are an API are passed over where they are served.
         "envoy.config.listener.v3.Listener.api_listener",
@@ -260,7 +260,7 @@ class FieldRules:
 
 
 def _is_within_depth(path: Path, any_depth: int) -> bool:
-    """Tell whether the stack will hold what comes: each Any may be as deep again.
+    """Return whether the stack will hold what comes: each Any may be as deep again.
 
     What is deeper than `MAX_DEPTH` messages is reported elsewhere; here lists count twice, so that nothing less is left
     out.
@@ -417,7 +417,7 @@ def _report_of_repeats(*, secret: bool) -> Report:
         seen = set()
         for index, value in enumerate(values):
             if value in seen:
-                text = "must not be there twice" + ("" if secret else show_value(value))
+                text = "is duplicated" + ("" if secret else show_value(value))
                 walk.error(((path, step), index), "not-unique", text, "remove it")
             seen.add(value)
 

@@ -3,7 +3,7 @@
 There are two ways. The fast one, `CompiledConverter`, is functions compiled once for each type of message. It takes values
 that leave no question and stops at any other, which is odd: one in another form, or a wrong one. Only then the lenient
 one (`convert_lenient`) goes through the value, reports every fault in it, and returns it without what is odd, for the fast
-one to take. What a single scalar may be is for `scalars` to say, to both.
+one to take. Both ask `scalars` which values a field takes.
 """
 
 from __future__ import annotations
@@ -95,21 +95,21 @@ def _converted(faults: tuple[Fault, ...], build: Callable[[], Message | None]) -
     message = build()
     if message is None:
         unexplained = Fault(
-            "wrong-value", "protobuf refuses a value in here", "compare it with the API's documentation"
+            "wrong-value", "protobuf rejects a value in here", "compare it with the API's documentation"
         )
         faults = (*faults, unexplained)
     return Converted(message, faults)
 
 
 Convert: TypeAlias = Callable[[PlainValue, int], object]
-"""Turns a value into what a message's constructor takes; the number says how many messages stand around it."""
+"""Turns a value into what a message's constructor takes; the number is how many messages are around it."""
 
 
 class Odd(Exception):  # noqa: N818 - it is no error: it sends a value down the lenient path
     """A value is not in the one form that the fast path is sure of."""
 
 
-# What says that a value is odd: our own checks, a name that no table has, and the constructor's checks of range, of text
+# What shows that a value is odd: our own checks, a name that no table has, and the constructor's checks of range, of text
 # and of depth. The lenient path then finds out what exactly is wrong.
 _REFUSALS = (Odd, WrongValueError, KeyError, TypeError, ValueError, OverflowError, DecodeError)
 
@@ -120,7 +120,7 @@ _AS_IS: Mapping[int, type] = {
     FieldDescriptor.TYPE_BOOL: bool,
 }
 
-# Per spelling of a field: its name, the type whose values it takes as they are, what converts all others, and the bit
+# Per name of a field, in snake_case and camelCase: its name, the type whose values it takes as they are, what converts all others, and the bit
 # that stands for its oneof (0 for none).
 _Row: TypeAlias = tuple[str, type | None, Convert, int]
 
@@ -129,7 +129,7 @@ class CompiledConverter:
     """Builds messages of a catalogue from values that are in the one form of which it is sure.
 
     A value is walked once, into keyword arguments for one call of the message's constructor. The constructor takes much
-    that JSON must not say (an int for a bool, two members of a oneof), so everything is checked on the way.
+    that JSON does not allow (an int for a bool, two members of a oneof), so everything is checked on the way.
     """
 
     def __init__(self, catalogue: Catalogue) -> None:
@@ -146,14 +146,14 @@ class CompiledConverter:
         self._packed: dict[str, tuple[type[Message], Convert, bool]] = {}  # by type URL
 
     def build(self, value: PlainValue, message_class: type[Message]) -> Message | None:
-        """Return the message that the value stands for, or None when the value is odd in any way."""
+        """Return the message that the value means, or None when the value is odd in any way."""
         try:
             return _made(message_class, self._converter(descriptor_of(message_class))(value, 0))
         except _REFUSALS:
             return None
 
     def build_any(self, value: PlainValue) -> Message | None:
-        """Return the message that the value stands for, of the type that its "@type" names, or None when it is odd."""
+        """Return the message that the value means, of the type that its "@type" names, or None when it is odd."""
         try:
             return self._packed_message(value, 0)
         except _REFUSALS:
@@ -257,7 +257,7 @@ def _object(table: Mapping[str, _Row], nulls: frozenset[str]) -> Convert:
                     raise Odd
                 taken |= oneof
         if len(fields) != len(value) and len({table[key][0] for key in value}) != len(value):
-            raise Odd  # one field in both spellings; a null alone would only be absent
+            raise Odd  # one field under both its names; a null alone would only be absent
         return fields
 
     return convert

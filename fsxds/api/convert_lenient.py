@@ -6,7 +6,7 @@ that is odd removed, or faults. What Envoy takes, and proto3 JSON does not:
 * one item for a list of one, a list within a list for its items, null for an empty item or entry;
 * `{"value": 1}` for a wrapper; `{"seconds": 1}` for a duration;
 * names that the API does not know, where the caller has them dropped;
-* whatever else `scalars` says of single values.
+* whatever else `scalars` takes for single values.
 """
 
 from __future__ import annotations
@@ -50,11 +50,11 @@ from fsxds.values import Fault, FieldPath, PlainValue, Severity
 _API_REMEDY = "give --envoy PATH of the Envoy in use, or --descriptors FILE with your own types"
 
 _MOST_ADVICE: Final = 100
-"""Faults of one value after which nobody reads on: what a wrong name probably means takes long to find out."""
+"""Faults of one value that get advice: what a wrong name probably means takes long to find out."""
 
 
 class _Dropped(Enum):
-    """Stands for a value that is left out: it has a fault."""
+    """In place of a value that is left out: it has a fault."""
 
     DROPPED = "dropped"
 
@@ -70,8 +70,8 @@ class ValuePlace:
         faults: the faults found so far, shared by all places of a value, in the order in which they were met.
         unknown_fields: the severity of names that the API does not know.
         path: keys and indexes that lead there, as the file has them.
-        depth: how many messages stand around it.
-        is_secret: what stands here must not be quoted.
+        depth: how many messages are around it.
+        is_secret: what is here must not be quoted.
     """
 
     faults: list[Fault]
@@ -115,10 +115,10 @@ class ValuePlace:
             return DROPPED
 
     def is_too_deep(self) -> bool:
-        """Tell whether a message stands deeper here than protobuf reads, and report it if so."""
+        """Return whether a message is deeper here than protobuf reads, and report it if so."""
         if self.depth <= DEEPEST_MESSAGE:
             return False
-        fact = f"nested too deeply: no more than {DEEPEST_MESSAGE} messages may stand within one another"
+        fact = f"nested too deeply: no more than {DEEPEST_MESSAGE} messages may be nested"
         self.add("too-deep", fact, "flatten it; Envoy does not read it either")
         return True
 
@@ -201,11 +201,11 @@ class LenientReader:
         return [element for element in items if element is not DROPPED]
 
     def _items(self, value: PlainValue, field: FieldDescriptor, place: ValuePlace) -> Iterator[PlainValue | _Dropped]:
-        """Read what one item of a list stands for: as in Envoy, null for an empty one, and a list for all in it."""
+        """Read what one item of a list means: as in Envoy, null for an empty one, and a list for all in it."""
         if field.message_type is not None and field.message_type.full_name in (VALUE, LIST_VALUE):
             yield self._one(value, field, place)
         elif value is None:
-            fact = "null stands for an empty item here"
+            fact = "null means an empty item here"
             place.add("null-item", fact, "remove it, or write the item", Severity.WARNING)
             yield self._one(_default(field), field, place)
         elif isinstance(value, list):
@@ -268,7 +268,7 @@ class LenientReader:
         return {"@type": value["@type"], **read} if isinstance(read, dict) else None
 
     def _special_content(self, content: dict[str, PlainValue], descriptor: Descriptor, place: ValuePlace) -> PlainValue:
-        """Read an Any of a type whose JSON is no object of fields: it stands under the key "value"."""
+        """Read an Any of a type whose JSON is no object of fields: it is under the key "value"."""
         for key in content:
             if key != "value":
                 known = f' "{shortened(key)}"' if may_quote_field(key, self._catalogue) else ""

@@ -16,7 +16,7 @@ from fsxds.api.quotes import may_quote_field
 from fsxds.memo import Lru
 
 FieldValue: TypeAlias = Any
-"""What a field of a message holds: a scalar, a message, a list or a map. Only the field's descriptor tells which."""
+"""What a field of a message holds: a scalar, a message, a list or a map. Only the field's descriptor knows which."""
 
 ANY = "google.protobuf.Any"
 DURATION = "google.protobuf.Duration"
@@ -32,7 +32,7 @@ WRAPPERS = frozenset(
     for scalar in ("Double", "Float", "Int64", "UInt64", "Int32", "UInt32", "Bool", "String", "Bytes")
 )
 
-# Messages whose JSON is not an object of their fields. Within an Any it stands under the key "value".
+# Messages whose JSON is not an object of their fields. Within an Any it is under the key "value".
 SPECIAL_JSON = WRAPPERS | {ANY, DURATION, FIELD_MASK, LIST_VALUE, STRUCT, TIMESTAMP, VALUE}
 
 INTEGERS = frozenset({
@@ -54,9 +54,9 @@ LARGEST_FLOAT = 3.4028234663852886e38
 """The largest number of 32 bits."""
 
 DEEPEST_MESSAGE = 95
-"""How many messages may stand within one another.
+"""How many messages may be nested.
 
-Protobuf refuses to read 100 levels, in Envoy as here; the leaves of well-known types are not counted, hence the margin.
+Protobuf does not read 100 levels, in Envoy as here; the leaves of well-known types are not counted, hence the margin.
 A level of a Struct is three messages: the Struct, its entry, and the entry's value.
 """
 STRUCT_LEVELS = 3
@@ -64,7 +64,7 @@ LIST_LEVELS = 2
 
 
 def is_map(field: FieldDescriptor) -> bool:
-    """Tell whether a field is a map."""
+    """Return whether a field is a map."""
     return field.message_type is not None and field.message_type.GetOptions().map_entry
 
 
@@ -90,7 +90,7 @@ def descriptor_of(message: Message | type[Message]) -> Descriptor:
 
 
 def takes_null(field: FieldDescriptor) -> bool:
-    """Tell whether null is a value for this field, and not its absence."""
+    """Return whether null is a value for this field, and not its absence."""
     if field.is_repeated:
         return False
     message_type: Descriptor | None = field.message_type
@@ -119,7 +119,7 @@ _LIKENESS = 0.55  # low enough to find "connect_timeout" for "conect"
 
 
 class FieldNames:
-    """Finds fields by their names in snake_case and camelCase, and says what is wrong with other names."""
+    """Finds fields by their names in snake_case and camelCase, and reports what is wrong with other names."""
 
     def __init__(self, catalogue: Catalogue) -> None:
         self._catalogue = catalogue

@@ -1,12 +1,12 @@
 """What a message may quote of a file: its numbers, names that the API has or that are near to one, and type names.
 
-An author's other words are never repeated, whatever field they stand in, since a secret may stand in any wrong place: as a
+Other words of a file are never repeated, whatever field they are in, since a secret may be in any wrong place: as a
 key, as an alias (`*pw`), as a tag (`!pw`). The rules, each with one home:
 
 * a value (`quoted`): numbers, times such as `100ms`, true, false and null; of another text, only that it is one;
-* a name of an enum's value: where it is near to one that exists (`dialect`);
+* a name of an enum's value: where it is near to one that exists (`scalars`);
 * the name of a field (`may_quote_field`): where some message of the API has such a field, or where it is near to a field of
-  the message that it stands in, so that the remedy is "did you mean";
+  the message that it is in, so that the remedy is "did you mean";
 * the name of a message type (`may_quote_type`): where it is written like one, `package.Name`;
 * names of resources, and what refers to them, are not secret and are quoted by those who know them.
 """
@@ -43,19 +43,19 @@ def quoted(value: object, *, secret: bool) -> str:
         return described
     if isinstance(value, bool):
         return str(value).lower()
-    # Python refuses to spell integers of more than some thousand digits.
+    # Python does not write integers of more than some thousand digits.
     is_long = isinstance(value, int) and value.bit_length() > 4 * _LONGEST_NUMBER
     text = value.text if isinstance(value, SpelledFloat) else "" if is_long else repr(value)
     return text if 0 < len(text) <= _LONGEST_NUMBER else described
 
 
 def may_quote_field(name: str, catalogue: Catalogue, advice: str = "") -> bool:
-    """Tell whether a message may repeat what stands where a field's name should; `advice` is what it says to do."""
+    """Return whether a message may repeat what is in place of a field's name; `advice` is the remedy."""
     return advice.startswith(DID_YOU_MEAN) or name == "@type" or catalogue.knows_word(name)
 
 
 def may_quote_type(name: str) -> bool:
-    """Tell whether a message may repeat what stands where a message type's name should."""
+    """Return whether a message may repeat what is in place of a message type's name."""
     return len(name) <= _LONGEST_TYPE and _TYPE_NAME.fullmatch(name) is not None
 
 
@@ -65,7 +65,7 @@ def quoted_type_url(type_url: str) -> str:
 
 
 def shown_pointer(field_path: FieldPath, message: str, catalogue: Catalogue) -> str:
-    """Write a path as people read it, with `[…]` for keys that may not be quoted: those that no message quotes."""
+    """Write a path for a message, with `[…]` for keys that may not be quoted: those that no message quotes."""
     told = frozenset(_IN_QUOTES.findall(message))
     text = ""
     for step in field_path:

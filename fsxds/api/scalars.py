@@ -1,6 +1,6 @@
 """Scalars, durations, timestamps and field masks as Envoy's JSON reader takes them: plain values to what a field holds.
 
-This is the only place that says which values a field takes. Each rule was tried on Envoy 1.40 (`--mode validate`), and
+This is the only place that knows which values a field takes. Each rule was tried on Envoy 1.40 (`--mode validate`), and
 ENVOY.md E51, E52 lists most of them. A value that Envoy does not take raises `WrongValueError`.
 """
 
@@ -58,7 +58,7 @@ class WrongValueError(Exception):
         expected: what the field expects, to follow "expected".
         remedy: what the user can do.
         is_unknown_name: the value is a name that the API does not know; Envoy treats it as it treats an unknown field.
-        is_near: it is nearly a name that the API knows, which the remedy tells.
+        is_near: it is nearly a name that the API knows, which is in the remedy.
     """
 
     def __init__(self, expected: str, remedy: str, *, is_unknown_name: bool = False, is_near: bool = False) -> None:

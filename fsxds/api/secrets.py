@@ -41,7 +41,7 @@ _SECRET_TYPES = frozenset(
     for name in ("Secret", "TlsCertificate", "TlsSessionTicketKeys", "GenericSecret")
 )
 
-# Fields that hold secrets, by their names: many bear no option that says so, and texts and Structs have no options.
+# Fields that hold secrets, by their names: many have no option that marks them, and texts and Structs have no options.
 SECRET_FIELDS = frozenset({
     "access_key_id", "access_token", "api_key", "auth_password", "auth_passwords", "auth_token", "auth_username",
     "authorization_token", "backend_token", "client_secret", "context_extensions", "credential", "credentials",
@@ -69,7 +69,7 @@ SECRET_PLACES = frozenset({
 # What may be seen within a secret: where it comes from.
 _OPEN_FIELDS = frozenset({"@type", "environment_variable", "filename", "name", "sds_config", "watched_directory"})
 
-# Fields whose inline content is a page or a format, which people want to see change.
+# Fields whose inline content is a page or a format, which users want to see change.
 _OPEN_CONTENT = frozenset({"body", "body_format", "response", "text_format_source"})
 
 _HARMLESS_HEADERS = re.compile(
@@ -101,7 +101,7 @@ _TELLING = re.compile(
     r"|token|signature|assertion|connectionstring"
 )
 _TELLING_PIECES = frozenset({"auth", "otp", "pass", "pin", "psk", "pw", "pwd", "salt", "sig"})
-# A name that ends so tells where something is, or how much of it there is, and not what it is.
+# A name that ends so is of where something is, or how much of it there is, and not what it is.
 _HARMLESS_ENDS = frozenset({
     "algorithm", "bucket", "cluster", "count", "duration", "enabled", "endpoint", "expiration", "expires", "file",
     "filename", "fill", "header", "headers", "interval", "length", "limit", "name", "names", "path", "provider", "scopes",
@@ -126,7 +126,7 @@ def _hidden(_: str) -> str:
 
 @lru_cache(maxsize=4096)
 def is_secret_name(name: str) -> bool:
-    """Tell whether a header, a key or a parameter of this name holds a credential: `X-Api-Key`, `db_password`.
+    """Return whether a header, a key or a parameter of this name holds a credential: `X-Api-Key`, `db_password`.
 
     Names of places and of numbers do not: `token_endpoint`, `secret_name`, `max_tokens`.
     """
@@ -137,14 +137,14 @@ def is_secret_name(name: str) -> bool:
 
 
 def is_secret_field(name: str) -> bool:
-    """Tell whether a field or a key of this name holds a secret, in any spelling and also where it is misspelled a little."""
+    """Return whether a field or a key of this name holds a secret, in snake_case or camelCase, and also with a typing error."""
     snake = "_".join(piece.lower() for piece in _PIECES.findall(name[-_LONGEST_NAME:]))
     known = SECRET_FIELDS | INLINE_FIELDS | _CODE_FIELDS
     return snake in known or is_secret_name(name) or bool(get_close_matches(snake, known, 1, 0.85))
 
 
 def mask_uris(text: str, hide: Hide = _hidden) -> str:
-    """Hide what is a secret by its look wherever it stands: parts of URIs, PEM blocks, tokens."""
+    """Hide what is a secret by its look wherever it is: parts of URIs, PEM blocks, tokens."""
     if _MAY_HOLD_SECRETS.search(text) is None:
         return text
     text = _PEM.sub(lambda match: hide(match[0]), text)
@@ -205,7 +205,7 @@ def mask_reason(text: str) -> str:
 
 
 def mask_error(error: BaseException) -> str:
-    """Return what an exception says, on one line and without what it repeats of the data that it met."""
+    """Return the text of an exception, on one line and without what it repeats of the data that it met."""
     return _IN_ANY_QUOTES.sub(HIDDEN, mask_text(str(error).partition("\n")[0]))
 
 
@@ -234,7 +234,7 @@ class Secrecy:
         self._answers: dict[str, bool] = {}
 
     def covers(self, field: FieldDescriptor) -> bool:
-        """Tell whether the value of this field, and all within it, is a secret."""
+        """Return whether the value of this field, and all within it, is a secret."""
         answer = self._answers.get(field.full_name)
         if answer is None:
             owner = owner_of(field).full_name
@@ -256,7 +256,7 @@ class Secrecy:
 
 @dataclass(frozen=True, slots=True)
 class _Site:
-    """Where a value stands: the field that holds it, and whether it is a secret with all within it."""
+    """Where a value is: the field that holds it, and whether it is a secret with all within it."""
 
     holder: str = ""
     is_secret: bool = False
@@ -270,7 +270,7 @@ class Masker:
 
         Args:
             catalogue: the messages that the resources are.
-            hide: returns what stands in place of a secret.
+            hide: returns what is shown in place of a secret.
             hide_bytes: the same for fields of bytes, whose JSON is base64; None for the same as of texts.
         """
         self._catalogue = catalogue
@@ -292,7 +292,7 @@ class Masker:
         return self._fields(message, self._catalogue.descriptor(message_type), _Site())
 
     def secrets_in(self, resource: Mapping[str, PlainValue]) -> frozenset[str]:
-        """Return every text in a resource that is hidden, as it stands there."""
+        """Return every text in a resource that is hidden, as it is there."""
         found: set[str] = set()
 
         def collect(text: str) -> str:
@@ -348,7 +348,7 @@ class Masker:
         return {"map": {f"{self._hide(key)}{number or ''}": row for number, (key, row) in enumerate(rows.items())}}
 
     def _covers(self, field: FieldDescriptor, owner: Mapping[str, PlainValue], site: _Site) -> bool:
-        """Tell whether a field is a secret where it stands: added headers and inline content may be harmless."""
+        """Return whether a field is a secret where it is: added headers and inline content may be harmless."""
         if not self._secrecy.covers(field):
             return False
         if owner_of(field).full_name == _ADDED_HEADER:
@@ -388,7 +388,7 @@ class Masker:
         return self._fields(value, descriptor, site) if isinstance(value, dict) else value
 
     def _free(self, value: PlainValue, site: _Site) -> PlainValue:
-        """Mask what stands in a Struct, where keys alone say what a value is."""
+        """Mask what is in a Struct, where keys alone show what a value is."""
         if isinstance(value, dict):
             return self._struct(value, site)
         if isinstance(value, list):
@@ -429,7 +429,7 @@ class Masker:
 
 
 def _names_secret(value: Mapping[str, PlainValue]) -> bool:
-    """Tell whether an object names a header, a key or the like whose value is a credential."""
+    """Return whether an object names a header, a key or the like whose value is a credential."""
     if any(isinstance(name := value.get(field), str) and is_secret_name(name) for field in _NAMING_FIELDS):
         return True
     path = value.get("path")

@@ -27,7 +27,7 @@ MAX_DEPTH = 100
 Path: TypeAlias = "tuple[Path, str | int] | None"
 """A place within the walked message, innermost step last: `(((None, "endpoints"), 3), "priority")`; None is its top.
 
-Steps are field names in snake_case, indexes and keys of maps; the content of an Any stands where the Any stands.
+Steps are field names in snake_case, indexes and keys of maps; the content of an Any is where the Any is.
 It is cheap to make; only a fault turns it into a `FieldPath`.
 """
 
@@ -103,7 +103,7 @@ class Walk:
         self.references.append(Reference(type_url, name, field_path_of(path), severity, is_static=True))
 
     def enter(self, message: Message, path: Path) -> None:
-        """Walk a message that stands at this place in another form, such as the content of a TypedStruct."""
+        """Walk a message that is at this place in another form, such as the content of a TypedStruct."""
         self._visit(message, path, self)
 
 

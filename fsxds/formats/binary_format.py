@@ -1,4 +1,4 @@
-"""Binary files: one serialized DiscoveryResponse, refused where Envoy would take damage for an empty one."""
+"""Binary files: one serialized DiscoveryResponse, rejected where Envoy would take damage for an empty one."""
 
 from __future__ import annotations
 

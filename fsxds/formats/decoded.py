@@ -15,7 +15,7 @@ MAX_DEPTH = 100
 """Levels of nesting that are read; the deepest real Envoy configurations have about 40."""
 
 MAX_FAULTS = 1000
-"""Faults of one file after which reading ends; nobody reads on, and a generated file could have millions."""
+"""Faults of one file after which reading ends; a generated file could have millions."""
 
 LONGEST_KEY, LONGEST_TYPE = 40, 120
 """Characters of a file's keys and of its type names that a message may repeat; its values are never repeated."""
@@ -63,7 +63,7 @@ Encode = Callable[[Message, Printer], bytes]
 
 
 class UnreadableError(Exception):
-    """Reading cannot go on after this fault; never leaves this room."""
+    """Reading cannot go on after this fault; never leaves this package."""
 
     def __init__(self, fault: Fault) -> None:
         super().__init__(fault.message)

@@ -1,9 +1,9 @@
-"""JSON files, as Envoy reads them: strict JSON, and the liberties that Envoy takes; and written for people.
+"""JSON files, as Envoy reads them: strict JSON, and the liberties that Envoy takes; and written to be read.
 
 The text is read by json's own scanner, called item by item so that the lines of items are known. Only a text that is no
 strict JSON is tried again with trailing commas, single quotes and bare keys written as strict JSON, line for line.
 
-json does not say when a key is duplicated, or how deep values nest. Both are told by the brackets and colons of a text
+json does not say when a key is duplicated, or how deep values nest. Both are known from the brackets and colons of a text
 that was read: whole-text operations cost a tenth of reading it, a hook that gets every object's pairs costs twice that.
 """
 
@@ -24,7 +24,7 @@ from fsxds.formats.decoded import MAX_DEPTH, MAX_FAULTS, Decoded, PlainDocument,
 from fsxds.formats.text import AllFoundError, LineIndex, Visitor, place_after, read_text
 from fsxds.values import Fault, FieldPath, PlainValue
 
-# (how json's own message begins, what the author can do)
+# (how json's own message begins, what the user can do)
 _REMEDIES: Final = (
     ("Expecting ',' delimiter", "add the comma, or close what is open above"),
     ("Expecting property name", "write a key in double quotes, or remove the comma before it"),
@@ -224,7 +224,7 @@ def _is_odd(number: str) -> bool:
 
 
 def _check_pairs(text: str, value: PlainValue) -> None:
-    """Refuse texts with half of a surrogate pair: they have no UTF-8, so no message can hold them."""
+    """Reject texts with half of a surrogate pair: they have no UTF-8, so no message can hold them."""
     half = _HALF_PAIR.search(text) if "\\" in text and "\\ud" in text.lower() else None
     if half is None:
         return
@@ -356,7 +356,7 @@ class _Rewriter:
         self._follows_value = False
 
     def rewrite(self, token: re.Match[str]) -> str:
-        """Return what stands for a token in strict JSON."""
+        """Return a token in strict JSON."""
         group = token.lastgroup
         followed_value = self._follows_value
         self._follows_value = group not in ("colon", "comma") and (group != "mark" or token[0] in "]}")
@@ -375,7 +375,7 @@ def _in_double_quotes(part: re.Match[str]) -> str:
     return {"\\'": "'", '"': '\\"'}.get(part[0], part[0])
 
 
-# Where members and items stand
+# Where members and items are
 
 
 _BLANKS: Final = re.compile(r"[ \t\n\r]*+")
@@ -400,7 +400,7 @@ class JsonWalk:
         """Walk from the top.
 
         Raises:
-            json.JSONDecodeError: where the text stops being JSON, after what stands before was shown.
+            json.JSONDecodeError: where the text stops being JSON, after what is before it was shown.
         """
         start = skip_blanks(self._text, 0)
         self._visitor.meet((), *self._lines.place(start))

@@ -1,4 +1,4 @@
-"""The door to libyaml: its events, and its complaints as faults."""
+"""The only use of PyYAML's binding to libyaml: its events, and its errors as faults."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if __with_libyaml__ or TYPE_CHECKING:
 NextEvent = Callable[[], Any]
 """Returns the next event of a text. Any, because each reader asks for its exact class before it looks into it."""
 
-# (what libyaml says, what the author can do), the first that fits.
+# (the error of libyaml, what the user can do), the first that fits.
 _REMEDIES = (
     ("mapping values are not allowed", "indent the line like its neighbours, or quote a value that holds ': '"),
     ("could not find expected ':'", "add the colon, or indent the line as part of the value above"),
@@ -53,7 +53,7 @@ def read_events(text: str) -> NextEvent:
 
 
 def syntax_fault(error: YAMLError, text: str) -> Fault:
-    """Return libyaml's complaint as a fault. libyaml's words are constants: they hold nothing of the file."""
+    """Return libyaml's error as a fault. libyaml's words are constants: they hold nothing of the file."""
     if isinstance(error, MarkedYAMLError) and error.problem_mark is not None:
         return _marked_fault(error, error.problem_mark, text)
     if isinstance(error, ReaderError):
@@ -67,7 +67,7 @@ def syntax_fault(error: YAMLError, text: str) -> Fault:
 
 
 def _within(text: str, mark: Mark) -> tuple[int, int]:
-    """Return line and column of a mark; libyaml puts the end of a text on a line of its own, which nobody can go to."""
+    """Return line and column of a mark; libyaml puts the end of a text on a line of its own, which no editor can go to."""
     lines = text.splitlines()
     if 0 < len(lines) <= mark.line:
         return len(lines), len(lines[-1]) + 1
@@ -81,6 +81,6 @@ def _marked_fault(error: MarkedYAMLError, mark: Mark, text: str) -> Fault:
     if error.context_mark is not None and error.context_mark.line != mark.line:
         context = f"{error.context} that begins on line {error.context_mark.line + 1}: "
     if text[mark.index : mark.index + 1] == "\t":
-        return Fault("bad-syntax", "a tab stands where YAML wants spaces", "indent with spaces", (), line, column)
+        return Fault("bad-syntax", "expected spaces, found a tab", "indent with spaces", (), line, column)
     remedy = next((remedy for words, remedy in _REMEDIES if words in problem), "correct the YAML here or just above")
     return Fault("bad-syntax", context + problem, remedy, (), line, column)

@@ -1,4 +1,4 @@
-"""Where in a YAML, JSON or textproto text a field stands; asked only when something is wrong with it.
+"""Where in a YAML, JSON or textproto text a field is; asked only when something is wrong with it.
 
 The text is walked again, without making values of it, and a visitor is shown the places of keys and items.
 """
@@ -37,7 +37,7 @@ def locate(content: bytes, document: int, field_path: FieldPath) -> tuple[int, i
     Args:
         content: the bytes of the file.
         document: which document of the file, from 0.
-        field_path: keys as the author spelled them, and indexes.
+        field_path: keys as the file has them, and indexes.
 
     Returns:
         The place; of the nearest existing ancestor where the path does not exist, 1:1 where nothing of it does.
@@ -73,7 +73,7 @@ def _walk(text: str, paths: Mapping[int, Iterable[FieldPath]]) -> Mapping[int, _
             else:
                 return {0: locator}
     locators = {document: _Locator(wanted) for document, wanted in paths.items()}
-    # What stands before a bad place was found, and what stands behind it has an ancestor there.
+    # What is before a bad place was found, and what is behind it has an ancestor there.
     with suppress(YAMLError, UnreadableError):
         YamlWalk(text, locators).walk()
     return locators
@@ -106,7 +106,7 @@ class _Locator:
                 raise AllFoundError
 
     def enter(self, path: FieldPath, opener: str) -> FieldPath | None:
-        """Enter only what leads to a wanted path; an object may stand where the path has a list of one."""
+        """Enter only what leads to a wanted path; an object may be where the path has a list of one."""
         only_item = (*path, 0)
         if opener == "{" and only_item in self._wanted:
             self._places.setdefault(only_item, self.place_of(path))
@@ -127,20 +127,20 @@ _ENDS = (MappingEndEvent, SequenceEndEvent)
 
 
 class YamlWalk:
-    """One walk. What an alias or a merge key brings in is not walked: it stands elsewhere."""
+    """One walk. What an alias or a merge key brings in is not walked: it is elsewhere."""
 
     def __init__(self, text: str, visitors: Mapping[int, Visitor]) -> None:
         """Show each visitor the document of its number, counted from 0."""
         self._next_event = read_events(text)
         self._visitors = visitors
-        # Of an empty document at the end, libyaml says that it stands behind the text.
+        # Of an empty document at the end, libyaml reports a place behind the text.
         self._last_line = len(_BREAK.findall(text)) + 1
 
     def walk(self) -> None:
-        """Walk as far as anybody wants to see something, and there is something.
+        """Walk as far as the visitors want to see something, and there is something.
 
         Raises:
-            yaml.YAMLError: where the text stops being YAML, after what stands before was shown.
+            yaml.YAMLError: where the text stops being YAML, after what is before it was shown.
             UnreadableError: where it nests too deep.
         """
         self._next_event()  # the stream's start
@@ -156,7 +156,7 @@ class YamlWalk:
             else:
                 self._skip(root)
             while type(self._next_event()) is not DocumentEndEvent:
-                pass  # what nobody wants to see
+                pass  # what no visitor wants to see
 
     def _value(self, event: Any, path: FieldPath) -> None:
         if type(event) not in _STARTS:
@@ -205,7 +205,7 @@ class TextprotoWalk:
     """One walk through text format; no message type is known and no value is made.
 
     Of a field that is there several times, the first is shown as the field itself and as its first item. What is packed in
-    an Any stands where the Any stands, and the value of a map's entry under its key, as in JSON.
+    an Any is where the Any is, and the value of a map's entry under its key, as in JSON.
     """
 
     def __init__(self, text: str, visitor: Visitor) -> None:

@@ -24,7 +24,7 @@ def read_text(content: bytes, *, allow_mark: bool = True) -> str:
 
     Args:
         content: the bytes of the file.
-        allow_mark: whether a byte order mark may stand at the start. Envoy takes one in YAML and refuses it in JSON.
+        allow_mark: whether a byte order mark may be at the start. Envoy accepts one in YAML and rejects it in JSON.
 
     Raises:
         UnreadableError: for bytes that are no UTF-8, for NUL characters, and for a mark that may not be there.
@@ -39,7 +39,7 @@ def read_text(content: bytes, *, allow_mark: bool = True) -> str:
         raise UnreadableError(_fault_after(before, "the file holds a NUL character", "remove it; is this a text file?"))
     if content.startswith(codecs.BOM_UTF8):
         if not allow_mark:
-            fact = "the file begins with a byte order mark, which Envoy refuses in JSON"
+            fact = "the file begins with a byte order mark, which Envoy rejects in JSON"
             raise UnreadableError(Fault("bad-encoding", fact, "save it without the mark, or name it .yaml", (), 1, 1))
         content = content[len(codecs.BOM_UTF8) :]
     try:

@@ -1,6 +1,6 @@
 """Protobuf's text format, read into plain values as a JSON file would hold them, guided by the message types.
 
-Which message a file is is said by a `# proto-message:` header, by its fields, or by the file's name, in this order.
+Its message type comes from a `# proto-message:` header, from the fields, or from the file's name, in this order.
 Protobuf's own reader stops at the first mistake, quotes the whole line in it, secrets included, and takes a time that
 grows with the square of the length of a line. This one reads on, and leaves it to the converter to judge values.
 Source: https://protobuf.dev/reference/protobuf/textformat-spec/
@@ -85,7 +85,7 @@ def decode(content: bytes, catalogue: Catalogue, message_type: str | None) -> De
     Args:
         content: the bytes of the file.
         catalogue: the message types that may be named.
-        message_type: the type that the file's name stands for; used last, after a header and the fields.
+        message_type: the type that belongs to the file's name; used last, after a header and the fields.
     """
     try:
         text = read_text(content)
@@ -320,12 +320,12 @@ class TextprotoReader:
         return self._fields(descriptor, closer)
 
     def _packed(self, fields: Fields, descriptor: Descriptor | None) -> None:
-        """Read `[type.googleapis.com/the.Type] { … }`, which may stand in an Any only."""
+        """Read `[type.googleapis.com/the.Type] { … }`, which is allowed in an Any only."""
         cursor = self._cursor
         type_url = "".join(cursor.word[1:-1].split())
         if descriptor is not None and descriptor.full_name != ANY:
             fact = f"{shown(descriptor.name)} has no extensions"
-            cursor.report("unknown-field", fact, "[type.googleapis.com/…] may stand in fields of type Any only")
+            cursor.report("unknown-field", fact, "[type.googleapis.com/…] is allowed in fields of type Any only")
         elif "/" not in type_url:
             cursor.report("wrong-value", "this type URL has no slash", "write [type.googleapis.com/the.type.Name]")
         elif "@type" in fields:
@@ -379,7 +379,7 @@ class TextprotoReader:
 
 
 def _default(field: FieldDescriptor) -> PlainValue:
-    """Return what stands for a map's key or value that is not written."""
+    """Return what is meant by a map's key or value that is not written."""
     if field.message_type is not None:
         form: Callable[[Fields], PlainValue] | None = plain_of(field.message_type)
         return {} if form is None else form({})

@@ -38,17 +38,17 @@ _ESCAPE: Final = re.compile(
 _LETTERS: Final = dict(zip("abfnrtv\\'\"?", "\a\b\f\n\r\t\v\\'\"?", strict=True))
 _INTEGER: Final = re.compile(r"0[xX][0-9A-Fa-f]+|[0-9]+")
 _FLOAT: Final = re.compile(r"(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][-+]?[0-9]+)?[fF]?")
-# Python refuses to read longer integers, and no field holds them.
+# Python does not read longer integers, and no field holds them.
 _LONGEST_INTEGER: Final = 100
 _TRUE, _FALSE = frozenset(("true", "True", "t", "1")), frozenset(("false", "False", "f", "0"))
 
 OPENERS, CLOSERS = frozenset("{<["), frozenset("}>]")
 
 END: Final = ""
-"""Stands behind the last word."""
+"""Is behind the last word."""
 
 ReadValue: TypeAlias = "Callable[[Cursor], PlainValue]"
-"""Reads one value where the cursor stands."""
+"""Reads one value where the cursor is."""
 
 
 class StopError(Exception):
@@ -89,7 +89,7 @@ class Cursor:
         return self._lines.place(self._starts[number])
 
     def skip(self, word: str) -> bool:
-        """Get behind a word if it stands here, and tell whether it did."""
+        """Get behind a word if it is here, and return whether it was."""
         if self.words[self.next] != word:
             return False
         self.next += 1
@@ -133,12 +133,12 @@ class Cursor:
 
 
 def is_name(word: str) -> bool:
-    """Tell whether a word may be the name of a field or of an enum's value."""
+    """Return whether a word may be the name of a field or of an enum's value."""
     return word[:1].isalpha() or word[:1] == "_"
 
 
 def is_text(word: str) -> bool:
-    """Tell whether a word is a quoted text, with both its quotes."""
+    """Return whether a word is a quoted text, with both its quotes."""
     return len(word) > 1 and word[0] in "\"'"
 
 
@@ -258,7 +258,7 @@ def _read_text(cursor: Cursor) -> PlainValue:
 
 
 def _read_quoted(cursor: Cursor) -> bytes:
-    """Read one quoted text, or several that stand side by side."""
+    """Read one quoted text, or several side by side."""
     parts: list[bytes] = []
     while is_text(word := cursor.word):
         try:

@@ -404,7 +404,7 @@ def resolve_plain(text: str) -> PlainValue:
 
 
 def is_ambiguous(text: str) -> bool:
-    """Tell whether a plain scalar means something else to Envoy than to many readers: `yes`, `off`, `0755`."""
+    """Return whether a plain scalar means something else to Envoy than to many readers: `yes`, `off`, `0755`."""
     return text in AMBIGUOUS_WORDS or _LEADING_ZERO.match(text) is not None
 
 

@@ -137,7 +137,7 @@ def test_elements_are_told_with_their_place(catalogue: Catalogue) -> None:
 def test_only_the_second_of_two_is_too_many(catalogue: Catalogue) -> None:
     """Of equal elements, all but the first are told."""
     body = repeated("string", "repeated {unique: true}")
-    text = "not-unique: must not be there twice"
+    text = "not-unique: is duplicated"
 
     assert [("f.1", text), ("f.3", text)] == findings(catalogue, body, "f: ['a', 'a', 'b', 'a']")
 
@@ -170,7 +170,7 @@ def test_skipped_and_switched_off_messages(catalogue: Catalogue) -> None:
 def test_disallowed_fields(catalogue: Catalogue) -> None:
     """A deprecated field that is disallowed is refused, a merely deprecated one is not."""
     disallowed = "options { deprecated: true [envoy.annotations.disallowed_by_default]: true }"
-    text = "disallowed-field: was taken out of use, and Envoy refuses it"
+    text = "disallowed-field: was taken out of use, and Envoy rejects it"
 
     assert [("f", text)] == findings(catalogue, field("uint32", more=disallowed), "f: 1")
     assert [] == findings(catalogue, field("uint32", more=disallowed), "")

@@ -133,7 +133,7 @@ def test_mutated_resources_against_json_format(seed: int, catalogue: Catalogue, 
         elif expected is not None:
             assert {fault.rule for fault in careful.faults} <= STRICTER_THAN_PROTOBUF, value
         for fault in careful.faults:
-            assert "protobuf refuses" not in fault.message, value
+            assert "protobuf rejects" not in fault.message, value
             assert (fault.message + fault.remedy).encode()
 
 

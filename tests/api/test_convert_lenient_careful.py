@@ -91,7 +91,7 @@ REFUSED: tuple[tuple[Any, list[tuple[str, FieldPath, str]]], ...] = (
     ({"type": "EDS", "cluster_type": {}},
      [("oneof-conflict", ("cluster_type",), 'only one of "type" and "cluster_type" may be given')]),
     ({"health_checks": [None, {"timeout": True}, 5]},
-     [("null-item", ("health_checks", 0), "null stands for an empty item"),
+     [("null-item", ("health_checks", 0), "null means an empty item"),
       ("wrong-value", ("health_checks", 1, "timeout"), "found true"),
       ("wrong-value", ("health_checks", 2), "envoy.config.core.v3.HealthCheck, found 5")]),
     ({"upstream_bind_config": [{}]}, [("wrong-value", ("upstream_bind_config",), "write its fields, not a list")]),

@@ -20,7 +20,7 @@ def complaint_of(text):
     ("text", "place", "message", "remedy"),
     [
         ("a: b: c", (1, 5), "mapping values are not allowed in this context", "quote a value that holds ': '"),
-        ("a:\n\tb: 1", (2, 1), "a tab stands where YAML wants spaces", "indent with spaces"),
+        ("a:\n\tb: 1", (2, 1), "expected spaces, found a tab", "indent with spaces"),
         ("a: 1\nb\n", (2, 2), "that begins on line 2: could not find expected ':'", "add the colon"),
         ("a:\n  b: 1\n c: 2", (3, 2), "that begins on line 1: did not find expected key", "like its neighbours"),
         ("- a\nb: 1", (2, 1), "did not find expected '-' indicator", "like the other items"),

@@ -106,6 +106,12 @@ def fields_by_name(descriptor: Descriptor) -> dict[str, FieldDescriptor]:
     return spellings | {field.json_name: field for field in descriptor.fields}
 
 
+def camel_case(name: str) -> str:
+    """Return the other spelling of a field's name: `connectTimeout` of `connect_timeout`."""
+    first, *others = name.split("_")
+    return first + "".join(word[:1].upper() + word[1:] for word in others)
+
+
 def type_of_url(type_url: str) -> str | None:
     """Return the message type that a type URL names; None without a host and a slash, which Envoy demands."""
     host, slash, message_type = type_url.rpartition("/")

@@ -34,6 +34,7 @@ from fsxds.api.fields import (
     VALUE,
     WRAPPERS,
     FieldNames,
+    camel_case,
     is_map,
     map_parts,
     owner_of,
@@ -407,12 +408,7 @@ def _duration(fields: Fields) -> PlainValue:
 
 def _field_mask(fields: Fields) -> PlainValue:
     paths = fields.get("paths", [])
-    return ",".join(map(_camel_case, map(str, paths))) if isinstance(paths, list) else ""
-
-
-def _camel_case(path: str) -> str:
-    first, *others = path.split("_")
-    return first + "".join(word[:1].upper() + word[1:] for word in others)
+    return ",".join(map(camel_case, map(str, paths))) if isinstance(paths, list) else ""
 
 
 def _value(fields: Fields) -> PlainValue:

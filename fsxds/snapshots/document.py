@@ -1,7 +1,4 @@
-"""The API's path of a field, as the author of a document spelled it.
-
-Read one document: which resources it holds, under which names, as which bytes.
-"""
+"""Read one document: which resources it holds, under which names, as which bytes."""
 
 from __future__ import annotations
 
@@ -14,6 +11,7 @@ from google.protobuf.message import DecodeError, Message
 from fsxds.api.catalogue import Catalogue
 from fsxds.api.constraints import FieldRules
 from fsxds.api.convert import Converter
+from fsxds.api.fields import camel_case
 from fsxds.api.walk import Unreadable, unreadable_parts
 from fsxds.formats.decoded import MAX_FAULTS, MessageDocument, PlainDocument
 from fsxds.resource_types import BY_MESSAGE_TYPE, ResourceType
@@ -24,69 +22,12 @@ from fsxds.snapshots.shape import DISCOVERY_RESPONSE, RESOURCE_WRAPPER, Piece, T
 from fsxds.values import Fault, FieldPath, PlainValue, Severity, TypeUrl
 
 
-def authored_path(value: PlainValue, field_path: FieldPath) -> FieldPath:
-    """Return the path by which a value of an author's document is found.
-
-    Authors may write `connectTimeout`, and one object where a list is due. Steps that lead to nothing, such as a field that
-    is missing, stay as they are.
-
-    Args:
-        value: what the author wrote at the top of the path.
-        field_path: fields in snake_case, indexes and keys of maps.
-    """
-    steps: list[str | int] = []
-    for number, step in enumerate(field_path):
-        if isinstance(step, int):
-            if not isinstance(value, list):
-                continue
-            if step >= len(value):
-                return (*steps, *field_path[number:])
-            value = value[step]
-            steps.append(step)
-            continue
-        key = _key_of(value, step)
-        if key is None or not isinstance(value, dict):
-            return (*steps, *field_path[number:])
-        value = value[key]
-        steps.append(key)
-    return tuple(steps)
-
-
-def _key_of(value: PlainValue, step: str) -> str | None:
-    if not isinstance(value, dict):
-        return None
-    if step in value:
-        return step
-    first, *others = step.split("_")
-    camel = first + "".join(word.capitalize() for word in others)
-    return camel if camel in value else None
-
-
-@dataclass(frozen=True, slots=True)
-class _Wrapping:
-    """What a `Resource` message says around its resource."""
-
-    name: str = ""
-    aliases: tuple[str, ...] = ()
-    ttl_s: float | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class _Place:
-    """Where a resource stands: its path in the document, its place in the list, what is around it, and what is written.
-
-    `written` is None where the author wrote no plain values.
-    """
-
-    field_path: FieldPath
-    index: int | None
-    wrapping: _Wrapping = _Wrapping()
-    written: PlainValue = None
-
-
 @dataclass(slots=True)
-class Draft:
-    """A document in the making."""
+class DocumentDraft:
+    """A document while it is read. `broken` is the number of its resources with errors.
+
+    `with_ttl` are the types of its resources that have a time to live.
+    """
 
     number: int
     resources: list[Resource] = field(default_factory=list)
@@ -94,20 +35,18 @@ class Draft:
     faults: list[Fault] = field(default_factory=list)
     version_info: str | None = None
     broken: int = 0
-    """How many of its resources have errors."""
     with_ttl: set[TypeUrl] = field(default_factory=set)
-    """The types of its resources that have a time to live."""
 
 
 @dataclass(frozen=True, slots=True)
 class Tools:
-    """What reading needs.
+    """What documents are read by.
 
     Attributes:
         catalogue: the message types that exist.
-        converter: the way to make them.
-        field_rules: what is asked of them.
-        unknown_fields: how much a field weighs that no message type has.
+        converter: makes messages of plain values.
+        field_rules: what is checked in each message.
+        unknown_fields: the severity of a field that no message type has.
     """
 
     catalogue: Catalogue
@@ -134,9 +73,9 @@ class DocumentReader:
         self._document = document
         self._hint = hint
 
-    def read(self, number: int) -> Draft:
+    def read(self, number: int) -> DocumentDraft:
         """Read the document, which is the `number`th of its file, counted from 0."""
-        draft = Draft(number)
+        draft = DocumentDraft(number)
         if isinstance(self._document, PlainDocument):
             self._read_plain(self._document, draft)
         else:
@@ -144,7 +83,7 @@ class DocumentReader:
             draft.faults = [replace(fault, line=self._line_of(_index_of(fault.field_path))) for fault in draft.faults]
         return draft
 
-    def _read_plain(self, document: PlainDocument, draft: Draft) -> None:
+    def _read_plain(self, document: PlainDocument, draft: DocumentDraft) -> None:
         """Read a document of plain values."""
         shape = shape_of(document.value, self._unknown_fields)
         draft.version_info = shape.version_info
@@ -152,11 +91,11 @@ class DocumentReader:
         for piece in shape.pieces:
             self._read_piece(piece, draft)
             if draft.broken > MAX_FAULTS:
-                break  # nobody reads on, and what is broken is not served
+                break  # more faults than are reported; and what is broken is not served
         if shape.is_empty_on_purpose:
             self._declare_empty(shape.claim, draft)
 
-    def _read_message(self, message: Message, draft: Draft) -> None:
+    def _read_message(self, message: Message, draft: DocumentDraft) -> None:
         """Read a document that is a message already: a DiscoveryResponse, a `Resource`, or a resource."""
         if message.DESCRIPTOR.full_name != DISCOVERY_RESPONSE:
             self._read_item(message, (), 0, draft)
@@ -168,7 +107,7 @@ class DocumentReader:
         if not envelope.resources:
             self._declare_empty(TypeClaim(envelope.type_url, ("type_url",)) if envelope.type_url else None, draft)
 
-    def _read_piece(self, piece: Piece, draft: Draft) -> None:
+    def _read_piece(self, piece: Piece, draft: DocumentDraft) -> None:
         wrapping = self._wrapping(piece, draft)
         if wrapping is None:
             return
@@ -191,13 +130,13 @@ class DocumentReader:
         if converted.message is not None:
             self._add(converted.message, _Place(piece.field_path, piece.index, wrapping, piece.value), draft)
 
-    def _declare_empty(self, claim: TypeClaim | None, draft: Draft) -> None:
+    def _declare_empty(self, claim: TypeClaim | None, draft: DocumentDraft) -> None:
         """Note that a document holds nothing on purpose."""
         row = self._row(claim, (), draft)
         if row is not None:
             draft.declared.add(row.type_url)
 
-    def _row(self, claim: TypeClaim | None, field_path: FieldPath, draft: Draft) -> ResourceType | None:
+    def _row(self, claim: TypeClaim | None, field_path: FieldPath, draft: DocumentDraft) -> ResourceType | None:
         """Return the type of a resource that does not name its own: the envelope's, else the file's."""
         if claim is None:
             if self._hint is None:
@@ -207,7 +146,7 @@ class DocumentReader:
         row = BY_MESSAGE_TYPE.get(message_type)
         if row is None:
             fault = self._no_resource_type(message_type, claim.field_path)
-            # Said once, however many resources the envelope has.
+            # Reported once, however many resources the envelope has.
             draft.faults += [fault] if fault not in draft.faults else []
         return row
 
@@ -216,7 +155,7 @@ class DocumentReader:
             return shape.not_served(message_type, field_path)
         return shape.unknown_type(message_type, self._catalogue.similar(message_type), field_path)
 
-    def _wrapping(self, piece: Piece, draft: Draft) -> _Wrapping | None:
+    def _wrapping(self, piece: Piece, draft: DocumentDraft) -> _Wrapping | None:
         """Read what is around a resource; None where nothing is inside."""
         if piece.wrapper is None:
             return _Wrapping()
@@ -227,7 +166,7 @@ class DocumentReader:
         draft.faults += (replace(fault, field_path=piece.wrapper_path + fault.field_path) for fault in converted.faults)
         return _wrapping_of(converted.message) if converted.message is not None else _Wrapping()
 
-    def _read_item(self, message: Message, field_path: FieldPath, index: int, draft: Draft) -> None:
+    def _read_item(self, message: Message, field_path: FieldPath, index: int, draft: DocumentDraft) -> None:
         """Unpack what stands in a message document: Any in `Resource` in Any, as deep as it goes."""
         wrapping = _Wrapping()
         while True:
@@ -266,7 +205,7 @@ class DocumentReader:
             return shape.broken_message(part.message_type, part.field_path)
         return shape.unknown_type(part.message_type, self._catalogue.similar(part.message_type), part.field_path)
 
-    def _add(self, message: Message, place: _Place, draft: Draft) -> None:
+    def _add(self, message: Message, place: _Place, draft: DocumentDraft) -> None:
         row = BY_MESSAGE_TYPE.get(message.DESCRIPTOR.full_name)
         if row is None:
             draft.faults.append(shape.not_served(message.DESCRIPTOR.full_name, place.field_path))
@@ -298,16 +237,16 @@ class DocumentReader:
             aliases = names.aliases_of(name, message, aliases)
         draft.resources.append(Resource(row.type_url, name, body, version, origin, aliases, wrapping.ttl_s, references))
 
-    def _name_listener(self, message: Message, place: _Place, draft: Draft) -> str:
-        """Give a listener a name that stays the same, and say so; return it, empty where there is nothing to make it of."""
+    def _name_listener(self, message: Message, place: _Place, draft: DocumentDraft) -> str:
+        """Give a listener a name that stays the same, and report it; return it, empty where it has no address."""
         name = name_of_unnamed(message, place.wrapping.name)
         if name:
             cast("_Named", message).name = name
             draft.faults.append(unnamed_fault(name, _name_path(LISTENER, place)))
         return name
 
-    def _check_ttl(self, row: ResourceType, ttl_s: float, place: _Place, draft: Draft) -> None:
-        """Note what is wrong with a time to live; that those of a type are not told is said once in a document."""
+    def _check_ttl(self, row: ResourceType, ttl_s: float, place: _Place, draft: DocumentDraft) -> None:
+        """Note what is wrong with a time to live; that those of a type are not sent is reported once in a document."""
         fault = shape.wrong_ttl(ttl_s, place.field_path)
         if fault is None and row.type_url not in draft.with_ttl:
             draft.with_ttl.add(row.type_url)
@@ -316,8 +255,8 @@ class DocumentReader:
             draft.faults.append(fault)
             draft.broken += fault.severity is Severity.ERROR
 
-    def _check(self, message: Message, place: _Place, draft: Draft) -> tuple[Reference, ...]:
-        """Note what the rules find in a resource, and return what it refers to, all by the author's own paths."""
+    def _check(self, message: Message, place: _Place, draft: DocumentDraft) -> tuple[Reference, ...]:
+        """Note what is wrong in a resource, and return what it refers to, all by the paths as its author spelled them."""
         walk = self._field_rules.check(message)
         draft.broken += any(fault.severity is Severity.ERROR for fault in walk.faults)
         for fault in walk.faults:
@@ -328,6 +267,51 @@ class DocumentReader:
     def _line_of(self, index: int | None) -> int:
         lines = self._document.item_lines
         return lines[index] if index is not None and index < len(lines) else self._document.line
+
+
+def _as_authored(reference: Reference, written: PlainValue) -> Reference:
+    path = authored_path(written, reference.field_path)
+    return reference if path == reference.field_path else reference._replace(field_path=path)
+
+
+def _name_path(row: ResourceType, place: _Place) -> FieldPath:
+    """Return where the name of a resource is written, else where the resource is."""
+    if row.name_field is None or not isinstance(place.written, dict):
+        return place.field_path
+    written = authored_path(place.written, (row.name_field,))
+    return place.field_path + written if written[0] in place.written else place.field_path
+
+
+def _index_of(field_path: FieldPath) -> int | None:
+    return next((step for step in field_path if isinstance(step, int)), None)
+
+
+def _wrapping_of(message: Message) -> _Wrapping:
+    wrapper = cast("_Wrapper", message)
+    ttl_s = wrapper.ttl.seconds + wrapper.ttl.nanos / 1e9 if message.HasField("ttl") else None
+    return _Wrapping(wrapper.name, tuple(wrapper.aliases), ttl_s)
+
+
+@dataclass(frozen=True, slots=True)
+class _Wrapping:
+    """What a `Resource` message says around its resource."""
+
+    name: str = ""
+    aliases: tuple[str, ...] = ()
+    ttl_s: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """Where a resource is: its path in the document, its place in the list, the `Resource` around it, and its values.
+
+    `written` is None where the author wrote no plain values.
+    """
+
+    field_path: FieldPath
+    index: int | None
+    wrapping: _Wrapping = _Wrapping()
+    written: PlainValue = None
 
 
 class _Duration(Protocol):
@@ -357,24 +341,35 @@ class _Wrapper(Protocol):
     resource: Message
 
 
-def _as_authored(reference: Reference, written: PlainValue) -> Reference:
-    path = authored_path(written, reference.field_path)
-    return reference if path == reference.field_path else reference._replace(field_path=path)
+def authored_path(value: PlainValue, field_path: FieldPath) -> FieldPath:
+    """Return the API's path of a field as the author of a document spelled it.
+
+    Authors may write `connectTimeout`, and one object where a list is expected. Steps that lead to nothing, such as a field that
+    is missing, stay as they are.
+
+    Args:
+        value: what the author wrote at the top of the path.
+        field_path: fields in snake_case, indexes and keys of maps.
+    """
+    steps: list[str | int] = []
+    for number, step in enumerate(field_path):
+        if isinstance(step, int):
+            if not isinstance(value, list):
+                continue
+            if step >= len(value):
+                return (*steps, *field_path[number:])
+            value = value[step]
+            steps.append(step)
+            continue
+        key = _key_of(value, step)
+        if key is None or not isinstance(value, dict):
+            return (*steps, *field_path[number:])
+        value = value[key]
+        steps.append(key)
+    return tuple(steps)
 
 
-def _name_path(row: ResourceType, place: _Place) -> FieldPath:
-    """Return where the name of a resource is written, else where the resource is."""
-    if row.name_field is None or not isinstance(place.written, dict):
-        return place.field_path
-    written = authored_path(place.written, (row.name_field,))
-    return place.field_path + written if written[0] in place.written else place.field_path
-
-
-def _index_of(field_path: FieldPath) -> int | None:
-    return next((step for step in field_path if isinstance(step, int)), None)
-
-
-def _wrapping_of(message: Message) -> _Wrapping:
-    wrapper = cast("_Wrapper", message)
-    ttl_s = wrapper.ttl.seconds + wrapper.ttl.nanos / 1e9 if message.HasField("ttl") else None
-    return _Wrapping(wrapper.name, tuple(wrapper.aliases), ttl_s)
+def _key_of(value: PlainValue, step: str) -> str | None:
+    if not isinstance(value, dict):
+        return None
+    return next((spelling for spelling in (step, camel_case(step)) if spelling in value), None)

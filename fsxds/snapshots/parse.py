@@ -29,7 +29,7 @@ from fsxds.resource_types import ResourceType, type_from_path
 from fsxds.resources import Document, Origin, ParsedFile, Resource
 from fsxds.snapshots import references
 from fsxds.snapshots.check import Check, NoCheck
-from fsxds.snapshots.document import DocumentReader, Draft, Tools
+from fsxds.snapshots.document import DocumentDraft, DocumentReader, Tools
 from fsxds.snapshots.names import repeated_names
 from fsxds.values import Fault, FieldPath, PlainValue, Problem, Severity, SourceFile
 
@@ -118,7 +118,7 @@ def _is_void(document: PlainDocument | MessageDocument) -> bool:
     return isinstance(document, PlainDocument) and document.value is None
 
 
-def _finished(path: PurePosixPath, draft: Draft) -> Document:
+def _finished(path: PurePosixPath, draft: DocumentDraft) -> Document:
     return Document(path, tuple(draft.resources), frozenset(draft.declared), draft.version_info)
 
 

@@ -6,6 +6,7 @@ import difflib
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
+from fsxds.api.fields import camel_case
 from fsxds.api.quotes import may_quote_type
 from fsxds.api.scalars import LONGEST_S
 from fsxds.resource_types import PREFIX, RESOURCE_TYPES, ResourceType
@@ -17,19 +18,20 @@ SHORTEST_TTL_S = 0.5
 DISCOVERY_RESPONSE = "envoy.service.discovery.v3.DiscoveryResponse"
 RESOURCE_WRAPPER = "envoy.service.discovery.v3.Resource"
 
+# Fields of a DiscoveryResponse by their two spellings.
 ENVELOPE_FIELDS = {
-    "version_info": "version_info",
-    "versionInfo": "version_info",
-    "resources": "resources",
-    "type_url": "type_url",
-    "typeUrl": "type_url",
-    "nonce": "nonce",
-    "canary": "canary",
-    "control_plane": "control_plane",
-    "controlPlane": "control_plane",
-    "resource_errors": "resource_errors",
-    "resourceErrors": "resource_errors",
-    "@type": "@type",
+    spelling: name
+    for name in (
+        "version_info",
+        "resources",
+        "type_url",
+        "nonce",
+        "canary",
+        "control_plane",
+        "resource_errors",
+        "@type",
+    )
+    for spelling in (name, camel_case(name))
 }
 
 

@@ -11,7 +11,7 @@ from fsxds.api.convert import Converter
 from fsxds.formats.decoded import MessageDocument, PlainDocument
 from fsxds.lint.linter import make_field_rules
 from fsxds.resource_types import BY_SHORT_NAME, RESOURCE_TYPES, ResourceType
-from fsxds.snapshots.document import DocumentReader, Draft, Tools
+from fsxds.snapshots.document import DocumentDraft, DocumentReader, Tools
 from fsxds.values import FieldPath, PlainValue, Severity
 from tests.support.snapshots import type_url
 
@@ -26,7 +26,7 @@ def tools(catalogue: Catalogue) -> Tools:
     return Tools(catalogue, Converter(catalogue), make_field_rules(catalogue))
 
 
-def read(tools: Tools, document: PlainDocument | MessageDocument, hint: str | None = "cds") -> Draft:
+def read(tools: Tools, document: PlainDocument | MessageDocument, hint: str | None = "cds") -> DocumentDraft:
     return DocumentReader(tools, PATH, document, BY_SHORT_NAME[hint] if hint else None).read(0)
 
 
@@ -34,7 +34,7 @@ def plain(value: PlainValue, *item_lines: int) -> PlainDocument:
     return PlainDocument(value, 10, item_lines)
 
 
-def told(draft: Draft) -> list[tuple[str, tuple[str | int, ...]]]:
+def told(draft: DocumentDraft) -> list[tuple[str, tuple[str | int, ...]]]:
     return [(fault.rule, fault.field_path) for fault in draft.faults]
 
 

@@ -18,6 +18,7 @@ from google.protobuf.message import EncodeError
 
 from fsxds.api.catalogue import Catalogue
 from fsxds.api.convert import Converter
+from fsxds.api.fields import camel_case
 from fsxds.api.quotes import quoted_type_url, shown_pointer
 from fsxds.errors import ProtocolError
 from fsxds.memo import Lru
@@ -230,13 +231,12 @@ def _without_details(value: object) -> object:
 
 def _field(message: Mapping[str, object], name: str) -> object:
     """Return the value of a field in either spelling, None where it is absent or null."""
-    head, *rest = name.split("_")
-    camel_case = head + "".join(word.capitalize() for word in rest)
-    if camel_case == name or camel_case not in message:
+    other = camel_case(name)
+    if other == name or other not in message:
         return message.get(name)
     if name in message:
-        raise ProtocolError(f"{name}: is duplicated, also as {camel_case}; send one of them")
-    return message[camel_case]
+        raise ProtocolError(f"{name}: is duplicated, also as {other}; send one of them")
+    return message[other]
 
 
 def _object(name: str, value: object) -> Mapping[str, object]:

@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from fsxds.resources import Snapshot
-from fsxds.store import SnapshotStore
+from fsxds.store import Latest, SnapshotStore
 from tests.support.snapshots import snapshot
 
 
@@ -143,3 +143,49 @@ async def test_snapshot_published_while_waking_is_not_missed() -> None:
         store.publish(generation(3))
 
     assert seen == [2, 3]
+
+
+async def test_work_runs_with_each_value() -> None:
+    """Work with a value is cancelled when another one comes, and begins again with the newest; equal values are others."""
+    latest = Latest([1])
+    begun: list[list[int]] = []
+    ended: list[list[int]] = []
+
+    async def work(value: list[int]) -> None:
+        begun.append(value)
+        try:
+            await asyncio.Event().wait()
+        finally:
+            ended.append(value)
+
+    async with asyncio.TaskGroup() as tasks:
+        running = tasks.create_task(latest.run_with(work))
+        await settle()
+        latest.replace([2])
+        latest.replace([1])
+        await settle()
+        await settle()
+        running.cancel()
+
+    assert begun == ended == [[1], [1]]
+    assert latest.current == [1]
+
+
+async def test_work_that_is_done_is_not_repeated() -> None:
+    """It waits for the next value."""
+    latest = Latest("a")
+    values: list[str] = []
+
+    async def work(value: str) -> None:
+        values.append(value)
+
+    async with asyncio.TaskGroup() as tasks:
+        running = tasks.create_task(latest.run_with(work))
+        await settle()
+        assert values == ["a"]
+        latest.replace("b")
+        await settle()
+        await settle()
+        running.cancel()
+
+    assert values == ["a", "b"]

@@ -42,7 +42,7 @@ async def supervised(work: Callable[..., object], back_off: BackOff = AT_ONCE) -
         running.cancel()
 
 
-def heard(supervisor: Supervisor) -> Recorder:
+def events_of(supervisor: Supervisor) -> Recorder:
     """Return what was reported."""
     assert isinstance(supervisor._observer, Recorder)
     return supervisor._observer
@@ -54,10 +54,10 @@ async def test_a_component_that_fails_starts_again() -> None:
     async with supervised(flaky.work) as supervisor:
         await flaky.is_well.wait()
 
-        assert [(where, str(error)) for where, error in heard(supervisor).errors] == [
+        assert [(where, str(error)) for where, error in events_of(supervisor).errors] == [
             ("mirror", str(number)) for number in range(6)
         ]
-        assert [pause_s for *_, pause_s in heard(supervisor).degraded] == [0.001, 0.002, 0.004, 0.008, 0.01, 0.01]
+        assert [pause_s for *_, pause_s in events_of(supervisor).degraded] == [0.001, 0.002, 0.004, 0.008, 0.01, 0.01]
         assert supervisor.failures == {"mirror": 6}
 
 
@@ -76,7 +76,7 @@ async def test_it_is_degraded_until_it_ran_well() -> None:
         await supervisor.degraded.replaced()
 
         assert list(supervisor.degraded.current) == []
-        assert heard(supervisor).recovered == ["mirror"]
+        assert events_of(supervisor).recovered == ["mirror"]
 
 
 async def test_pauses_begin_anew_after_it_ran_well() -> None:
@@ -90,10 +90,10 @@ async def test_pauses_begin_anew_after_it_ran_well() -> None:
         raise ZeroDivisionError
 
     async with supervised(work) as supervisor:
-        while len(heard(supervisor).degraded) < 4:
+        while len(events_of(supervisor).degraded) < 4:
             await supervisor.degraded.replaced()
 
-    assert [pause_s for *_, pause_s in heard(supervisor).degraded][:4] == [0.001, 0.002, 0.001, 0.001]
+    assert [pause_s for *_, pause_s in events_of(supervisor).degraded][:4] == [0.001, 0.002, 0.001, 0.001]
 
 
 async def test_an_error_for_users_ends_the_start_alone() -> None:
@@ -106,8 +106,8 @@ async def test_an_error_for_users_ends_the_start_alone() -> None:
     async with supervised(later.work) as running:
         await later.is_well.wait()
 
-        assert heard(running).errors == []
-        assert [reason for _, reason, _ in heard(running).degraded] == ["is taken", "is gone"]
+        assert events_of(running).errors == []
+        assert [reason for _, reason, _ in events_of(running).degraded] == ["is taken", "is gone"]
 
 
 async def test_an_error_for_users_of_a_vital_component_is_raised() -> None:

@@ -82,14 +82,14 @@ async def test_every_component_comes_back(tmp_path: Path) -> None:
 
 async def test_every_grpc_handler_is_an_edge() -> None:
     """An error within any method that is registered is INTERNAL for its client, reported, and nobody else's."""
-    store, heard = SnapshotStore(), Recorder()
+    store, recorder = SnapshotStore(), Recorder()
     reports = ClientReports(Clients(), envoy_catalogue())
-    services = GrpcServices(StreamContext(store, heard, Clients(), TtlMode.ENVOY), client_status_handlers(reports))
+    services = GrpcServices(StreamContext(store, recorder, Clients(), TtlMode.ENVOY), client_status_handlers(reports))
     methods = [
         (name, method) for handler in services.handlers for name, method in _inner(handler)._method_handlers.items()
     ]
     faults = Faults(share=1.0)
-    supervisor = Supervisor(heard, AT_ONCE)
+    supervisor = Supervisor(recorder, AT_ONCE)
     async with listening_grpc(services, LOCALHOST, supervisor, grace_s=1.0) as bound, channel_to(bound) as channel:
         with (
             faults.plant("parse", "fsxds.transports.grpc_streams.requests._parsed"),
@@ -103,7 +103,7 @@ async def test_every_grpc_handler_is_an_edge() -> None:
         assert await health(b"", timeout=10) == b"\x08\x02"
 
     assert len(methods) > 30
-    assert [f"gRPC {path.rpartition('/')[2]}" for path, _ in methods] == [where for where, _ in heard.errors]
+    assert [f"gRPC {path.rpartition('/')[2]}" for path, _ in methods] == [where for where, _ in recorder.errors]
 
 
 def _inner(handler: Any) -> Any:
@@ -146,7 +146,7 @@ async def test_a_stream_that_fails_when_it_is_woken(*, is_delta: bool) -> None:
             await clients["good"].answer()
             assert await clients["bad"].end() == (grpc.StatusCode.INTERNAL, INTERNAL)
 
-        assert [type(error) for _, error in server.heard.errors] == [Boom]
+        assert [type(error) for _, error in server.recorder.errors] == [Boom]
         await until(lambda: server.services.open_streams == 1)
 
 
@@ -159,7 +159,7 @@ async def test_every_rest_path_is_an_edge() -> None:
         assert (await server.ask("POST", CLIENT_STATUS_PATH, json={})).status == 200
 
     assert [500] * len(paths) == statuses
-    assert ["REST request"] * len(paths) == [where for where, _ in server.heard.errors]
+    assert ["REST request"] * len(paths) == [where for where, _ in server.recorder.errors]
 
 
 async def test_an_input_on_which_loading_fails_is_set_aside(tmp_path: Path) -> None:

@@ -89,8 +89,8 @@ async def test_an_answer_that_did_not_get_through_is_no_rejection(
 
     assert answer.content["version_info"] != before
     assert (len(answer.body) > LARGE_BODY_BYTES) == (service == "clusters")
-    assert not server.heard.nacks
-    assert len(server.heard.sent) == 2
+    assert not server.recorder.nacks
+    assert len(server.recorder.sent) == 2
 
 
 def test_few_descriptors_are_left_for_what_is_served(tmp_path: Path) -> None:

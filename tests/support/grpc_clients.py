@@ -38,7 +38,7 @@ class GrpcServer:
     """A server that runs, and all that a test wants to know of it."""
 
     store: SnapshotStore
-    heard: Recorder
+    recorder: Recorder
     clients: Clients
     services: GrpcServices
     address: Address
@@ -144,14 +144,14 @@ async def serving_grpc(
     catalogue: Catalogue | None = None,
 ) -> AsyncIterator[GrpcServer]:
     """Run a server, and a channel to it; with `catalogue`, it tells of its clients as well."""
-    store, heard, clients = SnapshotStore(), Recorder(), Clients()
+    store, recorder, clients = SnapshotStore(), Recorder(), Clients()
     status = client_status_handlers(ClientReports(clients, catalogue)) if catalogue else ()
-    services = GrpcServices(StreamContext(store, heard, clients, ttl_mode), status)
+    services = GrpcServices(StreamContext(store, recorder, clients, ttl_mode), status)
     async with (
-        listening_grpc(services, address, Supervisor(heard, AT_ONCE), grace_s=grace_s) as bound,
+        listening_grpc(services, address, Supervisor(recorder, AT_ONCE), grace_s=grace_s) as bound,
         channel_to(bound) as channel,
     ):
-        yield GrpcServer(store, heard, clients, services, bound, channel)
+        yield GrpcServer(store, recorder, clients, services, bound, channel)
 
 
 def channel_to(address: Address, **options: int) -> AbstractAsyncContextManager[grpc.aio.Channel]:

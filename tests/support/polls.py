@@ -78,7 +78,7 @@ class Server:
     """A running server and its client."""
 
     store: SnapshotStore
-    heard: Recorder
+    recorder: Recorder
     clients: Clients
     application: web.Application
     address: Address
@@ -126,9 +126,9 @@ async def until(predicate: Callable[[], bool]) -> None:
 @asynccontextmanager
 async def running(*, max_hold_s: float = 60.0, address: Address = LOCALHOST) -> AsyncIterator[Server]:
     """Run a server; the connections of its client are not compressed unless asked for."""
-    store, heard = SnapshotStore(), Recorder()
+    store, recorder = SnapshotStore(), Recorder()
     clients = Clients()
-    rest = RestJson(HeldPolls(store, lambda: max_hold_s), envoy_catalogue(), heard, clients.polls)
+    rest = RestJson(HeldPolls(store, lambda: max_hold_s), envoy_catalogue(), recorder, clients.polls)
     application = make_application(rest, client_status_paths(ClientReports(clients, envoy_catalogue())))
     async with listening(application, address, grace_s=1.0) as bound:
         is_tcp = isinstance(bound, TcpAddress)
@@ -136,4 +136,4 @@ async def running(*, max_hold_s: float = 60.0, address: Address = LOCALHOST) -> 
         base = f"http://{bound}" if is_tcp else "http://fsxds"
         headers = {"accept-encoding": "identity"}
         async with aiohttp.ClientSession(base, connector=connector, headers=headers) as client:
-            yield Server(store, heard, clients, application, bound, client)
+            yield Server(store, recorder, clients, application, bound, client)

@@ -82,7 +82,7 @@ class Script:
         for response in responses:
             self._responses.put_nowait(response)
 
-    async def heard(self) -> Any:
+    async def requested(self) -> Any:
         """Wait for the next request."""
         async with asyncio.timeout(60):
             return await self._requests.get()

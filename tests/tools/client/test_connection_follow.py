@@ -33,7 +33,7 @@ async def test_updates_are_accepted() -> None:
     async with scripted(CLUSTERS.method) as script:
         script.say(sotw("1", cluster("a")), sotw("2", cluster("b")))
         events = await followed(script, 2)
-        heard = [await script.heard() for _ in range(3)]
+        heard = [await script.requested() for _ in range(3)]
 
     assert [["a"], ["b"]] == [list(event.resources) for event in events if isinstance(event, Update)]
     assert ["", "n1", "n2"] == [request.response_nonce for request in heard]
@@ -46,7 +46,7 @@ async def test_an_update_is_accepted_before_it_is_looked_at() -> None:
         script.say(sotw("1"))
         async with aclosing(follow(client)) as stream:
             await anext(stream)
-            heard = [await script.heard() for _ in range(2)]
+            heard = [await script.requested() for _ in range(2)]
 
     assert "n1" == heard[1].response_nonce
 

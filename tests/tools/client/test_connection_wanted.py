@@ -94,7 +94,7 @@ async def test_several_types_on_one_stream() -> None:
         async with connecting(wanted, NODE, Converter(envoy_catalogue())) as client:
             script.say(sotw("1", type_url=EDS))
             await client.next()
-            asked: list[Any] = [await script.heard() for _ in range(2)]
+            asked: list[Any] = [await script.requested() for _ in range(2)]
 
     assert [CDS, EDS] == [request.type_url for request in asked]
 

@@ -41,12 +41,12 @@ async def test_over_a_stream() -> None:
         first = await client.next()
         second = await client.next()
         client.ack()
-        request, acked, _ = [await script.heard() for _ in range(3)]
+        request, acked, _ = [await script.requested() for _ in range(3)]
         client.disconnect()
         await script.stream_ended()
         script.say(delta("3"))
         await client.next()
-        again = await script.heard()
+        again = await script.requested()
 
     assert ({"a": "va", "b": "vb"}, ("a",)) == (
         {name: resource.version for name, resource in first.resources.items()},

@@ -51,7 +51,7 @@ async def test_updates_come_as_they_are_published() -> None:
     assert ({"a": one.body}, before.versions[CDS.type_url], True) == (first.bodies, first.version, first.is_full)
     assert ["a", "b"] == list(second.resources)
     assert [("n1", "fleet", first.version)] == [
-        (node.id, node.cluster, version) for node, _, version in server.heard.acks
+        (node.id, node.cluster, version) for node, _, version in server.recorder.acks
     ]
 
 
@@ -78,7 +78,7 @@ async def test_a_refusal_is_told_with_the_next_poll() -> None:
             server.publish(named("cds", "b"))
         update = waiting.result()
 
-    assert (["no good"], ["b"]) == ([verdict.reason for _, verdict, _ in server.heard.nacks], list(update.resources))
+    assert (["no good"], ["b"]) == ([verdict.reason for _, verdict, _ in server.recorder.nacks], list(update.resources))
 
 
 async def test_a_poll_that_ends_without_news_is_sent_again() -> None:
@@ -111,7 +111,7 @@ async def test_the_last_word_is_heard() -> None:
         await client.next()
         await client.finish()
 
-        assert 1 == len(server.heard.acks)
+        assert 1 == len(server.recorder.acks)
 
 
 async def test_a_server_without_content() -> None:

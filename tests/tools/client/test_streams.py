@@ -35,7 +35,7 @@ async def test_an_update_is_accepted_when_the_next_is_asked_for() -> None:
         script.say(sotw("1", cluster("a")), sotw("2", cluster("a"), cluster("b")))
 
         first, second = await client.next(), await client.next()
-        opening, acked = await script.heard(), await script.heard()
+        opening, acked = await script.requested(), await script.requested()
 
     assert (["a"], ["a", "b"]) == (list(first.resources), list(second.resources))
     assert ("", "") == (opening.version_info, opening.response_nonce)
@@ -48,13 +48,13 @@ async def test_the_node_is_told_once_per_stream() -> None:
         script.say(sotw("1"))
         await client.next()
         client.ack()
-        opening, acked = await script.heard(), await script.heard()
+        opening, acked = await script.requested(), await script.requested()
         script.say(None)
         with pytest.raises(ConnectionLostError, match="the server ended the stream"):
             await client.next()
         script.say(sotw("2"))
         await client.next()
-        again = await script.heard()
+        again = await script.requested()
 
     assert ("n1", "fleet", ["a", "b"]) == (opening.node.id, opening.node.cluster, list(opening.node.client_features))
     assert [True, False, True] == [request.HasField("node") for request in (opening, acked, again)]
@@ -69,7 +69,7 @@ async def test_who_the_client_is(agent: str, told: str) -> None:
         async with streaming(script.target, CLUSTERS, Node("n1", agent=agent)) as client:
             client.subscribe(CDS)
             await script_is_open(client, script)
-        opening = await script.heard()
+        opening = await script.requested()
 
     assert told == opening.node.user_agent_name
 
@@ -81,7 +81,7 @@ async def test_a_refusal_says_why_and_keeps_the_version() -> None:
         await client.next()
         await client.next()
         client.nack("no good")
-        _, _, refused = [await script.heard() for _ in range(3)]
+        _, _, refused = [await script.requested() for _ in range(3)]
 
     assert ("1", "n2", "no good") == (refused.version_info, refused.response_nonce, refused.error_detail.message)
 
@@ -95,7 +95,7 @@ async def test_a_verdict_can_wait() -> None:
         await client.next()
         client.ack()
         client.accept(late)
-        _, first, second = [await script.heard() for _ in range(3)]
+        _, first, second = [await script.requested() for _ in range(3)]
 
     assert ("n2", "n1") == (first.response_nonce, second.response_nonce)
 
@@ -127,11 +127,11 @@ async def test_names_are_added_and_let_go() -> None:
         await script_is_open_for(EDS, client, script)
         client.subscribe(EDS, "c")
         client.unsubscribe(EDS, "a")
-        asked = [await script.heard() for _ in range(3)]
+        asked = [await script.requested() for _ in range(3)]
         client.disconnect()
         await script.stream_ended()
         await script_is_open_for(EDS, client, script)
-        again = await script.heard()
+        again = await script.requested()
 
     assert [["a", "b"], ["a", "b", "c"], ["b", "c"]] == [list(request.resource_names) for request in asked]
     assert ["b", "c"] == list(again.resource_names)
@@ -151,7 +151,7 @@ async def test_who_let_go_of_all_names_asks_for_nothing() -> None:
         client.unsubscribe(EDS, "a")
         client.subscribe(CDS)
         await script_is_open(client, script)
-        first = await script.heard()
+        first = await script.requested()
 
         assert (CDS, True) == (first.type_url, script.has_heard_all())
 
@@ -170,7 +170,7 @@ async def test_what_cannot_be_taken_is_refused(response: bytes, fault: str) -> N
         script.say(response)
         with pytest.raises(WrongResponseError, match=fault):
             await client.next()
-        _, refused = [await script.heard() for _ in range(2)]
+        _, refused = [await script.requested() for _ in range(2)]
 
     assert refused.error_detail.message.startswith(fault)
 
@@ -183,7 +183,7 @@ async def test_what_was_not_asked_for_is_not_answered() -> None:
             await client.next()
         await client.next()
         client.ack()
-        _, acked = [await script.heard() for _ in range(2)]
+        _, acked = [await script.requested() for _ in range(2)]
 
     assert (CDS, "n2") == (acked.type_url, acked.response_nonce)
 
@@ -210,7 +210,7 @@ async def test_the_last_word_is_heard() -> None:
         script.say(sotw("1"))
         await client.next()
         await client.finish()
-        _, acked = [await script.heard() for _ in range(2)]
+        _, acked = [await script.requested() for _ in range(2)]
 
     assert "n1" == acked.response_nonce
 

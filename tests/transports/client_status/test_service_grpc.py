@@ -35,7 +35,7 @@ class Served:
     """A gRPC server with the service, and what talks to it."""
 
     clients: Clients
-    heard: Recorder
+    recorder: Recorder
     stub: csds_pb2_grpc.ClientStatusDiscoveryServiceStub
     channel: grpc.aio.Channel
     server: grpc.aio.Server
@@ -44,14 +44,14 @@ class Served:
 @asynccontextmanager
 async def serving() -> AsyncIterator[Served]:
     """Run a server."""
-    clients, heard, server = Clients(), Recorder(), grpc.aio.server()
+    clients, recorder, server = Clients(), Recorder(), grpc.aio.server()
     [handler] = client_status_handlers(ClientReports(clients, envoy_catalogue()))
-    server.add_generic_rpc_handlers([LastingCalls(heard).adapt(handler)])
+    server.add_generic_rpc_handlers([LastingCalls(recorder).adapt(handler)])
     port = server.add_insecure_port("127.0.0.1:0")
     await server.start()
     async with grpc.aio.insecure_channel(f"127.0.0.1:{port}") as channel:
         stub = csds_pb2_grpc.ClientStatusDiscoveryServiceStub(channel)
-        yield Served(clients, heard, stub, channel, server)
+        yield Served(clients, recorder, stub, channel, server)
     await server.stop(None)
 
 
@@ -161,7 +161,7 @@ async def test_an_error_of_our_own_ends_the_call(served: Served, *, is_stream: b
         await ask(served, request, is_stream=is_stream)
 
     assert told.value.code() is grpc.StatusCode.INTERNAL
-    assert [type(error) for _, error in served.heard.errors] == [ZeroDivisionError]
+    assert [type(error) for _, error in served.recorder.errors] == [ZeroDivisionError]
 
 
 # What streams tell
@@ -196,30 +196,30 @@ async def test_a_stream_is_told_of_from_its_first_request_to_its_end(*, is_delta
         reports = ClientReports(server.clients, envoy_catalogue())
         client = server.stream("CDS", is_delta=is_delta)
         await client.ask("CDS", node="n1")
-        await until(lambda: bool(server.heard.opened))
+        await until(lambda: bool(server.recorder.opened))
 
         assert await told_of(reports) == [("n1", scope, [("*", "", "NOT_SENT", "REQUESTED")])]
 
         first = server.publish({"CDS": {"a": "1"}})
         response = await client.answer()
         version = first.resources(CDS)["a"].version if is_delta else response.version_info
-        await until(lambda: bool(server.heard.sent))
+        await until(lambda: bool(server.recorder.sent))
 
         assert await told_of(reports) == [("n1", scope, [("a", version, "STALE", "REQUESTED")])]
 
         await client.take(response)
-        await until(lambda: bool(server.heard.acks))
+        await until(lambda: bool(server.recorder.acks))
 
         assert await told_of(reports) == [("n1", scope, [("a", version, "SYNCED", "ACKED")])]
 
         server.publish({"CDS": {"a": "2"}})
         await client.take(await client.answer(), nack="bad")
-        await until(lambda: bool(server.heard.nacks))
+        await until(lambda: bool(server.recorder.nacks))
 
         assert await told_of(reports) == [("n1", scope, [("a", "" if is_delta else version, "ERROR", "NACKED")])]
 
         client.call.cancel()
-        await until(lambda: bool(server.heard.closed))
+        await until(lambda: bool(server.recorder.closed))
 
         assert await told_of(reports) == []
 
@@ -233,7 +233,7 @@ async def test_an_aggregated_stream_is_one_client() -> None:
         await client.take(await client.answer())
         await client.ask("EDS", resource_names=["a", "b"])
         await client.take(await client.answer(), resource_names=["a", "b"])
-        await until(lambda: len(server.heard.acks) == 2)
+        await until(lambda: len(server.recorder.acks) == 2)
         [(_, scope, resources)] = await told_of(ClientReports(server.clients, envoy_catalogue()))
 
         assert scope == "StreamAggregatedResources"
@@ -273,7 +273,7 @@ async def test_a_client_that_leaves_is_no_error(served: Served, caplog: pytest.L
     call.cancel()
     await served.stub.FetchClientStatus(csds_pb2.ClientStatusRequest())
 
-    assert served.heard.errors == []
+    assert served.recorder.errors == []
     assert [record for record in caplog.records if record.levelno >= logging.WARNING] == []
 
 

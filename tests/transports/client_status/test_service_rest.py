@@ -178,7 +178,7 @@ async def test_bad_requests_are_refused(
 
     assert (answer.status, answer.content["code"]) == (status, code)
     assert message in answer.content["message"]
-    assert server.heard.rejected == [("127.0.0.1", status, answer.content["message"])]
+    assert server.recorder.rejected == [("127.0.0.1", status, answer.content["message"])]
 
 
 async def test_other_methods_are_refused(server: Server) -> None:
@@ -229,4 +229,4 @@ async def test_an_error_of_our_own_ends_the_request(server: Server) -> None:
     answer = await server.ask("POST", CLIENT_STATUS, json={})
 
     assert answer.status == 500
-    assert [type(error) for _, error in server.heard.errors] == [ZeroDivisionError]
+    assert [type(error) for _, error in server.recorder.errors] == [ZeroDivisionError]

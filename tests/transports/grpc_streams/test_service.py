@@ -98,7 +98,7 @@ async def test_fetch(server: GrpcServer, row: ResourceType) -> None:
 
     assert [(each.type_url, each.value) for each in found.resources] == [(row.type_url, b"a=1")]
     assert (found.type_url, found.control_plane.identifier) == (row.type_url, "fsxds")
-    assert server.heard.sent[0][2] == found.version_info
+    assert server.recorder.sent[0][2] == found.version_info
 
 
 async def test_a_wildcard_delta_client_that_comes_back(server: GrpcServer) -> None:
@@ -136,7 +136,7 @@ async def test_a_bad_fetch(server: GrpcServer, caplog: pytest.LogCaptureFixture)
 
     assert type_mismatch[0] is no_message[0] is grpc.StatusCode.INVALID_ARGUMENT
     assert "this method serves" in type_mismatch[1]
-    assert [(status, message) for _, status, message in server.heard.rejected] == [
+    assert [(status, message) for _, status, message in server.recorder.rejected] == [
         ("INVALID_ARGUMENT", type_mismatch[1]),
         ("INVALID_ARGUMENT", no_message[1]),
     ]
@@ -195,9 +195,9 @@ class BrokenObserver(Recorder):
 @pytest.mark.parametrize("mistake", ["ack", "sent"])
 async def test_an_error_of_our_own_ends_its_stream(mistake: str, caplog: pytest.LogCaptureFixture) -> None:
     """Its client learns that there was one; it is reported, and another client is served on."""
-    store, heard = SnapshotStore(), BrokenObserver()
-    services = GrpcServices(StreamContext(store, heard, Clients(), TtlMode.ENVOY))
-    supervisor = Supervisor(heard, AT_ONCE)
+    store, recorder = SnapshotStore(), BrokenObserver()
+    services = GrpcServices(StreamContext(store, recorder, Clients(), TtlMode.ENVOY))
+    supervisor = Supervisor(recorder, AT_ONCE)
     async with listening_grpc(services, LOCALHOST, supervisor, grace_s=0.2) as bound, channel_to(bound) as channel:
         store.publish(snapshot({"CDS": {"a": "1"}}))
         stream = DiscoveryClient(channel, method_path("CDS", "Stream"))
@@ -213,6 +213,6 @@ async def test_an_error_of_our_own_ends_its_stream(mistake: str, caplog: pytest.
         await other.ask(node="n2")
         assert names_in(await other.answer()) == ["a"]
 
-    where, error = heard.errors[0]
+    where, error = recorder.errors[0]
     assert (where, str(error)) == ("gRPC StreamClusters", mistake)
     assert caplog.records == []

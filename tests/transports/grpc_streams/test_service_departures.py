@@ -46,12 +46,12 @@ async def test_clients_may_go_away_at_any_byte(
                     server.publish({"CDS": LARGE, "EDS": {"stays": str(served)}})
             await until(lambda: server.services.open_streams == 1)
             await until(lambda: len(asyncio.all_tasks()) <= most_tasks)
-            assert len(server.heard.opened) - len(server.heard.closed) == 1
+            assert len(server.recorder.opened) - len(server.recorder.closed) == 1
             assert [status.node.id for status in server.clients.statuses(0.0)] == ["stays"]
 
     assert served > 1
-    assert not server.heard.rejected
-    assert not server.heard.nacks
+    assert not server.recorder.rejected
+    assert not server.recorder.nacks
     assert not caplog.records
     assert capfd.readouterr() == ("", "")
 

@@ -41,7 +41,7 @@ async def test_a_stream_before_there_is_anything(server: GrpcServer) -> None:
     """Its request is answered as soon as something was loaded."""
     stream = server.stream("CDS")
     await stream.ask(node="n1")
-    await until(lambda: bool(server.heard.opened))
+    await until(lambda: bool(server.recorder.opened))
     first = server.publish(TWO)
     response = await stream.answer()
 
@@ -56,7 +56,7 @@ async def test_news(server: GrpcServer) -> None:
     stream = server.stream("EDS")
     await stream.ask(node="n1", resource_names=["e"])
     await stream.take(await stream.answer(), resource_names=["e"])
-    await until(lambda: bool(server.heard.acks))
+    await until(lambda: bool(server.recorder.acks))
     server.publish({**TWO, "EDS": {"e": "1", "f": "2"}})
     server.publish({**TWO, "EDS": {"e": "2", "f": "2"}})
     response = await stream.answer()
@@ -104,15 +104,15 @@ async def test_what_is_told_of_a_stream(server: GrpcServer) -> None:
     node = base_pb2.Node(id="n1", cluster="edge", user_agent_name="envoy", client_features=["x"])
     await stream.ask(node=node)
     await stream.take(await stream.answer())
-    await until(lambda: bool(server.heard.acks))
+    await until(lambda: bool(server.recorder.acks))
     await stream.call.done_writing()
     await stream.end()
-    await until(lambda: bool(server.heard.closed))
+    await until(lambda: bool(server.recorder.closed))
     expected = Node("n1", "edge", "127.0.0.1", frozenset({"x"}), "envoy")
 
-    assert server.heard.opened == server.heard.closed == [(expected, "StreamClusters", "127.0.0.1")]
-    assert server.heard.sent == server.heard.acks == [(expected, Subscription(CDS), snapshot.versions[CDS])]
-    assert server.heard.rejected == []
+    assert server.recorder.opened == server.recorder.closed == [(expected, "StreamClusters", "127.0.0.1")]
+    assert server.recorder.sent == server.recorder.acks == [(expected, Subscription(CDS), snapshot.versions[CDS])]
+    assert server.recorder.rejected == []
 
 
 async def test_a_rejection_names_the_files(server: GrpcServer) -> None:
@@ -121,11 +121,11 @@ async def test_a_rejection_names_the_files(server: GrpcServer) -> None:
     stream = server.stream("EDS")
     await stream.ask(node="n1", resource_names=["e"])
     await stream.take(await stream.answer(), resource_names=["e"], nack="no such thing")
-    await until(lambda: bool(server.heard.nacks))
-    (subscription, verdict, files) = server.heard.nacks[0]
+    await until(lambda: bool(server.recorder.nacks))
+    (subscription, verdict, files) = server.recorder.nacks[0]
 
     assert subscription == Subscription(EDS, frozenset({"e"}), wildcard=False)
-    assert verdict == Acknowledgement(server.heard.sent[0][2], accepted=False, reason="no such thing")
+    assert verdict == Acknowledgement(server.recorder.sent[0][2], accepted=False, reason="no such thing")
     assert files == (snapshot.resources(EDS)["e"].origin.path,)
 
 
@@ -150,9 +150,9 @@ async def test_the_node_is_said_once(server: GrpcServer) -> None:
     await stream.take(await stream.answer())
     await stream.ask("LDS", node="other")
     await stream.answer()
-    await until(lambda: len(server.heard.sent) == 2)
+    await until(lambda: len(server.recorder.sent) == 2)
 
-    assert {node.id for node, *_ in server.heard.sent} == {"n1"}
+    assert {node.id for node, *_ in server.recorder.sent} == {"n1"}
 
 
 async def test_a_client_without_a_name(server: GrpcServer) -> None:
@@ -161,9 +161,9 @@ async def test_a_client_without_a_name(server: GrpcServer) -> None:
     stream = server.stream("CDS")
     await stream.ask()
     await stream.answer()
-    await until(lambda: bool(server.heard.sent))
+    await until(lambda: bool(server.recorder.sent))
 
-    assert server.heard.sent[0][0] == Node("", peer="127.0.0.1")
+    assert server.recorder.sent[0][0] == Node("", peer="127.0.0.1")
 
 
 async def test_clients_can_be_asked_for(server: GrpcServer) -> None:
@@ -204,8 +204,8 @@ async def test_another_type_than_the_methods(server: GrpcServer, caplog: pytest.
     message = f"type_url: is {EDS}, but this method serves {CDS}; send that, or leave type_url out"
 
     assert await stream.end() == (grpc.StatusCode.INVALID_ARGUMENT, message)
-    assert server.heard.rejected == [("127.0.0.1", "INVALID_ARGUMENT", message)]
-    assert server.heard.opened == server.heard.closed == []
+    assert server.recorder.rejected == [("127.0.0.1", "INVALID_ARGUMENT", message)]
+    assert server.recorder.opened == server.recorder.closed == []
     assert caplog.records == []
 
 
@@ -241,7 +241,7 @@ async def test_a_mistake_after_good_requests(server: GrpcServer) -> None:
     await stream.ask("EDS")
     assert names_in(await stream.answer()) == ["a", "b"]
     assert (await stream.end())[0] is grpc.StatusCode.INVALID_ARGUMENT
-    await until(lambda: len(server.heard.closed) == 1)
+    await until(lambda: len(server.recorder.closed) == 1)
 
 
 async def test_types_that_are_not_served(server: GrpcServer) -> None:
@@ -255,8 +255,8 @@ async def test_types_that_are_not_served(server: GrpcServer) -> None:
     response = await stream.answer()
 
     assert (response.type_url, response.nonce) == (CDS, "1")
-    assert [status for _, status, _ in server.heard.rejected] == ["IGNORED"] * 2
-    assert [message for *_, message in server.heard.rejected] == [
+    assert [status for _, status, _ in server.recorder.rejected] == ["IGNORED"] * 2
+    assert [message for *_, message in server.recorder.rejected] == [
         "type_url: type.googleapis.com/x.Y is not served; its requests on this stream are ignored",
         f"type_url: {VHDS} is served over Delta alone; its requests on this stream are ignored",
     ]
@@ -271,7 +271,7 @@ async def test_ever_new_types_that_are_not_served(server: GrpcServer) -> None:
     await stream.ask("CDS")
     await stream.answer()
 
-    assert len(server.heard.rejected) == MOST_IGNORED_REPORTED
+    assert len(server.recorder.rejected) == MOST_IGNORED_REPORTED
 
 
 # Clients that go, and slow ones
@@ -294,8 +294,8 @@ def is_writing(server: GrpcServer) -> bool:
 
 
 def has_acks(server: GrpcServer, count: int) -> bool:
-    """Tell whether so many were heard."""
-    return len(server.heard.acks) == count
+    """Tell whether so many were recorder."""
+    return len(server.recorder.acks) == count
 
 
 def starts(response: Any) -> list[str]:
@@ -317,7 +317,7 @@ async def test_a_client_that_goes(server: GrpcServer, caplog: pytest.LogCaptureF
     await until(lambda: server.services.open_streams == 0)
 
     assert (await said.end())[0] is grpc.StatusCode.OK
-    assert len(server.heard.closed) == 3
+    assert len(server.recorder.closed) == 3
     assert caplog.records == []
 
 
@@ -349,7 +349,7 @@ async def test_clients_that_go_while_they_are_written_to(server: GrpcServer, cap
             await until(partial(is_writing, server))
         await until(lambda: server.services.open_streams == 0)
 
-    assert len(server.heard.closed) == 2
+    assert len(server.recorder.closed) == 2
     assert caplog.records == []
 
 
@@ -455,4 +455,4 @@ async def test_many_streams(server: GrpcServer) -> None:
     answers = [await stream.answer() for stream in streams]
 
     assert {each.resources[0].value for each in answers} == {b"e=2"}
-    assert len(server.heard.sent) == 1000
+    assert len(server.recorder.sent) == 1000

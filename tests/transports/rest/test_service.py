@@ -122,7 +122,7 @@ async def test_the_client_is_known_by_its_address(server: Server) -> None:
     server.publish(named("cds", "a"))
     headers = {"x-forwarded-for": "192.0.2.1"}
     await server.ask("POST", CLUSTERS, json={"node": {"id": "n", "cluster": "c"}}, headers=headers)
-    [(node, subscription, version)] = server.heard.sent
+    [(node, subscription, version)] = server.recorder.sent
 
     assert (node.id, node.cluster, node.peer) == ("n", "c", "127.0.0.1")
     assert subscription.wildcard
@@ -265,7 +265,7 @@ async def test_before_anything_was_loaded_there_is_no_answer(server: Server) -> 
 
     assert (starting.status, starting.content["code"], starting.headers["Retry-After"]) == (503, 14, "1")
     assert poll.result().status == 200
-    assert [status for _, status, _ in server.heard.rejected] == [503]
+    assert [status for _, status, _ in server.recorder.rejected] == [503]
 
 
 async def test_all_held_polls_are_woken_by_one_change(server: Server) -> None:
@@ -332,7 +332,7 @@ async def test_an_accepted_version_is_told_once(server: Server) -> None:
     for _ in range(2):
         await server.poll(timeout_ms=200, version_info=version)
 
-    assert [told for _, _, told in server.heard.acks] == [version]
+    assert [told for _, _, told in server.recorder.acks] == [version]
 
 
 async def test_a_rejection_in_words_is_told_with_its_files(server: Server) -> None:
@@ -343,7 +343,7 @@ async def test_a_rejection_in_words_is_told_with_its_files(server: Server) -> No
     await server.poll(timeout_ms=200, response_nonce=content["nonce"], error_detail=detail)
 
     verdict = Acknowledgement(Version(content["version_info"]), accepted=False, reason="no such thing")
-    assert [nack[1:] for nack in server.heard.nacks] == [(verdict, (PurePosixPath("edge.yaml"),))]
+    assert [nack[1:] for nack in server.recorder.nacks] == [(verdict, (PurePosixPath("edge.yaml"),))]
 
 
 async def test_a_rejection_of_named_resources_is_told_with_their_own_files(server: Server) -> None:
@@ -354,7 +354,7 @@ async def test_a_rejection_of_named_resources_is_told_with_their_own_files(serve
     detail = {"message": "no"}
     await server.poll("endpoints", 200, resource_names=["web"], response_nonce=content["nonce"], error_detail=detail)
 
-    assert [files for *_, files in server.heard.nacks] == [(PurePosixPath("web.yaml"),)]
+    assert [files for *_, files in server.recorder.nacks] == [(PurePosixPath("web.yaml"),)]
 
 
 async def test_a_rejected_version_is_offered_again_after_a_while(server: Server) -> None:
@@ -368,7 +368,7 @@ async def test_a_rejected_version_is_offered_again_after_a_while(server: Server)
     assert (second.status, again.status) == (200, 200)
     assert again.body == second.body
     assert 0.8 < again.elapsed_s < 1.5
-    [(_, verdict, files)] = server.heard.nacks
+    [(_, verdict, files)] = server.recorder.nacks
     assert (verdict.version, verdict.accepted, verdict.reason) == (second.content["version_info"], False, None)
     assert files == (PurePosixPath("edge.yaml"),)
 
@@ -380,7 +380,7 @@ async def test_a_rejection_of_what_is_not_served_any_more_names_no_files(server:
     server.publish(named("cds", "b"))
     await server.poll(timeout_ms=200, response_nonce=content["nonce"], error_detail={"message": "no"})
 
-    assert [files for *_, files in server.heard.nacks] == [()]
+    assert [files for *_, files in server.recorder.nacks] == [()]
 
 
 # The end
@@ -434,7 +434,7 @@ async def test_an_error_of_ours_comes_out_and_tells_the_client_nothing(monkeypat
 
         assert (answer.status, answer.content["code"]) == (500, 13)
         assert b"secret" not in answer.body
-        [(where, error)] = server.heard.errors
+        [(where, error)] = server.recorder.errors
         assert (where, type(error)) == ("REST request", ZeroDivisionError)
         assert (await server.poll(CLUSTERS.replace("clusters", "listeners"))).status != 500
 
@@ -463,7 +463,7 @@ async def test_a_large_body_arrives_whole(server: Server) -> None:
     assert len(answer.body) > LARGE_BODY_BYTES
     assert answer.headers["Content-Length"] == str(len(answer.body))
     assert len(answer.content["resources"]) == 100
-    assert len(server.heard.sent) == 1
+    assert len(server.recorder.sent) == 1
 
 
 async def test_slow_readers_hold_no_copy_of_a_large_body(server: Server) -> None:
@@ -490,7 +490,7 @@ async def test_slow_readers_hold_no_copy_of_a_large_body(server: Server) -> None
 
     assert size > 8_000_000
     assert after - before < size
-    assert server.heard.errors == []
+    assert server.recorder.errors == []
 
 
 # Refusals
@@ -518,7 +518,7 @@ async def test_bad_requests(server: Server, body: bytes, said: str) -> None:
     assert (answer.status, answer.content["code"], answer.content["details"]) == (400, 3, [])
     assert said in answer.content["message"]
     assert answer.headers["Content-Type"] == "application/json"
-    assert server.heard.rejected == [("127.0.0.1", 400, answer.content["message"])]
+    assert server.recorder.rejected == [("127.0.0.1", 400, answer.content["message"])]
 
 
 @pytest.mark.parametrize(
@@ -646,7 +646,7 @@ async def test_an_encoded_body(
     answer = await exchange(server, head.encode() + body)
 
     assert int(answer.split()[1]) == status
-    assert server.heard.errors == []
+    assert server.recorder.errors == []
     assert not [record for record in caplog.records if record.levelno > logging.DEBUG]
 
 
@@ -706,7 +706,7 @@ async def test_a_client_that_goes_away_while_sending(server: Server, caplog: pyt
     await asyncio.sleep(0.05)
 
     assert caplog.records == []
-    assert server.heard.errors == []
+    assert server.recorder.errors == []
 
 
 async def test_one_connection_takes_many_polls(server: Server) -> None:

@@ -195,7 +195,7 @@ class Catalogue:
         """Return the class of a message type; KeyError for an unknown one."""
         return message_factory.GetMessageClass(self.pool.FindMessageTypeByName(message_type))
 
-    def options_of(self, described: _WithOptions) -> Any:
+    def options_of(self, described: _WithOptions) -> DynamicMessage:
         """Return the options of a field, a message type, a oneof or an enum's value, with this pool's own extensions.
 
         What `GetOptions()` returns is a message of protobuf's default pool, which does not know these extensions.

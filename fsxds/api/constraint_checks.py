@@ -68,7 +68,7 @@ def show_as(write: Write) -> Write:
 
 
 @dataclass(frozen=True, slots=True)
-class Check:
+class ValueCheck:
     """One demand.
 
     Attributes:
@@ -91,12 +91,12 @@ class Check:
         """Return what to report of a value that breaks the demand."""
         return self.demand if secret else self.demand + self.shown(value)
 
-    def over(self, read: Callable[[FieldValue], FieldValue]) -> Check:
+    def over(self, read: Callable[[FieldValue], FieldValue]) -> ValueCheck:
         """Return the same demand on what can be read from a value."""
         is_broken, shown = self.is_broken, self.shown
         return replace(self, is_broken=lambda value: is_broken(read(value)), shown=lambda value: shown(read(value)))
 
-    def unless_empty(self) -> Check:
+    def unless_empty(self) -> ValueCheck:
         """Return the same demand on values that are not empty, false or zero."""
         is_broken = self.is_broken
         return replace(self, is_broken=lambda value: value and is_broken(value))
@@ -116,7 +116,7 @@ class Demand:
 # Of a field
 
 
-def element_checks(field: FieldDescriptor, rules: RuleGroups) -> list[Check]:
+def element_checks(field: FieldDescriptor, rules: RuleGroups) -> list[ValueCheck]:
     """Return the demands on one value of a field: of a list, on one element of it."""
     message_type = field.message_type
     if message_type is None:
@@ -135,7 +135,7 @@ def element_checks(field: FieldDescriptor, rules: RuleGroups) -> list[Check]:
     return []
 
 
-def whole_checks(field: FieldDescriptor, rules: RuleGroups) -> list[Check]:
+def whole_checks(field: FieldDescriptor, rules: RuleGroups) -> list[ValueCheck]:
     """Return the demands on a list or a map as a whole, but for duplicates."""
     group, noun = ("map", "pair") if is_map(field) else ("repeated", "item")
     own = rules.get(group, {})
@@ -143,11 +143,11 @@ def whole_checks(field: FieldDescriptor, rules: RuleGroups) -> list[Check]:
     return _unless_empty(checks, own)
 
 
-def disallowed_checks(field: FieldDescriptor, rules: ApiRules) -> list[Check]:
+def disallowed_checks(field: FieldDescriptor, rules: ApiRules) -> list[ValueCheck]:
     """Return the checks for what Envoy rejects though the API still has it."""
     if rules.is_disallowed(field):
         text = "was taken out of use, and Envoy rejects it"
-        return [Check(_is_set, "disallowed-field", text, "remove it", show_nothing)]
+        return [ValueCheck(_is_set, "disallowed-field", text, "remove it", show_nothing)]
     if field.enum_type is None or field.is_repeated:
         return []  # Envoy does not look for such values in lists.
     numbers = rules.disallowed_values(field.enum_type)
@@ -155,10 +155,10 @@ def disallowed_checks(field: FieldDescriptor, rules: ApiRules) -> list[Check]:
         return []
     text = f"must not be {_one_of(sorted(numbers), partial(_value_name, field.enum_type))}"
     remedy = f"write {_choice(field.enum_type, numbers)}"
-    return [Check(lambda value: value in numbers, "disallowed-field", text, remedy, show_nothing)]
+    return [ValueCheck(lambda value: value in numbers, "disallowed-field", text, remedy, show_nothing)]
 
 
-def beyond_presence(field: FieldDescriptor, checks: list[Check]) -> list[Check]:
+def beyond_presence(field: FieldDescriptor, checks: list[ValueCheck]) -> list[ValueCheck]:
     """Return the checks that a field which is set may still break: one that has no presence is not empty then."""
     return [check for check in checks if field.has_presence or not check.is_presence]
 
@@ -179,7 +179,7 @@ def presence_demand(field: FieldDescriptor, rules: RuleGroups) -> Demand | None:
     return Demand(frozenset({field.name}), field.name, "required-field", "is required", "set it")
 
 
-def default_demand(field: FieldDescriptor, checks: list[Check]) -> Demand | None:
+def default_demand(field: FieldDescriptor, checks: list[ValueCheck]) -> Demand | None:
     """Return the demand that a field be set because its default breaks one of its checks."""
     if field.containing_oneof is not None or (field.message_type is not None and not field.is_repeated):
         return None
@@ -209,7 +209,7 @@ def _is_set(_value: FieldValue) -> bool:
 # Of a scalar
 
 
-def _scalar_checks(field: FieldDescriptor, rules: RuleGroups) -> list[Check]:
+def _scalar_checks(field: FieldDescriptor, rules: RuleGroups) -> list[ValueCheck]:
     group = next((name for name in rules if name != "message"), None)
     if group is None:
         return []
@@ -230,13 +230,13 @@ def _scalar_checks(field: FieldDescriptor, rules: RuleGroups) -> list[Check]:
     return _unless_empty(checks, own)
 
 
-def _unless_empty(checks: list[Check], rules: Rules) -> list[Check]:
+def _unless_empty(checks: list[ValueCheck], rules: Rules) -> list[ValueCheck]:
     return [check.unless_empty() for check in checks] if rules.get("ignore_empty") else checks
 
 
 def _membership_checks(
     rules: Rules, write: Write, shown: Write, read: Callable[[FieldValue], FieldValue] | None = None
-) -> list[Check]:
+) -> list[ValueCheck]:
     """Return the demands of `const`, `in` and `not_in`; `read` makes the rules' values comparable.
 
     As Envoy has it, `not_in` counts only where there is no `in`.
@@ -245,18 +245,22 @@ def _membership_checks(
     if "const" in rules:
         constant = rules["const"] if read is None else read(rules["const"])
         text = write(rules["const"])
-        checks.append(Check(lambda value: value != constant, "not-allowed", f"must be {text}", f"write {text}", shown))
+        checks.append(
+            ValueCheck(lambda value: value != constant, "not-allowed", f"must be {text}", f"write {text}", shown)
+        )
     allowed, banned = rules.get("in"), rules.get("not_in")
     if allowed:
         known = frozenset(allowed if read is None else map(read, allowed))
         listed = ", ".join(map(write, allowed))
         text = f"must be one of {listed}" if len(known) > 1 else f"must be {listed}"
         remedy = f"write {_one_of(allowed, write)}"
-        checks.append(Check(lambda value: value not in known, "not-allowed", text, remedy, shown))
+        checks.append(ValueCheck(lambda value: value not in known, "not-allowed", text, remedy, shown))
     elif banned:
         values = frozenset(banned if read is None else map(read, banned))
         text = f"must not be {_one_of(banned, write)}"
-        checks.append(Check(lambda value: value in values, "not-allowed", text, "choose another value", show_nothing))
+        checks.append(
+            ValueCheck(lambda value: value in values, "not-allowed", text, "choose another value", show_nothing)
+        )
     return checks
 
 
@@ -266,7 +270,7 @@ def _one_of(values: Iterable[FieldValue], write: Write) -> str:
     return f"{', '.join(others)} or {last}" if others else last
 
 
-def _enum_checks(enum: EnumDescriptor, rules: Rules) -> list[Check]:
+def _enum_checks(enum: EnumDescriptor, rules: Rules) -> list[ValueCheck]:
     write = partial(_value_name, enum)
     shown = show_as(write)
     checks = _membership_checks(rules, write, shown)
@@ -274,7 +278,7 @@ def _enum_checks(enum: EnumDescriptor, rules: Rules) -> list[Check]:
         known = frozenset(enum.values_by_number)
         text = f"must be a value of {enum.name}"
         remedy = f"write {_choice(enum, frozenset())}"
-        checks.append(Check(lambda value: value not in known, "undefined-enum-value", text, remedy, shown))
+        checks.append(ValueCheck(lambda value: value not in known, "undefined-enum-value", text, remedy, shown))
     return checks
 
 
@@ -298,9 +302,9 @@ def _write_number(value: float) -> str:
 
 def _range_checks(
     rules: Rules, write: Write, shown: Write, noun: str, read: Callable[[FieldValue], FieldValue] = lambda value: value
-) -> list[Check]:
-    def check(is_broken: Callable[[FieldValue], object], words: str) -> Check:
-        return Check(is_broken, "out-of-range", f"must be {words}", f"write a {noun} that is {words}", shown)
+) -> list[ValueCheck]:
+    def check(is_broken: Callable[[FieldValue], object], words: str) -> ValueCheck:
+        return ValueCheck(is_broken, "out-of-range", f"must be {words}", f"write a {noun} that is {words}", shown)
 
     upper = _bound(rules, _UPPER, read, write)
     lower = _bound(rules, _LOWER, read, write)
@@ -327,7 +331,7 @@ def _bound(
     return None
 
 
-def _moment_checks(rules: Rules, noun: str) -> list[Check]:
+def _moment_checks(rules: Rules, noun: str) -> list[ValueCheck]:
     """Return the demands on a Duration or a Timestamp, which are compared as Envoy does: seconds, then nanoseconds."""
     checks = [
         *_range_checks(rules, _write_moment, show_nothing, noun, _read_moment),
@@ -352,7 +356,7 @@ def _is_no_duration(value: Duration) -> bool:
     return abs(value.nanos) >= NANOS_PER_S or abs(value.seconds) > LONGEST_DURATION_S
 
 
-_VALID_DURATION = Check(
+_VALID_DURATION = ValueCheck(
     _is_no_duration,
     "out-of-range",
     "must be a valid duration",
@@ -364,7 +368,7 @@ _VALID_DURATION = Check(
 # Of texts and bytes
 
 
-def _text_checks(rules: Rules) -> list[Check]:
+def _text_checks(rules: Rules) -> list[ValueCheck]:
     checks = [
         *_membership_checks(rules, _write_text, show_value),
         *_length_checks(rules, ("len", "min_len", "max_len"), len, "character"),
@@ -375,7 +379,7 @@ def _text_checks(rules: Rules) -> list[Check]:
     return _unless_empty(checks, rules)
 
 
-def _bytes_checks(rules: Rules) -> list[Check]:
+def _bytes_checks(rules: Rules) -> list[ValueCheck]:
     checks = [
         *_membership_checks(rules, _write_bytes, show_nothing),
         *_length_checks(rules, ("len", "min_len", "max_len"), len, "byte"),
@@ -386,12 +390,12 @@ def _bytes_checks(rules: Rules) -> list[Check]:
 
 def _size_checks(
     least: int | None, most: int | None, size_of: Callable[[FieldValue], int], noun: str, rule: str
-) -> list[Check]:
+) -> list[ValueCheck]:
     """Return the demand that there are at least and at most so many of something, if there is one."""
     if not least and most is None:
         return []
     if least == 1 and most is None:
-        return [Check(operator.not_, rule, "must not be empty", _FILL[rule], show_nothing, is_presence=True)]
+        return [ValueCheck(operator.not_, rule, "must not be empty", _FILL[rule], show_nothing, is_presence=True)]
     if most is None:
         words, remedy = f"at least {_counted(least, noun)}", f"{_counted(least, noun)} or more"
     elif least == most:
@@ -405,7 +409,7 @@ def _size_checks(
     def is_broken(value: FieldValue) -> bool:
         return not lowest <= size_of(value) <= highest
 
-    return [Check(is_broken, rule, f"must have {words}", f"make it {remedy}", show_size(size_of))]
+    return [ValueCheck(is_broken, rule, f"must have {words}", f"make it {remedy}", show_size(size_of))]
 
 
 def _counted(number: int | None, noun: str) -> str:
@@ -414,21 +418,21 @@ def _counted(number: int | None, noun: str) -> str:
 
 def _length_checks(
     rules: Rules, names: tuple[str, str, str], size_of: Callable[[FieldValue], int], noun: str
-) -> list[Check]:
+) -> list[ValueCheck]:
     exact, least, most = (rules.get(name) for name in names)
     if exact is not None:
         least = most = exact
     return _size_checks(least, most, size_of, noun, "wrong-length")
 
 
-def _part_checks(rules: Rules, write: Write, shown: Write) -> list[Check]:
+def _part_checks(rules: Rules, write: Write, shown: Write) -> list[ValueCheck]:
     checks = []
 
     def add(name: str, demand: str, remedy: str, breaks: Callable[[FieldValue, FieldValue], object]) -> None:
         if name in rules:
             part = rules[name]
             text, advice = demand.format(write(part)), remedy.format(write(part))
-            checks.append(Check(lambda value: breaks(value, part), "wrong-pattern", text, advice, shown))
+            checks.append(ValueCheck(lambda value: breaks(value, part), "wrong-pattern", text, advice, shown))
 
     add("prefix", "must begin with {}", "begin it with {}", lambda value, part: not value.startswith(part))
     add("suffix", "must end with {}", "end it with {}", lambda value, part: not value.endswith(part))
@@ -437,26 +441,26 @@ def _part_checks(rules: Rules, write: Write, shown: Write) -> list[Check]:
     return checks
 
 
-def _pattern_checks(rules: Rules) -> list[Check]:
+def _pattern_checks(rules: Rules) -> list[ValueCheck]:
     if rules.get("well_known_regex"):
         return [_header_check(rules)]
     if "pattern" not in rules:
         return []
     matches = compile_pattern(rules["pattern"]).fullmatch  # Envoy demands that the whole text matches
     text = f"must match the regular expression {rules['pattern']}"
-    return [Check(lambda value: not matches(value), "wrong-pattern", text, "write it in that form")]
+    return [ValueCheck(lambda value: not matches(value), "wrong-pattern", text, "write it in that form")]
 
 
-def _header_check(rules: Rules) -> Check:
+def _header_check(rules: Rules) -> ValueCheck:
     if not rules.get("strict", True):
         text = "must not contain a line break or a zero byte"
-        return Check(_NO_HEADER_STRING.search, "wrong-pattern", text, "take it out", show_nothing)
+        return ValueCheck(_NO_HEADER_STRING.search, "wrong-pattern", text, "take it out", show_nothing)
     if rules["well_known_regex"] == _HEADER_NAME_REGEX:
         matches = _HEADER_NAME.match
         remedy = "use letters, digits and !#$%&'*+,-.^_|~` alone"
-        return Check(lambda value: not matches(value), "wrong-pattern", "must be a name of an HTTP header", remedy)
+        return ValueCheck(lambda value: not matches(value), "wrong-pattern", "must be a name of an HTTP header", remedy)
     text = "must not contain control characters other than tabs"
-    return Check(_NO_HEADER_VALUE.search, "wrong-pattern", text, "take them out", show_nothing)
+    return ValueCheck(_NO_HEADER_VALUE.search, "wrong-pattern", text, "take them out", show_nothing)
 
 
 def _bytes_in(value: str) -> int:

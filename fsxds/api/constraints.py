@@ -21,8 +21,8 @@ from google.protobuf.message import DecodeError, Message
 
 from fsxds.api.catalogue import Catalogue
 from fsxds.api.constraint_checks import (
-    Check,
     Demand,
+    ValueCheck,
     beyond_presence,
     choice_demand,
     default_demand,
@@ -211,7 +211,7 @@ class FieldRules:
         return _step_for_list(field.name, wholes, report, visit), default_demand(field, checks)
 
     def _compile_map(
-        self, field: FieldDescriptor, rules: RuleGroups, mode: _Mode, banned: list[Check]
+        self, field: FieldDescriptor, rules: RuleGroups, mode: _Mode, banned: list[ValueCheck]
     ) -> tuple[Step | None, Demand | None]:
         key, value = map_parts(field)
         checks = [*banned, *whole_checks(field, rules)]
@@ -392,7 +392,7 @@ def _step_for_map(
     return step
 
 
-def _report_of(checks: Sequence[Check], *, secret: bool, prefix: str = "") -> Report | None:
+def _report_of(checks: Sequence[ValueCheck], *, secret: bool, prefix: str = "") -> Report | None:
     """Return what reports the first of the checks that a value breaks; None when there are none."""
     if not checks:
         return None

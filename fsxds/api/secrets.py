@@ -255,7 +255,7 @@ class Secrecy:
 
 
 @dataclass(frozen=True, slots=True)
-class _Site:
+class _MaskedPlace:
     """Where a value is: the field that holds it, and whether it is a secret with all within it."""
 
     holder: str = ""
@@ -285,11 +285,11 @@ class Masker:
 
     def masked(self, resource: Mapping[str, PlainValue]) -> dict[str, PlainValue]:
         """Return a resource of the same structure, its secrets hidden."""
-        return self._any(resource, _Site())
+        return self._any(resource, _MaskedPlace())
 
     def masked_message(self, message: Mapping[str, PlainValue], message_type: str) -> dict[str, PlainValue]:
         """Do the same for a message that has no `@type`."""
-        return self._fields(message, self._catalogue.descriptor(message_type), _Site())
+        return self._fields(message, self._catalogue.descriptor(message_type), _MaskedPlace())
 
     def secrets_in(self, resource: Mapping[str, PlainValue]) -> frozenset[str]:
         """Return every text in a resource that is hidden, as it is there."""
@@ -302,7 +302,7 @@ class Masker:
         Masker(self._catalogue, collect).masked(resource)
         return frozenset(found)
 
-    def _any(self, value: Mapping[str, PlainValue], site: _Site) -> dict[str, PlainValue]:
+    def _any(self, value: Mapping[str, PlainValue], site: _MaskedPlace) -> dict[str, PlainValue]:
         message_type = type_of_url(str(value.get("@type", "")))
         descriptor = None if message_type is None else self._catalogue.descriptor(message_type)
         if descriptor is not None and descriptor.full_name in SPECIAL_JSON and descriptor.full_name != STRUCT:
@@ -317,7 +317,7 @@ class Masker:
         return self._fields(value, descriptor, site)
 
     def _fields(
-        self, value: Mapping[str, PlainValue], descriptor: Descriptor | None, site: _Site
+        self, value: Mapping[str, PlainValue], descriptor: Descriptor | None, site: _MaskedPlace
     ) -> dict[str, PlainValue]:
         if descriptor is None:
             return self._struct(value, site)
@@ -335,7 +335,7 @@ class Masker:
                 covered = self._covers(field, value, site) or (
                     names_secret and _NAMED_FIELDS.fullmatch(name) is not None
                 )
-            masked[name] = self._field(part, field, _Site(name, covered))
+            masked[name] = self._field(part, field, _MaskedPlace(name, covered))
             if names_secret and name in _MATCH_MAPS:
                 masked[name] = self._without_keys(masked[name])
         return masked
@@ -347,7 +347,7 @@ class Masker:
             return match_map
         return {"map": {f"{self._hide(key)}{number or ''}": row for number, (key, row) in enumerate(rows.items())}}
 
-    def _covers(self, field: FieldDescriptor, owner: Mapping[str, PlainValue], site: _Site) -> bool:
+    def _covers(self, field: FieldDescriptor, owner: Mapping[str, PlainValue], site: _MaskedPlace) -> bool:
         """Return whether a field is a secret where it is: added headers and inline content may be harmless."""
         if not self._secrecy.covers(field):
             return False
@@ -355,27 +355,27 @@ class Masker:
             return _HARMLESS_HEADERS.fullmatch(str(owner.get("key", ""))) is None
         return field.name not in INLINE_FIELDS or site.holder not in _OPEN_CONTENT
 
-    def _field(self, value: PlainValue, field: FieldDescriptor, site: _Site) -> PlainValue:
+    def _field(self, value: PlainValue, field: FieldDescriptor, site: _MaskedPlace) -> PlainValue:
         if is_map(field):
             part = map_parts(field)[1]
             # The keys of other maps of messages are names of things, or of extensions.
             is_plain = part.message_type is None or field.name == "args"
             return {
-                name: self._one(member, part, _Site(name, site.is_secret or (is_plain and is_secret_name(name))))
+                name: self._one(member, part, _MaskedPlace(name, site.is_secret or (is_plain and is_secret_name(name))))
                 for name, member in (value if isinstance(value, dict) else {}).items()
             }
         if isinstance(value, list) and field.is_repeated:
             return [self._one(member, field, site) for member in value]
         return self._one(value, field, site)
 
-    def _one(self, value: PlainValue, field: FieldDescriptor, site: _Site) -> PlainValue:
+    def _one(self, value: PlainValue, field: FieldDescriptor, site: _MaskedPlace) -> PlainValue:
         if field.message_type is not None:
             return self._message(value, field.message_type, site)
         if field.type == FieldDescriptor.TYPE_STRING:
             return self._text(value, site)
         return self._bytes(value, site) if field.type == FieldDescriptor.TYPE_BYTES else value
 
-    def _message(self, value: PlainValue, descriptor: Descriptor, site: _Site) -> PlainValue:
+    def _message(self, value: PlainValue, descriptor: Descriptor, site: _MaskedPlace) -> PlainValue:
         name = descriptor.full_name
         if name == ANY:
             return self._any(value, site) if isinstance(value, dict) else value
@@ -387,7 +387,7 @@ class Masker:
             return self._free(value, site) if name in (STRUCT, VALUE, LIST_VALUE) else value
         return self._fields(value, descriptor, site) if isinstance(value, dict) else value
 
-    def _free(self, value: PlainValue, site: _Site) -> PlainValue:
+    def _free(self, value: PlainValue, site: _MaskedPlace) -> PlainValue:
         """Mask what is in a Struct, where keys alone show what a value is."""
         if isinstance(value, dict):
             return self._struct(value, site)
@@ -397,7 +397,7 @@ class Masker:
             return self._hide(str(value)) if site.is_secret else value
         return self._text(value, site)
 
-    def _struct(self, value: Mapping[str, PlainValue], site: _Site) -> dict[str, PlainValue]:
+    def _struct(self, value: Mapping[str, PlainValue], site: _MaskedPlace) -> dict[str, PlainValue]:
         names_secret = _names_secret(value)
         is_header = value.keys() & {"key", "value"} == {"key", "value"} and site.holder.endswith(("_to_add", "header"))
         masked: dict[str, PlainValue] = {}
@@ -408,15 +408,15 @@ class Masker:
                 covered = name in SECRET_FIELDS | _CODE_FIELDS or is_secret_name(name)
                 covered |= name in INLINE_FIELDS and site.holder not in _OPEN_CONTENT
                 covered |= (names_secret or (is_header and name == "value")) and bool(_NAMED_FIELDS.fullmatch(name))
-            masked[name] = self._free(part, _Site(name, covered))
+            masked[name] = self._free(part, _MaskedPlace(name, covered))
         return masked
 
-    def _text(self, value: PlainValue, site: _Site) -> PlainValue:
+    def _text(self, value: PlainValue, site: _MaskedPlace) -> PlainValue:
         if not isinstance(value, str) or not value:
             return value
         return self._hide(value) if site.is_secret or _PEM.search(value) else mask_uris(value, self._hide)
 
-    def _bytes(self, value: PlainValue, site: _Site) -> PlainValue:
+    def _bytes(self, value: PlainValue, site: _MaskedPlace) -> PlainValue:
         if not isinstance(value, str) or not value:
             return value
         if site.is_secret:

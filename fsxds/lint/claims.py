@@ -1,7 +1,7 @@
 """What only one resource of a whole tree may have: the addresses of listeners, the domains and names of virtual hosts.
 
-Envoy 1.40 compares of listeners protocol, IP address and port, or the path of a socket (ENVOY.md E56). It does not matter whether a
-listener binds its port, and how; port 0, internal listeners and other network namespaces are free.
+Envoy 1.40 compares of listeners protocol, IP address and port, or the path of a socket (ENVOY.md E56). It
+does not matter whether a listener binds its port, and how; port 0, internal listeners and other network namespaces are free.
 
 Of virtual hosts that are discovered one by one it rejects all in a response when a domain is duplicated in their route
 configuration, also among its own. Of two whose `VirtualHost.name` is the same it keeps the one that came last, without a
@@ -19,12 +19,11 @@ from types import MappingProxyType
 from fsxds.api.catalogue import Catalogue, DynamicMessage
 from fsxds.api.walk import Hooks, Path, Walk
 from fsxds.lint.reference_findings import ReferenceFinding
-from fsxds.lint.rules import RuleLevels
 from fsxds.lint.tree_names import FileNames
 from fsxds.resource_types import BY_SHORT_NAME, BY_TYPE_URL, name_of_domain
 from fsxds.resources import Reference, Resource
 from fsxds.snapshots.references import ADDRESS, HOST, HOST_NAME, UNNAMED
-from fsxds.values import Severity, TypeUrl
+from fsxds.values import Fault, Severity, TypeUrl
 
 _LISTENER = BY_SHORT_NAME["lds"].message_type
 _ROUTES = BY_SHORT_NAME["rds"].message_type
@@ -128,11 +127,6 @@ _NOUNS = {
 }
 
 
-def severities_of_claims(levels: RuleLevels) -> Mapping[TypeUrl, Severity | None]:
-    """Return the severity of two equal claims, by their sort; None where the rule is off."""
-    return {sort: levels.changed.get(claim.rule, Severity.ERROR) for sort, claim in CLAIMS.items()}
-
-
 ClaimKey = tuple[TypeUrl, str]
 """The sort of a claim, and what is claimed."""
 
@@ -146,7 +140,7 @@ def owned_claims(names: FileNames, was: Iterable[FileNames]) -> Mapping[ClaimKey
 
 def conflicts(
     files: Iterable[FileNames],
-    severities: Mapping[TypeUrl, Severity],
+    sorts: Container[TypeUrl],
     owned: Mapping[ClaimKey, Resource] = MappingProxyType({}),
     on_trial: Container[FileNames] = (),
 ) -> Mapping[PurePosixPath, tuple[ReferenceFinding, ...]]:
@@ -154,14 +148,14 @@ def conflicts(
 
     Args:
         files: all that may be in conflict.
-        severities: the sorts of claims that are looked at, and the severity of a conflict.
+        sorts: the sorts of claims that are looked at.
         owned: claims that files are served with, and still make.
         on_trial: those of the files that take nothing from any other.
     """
     taken: dict[ClaimKey, Resource] = dict(owned)
     found = {}
     for names in files:
-        findings, own = _check_file(names, severities, taken)
+        findings, own = _check_file(names, sorts, taken)
         if findings:
             found[names.parsed.path] = findings
         elif names not in on_trial:
@@ -171,14 +165,13 @@ def conflicts(
 
 
 def _check_file(
-    names: FileNames, severities: Mapping[TypeUrl, Severity], taken: Mapping[ClaimKey, Resource]
+    names: FileNames, sorts: Container[TypeUrl], taken: Mapping[ClaimKey, Resource]
 ) -> tuple[tuple[ReferenceFinding, ...], Mapping[ClaimKey, Resource]]:
     """Return what is wrong with the claims of a file, and all of them."""
     own: dict[ClaimKey, Resource] = {}
     findings = []
     for resource, claim in names.claims:
-        severity = severities.get(claim.type_url)
-        if severity is None:
+        if claim.type_url not in sorts:
             continue
         key = (claim.type_url, claim.name)
         first = own.setdefault(key, resource)
@@ -186,15 +179,15 @@ def _check_file(
         if other.origin.path == names.parsed.path:
             other = first
         if other is not resource:
-            findings.append(_finding(resource, claim, other, severity))
+            findings.append(_finding(resource, claim, other))
     return tuple(findings), own
 
 
-def _finding(resource: Resource, claim: Reference, other: Resource, severity: Severity) -> ReferenceFinding:
+def _finding(resource: Resource, claim: Reference, other: Resource) -> ReferenceFinding:
     sort = CLAIMS[claim.type_url]
     noun = _NOUNS.get(other.type_url, BY_TYPE_URL[other.type_url].noun)
     fact = sort.fact.format(claimed=_shown(claim), other=f'{noun} "{other.name}" at {other.origin}')
-    return ReferenceFinding(resource, claim.field_path, sort.rule, fact, sort.remedy, severity)
+    return ReferenceFinding(resource, Fault(sort.rule, fact, sort.remedy, claim.field_path))
 
 
 def _shown(claim: Reference) -> str:

@@ -6,15 +6,10 @@ A check of messages is a function in the module of its subject, named in the `ho
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from pathlib import Path
 
 from fsxds.api.catalogue import Catalogue
 from fsxds.api.constraints import FieldRules
 from fsxds.api.walk import Hooks, merge_hooks
-from fsxds.errors import UsageError
-from fsxds.formats.decoded import PlainDocument, UnreadableError, unreadable
-from fsxds.formats.text import read_text
-from fsxds.formats.yaml_format import read_yaml
 from fsxds.lint import (
     claims,
     clusters,
@@ -28,14 +23,13 @@ from fsxds.lint import (
     routes,
     tls,
 )
-from fsxds.lint.references import ReferenceMemory, References
+from fsxds.lint.references import ReferenceCheck, ReferenceMemory
 from fsxds.lint.rules import RuleLevels, read_levels
-from fsxds.lint.tree_names import StaticNames, static_names
+from fsxds.lint.tree_names import StaticNames, read_bootstrap_file, static_names
 from fsxds.protocol.ttl import TtlMode
 from fsxds.settings.options import Settings
 from fsxds.snapshots.check import FieldLocator, Found
 from fsxds.snapshots.parse import field_rules
-from fsxds.values import PlainValue
 
 # Each has `hooks(catalogue)`, which names its checks by the messages and fields that they look at.
 SUBJECTS = (
@@ -76,10 +70,10 @@ class Linter:
         """Return a fault or a problem with the severity that its rule has here; None where the rule is off."""
         return self.levels.adjusted(found)
 
-    def tree_check(self, memory: object, locator: FieldLocator) -> References:
+    def tree_check(self, memory: object, locator: FieldLocator) -> ReferenceCheck:
         """Return the check of references and claims in one tree."""
         known = memory if isinstance(memory, ReferenceMemory) else ReferenceMemory()
-        return References(known, locator, self.levels, self.static)
+        return ReferenceCheck(known, locator, self.levels, self.static)
 
 
 def make_field_rules(catalogue: Catalogue) -> FieldRules:
@@ -113,20 +107,5 @@ def _static(settings: Settings) -> StaticNames:
     given = settings.static_clusters
     if settings.bootstrap is None:
         return StaticNames(None if given is None else frozenset(given))
-    names = static_names(_bootstrap(settings.bootstrap))
+    names = static_names(read_bootstrap_file(settings.bootstrap))
     return StaticNames((names.clusters or frozenset()) | frozenset(given or ()), names.secrets)
-
-
-def _bootstrap(path: Path) -> PlainValue:
-    try:
-        content = path.read_bytes()
-    except OSError as error:
-        raise UsageError(f"{path}: cannot be read: {error.strerror}; --bootstrap names Envoy's bootstrap") from error
-    try:
-        decoded = read_yaml(read_text(content))
-    except UnreadableError as error:
-        decoded = unreadable(error.fault)
-    if decoded.faults:
-        fault = decoded.faults[0]
-        raise UsageError(f"{path}:{fault.line or 1}:{fault.column or 1}: {fault.message}; {fault.remedy}")
-    return next((document.value for document in decoded.documents if isinstance(document, PlainDocument)), None)

@@ -1,78 +1,33 @@
 """What Envoy asks for by the collection that it is in: the virtual hosts of a route configuration, endpoints of a locality.
 
 That a collection is empty, or that no resource asks for one, is reported once for all that are in it.
-
-Also which name was probably meant, where the one that was written is not defined.
 """
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from collections.abc import Set as AbstractSet
 from functools import cached_property
 from pathlib import PurePosixPath
-from types import MappingProxyType
 
-from fsxds.lint.reference_findings import ReferenceFinding
-from fsxds.lint.rules import RuleLevels
+from fsxds.lint.reference_findings import ReferenceFinding, nearest
 from fsxds.lint.tree_names import FileNames
 from fsxds.resource_types import route_configuration_of
 from fsxds.resources import Key, Resource
-from fsxds.snapshots.references import ANY, ROUTES, VIRTUAL_HOST
-from fsxds.values import FieldPath, Severity, TypeUrl
-
-# Comparing one name with ten thousand takes some milliseconds; a tree that lacks more names than this has another problem
-# than a typo.
-MOST_LOOKED_UP = 20
-
-_LARGEST_DIFFERENCE = 3
-
-
-def similar_names(missing: AbstractSet[Key], defined: AbstractSet[Key], before: Mapping[Key, str]) -> Mapping[Key, str]:
-    """Return a near name for each missing one, empty where none is; for the first few that are new.
-
-    Args:
-        missing: types and names that are not defined.
-        defined: those that are.
-        before: what was found in the tree before; it is kept as long as it is true.
-    """
-    hints = {key: name for key, name in before.items() if key in missing and (not name or (key[0], name) in defined)}
-    new = sorted(key for key in missing if key not in hints and key[1] != ANY)
-    for key in new[: max(0, MOST_LOOKED_UP - len(hints))]:
-        hints[key] = nearest(key, defined)
-    return MappingProxyType(hints)
-
-
-def nearest(key: Key, defined: AbstractSet[Key]) -> str:
-    """Return the defined name of this type that is most like the one in `key`, empty where none is."""
-    type_url, name = key
-    names = [
-        other
-        for other_type, other in defined
-        if other_type == type_url and abs(len(other) - len(name)) <= _LARGEST_DIFFERENCE and other != ANY
-    ]
-    return next(iter(difflib.get_close_matches(name, names, 1, cutoff=0.6)), "")
-
+from fsxds.snapshots.references import ROUTES, VIRTUAL_HOST
+from fsxds.values import Fault, Severity, TypeUrl
 
 # Each takes some milliseconds where there are many route configurations, whenever anything changes.
 MOST_HINTS = 5
 
-NO_HOSTS, NO_LB_ENDPOINTS, UNUSED_HOST = "no-virtual-hosts", "no-lb-endpoints", "unused-virtual-host"
-
-
-def are_errors(levels: RuleLevels) -> bool:
-    """Whether any of these rules is raised to an error, which none of them is by itself."""
-    return Severity.ERROR in {levels.changed.get(rule) for rule in (NO_HOSTS, NO_LB_ENDPOINTS, UNUSED_HOST)}
+RULES = ("no-virtual-hosts", "no-lb-endpoints", "unused-virtual-host")
 
 
 class Memberships:
     """Finds empty collections, and virtual hosts in collections that no resource asks for."""
 
-    def __init__(self, files: Sequence[FileNames], levels: RuleLevels, unknown: frozenset[TypeUrl]) -> None:
-        """Look at all files; of the types in `unknown`, nothing is said to be missing."""
+    def __init__(self, files: Sequence[FileNames], unknown: frozenset[TypeUrl] = frozenset()) -> None:
+        """Look at all files; of the types in `unknown`, nothing is reported as missing."""
         self._files = files
-        self._levels = levels
         self._unknown = unknown
         # Few files have to do with collections.
         self._present = frozenset[Key]().union(*(names.members for names in files if names.members))
@@ -98,21 +53,22 @@ class Memberships:
             if key[0] == VIRTUAL_HOST:
                 fact = f'there are no virtual hosts of route configuration "{resource.name}" in this tree'
                 remedy = f'name them "{resource.name}/<name>", unless they come from elsewhere'
-                yield from self._finding((resource, field_path), NO_HOSTS, (fact, remedy), Severity.NOTE)
+                rule = "no-virtual-hosts"
             else:
                 fact = f'there is nothing in the collection "{key[1]}" in this tree'
                 remedy = "name endpoints so that they are in it, unless they come from elsewhere"
-                yield from self._finding((resource, field_path), NO_LB_ENDPOINTS, (fact, remedy), Severity.NOTE)
+                rule = "no-lb-endpoints"
+            yield ReferenceFinding(resource, Fault(rule, fact, remedy, field_path, severity=Severity.NOTE))
 
     def _unasked(self, names: FileNames) -> Iterator[ReferenceFinding]:
         """Yield the first virtual host of each route configuration that is not there, or discovers none."""
         for key, host in names.members.items():
-            if key[0] == VIRTUAL_HOST and key not in self._asked and self._speaks_of_routes:
+            if key[0] == VIRTUAL_HOST and key not in self._asked and self._has_routes:
                 words = self._words(route_configuration_of(host.name))
-                yield from self._finding((host, ()), UNUSED_HOST, words, Severity.WARNING)
+                yield ReferenceFinding(host, Fault("unused-virtual-host", *words, severity=Severity.WARNING))
 
     @cached_property
-    def _speaks_of_routes(self) -> bool:
+    def _has_routes(self) -> bool:
         return ROUTES not in self._unknown and any(ROUTES in names.declared for names in self._files)
 
     @cached_property
@@ -135,10 +91,3 @@ class Memberships:
         if self._looked_up > MOST_HINTS:
             return ""
         return nearest((ROUTES, table), frozenset((ROUTES, name) for name in self._tables))
-
-    def _finding(
-        self, place: tuple[Resource, FieldPath], rule: str, words: tuple[str, str], severity: Severity
-    ) -> Iterator[ReferenceFinding]:
-        changed = self._levels.changed.get(rule, severity)
-        if changed is not None:
-            yield ReferenceFinding(*place, rule, *words, changed)

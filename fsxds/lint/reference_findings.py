@@ -1,13 +1,13 @@
-"""What references lead to, what comes of it when they do not, and what the rules about them are called.
+"""What is wrong with the names in a file: references that lead nowhere, unused names, files that hold something else.
 
-Resources that Envoy reads from a file by itself, where that file is one of the tree.
-
-What is wrong with the mentions of one file, before it is put to its place.
+Also the words for it: what references lead to, what happens when it is missing, and which name was probably meant.
 """
 
 from __future__ import annotations
 
+import difflib
 from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from pathlib import PurePosixPath
 from types import MappingProxyType
@@ -17,7 +17,7 @@ from fsxds.lint.tree_names import FileNames, StaticNames
 from fsxds.resource_types import BY_SHORT_NAME, BY_TYPE_URL
 from fsxds.resources import Key, Reference, Resource, key_of
 from fsxds.snapshots.references import ANY, CLUSTER, ENDPOINTS, EXTENSION_CONFIG, IN_FILE, ROUTES, SCOPED_ROUTE, SECRET
-from fsxds.values import FieldPath, Severity, TypeUrl
+from fsxds.values import Fault, Severity, TypeUrl
 
 _LISTENER = BY_SHORT_NAME["lds"].type_url
 _VIRTUAL_HOST = BY_SHORT_NAME["vhds"].type_url
@@ -128,16 +128,45 @@ def _words_of_static(reference: Reference) -> tuple[str, str]:
     return fact, "name a cluster of the bootstrap's static_resources"
 
 
+# Comparing one name with ten thousand takes some milliseconds; a tree that lacks more names than this has another problem
+# than a typo.
+MOST_LOOKED_UP = 20
+
+_LARGEST_DIFFERENCE = 3
+
+
+def similar_names(missing: AbstractSet[Key], defined: AbstractSet[Key], before: Mapping[Key, str]) -> Mapping[Key, str]:
+    """Return a near name for each missing one, empty where none is; for the first few that are new.
+
+    Args:
+        missing: types and names that are not defined.
+        defined: those that are.
+        before: what was found in the tree before; it is kept as long as it is true.
+    """
+    hints = {key: name for key, name in before.items() if key in missing and (not name or (key[0], name) in defined)}
+    new = sorted(key for key in missing if key not in hints and key[1] != ANY)
+    for key in new[: max(0, MOST_LOOKED_UP - len(hints))]:
+        hints[key] = nearest(key, defined)
+    return MappingProxyType(hints)
+
+
+def nearest(key: Key, defined: AbstractSet[Key]) -> str:
+    """Return the defined name of this type that is most like the one in `key`, empty where none is."""
+    type_url, name = key
+    names = [
+        other
+        for other_type, other in defined
+        if other_type == type_url and abs(len(other) - len(name)) <= _LARGEST_DIFFERENCE and other != ANY
+    ]
+    return next(iter(difflib.get_close_matches(name, names, 1, cutoff=0.6)), "")
+
+
 @dataclass(frozen=True, slots=True)
 class ReferenceFinding:
-    """One problem with a reference or a name: the resource, the place within it, and what a `Problem` has."""
+    """A fault that is found by comparing resources: the path in it leads from its resource."""
 
     resource: Resource
-    field_path: FieldPath
-    rule: str
-    message: str
-    remedy: str
-    severity: Severity
+    fault: Fault
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,33 +177,34 @@ class KnownNames:
         defined: the names in the tree, and the static clusters.
         declared: the types that its documents declare.
         static: what the bootstrap defines.
-        levels: the rules whose severity is changed here.
         unknown: the types that files may define which could not be read; of these, nothing is reported as missing.
         unused: the names that no resource mentions, as far as that is known.
-        quiet: the missing names that are not reported.
+        unreported: the missing names that are not reported.
         hints: the names that others were probably meant to be, as far as they were looked for.
     """
 
     defined: frozenset[Key]
     declared: frozenset[TypeUrl]
     static: StaticNames
-    levels: RuleLevels
     unknown: frozenset[TypeUrl] = frozenset()
     unused: frozenset[Key] = frozenset()
-    quiet: frozenset[Key] = frozenset()
+    unreported: frozenset[Key] = frozenset()
     hints: Mapping[Key, str] = field(default_factory=lambda: MappingProxyType({}))
 
     def missing_from(self, names: FileNames) -> frozenset[Key]:
         """Return what a file needs of others, and no file defines."""
-        missing = names.demanded - self.defined - self.quiet
+        missing = names.demanded - self.defined - self.unreported
         return frozenset(key for key in missing if key[0] not in self.unknown) if missing else missing
 
-    def of_elsewhere(self, missing: frozenset[Key]) -> frozenset[Key]:
-        """Return those of the missing names that need not be reported: of a type that the tree does not have, one is enough."""
+    def of_elsewhere(self, missing: frozenset[Key], levels: RuleLevels) -> frozenset[Key]:
+        """Return the missing names that need not be reported: of a type that the tree does not have, one is enough.
+
+        All are reported where the settings change the severity of the rule.
+        """
         rules = {type_url: REFERENTS[type_url].missing for type_url, _ in missing}
-        unspoken = {one for one, rule in rules.items() if not self._declares(one) and rule not in self.levels.changed}
-        first = {min(key for key in missing if key[0] == type_url) for type_url in unspoken}
-        return frozenset(key for key in missing if key[0] in unspoken and key not in first)
+        undeclared = {one for one, rule in rules.items() if not self._declares(one) and rule not in levels.changed}
+        first = {min(key for key in missing if key[0] == type_url) for type_url in undeclared}
+        return frozenset(key for key in missing if key[0] in undeclared and key not in first)
 
     def findings(self, names: FileNames) -> tuple[ReferenceFinding, ...]:
         """Return what is wrong with a file: references that lead nowhere, and names that are not used."""
@@ -191,27 +221,23 @@ class KnownNames:
                 key = (reference.type_url, reference.name)
                 if key not in (static if reference.is_static else missing) or reference.severity is Severity.NOTE:
                     continue
+                may_be_elsewhere = not self._declares(reference.type_url)
+                fact, remedy = words_of_missing(reference, self.hints.get(key), may_be_elsewhere=may_be_elsewhere)
                 severity = self._severity_of(reference)
-                if severity is not None:
-                    may_be_elsewhere = not self._declares(reference.type_url)
-                    fact, remedy = words_of_missing(reference, self.hints.get(key), may_be_elsewhere=may_be_elsewhere)
-                    yield ReferenceFinding(resource, reference.field_path, rule_of(reference), fact, remedy, severity)
+                fault = Fault(rule_of(reference), fact, remedy, reference.field_path, severity=severity)
+                yield ReferenceFinding(resource, fault)
 
     def _unused(self, names: FileNames) -> Iterator[ReferenceFinding]:
         for resource in names.parsed.resources:
             if key_of(resource) not in self.unused:
                 continue
             referent = REFERENTS[resource.type_url]
-            severity = self.levels.changed.get(referent.unused, Severity.NOTE)
-            if severity is not None:
-                fact = f'nothing in this tree uses {referent.words} "{resource.name}"'
-                yield ReferenceFinding(resource, (), referent.unused, fact, "remove it, or use it", severity)
+            fact = f'nothing in this tree uses {referent.words} "{resource.name}"'
+            fault = Fault(referent.unused, fact, "remove it, or use it", severity=Severity.NOTE)
+            yield ReferenceFinding(resource, fault)
 
-    def _severity_of(self, reference: Reference) -> Severity | None:
-        """Return the severity of a reference that leads nowhere; None where its rule is off."""
-        rule = rule_of(reference)
-        if rule in self.levels.changed:
-            return self.levels.changed[rule]
+    def _severity_of(self, reference: Reference) -> Severity:
+        """Return the severity of a reference that leads nowhere, unless the settings change it."""
         if reference.is_static:
             return reference.severity if self._static(reference.type_url) is not None else Severity.WARNING
         # Of a type that the tree does not declare, all may come from somewhere else.
@@ -230,20 +256,17 @@ class KnownNames:
         return name not in known if known is not None else type_url == SECRET and key in self.defined
 
 
-RULE = "wrong-file-source"
-
-
 def source_findings(files: Iterable[FileNames]) -> Mapping[PurePosixPath, tuple[ReferenceFinding, ...]]:
     """Find the files that are named as the source of one resource, and hold another, or several. Source: ENVOY.md E16."""
     files = tuple(files)
     if not any(names.in_files for names in files):
         return {}
     by_path = {names.parsed.path.parts: names for names in files}
-    found = {names.parsed.path: tuple(_findings(names, by_path)) for names in files if names.in_files}
+    found = {names.parsed.path: tuple(_wrong_sources(names, by_path)) for names in files if names.in_files}
     return {path: findings for path, findings in found.items() if findings}
 
 
-def _findings(names: FileNames, by_path: Mapping[tuple[str, ...], FileNames]) -> Iterator[ReferenceFinding]:
+def _wrong_sources(names: FileNames, by_path: Mapping[tuple[str, ...], FileNames]) -> Iterator[ReferenceFinding]:
     for resource, reference in names.in_files:
         path, _, name = reference.name.partition("\n")
         type_url = TypeUrl(reference.type_url.removeprefix(IN_FILE))
@@ -252,9 +275,10 @@ def _findings(names: FileNames, by_path: Mapping[tuple[str, ...], FileNames]) ->
             continue
         # A file of the same name alone may be another one.
         severity = Severity.ERROR if depth > 1 else Severity.WARNING
-        fault = _fault(source, type_url, name)
-        if fault is not None:
-            yield _finding(resource, reference.field_path, fault, severity)
+        words = _words_of_source(source, type_url, name)
+        if words is not None:
+            fault = Fault("wrong-file-source", *words, reference.field_path, severity=severity)
+            yield ReferenceFinding(resource, fault)
 
 
 def _file_at(path: PurePosixPath, by_path: Mapping[tuple[str, ...], FileNames]) -> tuple[FileNames | None, int]:
@@ -267,7 +291,7 @@ def _file_at(path: PurePosixPath, by_path: Mapping[tuple[str, ...], FileNames]) 
     return None, 0
 
 
-def _fault(source: FileNames, type_url: TypeUrl, name: str) -> tuple[str, str] | None:
+def _words_of_source(source: FileNames, type_url: TypeUrl, name: str) -> tuple[str, str] | None:
     present = source.parsed.resources
     noun = BY_TYPE_URL[type_url].noun
     if len(present) > 1:
@@ -279,7 +303,3 @@ def _fault(source: FileNames, type_url: TypeUrl, name: str) -> tuple[str, str] |
         message = f'{source.parsed.path} holds "{present[0].name}"; Envoy expects "{name}" there'
         return message, "name the file that holds it"
     return None
-
-
-def _finding(resource: Resource, field_path: FieldPath, fault: tuple[str, str], severity: Severity) -> ReferenceFinding:
-    return ReferenceFinding(resource, field_path, RULE, *fault, severity)

@@ -18,17 +18,20 @@ from pathlib import PurePosixPath
 from types import MappingProxyType
 from typing import TypeAlias
 
-from fsxds.lint.claims import ClaimKey, conflicts, owned_claims, severities_of_claims
-from fsxds.lint.memberships import Memberships, are_errors, similar_names
-from fsxds.lint.reference_findings import REFERENTS, KnownNames, ReferenceFinding, source_findings
-from fsxds.lint.reference_findings import RULE as SOURCE_RULE
+from fsxds.lint import memberships
+from fsxds.lint.claims import CLAIMS, ClaimKey, conflicts, owned_claims
+from fsxds.lint.memberships import Memberships
+from fsxds.lint.reference_findings import REFERENTS, KnownNames, ReferenceFinding, similar_names, source_findings
 from fsxds.lint.rules import RuleLevels
-from fsxds.lint.tree_names import FileNames, NameBook, Pages, StaticNames, union
+from fsxds.lint.tree_names import FileNames, NamesOfFiles, StaticNames, union
 from fsxds.resources import Key, ParsedFile, Resource
 from fsxds.snapshots.check import Conflicts, FieldLocator, FileRule, Proposal, Records
 from fsxds.snapshots.merge import may_define
 from fsxds.snapshots.references import ANY, CLUSTER, ROUTES, VIRTUAL_HOST
 from fsxds.values import Problem, Severity, TypeUrl, pointer_of
+
+# Problems of a whole resource, which name it.
+_NAMED = frozenset({"duplicate-name"})
 
 _Found: TypeAlias = Mapping[PurePosixPath, tuple[ReferenceFinding, ...]]
 
@@ -46,21 +49,21 @@ class ReportedFindings:
 class ReferenceMemory:
     """What is remembered from one tree to the next, so that only what changed is looked at."""
 
-    names: Pages = field(default_factory=lambda: MappingProxyType({}))
+    names: Mapping[object, FileNames] = field(default_factory=lambda: MappingProxyType({}))
     reported: Mapping[PurePosixPath, ReportedFindings] = field(default_factory=lambda: MappingProxyType({}))
     hints: Mapping[Key, str] = field(default_factory=lambda: MappingProxyType({}))
 
 
-class References:
-    """The rule about references, for one load of a tree."""
+class ReferenceCheck:
+    """The check of references and claims, for one load of a tree."""
 
     def __init__(self, memory: ReferenceMemory, locator: FieldLocator, levels: RuleLevels, static: StaticNames) -> None:
         self.memory = memory
-        self._book = NameBook(memory.names)
+        self._names = NamesOfFiles(memory.names)
         self._locator = locator
         self._levels = levels
         self._static = static
-        self._claim_severities = severities_of_claims(levels)
+        self._claims = {sort: levels.severity_of(claim.rule) for sort, claim in CLAIMS.items()}
 
     @property
     def rules(self) -> tuple[FileRule, ...]:
@@ -72,31 +75,29 @@ class References:
         new = [proposal for proposal in proposals if not (proposal.is_last_good or proposal.is_gone)]
         if not new:
             return {}
-        files = self._book.all_of(proposal.parsed for proposal in proposals)
+        files = self._names.of_all(proposal.parsed for proposal in proposals)
         known, others = self._known_names(files), self._others(files, self._memberships_to_hold_by(files))
         # A name of a type that the tree does not declare is reported with a lower severity; what is on trial must not raise it.
         on_trial = {proposal.path for proposal in proposals if proposal.is_on_trial}
-        declared_elsewhere = _declared(self._book.all_of(p.parsed for p in proposals if p.path not in on_trial))
-        found = {}
+        declared_elsewhere = _declared(self._names.of_all(p.parsed for p in proposals if p.path not in on_trial))
+        held = {}
         for proposal in new:
-            names = self._book.of(proposal.parsed)
+            names = self._names.of(proposal.parsed)
             own = replace(known, declared=declared_elsewhere | names.declared)
-            found[proposal.path] = (*own.findings(names), *others.get(proposal.path, ()))
-        return {
-            path: ()
-            for path, findings in found.items()
-            if any(finding.severity is Severity.ERROR for finding in findings)
-        }
+            found = self._adjusted((*own.findings(names), *others.get(proposal.path, ())))
+            if any(finding.fault.severity is Severity.ERROR for finding in found):
+                held[proposal.path] = ()
+        return held
 
     def hold_claims(self, proposals: tuple[Proposal, ...]) -> Conflicts:
         """Find the files whose listeners take the addresses of others, or their virtual hosts the domains of others."""
-        is_new = any(not p.is_last_good and self._book.of(p.parsed).claims for p in proposals)
-        severities = {sort: severity for sort, severity in self._claim_severities.items() if severity is Severity.ERROR}
-        if not is_new or not severities:
+        is_new = any(not p.is_last_good and self._names.of(p.parsed).claims for p in proposals)
+        sorts = {sort for sort, severity in self._claims.items() if severity is Severity.ERROR}
+        if not is_new or not sorts:
             return {}
-        files = self._book.all_of(p.parsed for p in proposals)
-        trials = self._book.all_of(p.parsed for p in proposals if p.is_on_trial)
-        found = conflicts(files, severities, self._owned_claims(proposals), trials)
+        files = self._names.of_all(p.parsed for p in proposals)
+        trials = self._names.of_all(p.parsed for p in proposals if p.is_on_trial)
+        found = conflicts(files, sorts, self._owned_claims(proposals), trials)
         parsed = {proposal.path: proposal.parsed for proposal in proposals if proposal.path in found}
         return {path: tuple(self._placed(parsed[path], findings)) for path, findings in found.items()}
 
@@ -104,65 +105,65 @@ class References:
         owned: dict[ClaimKey, Resource] = {}
         for proposal in proposals:
             if proposal.was and not (proposal.is_last_good or proposal.is_gone or proposal.is_on_trial):
-                names = self._book.of(proposal.parsed)
+                names = self._names.of(proposal.parsed)
                 if names.claims:
                     # Of two that took the place of one which is gone, the first path owns what both claim.
-                    owned = {**owned_claims(names, self._book.all_of(proposal.was)), **owned}
+                    owned = {**owned_claims(names, self._names.of_all(proposal.was)), **owned}
         return owned
 
     def report(self, records: Records) -> Mapping[PurePosixPath, tuple[Problem, ...]]:
         """Return what is wrong with the references of all files as they are now, served or not."""
-        present = self._book.all_of(record.parsed for record in records.values() if record.parsed is not None)
-        served = self._book.all_of(record.good for record in records.values() if record.good and record.is_held)
+        present = self._names.of_all(record.parsed for record in records.values() if record.parsed is not None)
+        served = self._names.of_all(record.good for record in records.values() if record.good and record.is_held)
         broken = tuple(_broken(records))
         unknown = _types_of((path, parsed) for path, parsed in broken if parsed is None or not _names_are_known(parsed))
         known = replace(self._known_names(present + served), unknown=unknown)
         missing = union(filter(None, map(known.missing_from, present)))
-        memberships = Memberships(present + served, self._levels, unknown)
+        collections = Memberships(present + served, unknown)
         known = replace(
             known,
             hints=similar_names(missing, known.defined, self.memory.hints),
-            quiet=known.of_elsewhere(missing),
-            unused=_unused(known, present + served, _types_of(broken) | _elsewhere(missing, memberships)),
+            unreported=known.of_elsewhere(missing, self._levels),
+            unused=_unused(known, present + served, _types_of(broken) | _elsewhere(missing, collections)),
         )
-        harmless, others = self._harmless_conflicts(present), self._others(present, memberships)
+        harmless, others = self._harmless_conflicts(present), self._others(present, collections)
         reported = {}
         for names in present:
             findings = known.findings(names)
             if harmless or others:
                 findings += (*harmless.get(names.parsed.path, ()), *others.get(names.parsed.path, ()))
-            if findings:
-                reported[names.parsed.path] = self._reported(names.parsed, findings)
-        self.memory = ReferenceMemory(self._book.pages, reported, known.hints)
+            if adjusted := self._adjusted(findings):
+                reported[names.parsed.path] = self._reported(names.parsed, adjusted)
+        self.memory = ReferenceMemory(self._names.memory, reported, known.hints)
         return {path: one.problems for path, one in reported.items()}
 
     def _harmless_conflicts(self, files: Iterable[FileNames]) -> _Found:
-        severities = self._claim_severities.items()
-        lower = {sort: one for sort, one in severities if one is not None and one is not Severity.ERROR}
-        return conflicts(files, lower) if lower else {}
+        sorts = {sort for sort, severity in self._claims.items() if severity not in {None, Severity.ERROR}}
+        return conflicts(files, sorts) if sorts else {}
 
     def _memberships_to_hold_by(self, files: list[FileNames]) -> Memberships | None:
-        return Memberships(files, self._levels, frozenset()) if are_errors(self._levels) else None
+        """Return the collections where a rule about them is raised to an error, which none of them is by itself."""
+        is_error = any(self._levels.severity_of(rule, Severity.NOTE) is Severity.ERROR for rule in memberships.RULES)
+        return Memberships(files) if is_error else None
 
-    def _others(self, files: list[FileNames], memberships: Memberships | None) -> _Found:
-        """Return what is wrong with files beside references to names; None where memberships are not asked for."""
-        sources, lonely = self._sources(files), memberships.findings(files) if memberships else {}
+    def _others(self, files: list[FileNames], collections: Memberships | None) -> _Found:
+        """Return what is wrong with files beside references to names; None where collections do not matter."""
+        sources, lonely = source_findings(files), collections.findings(files) if collections else {}
         return {path: (*sources.get(path, ()), *lonely.get(path, ())) for path in sources.keys() | lonely.keys()}
-
-    def _sources(self, files: list[FileNames]) -> _Found:
-        found = source_findings(files)
-        if SOURCE_RULE not in self._levels.changed:
-            return found
-        severity = self._levels.changed[SOURCE_RULE]
-        if severity is None:
-            return {}
-        return {path: tuple(replace(finding, severity=severity) for finding in found[path]) for path in found}
 
     def _known_names(self, files: list[FileNames]) -> KnownNames:
         defined = union(names.defined for names in files)
         some = {(type_url, ANY) for type_url in {type_url for type_url, _ in defined}}
         static = {(CLUSTER, name) for name in self._static.clusters or ()}
-        return KnownNames(defined.union(some, static), _declared(files), self._static, self._levels)
+        return KnownNames(defined.union(some, static), _declared(files), self._static)
+
+    def _adjusted(self, findings: Iterable[ReferenceFinding]) -> tuple[ReferenceFinding, ...]:
+        """Return findings with the severities that their rules have here, without those whose rules are off."""
+        return tuple(
+            ReferenceFinding(finding.resource, fault)
+            for finding in findings
+            if (fault := self._levels.adjusted(finding.fault)) is not None
+        )
 
     def _reported(self, parsed: ParsedFile, findings: tuple[ReferenceFinding, ...]) -> ReportedFindings:
         before = self.memory.reported.get(parsed.path)
@@ -171,11 +172,11 @@ class References:
         return ReportedFindings(parsed, findings, tuple(self._placed(parsed, findings)))
 
     def _placed(self, parsed: ParsedFile, findings: tuple[ReferenceFinding, ...]) -> Iterator[Problem]:
-        places = self._locator.locate(parsed, [(finding.resource, finding.field_path) for finding in findings])
+        places = self._locator.locate(parsed, [(finding.resource, finding.fault.field_path) for finding in findings])
         for finding, (line, column) in zip(findings, places, strict=True):
-            pointer = pointer_of(finding.resource.origin.field_path + finding.field_path)
-            rule, message, remedy = finding.rule, finding.message, finding.remedy
-            yield Problem(parsed.path, line, column, pointer, rule, message, remedy, finding.severity)
+            fault = finding.fault
+            pointer = pointer_of(finding.resource.origin.field_path + fault.field_path)
+            yield Problem(parsed.path, line, column, pointer, fault.rule, fault.message, fault.remedy, fault.severity)
 
 
 def _declared(files: Iterable[FileNames]) -> frozenset[TypeUrl]:
@@ -215,13 +216,9 @@ def _types_of(files: Iterable[tuple[PurePosixPath, ParsedFile | None]]) -> froze
 
 
 def _names_are_known(parsed: ParsedFile) -> bool:
-    """Tell whether every error of a file lies within a resource whose name could be read."""
+    """Return whether every error of a file lies within a resource whose name could be read."""
     errors = [problem for problem in parsed.problems if problem.severity is Severity.ERROR]
     if not errors:
         return True
     known = tuple(pointer_of(resource.origin.field_path) for resource in parsed.resources)
     return bool(known) and all(problem.pointer.startswith(known) or problem.rule in _NAMED for problem in errors)
-
-
-# Problems of a whole resource, which name it.
-_NAMED = frozenset({"duplicate-name"})

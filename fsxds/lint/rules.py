@@ -123,10 +123,14 @@ class RuleLevels:
 
     def adjusted(self, found: Found) -> Found | None:
         """Return a fault or a problem with the severity that its rule has here; None where the rule is off."""
-        if found.rule not in self.changed:
+        severity = self.severity_of(found.rule, found.severity)
+        if severity is found.severity:
             return found
-        severity = self.changed[found.rule]
         return None if severity is None else replace(found, severity=severity)
+
+    def severity_of(self, rule: str, default: Severity = Severity.ERROR) -> Severity | None:
+        """Return the severity that a rule has here, which is `default` unless it is changed; None where the rule is off."""
+        return self.changed.get(rule, default)
 
     def __reduce__(self) -> tuple[type[RuleLevels], tuple[dict[str, Severity | None]]]:
         """Pickle as a plain dict: the read-only view of one cannot be pickled."""

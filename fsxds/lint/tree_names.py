@@ -1,13 +1,15 @@
-"""Which names each file defines and mentions, as sets that are made once for each content.
-
-What a bootstrap defines beside all that is discovered.
-"""
+"""The names that each file defines and mentions, and those that a bootstrap defines."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 
+from fsxds.errors import UsageError
+from fsxds.formats.decoded import PlainDocument, UnreadableError, unreadable
+from fsxds.formats.text import read_text
+from fsxds.formats.yaml_format import read_yaml
 from fsxds.resource_types import route_configuration_of
 from fsxds.resources import Key, ParsedFile, Reference, Resource, key_of
 from fsxds.snapshots.references import ANY, CLAIMED, IN_FILE, LB_ENDPOINT, VIRTUAL_HOST
@@ -90,33 +92,28 @@ def collection_of(type_url: TypeUrl, name: str) -> str:
     return f"{directory}/{ANY}{mark}{'&'.join(sorted(parameters.split('&')))}"
 
 
-Pages = Mapping[object, FileNames]
-"""The names of files by the mark of what they parsed to."""
+class NamesOfFiles:
+    """The names of many files; those of a file that was parsed once are collected once, from one tree to the next."""
 
-
-class NameBook:
-    """The names of many files, remembered from one tree to the next."""
-
-    def __init__(self, before: Pages) -> None:
+    def __init__(self, before: Mapping[object, FileNames]) -> None:
         self._before = before
-        self._pages: dict[object, FileNames] = {}
+        self._names: dict[object, FileNames] = {}
 
     def of(self, parsed: ParsedFile) -> FileNames:
-        """Return the names of a file; those of one and the same parse are collected once."""
-        key = parsed.mark
-        names = self._pages.get(key)
+        """Return the names of a file."""
+        names = self._names.get(parsed.mark)
         if names is None:
-            names = self._pages[key] = self._before.get(key) or FileNames.of(parsed)
+            names = self._names[parsed.mark] = self._before.get(parsed.mark) or FileNames.of(parsed)
         return names
 
-    def all_of(self, parsed: Iterable[ParsedFile]) -> list[FileNames]:
+    def of_all(self, parsed: Iterable[ParsedFile]) -> list[FileNames]:
         """Return the names of many files."""
-        return [self._pages.get(file.mark) or self.of(file) for file in parsed]
+        return [self._names.get(file.mark) or self.of(file) for file in parsed]
 
     @property
-    def pages(self) -> Pages:
-        """What to remember: everything that was asked for."""
-        return self._pages
+    def memory(self) -> Mapping[object, FileNames]:
+        """All names that were asked for, by the marks of the files: `before` of the next tree."""
+        return self._names
 
 
 def union(sets: Iterable[frozenset[Key]]) -> frozenset[Key]:
@@ -153,3 +150,19 @@ def _names(resources: PlainValue) -> Iterator[str]:
         name = _field(resource, "name")
         if isinstance(name, str):
             yield name
+
+
+def read_bootstrap_file(path: Path) -> PlainValue:
+    """Return the content of a bootstrap; UsageError where it cannot be read."""
+    try:
+        content = path.read_bytes()
+    except OSError as error:
+        raise UsageError(f"{path}: cannot be read: {error.strerror}; --bootstrap names Envoy's bootstrap") from error
+    try:
+        decoded = read_yaml(read_text(content))
+    except UnreadableError as error:
+        decoded = unreadable(error.fault)
+    if decoded.faults:
+        fault = decoded.faults[0]
+        raise UsageError(f"{path}:{fault.line or 1}:{fault.column or 1}: {fault.message}; {fault.remedy}")
+    return next((document.value for document in decoded.documents if isinstance(document, PlainDocument)), None)

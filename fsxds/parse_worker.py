@@ -26,7 +26,7 @@ from fsxds.api.catalogue import Catalogue
 from fsxds.resources import ParsedFile
 from fsxds.snapshots.check import Check, NoCheck
 from fsxds.snapshots.parse import FileParser
-from fsxds.supervisor import MOST_ATTEMPTS, fault_of
+from fsxds.supervisor import MOST_ATTEMPTS, internal_problem
 from fsxds.values import BackOff, Problem, Severity, SourceFile
 
 MIB = 1024 * 1024
@@ -428,13 +428,7 @@ def parse_one(parser: FileParser, file: SourceFile) -> ParsedFile:
         except Exception as error:  # noqa: BLE001
             attempts -= 1
             if not attempts:
-                return ParsedFile(file.path, file.digest, problems=(_failed(file, error),))
-
-
-def _failed(file: SourceFile, error: Exception) -> Problem:
-    fact = f"fsxds itself fails on this file, with {fault_of(error)}"
-    remedy = "write it in another way; and send this line and, if you may, the file to the authors of fsxds"
-    return Problem.of_file(file.path, "internal-error", fact, remedy)
+                return ParsedFile(file.path, file.digest, problems=(internal_problem(file.path, error),))
 
 
 def _work(connection: Connection) -> None:

@@ -23,7 +23,7 @@ from fsxds.source.listing import Exclusion
 from fsxds.source.scan import Scanner
 from fsxds.source.watch import Settled
 from fsxds.store import Latest, SnapshotStore
-from fsxds.supervisor import Attempts, fault_of
+from fsxds.supervisor import Attempts, internal_problem
 from fsxds.values import Problem, Severity, SourceFile, SourceTree
 
 # Finding the line of a field costs a walk over its file: 0.2 s for a megabyte, at every edit as long as the problem lasts.
@@ -219,7 +219,7 @@ class Reload:
             if error is None:
                 tried.update(group)
             elif len(group) == 1:
-                failing[group[0]] = _SetAside(now.get(group[0]), _problem(group[0], error))
+                failing[group[0]] = _SetAside(now.get(group[0]), internal_problem(group[0], error))
             else:
                 half = len(group) // 2
                 groups += [group[half:], group[:half]]
@@ -256,12 +256,3 @@ def _mixed(
     paths = sorted(before.keys() | now.keys(), key=lambda path: path.parts)
     chosen = ((now if path in changed else before).get(path) for path in paths)
     return SourceTree(tuple(file for file in chosen if file is not None))
-
-
-def _problem(path: PurePosixPath, error: Exception) -> Problem:
-    fact = f"fsxds itself fails on this file, with {fault_of(error)}"
-    remedy = (
-        "write it in another way; and send this line, the traceback of `internal_error` in the log and, if you may, the "
-        "file to the authors of fsxds"
-    )
-    return Problem(path, 1, 1, "", "internal-error", fact, remedy)

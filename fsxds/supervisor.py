@@ -13,14 +13,14 @@ from collections.abc import Awaitable, Callable, Coroutine
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from importlib.metadata import version
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from types import TracebackType
 from typing import NoReturn, Self
 
 from fsxds.errors import FsxdsError
 from fsxds.events import ComponentDegraded, ComponentRecovered, InternalError, Observer, StopRequested
 from fsxds.store import Latest
-from fsxds.values import BackOff
+from fsxds.values import BackOff, Problem
 
 _PACKAGE = f"{Path(__file__).parent}/"
 
@@ -220,6 +220,16 @@ class Attempts:
             self._failures += 1
             if self._failures == self._most and self._set_aside is not None:
                 self._set_aside(error)
+
+
+def internal_problem(path: PurePosixPath, error: Exception) -> Problem:
+    """Return the problem of a file on which fsxds fails by an error of its own."""
+    fact = f"fsxds itself fails on this file, with {fault_of(error)}"
+    remedy = (
+        "write it in another way; and send this line, the traceback if the log has an `internal_error` and, if you may, "
+        "the file to the authors of fsxds"
+    )
+    return Problem.of_file(path, "internal-error", fact, remedy)
 
 
 def fault_of(error: BaseException) -> str:

@@ -1,7 +1,4 @@
-"""Resources, the rows that they make up by type, and the snapshots that rows make up; immutable, no I/O.
-
-What became of one file when it was parsed.
-"""
+"""Resources, the rows that they make up by type, and the snapshots that rows make up; immutable, no I/O."""
 
 from __future__ import annotations
 
@@ -15,6 +12,20 @@ from typing import NamedTuple, TypeVar
 
 from fsxds.memo import Lru
 from fsxds.values import FieldPath, Problem, Severity, TypeUrl, Version
+
+Derived = TypeVar("Derived")
+Member = TypeVar("Member")
+
+# What rows keep. Streams advance together: differences to a few earlier rows are all that is asked for again.
+MOST_CHANGES = 16
+MOST_LISTS = 256
+MOST_VERSIONS = 4096
+
+# Of so large a part of all resources, those that are wanted are found faster by walking over all of them.
+LARGE_SHARE = 0.25
+
+Key = tuple[TypeUrl, str]
+"""Type and name, of which there may be one resource."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,8 +48,8 @@ class Origin:
 class Reference(NamedTuple):
     """One resource's mention of another by its name.
 
-    `field_path` leads from the top of the resource to the mention, in the API's own spelling. `severity` is how much it
-    weighs that nothing has this name: an ERROR where Envoy would reject the resource or wait in vain.
+    `field_path` leads from the top of the resource to the mention, in the API's own spelling. `severity` is that of nothing
+    having this name: an ERROR where Envoy would reject the resource or wait in vain.
     `is_static`: it has to be one of the bootstrap's static resources; none of the tree will do.
     """
 
@@ -66,25 +77,64 @@ class Resource:
     ttl_s: float | None = None
     references: tuple[Reference, ...] = field(default=(), compare=False, repr=False)
 
-    def says_the_same_as(self, other: Resource) -> bool:
-        """Whether a client that was told `other` was told this: its content, time to live and aliases."""
+    def equals_for_clients(self, other: Resource) -> bool:
+        """Whether a client that was sent `other` has this: its content, time to live and aliases."""
         return self is other or (
             self.version == other.version and self.ttl_s == other.ttl_s and self.aliases == other.aliases
         )
+
+
+def key_of(resource: Resource) -> Key:
+    """Return what makes a resource one and the same, whatever it holds."""
+    return resource.type_url, resource.name
+
+
+def version_of_body(type_url: TypeUrl, body: bytes) -> Version:
+    """Return the version of one resource: 32 hex digits of SHA-256 over its type and its serialized body."""
+    return Version(hashlib.sha256(type_url.encode() + b"\0" + body).hexdigest()[:32])
 
 
 @dataclass(frozen=True, slots=True)
 class Document:
     """One document of a file: what it holds, and what it declares.
 
-    `declared` are the types it speaks of, which is more than the types of its resources when a list is empty on purpose.
-    `version_info` is what the author wrote, None where nothing was.
+    `declared` are the types that it lists, more than those of its resources where a list is empty on purpose.
+    `version_info` is what its author wrote, None where nothing was.
     """
 
     path: PurePosixPath
     resources: tuple[Resource, ...]
     declared: frozenset[TypeUrl]
     version_info: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ParsedFile:
+    """The documents of one file and the problems found in it; `digest` is that of the content that was parsed.
+
+    `mark` is of this one object alone, so that what is worked out of it can be found by it without keeping it alive.
+    """
+
+    path: PurePosixPath
+    digest: str
+    documents: tuple[Document, ...] = ()
+    problems: tuple[Problem, ...] = ()
+    mark: object = field(init=False, default_factory=object, compare=False, repr=False)
+
+    @property
+    def is_good(self) -> bool:
+        """Whether nothing in it is so wrong that it must not be served."""
+        return not any(problem.severity is Severity.ERROR for problem in self.problems)
+
+    @property
+    def resources(self) -> tuple[Resource, ...]:
+        """The resources of all its documents, in the order of the file."""
+        return tuple(resource for document in self.documents for resource in document.resources)
+
+    @property
+    def declared(self) -> frozenset[TypeUrl]:
+        """The types that its documents speak of."""
+        return frozenset[TypeUrl]().union(*(document.declared for document in self.documents))
 
 
 class ResourceList(Collection[Resource]):
@@ -138,27 +188,6 @@ class ResourceList(Collection[Resource]):
         return ResourceList(sorted((*self, *others), key=lambda resource: resource.name))
 
 
-MOST_LISTS = 256
-
-
-def version_of_set(type_url: TypeUrl, members: Iterable[tuple[str, str]]) -> Version:
-    """Return the version of a set of resources: 32 hex digits of SHA-256 over its type, its names and their versions.
-
-    Args:
-        type_url: the type of all of them.
-        members: name and version of each, sorted by name; an empty version stands for a name that does not exist.
-    """
-    return _version_of_lines(type_url, (_line(name, version) for name, version in members))
-
-
-def _line(name: str, version: str) -> str:
-    return f"{name}\0{version}\n"
-
-
-def _version_of_lines(type_url: TypeUrl, lines: Iterable[str]) -> Version:
-    return Version(hashlib.sha256(f"{type_url}\n{''.join(lines)}".encode()).hexdigest()[:32])
-
-
 NO_RESOURCES = ResourceList()
 
 
@@ -176,14 +205,6 @@ class RowsChange:
     def __bool__(self) -> bool:
         """Whether there is any difference."""
         return bool(self.fresh or self.renewed or self.removed)
-
-
-Derived = TypeVar("Derived")
-Member = TypeVar("Member")
-
-# Streams advance together: differences to a few earlier rows are all that is asked for again.
-MOST_CHANGES = 16
-MOST_VERSIONS = 4096
 
 
 class Rows(Mapping[str, Resource]):
@@ -312,7 +333,7 @@ class Rows(Mapping[str, Resource]):
         gone = frozenset(removed) & self.keys()
         if not new and not gone:
             return self
-        changed = {name: row for name, row in new.items() if name in self and not row.says_the_same_as(self[name])}
+        changed = {name: row for name, row in new.items() if name in self and not row.equals_for_clients(self[name])}
         renewed = frozenset(name for name, row in changed.items() if row.version == self[name].version)
         added = new.keys() - self.keys()
         change = RowsChange(frozenset(changed.keys() | added) - renewed, renewed, gone)
@@ -331,7 +352,9 @@ class Rows(Mapping[str, Resource]):
         self._changes.put(earlier._mark, change)
 
     def _compare(self, earlier: Rows) -> RowsChange:
-        updated = [name for name, row in self.items() if name not in earlier or not row.says_the_same_as(earlier[name])]
+        updated = [
+            name for name, row in self.items() if name not in earlier or not row.equals_for_clients(earlier[name])
+        ]
         renewed = [name for name in updated if name in earlier and self[name].version == earlier[name].version]
         return RowsChange(
             frozenset(updated).difference(renewed), frozenset(renewed), frozenset(earlier.keys() - self.keys())
@@ -359,16 +382,30 @@ def _changed(members: dict[str, Member], new: Mapping[str, Member], removed: Ite
     return changed if new.keys() <= members.keys() else {name: changed[name] for name in sorted(changed)}
 
 
-# Of so large a part of all resources, those that are wanted are found faster by walking over all of them.
-LARGE_SHARE = 0.25
+def version_of_set(type_url: TypeUrl, members: Iterable[tuple[str, str]]) -> Version:
+    """Return the version of a set of resources: 32 hex digits of SHA-256 over its type, its names and their versions.
+
+    Args:
+        type_url: the type of all of them.
+        members: name and version of each, sorted by name; an empty version stands for a name that does not exist.
+    """
+    return _version_of_lines(type_url, (_line(name, version) for name, version in members))
+
+
+def _line(name: str, version: str) -> str:
+    return f"{name}\0{version}\n"
+
+
+def _version_of_lines(type_url: TypeUrl, lines: Iterable[str]) -> Version:
+    return Version(hashlib.sha256(f"{type_url}\n{''.join(lines)}".encode()).hexdigest()[:32])
 
 
 @dataclass(frozen=True, slots=True)
 class TypeChange:
-    """How one type came to its present state: the names, and the places where what is new was written.
+    """The last change of a type: the generation of its snapshot, the names, and the files in which they were written.
 
-    `generation` is the snapshot in which it happened. `removed` names have no place, only the files in `files`. A resource of which only the time to live or the aliases are
-    others is `changed` too.
+    A resource of which only the time to live or the aliases are others is `changed` too. Of `removed` names, `files` has
+    those that held them.
     """
 
     generation: int
@@ -382,11 +419,15 @@ class TypeChange:
 class Snapshot:
     """Everything that is served at one moment; shared by all clients, never changed.
 
-    `by_type` has rows for every known type.
-    `generation` counts up in this process and is never sent. `authored` are the versions to send instead, where the
-    authors' own are wanted. `incomplete` are the types that a file which was never good may define, so that what is
-    missing from them may not be told as removed; `withheld` are those of them of which nothing at all was ever good.
-    `undeclared` are the types that no document ever spoke of.
+    Attributes:
+        generation: counts up in this process, and is never sent.
+        by_type: rows for every known type.
+        authored: the versions to send instead of those of rows, where the authors' own are wanted.
+        changes: the last change of each type.
+        incomplete: the types that a file which was never good may define, so that what is missing from them may not be
+            reported as removed.
+        withheld: those of them of which nothing at all was ever good.
+        undeclared: the types that no document ever listed.
     """
 
     generation: int
@@ -406,46 +447,3 @@ class Snapshot:
         """Return the resources of a type by name, none for a type that is not served."""
         rows = self.by_type.get(type_url)
         return Rows(type_url) if rows is None else rows
-
-
-def version_of_body(type_url: TypeUrl, body: bytes) -> Version:
-    """Return the version of one resource: 32 hex digits of SHA-256 over its type and its serialized body."""
-    return Version(hashlib.sha256(type_url.encode() + b"\0" + body).hexdigest()[:32])
-
-
-Key = tuple[TypeUrl, str]
-"""Type and name, of which there may be one resource."""
-
-
-def key_of(resource: Resource) -> Key:
-    """Return what makes a resource one and the same, whatever it holds."""
-    return resource.type_url, resource.name
-
-
-@dataclass(frozen=True, slots=True)
-class ParsedFile:
-    """The documents of one file and the problems found in it; `digest` is that of the content that was parsed.
-
-    `mark` is of this one object alone, so that what is worked out of it can be found by it without keeping it alive.
-    """
-
-    path: PurePosixPath
-    digest: str
-    documents: tuple[Document, ...] = ()
-    problems: tuple[Problem, ...] = ()
-    mark: object = field(init=False, default_factory=object, compare=False, repr=False)
-
-    @property
-    def is_good(self) -> bool:
-        """Whether nothing in it is so wrong that it must not be served."""
-        return not any(problem.severity is Severity.ERROR for problem in self.problems)
-
-    @property
-    def resources(self) -> tuple[Resource, ...]:
-        """The resources of all its documents, in the order of the file."""
-        return tuple(resource for document in self.documents for resource in document.resources)
-
-    @property
-    def declared(self) -> frozenset[TypeUrl]:
-        """The types that its documents speak of."""
-        return frozenset[TypeUrl]().union(*(document.declared for document in self.documents))

@@ -128,7 +128,7 @@ async def test_what_is_around_a_resource_is_published(parsing: Parsing, around: 
     assert [event for event, _ in listener.told] == ["problems", "published"] * 2
     before, after = [published.resources(CDS)["a"] for published in listener.snapshots]
     assert before.version == after.version
-    assert not before.says_the_same_as(after)
+    assert not before.equals_for_clients(after)
 
 
 async def test_polls_are_not_woken_by_a_time_to_live(parsing: Parsing) -> None:

@@ -119,7 +119,7 @@ def _is_in_step(watch: WatchStatus, snapshot: Snapshot) -> bool:
     rows = snapshot.resources(watch.type_url)
     held = {resource.name: resource for resource in watch.resources}
     wanted = rows if watch.names is None else {name: rows[name] for name in watch.names if name in rows}
-    return all(name in held and held[name].says_the_same_as(row) for name, row in wanted.items())
+    return all(name in held and held[name].equals_for_clients(row) for name, row in wanted.items())
 
 
 def _scope_of(watch: WatchStatus) -> Scope:

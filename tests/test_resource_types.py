@@ -10,6 +10,9 @@ from fsxds.resource_types import (
     BY_SHORT_NAME,
     BY_TYPE_URL,
     RESOURCE_TYPES,
+    lowered,
+    name_of_domain,
+    route_configuration_of,
     type_from_path,
 )
 from fsxds.source.envoy_api import find_api
@@ -153,3 +156,15 @@ def test_type_of_a_file_by_its_name(path: str, short_name: str | None) -> None:
     row = type_from_path(PurePosixPath(path))
 
     assert short_name == (row.short_name if row else None)
+
+
+def test_route_configurations_may_have_slashes() -> None:
+    """The name of the table is all before the last slash."""
+    assert route_configuration_of("team/web/shop") == "team/web"
+    assert route_configuration_of("web") == ""
+
+
+def test_domains_are_asked_for_in_lower_case() -> None:
+    """Letters of ASCII alone have a case, and a port stays."""
+    assert lowered("*.ÄRGER.Example:80") == "*.Ärger.example:80"
+    assert name_of_domain("team/Web", "Shop.Example") == "team/Web/shop.example"

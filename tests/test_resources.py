@@ -10,9 +10,21 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fsxds.protocol.lookup import Lookup
-from fsxds.resources import Origin, Rows, RowsChange, Snapshot, TypeChange, version_of_body, version_of_set
-from fsxds.values import TypeUrl
+from fsxds.resources import (
+    Origin,
+    ParsedFile,
+    Rows,
+    RowsChange,
+    Snapshot,
+    TypeChange,
+    key_of,
+    version_of_body,
+    version_of_set,
+)
+from fsxds.values import SourceFile, TypeUrl
 from tests.support.snapshots import resource, snapshot, type_url
+from tests.support.stories import parse_file
+from tests.support.trees import tree_of
 
 TYPE = TypeUrl("type.googleapis.com/my.Type")
 OTHER_TYPE = TypeUrl("type.googleapis.com/my.OtherType")
@@ -233,3 +245,34 @@ def test_changes_may_be_none() -> None:
     assert old.with_changes(old.values(), ["x"]) is old
     assert moved["a"].origin.line == 7
     assert not moved.changes_since(old)
+
+
+def parsed(content: str) -> ParsedFile:
+    file: SourceFile = tree_of({"a.yaml": content}).files[0]
+    return parse_file(file)
+
+
+def test_file_without_errors_is_good() -> None:
+    """Warnings do not keep a file from being served, errors do."""
+    assert parsed("CDS a=1").is_good
+    assert parsed("CDS a=1\n?").is_good
+    assert not parsed("CDS a=1\n?\n!").is_good
+
+
+def test_file_holds_what_its_documents_hold() -> None:
+    """The resources of a file come in the order of its documents, and it declares all that they declare."""
+    file = parsed("LDS l=1\nCDS b=1 a=1\nEDS")
+
+    assert [resource.name for resource in file.resources] == ["l", "b", "a"]
+    assert {type_url("LDS"), type_url("CDS"), type_url("EDS")} == file.declared
+
+
+def test_file_without_documents_declares_nothing() -> None:
+    """What could not be read speaks of no type."""
+    assert frozenset() == parsed("!").declared
+
+
+def test_key_is_type_and_name() -> None:
+    """Resources of one name are told apart by their type, and by nothing else."""
+    assert key_of(resource("CDS", "a")) == key_of(resource("CDS", "a", "2", "b.yaml", 7))
+    assert key_of(resource("CDS", "a")) != key_of(resource("EDS", "a"))

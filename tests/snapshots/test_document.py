@@ -11,7 +11,7 @@ from fsxds.api.convert import Converter
 from fsxds.formats.decoded import MessageDocument, PlainDocument
 from fsxds.lint.linter import make_field_rules
 from fsxds.resource_types import BY_SHORT_NAME, RESOURCE_TYPES, ResourceType
-from fsxds.snapshots.document import DocumentDraft, DocumentReader, Tools
+from fsxds.snapshots.document import DocumentDraft, DocumentReader, Tools, authored_path
 from fsxds.values import FieldPath, PlainValue, Severity
 from tests.support.snapshots import type_url
 
@@ -238,3 +238,30 @@ def test_what_nobody_can_print_is_no_resource(tools: Tools, cluster: type[Messag
 
     assert [] == draft.resources
     assert [("unknown-type", ("transport_socket", "typed_config"))] == told(draft)
+
+
+WRITTEN: PlainValue = {
+    "connectTimeout": "1s",
+    "load_assignment": {"endpoints": [{"lbEndpoints": {"healthStatus": 1}}]},
+    "metadata": {"filter_metadata": {"a_b": {}}},
+}
+
+
+@pytest.mark.parametrize(
+    ("field_path", "expected"),
+    [
+        ((), ()),
+        (("connect_timeout",), ("connectTimeout",)),
+        (
+            ("load_assignment", "endpoints", 0, "lb_endpoints", 0, "health_status"),
+            ("load_assignment", "endpoints", 0, "lbEndpoints", "healthStatus"),
+        ),
+        (("metadata", "filter_metadata", "a_b"), ("metadata", "filter_metadata", "a_b")),
+        (("lb_policy",), ("lb_policy",)),
+        (("load_assignment", "endpoints", 3, "priority"), ("load_assignment", "endpoints", 3, "priority")),
+        (("connect_timeout", "seconds"), ("connectTimeout", "seconds")),
+    ],
+)
+def test_authored_path(field_path: FieldPath, expected: FieldPath) -> None:
+    """Fields are found in either spelling, and in an object that stands for a list of one; what is missing keeps its name."""
+    assert expected == authored_path(WRITTEN, field_path)

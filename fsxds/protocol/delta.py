@@ -30,7 +30,7 @@ from fsxds.protocol.messages import (
     Reaction,
     WatchStatus,
 )
-from fsxds.protocol.subscription import WILDCARD, SharedMemory, Subscription, version_of
+from fsxds.protocol.subscription import WILDCARD, SharedMemory, Subscription, names_without, version_of
 from fsxds.protocol.ttl import Heartbeats, TtlMode, TtlUse, earliest, ttl_use
 from fsxds.protocol.virtual_hosts import ROUTES, VIRTUAL_HOSTS, HostNames, ends_of_any_wait, ends_of_wait
 from fsxds.resource_types import BY_SHORT_NAME, BY_TYPE_URL, RESOURCE_TYPES, ResourceType, in_push_order
@@ -368,7 +368,7 @@ class _Watch:
         """Return what changed since the client was last sent something, or since another stream sent it what it brings."""
         after = self.names.lookup(rows, base)
         if base is None:
-            self._absence.begin(frozenset(self._held) - rows.keys())
+            self._absence.begin(names_without(rows, self._held.keys()))
             if self._held and self._ttl is not TtlUse.NONE:
                 # Nobody knows how long ago its time to live was renewed.
                 self._heartbeats.at_s = 0.0
@@ -397,7 +397,7 @@ class _Watch:
         if not answered.is_all:
             return answered
         left, self._left = self._left, NOTHING
-        return answered | Changes(removed=left - after.rows.keys())
+        return answered | Changes(removed=names_without(after.rows, left))
 
     def _repeat(self, again: frozenset[str], after: Lookup, *, is_first: bool) -> Changes:
         """Return what is sent again because of other types, except for what is pending or not reported."""

@@ -21,7 +21,7 @@ from typing import ClassVar, Self
 from fsxds.memo import Lru
 from fsxds.protocol.acks import NOTHING, Answer
 from fsxds.protocol.messages import DeltaRequest
-from fsxds.protocol.subscription import SCHEME, WILDCARD, SharedMemory, Subscription
+from fsxds.protocol.subscription import SCHEME, WILDCARD, SharedMemory, Subscription, names_without
 from fsxds.resources import Resource, Rows
 from fsxds.values import TypeUrl, Version
 
@@ -240,7 +240,7 @@ class DeltaNames:
 
     def begin(self, held: Held, after: Lookup) -> Changes:
         """Return what a client has to drop of what it brings."""
-        gone = frozenset(held) - after.rows.keys()
+        gone = names_without(after.rows, held.keys())
         # What it did not subscribe to by its own name may be held by a name that stands for nothing any more.
         if not gone or self.selects_all or not self.names <= after.rows.keys():
             return Changes(removed=gone)
@@ -279,7 +279,7 @@ class DeltaNames:
         return self.names
 
     def _still_indirect(self, lost: frozenset[str], after: Lookup) -> frozenset[str]:
-        return frozenset((self._indirect | lost) - after.rows.keys())
+        return names_without(after.rows, self._indirect | lost)
 
     def _ended(self, indirect: frozenset[str], before: Lookup, after: Lookup) -> frozenset[str]:
         """Return the names, not resources' own, that stood for something and do not any more."""
@@ -318,7 +318,7 @@ class DeltaNames:
     def settle(self, asked: frozenset[str], after: Lookup) -> None:
         """Note that the client is sent what the names in `asked` stand for now."""
         if asked:
-            self._indirect |= (asked - after.rows.keys()) & self.names
+            self._indirect |= names_without(after.rows, asked) & self.names
 
     def globs(self) -> frozenset[str]:
         """Return the collections that are wanted as a whole."""

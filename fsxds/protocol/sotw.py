@@ -21,7 +21,7 @@ from dataclasses import dataclass, replace
 
 from fsxds.protocol.acks import NOTHING, Acks, Answer, Sent
 from fsxds.protocol.messages import ENVOY, Node, Reaction, SotwRequest, SotwResponse, WatchStatus
-from fsxds.protocol.subscription import WILDCARD, SharedMemory, Subscription, version_of
+from fsxds.protocol.subscription import WILDCARD, SharedMemory, Subscription, names_without, version_of
 from fsxds.protocol.ttl import Heartbeats, TtlMode, TtlUse, earliest, ttl_use
 from fsxds.resource_types import BY_SHORT_NAME, BY_TYPE_URL, ResourceType, in_push_order
 from fsxds.resources import NO_RESOURCES, Resource, ResourceList, Rows, Snapshot, version_of_set
@@ -364,7 +364,7 @@ class _Watch:
     ) -> SotwUpdate | None:
         rows, pending = snapshot.resources(self.type_url), self.acks.pending
         # A removal is not sent; what comes back is fresh.
-        pending.forget(pending.names - rows.keys() if pending.names else NOTHING)
+        pending.forget(names_without(rows, pending.names))
         if renewed := pending.names & fresh:
             pending.renew(renewed, now_s)
         # Apart from all else: if it is NACKed once more, nothing else is.

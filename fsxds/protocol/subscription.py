@@ -11,13 +11,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field, replace
 from pathlib import PurePosixPath
 from weakref import WeakValueDictionary
 
 from fsxds.memo import Lru
-from fsxds.resources import ResourceList, Rows, Snapshot
+from fsxds.resources import Resource, ResourceList, Rows, Snapshot
 from fsxds.values import TypeUrl, Version
 
 WILDCARD = "*"
@@ -98,8 +99,13 @@ def select(snapshot: Snapshot, subscription: Subscription) -> Selection:
     version = version_of(snapshot, subscription)
     if subscription.wildcard:
         return Selection(subscription.type_url, version, rows.everything)
-    missing = tuple(sorted(subscription.names - rows.keys()))
+    missing = tuple(sorted(names_without(rows, subscription.names)))
     return Selection(subscription.type_url, version, rows.select(subscription.names), missing)
+
+
+def names_without(rows: Mapping[str, Resource], names: AbstractSet[str]) -> frozenset[str]:
+    """Return those of these names that no resource has. Its cost follows the names; that of `-` follows the rows."""
+    return frozenset(names - (names & rows.keys()))
 
 
 def version_of(snapshot: Snapshot, subscription: Subscription) -> Version:

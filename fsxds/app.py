@@ -1,6 +1,6 @@
 """Wire the components together, and run them in one task group.
 
-A transport that listens is a line in `Application.serving`, a source a line in `Application._watch`.
+A transport is a line in `Application.serving` if it listens, else in `run`; a source is a line in `Application.run`.
 """
 
 from __future__ import annotations
@@ -23,7 +23,6 @@ from fsxds.events import (
     ListeningStarted,
     SettingsRejected,
     SettingsReloaded,
-    SnapshotSetAside,
     StartDelayed,
 )
 from fsxds.formats.libyaml import require_libyaml
@@ -199,7 +198,7 @@ class Application:
             tasks.create_task(self._watching.run_with(lambda _: watch_again()))
             if self.streams is not self.store:
                 sources = AdsConfigSources(self.catalogue)
-                rewriting = Rewriting(self.store, self.streams, sources, self._report_set_aside)
+                rewriting = Rewriting(self.store, self.streams, sources, self._log.receive)
                 self.start(tasks, "ADS rewriting", rewriting.keep_rewritten)
 
     async def _load(self, rules: LoadingRules) -> None:
@@ -228,9 +227,6 @@ class Application:
         async with aclosing(watch(scanner, options, self._log.receive, last=last)) as trees:
             async for settled in trees:
                 self._trees.replace(settled)
-
-    def _report_set_aside(self, error: BaseException) -> None:
-        self._log.receive(SnapshotSetAside("ADS rewriting", error))
 
     def report_wait(self, waits_for: str, elapsed_s: float) -> None:
         """Report what the start waits for."""
@@ -291,11 +287,9 @@ class Application:
             if not count:
                 return f"the first file with configuration in {directory}"
             return f"the first file without a mistake: none of {count} in {directory} can be served"
-        return (
-            ""
-            if mirroring is None or mirroring.has_written.is_set()
-            else f"the first mirrored files in {mirroring.root}"
-        )
+        if mirroring is not None and not mirroring.has_written.is_set():
+            return f"the first mirrored files in {mirroring.root}"
+        return ""
 
     @asynccontextmanager
     async def serving(self) -> AsyncIterator[RunningServer]:

@@ -12,6 +12,7 @@ from google.protobuf.descriptor import Descriptor, FieldDescriptor
 from google.protobuf.message import DecodeError, Message
 
 from fsxds.api.catalogue import Catalogue, DynamicMessage
+from fsxds.events import Observer, SnapshotSetAside
 from fsxds.resource_types import BY_SHORT_NAME, RESOURCE_TYPES
 from fsxds.resources import Resource, Rows, Snapshot, TypeChange, version_of_body
 from fsxds.store import SnapshotStore
@@ -242,17 +243,12 @@ class Rewriting:
     """
 
     def __init__(
-        self,
-        store: SnapshotStore,
-        target: SnapshotStore,
-        sources: AdsConfigSources,
-        set_aside: Callable[[BaseException], None],
+        self, store: SnapshotStore, target: SnapshotStore, sources: AdsConfigSources, observer: Observer
     ) -> None:
-        """Rewrite by `sources`; `set_aside` is called with the last error when a snapshot is skipped."""
         self._store = store
         self._target = target
         self._sources = sources
-        self._attempts = Attempts(set_aside)
+        self._attempts = Attempts(lambda error: observer(SnapshotSetAside("ADS rewriting", error)))
         self._generation = 0
 
     async def keep_rewritten(self) -> Never:

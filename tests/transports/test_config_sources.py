@@ -11,6 +11,7 @@ import pytest
 from fsxds.resources import Rows, Snapshot, version_of_body
 from fsxds.store import SnapshotStore
 from fsxds.transports.config_sources import AdsConfigSources, Rewriting
+from tests.support.errors import Recorder
 from tests.transports.mirroring import Plain, assignment, by_eds, catalogue, listener, message, snapshot, url
 
 CDS, EDS, LDS = url("cds"), url("eds"), url("lds")
@@ -103,7 +104,7 @@ async def test_a_store_is_kept_in_step(sources: AdsConfigSources) -> None:
     """Each snapshot of the one store comes to the other, rewritten, with its generation."""
     store, target = SnapshotStore(), SnapshotStore()
     async with asyncio.TaskGroup() as tasks:
-        keeping = tasks.create_task(Rewriting(store, target, sources, print).keep_rewritten())
+        keeping = tasks.create_task(Rewriting(store, target, sources, Recorder()).keep_rewritten())
         for generation in (1, 2):
             store.publish(snapshot(generation, cds=[by_eds(f"web-{generation}", source=REST)]))
             found = await target.newer_than(generation - 1)

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
-from typing import Never
+from typing import TYPE_CHECKING, Never
 
 from fsxds.api.catalogue import Catalogue
 from fsxds.events import Observer, SnapshotPublished, TreeLoaded
@@ -21,10 +21,13 @@ from fsxds.snapshots.merge import same_content
 from fsxds.source.envoy_api import AskFeatures, find_api
 from fsxds.source.listing import Exclusion
 from fsxds.source.scan import Scanner
-from fsxds.source.watch import Settled
 from fsxds.store import Latest, SnapshotStore
 from fsxds.supervisor import Attempts, internal_problem
 from fsxds.values import Problem, Severity, SourceFile, SourceTree
+
+if TYPE_CHECKING:
+    # With watchdog, which commands that load a tree once do without.
+    from fsxds.source.watch import Settled
 
 # Finding the line of a field costs a walk over its file: 0.2 s for a megabyte, at every edit as long as the problem lasts.
 LOCATE_UP_TO_BYTES = 1_000_000

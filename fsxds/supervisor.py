@@ -12,11 +12,11 @@ from collections import Counter
 from collections.abc import Awaitable, Callable, Coroutine
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from importlib.metadata import version
 from pathlib import Path, PurePosixPath
 from types import TracebackType
 from typing import NoReturn, Self
 
+from fsxds import __version__
 from fsxds.errors import FsxdsError
 from fsxds.events import ComponentDegraded, ComponentRecovered, InternalError, Observer, StopRequested
 from fsxds.store import Latest
@@ -234,7 +234,7 @@ def internal_problem(path: PurePosixPath, error: Exception) -> Problem:
 
 def fault_of(error: BaseException) -> str:
     """Return what the authors of fsxds need to know of an error first: its type, its place, and the version."""
-    return f"{type(error).__name__} at {place_of(error)} of fsxds {version('fsxds')}"
+    return f"{type(error).__name__} at {place_of(error)} of fsxds {__version__}"
 
 
 def place_of(error: BaseException) -> str:

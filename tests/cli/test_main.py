@@ -80,8 +80,8 @@ def test_ctrl_c_is_quiet(capfd: pytest.CaptureFixture[str], monkeypatch: pytest.
 
 
 HEAVY = {
-    *("aiohttp", "asyncio", "google", "grpc", "jsonschema", "rich.console", "watchdog", "yaml"),
-    *("fsxds.api", "fsxds.formats", "fsxds.protocol", "fsxds.snapshots", "fsxds.transports"),
+    *("aiohttp", "asyncio", "google", "grpc", "jsonschema", "rich", "watchdog", "yaml"),
+    *("fsxds.api", "fsxds.formats", "fsxds.protocol", "fsxds.snapshots", "fsxds.transports", "fsxds.lint"),
 }
 WRITE_IMPORTS = "import atexit, sys; atexit.register(lambda: print(*sys.modules, file=sys.stderr)); "
 

@@ -1,4 +1,4 @@
-"""`fsxds explain RULE`: what a rule demands, what Envoy does where it is broken, and how to mend it."""
+"""`fsxds explain RULE`: what a rule demands, what Envoy does where it is broken, and how to fix it."""
 
 from __future__ import annotations
 

@@ -10,7 +10,7 @@ from tests.support.mentions import MentionStory, load_mentions, served, tell
 
 
 def lowered(rule: str, severity: Severity | None) -> Acceptance:
-    """Accept with another weight of one rule."""
+    """Accept with another severity of one rule."""
     return Acceptance(check=Linter(RuleLevels(MappingProxyType({rule: severity}))))
 
 
@@ -28,7 +28,7 @@ def test_two_listeners_at_one_address() -> None:
 
 
 def test_two_listeners_of_one_file_at_one_address() -> None:
-    """The second of two listeners in a file is told, and the file is held."""
+    """The second of two listeners in a file is reported, and the file is held."""
     assert ["a: listener-address error"] == tell(load_mentions({"a": "LDS a @tcp:80\nLDS b @tcp:80"}))
 
 
@@ -51,7 +51,7 @@ def test_address_that_moves() -> None:
 
 
 def test_lowered_address_rule_is_told() -> None:
-    """Where two listeners at one address are no error, they are served, and told."""
+    """Where two listeners at one address are no error, they are served, and reported."""
     files = {"a": "LDS a @tcp:80\nLDS b @tcp:80"}
 
     loaded = load_mentions(files, lowered("listener-address", Severity.WARNING))
@@ -74,7 +74,7 @@ def test_one_domain_of_two_virtual_hosts() -> None:
 
 
 def test_domain_of_the_route_configuration_itself() -> None:
-    """A domain that stands in the route configuration is nobody else's."""
+    """A domain that stands in the route configuration is of no other one."""
     loaded = load_mentions({"a": "RDS r #r/web.com VHDS:r/*~", "b": "VHDS r/b #r/web.com"})
 
     assert ["b: duplicate-domain error"] == tell(loaded)
@@ -82,7 +82,7 @@ def test_domain_of_the_route_configuration_itself() -> None:
 
 
 def test_one_name_of_two_virtual_hosts() -> None:
-    """Of two virtual hosts that have one name in Envoy, the second is told by that name."""
+    """Of two virtual hosts that have one name in Envoy, the second is reported by that name."""
     loaded = load_mentions({"a": "RDS r VHDS:r/*~", "b": "VHDS r/a &all\nVHDS r/b &all"})
 
     assert ["b: duplicate-name error"] == tell(loaded)
@@ -95,7 +95,7 @@ def test_sorts_of_claims_are_apart() -> None:
 
 
 def test_lowered_domain_rule_leaves_addresses_alone() -> None:
-    """What one sort of claims weighs says nothing of the others."""
+    """The severity of one sort of claims does not change the others."""
     files = {"a": "VHDS r/a #x\nVHDS r/b #x", "b": "LDS a @x\nLDS b @x"}
 
     assert ["a: duplicate-domain note", "b: listener-address error"] == tell(

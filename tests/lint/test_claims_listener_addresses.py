@@ -7,7 +7,7 @@ from fsxds.api.convert import Converter
 from fsxds.api.walk import field_path_of
 from fsxds.lint.claims import addresses_taken
 from fsxds.values import FieldPath
-from tests.lint.envoy_verdicts import TCP_CHAIN, Case, envoy_takes, read
+from tests.lint.envoy_answers import TCP_CHAIN, Case, envoy_accepts, read
 
 LOOPBACK = "{socket_address: {address: 127.0.0.1, port_value: 1}}"
 ANY = "{socket_address: {address: 0.0.0.0, port_value: 1}}"
@@ -45,7 +45,7 @@ def test_two_listeners(catalogue: Catalogue, first: str, second: str, is_conflic
     both = taken(catalogue, listeners[0]).keys() & taken(catalogue, listeners[1]).keys()
 
     assert is_conflict is bool(both)
-    assert is_conflict is not envoy_takes(*(Case("listeners", one) for one in listeners))[0]
+    assert is_conflict is not envoy_accepts(*(Case("listeners", one) for one in listeners))[0]
 
 
 def test_more_addresses_count(catalogue: Catalogue) -> None:
@@ -59,7 +59,7 @@ def test_more_addresses_count(catalogue: Catalogue) -> None:
 
 
 def test_names_and_no_addresses_are_passed_over(catalogue: Catalogue) -> None:
-    """What is no IP address is told elsewhere, and internal listeners have none."""
+    """What is no IP address is reported elsewhere, and internal listeners have none."""
     named = read("{socket_address: {address: localhost, port_value: 1}}")
     internal = read("{envoy_internal_address: {server_listener_name: x}}")
     listeners = (

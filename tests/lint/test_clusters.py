@@ -2,7 +2,7 @@ import pytest
 
 from fsxds.api.catalogue import Catalogue
 from fsxds.values import Severity
-from tests.lint.envoy_verdicts import TYPE, Case, assert_refused, assert_taken, cluster, endpoints, told
+from tests.lint.envoy_answers import TYPE, Case, assert_accepted, assert_rejected, cluster, endpoints, rules_found
 
 ONE = "{lb_endpoints: [{endpoint: {address: {socket_address: {address: 127.0.0.1, port_value: 80}}}}]}"
 EDS = "eds_cluster_config: {eds_config: {api_config_source: {api_type: GRPC, grpc_services: [{envoy_grpc: {cluster_name: xds}}]}}}"
@@ -33,7 +33,7 @@ def drops(*percentages: str) -> Case:
 
 def test_clusters_that_envoy_takes(catalogue: Catalogue) -> None:
     """Types with the fields that they need, and settings of policies that are not in use."""
-    assert_taken(
+    assert_accepted(
         catalogue,
         cluster("{type: STATIC}"),
         cluster(f"{{type: EDS, {EDS}}}"),
@@ -59,8 +59,8 @@ def test_useless_endpoints_are_worth_a_warning(catalogue: Catalogue) -> None:
     """Envoy ignores endpoints that are written into a cluster of type EDS."""
     case = cluster(f"{{type: EDS, {EDS}, load_assignment: {{cluster_name: c}}}}")
 
-    assert_taken(catalogue, case)
-    assert {"cluster-type"} == told(catalogue, case, Severity.WARNING)
+    assert_accepted(catalogue, case)
+    assert {"cluster-type"} == rules_found(catalogue, case, Severity.WARNING)
 
 
 @pytest.mark.parametrize(
@@ -76,9 +76,9 @@ def test_useless_endpoints_are_worth_a_warning(catalogue: Catalogue) -> None:
         cluster("{type: STATIC, lb_policy: CLUSTER_PROVIDED}"),
     ],
 )
-def test_types_that_envoy_refuses(catalogue: Catalogue, case: Case) -> None:
+def test_types_that_envoy_rejects(catalogue: Catalogue, case: Case) -> None:
     """A type has fields that it needs, and others that it excludes."""
-    assert_refused(catalogue, "cluster-type", case)
+    assert_rejected(catalogue, "cluster-type", case)
 
 
 @pytest.mark.parametrize(
@@ -129,9 +129,9 @@ def test_types_that_envoy_refuses(catalogue: Catalogue, case: Case) -> None:
         drops("20", "20"),
     ],
 )
-def test_clusters_that_envoy_refuses(catalogue: Catalogue, case: Case) -> None:
+def test_clusters_that_envoy_rejects(catalogue: Catalogue, case: Case) -> None:
     """Sizes, keys, times and sources must fit one another."""
-    assert_refused(catalogue, "wrong-cluster", case)
+    assert_rejected(catalogue, "wrong-cluster", case)
 
 
 def test_a_policy_of_subsets_needs_balancing_by_envoy(catalogue: Catalogue) -> None:
@@ -140,4 +140,4 @@ def test_a_policy_of_subsets_needs_balancing_by_envoy(catalogue: Catalogue) -> N
         "{type: ORIGINAL_DST, lb_policy: CLUSTER_PROVIDED, lb_subset_config: {subset_selectors: [{keys: [a]}]}}"
     )
 
-    assert_refused(catalogue, "wrong-cluster", case)
+    assert_rejected(catalogue, "wrong-cluster", case)

@@ -1,7 +1,7 @@
 import pytest
 
 from fsxds.api.catalogue import Catalogue
-from tests.lint.envoy_verdicts import HTTP_OPTIONS, TYPE, Case, assert_refused, assert_taken, cluster, read
+from tests.lint.envoy_answers import HTTP_OPTIONS, TYPE, Case, assert_accepted, assert_rejected, cluster, read
 
 EVERY = {"timeout": "1s", "interval": "1s", "unhealthy_threshold": 1, "healthy_threshold": 1}
 
@@ -28,7 +28,7 @@ GRPC = "{grpc_health_check: {}}"
 
 def test_checks_that_envoy_takes(catalogue: Catalogue) -> None:
     """Hex, ranges within 100 and 600, bodies of POST, gRPC where HTTP/2 is spoken."""
-    assert_taken(
+    assert_accepted(
         catalogue,
         checked('{tcp_health_check: {send: {text: "00fF"}, receive: [{text: "01"}]}}'),
         checked("{name: a, http_health_check: {path: x}}", "{name: b, tcp_health_check: {}}"),
@@ -57,6 +57,6 @@ def test_checks_that_envoy_takes(catalogue: Catalogue) -> None:
         checked("{name: a, tcp_health_check: {}}", "{tcp_health_check: {}}"),
     ],
 )
-def test_checks_that_envoy_refuses(catalogue: Catalogue, case: Case) -> None:
-    """What cannot be sent, expected or asked is refused."""
-    assert_refused(catalogue, "wrong-health-check", case)
+def test_checks_that_envoy_rejects(catalogue: Catalogue, case: Case) -> None:
+    """What cannot be sent, expected or asked is rejected."""
+    assert_rejected(catalogue, "wrong-health-check", case)

@@ -1,7 +1,7 @@
 import pytest
 
 from fsxds.api.catalogue import Catalogue
-from tests.lint.envoy_verdicts import HTTP_OPTIONS, TLS, TYPE, Case, assert_refused, assert_taken, cluster
+from tests.lint.envoy_answers import HTTP_OPTIONS, TLS, TYPE, Case, assert_accepted, assert_rejected, cluster
 
 SOCKET = {"transport_socket": {"name": "t", "typed_config": {"@type": TYPE + TLS + "UpstreamTlsContext"}}}
 CLUSTERS = "envoy.extensions.clusters."
@@ -21,7 +21,7 @@ def extended(message_type: str, lb_policy: str, **fields: object) -> Case:
 
 def test_clusters_that_envoy_takes(catalogue: Catalogue) -> None:
     """Negotiation with TLS, and load balancers where the type says."""
-    assert_taken(
+    assert_accepted(
         catalogue,
         speaking({"auto_config": {}}, **SOCKET),
         speaking({"use_downstream_protocol_config": {}}),
@@ -56,6 +56,6 @@ def test_clusters_that_envoy_takes(catalogue: Catalogue) -> None:
         ),
     ],
 )
-def test_clusters_that_envoy_refuses(catalogue: Catalogue, rule: str, case: Case) -> None:
+def test_clusters_that_envoy_rejects(catalogue: Catalogue, rule: str, case: Case) -> None:
     """Without TLS nothing is negotiated, and HTTP/3 needs QUIC."""
-    assert_refused(catalogue, rule, case)
+    assert_rejected(catalogue, rule, case)

@@ -1,7 +1,7 @@
 import pytest
 
 from fsxds.api.catalogue import Catalogue
-from tests.lint.envoy_verdicts import Case, assert_refused, assert_taken, cluster, http_filter, manager, told
+from tests.lint.envoy_answers import Case, assert_accepted, assert_rejected, cluster, http_filter, manager, rules_found
 
 LEDS = (
     "{load_assignment: {cluster_name: c, endpoints: [{leds_cluster_locality_config: {leds_collection_name: 'NAME'}}]}}"
@@ -17,7 +17,7 @@ def eds(source: str) -> Case:
 
 def test_sources_that_envoy_takes(catalogue: Catalogue) -> None:
     """REST with one cluster and a delay, gRPC with one service."""
-    assert_taken(
+    assert_accepted(
         catalogue,
         eds("{api_type: REST, transport_api_version: V3, cluster_names: [xds], refresh_delay: 0.001s}"),
         eds(f"{{api_type: GRPC, grpc_services: [{SERVICE}]}}"),
@@ -46,16 +46,16 @@ def test_sources_that_envoy_takes(catalogue: Catalogue) -> None:
         ),
     ],
 )
-def test_sources_that_envoy_refuses(catalogue: Catalogue, case: Case) -> None:
+def test_sources_that_envoy_rejects(catalogue: Catalogue, case: Case) -> None:
     """A source says in one way where resources come from."""
-    assert_refused(catalogue, "wrong-config-source", case)
+    assert_rejected(catalogue, "wrong-config-source", case)
 
 
 def test_a_short_delay_is_told(catalogue: Catalogue) -> None:
     """Below 1 ms Envoy divides by zero, which its validation does not see."""
     case = eds("{api_type: REST, cluster_names: [xds], refresh_delay: 0.0005s}")
 
-    assert {"wrong-config-source"} == told(catalogue, case)
+    assert {"wrong-config-source"} == rules_found(catalogue, case)
 
 
 def test_sources_that_are_not_read_are_not_judged(catalogue: Catalogue) -> None:
@@ -66,7 +66,7 @@ def test_sources_that_are_not_read_are_not_judged(catalogue: Catalogue) -> None:
         f"{{scoped_routes: {{name: x, {key}, {source}, scoped_rds: {{scoped_rds_config_source: {{ads: {{}}}}}}}}}}"
     )
 
-    assert set() == told(catalogue, case)
+    assert set() == rules_found(catalogue, case)
 
 
 @pytest.mark.parametrize(
@@ -86,5 +86,5 @@ def test_names_of_collections(catalogue: Catalogue, name: str, *, is_right: bool
     in_cluster = cluster(LEDS.replace("NAME", name))
     by_eds = Case("endpoints", in_cluster.resource["load_assignment"])
 
-    assert ("wrong-config-source" not in told(catalogue, by_eds)) is is_right
-    assert "wrong-config-source" not in told(catalogue, in_cluster)
+    assert ("wrong-config-source" not in rules_found(catalogue, by_eds)) is is_right
+    assert "wrong-config-source" not in rules_found(catalogue, in_cluster)

@@ -5,15 +5,15 @@ import pytest
 from fsxds.api.catalogue import Catalogue
 from fsxds.api.convert import Converter
 from fsxds.lint.linter import make_field_rules
-from tests.lint.envoy_verdicts import (
+from tests.lint.envoy_answers import (
     NETWORK,
     ROUTER,
     TLS,
     TYPE,
     Case,
     action,
-    assert_refused,
-    assert_taken,
+    assert_accepted,
+    assert_rejected,
     cluster,
     http_filter,
     listener,
@@ -54,7 +54,7 @@ def policies(*types: str) -> Case:
 
 def test_extensions_that_envoy_takes(catalogue: Catalogue) -> None:
     """The type decides, not the name; what is optional may be unknown; of policies the first that is known is taken."""
-    assert_taken(
+    assert_accepted(
         catalogue,
         cluster({"transport_socket": named(TLS + "UpstreamTlsContext")}),
         manager({"http_filters": [{**named(NODE), "is_optional": True}, ROUTER]}),
@@ -102,13 +102,13 @@ def test_extensions_that_envoy_takes(catalogue: Catalogue) -> None:
         action("{retry_policy: {retry_host_predicate: [{name: envoy.retry_host_predicates.previous_hosts}]}}"),
     ],
 )
-def test_extensions_that_envoy_refuses(catalogue: Catalogue, case: Case) -> None:
-    """A type that is made for another place, and none at all, are refused."""
-    assert_refused(catalogue, "wrong-extension", case)
+def test_extensions_that_envoy_rejects(catalogue: Catalogue, case: Case) -> None:
+    """A type that is made for another place, and none at all, are rejected."""
+    assert_rejected(catalogue, "wrong-extension", case)
 
 
 def test_the_other_side_is_proposed(catalogue: Catalogue) -> None:
-    """Who takes the server's TLS for a client is told the name of the client's."""
+    """For the TLS of a server in a client, the remedy names that of clients."""
     case = cluster({"transport_socket": named(TLS + "DownstreamTlsContext")})
     message = Converter(catalogue).convert(case.resource, "envoy.config.cluster.v3.Cluster").message
     assert message is not None

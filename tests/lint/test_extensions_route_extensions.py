@@ -1,7 +1,7 @@
 import pytest
 
 from fsxds.api.catalogue import Catalogue
-from tests.lint.envoy_verdicts import TYPE, Case, assert_refused, assert_taken, http_filter, route
+from tests.lint.envoy_answers import TYPE, Case, assert_accepted, assert_rejected, http_filter, route
 
 HTTP = "envoy.extensions.filters.http."
 WRAPPER = "envoy.config.route.v3.FilterConfig"
@@ -16,7 +16,7 @@ def saying(message_type: str, **fields: object) -> Case:
 def test_what_routes_may_say(catalogue: Catalogue) -> None:
     """Settings for routes, none at all, and what is said in case that the filter is known."""
     node = {"@type": TYPE + "envoy.config.core.v3.Node"}
-    assert_taken(
+    assert_accepted(
         catalogue,
         saying(HTTP + "cors.v3.CorsPolicy"),
         saying(HTTP + "lua.v3.Lua"),
@@ -41,6 +41,6 @@ def test_what_routes_may_say(catalogue: Catalogue) -> None:
         http_filter("buffer.v3.BufferPerRoute", "{disabled: true}"),
     ],
 )
-def test_what_envoy_refuses(catalogue: Catalogue, case: Case) -> None:
+def test_what_envoy_rejects(catalogue: Catalogue, case: Case) -> None:
     """A filter's own settings are not for routes, nor those for routes for the filter."""
-    assert_refused(catalogue, "wrong-extension", case)
+    assert_rejected(catalogue, "wrong-extension", case)

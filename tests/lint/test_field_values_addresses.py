@@ -1,7 +1,16 @@
 import pytest
 
 from fsxds.api.catalogue import Catalogue
-from tests.lint.envoy_verdicts import Case, assert_refused, assert_taken, chain, cluster, endpoints, listener, told
+from tests.lint.envoy_answers import (
+    Case,
+    assert_accepted,
+    assert_rejected,
+    chain,
+    cluster,
+    endpoints,
+    listener,
+    rules_found,
+)
 
 
 def at(address: str, more: str = "") -> str:
@@ -28,7 +37,7 @@ TAKEN = (
     chain("{filter_chain_match: {prefix_ranges: [{address_prefix: 10.0.0.0, prefix_len: 33}]}}"),
 )
 
-REFUSED = (
+REJECTED = (
     *(endpoints(at(socket(host))) for host in ("foo.com", "[::1]", "127.1", "127.0.0.01", " 127.0.0.1", "1::2::3")),
     endpoints(at(socket("127.0.0.1", "named_port: http"))),
     endpoints(at("{pipe: {path: /" + "x" * 107 + "}}")),
@@ -52,18 +61,18 @@ REFUSED = (
 
 def test_what_envoy_takes_is_not_told(catalogue: Catalogue) -> None:
     """IP addresses are right everywhere, names where a resolver is asked."""
-    assert_taken(catalogue, *TAKEN)
+    assert_accepted(catalogue, *TAKEN)
 
 
-@pytest.mark.parametrize("case", REFUSED)
-def test_what_envoy_refuses_is_told(catalogue: Catalogue, case: Case) -> None:
-    """A name where no resolver is asked, a long path and a missing address are refused."""
-    assert_refused(catalogue, "wrong-address", case)
+@pytest.mark.parametrize("case", REJECTED)
+def test_what_envoy_rejects_is_told(catalogue: Catalogue, case: Case) -> None:
+    """A name where no resolver is asked, a long path and a missing address are rejected."""
+    assert_rejected(catalogue, "wrong-address", case)
 
 
 def test_a_resolver_is_one_that_envoy_has(catalogue: Catalogue) -> None:
     """What a resolver of one's own makes of an address is not known; there has to be one of that name."""
-    assert_refused(catalogue, "wrong-address", endpoints(at(socket("foo.com", "port_value: 80, resolver_name: mine"))))
-    assert set() == told(
+    assert_rejected(catalogue, "wrong-address", endpoints(at(socket("foo.com", "port_value: 80, resolver_name: mine"))))
+    assert set() == rules_found(
         catalogue, endpoints(at(socket("foo.com", "port_value: 80, resolver_name: envoy.resolvers.reverse_connection")))
     )

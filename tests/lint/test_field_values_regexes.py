@@ -3,7 +3,7 @@ import pytest
 from fsxds.api.catalogue import Catalogue
 from fsxds.lint.field_values import RegexChecks
 from fsxds.values import Severity
-from tests.lint.envoy_verdicts import Case, action, assert_refused, assert_taken, route, told
+from tests.lint.envoy_answers import Case, action, assert_accepted, assert_rejected, route, rules_found
 
 
 def matching(regex: str, more: str = "") -> Case:
@@ -15,7 +15,7 @@ def matching(regex: str, more: str = "") -> Case:
 
 def test_expressions_that_envoy_takes(catalogue: Catalogue) -> None:
     """What RE2 knows is right, up to a program of 100 steps."""
-    assert_taken(
+    assert_accepted(
         catalogue,
         *(matching(regex) for regex in ("/a.*", r"\C", "(?P<a>x)(?<b>y)", "é", "a{90}")),
         matching("/aaaa", "small"),
@@ -23,22 +23,22 @@ def test_expressions_that_envoy_takes(catalogue: Catalogue) -> None:
 
 
 @pytest.mark.parametrize("regex", ["/a(", "(?!x)", r"(a)\1", "a++", r"a\Z", "a{1001}"])
-def test_expressions_that_envoy_refuses(catalogue: Catalogue, regex: str) -> None:
-    """What Perl knows and RE2 does not is refused."""
-    assert_refused(catalogue, "wrong-regex", matching(regex))
+def test_expressions_that_envoy_rejects(catalogue: Catalogue, regex: str) -> None:
+    """What Perl knows and RE2 does not is rejected."""
+    assert_rejected(catalogue, "wrong-regex", matching(regex))
 
 
 @pytest.mark.parametrize("case", [matching("a{1000}"), matching("/aaaaaaaaaaaaaa", "small")])
 def test_large_expressions(catalogue: Catalogue, case: Case) -> None:
     """Envoy limits the size of a program, by default or by what the expression says of itself."""
-    assert_refused(catalogue, "large-regex", case)
+    assert_rejected(catalogue, "large-regex", case)
 
 
 def test_case_is_not_ignored_in_expressions(catalogue: Catalogue) -> None:
     """`ignore_case` excludes `safe_regex`."""
     headers = "{match: {prefix: /, headers: [{name: a, string_match: {ignore_case: true, safe_regex: {regex: a}}}]}}"
 
-    assert_refused(catalogue, "wrong-regex", route(headers))
+    assert_rejected(catalogue, "wrong-regex", route(headers))
 
 
 @pytest.mark.parametrize(
@@ -57,16 +57,16 @@ def test_substitutions(catalogue: Catalogue, substitution: str, rules: set[str])
     """A reference to no group is worth a warning: Envoy takes it and rewrites nothing."""
     case = action(f"{{regex_rewrite: {{pattern: {{regex: (a)}}, substitution: '{substitution}'}}}}")
 
-    assert_taken(catalogue, case)
-    assert rules == told(catalogue, case, Severity.WARNING)
+    assert_accepted(catalogue, case)
+    assert rules == rules_found(catalogue, case, Severity.WARNING)
 
 
 def test_a_broken_pattern_is_told_once(catalogue: Catalogue) -> None:
-    """Of a substitution whose pattern is broken, only the pattern is told."""
+    """Of a substitution whose pattern is broken, only the pattern is reported."""
     case = action(r"{regex_rewrite: {pattern: {regex: (a}, substitution: '\1'}}")
 
-    assert {"wrong-regex"} == told(catalogue, case)
-    assert set() == told(catalogue, case, Severity.WARNING)
+    assert {"wrong-regex"} == rules_found(catalogue, case)
+    assert set() == rules_found(catalogue, case, Severity.WARNING)
 
 
 def test_an_expression_is_compiled_once() -> None:

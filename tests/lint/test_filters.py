@@ -1,15 +1,15 @@
 import pytest
 
 from fsxds.api.catalogue import Catalogue
-from tests.lint.envoy_verdicts import (
+from tests.lint.envoy_answers import (
     HTTP_OPTIONS,
     NETWORK,
     ROUTER,
     TCP_CHAIN,
     TYPE,
     Case,
-    assert_refused,
-    assert_taken,
+    assert_accepted,
+    assert_rejected,
     cluster,
     listener,
     manager,
@@ -46,7 +46,7 @@ def upstream(*filters: object) -> Case:
 
 def test_orders_that_envoy_takes(catalogue: Catalogue) -> None:
     """The filter that answers stands last; there may be no filter at all."""
-    assert_taken(
+    assert_accepted(
         catalogue,
         network(),
         network(RBAC, TCP),
@@ -76,6 +76,6 @@ def test_orders_that_envoy_takes(catalogue: Catalogue) -> None:
         http({"name": "r", "typed_config": {"@type": HTTP + "router.v3.Router", "upstream_http_filters": [BUFFER]}}),
     ],
 )
-def test_orders_that_envoy_refuses(catalogue: Catalogue, case: Case) -> None:
+def test_orders_that_envoy_rejects(catalogue: Catalogue, case: Case) -> None:
     """Nothing follows the filter that answers, and no other is the last."""
-    assert_refused(catalogue, "filter-order", case)
+    assert_rejected(catalogue, "filter-order", case)

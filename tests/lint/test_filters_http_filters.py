@@ -1,7 +1,7 @@
 import pytest
 
 from fsxds.api.catalogue import Catalogue
-from tests.lint.envoy_verdicts import Case, assert_refused, assert_taken, http_filter, route
+from tests.lint.envoy_answers import Case, assert_accepted, assert_rejected, http_filter, route
 
 KEYS = '{local_jwks: {inline_string: \'{"keys": [{"kty": "oct", "k": "YWJj", "alg": "HS256"}]}\'}}'
 
@@ -41,7 +41,7 @@ URI = "{uri: http://x, cluster: xds, timeout: 1s}"
 
 def test_filters_that_envoy_takes(catalogue: Catalogue) -> None:
     """Settings that fit one another."""
-    assert_taken(
+    assert_accepted(
         catalogue,
         limit("0.05s", f", descriptors: [{described('1s')}]"),
         jwt(f"{{{PROVIDERS}, rules: [{{match: {{prefix: /}}, requires: {{provider_name: p}}}}]}}"),
@@ -94,9 +94,9 @@ def test_filters_that_envoy_takes(catalogue: Catalogue) -> None:
         ports(5, 70000),
     ],
 )
-def test_filters_that_envoy_refuses(catalogue: Catalogue, case: Case) -> None:
+def test_filters_that_envoy_rejects(catalogue: Catalogue, case: Case) -> None:
     """Providers that do not exist, intervals that are too short, and what excludes itself."""
-    assert_refused(catalogue, "wrong-filter", case)
+    assert_rejected(catalogue, "wrong-filter", case)
 
 
 HTPASSWD = "user:{SHA}tESsBmE/yNY3lb6a0L6vVQEZNqw="
@@ -115,7 +115,7 @@ def api_keys(*keys: str) -> Case:
 
 def test_credentials_that_envoy_takes(catalogue: Catalogue) -> None:
     """Users as htpasswd writes them, and a key for each client."""
-    assert_taken(
+    assert_accepted(
         catalogue,
         users("# comment", "", HTPASSWD, HTPASSWD.replace("user", " other"), ""),
         api_keys("a", "b"),
@@ -142,6 +142,6 @@ def test_credentials_that_envoy_takes(catalogue: Catalogue) -> None:
         api_keys("a", "b", "a"),
     ],
 )
-def test_credentials_that_envoy_refuses(catalogue: Catalogue, case: Case) -> None:
+def test_credentials_that_envoy_rejects(catalogue: Catalogue, case: Case) -> None:
     """Users without a password in SHA-1, the same user and the same key twice, and what only routes have."""
-    assert_refused(catalogue, "wrong-filter", case)
+    assert_rejected(catalogue, "wrong-filter", case)

@@ -2,7 +2,7 @@ import pytest
 
 from fsxds.api.catalogue import Catalogue
 from fsxds.lint.format_strings import FormatStrings
-from tests.lint.envoy_verdicts import Case, assert_refused, assert_taken, listener
+from tests.lint.envoy_answers import Case, assert_accepted, assert_rejected, listener
 
 TAKEN = (
     """
@@ -18,7 +18,7 @@ TAKEN = (
     .split("|")
 )
 
-REFUSED = (
+REJECTED = (
     """
 %|100%|%FOO|% %|%FOO%|%1%|%REQ%|%REQ()%|%REQ(a?b?c)%|%REQ(a b)%|%REQ(é)%|%REQ(a):x%|%REQ(a|%req(a)%|%PROTOCOL %
 %PROTOCOL(a)%|%PROTOCOL:5%|%START_TIME:3%|%GRPC_STATUS(a)%|%METADATA%|%METADATA(FOO:a)%|%FILTER_STATE(:PLAIN)%
@@ -43,13 +43,13 @@ def logged(format_string: str) -> Case:
 
 def test_formats_that_envoy_takes(catalogue: Catalogue) -> None:
     """Commands with the parameters that they know are right, and so is a percent sign written twice."""
-    assert_taken(catalogue, *map(logged, TAKEN))
+    assert_accepted(catalogue, *map(logged, TAKEN))
 
 
-@pytest.mark.parametrize("format_string", REFUSED)
-def test_formats_that_envoy_refuses(catalogue: Catalogue, format_string: str) -> None:
-    """A single percent sign, an unknown command and wrong parameters are refused."""
-    assert_refused(catalogue, "wrong-format-string", logged(format_string))
+@pytest.mark.parametrize("format_string", REJECTED)
+def test_formats_that_envoy_rejects(catalogue: Catalogue, format_string: str) -> None:
+    """A single percent sign, an unknown command and wrong parameters are rejected."""
+    assert_rejected(catalogue, "wrong-format-string", logged(format_string))
 
 
 def test_more_commands_are_known_elsewhere(catalogue: Catalogue) -> None:

@@ -1,12 +1,12 @@
 import pytest
 
 from fsxds.api.catalogue import Catalogue
-from tests.lint.envoy_verdicts import (
+from tests.lint.envoy_answers import (
     TYPE,
     Case,
     action,
-    assert_refused,
-    assert_taken,
+    assert_accepted,
+    assert_rejected,
     http_filter,
     listener,
     virtual_host,
@@ -63,7 +63,7 @@ def authorization(value: str) -> Case:
 
 def test_formats_that_envoy_takes(catalogue: Catalogue) -> None:
     """Right formats, keys, numbers, and commands of formatters of one's own."""
-    assert_taken(
+    assert_accepted(
         catalogue,
         stdout(text_format="%PROTOCOL%"),
         stdout(json_format={"%FOO%": "x", "a": 5, "b": {"c": ["%PROTOCOL%", 1, None]}}),
@@ -95,6 +95,6 @@ def test_formats_that_envoy_takes(catalogue: Catalogue) -> None:
         authorization("%FOO%"),
     ],
 )
-def test_formats_that_envoy_refuses(catalogue: Catalogue, case: Case) -> None:
+def test_formats_that_envoy_rejects(catalogue: Catalogue, case: Case) -> None:
     """A wrong format is found wherever one may stand."""
-    assert_refused(catalogue, "wrong-format-string", case)
+    assert_rejected(catalogue, "wrong-format-string", case)

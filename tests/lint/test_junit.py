@@ -61,8 +61,8 @@ def test_a_file_with_problems_fails_once_with_all_of_them() -> None:
     )
 
 
-def test_milder_problems_do_not_fail() -> None:
-    """What weighs less than the threshold is told beside the case; a file that was not read may have problems too."""
+def test_less_severe_problems_do_not_fail() -> None:
+    """What is below the threshold is reported beside the case; a file that was not read may have problems too."""
     note = problem("README.md", severity=Severity.NOTE)
 
     root = parsed(report(note))

@@ -3,7 +3,7 @@ import pytest
 from fsxds.api.catalogue import Catalogue
 from fsxds.envoy.stub_files import STUB_CERTIFICATE, STUB_PRIVATE_KEY
 from fsxds.values import Severity
-from tests.lint.envoy_verdicts import ROUTER, TYPE, Case, assert_refused, assert_taken, chain, listener, told
+from tests.lint.envoy_answers import ROUTER, TYPE, Case, assert_accepted, assert_rejected, chain, listener, rules_found
 
 UDP = "{socket_address: {address: 127.0.0.1, port_value: 1, protocol: UDP}}"
 PROXY = {
@@ -24,7 +24,7 @@ def compatible(address: str) -> Case:
 
 def test_listeners_that_envoy_takes(catalogue: Catalogue) -> None:
     """No address, two of one protocol, UDP with its own filters, a default chain alone."""
-    assert_taken(
+    assert_accepted(
         catalogue,
         compatible("::"),
         listener(f"{{filter_chains: [], address: {UDP}}}"),
@@ -37,8 +37,8 @@ def test_a_listener_without_filters_is_worth_a_warning(catalogue: Catalogue) -> 
     """Envoy takes filter chains without filters, and closes every connection."""
     case = listener("{filter_chains: [{}]}")
 
-    assert_taken(catalogue, case)
-    assert {"filter-chain"} == told(catalogue, case, Severity.WARNING)
+    assert_accepted(catalogue, case)
+    assert {"filter-chain"} == rules_found(catalogue, case, Severity.WARNING)
 
 
 @pytest.mark.parametrize(
@@ -62,9 +62,9 @@ def test_a_listener_without_filters_is_worth_a_warning(catalogue: Catalogue) -> 
         ("filter-chain", chain("{filter_chain_match: {suffix_len: 3}}")),
     ],
 )
-def test_listeners_that_envoy_refuses(catalogue: Catalogue, rule: str, case: Case) -> None:
+def test_listeners_that_envoy_rejects(catalogue: Catalogue, rule: str, case: Case) -> None:
     """Addresses of one protocol, chains where they belong, whole server names."""
-    assert_refused(catalogue, rule, case)
+    assert_rejected(catalogue, rule, case)
 
 
 def test_a_listener_that_is_served_has_an_address(catalogue: Catalogue) -> None:
@@ -72,7 +72,7 @@ def test_a_listener_that_is_served_has_an_address(catalogue: Catalogue) -> None:
     case = listener("{address: null}")
     resource = {name: value for name, value in case.resource.items() if name != "address"}
 
-    assert {"wrong-address"} == told(catalogue, Case("listeners", resource))
+    assert {"wrong-address"} == rules_found(catalogue, Case("listeners", resource))
 
 
 HTTP_MANAGER = TYPE + "envoy.extensions.filters.network.http_connection_manager.v3.HttpConnectionManager"
@@ -115,8 +115,8 @@ def speaking(codec_type: str, *, is_quic: bool, socket: object = None) -> Case:
 
 def test_codecs_that_envoy_takes(catalogue: Catalogue) -> None:
     """HTTP/3 over QUIC, others over TCP."""
-    assert_taken(catalogue, speaking("HTTP3", is_quic=True, socket=QUIC))
-    assert_taken(catalogue, speaking("HTTP1", is_quic=False))
+    assert_accepted(catalogue, speaking("HTTP3", is_quic=True, socket=QUIC))
+    assert_accepted(catalogue, speaking("HTTP1", is_quic=False))
 
 
 @pytest.mark.parametrize(
@@ -127,6 +127,6 @@ def test_codecs_that_envoy_takes(catalogue: Catalogue) -> None:
         ("filter-chain", speaking("HTTP3", is_quic=True, socket=TLS)),
     ],
 )
-def test_codecs_that_envoy_refuses(catalogue: Catalogue, rule: str, case: Case) -> None:
+def test_codecs_that_envoy_rejects(catalogue: Catalogue, rule: str, case: Case) -> None:
     """HTTP/3 and QUIC come together, with a transport socket of QUIC."""
-    assert_refused(catalogue, rule, case)
+    assert_rejected(catalogue, rule, case)

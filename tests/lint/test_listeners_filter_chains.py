@@ -1,7 +1,16 @@
 import pytest
 
 from fsxds.api.catalogue import Catalogue
-from tests.lint.envoy_verdicts import TCP_CHAIN, TYPE, Case, assert_refused, assert_taken, listener, read, told
+from tests.lint.envoy_answers import (
+    TCP_CHAIN,
+    TYPE,
+    Case,
+    assert_accepted,
+    assert_rejected,
+    listener,
+    read,
+    rules_found,
+)
 
 
 def matching(*matches: str) -> Case:
@@ -33,7 +42,7 @@ def within(*ranges: str) -> str:
 
 def test_chains_that_envoy_takes(catalogue: Catalogue) -> None:
     """Chains that differ in anything."""
-    assert_taken(
+    assert_accepted(
         catalogue,
         matching("{}", "{server_names: [a]}", "{server_names: ['*.a']}", "{server_names: [a.a]}"),
         matching("{server_names: [a], destination_port: 1}", "{server_names: [a], destination_port: 2}"),
@@ -59,9 +68,9 @@ def test_chains_that_envoy_takes(catalogue: Catalogue) -> None:
         chosen("a", "a"),
     ],
 )
-def test_chains_that_envoy_refuses(catalogue: Catalogue, case: Case) -> None:
+def test_chains_that_envoy_rejects(catalogue: Catalogue, case: Case) -> None:
     """No connection may fit two chains just so, and chains that are chosen by name have one."""
-    assert_refused(catalogue, "filter-chain", case)
+    assert_rejected(catalogue, "filter-chain", case)
 
 
 def test_very_many_combinations_are_left_to_envoy(catalogue: Catalogue) -> None:
@@ -69,4 +78,4 @@ def test_very_many_combinations_are_left_to_envoy(catalogue: Catalogue) -> None:
     names = ", ".join(f"a{number}" for number in range(200))
     many = f"{{server_names: [{names}], source_ports: [{', '.join(map(str, range(1, 200)))}]}}"
 
-    assert set() == told(catalogue, matching(many, many))
+    assert set() == rules_found(catalogue, matching(many, many))

@@ -1,7 +1,7 @@
 import pytest
 
 from fsxds.api.catalogue import Catalogue
-from tests.lint.envoy_verdicts import ROUTER, TYPE, Case, assert_refused, assert_taken, manager
+from tests.lint.envoy_answers import ROUTER, TYPE, Case, assert_accepted, assert_rejected, manager
 
 HTTP = TYPE + "envoy.extensions.filters.http."
 XFF = {"name": "x", "typed_config": {"@type": TYPE + "envoy.extensions.http.original_ip_detection.xff.v3.XffConfig"}}
@@ -25,7 +25,7 @@ def scoped(scope: str) -> Case:
 
 def test_managers_that_envoy_takes(catalogue: Catalogue) -> None:
     """What does not exclude itself."""
-    assert_taken(
+    assert_accepted(
         catalogue,
         manager({"strip_any_host_port": True, "strip_matching_host_port": False}),
         manager({"original_ip_detection_extensions": [XFF], "use_remote_address": False}),
@@ -47,9 +47,9 @@ def test_managers_that_envoy_takes(catalogue: Catalogue) -> None:
         scoped("route_configuration_name: r"),
     ],
 )
-def test_managers_that_envoy_refuses(catalogue: Catalogue, case: Case) -> None:
+def test_managers_that_envoy_rejects(catalogue: Catalogue, case: Case) -> None:
     """What excludes itself, and what is discovered against its own settings."""
-    assert_refused(catalogue, "wrong-filter", case)
+    assert_rejected(catalogue, "wrong-filter", case)
 
 
 def traced(**fields: str) -> Case:
@@ -60,6 +60,6 @@ def traced(**fields: str) -> Case:
 
 def test_zipkin_has_a_collector(catalogue: Catalogue) -> None:
     """Zipkin needs a cluster and a path to send spans to."""
-    assert_taken(catalogue, traced(collector_cluster="xds", collector_endpoint="/"))
-    assert_refused(catalogue, "wrong-filter", traced(collector_endpoint="/"))
-    assert_refused(catalogue, "wrong-filter", traced(collector_cluster="xds"))
+    assert_accepted(catalogue, traced(collector_cluster="xds", collector_endpoint="/"))
+    assert_rejected(catalogue, "wrong-filter", traced(collector_endpoint="/"))
+    assert_rejected(catalogue, "wrong-filter", traced(collector_cluster="xds"))

@@ -1,7 +1,7 @@
 import pytest
 
 from fsxds.api.catalogue import Catalogue
-from tests.lint.envoy_verdicts import TCP_CHAIN, TYPE, Case, assert_refused, assert_taken, listener, virtual_host
+from tests.lint.envoy_answers import TCP_CHAIN, TYPE, Case, assert_accepted, assert_rejected, listener, virtual_host
 
 HEADER = "envoy.type.matcher.v3.HttpRequestHeaderMatchInput"
 PORT = "envoy.extensions.matching.common_inputs.network.v3.DestinationPortInput"
@@ -42,7 +42,7 @@ def routes(matcher: object) -> Case:
 def test_matchers_that_envoy_takes(catalogue: Catalogue) -> None:
     """Ports choose chains, headers choose routes, also within other matchers."""
     header = extension(HEADER, header_name="a")
-    assert_taken(
+    assert_accepted(
         catalogue,
         chains(tree(extension(PORT), {"matcher": tree(extension(PORT), CHAIN)})),
         chains({"on_no_match": CHAIN}),
@@ -61,6 +61,6 @@ def test_matchers_that_envoy_takes(catalogue: Catalogue) -> None:
         routes({"on_no_match": {**ROUTE, "keep_matching": True}}),
     ],
 )
-def test_matchers_that_envoy_refuses(catalogue: Catalogue, case: Case) -> None:
+def test_matchers_that_envoy_rejects(catalogue: Catalogue, case: Case) -> None:
     """Connections have no headers, and a route is not a filter chain."""
-    assert_refused(catalogue, "wrong-extension", case)
+    assert_rejected(catalogue, "wrong-extension", case)

@@ -16,7 +16,7 @@ MEMBER = "xdstp://a/t/web/1"
 
 
 def lowered(rule: str, severity: Severity | None) -> Acceptance:
-    """Accept with another weight of one rule."""
+    """Accept with another severity of one rule."""
     return Acceptance(check=Linter(RuleLevels(MappingProxyType({rule: severity}))))
 
 
@@ -35,14 +35,14 @@ def test_virtual_hosts_of_a_route_configuration_that_asks_for_them() -> None:
     ],
 )
 def test_lonely_collections(files: dict[str, str], expected: str) -> None:
-    """A collection that nobody is in is a note, a virtual host that nobody asks for a warning, told once for a table."""
+    """An empty collection is a note, a virtual host that no resource asks for a warning, reported once for a table."""
     told = [row for row in tell(load_mentions(files)) if "unused-cluster" not in row]
 
     assert [expected] == told
 
 
 def test_words_about_a_route_configuration() -> None:
-    """It is told whether the route configuration is missing, and which was meant, or lacks something, and where it is."""
+    """It is reported whether the route configuration is missing, and which was meant, or lacks something, and where it is."""
     loaded = load_mentions(
         {"a": f"{TABLE}\nRDS plain\nLDS q RDS:plain", "b": "VHDS r/a\nVHDS plain/a\nVHDS palin/a\nVHDS x/a"}
     )
@@ -89,7 +89,7 @@ def test_virtual_hosts_of_elsewhere_may_use_any_cluster() -> None:
 
 
 def test_rules_are_changed_by_their_names() -> None:
-    """Each rule can be raised, which holds its file, or silenced."""
+    """Each rule can be raised, which holds its file, or switched off."""
     files = {"a": TABLE, "b": "VHDS q/a"}
     raised = load_mentions(files, lowered("unused-virtual-host", Severity.ERROR))
 
@@ -108,7 +108,7 @@ def test_what_changes_later_is_noticed() -> None:
 
 
 def test_what_is_served_still_counts() -> None:
-    """A held file's last good self asks for virtual hosts; what is told of it has the place where it stands now."""
+    """A held file's last good self asks for virtual hosts; what is reported of it has the place where it stands now."""
     story = MentionStory()
     story.step({"a": TABLE, "b": "VHDS r/a", "c": "VHDS q/a"})
 
@@ -119,7 +119,7 @@ def test_what_is_served_still_counts() -> None:
 
 
 def test_few_names_are_compared_with_all_others() -> None:
-    """With very many names that nobody has, the first few are told with what was meant, and soon."""
+    """With very many names that no file defines, the first few are reported with what was meant, and soon."""
     tables = "\n".join(f"RDS table-{number}" for number in range(2000))
     hosts = "\n".join(f"VHDS tabel-{number}/a" for number in range(2000))
 

@@ -38,8 +38,8 @@ def test_file_of_one_resource(parser: FileParser) -> None:
         ("- cluster_name: other\n", 'holds "other"'),
     ],
 )
-def test_file_that_envoy_refuses(parser: FileParser, content: str, words: str) -> None:
-    """A file with another resource, or several, is told where it is named."""
+def test_file_that_envoy_rejects(parser: FileParser, content: str, words: str) -> None:
+    """A file with another resource, or several, is reported where it is named."""
     loaded = load_with(parser, "/etc/envoy/eds/web.yaml", {"eds/web.yaml": content})
 
     (problem,) = [problem for problem in loaded.problems if problem.rule == "wrong-file-source"]

@@ -16,7 +16,7 @@ from tests.support.mentions import MentionStory, held, load_mentions, served, te
 
 
 def lowered(rule: str, severity: Severity | None) -> Acceptance:
-    """Accept with another weight of one rule."""
+    """Accept with another severity of one rule."""
     return Acceptance(check=Linter(RuleLevels(MappingProxyType({rule: severity}))))
 
 
@@ -40,7 +40,7 @@ def static(clusters: set[str] | None = None, secrets: set[str] | None = None) ->
     ],
 )
 def test_missing_name(files: dict[str, str], expected: str) -> None:
-    """A name that no file of a tree defines is told by the rule of its type."""
+    """A name that no file of a tree defines is reported by the rule of its type."""
     assert f"a: {expected}" in tell(load_mentions(files))
 
 
@@ -55,7 +55,7 @@ def test_defined_names_are_no_problem() -> None:
 
 
 def test_error_holds_the_file() -> None:
-    """A new file that Envoy would refuse is held back, and what it was before stays."""
+    """A new file that Envoy would reject is held back, and what it was before stays."""
     story = MentionStory()
     story.step({"cds": "CDS c", "lds": "LDS l CDS:c!"})
 
@@ -139,7 +139,7 @@ def test_lost_resource_may_have_any_name() -> None:
 
 
 def test_deletion_is_its_authors_will() -> None:
-    """A deleted file is gone though a served one needs it; the error is told where the name is."""
+    """A deleted file is gone though a served one needs it; the error is reported where the name is."""
     story = MentionStory()
     story.step({"cds": "CDS c", "more": "CDS d", "lds": "LDS l CDS:d! CDS:c"})
 
@@ -174,7 +174,7 @@ def test_what_is_kept_of_a_file_that_is_gone() -> None:
 
 
 def test_file_that_is_gone_hides_nothing() -> None:
-    """What may have been renamed is known by what it was; only the broken file may define names that nobody could read."""
+    """What may have been renamed is known by what it was; only the broken file may define names that could not be read."""
     story = MentionStory()
     story.step({"cds/a": "CDS c", "rds": "RDS r CDS:c"})
 
@@ -200,7 +200,7 @@ def test_served_names_are_in_use() -> None:
 
 
 def test_name_that_may_be_in_use_need_not_exist() -> None:
-    """Of two mentions of a name, the one that demands nothing is not told."""
+    """Of two mentions of a name, the one that demands nothing is not reported."""
     assert 1 == len(load_mentions({"a": "CDS c\nRDS r CDS:x CDS:x~ CDS:c"}).problems)
 
 
@@ -287,7 +287,7 @@ def test_secret_without_a_source() -> None:
     ],
 )
 def test_unused(content: str, expected: list[str]) -> None:
-    """What nobody names is a note, in trees that hold what could name it, and all of that is known."""
+    """What no resource names is a note, in trees that hold what could name it, and all of that is known."""
     told = tell(load_mentions({"a": content}))
 
     assert [f"a: unused-{noun} note" for noun in expected] == [row for row in told if "unused" in row]
@@ -313,7 +313,7 @@ def test_hint_is_given_up_with_its_name() -> None:
 
 
 def test_lowered_rule_does_not_hold() -> None:
-    """A rule that is no error here holds nothing back, and a silenced one is not told."""
+    """A rule that is no error here holds nothing back, and a switched off one is not reported."""
     files = {"cds": "CDS c", "lds": "LDS l CDS:d! CDS:c"}
 
     assert ["lds: no-cluster warning"] == tell(load_mentions(files, lowered("no-cluster", Severity.WARNING)))
@@ -354,7 +354,7 @@ def test_loading_again_changes_nothing(steps: list[dict[str, str | None]]) -> No
 @settings(max_examples=200)
 @given(st.lists(EDITS, max_size=6))
 def test_memory_makes_no_difference(steps: list[dict[str, str | None]]) -> None:
-    """What is told of a tree without errors is what a first load would tell, whatever happened before."""
+    """What is reported of a tree without errors is what a first load would report, whatever happened before."""
     story = MentionStory()
     for edits in steps:
         loaded = story.step(edits)
@@ -363,7 +363,7 @@ def test_memory_makes_no_difference(steps: list[dict[str, str | None]]) -> None:
 
 
 def test_only_what_changed_is_looked_at() -> None:
-    """After one edit, the names of one file are collected, and what was told of the others is told again as it was."""
+    """After one edit, the names of one file are collected, and what was reported of the others is reported again as it was."""
     files = {f"{index}.rds": f"RDS r{index} CDS:d{index}\nCDS c{index}" for index in range(50)}
     story = MentionStory()
     before = story.step(files).memory

@@ -21,7 +21,7 @@ NOTE = problem(severity=Severity.NOTE, line=4)
 
 
 def test_problems_are_in_the_order_of_their_places() -> None:
-    """Findings are sorted by file, line and column, whatever order they came in, and each is told once."""
+    """Findings are sorted by file, line and column, whatever order they came in, and each is reported once."""
     problems = [problem("eds/web.yaml"), problem(line=10), problem(line=9, column=2), problem(line=9), problem(line=10)]
 
     found = [
@@ -53,7 +53,7 @@ def test_nothing_forges_lines_or_tells_secrets() -> None:
 
 
 def test_words_of_a_problem() -> None:
-    """A problem as one line has its place, weight, rule, fact and remedy; what it has not leaves no marks."""
+    """A problem as one line has its place, severity, rule, fact and remedy; what it has not leaves no marks."""
     bare = problem(pointer="", remedy="")
 
     assert "cds.yaml:2:3: error[wrong-value]: [0].type: expected text, found a list; give one text" == line_of(
@@ -85,7 +85,7 @@ def test_the_summary_counts(problems: tuple[Problem, ...], expected: str) -> Non
     ],
 )
 def test_the_threshold_decides_what_fails(threshold: Severity, expected: list[bool]) -> None:
-    """A problem fails the check when it weighs as much as the threshold."""
+    """A problem fails the check when it is as severe as the threshold."""
     weights = (problem(), WARNING, NOTE)
 
     assert expected == [report(one, threshold=threshold).has_failed for one in weights]
@@ -105,7 +105,7 @@ def test_the_threshold_decides_what_fails(threshold: Severity, expected: list[bo
     ],
 )
 def test_one_and_many(number: int, noun: str, expected: str) -> None:
-    """One resource is not told of in the plural."""
+    """One resource is not written in the plural."""
     assert expected == count_of_resources(number, noun)
 
 

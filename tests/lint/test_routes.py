@@ -4,7 +4,7 @@ from fsxds.api.catalogue import Catalogue
 from fsxds.api.convert import Converter
 from fsxds.lint.linter import make_field_rules
 from fsxds.values import PlainValue
-from tests.lint.envoy_verdicts import Case, action, assert_refused, assert_taken, route, route_config
+from tests.lint.envoy_answers import Case, action, assert_accepted, assert_rejected, route, route_config
 
 
 def weighted(*clusters: str) -> Case:
@@ -21,7 +21,7 @@ def body(size: int, limit: str = "") -> Case:
 
 def test_routes_that_envoy_takes(catalogue: Catalogue) -> None:
     """One way to rewrite, weights with a sum, upgrades once."""
-    assert_taken(
+    assert_accepted(
         catalogue,
         action("{regex_rewrite: {pattern: {regex: a}, substitution: b}}"),
         weighted("{name: a, weight: 0}", "{name: a, weight: 1}", "{cluster_header: x, weight: 4294967294}"),
@@ -50,9 +50,9 @@ def test_routes_that_envoy_takes(catalogue: Catalogue) -> None:
         action("{request_mirror_policies: [{cluster: a, cluster_header: b}]}"),
     ],
 )
-def test_routes_that_envoy_refuses(catalogue: Catalogue, case: Case) -> None:
+def test_routes_that_envoy_rejects(catalogue: Catalogue, case: Case) -> None:
     """The parts of a route must fit one another."""
-    assert_refused(catalogue, "wrong-route", case)
+    assert_rejected(catalogue, "wrong-route", case)
 
 
 def test_a_scope_has_routes(catalogue: Catalogue) -> None:

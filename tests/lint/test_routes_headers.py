@@ -1,7 +1,7 @@
 import pytest
 
 from fsxds.api.catalogue import Catalogue
-from tests.lint.envoy_verdicts import Case, action, assert_refused, assert_taken, http_filter, virtual_host
+from tests.lint.envoy_answers import Case, action, assert_accepted, assert_rejected, http_filter, virtual_host
 
 
 def adding(header: str, more: str = "") -> Case:
@@ -11,7 +11,7 @@ def adding(header: str, more: str = "") -> Case:
 
 def test_headers_that_envoy_takes(catalogue: Catalogue) -> None:
     """Other headers are added and removed as one likes."""
-    assert_taken(
+    assert_accepted(
         catalogue,
         adding("{key: a b, value: x}"),
         adding("{key: hosts, value: x}", ", append: false"),
@@ -38,6 +38,6 @@ def test_headers_that_envoy_takes(catalogue: Catalogue) -> None:
         ),
     ],
 )
-def test_headers_that_envoy_refuses(catalogue: Catalogue, case: Case) -> None:
+def test_headers_that_envoy_rejects(catalogue: Catalogue, case: Case) -> None:
     """The host and the headers that begin with a colon are not to be touched."""
-    assert_refused(catalogue, "wrong-header", case)
+    assert_rejected(catalogue, "wrong-header", case)

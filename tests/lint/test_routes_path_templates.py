@@ -1,7 +1,7 @@
 import pytest
 
 from fsxds.api.catalogue import Catalogue
-from tests.lint.envoy_verdicts import TYPE, Case, assert_refused, assert_taken, route
+from tests.lint.envoy_answers import TYPE, Case, assert_accepted, assert_rejected, route
 
 MATCH = TYPE + "envoy.extensions.path.match.uri_template.v3.UriTemplateMatchConfig"
 REWRITE = TYPE + "envoy.extensions.path.rewrite.uri_template.v3.UriTemplateRewriteConfig"
@@ -36,16 +36,16 @@ def test_templates_that_envoy_takes(catalogue: Catalogue) -> None:
         "/a/{b=x/*}",
         "/",
     ]
-    assert_taken(catalogue, *map(templated, patterns), templated("/{a}", "/{a}"), templated("/{a}", "/x/*"))
+    assert_accepted(catalogue, *map(templated, patterns), templated("/{a}", "/{a}"), templated("/{a}", "/x/*"))
 
 
 @pytest.mark.parametrize(
     "pattern",
     ["/{a}/{a}", "a", "/{a", "/a}", "/{}", "/{1a}", "/{c-d}", "/{abcdefghijklmnopq}", "/{a}/{b}/{c}/{d}/{e}/{f}"],
 )
-def test_patterns_that_envoy_refuses(catalogue: Catalogue, pattern: str) -> None:
+def test_patterns_that_envoy_rejects(catalogue: Catalogue, pattern: str) -> None:
     """Braces have partners and names in them, few and each once."""
-    assert_refused(catalogue, "wrong-path-template", templated(pattern))
+    assert_rejected(catalogue, "wrong-path-template", templated(pattern))
 
 
 @pytest.mark.parametrize(
@@ -56,6 +56,6 @@ def test_patterns_that_envoy_refuses(catalogue: Catalogue, pattern: str) -> None
         route({"route": {"cluster": "c", **rewriting("/x")}}),
     ],
 )
-def test_rewrites_that_envoy_refuses(catalogue: Catalogue, case: Case) -> None:
+def test_rewrites_that_envoy_rejects(catalogue: Catalogue, case: Case) -> None:
     """A rewrite uses the variables of the pattern, which there must be."""
-    assert_refused(catalogue, "wrong-path-template", case)
+    assert_rejected(catalogue, "wrong-path-template", case)

@@ -4,7 +4,7 @@ from fsxds.api.catalogue import Catalogue
 from fsxds.api.convert import Converter
 from fsxds.lint.linter import make_field_rules
 from fsxds.values import PlainValue
-from tests.lint.envoy_verdicts import Case, assert_refused, assert_taken, route_config, virtual_host
+from tests.lint.envoy_answers import Case, assert_accepted, assert_rejected, route_config, virtual_host
 
 
 def hosts(*domains: str) -> Case:
@@ -15,7 +15,7 @@ def hosts(*domains: str) -> Case:
 
 def test_domains_that_envoy_takes(catalogue: Catalogue) -> None:
     """Domains that differ in a port or a dot at the end, and wildcards in odd places, do not collide."""
-    assert_taken(
+    assert_accepted(
         catalogue,
         hosts("[a]", '["a:80"]', '["a."]', '["*.a"]', '["a.*"]', '["*"]'),
         hosts('["a.*.b"]', '["**"]', '[""]'),
@@ -34,9 +34,9 @@ def test_domains_that_envoy_takes(catalogue: Catalogue) -> None:
         hosts("[ä.A]", "[ä.a]"),
     ],
 )
-def test_domains_that_envoy_refuses(catalogue: Catalogue, case: Case) -> None:
+def test_domains_that_envoy_rejects(catalogue: Catalogue, case: Case) -> None:
     """A domain has one owner, whatever the case of its letters."""
-    assert_refused(catalogue, "duplicate-domain", case)
+    assert_rejected(catalogue, "duplicate-domain", case)
 
 
 @pytest.mark.parametrize(
@@ -50,17 +50,17 @@ def test_domains_that_envoy_refuses(catalogue: Catalogue, case: Case) -> None:
         ),
     ],
 )
-def test_virtual_hosts_that_envoy_refuses(catalogue: Catalogue, case: Case) -> None:
+def test_virtual_hosts_that_envoy_rejects(catalogue: Catalogue, case: Case) -> None:
     """Virtual clusters match something, and a virtual host has routes or a matcher."""
-    assert_refused(catalogue, "wrong-route", case)
+    assert_rejected(catalogue, "wrong-route", case)
 
 
 def test_virtual_hosts_are_discovered_by_delta_only(catalogue: Catalogue) -> None:
-    """Envoy refuses to discover virtual hosts by other means than delta gRPC."""
+    """Envoy rejects to discover virtual hosts by other means than delta gRPC."""
     source = "{api_type: GRPC, grpc_services: [{envoy_grpc: {cluster_name: xds}}]}"
     case = route_config(f"{{vhds: {{config_source: {{api_config_source: {source}}}}}}}")
 
-    assert_refused(catalogue, "wrong-config-source", case)
+    assert_rejected(catalogue, "wrong-config-source", case)
 
 
 def test_a_virtual_host_alone_is_checked_too(catalogue: Catalogue) -> None:

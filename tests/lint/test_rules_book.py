@@ -60,7 +60,7 @@ LOADABLE = [rule for rule in RULES if rule.file]
 
 @cache
 def modules() -> dict[str, ast.Module]:
-    """Return the syntax trees of the rooms where problems are found, without the book."""
+    """Return the syntax trees of the packages where problems are found, without the pages."""
     paths = [path for room in FINDING for path in (PACKAGE / room).rglob("*.py") or [PACKAGE / room]]
     paths += [PACKAGE / room for room in FINDING if room.endswith(".py")]
     return {str(path.relative_to(PACKAGE)): ast.parse(path.read_text(encoding="utf-8")) for path in paths}
@@ -98,7 +98,7 @@ def problems(catalogue: Catalogue) -> Mapping[tuple[str, str], tuple[Problem, ..
     return {key: result.problems for key, result in zip(examples, loaded, strict=True)}
 
 
-def test_every_rule_of_a_problem_is_in_the_book() -> None:
+def test_every_rule_of_a_problem_is_on_a_page() -> None:
     """What the source gives as the name of a rule has a row."""
     found = {name: path for path, tree in modules().items() for name in literal_rules(tree)}
 
@@ -106,7 +106,7 @@ def test_every_rule_of_a_problem_is_in_the_book() -> None:
     assert {} == {name: path for name, path in found.items() if name not in rules()}
 
 
-def test_every_name_with_hyphens_is_in_the_book() -> None:
+def test_every_name_with_hyphens_is_on_a_page() -> None:
     """A name of a rule that stands in a table has a row as well: in these rooms, words with hyphens are rules."""
     words = {
         (path, text)
@@ -127,7 +127,7 @@ def test_every_row_is_used() -> None:
 
 
 def test_names_are_unique_and_stable_words() -> None:
-    """A name stands once in the book, in lower case with hyphens."""
+    """A name stands once on a page, in lower case with hyphens."""
     assert [] == [rule.name for rule in RULES if not RULE_NAME.match(rule.name)]
     assert RULES == tuple(rule for chapter in chapters().values() for rule in chapter.rules)
 
@@ -145,7 +145,7 @@ def test_a_section_of_another_form() -> None:
 
 @pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.name)
 def test_rows_are_whole(rule: Rule) -> None:
-    """Every row is told in sentences, and has both examples where a file can show it."""
+    """Every page is written in sentences, and has both examples where a file can show it."""
     assert [] == [text for text in (rule.meaning, rule.envoy, rule.remedy) if not text.endswith((".", "…"))]
     assert bool(rule.file) <= bool(rule.wrong and rule.right)
     assert bool(rule.wrong) == bool(rule.right)
@@ -153,7 +153,7 @@ def test_rows_are_whole(rule: Rule) -> None:
 
 @pytest.mark.parametrize("rule", LOADABLE, ids=lambda rule: rule.name)
 def test_wrong_examples_break_their_rule(rule: Rule, problems: Mapping[tuple[str, str], tuple[Problem, ...]]) -> None:
-    """The wrong example of a rule is found to break it, with the weight that the book has."""
+    """The wrong example of a rule is found to break it, with the severity that the pages has."""
     assert (rule.name, rule.severity) in {(found.rule, found.severity) for found in problems[rule.name, "wrong"]}
 
 

@@ -1,4 +1,4 @@
-"""What the book says of Envoy, asked of a real one."""
+"""What the pages says of Envoy, asked of a real one."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ UNTOLD = {"duplicate-key", "no-extension-config", "no-secret", "unknown-tag", "w
 
 LOADABLE = [rule for rule in rules().values() if rule.file]
 # A breach of the others leaves nothing that Envoy could be asked about.
-REFUSED = [
+REJECTED = [
     rule for rule in LOADABLE if rule.severity is Severity.ERROR and not rule.is_fixed and rule.name not in UNTOLD
 ]
 LOWERED = Linter(RuleLevels({rule.name: Severity.NOTE for rule in rules().values() if not rule.is_fixed}))
@@ -35,8 +35,8 @@ def parser_of(catalogue: Catalogue) -> FileParser:
     return FileParser(catalogue, check=LOWERED)
 
 
-def refused(text: str, rule: Rule, catalogue: Catalogue, folder: Path) -> tuple[Problem, ...]:
-    """Return what Envoy refuses of a tree of one file, whatever our own rules say of it."""
+def rejected(text: str, rule: Rule, catalogue: Catalogue, folder: Path) -> tuple[Problem, ...]:
+    """Return what Envoy rejects of a tree of one file, whatever our own rules say of it."""
     parse = parser_of(catalogue).parse
     tree, acceptance = tree_of({rule.file: text}), Acceptance(check=LOWERED)
     loaded = load(tree, None, lambda files: tuple(map(parse, files)), acceptance)
@@ -46,18 +46,18 @@ def refused(text: str, rule: Rule, catalogue: Catalogue, folder: Path) -> tuple[
 
 @pytest.mark.parametrize("rule", LOADABLE, ids=lambda rule: rule.name)
 def test_envoy_takes_right_examples(rule: Rule, catalogue: Catalogue, tmp_path: Path) -> None:
-    """A real Envoy takes what the book calls right."""
-    assert () == refused(rule.right, rule, catalogue, tmp_path)
+    """A real Envoy takes what the pages calls right."""
+    assert () == rejected(rule.right, rule, catalogue, tmp_path)
 
 
-@pytest.mark.parametrize("rule", REFUSED, ids=lambda rule: rule.name)
-def test_envoy_refuses_wrong_examples(rule: Rule, catalogue: Catalogue, tmp_path: Path) -> None:
-    """A real Envoy refuses what the book calls an error."""
-    assert refused(rule.wrong, rule, catalogue, tmp_path)
+@pytest.mark.parametrize("rule", REJECTED, ids=lambda rule: rule.name)
+def test_envoy_rejects_wrong_examples(rule: Rule, catalogue: Catalogue, tmp_path: Path) -> None:
+    """A real Envoy rejects what the pages calls an error."""
+    assert rejected(rule.wrong, rule, catalogue, tmp_path)
 
 
 def test_no_exception_is_left_over() -> None:
-    """What Envoy does not tell is an error of the book whose example can be loaded."""
+    """What Envoy does not tell is an error of the pages whose example can be loaded."""
     known = {rule.name for rule in LOADABLE if rule.severity is Severity.ERROR and not rule.is_fixed}
 
     assert set() == UNTOLD - known

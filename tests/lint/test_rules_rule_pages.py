@@ -20,7 +20,7 @@ CHAPTERS = (Chapter("Names", (ODD,)), Chapter("Files", (FIXED,)))
 
 
 def test_a_page_tells_all() -> None:
-    """A page has the weight, the demand, what Envoy does, the remedy and both examples."""
+    """A page has the severity, the demand, what Envoy does, the remedy and both examples."""
     assert page_of(ODD, 50).plain == (
         "odd-name: warning\n"
         "\n"
@@ -44,7 +44,7 @@ def test_a_page_tells_all() -> None:
 
 
 def test_a_page_without_examples() -> None:
-    """What no file shows has no examples, and a weight that is fixed is said to be."""
+    """What no file shows has no examples, and a severity that is fixed is said to be."""
     assert page_of(FIXED, 50).plain == (
         "gone: error; its severity cannot be changed\n\n"
         "Demand\n  Files stay.\n\nEnvoy\n  It waits.\n\nRemedy\n  Put it back.\n"

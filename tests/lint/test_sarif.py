@@ -128,8 +128,8 @@ def test_a_problem_is_a_result() -> None:
 
 
 @pytest.mark.parametrize("rule", rules().values(), ids=lambda rule: rule.name)
-def test_rules_are_described_from_the_book(rule) -> None:
-    """The description of every rule of the book has the form that code scanning asks for."""
+def test_rules_are_described_from_their_pages(rule) -> None:
+    """The description of every rule of the pages has the form that code scanning asks for."""
     (described,) = run_of(report(problem(rule=rule.name)))["tool"]["driver"]["rules"]
 
     assert {"id", "shortDescription", "fullDescription", "help", "defaultConfiguration"} == set(described)

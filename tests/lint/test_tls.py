@@ -9,7 +9,7 @@ from fsxds.api.catalogue import Catalogue
 from fsxds.api.convert import Converter
 from fsxds.lint.linter import make_field_rules
 from fsxds.values import Severity
-from tests.lint.envoy_verdicts import TLS, Case, assert_refused, assert_taken, client_tls, server_tls, told
+from tests.lint.envoy_answers import TLS, Case, assert_accepted, assert_rejected, client_tls, rules_found, server_tls
 from tests.lint.test_tls_certificates import CHAIN, PRIVATE
 
 PAIR = {"certificate_chain": {"inline_string": CHAIN}, "private_key": {"inline_string": PRIVATE}}
@@ -41,7 +41,7 @@ def ticket(size: int) -> Case:
 
 def test_contexts_that_envoy_takes(catalogue: Catalogue) -> None:
     """Known ciphers and curves, names with a CA, keys of 80 bytes."""
-    assert_taken(
+    assert_accepted(
         catalogue,
         server(alpn_protocols=["h2,http/1.1", "x" * 255]),
         params(cipher_suites=["ECDHE-ECDSA-AES128-GCM-SHA256:ECDHE-RSA-AES128-GCM-SHA256", "ECDHE-ECDSA-AES128-SHA"]),
@@ -90,17 +90,17 @@ def test_contexts_that_envoy_takes(catalogue: Catalogue) -> None:
         ticket(79),
     ],
 )
-def test_contexts_that_envoy_refuses(catalogue: Catalogue, case: Case) -> None:
+def test_contexts_that_envoy_rejects(catalogue: Catalogue, case: Case) -> None:
     """The parts of a context fit one another, and what it names is known."""
-    assert_refused(catalogue, "wrong-tls", case)
+    assert_rejected(catalogue, "wrong-tls", case)
 
 
 def test_versions_that_cannot_be(catalogue: Catalogue) -> None:
     """Envoy takes a minimum above the maximum; no handshake will succeed."""
     case = params(tls_minimum_protocol_version="TLSv1_3", tls_maximum_protocol_version="TLSv1_2")
 
-    assert_taken(catalogue, case)
-    assert {"wrong-tls"} == told(catalogue, case, Severity.WARNING)
+    assert_accepted(catalogue, case)
+    assert {"wrong-tls"} == rules_found(catalogue, case, Severity.WARNING)
 
 
 def test_a_secret_has_a_content(catalogue: Catalogue) -> None:
@@ -114,7 +114,7 @@ def test_a_secret_has_a_content(catalogue: Catalogue) -> None:
 
 
 def test_a_secret_may_be_combined_with_a_trusted_authority(catalogue: Catalogue) -> None:
-    """Names without an authority are refused in a context, and worth a warning in a secret, which may be a part of one."""
+    """Names without an authority are rejected in a context, and worth a warning in a secret, which may be a part of one."""
     secret: Any = {"name": "s", "validation_context": NAMES}
     message = Converter(catalogue).convert(secret, TLS + "Secret").message
     assert message is not None

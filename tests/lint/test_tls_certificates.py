@@ -13,7 +13,7 @@ from cryptography.x509.oid import NameOID
 
 from fsxds.api.catalogue import Catalogue
 from fsxds.lint.tls import CertificateChecks
-from tests.lint.envoy_verdicts import Case, assert_refused, assert_taken, server_tls
+from tests.lint.envoy_answers import Case, assert_accepted, assert_rejected, server_tls
 
 
 def certify(key: Any) -> str:
@@ -56,7 +56,7 @@ def trusting(text: str) -> Case:
 def test_pairs_that_envoy_takes(catalogue: Catalogue) -> None:
     """Chains with other text around them, keys in either form, expired certificates."""
     as_bytes = {"certificate_chain": {"inline_bytes": base64.b64encode(CHAIN.encode()).decode()}}
-    assert_taken(
+    assert_accepted(
         catalogue,
         pair(CHAIN, PRIVATE),
         pair(certify(RSA), write(RSA, form=PrivateFormat.TraditionalOpenSSL)),
@@ -91,19 +91,19 @@ def test_pairs_that_envoy_takes(catalogue: Catalogue) -> None:
         trusting(CHAIN + BROKEN),
     ],
 )
-def test_certificates_that_envoy_refuses(catalogue: Catalogue, case: Case) -> None:
+def test_certificates_that_envoy_rejects(catalogue: Catalogue, case: Case) -> None:
     """Half a pair, what cannot be read, and what is too weak."""
-    assert_refused(catalogue, "wrong-certificate", case)
+    assert_rejected(catalogue, "wrong-certificate", case)
 
 
 @pytest.mark.parametrize("chain", [certify(OTHER), certify(RSA), certify(OTHER) + CHAIN])
 def test_keys_that_do_not_fit(catalogue: Catalogue, chain: str) -> None:
     """A key belongs to the first certificate of its chain."""
-    assert_refused(catalogue, "key-mismatch", pair(chain, PRIVATE))
+    assert_rejected(catalogue, "key-mismatch", pair(chain, PRIVATE))
 
 
 def test_without_cryptography_pairs_are_not_compared(catalogue: Catalogue) -> None:
-    """Without a judge only what has the wrong look is told."""
+    """Without a judge only what has the wrong look is reported."""
     message_class: Any = catalogue.message_class("envoy.extensions.transport_sockets.tls.v3.TlsCertificate")
     message = message_class()
     message.certificate_chain.inline_string = certify(OTHER)
@@ -121,10 +121,10 @@ def test_without_cryptography_pairs_are_not_compared(catalogue: Catalogue) -> No
 
 
 def test_no_secret_is_quoted(catalogue: Catalogue) -> None:
-    """What is told of a key does not hold a part of it."""
+    """What is reported of a key does not hold a part of it."""
     from fsxds.api.convert import Converter
     from fsxds.lint.linter import make_field_rules
-    from tests.lint.envoy_verdicts import TYPES
+    from tests.lint.envoy_answers import TYPES
 
     case = pair(CHAIN, "-----BEGIN PRIVATE KEY-----\nsecretword\n-----END PRIVATE KEY-----\n")
     message = Converter(catalogue).convert(case.resource, TYPES[case.group]).message

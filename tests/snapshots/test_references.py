@@ -9,7 +9,16 @@ from fsxds.lint.linter import make_field_rules
 from fsxds.resource_types import BY_SHORT_NAME
 from fsxds.resources import Reference
 from fsxds.values import pointer_of
-from tests.lint.envoy_verdicts import ROUTER, TYPE, Case, assert_refused, assert_taken, http_filter, manager, told
+from tests.lint.envoy_answers import (
+    ROUTER,
+    TYPE,
+    Case,
+    assert_accepted,
+    assert_rejected,
+    http_filter,
+    manager,
+    rules_found,
+)
 
 EXTENSIONS = "type.googleapis.com/envoy.extensions."
 HCM = f"{EXTENSIONS}filters.network.http_connection_manager.v3.HttpConnectionManager"
@@ -383,9 +392,9 @@ def struct(message_type: str, value: dict[str, object], package: str = "xds.type
     return manager({"http_filters": [{"name": "f", "typed_config": config}, ROUTER]})
 
 
-def test_structs_that_envoy_takes(catalogue: Catalogue) -> None:
+def test_structs_that_envoy_accepts(catalogue: Catalogue) -> None:
     """Plain values that the message takes, in either TypedStruct."""
-    assert_taken(
+    assert_accepted(
         catalogue,
         struct(HTTP + "buffer.v3.Buffer", {"max_request_bytes": 5}),
         struct(HTTP + "buffer.v3.Buffer", {"max_request_bytes": "5"}, "udpa.type.v1"),
@@ -396,16 +405,16 @@ def test_structs_that_envoy_takes(catalogue: Catalogue) -> None:
 @pytest.mark.parametrize("value", ["many", 5.5])
 def test_values_that_envoy_refuses(catalogue: Catalogue, value: object) -> None:
     """A value that the message does not take is refused."""
-    assert_refused(catalogue, "wrong-typed-struct", struct(HTTP + "buffer.v3.Buffer", {"max_request_bytes": value}))
+    assert_rejected(catalogue, "wrong-typed-struct", struct(HTTP + "buffer.v3.Buffer", {"max_request_bytes": value}))
 
 
 def test_rules_hold_within(catalogue: Catalogue) -> None:
     """Rules over messages hold for what a TypedStruct stands for."""
     headers = [{"name": "a", "safe_regex_match": {"regex": "("}}]
 
-    assert_refused(catalogue, "wrong-regex", struct(HTTP + "fault.v3.HTTPFault", {"headers": headers}))
+    assert_rejected(catalogue, "wrong-regex", struct(HTTP + "fault.v3.HTTPFault", {"headers": headers}))
 
 
 def test_unknown_types_are_left_alone(catalogue: Catalogue) -> None:
     """Of a type that the catalogue does not have nothing is said."""
-    assert set() == told(catalogue, struct("example.Own", {"a": 1}))
+    assert set() == rules_found(catalogue, struct("example.Own", {"a": 1}))

@@ -148,7 +148,7 @@ XDS = cluster(
 ).resource
 
 
-def envoy_takes(*cases: Case) -> tuple[bool, str]:
+def envoy_accepts(*cases: Case) -> tuple[bool, str]:
     """Tell whether the real Envoy takes all of these at once, and what it says."""
     resources: dict[str, list[Any]] = {"clusters": [XDS]}
     for number, case in enumerate(cases):
@@ -162,7 +162,7 @@ def _tools(catalogue: Catalogue) -> tuple[Converter, FieldRules]:
     return Converter(catalogue), make_field_rules(catalogue)
 
 
-def told(catalogue: Catalogue, case: Case, least: Severity = Severity.ERROR) -> set[str]:
+def rules_found(catalogue: Catalogue, case: Case, least: Severity = Severity.ERROR) -> set[str]:
     """Return the names of the rules that our side tells, of errors alone or of `least` alone."""
     converter, rules = _tools(catalogue)
     converted = converter.convert(case.resource, TYPES[case.group])
@@ -170,7 +170,7 @@ def told(catalogue: Catalogue, case: Case, least: Severity = Severity.ERROR) -> 
     return {fault.rule for fault in rules.check(converted.message).faults if fault.severity is least}
 
 
-def assert_taken(catalogue: Catalogue, *cases: Case) -> None:
+def assert_accepted(catalogue: Catalogue, *cases: Case) -> None:
     """Assert that Envoy takes all of these, each at an address of its own, and that no rule objects."""
     apart = []
     for number, case in enumerate(cases):
@@ -179,12 +179,12 @@ def assert_taken(catalogue: Catalogue, *cases: Case) -> None:
         if address == {"socket_address": {"address": "127.0.0.1", "port_value": 10000}}:
             resource["address"] = {"socket_address": {"address": "127.0.0.1", "port_value": 20000 + number}}
         apart.append(Case(case.group, resource))
-    assert [set()] * len(cases) == [told(catalogue, case) for case in cases]
-    accepted, words = envoy_takes(*apart)
+    assert [set()] * len(cases) == [rules_found(catalogue, case) for case in cases]
+    accepted, words = envoy_accepts(*apart)
     assert accepted, words
 
 
-def assert_refused(catalogue: Catalogue, rule: str, case: Case) -> None:
-    """Assert that Envoy refuses this, and that the rule tells it, perhaps beside others."""
-    accepted, words = envoy_takes(case)
-    assert (False, True) == (accepted, rule in told(catalogue, case)), (words, told(catalogue, case))
+def assert_rejected(catalogue: Catalogue, rule: str, case: Case) -> None:
+    """Assert that Envoy rejects this, and that the rule tells it, perhaps beside others."""
+    accepted, words = envoy_accepts(case)
+    assert (False, True) == (accepted, rule in rules_found(catalogue, case)), (words, rules_found(catalogue, case))

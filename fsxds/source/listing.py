@@ -72,7 +72,7 @@ def remedy_of(error: OSError) -> str:
 
 def problem_of(relative: str, rule: str, message: str, remedy: str) -> Problem:
     """Make the problem of a whole file or directory."""
-    return Problem(PurePosixPath(as_text(relative)), 1, 1, "", rule, message, remedy)
+    return Problem.of_file(PurePosixPath(as_text(relative)), rule, message, remedy)
 
 
 class TreeListing:
@@ -80,12 +80,25 @@ class TreeListing:
 
     Real directories come first, then the linked ones in the order of their names, and each directory is visited once:
     a link to a directory that was already seen, or that holds the tree, adds nothing.
+
+    Attributes:
+        files: those to read.
+        ignored: paths of files that are not to be read.
+        excluded: paths that the user excludes.
+        problems: of files and directories.
+        lost: directories that could not be listed.
+        links: those that were followed.
+        real_root: the root without links; None where it is missing.
+        root_error: why there is nothing to walk; None where there is.
+        directories: the real paths of all directories that were listed.
+        linked_files: the real paths of linked files, each with the link in the tree through which it was reached.
+        tops: the real root, then the real paths of the linked directories.
     """
 
     def __init__(
         self, root: str, is_read: Callable[[str], bool], known: Collection[str], exclusion: Exclusion | None = None
     ) -> None:
-        """TreeListing.
+        """List a tree.
 
         Args:
             root: an absolute path.
@@ -100,25 +113,21 @@ class TreeListing:
         self.lost: list[LostDirectory] = []
         self.links = Links()
         self.real_root = self.links.resolve(root)
+        self.root_error: OSError | None = None
         self.directories: dict[str, Identity] = {}
-        """The real paths of all directories that were listed."""
         self.linked_files: dict[str, str] = {}
-        """The real paths of linked files, each with the link in the tree through which it was reached."""
         self.tops: list[str] = []
-        """The real root, then the real paths of the linked directories."""
         self._is_read = is_read
         self._known = known
         self._exclusion = exclusion or Exclusion()
+        # The directories that need no other visit, each with the link in the tree through which it was reached.
         self._visited: dict[Identity, str] = {}
-        """The directories that need no other visit, each with the link in the tree through which it was reached."""
+        # Links to directories that are still to be walked: path in the tree, real path, and link in the tree.
         self._linked: list[tuple[str, str, str]] = []
-        """Links to directories that are still to be walked: path in the tree, real path, and link in the tree."""
+        # The link in the tree behind which the walk is now, empty in the tree itself.
         self._through = ""
-        """The link in the tree behind which the walk is now, empty in the tree itself."""
         self._counts: Counter[str] = Counter()
         self._root_identity: Identity | None = None
-        self.root_error: OSError | None = None
-        """Why there is nothing to walk; None when there is."""
         try:
             # The kernel says why there is no way to the root.
             self._walk_all(root if self.real_root is None else self.real_root)

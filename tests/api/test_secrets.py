@@ -4,7 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fsxds.api.secrets import is_secret_name, mask_error, mask_reason, mask_text
+from fsxds.api.catalogue import Catalogue
+from fsxds.api.secrets import Masker, is_secret_name, mask_error, mask_reason, mask_text
 
 KEY = "-----BEGIN PRIVATE KEY-----\nc2VjcmV0\nc2VjcmV0\n-----END PRIVATE KEY-----\n"
 
@@ -98,3 +99,15 @@ def test_an_exception_does_not_repeat_the_data_that_it_met() -> None:
     assert mask_error(KeyError("hunter2")) == "<hidden>"
     assert mask_error(ValueError("no number: 'hunter2' at 3\nhunter2")) == "no number: <hidden> at 3"
     assert mask_error(ValueError("broken on purpose")) == "broken on purpose"
+
+
+@pytest.mark.parametrize(
+    ("name", "is_hidden"),
+    [("password", True), ("x_api_token", True), ("inline_code", True), ("colour", False), ("filename", False)],
+)
+def test_names_in_a_struct(catalogue: Catalogue, name: str, *, is_hidden: bool) -> None:
+    """In metadata, whose fields have no types, a value is hidden by the name of its key alone."""
+    metadata = {"filter_metadata": {"some.filter": {name: "S3CR3T"}}}
+    cluster = {"@type": "type.googleapis.com/envoy.config.cluster.v3.Cluster", "name": "a", "metadata": metadata}
+
+    assert ("S3CR3T" not in str(Masker(catalogue).masked(cluster))) is is_hidden

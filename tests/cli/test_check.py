@@ -109,6 +109,21 @@ def test_notes(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     assert 1 == main(["check", str(tree), "--severity", "note"])
 
 
+@pytest.mark.parametrize(
+    ("count", "named"), [(2, "; nor 1.txt; rename"), (8, "; nor 1.txt, 2.txt, 3.txt, 4.txt, 5.txt, … 2 more;")]
+)
+def test_ignored_files_are_named_in_one_note(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str], count: int, named: str
+) -> None:
+    """Of many, the first six are named and the others counted."""
+    tree = write_tree(tmp_path, cds=CLUSTERS)
+    for number in range(count):
+        (tree / f"{number}.txt").write_text("Ask me.\n")
+    main(["check", str(tree)])
+
+    assert named in capfd.readouterr().out
+
+
 def test_ttl_that_is_dropped_is_told_where_it_is(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     """A ttl that Envoy would not survive is left out, which a note says; with `--ttl spec` it is told to clients."""
     tree = write_tree(tmp_path, eds="- name: web\n  ttl: 5s\n  resource: {cluster_name: web}\n", cds=CLUSTERS)

@@ -8,7 +8,7 @@ from jsonschema import Draft202012Validator
 
 from fsxds.errors import UsageError
 from fsxds.settings.options import Settings
-from fsxds.settings.reading import read_settings, settings_schema
+from fsxds.settings.reading import SettingsChange, read_settings, settings_schema
 from tests.support.settings_files import complaints_of, read_file
 
 
@@ -77,3 +77,13 @@ def test_every_default_is_allowed_by_the_schema() -> None:
     defaults = {name: rule["default"] for name, rule in properties.items()}
 
     assert [] == list(Draft202012Validator(settings_schema()).iter_errors(defaults))
+
+
+def test_a_change_of_settings_is_applied_where_that_is_possible() -> None:
+    """What can change while fsxds runs is taken over; the others of this command are named, and stay."""
+    before = Settings()
+    after = replace(before, settle_s=1.0, http="127.0.0.1:1", check_format="json")
+    change = SettingsChange.between(before, after, "serve")
+
+    assert change == SettingsChange(replace(before, settle_s=1.0), ("settle",), ("http",))
+    assert SettingsChange.between(before, before, "serve") == SettingsChange(before, (), ())

@@ -12,16 +12,16 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import PurePosixPath
 from types import MappingProxyType
-from typing import Any, Final, cast
+from typing import Final, cast
 
 import yaml
 from google.protobuf.descriptor import Descriptor, FieldDescriptor
 from google.protobuf.message import DecodeError, Message
 from google.protobuf.unknown_fields import UnknownFieldSet
 
-from fsxds.api.catalogue import Catalogue
+from fsxds.api.catalogue import Catalogue, DynamicMessage
 from fsxds.api.convert import Converter
-from fsxds.api.fields import ANY, LIST_VALUE, STRUCT, VALUE, is_map
+from fsxds.api.fields import ANY, LIST_VALUE, STRUCT, VALUE, FieldValue, is_map
 from fsxds.api.printing import Printer
 from fsxds.api.walk import unreadable_parts
 from fsxds.formats import Format
@@ -141,7 +141,7 @@ class _Reading:
             typed = [part for part in parts if part is not None]
         else:
             typed = self._typed(resources, (*path, "resources"), claim)
-        message: Any = self._convert({**_bare(value), "resources": typed}, DISCOVERY_RESPONSE, path)
+        message: DynamicMessage = self._convert({**_bare(value), "resources": typed}, DISCOVERY_RESPONSE, path)
         if message is not None and not message.resources and not message.type_url and self._hint:
             # The file's name says the type, and the new file may have another name.
             message.type_url = self._hint.type_url
@@ -270,7 +270,7 @@ class ConversionWriter:
             plain = self._printer.to_plain(message)
             # Without the list, reading it would be an error.
             return plain if "resources" in plain else {**plain, "resources": []}
-        if name == RESOURCE_WRAPPER and cast("Any", message).HasField("resource"):
+        if name == RESOURCE_WRAPPER and cast("DynamicMessage", message).HasField("resource"):
             return self._printer.to_plain(message)
         plain_any: PlainValue = json.loads(
             self._printer.any_json(TypeUrl(PREFIX + name), message.SerializeToString(deterministic=True))
@@ -279,7 +279,7 @@ class ConversionWriter:
 
     def _one_response(self, messages: Sequence[Message], hint: ResourceType | None) -> Message:
         """Gather documents in one DiscoveryResponse."""
-        response: Any = self._catalogue.message_class(DISCOVERY_RESPONSE)()
+        response: DynamicMessage = self._catalogue.message_class(DISCOVERY_RESPONSE)()
         envelopes = [message for message in messages if _is(message, DISCOVERY_RESPONSE)]
         heads = {_head(envelope) for envelope in envelopes}
         if len(heads) > 1:
@@ -288,7 +288,7 @@ class ConversionWriter:
             response.MergeFromString(head)
         for message in messages:
             if _is(message, DISCOVERY_RESPONSE):
-                response.resources.extend(cast("Any", message).resources)
+                response.resources.extend(cast("DynamicMessage", message).resources)
             else:
                 body = message.SerializeToString(deterministic=True)
                 response.resources.add(type_url=f"{PREFIX}{message.DESCRIPTOR.full_name}", value=body)
@@ -308,10 +308,10 @@ class ConversionWriter:
 
     def _types_of(self, message: Message) -> set[str]:
         if _is(message, RESOURCE_WRAPPER):
-            return {cast("Any", message).resource.type_url} - {""}
+            return {cast("DynamicMessage", message).resource.type_url} - {""}
         if not _is(message, DISCOVERY_RESPONSE):
             return {f"{PREFIX}{message.DESCRIPTOR.full_name}"}
-        envelope: Any = message
+        envelope: DynamicMessage = message
         if envelope.type_url:
             return {envelope.type_url}
         wrapped = self._catalogue.message_class(RESOURCE_WRAPPER)
@@ -348,12 +348,12 @@ def _is(message: Message, message_type: str) -> bool:
 
 
 def _is_empty_response(message: Message) -> bool:
-    return _is(message, DISCOVERY_RESPONSE) and not cast("Any", message).resources
+    return _is(message, DISCOVERY_RESPONSE) and not cast("DynamicMessage", message).resources
 
 
 def _head(envelope: Message) -> bytes:
     """Return an envelope without its resources and their type, serialized."""
-    head: Any = type(envelope)()
+    head: DynamicMessage = type(envelope)()
     head.CopyFrom(envelope)
     head.ClearField("resources")
     head.ClearField("type_url")
@@ -393,7 +393,9 @@ def _differences(before: Message, after: Message, catalogue: Catalogue, path: Fi
         yield from _in_field(field, before, after, catalogue, here)
 
 
-def _in_any(before: Any, after: Any, catalogue: Catalogue, path: FieldPath) -> Iterator[FieldPath]:
+def _in_any(
+    before: DynamicMessage, after: DynamicMessage, catalogue: Catalogue, path: FieldPath
+) -> Iterator[FieldPath]:
     if before.type_url != after.type_url:
         yield path
         return
@@ -412,8 +414,8 @@ def _in_any(before: Any, after: Any, catalogue: Catalogue, path: FieldPath) -> I
 def _in_field(
     field: FieldDescriptor, before: Message, after: Message, catalogue: Catalogue, path: FieldPath
 ) -> Iterator[FieldPath]:
-    old: Any = getattr(before, field.name)
-    new: Any = getattr(after, field.name)
+    old: FieldValue = getattr(before, field.name)
+    new: FieldValue = getattr(after, field.name)
     if is_map(field):
         yield from _in_members({key: old[key] for key in old}, {key: new[key] for key in new}, catalogue, path)
     elif field.is_repeated:
@@ -426,7 +428,9 @@ def _in_field(
         yield path
 
 
-def _in_members(old: dict[Any, Any], new: dict[Any, Any], catalogue: Catalogue, path: FieldPath) -> Iterator[FieldPath]:
+def _in_members(
+    old: Mapping[object, FieldValue], new: Mapping[object, FieldValue], catalogue: Catalogue, path: FieldPath
+) -> Iterator[FieldPath]:
     for key in (*old, *(key for key in new if key not in old)):
         here = (*path, key if isinstance(key, int) and not isinstance(key, bool) else str(key))
         if key not in old or key not in new:

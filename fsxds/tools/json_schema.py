@@ -12,7 +12,7 @@ from typing import Any, TypeAlias
 
 from google.protobuf.descriptor import Descriptor, EnumDescriptor, FieldDescriptor, OneofDescriptor
 
-from fsxds.api.catalogue import Catalogue
+from fsxds.api.catalogue import Catalogue, DynamicMessage
 from fsxds.api.constraint_checks import (
     default_demand,
     disallowed_checks,
@@ -223,7 +223,7 @@ def _duration(rules: Rules) -> Schema:
     return {"anyOf": [{"type": "string", "pattern": pattern}, shared("seconds-and-nanos")]}
 
 
-def _is_positive(duration: Any) -> bool:
+def _is_positive(duration: DynamicMessage) -> bool:
     return bool(duration.seconds > 0 or duration.nanos > 0)
 
 

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
-from typing import Any
 
 from google.protobuf.message import DecodeError
 
+from fsxds.api.catalogue import DynamicMessage
 from fsxds.protocol.messages import Node
 from fsxds.protocol.subscription import WILDCARD
 from fsxds.resource_types import BY_TYPE_URL
@@ -229,7 +229,7 @@ class DeltaDialogue:
             raise WrongResponseError(contents.faults[0], update)
         return update
 
-    def _written(self, request: Any) -> bytes:
+    def _written(self, request: DynamicMessage) -> bytes:
         if not self._has_sent_node:
             request.node.CopyFrom(node_message(self._node))
             self._has_sent_node = True
@@ -237,7 +237,7 @@ class DeltaDialogue:
         return serialized
 
 
-def _update_of(response: Any, contents: UpdateContents) -> Update:
+def _update_of(response: DynamicMessage, contents: UpdateContents) -> Update:
     for wrapper in response.resources:
         read_wrapper(wrapper, contents)
     removed = tuple(response.removed_resources)

@@ -7,7 +7,6 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import PurePosixPath
 from types import MappingProxyType
-from typing import Any
 
 import grpc
 from envoy.config.core.v3 import base_pb2
@@ -15,6 +14,7 @@ from envoy.service.discovery.v3 import discovery_pb2
 from google.protobuf.message import DecodeError
 from google.protobuf.wrappers_pb2 import StringValue
 
+from fsxds.api.catalogue import DynamicMessage
 from fsxds.errors import FsxdsError
 from fsxds.protocol.messages import Node
 from fsxds.resource_types import PREFIX
@@ -117,7 +117,7 @@ _WRAPPER = f"{PREFIX}envoy.service.discovery.v3.Resource"
 NACK_CODE = 13
 
 
-def node_message(node: Node) -> Any:
+def node_message(node: Node) -> DynamicMessage:
     """Return the message that announces a node."""
     return base_pb2.Node(
         id=node.id,
@@ -136,7 +136,7 @@ def name_within(body: bytes) -> str:
     return name
 
 
-def read_anys(anys: Iterable[Any], contents: UpdateContents) -> None:
+def read_anys(anys: Iterable[DynamicMessage], contents: UpdateContents) -> None:
     """Take in the resources of a SotW response, wrapped or not."""
     for packed in anys:
         try:
@@ -148,7 +148,7 @@ def read_anys(anys: Iterable[Any], contents: UpdateContents) -> None:
             contents.faults.append("a resource in it is no message")
 
 
-def read_wrapper(wrapper: Any, contents: UpdateContents) -> None:
+def read_wrapper(wrapper: DynamicMessage, contents: UpdateContents) -> None:
     """Take in a `Resource`: with content, as a heartbeat, or as a name that does not exist."""
     if not wrapper.HasField("resource"):
         # A heartbeat has a time to live, and the version of what the client holds already.

@@ -7,7 +7,7 @@ import json
 import os
 from collections.abc import Callable
 from types import TracebackType
-from typing import Any, Self
+from typing import Self
 
 import aiohttp
 
@@ -167,14 +167,13 @@ class PollingClient:
             raise WrongResponseError(contents.faults[0], update)
         return update
 
-    def _convert(self, member: Any, contents: UpdateContents) -> None:
-        type_url = member.get("@type") if isinstance(member, dict) else None
-        if type_url != self._row.type_url:
-            contents.faults.append(f"a resource in it is of type {type_url}")
+    def _convert(self, member: PlainValue, contents: UpdateContents) -> None:
+        fields = member if isinstance(member, dict) else {}
+        if fields.get("@type") != self._row.type_url:
+            contents.faults.append(f"a resource in it is of type {fields.get('@type')}")
             return
-        converted = self._converter.convert(
-            {name: value for name, value in member.items() if name != "@type"}, self._row.message_type
-        )
+        plain = {name: value for name, value in fields.items() if name != "@type"}
+        converted = self._converter.convert(plain, self._row.message_type)
         if converted.message is None:
             contents.faults.append(f"a resource in it cannot be read: {converted.faults[0].message}")
             return

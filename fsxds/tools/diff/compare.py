@@ -8,11 +8,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
 from pathlib import PurePosixPath
-from typing import Any, cast
+from typing import cast
 
 from google.protobuf.descriptor import Descriptor, FieldDescriptor
 
-from fsxds.api.catalogue import Catalogue
+from fsxds.api.catalogue import Catalogue, DynamicMessage
 from fsxds.api.fields import ANY, LONG_INTEGERS, SPECIAL_JSON, is_map, map_parts, type_of_url
 from fsxds.api.printing import Printer
 from fsxds.api.secrets import HIDDEN, Masker
@@ -335,7 +335,9 @@ class Comparer:
         """Return the aliases as written: those of a virtual host that are its domains are compared as such."""
         if resource.type_url != _VIRTUAL_HOST:
             return [*resource.aliases] or None
-        message: Any = self._catalogue.message_class(resource.type_url.rpartition("/")[2]).FromString(resource.body)
+        message: DynamicMessage = self._catalogue.message_class(resource.type_url.rpartition("/")[2]).FromString(
+            resource.body
+        )
         table = route_configuration_of(resource.name)
         of_domains = {name_of_domain(table, domain) for domain in message.domains}
         return [alias for alias in resource.aliases if alias not in of_domains] or None

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
-from typing import Any
 
-from fsxds.api.catalogue import Catalogue
+from fsxds.api.catalogue import Catalogue, DynamicMessage
 from fsxds.resource_types import RESOURCE_TYPES
 from fsxds.resources import Resource, Snapshot
 from fsxds.tools.doctor.config_sources import path_faults, seconds_of
@@ -44,7 +43,7 @@ class TreeFacts:
     runtime_names: tuple[str, ...] = ()
 
 
-def bootstrap_faults(bootstrap: Any, envoy: EnvoyFacts, tree: TreeFacts) -> Iterator[Fault]:
+def bootstrap_faults(bootstrap: DynamicMessage, envoy: EnvoyFacts, tree: TreeFacts) -> Iterator[Fault]:
     """Check the bootstrap apart from its config sources: node, admin page, subscriptions and runtime layers."""
     yield from _check_node(bootstrap)
     yield from _check_admin(bootstrap)
@@ -54,7 +53,7 @@ def bootstrap_faults(bootstrap: Any, envoy: EnvoyFacts, tree: TreeFacts) -> Iter
     yield from _check_layers(bootstrap.layered_runtime, tree)
 
 
-def _check_node(bootstrap: Any) -> Iterator[Fault]:
+def _check_node(bootstrap: DynamicMessage) -> Iterator[Fault]:
     dynamic = bootstrap.dynamic_resources
     sources = [getattr(dynamic, name) for name in ("cds_config", "lds_config") if dynamic.HasField(name)]
     is_asked = any(source.WhichOneof("config_source_specifier") in {"ads", "api_config_source"} for source in sources)
@@ -69,7 +68,7 @@ def _check_node(bootstrap: Any) -> Iterator[Fault]:
         )
 
 
-def _check_admin(bootstrap: Any) -> Iterator[Fault]:
+def _check_admin(bootstrap: DynamicMessage) -> Iterator[Fault]:
     address = bootstrap.admin.address.socket_address.address
     if address in _EVERYWHERE:
         yield Fault(
@@ -81,7 +80,7 @@ def _check_admin(bootstrap: Any) -> Iterator[Fault]:
         )
 
 
-def _check_streams(dynamic: Any) -> Iterator[Fault]:
+def _check_streams(dynamic: DynamicMessage) -> Iterator[Fault]:
     if dynamic.HasField("ads_config") and dynamic.ads_config.api_type not in _STREAMS:
         yield Fault(
             "impossible-transport",
@@ -91,7 +90,7 @@ def _check_streams(dynamic: Any) -> Iterator[Fault]:
         )
 
 
-def _check_locators(dynamic: Any, envoy: EnvoyFacts) -> Iterator[Fault]:
+def _check_locators(dynamic: DynamicMessage, envoy: EnvoyFacts) -> Iterator[Fault]:
     clusters: FieldPath = ("dynamic_resources", "cds_resources_locator")
     listeners: FieldPath = ("dynamic_resources", "lds_resources_locator")
     # ENVOY.md E29.
@@ -107,7 +106,7 @@ def _check_locators(dynamic: Any, envoy: EnvoyFacts) -> Iterator[Fault]:
         yield from (f for f in path_faults(path, None, listeners, envoy) if f.rule != "unwatched-directory")
 
 
-def _check_subscriptions(dynamic: Any, tree: TreeFacts) -> Iterator[Fault]:
+def _check_subscriptions(dynamic: DynamicMessage, tree: TreeFacts) -> Iterator[Fault]:
     for name, count, noun in (("cds", tree.clusters, "clusters"), ("lds", tree.listeners, "listeners")):
         is_asked = dynamic.HasField(f"{name}_config") or getattr(dynamic, f"{name}_resources_locator")
         if count and not is_asked:
@@ -120,7 +119,7 @@ def _check_subscriptions(dynamic: Any, tree: TreeFacts) -> Iterator[Fault]:
             )
 
 
-def _check_layers(runtime: Any, tree: TreeFacts) -> Iterator[Fault]:
+def _check_layers(runtime: DynamicMessage, tree: TreeFacts) -> Iterator[Fault]:
     asked: set[str] = set()
     for index, layer in enumerate(runtime.layers):
         if not layer.HasField("rtds_layer"):
@@ -193,7 +192,7 @@ def _check_addresses(cluster: StaticCluster) -> Iterator[Fault]:
     )
 
 
-def _hosts(message: Any) -> set[str]:
+def _hosts(message: DynamicMessage) -> set[str]:
     return {
         endpoint.endpoint.address.socket_address.address
         for locality in message.load_assignment.endpoints
@@ -258,7 +257,7 @@ def _check_protocol(cluster: StaticCluster, catalogue: Catalogue, *, is_grpc: bo
             )
 
 
-def _http2_options(cluster: StaticCluster, catalogue: Catalogue) -> tuple[FieldPath, Any]:
+def _http2_options(cluster: StaticCluster, catalogue: Catalogue) -> tuple[FieldPath, DynamicMessage]:
     """Return the HTTP/2 options of a cluster and their path, None where it does not speak HTTP/2."""
     message = cluster.message
     if message.HasField("http2_protocol_options"):
@@ -271,7 +270,7 @@ def _http2_options(cluster: StaticCluster, catalogue: Catalogue) -> tuple[FieldP
     return field_path, None
 
 
-def _protocol_options(cluster: StaticCluster, catalogue: Catalogue) -> Any:
+def _protocol_options(cluster: StaticCluster, catalogue: Catalogue) -> DynamicMessage:
     extensions = cluster.message.typed_extension_protocol_options
     return unpacked(extensions[_HTTP_OPTIONS], catalogue) if _HTTP_OPTIONS in extensions else None
 
@@ -285,7 +284,7 @@ def _has_other_protocol(cluster: StaticCluster, catalogue: Catalogue) -> bool:
     return bool(chosen != "explicit_http_config" or options.explicit_http_config.HasField("http3_protocol_options"))
 
 
-def check_data_source(source: Any, field_path: FieldPath, envoy: EnvoyFacts) -> Iterator[Fault]:
+def check_data_source(source: DynamicMessage, field_path: FieldPath, envoy: EnvoyFacts) -> Iterator[Fault]:
     """Check a DataSource: the file that it names is read when the resource is made."""
     if source.WhichOneof("specifier") == "filename" and not envoy.look_at(source.filename).exists:
         yield Fault(
@@ -303,7 +302,7 @@ class ScopedRoutes:
     def __init__(self, names_of_tree: frozenset[str]) -> None:
         self._names_of_tree = names_of_tree
 
-    def check(self, routes: Any, field_path: FieldPath, _: EnvoyFacts) -> Iterator[Fault]:
+    def check(self, routes: DynamicMessage, field_path: FieldPath, _: EnvoyFacts) -> Iterator[Fault]:
         """Check a ScopedRoutes message; scopes that stand in a listener hold their route tables themselves."""
         if routes.rds_config_source.WhichOneof("config_source_specifier") not in {"path", "path_config_source"}:
             return
@@ -317,7 +316,7 @@ class ScopedRoutes:
             )
 
 
-def check_route_table(table: Any, field_path: FieldPath, _: EnvoyFacts) -> Iterator[Fault]:
+def check_route_table(table: DynamicMessage, field_path: FieldPath, _: EnvoyFacts) -> Iterator[Fault]:
     """Check a RouteConfiguration that Envoy rejects while a cluster of it is not there yet (ENVOY.md E55)."""
     is_inline = field_path[-1:] == ("route_config",)
     is_eager = table.validate_clusters.value if table.HasField("validate_clusters") else is_inline
@@ -333,7 +332,7 @@ def check_route_table(table: Any, field_path: FieldPath, _: EnvoyFacts) -> Itera
         )
 
 
-def _names_clusters(table: Any) -> bool:
+def _names_clusters(table: DynamicMessage) -> bool:
     routes = (route for host in table.virtual_hosts for route in host.routes)
     return any(
         route.route.WhichOneof("cluster_specifier") in {"cluster", "weighted_clusters"}
@@ -369,7 +368,7 @@ def find_stream_need(snapshot: Snapshot, catalogue: Catalogue, xds_cluster: str)
     return None
 
 
-def _need_of(source: Any, xds_cluster: str) -> tuple[str, FieldPath] | None:
+def _need_of(source: DynamicMessage, xds_cluster: str) -> tuple[str, FieldPath] | None:
     """Return what a config source asks for that REST does not have, and the field that does."""
     chosen = source.WhichOneof("config_source_specifier")
     if chosen == "ads":

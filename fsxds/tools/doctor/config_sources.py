@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import PurePosixPath
-from typing import Any
 
+from fsxds.api.catalogue import DynamicMessage
 from fsxds.tools.doctor.facts import REST, EnvoyFacts, FileFacts
 from fsxds.values import Fault, FieldPath, Severity
 
@@ -83,7 +83,7 @@ _DEFAULT_TIMEOUT_S = 1.0
 _NO_TIMEOUT_S = 0.0005
 
 
-def check_config_source(source: Any, field_path: FieldPath, envoy: EnvoyFacts) -> Iterator[Fault]:
+def check_config_source(source: DynamicMessage, field_path: FieldPath, envoy: EnvoyFacts) -> Iterator[Fault]:
     """Check a ConfigSource and what it points at."""
     chosen = source.WhichOneof("config_source_specifier")
     if envoy.is_rewritten and chosen in {"ads", "api_config_source"}:
@@ -113,7 +113,7 @@ def check_config_source(source: Any, field_path: FieldPath, envoy: EnvoyFacts) -
         yield from _check_api(source.api_config_source, (*field_path, chosen), envoy)
 
 
-def _check_api(api: Any, field_path: FieldPath, envoy: EnvoyFacts) -> Iterator[Fault]:
+def _check_api(api: DynamicMessage, field_path: FieldPath, envoy: EnvoyFacts) -> Iterator[Fault]:
     if api.api_type == REST:
         yield from _check_refresh_delay(api, (*field_path, "refresh_delay"))
         yield from _check_request_timeout(api, (*field_path, "request_timeout"))
@@ -126,7 +126,7 @@ def _check_api(api: Any, field_path: FieldPath, envoy: EnvoyFacts) -> Iterator[F
             yield from _check_cluster(service.envoy_grpc.cluster_name, (*field_path, *steps), envoy)
 
 
-def _check_refresh_delay(api: Any, field_path: FieldPath) -> Iterator[Fault]:
+def _check_refresh_delay(api: DynamicMessage, field_path: FieldPath) -> Iterator[Fault]:
     delay_s = seconds_of(api.refresh_delay)
     if delay_s > _LONGEST_DELAY_S:
         yield Fault(
@@ -138,7 +138,7 @@ def _check_refresh_delay(api: Any, field_path: FieldPath) -> Iterator[Fault]:
         )
 
 
-def _check_request_timeout(api: Any, field_path: FieldPath) -> Iterator[Fault]:
+def _check_request_timeout(api: DynamicMessage, field_path: FieldPath) -> Iterator[Fault]:
     given = api.HasField("request_timeout")
     timeout_s = seconds_of(api.request_timeout) if given else _DEFAULT_TIMEOUT_S
     if _NO_TIMEOUT_S <= timeout_s < _SHORTEST_TIMEOUT_S:
@@ -174,10 +174,10 @@ def _check_cluster(name: str, field_path: FieldPath, envoy: EnvoyFacts) -> Itera
     )
 
 
-def seconds_of(duration: Any) -> float:
+def seconds_of(duration: DynamicMessage) -> float:
     """Return a Duration in seconds."""
     return float(duration.seconds + duration.nanos / 1e9)
 
 
-def _is_zero(message: Any, name: str) -> bool:
+def _is_zero(message: DynamicMessage, name: str) -> bool:
     return bool(message.HasField(name) and seconds_of(getattr(message, name)) == 0)

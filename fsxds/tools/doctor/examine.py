@@ -7,9 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import Any
 
-from fsxds.api.catalogue import Catalogue
+from fsxds.api.catalogue import Catalogue, DynamicMessage
 from fsxds.protocol.ttl import SOTW_TTL_FEATURE, TTL_FEATURE
 from fsxds.resource_types import BY_SHORT_NAME
 from fsxds.resources import Resource, Snapshot
@@ -29,7 +28,7 @@ _GRPC, _DELTA_GRPC, _AGGREGATED_GRPC, _AGGREGATED_DELTA_GRPC = 2, 3, 5, 6  # Api
 _SOTW, _DELTA = frozenset({_GRPC, _AGGREGATED_GRPC}), frozenset({_DELTA_GRPC, _AGGREGATED_DELTA_GRPC})
 
 
-def expiry_faults(resource: Resource, bootstrap: Any) -> Iterator[Fault]:
+def expiry_faults(resource: Resource, bootstrap: DynamicMessage) -> Iterator[Fault]:
     """Note a time to live that comes to nothing; None is no bootstrap. Source: ENVOY.md E19.
 
     By REST and from files Envoy ignores it. On streams the server sends one only to a client that announces the feature,
@@ -48,7 +47,7 @@ def expiry_faults(resource: Resource, bootstrap: Any) -> Iterator[Fault]:
         yield _note(fact, f"add {' and '.join(missing)} to node.client_features, or remove the ttl")
 
 
-def _streams(bootstrap: Any) -> frozenset[int]:
+def _streams(bootstrap: DynamicMessage) -> frozenset[int]:
     """Return the types of API by which the bootstrap has resources come."""
     dynamic = bootstrap.dynamic_resources
     sources = [dynamic.ads_config, dynamic.cds_config.api_config_source, dynamic.lds_config.api_config_source]
@@ -59,7 +58,7 @@ def _note(fact: str, remedy: str) -> Fault:
     return Fault("ttl-without-effect", fact, remedy, (), severity=Severity.NOTE)
 
 
-Check = Callable[[Any, Any, EnvoyFacts], Iterator[Fault]]
+Check = Callable[[DynamicMessage, DynamicMessage, EnvoyFacts], Iterator[Fault]]
 
 _SCOPED_ROUTES = "envoy.extensions.filters.network.http_connection_manager.v3.ScopedRoutes"
 
@@ -74,7 +73,7 @@ class Case:
         is_rewritten: the tree is mirrored as files, with its sources replaced by paths into the mirror.
     """
 
-    bootstrap: Any
+    bootstrap: DynamicMessage
     snapshot: Snapshot
     is_rewritten: bool = False
 
@@ -127,7 +126,7 @@ def _checks(snapshot: Snapshot, catalogue: Catalogue) -> Mapping[str, Check]:
 
 
 def _examine_message(
-    top: Any, envoy: EnvoyFacts, checks: Mapping[str, Check], subscriptions: set[ConfigSourceUse]
+    top: DynamicMessage, envoy: EnvoyFacts, checks: Mapping[str, Check], subscriptions: set[ConfigSourceUse]
 ) -> Iterator[Fault]:
     for field_path, message in messages_in(top, envoy.catalogue):
         subscriptions.update(subscriptions_of(message, field_path))
@@ -140,7 +139,7 @@ def _resources(snapshot: Snapshot) -> Iterable[Resource]:
     return (resource for resources in snapshot.by_type.values() for resource in resources.values())
 
 
-def _message_of(resource: Resource, catalogue: Catalogue) -> Any:
+def _message_of(resource: Resource, catalogue: Catalogue) -> DynamicMessage:
     return catalogue.message_class(resource.type_url.rpartition("/")[2]).FromString(resource.body)
 
 
@@ -149,6 +148,6 @@ def _tree_facts(snapshot: Snapshot) -> TreeFacts:
     return TreeFacts(len(clusters), len(listeners), tuple(runtime))
 
 
-def _stream_clusters(bootstrap: Any) -> frozenset[str]:
+def _stream_clusters(bootstrap: DynamicMessage) -> frozenset[str]:
     services = bootstrap.dynamic_resources.ads_config.grpc_services
     return frozenset(service.envoy_grpc.cluster_name for service in services if service.HasField("envoy_grpc"))

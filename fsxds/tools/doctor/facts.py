@@ -8,11 +8,10 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any
 
 from google.protobuf.message import DecodeError, Message
 
-from fsxds.api.catalogue import Catalogue
+from fsxds.api.catalogue import Catalogue, DynamicMessage
 from fsxds.api.fields import ANY
 from fsxds.api.walk import MAX_DEPTH, messages_of
 from fsxds.values import FieldPath
@@ -48,7 +47,7 @@ REST, GRPC, DELTA_GRPC = 1, 2, 3
 class StaticCluster:
     """A cluster of the bootstrap, and the path that leads to it there."""
 
-    message: Any
+    message: DynamicMessage
     field_path: FieldPath
 
     @property
@@ -78,7 +77,7 @@ class EnvoyFacts:
     clusters_of_tree: frozenset[str] = frozenset()
 
     @classmethod
-    def of(cls, bootstrap: Any, catalogue: Catalogue, look_at: LookAt) -> EnvoyFacts:
+    def of(cls, bootstrap: DynamicMessage, catalogue: Catalogue, look_at: LookAt) -> EnvoyFacts:
         """Read the facts off a bootstrap; None where there is none."""
         if bootstrap is None:
             return cls(catalogue, look_at)
@@ -91,8 +90,8 @@ class EnvoyFacts:
 
 
 def messages_in(
-    message: Any, catalogue: Catalogue, field_path: FieldPath = (), depth: int = 0
-) -> Iterator[tuple[FieldPath, Any]]:
+    message: DynamicMessage, catalogue: Catalogue, field_path: FieldPath = (), depth: int = 0
+) -> Iterator[tuple[FieldPath, DynamicMessage]]:
     """Yield a message and all messages within it, outer ones first, each with its path; the content of an Any has the Any's.
 
     What cannot be read (an Any of an unknown type, broken bytes) is passed over: that is a problem of the conversion.
@@ -110,7 +109,7 @@ def messages_in(
             yield from messages_in(part, catalogue, (*field_path, field.name, *step), depth + 1)
 
 
-def unpacked(packed: Any, catalogue: Catalogue) -> Message | None:
+def unpacked(packed: DynamicMessage, catalogue: Catalogue) -> Message | None:
     """Return the content of an Any, None where it cannot be read."""
     message_type = packed.type_url.rpartition("/")[2]
     if not catalogue.knows(message_type):
@@ -136,7 +135,7 @@ class ConfigSourceUse:
     asked: tuple[str, str]
 
 
-def subscriptions_of(message: Any, field_path: FieldPath) -> Iterator[ConfigSourceUse]:
+def subscriptions_of(message: DynamicMessage, field_path: FieldPath) -> Iterator[ConfigSourceUse]:
     """Yield the subscriptions of a message itself, without those of the messages within it."""
     find = _FINDERS.get(message.DESCRIPTOR.full_name)
     for source, asked in find(message, field_path) if find else ():
@@ -153,44 +152,44 @@ def subscriptions_of(message: Any, field_path: FieldPath) -> Iterator[ConfigSour
             )
 
 
-_Found = Iterator[tuple[Any, tuple[str, str]]]
+_Found = Iterator[tuple[DynamicMessage, tuple[str, str]]]
 
 
-def _of_cluster(message: Any, _: FieldPath) -> _Found:
+def _of_cluster(message: DynamicMessage, _: FieldPath) -> _Found:
     if message.HasField("eds_cluster_config"):
         eds = message.eds_cluster_config
         # Each cluster has a subscription, also when two have one service_name.
         yield eds.eds_config, ("eds", message.name)
 
 
-def _of_secret(message: Any, _: FieldPath) -> _Found:
+def _of_secret(message: DynamicMessage, _: FieldPath) -> _Found:
     if message.HasField("sds_config"):
         yield message.sds_config, ("sds", message.name)
 
 
-def _of_routes(message: Any, _: FieldPath) -> _Found:
+def _of_routes(message: DynamicMessage, _: FieldPath) -> _Found:
     yield message.config_source, ("rds", message.route_config_name)
 
 
-def _of_scopes(message: Any, field_path: FieldPath) -> _Found:
+def _of_scopes(message: DynamicMessage, field_path: FieldPath) -> _Found:
     yield message.scoped_rds_config_source, ("srds", str(field_path))
 
 
-def _of_extension(message: Any, field_path: FieldPath) -> _Found:
+def _of_extension(message: DynamicMessage, field_path: FieldPath) -> _Found:
     yield message.config_source, ("ecds", str(field_path))
 
 
-def _of_layer(message: Any, _: FieldPath) -> _Found:
+def _of_layer(message: DynamicMessage, _: FieldPath) -> _Found:
     yield message.rtds_config, ("rtds", message.name)
 
 
-def _of_bootstrap(message: Any, _: FieldPath) -> _Found:
+def _of_bootstrap(message: DynamicMessage, _: FieldPath) -> _Found:
     for name in ("cds", "lds"):
         if message.HasField(f"{name}_config"):
             yield getattr(message, f"{name}_config"), (name, "")
 
 
-_FINDERS: Mapping[str, Callable[[Any, FieldPath], _Found]] = MappingProxyType({
+_FINDERS: Mapping[str, Callable[[DynamicMessage, FieldPath], _Found]] = MappingProxyType({
     "envoy.config.cluster.v3.Cluster": _of_cluster,
     "envoy.extensions.transport_sockets.tls.v3.SdsSecretConfig": _of_secret,
     f"{_CONNECTION_MANAGER}.Rds": _of_routes,

@@ -17,7 +17,7 @@ import pytest
 from fsxds.errors import UsageError
 from fsxds.settings.forms import Address, TcpAddress, UnixAddress
 from fsxds.supervisor import Supervisor
-from fsxds.transports.grpc_streams.server import MAX_REQUEST_BYTES, listening_grpc
+from fsxds.transports.grpc_streams.server import MAX_REQUEST_BYTES, _is_no_departure, listening_grpc
 from fsxds.transports.sockets import SOCKET_MODE
 from tests.support.certificates import make_pair
 from tests.support.errors import make_supervisor
@@ -301,3 +301,14 @@ async def test_credentials(caplog: pytest.LogCaptureFixture) -> None:
             await say(bound)
 
     assert caught.value.code() is grpc.StatusCode.UNAVAILABLE
+
+
+@pytest.mark.parametrize(
+    ("error", "is_kept"), [(None, True), (ValueError("ours"), True), (grpc.aio.AbortError("a client's"), False)]
+)
+def test_log_records_of_departures_are_dropped(error: BaseException | None, *, is_kept: bool) -> None:
+    """A client that goes while it is written to is no error of grpc's; every other record stays."""
+    exc_info = None if error is None else (type(error), error, None)
+    record = logging.LogRecord("grpc", logging.ERROR, __file__, 1, "text", None, exc_info)
+
+    assert _is_no_departure(record) is is_kept

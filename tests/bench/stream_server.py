@@ -21,7 +21,7 @@ from fsxds.events import Event
 from fsxds.observe.clients import Clients
 from fsxds.protocol.ttl import TtlMode
 from fsxds.resource_types import BY_SHORT_NAME, RESOURCE_TYPES
-from fsxds.resources import Origin, Resource, Rows, RowsChange, Snapshot, version_of_body
+from fsxds.resources import Origin, Resource, Rows, Snapshot, version_of_body
 from fsxds.settings.forms import TcpAddress
 from fsxds.store import SnapshotStore
 from fsxds.supervisor import Supervisor
@@ -53,8 +53,9 @@ class Tree:
         """Return the next snapshot."""
         self._generation += 1
         name = f"cluster-{self._generation % len(self._rows):05}"
-        change = RowsChange(fresh=frozenset((name,)))
-        self._rows = Rows(CDS, {**self._rows, name: cluster(name, self._generation)}, since=(self._rows, change))
+        self._rows = self._rows.with_changes([cluster(name, self._generation)], ())
+        # As loading does, which compares versions with those of before.
+        assert self._rows.version
         rows = {row.type_url: Rows(row.type_url) for row in RESOURCE_TYPES}
         return Snapshot(self._generation, {**rows, CDS: self._rows})
 

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import PurePosixPath
-from urllib.parse import quote, unquote
+from urllib.parse import quote
 
 from google.protobuf.message import DecodeError, Message
 
@@ -48,13 +48,6 @@ def file_name_of(name: str) -> str:
         return safe
     digest = hashlib.sha256(name.encode()).hexdigest()[:32]
     return re.sub(r"%.?$", "", safe[:_KEPT_BYTES]) + CUT + digest
-
-
-def name_of_file(file_name: str) -> str | None:
-    """Return the resource name of a file name without suffix, None where it was cut."""
-    if file_name == EMPTY:
-        return ""
-    return None if CUT in file_name else unquote(file_name)
 
 
 BUNDLES = tuple(row.type_url for row in RESOURCE_TYPES if row.rest_path and row.full_state_in_sotw)

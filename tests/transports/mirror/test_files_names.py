@@ -3,14 +3,22 @@
 from __future__ import annotations
 
 from pathlib import Path
+from urllib.parse import unquote
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fsxds.transports.mirror.files import LONGEST_BYTES, file_name_of, name_of_file
+from fsxds.transports.mirror.files import CUT, EMPTY, LONGEST_BYTES, file_name_of
 
 NAMES = st.text(st.characters(exclude_categories=["Cs"]), max_size=300)
+
+
+def name_of_file(file_name: str) -> str | None:
+    """Return the resource name of a file name without suffix, None where it was cut."""
+    if file_name == EMPTY:
+        return ""
+    return None if CUT in file_name else unquote(file_name)
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 
 class FsxdsError(Exception):
-    """The base of all; its text is one or more lines for people: the place, the fact, the remedy."""
+    """The base of all; its text is one or more lines for users: the place, the fact, the remedy."""
 
 
 class UsageError(FsxdsError):
@@ -16,7 +16,7 @@ class ApiError(FsxdsError):
 
 
 class ProtocolError(FsxdsError):
-    """A client said something that the protocol does not allow; only that client suffers.
+    """A client sent something that the protocol does not allow; only that client is affected.
 
     `code` is the gRPC status code name (`INVALID_ARGUMENT`); each transport maps it to its own form.
     """
@@ -27,4 +27,4 @@ class ProtocolError(FsxdsError):
 
 
 class TreeLost(FsxdsError):  # noqa: N818 - it says what happened, as the observers' methods do
-    """The directory that is served is not there, is not a directory, or lost all its files at once."""
+    """The directory that is served does not exist, is not a directory, or lost all its files at once."""

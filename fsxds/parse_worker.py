@@ -118,7 +118,7 @@ class _Job:
 
     @property
     def is_over(self) -> bool:
-        """Whether the result stands for as long as the content is the same."""
+        """Whether the result holds for as long as the content is the same."""
         return self.parsed is not None and self.parsed.digest == self.file.digest
 
 
@@ -148,7 +148,7 @@ class Parsing:
         self._is_first = True
         self._jobs: dict[_JobKey, _Job] = {}
         self._running: tuple[list[_Job], float] | None = None
-        # Files that `parse` waits for; what becomes of the others is told by `look_again`.
+        # Files that `parse` waits for; `look_again` reports what becomes of the others.
         self._awaited: set[_Job] = set()
         self._progress = asyncio.Event()
         self._changed = asyncio.Event()
@@ -195,7 +195,7 @@ class Parsing:
             self._end_worker()
 
     def _wish(self, files: Iterable[SourceFile]) -> None:
-        """Parse these files apart, and nothing else any more."""
+        """Parse these files apart, and no others any more."""
         before, self._jobs = self._jobs, {}
         for file in files:
             self._jobs[_key_of(file)] = before.get(_key_of(file)) or _Job(file)
@@ -330,7 +330,7 @@ def _out_of_time(file: SourceFile, limit_s: float) -> ParsedFile:
 
 
 class WorkerDiedError(Exception):
-    """The worker process is gone, and the answer with it."""
+    """The worker process ended, and its result is lost."""
 
 
 class WorkerStartError(Exception):
@@ -338,7 +338,7 @@ class WorkerStartError(Exception):
 
 
 class OutOfTimeError(Exception):
-    """The worker took more processor time than it may, and is gone."""
+    """The worker took more processor time than it may, and was ended."""
 
 
 class ParseWorker:
@@ -382,7 +382,7 @@ class ParseWorker:
         """Have files parsed, in so many seconds of processor time.
 
         Raises:
-            OutOfTimeError: it took more; the worker is gone.
+            OutOfTimeError: it took more; the worker has ended.
             WorkerDiedError: it was killed, or `end` was called meanwhile.
         """
         self._send((files, limit_s))
@@ -396,7 +396,7 @@ class ParseWorker:
         return parsed
 
     def end(self) -> None:
-        """Kill the process: nobody waits for a parse that nobody wants any more. Whoever waits in `parse` is told."""
+        """Kill the process, because its result is not wanted any more. A `parse` that waits for it raises."""
         self._process.kill()
         self._process.join()
 

@@ -37,8 +37,8 @@ class ResourceType:
         comes_and_goes: an Envoy lets go of its resources, and takes them up again within one flight without a request that
             shows it (ENVOY.md E36): of a route configuration that another scope uses now, it requests only what else it
             wants. Endpoints follow their clusters anyway, and runtime layers stay as long as the Envoy runs.
-        absence_hangs_envoy: told by Delta that there is none of a name which it waits for, Envoy 1.40 waits for good, and
-            its start with it; told nothing, it goes on after `initial_fetch_timeout`.
+        absence_hangs_envoy: when Delta reports that a name which it waits for does not exist, Envoy 1.40 waits for ever, and
+            its start with it; without a report, it goes on after `initial_fetch_timeout`.
         survives_expiry: Envoy 1.40 survives the end of a time to live of its resources (ENVOY.md E40).
         is_secret: nothing of its resources is shown, and their mirrored files are for the user of fsxds alone.
         holds_config_sources: its resources may say from where Envoy is to get others.
@@ -75,7 +75,7 @@ class ResourceType:
 
     @property
     def words(self) -> frozenset[str]:
-        """Every word that makes a file or folder name speak of this type."""
+        """Every word by which the name of a file or folder means this type."""
         return frozenset((self.short_name, self.noun, *self.file_words))
 
 
@@ -126,11 +126,11 @@ def in_push_order(by_type: Mapping[TypeUrl, Value]) -> dict[TypeUrl, Value]:
 
 
 def type_from_path(path: PurePosixPath) -> ResourceType | None:
-    """Return the type that a file's name speaks of, else its nearest folder's, else None.
+    """Return the type that a file's name means, else its nearest folder's, else None.
 
     Names of which a whole part between dots is a word of the table come first, that of the file before those of folders.
     Only where there is none, dots, hyphens and underscores alike separate words, and a word may be in the singular:
-    `prod-clusters.yaml`, `my_cluster.yaml`. The last word decides: `cluster-routes.yaml` speaks of routes.
+    `prod-clusters.yaml`, `my_cluster.yaml`. The last word decides: `cluster-routes.yaml` means routes.
     """
     exact = exact_type_from_path(path)
     if exact is not None:
@@ -140,9 +140,9 @@ def type_from_path(path: PurePosixPath) -> ResourceType | None:
 
 
 def exact_type_from_path(path: PurePosixPath) -> ResourceType | None:
-    """Return the type that a name made for fsxds speaks of, None for others; such a file is taken to hold no other.
+    """Return the type that a name made for fsxds means, None for others; such a file is taken to hold no other.
 
-    `cds.yaml`, `clusters.yaml`, `edge.clusters.yaml` and `clusters/edge.yaml` speak of clusters. A name is cut at its
+    `cds.yaml`, `clusters.yaml`, `edge.clusters.yaml` and `clusters/edge.yaml` mean clusters. A name is cut at its
     dots, and the last part before the suffix that is a word of the table decides.
     """
     parts = path.name.split(".")[:-1]

@@ -133,7 +133,7 @@ class ParsedFile:
 
     @property
     def declared(self) -> frozenset[TypeUrl]:
-        """The types that its documents speak of."""
+        """The types that its documents list."""
         return frozenset[TypeUrl]().union(*(document.declared for document in self.documents))
 
 
@@ -343,7 +343,7 @@ class Rows(Mapping[str, Resource]):
         return rows
 
     def changes_since(self, earlier: Rows) -> RowsChange:
-        """Return how these differ from earlier rows of the type; they are compared where nobody said it or asked before."""
+        """Return how these differ from earlier rows of the type; they are compared where that is not known yet."""
         if earlier is self:
             return RowsChange()
         return self._changes.find(earlier._mark, lambda: self._compare(earlier))
@@ -387,7 +387,7 @@ def version_of_set(type_url: TypeUrl, members: Iterable[tuple[str, str]]) -> Ver
 
     Args:
         type_url: the type of all of them.
-        members: name and version of each, sorted by name; an empty version stands for a name that does not exist.
+        members: name and version of each, sorted by name; an empty version is that of a name which does not exist.
     """
     return _version_of_lines(type_url, (_line(name, version) for name, version in members))
 

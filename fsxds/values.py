@@ -1,7 +1,4 @@
-"""The values that flow from a file to a client; immutable, no I/O.
-
-A decimal number that remembers how its author spelled it.
-"""
+"""The values that every part of fsxds shares: names, versions, problems, source files; immutable, no I/O."""
 
 from __future__ import annotations
 
@@ -28,7 +25,7 @@ FieldPath: TypeAlias = tuple[str | int, ...]
 
 
 class Severity(Enum):
-    """How much a problem weighs: an ERROR holds its file back, the others do not."""
+    """How bad a problem is: an ERROR holds its file back, the others do not."""
 
     ERROR = "error"
     WARNING = "warning"
@@ -37,9 +34,9 @@ class Severity(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """An author's mistake within one text, told before its file is known.
+    """What is wrong in one text, reported before its file is known.
 
-    `line` and `column` count from 1; None where only `field_path` is known, and `formats.positions` can tell.
+    `line` and `column` count from 1; None where only `field_path` is known, of which `formats.positions` finds them.
     """
 
     rule: str
@@ -53,9 +50,9 @@ class Fault:
 
 @dataclass(frozen=True, slots=True, order=True)
 class Problem:
-    """An author's mistake, with its place, the fact and the remedy. Sorts by place.
+    """What is wrong in a file: its place, the fact and the remedy. Sorts by place.
 
-    `line` and `column` count from 1; 1:1 stands for a whole file. `pointer` is a field path as text
+    `line` and `column` count from 1; 1:1 is the whole file. `pointer` is a field path as text
     (`resources[2].name`), or empty. `rule` is the stable name of the rule that was broken.
     """
 
@@ -82,7 +79,7 @@ class Problem:
 
 
 def pointer_of(field_path: FieldPath) -> str:
-    """Write a field path as people read it: `resources[2].virtual_hosts[0].name`."""
+    """Write a field path as users read it: `resources[2].virtual_hosts[0].name`."""
     text = ""
     for step in field_path:
         text += f"[{step}]" if isinstance(step, int) else f".{step}" if text else step

@@ -186,7 +186,7 @@ def _heirs(present: Records, before: Records) -> Mapping[PurePosixPath, tuple[Pa
 
 
 def _what_is_left(record: FileRecord, others: Records) -> FileRecord | None:
-    """Return the record of a file that is gone with what no other file defines; None where that is nothing."""
+    """Return the record of a file that was removed with what no other file defines; None where that is nothing."""
     was = record.good.resources if record.good else ()
     taken = {key_of(resource) for other in others.values() if other.good for resource in other.good.resources}
     left = [resource for resource in was if key_of(resource) not in taken]
@@ -203,7 +203,7 @@ def _what_is_left(record: FileRecord, others: Records) -> FileRecord | None:
 def _kept_though_gone(
     records: Records, before: Records, given_up: AbstractSet[PurePosixPath]
 ) -> Iterator[tuple[PurePosixPath, FileRecord]]:
-    """Yield the records of files that are gone and may have been renamed, but for those that were given up."""
+    """Yield the records of files that vanished and may have been renamed, except those that were given up."""
     broken = {path for path, record in records.items() if record.was_never_good}
     appeared = sorted(broken - before.keys())
     for path, record in before.items():
@@ -237,7 +237,7 @@ def _has_error(record: FileRecord) -> bool:
 
 
 def _as_before(records: Records, before: Records) -> dict[PurePosixPath, FileRecord]:
-    """Serve nothing new: every file keeps its last good self, also the files that are gone."""
+    """Serve nothing new: every file keeps its last good content, also those that were removed."""
     kept = {path: replace(record, parsed=None) for path, record in before.items() if record.good is not None}
     present = {
         path: replace(record, good=before[path].good if path in before else None) for path, record in records.items()

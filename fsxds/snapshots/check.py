@@ -1,7 +1,7 @@
 """What loading asks of whoever judges files, and what it shows them: `lint/linter.py` implements `Check`.
 
-The server does not import the linter: callers pass it in. What it says decides which files are held back, and what is
-reported of them.
+The server does not import the linter: callers pass it in. It decides which files are held back, and what is reported
+of them.
 """
 
 from __future__ import annotations
@@ -115,7 +115,7 @@ class TreeCheck(Protocol):
 
 
 class Check(Protocol):
-    """Judges what files say. It can be pickled, for processes that parse; two that judge alike are equal."""
+    """Judges the content of files. It can be pickled, for processes that parse; two that judge alike are equal."""
 
     def message_hooks(self, catalogue: Catalogue) -> Hooks:
         """Return what looks at the messages of resources, in the walk over each."""

@@ -167,7 +167,7 @@ class DocumentReader:
         return _wrapping_of(converted.message) if converted.message is not None else _Wrapping()
 
     def _read_item(self, message: Message, field_path: FieldPath, index: int, draft: DocumentDraft) -> None:
-        """Unpack what stands in a message document: Any in `Resource` in Any, as deep as it goes."""
+        """Unpack what is in a message document: Any in `Resource` in Any, as deep as it goes."""
         wrapping = _Wrapping()
         while True:
             name = message.DESCRIPTOR.full_name
@@ -294,7 +294,7 @@ def _wrapping_of(message: Message) -> _Wrapping:
 
 @dataclass(frozen=True, slots=True)
 class _Wrapping:
-    """What a `Resource` message says around its resource."""
+    """What a `Resource` message adds to its resource."""
 
     name: str = ""
     aliases: tuple[str, ...] = ()

@@ -1,4 +1,4 @@
-"""Put the accepted files together: one immutable snapshot of all types, and what became different."""
+"""Merge the accepted files: one immutable snapshot of all types, and how it differs from the one before."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def merge(records: Records, old_records: Records, before: Snapshot | None, *, au
         MappingProxyType(_authored(good) if authored else {}),
         MappingProxyType(changes),
         incomplete,
-        # Of a tree in which nothing was ever good, nothing can be said at all.
+        # Of a tree in which nothing was ever good, no type may be reported as empty.
         undeclared & (incomplete if len(undeclared) < len(TYPE_URLS) else frozenset(TYPE_URLS)),
         undeclared,
     )
@@ -87,7 +87,7 @@ def _change(old: Rows, rows: Rows, generation: int) -> TypeChange:
 
 
 def _undeclared(good: Iterable[ParsedFile], before: Snapshot | None) -> frozenset[TypeUrl]:
-    """Return the types that no document ever spoke of; a type whose last file went is declared still, and empty."""
+    """Return the types that no document ever listed; a type whose last file was removed is declared still, and empty."""
     declared = frozenset[TypeUrl]().union(*{document.declared for parsed in good for document in parsed.documents})
     return (before.undeclared if before else frozenset(TYPE_URLS)) - declared
 
@@ -98,7 +98,7 @@ def _incomplete(records: Records) -> frozenset[TypeUrl]:
 
 
 def may_define(path: PurePosixPath) -> frozenset[TypeUrl]:
-    """Return the types that a file may define which could not be read: its name tells, else it may be any."""
+    """Return the types that a file may define which could not be read: that of its name, else any."""
     row = exact_type_from_path(path)
     return frozenset((row.type_url,)) if row else frozenset(TYPE_URLS)
 

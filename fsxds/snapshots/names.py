@@ -37,8 +37,8 @@ def naming_fault(
         row: the type of the resource.
         own_name: what the resource calls itself, empty where it does not.
         wrapper_name: what the `Resource` around it calls it, empty where nothing does.
-        field_path: where the resource stands in its document.
-        name_path: where its own name stands, the same as `field_path` where there is none.
+        field_path: where the resource is in its document.
+        name_path: where its own name is, the same as `field_path` where it has none.
     """
     if row.name_field is None:
         return None if wrapper_name else _unwrapped(row, field_path)
@@ -106,7 +106,7 @@ def table_fault(name: str, place: FieldPath) -> Fault | None:
 
 
 def lasting_fault(name: str, own_name: str, field_path: FieldPath) -> Fault | None:
-    """Warn of a virtual host that Envoy would not let go of: it keeps it by its own name, and is told the resource's."""
+    """Warn of a virtual host that Envoy would not remove: it keeps it by its own name, and is sent the resource's."""
     if own_name in {"", name}:
         return None
     fact = f'the Resource is named "{name}", the virtual host in it "{own_name}"; Envoy keeps it when it is removed'
@@ -177,7 +177,7 @@ class UniqueNames:
         self._served = served
 
     def __call__(self, proposals: tuple[Proposal, ...]) -> Conflicts:
-        """Find the files with names that they do not own, and say which file has each of these."""
+        """Find the files with names that they do not own, and which file has each of these."""
         return _duplicates(proposals) if self._may_repeat(proposals) else {}
 
     def _may_repeat(self, proposals: tuple[Proposal, ...]) -> bool:
@@ -215,7 +215,7 @@ def _doubles(proposal: Proposal, taken: Mapping[Key, Resource]) -> Iterator[Prob
 
 
 def _owned(proposals: tuple[Proposal, ...]) -> dict[Key, Resource]:
-    """Return the names that files have and are served with; of those that are served as they are, the order tells."""
+    """Return the names that changed files have and are served with; those of unchanged files come first anyway."""
     owned: dict[Key, Resource] = {}
     for proposal in proposals:
         if proposal.was and not (proposal.is_last_good or proposal.is_gone or proposal.is_on_trial):

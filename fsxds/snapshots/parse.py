@@ -44,10 +44,10 @@ _ITEM = b"\n- "
 # What YAML counts as the end of a line beside the line feed that we count.
 _OTHER_BREAKS = (b"\r", "\x85".encode(), "\u2028".encode(), "\u2029".encode())
 
-# What stands before a list that is under `resources:`; a value or another key there is an error of the whole.
+# What precedes a list that is under `resources:`; a value or another key there is an error of the whole.
 _OPENS_LIST = re.compile(rb"resources:[ \t]*(#.*)?")
 
-# An item with this may mean what another item says.
+# An item with this may refer to another item.
 _ALIAS = re.compile(rb"[\s\[{,]\*[^\s\"',\]}]")
 
 
@@ -294,7 +294,7 @@ def _numbered(head: bytes, bodies: list[bytes]) -> Iterator[tuple[int, bytes]]:
 
 
 def _at(resource: Resource, place: Origin) -> Resource:
-    """Return the resource as it stands at another place of its file."""
+    """Return the resource with another place in its file."""
     origin = resource.origin
     depth = len(place.field_path)
     if origin.line == place.line and origin.field_path[:depth] == place.field_path:

@@ -37,7 +37,7 @@ ENVELOPE_FIELDS = {
 
 @dataclass(frozen=True, slots=True)
 class TypeClaim:
-    """What an envelope says of the type of its resources, and where it says so."""
+    """The type that an envelope gives its resources, and where it does."""
 
     type_url: str
     field_path: FieldPath
@@ -47,8 +47,8 @@ class TypeClaim:
 class Piece:
     """One resource as its author wrote it.
 
-    `wrapper` is what stood around it in a `Resource`, None where nothing did. `claim` is what the envelope says of
-    its type, None where it says nothing. `index` is its place in the list that it stands in, None in no list.
+    `wrapper` are the other fields of the `Resource` around it, None where there is none. `claim` is the type that the
+    envelope gives it, None for none. `index` is its place in its list, None in no list.
     """
 
     value: PlainValue
@@ -174,10 +174,10 @@ def _unknown_keys(value: dict[str, PlainValue], field_path: FieldPath, severity:
 
 
 def no_type(field_path: FieldPath) -> Fault:
-    """Nothing says of which type a resource is."""
+    """The type of a resource is not known."""
     return Fault(
         "missing-type",
-        "nothing tells the type of this resource",
+        "nothing names the type of this resource",
         f'add "@type": "{PREFIX}…", or name the file after its type (cds.yaml, edge.clusters.yaml, clusters/edge.yaml)',
         field_path,
     )
@@ -229,7 +229,7 @@ def wrong_ttl(ttl_s: float, field_path: FieldPath) -> Fault | None:
         return Fault("short-ttl", fact, f"write {SHORTEST_TTL_S:g}s or more", place, severity=Severity.WARNING)
     if 0 < ttl_s <= LONGEST_S:
         return None
-    bound = "more than 0s, or the resource is gone at once" if ttl_s <= 0 else f"at most {LONGEST_S}s (292 years)"
+    bound = "more than 0s, or the resource is removed at once" if ttl_s <= 0 else f"at most {LONGEST_S}s (292 years)"
     return Fault("wrong-duration", f"must be {bound}", "write another ttl, or leave it out for none", place)
 
 
@@ -243,5 +243,5 @@ def dropped_ttl(row: ResourceType, field_path: FieldPath) -> Fault | None:
 
 
 def wrapper_path(field_path: FieldPath) -> FieldPath:
-    """Return where the `Resource` stands around a resource, or the resource itself where there is none."""
+    """Return the path of the `Resource` around a resource, or of the resource itself where there is none."""
     return field_path[:-1] if field_path[-1:] == ("resource",) else field_path

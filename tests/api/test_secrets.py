@@ -6,6 +6,7 @@ from hypothesis import strategies as st
 
 from fsxds.api.catalogue import Catalogue
 from fsxds.api.secrets import Masker, is_secret_name, mask_error, mask_reason, mask_text
+from fsxds.values import PlainValue
 
 KEY = "-----BEGIN PRIVATE KEY-----\nc2VjcmV0\nc2VjcmV0\n-----END PRIVATE KEY-----\n"
 
@@ -107,7 +108,11 @@ def test_an_exception_does_not_repeat_the_data_that_it_met() -> None:
 )
 def test_names_in_a_struct(catalogue: Catalogue, name: str, *, is_hidden: bool) -> None:
     """In metadata, whose fields have no types, a value is hidden by the name of its key alone."""
-    metadata = {"filter_metadata": {"some.filter": {name: "S3CR3T"}}}
-    cluster = {"@type": "type.googleapis.com/envoy.config.cluster.v3.Cluster", "name": "a", "metadata": metadata}
+    metadata: PlainValue = {"filter_metadata": {"some.filter": {name: "S3CR3T"}}}
+    cluster: dict[str, PlainValue] = {
+        "@type": "type.googleapis.com/envoy.config.cluster.v3.Cluster",
+        "name": "a",
+        "metadata": metadata,
+    }
 
     assert ("S3CR3T" not in str(Masker(catalogue).masked(cluster))) is is_hidden

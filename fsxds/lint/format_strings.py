@@ -1,7 +1,4 @@
-"""Envoy's format strings: the commands between percent signs, and where such strings are used.
-
-Format strings wherever messages hold them: access logs, headers, bodies, rewrites.
-"""
+"""Envoy's format strings, wherever messages hold them: access logs, headers, bodies, rewrites."""
 
 from __future__ import annotations
 
@@ -30,6 +27,111 @@ _OF_HEADERS = frozenset({"PER_REQUEST_STATE"})
 # The version whose parameters are known here.
 _KNOWN_VERSION = "1.40"
 
+# Plain fields that are format strings.
+_TEXTS = {
+    "envoy.config.route.v3.RouteAction": ("host_rewrite", "path_rewrite"),
+    "envoy.extensions.filters.http.oauth2.v3.OAuth2Config": ("redirect_uri",),
+    "envoy.extensions.access_loggers.file.v3.FileAccessLog": ("format",),
+}
+_STRUCTS = {
+    "envoy.extensions.access_loggers.file.v3.FileAccessLog": ("json_format", "typed_json_format"),
+    "envoy.extensions.access_loggers.fluentd.v3.FluentdAccessLogConfig": ("record",),
+}
+
+
+def hooks(catalogue: Catalogue) -> Hooks:
+    """Return the checks of fields that are format strings, or hold some."""
+    formats = FormatChecks(catalogue)
+    found: dict[str, tuple[Hook, ...]] = {
+        "envoy.config.core.v3.SubstitutionFormatString": (formats.check_format,),
+        "envoy.config.core.v3.HeaderValueOption.header": (formats.check_header,),
+        "envoy.extensions.filters.http.ext_authz.v3.AuthorizationRequest": (formats.check_headers_to_add,),
+        "envoy.config.core.v3.GrpcService": (formats.check_initial_metadata,),
+        "envoy.extensions.access_loggers.open_telemetry.v3.OpenTelemetryAccessLogConfig": (
+            formats.check_open_telemetry,
+        ),
+    }
+    texts = (f"{message_type}.{field}" for message_type, fields in _TEXTS.items() for field in fields)
+    structs = (f"{message_type}.{field}" for message_type, fields in _STRUCTS.items() for field in fields)
+    return found | dict.fromkeys(texts, (formats.check_text,)) | dict.fromkeys(structs, (formats.check_plain_struct,))
+
+
+class FormatChecks:
+    """Checks format strings, each once."""
+
+    def __init__(self, catalogue: Catalogue) -> None:
+        self._formats = FormatStrings(catalogue.features)
+
+    def check_text(self, text: FieldValue, path: Path, walk: Walk) -> None:
+        """Check a field that is a format string."""
+        self._check(text, path, walk)
+
+    def check_plain_struct(self, struct: DynamicMessage, path: Path, walk: Walk) -> None:
+        """Check a field whose texts, at any depth, are format strings."""
+        self._check_struct(struct, path, walk, is_extended=False)
+
+    def check_format(self, formatted: DynamicMessage, path: Path, walk: Walk) -> None:
+        """Check a format string, in whichever form it was written."""
+        is_extended = bool(formatted.formatters)
+        chosen = formatted.WhichOneof("format")
+        if chosen == "text_format":
+            self._check(formatted.text_format, (path, chosen), walk, is_extended=is_extended)
+        elif chosen == "text_format_source":
+            source = formatted.text_format_source
+            if source.WhichOneof("specifier") == "inline_string":
+                place = ((path, chosen), "inline_string")
+                self._check(source.inline_string, place, walk, is_extended=is_extended)
+        elif chosen == "json_format":
+            self._check_struct(formatted.json_format, (path, chosen), walk, is_extended=is_extended)
+
+    def check_header(self, header: DynamicMessage, path: Path, walk: Walk) -> None:
+        """Check the value of a header to add."""
+        fault = self._formats.fault(header.value, is_header=True)
+        if fault is not None:
+            walk.error((path, "value"), "wrong-format-string", *fault)
+
+    def check_headers_to_add(self, request: DynamicMessage, path: Path, walk: Walk) -> None:
+        """Check the values of headers that an authorization service is sent."""
+        for index, header in enumerate(request.headers_to_add):
+            self.check_header(header, ((path, "headers_to_add"), index), walk)
+
+    def check_initial_metadata(self, service: DynamicMessage, path: Path, walk: Walk) -> None:
+        """Check the values of headers that a gRPC service is sent."""
+        for index, header in enumerate(service.initial_metadata):
+            self.check_header(header, ((path, "initial_metadata"), index), walk)
+
+    def check_open_telemetry(self, config: DynamicMessage, path: Path, walk: Walk) -> None:
+        """Check the body and the attributes of an OpenTelemetry log."""
+        is_extended = bool(config.formatters)
+        if config.HasField("body"):
+            self._check_any_value(config.body, (path, "body"), walk, is_extended=is_extended)
+        for index, pair in enumerate(config.attributes.values):
+            place: Path = (((((path, "attributes"), "values"), index)), "value")
+            self._check_any_value(pair.value, place, walk, is_extended=is_extended)
+
+    def _check(self, text: str, path: Path, walk: Walk, *, is_extended: bool = False) -> None:
+        fault = self._formats.fault(text, is_extended=is_extended)
+        if fault is not None:
+            walk.error(path, "wrong-format-string", *fault)
+
+    def _check_any_value(self, value: FieldValue, path: Path, walk: Walk, *, is_extended: bool) -> None:
+        if value.WhichOneof("value") == "string_value":
+            self._check(value.string_value, (path, "string_value"), walk, is_extended=is_extended)
+
+    def _check_struct(self, struct: DynamicMessage, path: Path, walk: Walk, *, is_extended: bool) -> None:
+        for key, value in struct.fields.items():
+            self._check_value(value, (path, key), walk, is_extended=is_extended)
+
+    def _check_value(self, value: FieldValue, path: Path, walk: Walk, *, is_extended: bool) -> None:
+        chosen = value.WhichOneof("kind")
+        if chosen == "string_value":
+            self._check(value.string_value, path, walk, is_extended=is_extended)
+        elif chosen == "struct_value":
+            self._check_struct(value.struct_value, path, walk, is_extended=is_extended)
+        elif chosen == "list_value":
+            for index, element in enumerate(value.list_value.values):
+                self._check_value(element, (path, index), walk, is_extended=is_extended)
+
 
 class FormatStrings:
     """Reads format strings as Envoy does, each once."""
@@ -41,7 +143,7 @@ class FormatStrings:
         self._knows_parameters = features is not None and features.minor_version == _KNOWN_VERSION
 
     def fault(self, text: str, *, is_extended: bool = False, is_header: bool = False) -> tuple[str, str] | None:
-        """Tell what is wrong with a format string.
+        """Return what is wrong with a format string.
 
         Args:
             text: the whole string.
@@ -189,6 +291,7 @@ def _server_name_fault(parameters: str) -> tuple[str, str] | None:
     return None
 
 
+# What is wrong with the parameters of a command, as the fact and the remedy; None for nothing.
 _CHECKS: dict[str, Callable[[str], tuple[str, str] | None]] = {
     **dict.fromkeys(_HEADERS, _header_fault),
     "COALESCE": _coalesce_fault,
@@ -201,114 +304,3 @@ _CHECKS: dict[str, Callable[[str], tuple[str, str] | None]] = {
     "QUERY_PARAMS": _query_parameters_fault,
     "REQUESTED_SERVER_NAME": _server_name_fault,
 }
-
-# Plain fields that are format strings.
-_TEXTS = {
-    "envoy.config.route.v3.RouteAction": ("host_rewrite", "path_rewrite"),
-    "envoy.extensions.filters.http.oauth2.v3.OAuth2Config": ("redirect_uri",),
-    "envoy.extensions.access_loggers.file.v3.FileAccessLog": ("format",),
-}
-_STRUCTS = {
-    "envoy.extensions.access_loggers.file.v3.FileAccessLog": ("json_format", "typed_json_format"),
-    "envoy.extensions.access_loggers.fluentd.v3.FluentdAccessLogConfig": ("record",),
-}
-
-
-def hooks(catalogue: Catalogue) -> Hooks:
-    """Return the rules over format strings."""
-    rules = FormatRules(catalogue)
-    found: dict[str, tuple[Hook, ...]] = {
-        "envoy.config.core.v3.SubstitutionFormatString": (rules.check_format,),
-        "envoy.config.core.v3.HeaderValueOption.header": (rules.check_header,),
-        "envoy.extensions.filters.http.ext_authz.v3.AuthorizationRequest": (rules.check_headers_to_add,),
-        "envoy.config.core.v3.GrpcService": (rules.check_initial_metadata,),
-        "envoy.extensions.access_loggers.open_telemetry.v3.OpenTelemetryAccessLogConfig": (rules.check_open_telemetry,),
-    }
-    texts = (f"{message_type}.{field}" for message_type, fields in _TEXTS.items() for field in fields)
-    structs = (f"{message_type}.{field}" for message_type, fields in _STRUCTS.items() for field in fields)
-    return found | dict.fromkeys(texts, (rules.check_text,)) | dict.fromkeys(structs, (rules.check_plain_struct,))
-
-
-class FormatRules:
-    """Checks format strings, each once."""
-
-    def __init__(self, catalogue: Catalogue) -> None:
-        self._formats = FormatStrings(catalogue.features)
-
-    def check_text(self, text: FieldValue, path: Path, walk: Walk) -> None:
-        """Check a field that is a format string."""
-        if "%" in text:
-            self._check(text, path, walk)
-
-    def check_plain_struct(self, struct: DynamicMessage, path: Path, walk: Walk) -> None:
-        """Check a field whose texts, at any depth, are format strings."""
-        self._check_struct(struct, path, walk, is_extended=False)
-
-    def check_format(self, formatted: DynamicMessage, path: Path, walk: Walk) -> None:
-        """Check a format string, in whichever form it was written."""
-        is_extended = bool(formatted.formatters)
-        chosen = formatted.WhichOneof("format")
-        if chosen == "text_format":
-            self._check(formatted.text_format, (path, chosen), walk, is_extended=is_extended)
-        elif chosen == "text_format_source":
-            source = formatted.text_format_source
-            if source.WhichOneof("specifier") == "inline_string":
-                place = ((path, chosen), "inline_string")
-                self._check(source.inline_string, place, walk, is_extended=is_extended)
-        elif chosen == "json_format":
-            self._check_struct(formatted.json_format, (path, chosen), walk, is_extended=is_extended)
-
-    def check_header(self, header: DynamicMessage, path: Path, walk: Walk) -> None:
-        """Check the value of a header to add."""
-        value = header.value
-        if "%" in value:
-            self._check_header_value(value, (path, "value"), walk)
-
-    def check_headers_to_add(self, request: DynamicMessage, path: Path, walk: Walk) -> None:
-        """Check the values of headers that an authorization service is sent."""
-        for index, header in enumerate(request.headers_to_add):
-            if "%" in header.value:
-                self._check_header_value(header.value, (((path, "headers_to_add"), index), "value"), walk)
-
-    def check_initial_metadata(self, service: DynamicMessage, path: Path, walk: Walk) -> None:
-        """Check the values of headers that a gRPC service is sent."""
-        for index, header in enumerate(service.initial_metadata):
-            if "%" in header.value:
-                self._check_header_value(header.value, (((path, "initial_metadata"), index), "value"), walk)
-
-    def check_open_telemetry(self, config: DynamicMessage, path: Path, walk: Walk) -> None:
-        """Check the body and the attributes of an OpenTelemetry log."""
-        is_extended = bool(config.formatters)
-        if config.HasField("body"):
-            self._check_any_value(config.body, (path, "body"), walk, is_extended=is_extended)
-        for index, pair in enumerate(config.attributes.values):
-            place: Path = (((((path, "attributes"), "values"), index)), "value")
-            self._check_any_value(pair.value, place, walk, is_extended=is_extended)
-
-    def _check(self, text: str, path: Path, walk: Walk, *, is_extended: bool = False) -> None:
-        fault = self._formats.fault(text, is_extended=is_extended)
-        if fault is not None:
-            walk.error(path, "wrong-format-string", *fault)
-
-    def _check_header_value(self, text: str, path: Path, walk: Walk) -> None:
-        fault = self._formats.fault(text, is_header=True)
-        if fault is not None:
-            walk.error(path, "wrong-format-string", *fault)
-
-    def _check_any_value(self, value: FieldValue, path: Path, walk: Walk, *, is_extended: bool) -> None:
-        if value.WhichOneof("value") == "string_value":
-            self._check(value.string_value, (path, "string_value"), walk, is_extended=is_extended)
-
-    def _check_struct(self, struct: DynamicMessage, path: Path, walk: Walk, *, is_extended: bool) -> None:
-        for key, value in struct.fields.items():
-            self._check_value(value, (path, key), walk, is_extended=is_extended)
-
-    def _check_value(self, value: FieldValue, path: Path, walk: Walk, *, is_extended: bool) -> None:
-        chosen = value.WhichOneof("kind")
-        if chosen == "string_value":
-            self._check(value.string_value, path, walk, is_extended=is_extended)
-        elif chosen == "struct_value":
-            self._check_struct(value.struct_value, path, walk, is_extended=is_extended)
-        elif chosen == "list_value":
-            for index, element in enumerate(value.list_value.values):
-                self._check_value(element, (path, index), walk, is_extended=is_extended)

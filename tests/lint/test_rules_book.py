@@ -44,7 +44,6 @@ RULE_ARGUMENTS = {
     "error": 1,
     "warning": 1,
     "_lose": 1,
-    "_whole_file": 1,
 }
 
 # Made of a noun and a word before it.

@@ -1,4 +1,7 @@
-"""The pytest plugin: a fixture that makes servers, and ends them with the test."""
+"""The pytest plugin: a fixture that makes servers, and ends them with the test.
+
+It is outside of `fsxds.testing`, whose import is that of the server: pytest imports a plugin whether or not it is used.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +24,7 @@ def fsxds_server() -> Iterator[Callable[..., Server]]:
         server = fsxds_server({"cds.yaml": "[{name: web, connect_timeout: 1s}]"})
         assert my_client(server.http).clusters() == ["web"]
     """
-    # pytest loads every plugin at its start; the server is only for those who ask for it.
+    # pytest loads every plugin when it starts; the server is imported for tests that use it.
     serve: Callable[..., Server] = import_module("fsxds.testing.server").serve
     with ExitStack() as running:
         yield lambda tree, **options: running.enter_context(serve(tree, **options))

@@ -33,118 +33,17 @@ from fsxds.settings.reading import read_settings
 from fsxds.snapshots.load import Loaded
 from fsxds.values import Problem, SourceTree
 
-# Starting takes a second where the API has to be read from an executable first.
-START_PATIENCE_S = 60.0
-
-
-class Background:
-    """One server in a thread. `start` it once, and `stop` it in the end.
-
-    What the thread tells is read under `changed`, which is notified of everything new.
-
-    Attributes:
-        loaded: the tree as it was loaded last; None before the first.
-        is_lost: the directory is gone, or lost all its files: what was served last stays.
-        log: the lines of the log.
-        error: what ended the server though nobody asked for it.
-    """
-
-    def __init__(self, directory: Path, settings: Settings) -> None:
-        self.changed = threading.Condition()
-        self.loaded: Loaded | None = None
-        self.is_lost = False
-        self.log: list[str] = []
-        self.error: BaseException | None = None
-        self._directory = directory
-        self._settings = settings
-        self._addresses: Future[tuple[str, str]] = Future()
-        self._end: Callable[[], object] = lambda: None
-        self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="fsxds server")
-
-    def start(self) -> tuple[str, str]:
-        """Return the addresses of REST and gRPC when the first snapshot is served; raises what kept it from being served."""
-        work = self._thread.submit(lambda: asyncio.run(self._serve()))
-        work.add_done_callback(self._ended)
-        futures.wait({self._addresses}, START_PATIENCE_S)
-        if not self._addresses.done():
-            raise TimeoutError(f"the server did not start within {START_PATIENCE_S:g} s")
-        # Where it did not start, its thread is at its end.
-        self._thread.shutdown(wait=self._addresses.exception() is not None)
-        return self._addresses.result()
-
-    def stop(self) -> None:
-        """End the server, and wait until it is gone; raises what ended it before, where that was not asked for."""
-        # RuntimeError: the loop is closed, for the server ended by itself.
-        with suppress(RuntimeError):
-            self._end()
-        self._thread.shutdown()
-        if self.error is not None:
-            raise self.error
-
-    def _ended(self, work: Future[None]) -> None:
-        error = work.exception()
-        if error is not None and not self._addresses.done():
-            self._addresses.set_exception(error)
-            return
-        with self.changed:
-            self.error = error
-            self.changed.notify_all()
-
-    async def _serve(self) -> None:
-        loop, ending = asyncio.get_running_loop(), asyncio.Event()
-        log = _KeptLog(self)
-        application = Application(self._directory, self._settings, log, linter_of)
-        log.on_loaded = lambda: loop.call_soon(self._take, application)
-        async with application.serving() as served, asyncio.TaskGroup() as tasks:
-            running = tasks.create_task(application.run())
-            await application.store.newer_than(0)
-            self._end = lambda: loop.call_soon_threadsafe(ending.set)
-            self._addresses.set_result((served.addresses.get("REST", ""), served.addresses.get("gRPC", "")))
-            await ending.wait()
-            running.cancel()
-
-    def _take(self, application: Application) -> None:
-        with self.changed:
-            self.loaded, self.is_lost = application.reload.loaded, False
-            self.changed.notify_all()
-
-
-class _KeptLog(Log):
-    """A log that keeps its lines.
-
-    Attributes:
-        on_loaded: is called with each tree that was loaded; what it holds is published in the same step of the loop.
-    """
-
-    def __init__(self, background: Background) -> None:
-        super().__init__(LogOutput(lambda line, _: line.text, self._keep, Level.INFO))
-        self.on_loaded: Callable[[], object] = lambda: None
-        self._background = background
-
-    def receive(self, event: Event) -> None:
-        """Log an event, and pass on those that change what the server serves."""
-        super().receive(event)
-        if isinstance(event, TreeLoaded):
-            self.on_loaded()
-        elif isinstance(event, TreeDisappeared):
-            with self._background.changed:
-                self._background.is_lost = True
-                self._background.changed.notify_all()
-
-    def _keep(self, line: str) -> None:
-        with self._background.changed:
-            self._background.log.append(line)
-            self._background.changed.notify_all()
-
-
 Tree: TypeAlias = str | PathLike[str] | Mapping[str, str | bytes]
 """A directory, or the contents of files by their paths within one."""
 
 PATIENCE_S = 10.0
 
+# Starting takes a second where the API has to be read from an executable first.
+START_PATIENCE_S = 60.0
+
 # A test writes whole files and waits for each: there is no burst to sit out.
 SETTLE_S = 0.005
-# When what is loaded is not yet what is on the disk, the disk is looked at again: it may have changed meanwhile.
+# When what is loaded is not yet what is on the disk, the disk is read again: it may have changed meanwhile.
 _LOOK_AGAIN_S = 0.5
 
 
@@ -261,9 +160,9 @@ class Server:
 
     @property
     def versions(self) -> dict[str, str]:
-        """The versions that clients are told, by the short names of the types: `cds`.
+        """The versions that clients receive, by the short names of the types: `cds`.
 
-        Types that no file ever spoke of, or of which nothing was ever good, have none.
+        Types that no file has, or of which nothing was ever good, have none.
         """
         snapshot = self.snapshot
         return {
@@ -281,19 +180,19 @@ class Server:
         return tuple(self.snapshot.resources(BY_SHORT_NAME[short_name].type_url))
 
     def write(self, path: str, content: str | bytes) -> None:
-        """Write a file of the tree as careful editors do, and wait until the server has taken it in, good or bad.
+        """Write a file of the tree as careful editors do, and wait until the server has loaded it, good or bad.
 
         Only of a tree that was given as contents: a directory that was given is yours to change, with `settle` after it.
 
         Raises:
             UsageError: the tree is a directory, or the path leads out of it.
-            TimeoutError: the server did not take it in.
+            TimeoutError: the server did not load it.
         """
         self._put(path, content)
         self.settle()
 
     def remove(self, path: str) -> None:
-        """Remove a file of the tree, and wait until the server has noticed.
+        """Remove a file of the tree, and wait until the server has loaded the tree without it.
 
         When it was the last file, what was served stays: a tree that is lost takes nothing away. Raises as `write` does.
         """
@@ -301,7 +200,7 @@ class Server:
         self.settle()
 
     def settle(self, patience_s: float = PATIENCE_S) -> Loaded:
-        """Wait until the server has taken in all files as they are on the disk, and return what it made of them.
+        """Wait until the server has loaded all files as they are on the disk, and return the loaded tree.
 
         Raises:
             TimeoutError: it did not within `patience_s` seconds.
@@ -310,9 +209,9 @@ class Server:
         while time.monotonic() < deadline_s:
             tree = scan_once(self.directory, self._settings)
             rest_s = min(_LOOK_AGAIN_S, max(0.0, deadline_s - time.monotonic()))
-            if self._wait(partial(self._has_taken_in, tree), rest_s):
+            if self._wait(partial(self._has_loaded, tree), rest_s):
                 return self.loaded
-        raise TimeoutError(f"the server did not take in {self.directory} within {patience_s:g} s")
+        raise TimeoutError(f"the server did not load {self.directory} within {patience_s:g} s")
 
     def wait_log(self, words: str, patience_s: float = PATIENCE_S) -> str:
         """Wait for a line of the log that holds these words, such as `NACK`, and return the first of them.
@@ -332,7 +231,7 @@ class Server:
                 raise RuntimeError("the server ended") from background.error
             return holds()
 
-    def _has_taken_in(self, tree: SourceTree) -> bool:
+    def _has_loaded(self, tree: SourceTree) -> bool:
         if not tree.files and self._running().is_lost:
             return True
         found = {record.parsed.path: record.parsed.digest for record in self.loaded.records.values() if record.parsed}
@@ -369,3 +268,103 @@ class Server:
         if inside.is_absolute() or ".." in inside.parts or not inside.parts:
             raise UsageError(f"{path!r}: is no path within the tree")
         return self.directory / inside
+
+
+class Background:
+    """One server in a thread. `start` it once, and `stop` it in the end.
+
+    Its attributes are read under `changed`, which is notified of each change.
+
+    Attributes:
+        loaded: the tree as it was loaded last; None before the first.
+        is_lost: the directory was removed, or lost all its files: what was served last stays.
+        log: the lines of the log.
+        error: what ended the server before `stop`; None while it runs.
+    """
+
+    def __init__(self, directory: Path, settings: Settings) -> None:
+        self.changed = threading.Condition()
+        self.loaded: Loaded | None = None
+        self.is_lost = False
+        self.log: list[str] = []
+        self.error: BaseException | None = None
+        self._directory = directory
+        self._settings = settings
+        self._addresses: Future[tuple[str, str]] = Future()
+        self._end: Callable[[], object] = lambda: None
+        self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="fsxds server")
+
+    def start(self) -> tuple[str, str]:
+        """Return the addresses of REST and gRPC when the first snapshot is served; raises what prevented that."""
+        work = self._thread.submit(lambda: asyncio.run(self._serve()))
+        work.add_done_callback(self._ended)
+        futures.wait({self._addresses}, START_PATIENCE_S)
+        if not self._addresses.done():
+            raise TimeoutError(f"the server did not start within {START_PATIENCE_S:g} s")
+        # Where it did not start, its thread is at its end.
+        self._thread.shutdown(wait=self._addresses.exception() is not None)
+        return self._addresses.result()
+
+    def stop(self) -> None:
+        """End the server, and wait until it has ended; raises the error that ended it before."""
+        # RuntimeError: the loop is closed, for the server ended by itself.
+        with suppress(RuntimeError):
+            self._end()
+        self._thread.shutdown()
+        if self.error is not None:
+            raise self.error
+
+    def _ended(self, work: Future[None]) -> None:
+        error = work.exception()
+        if error is not None and not self._addresses.done():
+            self._addresses.set_exception(error)
+            return
+        with self.changed:
+            self.error = error
+            self.changed.notify_all()
+
+    async def _serve(self) -> None:
+        loop, ending = asyncio.get_running_loop(), asyncio.Event()
+        log = _KeptLog(self)
+        application = Application(self._directory, self._settings, log, linter_of)
+        log.on_loaded = lambda: loop.call_soon(self._take, application)
+        async with application.serving() as served, asyncio.TaskGroup() as tasks:
+            running = tasks.create_task(application.run())
+            await application.store.newer_than(0)
+            self._end = lambda: loop.call_soon_threadsafe(ending.set)
+            self._addresses.set_result((served.addresses.get("REST", ""), served.addresses.get("gRPC", "")))
+            await ending.wait()
+            running.cancel()
+
+    def _take(self, application: Application) -> None:
+        with self.changed:
+            self.loaded, self.is_lost = application.reload.loaded, False
+            self.changed.notify_all()
+
+
+class _KeptLog(Log):
+    """A log that keeps its lines.
+
+    Attributes:
+        on_loaded: is called with each tree that was loaded; what it holds is published in the same step of the loop.
+    """
+
+    def __init__(self, background: Background) -> None:
+        super().__init__(LogOutput(lambda line, _: line.text, self._keep, Level.INFO))
+        self.on_loaded: Callable[[], object] = lambda: None
+        self._background = background
+
+    def receive(self, event: Event) -> None:
+        """Log an event, and pass on those that change what the server serves."""
+        super().receive(event)
+        if isinstance(event, TreeLoaded):
+            self.on_loaded()
+        elif isinstance(event, TreeDisappeared):
+            with self._background.changed:
+                self._background.is_lost = True
+                self._background.changed.notify_all()
+
+    def _keep(self, line: str) -> None:
+        with self._background.changed:
+            self._background.log.append(line)
+            self._background.changed.notify_all()

@@ -163,7 +163,7 @@ def _bool(rules: Rules) -> Schema:
 
 
 def _text_keywords(rules: Rules) -> Schema:
-    """Return the rules that JSON Schema can say in the same sense; lengths in bytes are said as what follows of them."""
+    """Return the rules that JSON Schema can express; of lengths in bytes, what follows for lengths in characters."""
     keywords: Schema = {}
     if not rules.get("ignore_empty"):
         least = rules.get("len") or rules.get("min_len") or min(1, rules.get("min_bytes", 0))
@@ -213,11 +213,11 @@ def _members(rules: Rules) -> Schema:
 
 
 def _duration(rules: Rules) -> Schema:
-    """Return the schema of a duration; of its bounds, zero alone can be said by a pattern."""
+    """Return the schema of a duration; of its bounds, a pattern can express zero alone."""
     low = rules.get("gt", rules.get("gte"))
     if low is None or "lte" in rules:
         return shared("duration")
-    # Whatever the lower bound, it is not below zero in any API; more is said in words.
+    # Whatever the lower bound, it is not below zero in any API; the description has the rest.
     zero = r"(?!0+(\.0+)?s$)" if "gt" in rules or _is_positive(low) else ""
     pattern = rf"^{zero}[0-9]{{1,12}}(\.[0-9]{{1,9}})?s$"
     return {"anyOf": [{"type": "string", "pattern": pattern}, shared("seconds-and-nanos")]}
@@ -339,7 +339,7 @@ class MessageSchemas:
     def _one(self, field: FieldDescriptor, rules: RuleGroups) -> Schema:
         if field.message_type is not None:
             if is_unvisited(rules) and field.message_type.full_name not in {ANY, *WRAPPERS}:
-                # Envoy does not look at the rules within; what is told of them would not be so.
+                # Envoy does not check the constraints within, so they are not in the schema.
                 return {"type": "object"}
             return self._message(field.message_type, rules)
         if field.enum_type is not None:
@@ -370,7 +370,7 @@ class MessageSchemas:
             return {"type": "null"}
         if {"in", "not_in", "const"} & rules.keys():
             return self._enum_schema(enum, _allowed(enum, rules), is_closed=bool(rules.get("defined_only")))
-        # Where a rule says so, numbers that the enum does not define are refused.
+        # By this constraint, Envoy rejects numbers that the enum does not define.
         is_closed = bool(rules.get("defined_only"))
         name = enum.full_name + (_DEFINED_ONLY if is_closed else "")
         if name not in self.definitions:
@@ -380,8 +380,8 @@ class MessageSchemas:
     def _enum_schema(
         self, enum: EnumDescriptor, is_allowed: Callable[[int], bool] | None, *, is_closed: bool
     ) -> Schema:
-        refused = self._rules.disallowed_values(enum)
-        values = [value for value in enum.values if value.number not in refused]
+        disallowed = self._rules.disallowed_values(enum)
+        values = [value for value in enum.values if value.number not in disallowed]
         if is_allowed is not None:
             values = [value for value in values if is_allowed(value.number)]
         names, numbers = [value.name for value in values], sorted({value.number for value in values})

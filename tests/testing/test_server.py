@@ -147,7 +147,7 @@ def test_waiting_in_vain() -> None:
     with serve({"cds.yaml": CLUSTER}) as running:
         with pytest.raises(TimeoutError, match="the log had no line with 'NACK' within"):
             running.wait_log("NACK", 0.01)
-        with pytest.raises(TimeoutError, match="did not take in"):
+        with pytest.raises(TimeoutError, match="did not load"):
             running.settle(0)
 
 

@@ -26,19 +26,19 @@ CDS = type_url("CDS")
 
 @dataclass
 class Listener:
-    """Writes down what it is told, with what the store held at that moment."""
+    """Writes down what it is reported, with what the store held at that moment."""
 
     store: SnapshotStore
-    told: list[tuple[str, object]] = field(default_factory=list)
+    events: list[tuple[str, object]] = field(default_factory=list)
     snapshots: list[Snapshot] = field(default_factory=list)
 
     def __call__(self, event: Event) -> None:
         """Write down the problems, or the moment and the names of the clusters."""
         match event:
             case TreeLoaded():
-                self.told.append(("problems", [problem.rule for problem in event.problems]))
+                self.events.append(("problems", [problem.rule for problem in event.problems]))
             case SnapshotPublished():
-                self.told.append(("published", (event.detected_s, list(event.snapshot.resources(CDS)))))
+                self.events.append(("published", (event.detected_s, list(event.snapshot.resources(CDS)))))
                 self.snapshots.append(event.snapshot)
 
 
@@ -56,7 +56,7 @@ def parsing(rules: ParseRules) -> Iterator[Parsing]:
 
 
 async def run(parsing: Parsing, *contents: dict[str, str], acceptance: Acceptance | None = None) -> Listener:
-    """Keep a store current with these trees, noticed at 1.0, 2.0, and so on."""
+    """Keep a store current with these trees, detected at 1.0, 2.0, and so on."""
     store = SnapshotStore()
     listener = Listener(store)
     reload, loader = Reload(store, listener), Loader(parsing, acceptance or Acceptance())
@@ -66,7 +66,7 @@ async def run(parsing: Parsing, *contents: dict[str, str], acceptance: Acceptanc
 
 
 async def test_every_changed_tree_is_published(parsing: Parsing) -> None:
-    """The first tree, and each one that changes what is served, becomes current, with the time it was noticed."""
+    """The first tree, and each one that changes what is served, becomes current, with the time it was detected."""
     listener = await run(parsing, {"cds.yaml": "- name: a\n"}, {"cds.yaml": "- name: a\n- name: b\n"})
 
     expected = [
@@ -75,13 +75,13 @@ async def test_every_changed_tree_is_published(parsing: Parsing) -> None:
         ("problems", []),
         ("published", (2.0, ["a", "b"])),
     ]
-    assert expected == listener.told
+    assert expected == listener.events
     assert listener.store.current is not None
     assert listener.store.current.generation == 2
 
 
 async def test_tree_that_serves_the_same_is_not_published(parsing: Parsing) -> None:
-    """A comment, or a resource that moved to another file, is news to nobody."""
+    """A comment, or a resource that moved to another file, changes nothing for anybody."""
     listener = await run(
         parsing,
         {"cds.yaml": "- name: a\n"},
@@ -89,7 +89,7 @@ async def test_tree_that_serves_the_same_is_not_published(parsing: Parsing) -> N
         {"clusters.yaml": "- name: a\n"},
     )
 
-    assert [event for event, _ in listener.told] == ["problems", "published", "problems", "problems"]
+    assert [event for event, _ in listener.events] == ["problems", "published", "problems", "problems"]
     assert listener.store.current is not None
     assert listener.store.current.generation == 1
 
@@ -101,16 +101,16 @@ async def test_other_rules_judge_every_file_anew(parsing: Parsing, rules: ParseR
     listener = Listener(store)
     reload = Reload(store, listener)
     await reload.receive(tree, Loader(parsing, Acceptance()))
-    with Parsing(replace(rules, unknown_fields=Severity.WARNING)) as mild:
+    with Parsing(replace(rules, unknown_fields=Severity.WARNING)) as lenient:
         for other, acceptance in (
             (parsing, Acceptance()),
-            (mild, Acceptance()),
+            (lenient, Acceptance()),
             (parsing, Acceptance(whole_trees=True)),
         ):
             reload.change_rules()
             await reload.receive(tree, Loader(other, acceptance))
 
-    assert listener.told == [
+    assert listener.events == [
         *[("problems", ["unknown-field"]), ("published", (1.0, ["a"]))],
         ("problems", ["unknown-field"]),
         *[("problems", ["unknown-field"]), ("published", (1.0, ["a", "b"]))],
@@ -120,12 +120,12 @@ async def test_other_rules_judge_every_file_anew(parsing: Parsing, rules: ParseR
 
 @pytest.mark.parametrize("around", ["ttl: 5s", "aliases: [b]", "ttl: 60s, aliases: [a]"])
 async def test_what_is_around_a_resource_is_published(parsing: Parsing, around: str) -> None:
-    """Another time to live, or other aliases, are news to streams; to who asks for contents alone nothing changed."""
+    """Another time to live, or other aliases, are an update for streams; to who asks for contents alone nothing changed."""
     first = "- {ttl: 60s, resource: {name: a}}\n"
     second = f"- {{{around}, resource: {{name: a}}}}\n"
     listener = await run(parsing, {"cds.yaml": first}, {"cds.yaml": second})
 
-    assert [event for event, _ in listener.told] == ["problems", "published"] * 2
+    assert [event for event, _ in listener.events] == ["problems", "published"] * 2
     before, after = [published.resources(CDS)["a"] for published in listener.snapshots]
     assert before.version == after.version
     assert not before.equals_for_clients(after)
@@ -141,7 +141,7 @@ async def test_polls_are_not_woken_by_a_time_to_live(parsing: Parsing) -> None:
 
 
 async def test_broken_file_keeps_what_it_held(parsing: Parsing) -> None:
-    """A file that breaks is told, and what it held is served on; what is mended later is published."""
+    """A file that breaks is reported, and what it held is served on; what is fixed later is published."""
     listener = await run(parsing, {"cds.yaml": "- name: a\n"}, {"cds.yaml": "- name: ["}, {"cds.yaml": "- name: b\n"})
 
     expected = [
@@ -151,14 +151,14 @@ async def test_broken_file_keeps_what_it_held(parsing: Parsing) -> None:
         ("problems", []),
         ("published", (3.0, ["b"])),
     ]
-    assert expected == listener.told
+    assert expected == listener.events
 
 
 async def test_first_tree_is_published_though_nothing_in_it_is_good(parsing: Parsing) -> None:
     """A snapshot that withholds everything is one too: who waits for a first answer learns that there is none."""
     listener = await run(parsing, {"cds.yaml": "["})
 
-    assert [("problems", ["bad-syntax"]), ("published", (1.0, []))] == listener.told
+    assert [("problems", ["bad-syntax"]), ("published", (1.0, []))] == listener.events
     assert listener.store.current is not None
     assert type_url("CDS") in listener.store.current.withheld
 
@@ -172,18 +172,18 @@ async def test_acceptance_is_that_of_the_options(parsing: Parsing) -> None:
         acceptance=Acceptance(whole_trees=True),
     )
 
-    assert [("published", (1.0, ["a"]))] == [row for row in listener.told if row[0] == "published"]
+    assert [("published", (1.0, ["a"]))] == [row for row in listener.events if row[0] == "published"]
 
 
 async def test_type_that_became_incomplete_is_published(parsing: Parsing) -> None:
-    """A broken new file changes no resource, but what may be told as missing."""
+    """A broken new file changes no resource, but what may be reported as missing."""
     listener = await run(parsing, {"cds.yaml": "- name: a\n"}, {"cds.yaml": "- name: a\n", "more.clusters.yaml": "["})
 
-    assert ("published", (2.0, ["a"])) in listener.told
+    assert ("published", (2.0, ["a"])) in listener.events
 
 
 async def test_waiters_are_woken(parsing: Parsing) -> None:
-    """Whoever waits for a snapshot gets it, and the listener was told before."""
+    """Whoever waits for a snapshot gets it, and the listener received the events before."""
     store = SnapshotStore()
     listener = Listener(store)
     async with asyncio.TaskGroup() as tasks:
@@ -196,7 +196,7 @@ async def test_waiters_are_woken(parsing: Parsing) -> None:
         keeper.cancel()
 
     assert list(snapshot.resources(type_url("CDS"))) == ["a"]
-    assert ("published", (1.0, ["a"])) in listener.told
+    assert ("published", (1.0, ["a"])) in listener.events
 
 
 async def test_only_changed_files_are_parsed(parsing: Parsing) -> None:
@@ -223,4 +223,4 @@ async def test_a_tree_that_comes_while_another_is_loaded_is_not_missed(parsing: 
         await store.newer_than(0)
         keeper.cancel()
 
-    assert [("published", (1.0, ["c"]))] == [row for row in listener.told if row[0] == "published"]
+    assert [("published", (1.0, ["c"]))] == [row for row in listener.events if row[0] == "published"]

@@ -35,7 +35,7 @@ async def reporting() -> AsyncIterator[tuple[ChangeReports, asyncio.Queue[LogLin
 
 
 def test_a_report() -> None:
-    """A report tells what changed per type, from which files, for whom it was news, and how long it took."""
+    """A report says what changed per type, from which files, which clients were sent it, and how long it took."""
     change = PublishedChange(
         types={
             CDS: TypeChange(2, ("a",), ("b", "c"), (), (PurePosixPath("edge.yaml"), PurePosixPath("cds.yaml"))),
@@ -111,7 +111,7 @@ async def test_an_answer_belongs_to_the_change_of_its_type() -> None:
 
 
 async def test_the_end_reports_what_is_open() -> None:
-    """A change that was published just before the end is told nevertheless."""
+    """A change that was published just before the end is reported nevertheless."""
     async with reporting() as (reports, lines):
         await asyncio.sleep(0)
         reports.publish(snapshot(1, cds=TypeChange(1, ("a",))), time.monotonic())
@@ -120,7 +120,7 @@ async def test_the_end_reports_what_is_open() -> None:
 
 
 async def test_a_publication_without_changes() -> None:
-    """When no resource changed, that is told to those who debug alone."""
+    """When no resource changed, that is reported to those who debug alone."""
     lines: list[LogLine] = []
     ChangeReports(lines.append, time.monotonic).publish(snapshot(2, cds=TypeChange(1, ("a",))), 0.0)
 

@@ -31,7 +31,7 @@ def test_what_others_did_to_the_files() -> None:
 
 
 def test_remarks_are_told_while_they_are_new() -> None:
-    """What was not done as asked is told once, and again when it comes back."""
+    """What was not done as asked is reported once, and again when it comes back."""
     lines: list[LogLine] = []
     reports = MirrorReports()
     blocked = replace(NOTHING, blocked=(Remark("cds.pb", "is not ours; move it away"),))
@@ -43,7 +43,7 @@ def test_remarks_are_told_while_they_are_new() -> None:
 
 
 def test_failure_and_recovery() -> None:
-    """A directory that cannot be written is told, and the success after it even when nothing had to be written."""
+    """A directory that cannot be written is reported, and the success after it even when nothing had to be written."""
     lines: list[LogLine] = []
     reports = MirrorReports()
     lines.append(reports.failed(MirrorFailed(OSError(28, "No space left on device", "/run/out/cds.pb"), 2.0)))

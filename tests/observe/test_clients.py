@@ -45,11 +45,11 @@ def test_a_stream_is_told_of_while_it_is_open() -> None:
     """As it is when somebody asks, and not after it was closed."""
     clients = Clients()
     watch = WatchStatus(CDS, None)
-    told = [ClientStatus(Node("edge-1"), "StreamClusters", (watch,))]
-    token = clients.opened(lambda: told[-1])
-    told.append(ClientStatus(Node("edge-1"), "StreamClusters", (replace(watch, sent=V1),)))
+    status_rows = [ClientStatus(Node("edge-1"), "StreamClusters", (watch,))]
+    token = clients.opened(lambda: status_rows[-1])
+    status_rows.append(ClientStatus(Node("edge-1"), "StreamClusters", (replace(watch, sent=V1),)))
 
-    assert list(clients.statuses(0)) == [told[-1]]
+    assert list(clients.statuses(0)) == [status_rows[-1]]
 
     clients.closed(token)
 
@@ -157,7 +157,7 @@ def test_a_poll_with_another_version_accepts_nothing() -> None:
 
 
 def test_a_poll_that_rejects_accepts_nothing() -> None:
-    """Whatever version it bears: a client with an error to tell did not take what it was sent."""
+    """Whatever version it bears: a client with an error to report did not accept what it was sent."""
     polls = ReportedPolls()
     sent(polls, poll(), FIRST)
     polls.poll_received(replace(poll(version=V1), error_detail="bad"), FIRST, 1)
@@ -210,7 +210,7 @@ def test_what_is_sent_after_a_rejection_is_not_rejected() -> None:
 
 @pytest.mark.parametrize("is_verdict", [True, False])
 def test_accepting_ends_a_rejection(*, is_verdict: bool) -> None:
-    """By a verdict, or by a poll that bears the version."""
+    """By an ACK, or by a poll that bears the version."""
     polls = ReportedPolls()
     sent(polls, poll(), FIRST)
     polls.ack_received(poll(), Acknowledgement(V1, accepted=False, reason="bad"), 1)
@@ -301,13 +301,13 @@ def test_every_sign_of_a_client_counts(event: str) -> None:
     """A poll that is held for long and ends is one too."""
     polls = ReportedPolls()
     polls.poll_received(poll(), FIRST, 0)
-    told = {
+    arguments = {
         "poll_received": (FIRST,),
         "response_sent": (select(FIRST, Subscription(CDS)),),
         "poll_ended": (),
         "ack_received": (Acknowledgement(V1, accepted=True),),
     }
-    getattr(polls, event)(poll(), *told[event], FORGOTTEN_AFTER_S)
+    getattr(polls, event)(poll(), *arguments[event], FORGOTTEN_AFTER_S)
 
     assert [*polls.statuses(2 * FORGOTTEN_AFTER_S)]
 

@@ -40,7 +40,7 @@ NODE = Node("edge-1", "edge", "127.0.0.1")
 VERSION = Version("0123456789abcdef")
 
 
-class Pen:
+class RecordedLog:
     """A log whose lines and clock are in the hands of a test."""
 
     def __init__(self, level: Level = Level.INFO) -> None:
@@ -54,14 +54,14 @@ class Pen:
 
 
 def test_what_a_stranger_needs_to_know_first() -> None:
-    """API, addresses and the way of watching are told in a line each."""
-    pen = Pen()
-    pen.log.receive(ApiFound("Envoy 1.40.0 from /usr/bin/envoy, 557 files"))
-    pen.log.receive(ListeningStarted("REST", "127.0.0.1:18001"))
-    pen.log.receive(WatchStarted("poll", "config/xds is on nfs"))
-    pen.log.receive(StopRequested("SIGTERM"))
+    """API, addresses and the way of watching are reported in a line each."""
+    recorded = RecordedLog()
+    recorded.log.receive(ApiFound("Envoy 1.40.0 from /usr/bin/envoy, 557 files"))
+    recorded.log.receive(ListeningStarted("REST", "127.0.0.1:18001"))
+    recorded.log.receive(WatchStarted("poll", "config/xds is on nfs"))
+    recorded.log.receive(StopRequested("SIGTERM"))
 
-    assert pen.lines == [
+    assert recorded.lines == [
         "INFO api_found: API: Envoy 1.40.0 from /usr/bin/envoy, 557 files",
         "INFO listening: REST: 127.0.0.1:18001",
         "INFO watching: watching by poll: config/xds is on nfs",
@@ -70,17 +70,17 @@ def test_what_a_stranger_needs_to_know_first() -> None:
 
 
 def test_what_happens_to_the_tree() -> None:
-    """A lost tree, its return, ignored files and lost events are told."""
-    pen = Pen()
-    pen.log.receive(TreeDisappeared("config/xds: is gone"))
-    pen.log.receive(TreeReturned())
-    pen.log.receive(FilesIgnored((PurePosixPath("a.txt"),)))
-    pen.log.receive(FilesIgnored(tuple(PurePosixPath(f"{number}.txt") for number in range(9))))
+    """A lost tree, its return, ignored files and lost events are reported."""
+    recorded = RecordedLog()
+    recorded.log.receive(TreeDisappeared("config/xds: is gone"))
+    recorded.log.receive(TreeReturned())
+    recorded.log.receive(FilesIgnored((PurePosixPath("a.txt"),)))
+    recorded.log.receive(FilesIgnored(tuple(PurePosixPath(f"{number}.txt") for number in range(9))))
     excluded = (PurePosixPath("Chart.yaml"),)
-    pen.log.receive(ConfigurationMissing(Path("/config"), (PurePosixPath("a.txt"),), excluded))
-    pen.log.receive(QueueOverflowed())
+    recorded.log.receive(ConfigurationMissing(Path("/config"), (PurePosixPath("a.txt"),), excluded))
+    recorded.log.receive(QueueOverflowed())
 
-    assert pen.lines == [
+    assert recorded.lines == [
         "ERROR tree_lost: config/xds: is gone; what was served last stays until it is back",
         "INFO tree_found: the tree is back",
         "INFO files_ignored: a.txt: ignored, no format has this suffix",
@@ -94,13 +94,13 @@ def test_what_happens_to_the_tree() -> None:
 
 
 def test_problems() -> None:
-    """The problems of a tree and the state that they bring about are told."""
-    pen = Pen()
+    """The problems of a tree and the state that they bring about are reported."""
+    recorded = RecordedLog()
     problem = Problem(PurePosixPath("edge.yaml"), 17, 3, "", "bad-syntax", "a colon is missing", "")
     held = HeldFile(problem.path, problem, has_last_good=True)
-    pen.log.receive(TreeLoaded((problem,), (held,)))
+    recorded.log.receive(TreeLoaded((problem,), (held,)))
 
-    assert pen.lines == [
+    assert recorded.lines == [
         "ERROR problem_found: edge.yaml:17:3: error: a colon is missing",
         "WARNING degraded: not served: edge.yaml:17: a colon is missing; the last good version stays, since 12:03:11",
     ]
@@ -109,35 +109,37 @@ def test_problems() -> None:
 @pytest.mark.parametrize(("level", "expected"), [(Level.ERROR, 2), (Level.WARNING, 4), (Level.INFO, 4)])
 def test_the_end_of_a_problem_is_in_every_log_that_had_it(level: Level, expected: int) -> None:
     """What a log of this level had as a problem it has as fixed too, and never the end of what it did not have."""
-    pen = Pen(level)
+    recorded = RecordedLog(level)
     error = Problem(PurePosixPath("edge.yaml"), 17, 3, "", "bad-syntax", "a colon is missing", "")
     note = replace(error, severity=Severity.NOTE, message="nobody uses it")
     held = HeldFile(error.path, error, has_last_good=True)
-    pen.log.receive(TreeLoaded((error, note), (held,)))
-    pen.log.receive(TreeLoaded((), ()))
+    recorded.log.receive(TreeLoaded((error, note), (held,)))
+    recorded.log.receive(TreeLoaded((), ()))
 
-    assert len(pen.lines) == expected
-    assert pen.lines[-1].startswith("INFO ")
+    assert len(recorded.lines) == expected
+    assert recorded.lines[-1].startswith("INFO ")
 
 
 def test_what_reads_like_success_names_what_is_not_served() -> None:
     """A line about what was served or taken ends with the files that are held."""
-    pen = Pen()
+    recorded = RecordedLog()
     path = PurePosixPath("edge.yaml")
-    pen.log.receive(TreeLoaded((), (HeldFile(path, None, has_last_good=True),)))
-    pen.log.write(LogLine(Level.INFO, "envoy_acked", "Envoy ACKed clusters after 9 ms"))
+    recorded.log.receive(TreeLoaded((), (HeldFile(path, None, has_last_good=True),)))
+    recorded.log.write(LogLine(Level.INFO, "envoy_acked", "Envoy ACKed clusters after 9 ms"))
 
-    assert pen.lines[-1] == "INFO envoy_acked: Envoy ACKed clusters after 9 ms; not served: edge.yaml"
+    assert recorded.lines[-1] == "INFO envoy_acked: Envoy ACKed clusters after 9 ms; not served: edge.yaml"
 
 
 def test_nacks() -> None:
-    """A NACK tells node, type, the first digits of the version, its files, and the reason or how it was inferred."""
-    pen = Pen()
+    """A NACK has node, type, the first digits of the version, its files, and the reason or how it was inferred."""
+    recorded = RecordedLog()
     files = (PurePosixPath("cds.yaml"), PurePosixPath("edge.yaml"))
-    pen.log.receive(NackReceived(NODE, CDS, Acknowledgement(VERSION, accepted=False, reason="no such\nfilter"), files))
-    pen.log.receive(NackReceived(Node(""), CDS, Acknowledgement(VERSION, accepted=False), ()))
+    recorded.log.receive(
+        NackReceived(NODE, CDS, Acknowledgement(VERSION, accepted=False, reason="no such\nfilter"), files)
+    )
+    recorded.log.receive(NackReceived(Node(""), CDS, Acknowledgement(VERSION, accepted=False), ()))
 
-    assert pen.lines == [
+    assert recorded.lines == [
         "WARNING nack_received: NACK: edge-1 rejected cds 0123456789ab from cds.yaml, edge.yaml: no such\nfilter",
         (
             "WARNING nack_received: NACK: a client without an id rejected cds 0123456789ab:"
@@ -148,32 +150,32 @@ def test_nacks() -> None:
 
 def test_a_long_reason_is_cut() -> None:
     """Envoy may quote a megabyte of configuration; the log does not."""
-    pen = Pen()
-    pen.log.receive(NackReceived(NODE, CDS, Acknowledgement(VERSION, accepted=False, reason="x" * 1_000_000), ()))
+    recorded = RecordedLog()
+    recorded.log.receive(NackReceived(NODE, CDS, Acknowledgement(VERSION, accepted=False, reason="x" * 1_000_000), ()))
 
-    assert len(pen.lines[0]) < 600
+    assert len(recorded.lines[0]) < 600
 
 
 def test_acks_are_for_debugging() -> None:
-    """Answers and ACKs are told at level debug alone."""
+    """Answers and ACKs are reported at level debug alone."""
     for level, count in ((Level.INFO, 0), (Level.DEBUG, 2)):
-        pen = Pen(level)
-        pen.log.receive(ResponseSent(NODE, CDS, VERSION))
-        pen.log.receive(AckReceived(NODE, CDS, VERSION))
+        recorded = RecordedLog(level)
+        recorded.log.receive(ResponseSent(NODE, CDS, VERSION))
+        recorded.log.receive(AckReceived(NODE, CDS, VERSION))
 
-        assert count == len(pen.lines)
+        assert count == len(recorded.lines)
 
 
 def test_refusals_are_told_once_in_ten_seconds() -> None:
-    """The same refusal of the same peer is told again after ten seconds, with the number of those between."""
-    pen = Pen()
+    """The same rejection of the same peer is reported again after ten seconds, with the number of those between."""
+    recorded = RecordedLog()
     for _ in range(5):
-        pen.log.receive(RequestRejected("10.0.0.1", 404, "no such path"))
-    pen.log.receive(RequestRejected("10.0.0.2", 404, "no such path"))
-    pen.now_s += 10
-    pen.log.receive(RequestRejected("10.0.0.1", 404, "no such path"))
+        recorded.log.receive(RequestRejected("10.0.0.1", 404, "no such path"))
+    recorded.log.receive(RequestRejected("10.0.0.2", 404, "no such path"))
+    recorded.now_s += 10
+    recorded.log.receive(RequestRejected("10.0.0.1", 404, "no such path"))
 
-    assert pen.lines == [
+    assert recorded.lines == [
         "WARNING request_rejected: rejected a request of 10.0.0.1 with 404: no such path",
         "WARNING request_rejected: rejected a request of 10.0.0.2 with 404: no such path (4 rejections before it omitted)",
         "WARNING request_rejected: rejected a request of 10.0.0.1 with 404: no such path",
@@ -181,7 +183,7 @@ def test_refusals_are_told_once_in_ten_seconds() -> None:
 
 
 def test_refusals_that_differ_are_limited_too() -> None:
-    """A client that is refused in ever new words fills neither log nor memory."""
+    """A client that is rejected in ever new words fills neither log nor memory."""
     limit = RepeatLimit()
     answers = [limit.admit(("10.0.0.1", f"bad JSON at {number}"), 0.0) for number in range(1000)]
 

@@ -40,7 +40,7 @@ def test_every_mistake_of_a_file_is_told(tmp_path: Path) -> None:
 
 
 def test_mistakes_within_a_value_have_a_place(tmp_path: Path) -> None:
-    """A rule that does not exist is told with the others, at the line of its setting."""
+    """A rule that does not exist is reported with the others, at the line of its setting."""
     assert complaints_of(tmp_path, "rules: {unused-clustr: off}\nmax_hld: 1\n") == [
         "fsxds.yaml:1:1: rules: there is no rule unused-clustr; did you mean unused-cluster?",
         "fsxds.yaml:2:1: max_hld: there is no such setting; did you mean max_hold?",
@@ -58,7 +58,7 @@ def test_mistakes_within_a_value_have_a_place(tmp_path: Path) -> None:
     ],
 )
 def test_what_is_no_settings_file(tmp_path: Path, text: str, complaint: str) -> None:
-    """What is not one YAML mapping is told with its place."""
+    """What is not one YAML mapping is reported with its place."""
     (line,) = complaints_of(tmp_path, text)
 
     assert line.startswith(complaint)

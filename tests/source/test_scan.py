@@ -196,7 +196,7 @@ def test_what_would_not_be_read_anyway_is_no_problem(tmp_path: Path) -> None:
 
 
 def test_a_name_that_is_no_text_is_a_problem(tmp_path: Path) -> None:
-    """A name that is not UTF-8 cannot be told to anybody as it is, so it is a problem, shown with its bytes."""
+    """A name that is not UTF-8 cannot be shown to anybody as it is, so it is a problem, shown with its bytes."""
     (tmp_path / os.fsdecode(b"a\xff.yaml")).write_text("1")
     (tmp_path / os.fsdecode(b"d\xfe")).mkdir()
     tree = scanner_of(tmp_path).scan()

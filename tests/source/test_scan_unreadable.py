@@ -203,10 +203,10 @@ async def test_what_may_not_be_read_ends_nothing() -> None:
     )
 
     assert outcome.stderr == ""
-    refused = ": the directory cannot be read: "
+    unreadable = ": the directory cannot be read: "
     assert outcome.stdout.splitlines() == [
         "a.yaml deep deep/b.yaml",
-        *[f"{refused}Permission denied; let fsxds read it"] * 3,
-        f"{refused}Too many open files; raise the limit of open files (ulimit -n)",
+        *[f"{unreadable}Permission denied; let fsxds read it"] * 3,
+        f"{unreadable}Too many open files; raise the limit of open files (ulimit -n)",
         "2",
     ]

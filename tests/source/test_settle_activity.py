@@ -19,7 +19,7 @@ def activity_around(*directories: str, points: frozenset[str] = frozenset()) -> 
 
 
 async def test_the_first_and_the_last_notice_count() -> None:
-    """A burst begins with its first notice and is quiet since its last; a look forgets it."""
+    """A burst begins with its first event and is quiet since its last; a look forgets it."""
     activity = activity_around("/tree")
     for at_s in (1.0, 2.0, 5.0):
         activity.receive(FileEvent(at_s, FileEventType.DELETED, ("/tree/a.yaml",)))
@@ -67,23 +67,23 @@ async def test_what_is_excluded_does_not_matter() -> None:
     activity.follow(("/tree",), frozenset())
     for path in ("/tree/busy.yaml", "/tree/busy/deep/a.yaml"):
         activity.receive(FileEvent(1.0, FileEventType.MODIFIED, (path,)))
-    heard = activity.first_s
+    received = activity.first_s
     activity.receive(FileEvent(1.0, FileEventType.MODIFIED, ("/tree/deep/a.yaml",)))
 
-    assert (heard, activity.first_s) == (None, 1.0)
+    assert (received, activity.first_s) == (None, 1.0)
 
 
 async def test_directories_and_links_matter(tmp_path: Path) -> None:
     """A directory or a link that comes may lead to files that are read, whatever its name; a file may not."""
     (tmp_path / "link.d").symlink_to("elsewhere")
     (tmp_path / "file.d").touch()
-    heard = []
+    received = []
     for name, is_directory in (("link.d", False), ("file.d", False), ("gone.d", True)):
         activity = activity_around(str(tmp_path))
         activity.receive(FileEvent(1.0, FileEventType.CREATED, (str(tmp_path / name),), is_directory))
-        heard.append(activity.first_s is not None)
+        received.append(activity.first_s is not None)
 
-    assert heard == [True, False, True]
+    assert received == [True, False, True]
 
 
 async def test_what_is_replaced_all_the_time_is_restless() -> None:

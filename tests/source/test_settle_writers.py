@@ -92,7 +92,7 @@ def test_a_file_of_old_is_not_waited_for(tmp_path: Path) -> None:
 
 
 def test_where_nobody_can_be_asked_or_tells_content_must_be_found_twice(tmp_path: Path) -> None:
-    """Content that was found once is looked at again after a while; told of the end of writing, it is taken at once."""
+    """Content that was found once is looked at again after a while; where the end of writing has an event, it is taken at once."""
     file = SourceFile.of(PATH, b"1")
     writers = Writers(tmp_path, PATIENCE)
 

@@ -31,7 +31,7 @@ TABLE = r"""
     ],
 )
 def test_the_innermost_and_latest_mount_decides(path: str, expected: str | None) -> None:
-    """The type is that of the mount that is nearest to the path; local types are nothing to tell."""
+    """The type is that of the mount that is nearest to the path; local types are None."""
     assert remote_type(Path(path), TABLE) == expected
 
 

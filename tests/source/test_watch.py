@@ -187,7 +187,7 @@ async def test_directories_that_come_all_the_time_keep_nobody_waiting(tmp_path: 
 
 
 async def test_a_burst_is_one_tree(tmp_path: Path) -> None:
-    """Many files written one after another within the settle time are yielded together, noticed at the first."""
+    """Many files written one after another within the settle time are yielded together, detected at the first."""
     expected: Contents = {f"{number:03}.yaml": "x" for number in range(200)}
     async with watched(tmp_path) as record:
         before_s = time.monotonic()
@@ -325,7 +325,7 @@ async def test_cancelling_leaves_no_thread_behind(tmp_path: Path) -> None:
 
 
 async def test_a_tree_without_files_is_waited_for(tmp_path: Path) -> None:
-    """That nothing is configuration is told once, with what is there, and the first file is served."""
+    """That nothing is configuration is reported once, with what is there, and the first file is served."""
     write(tmp_path, {"a.txt": ""})
     async with watched(tmp_path) as record:
         write(tmp_path, {"a.yaml": "1"})
@@ -335,7 +335,7 @@ async def test_a_tree_without_files_is_waited_for(tmp_path: Path) -> None:
 
 
 async def test_ignored_files_are_told_once(tmp_path: Path) -> None:
-    """A file that no format claims is told when it is first seen; hidden and temporary ones are not worth a word."""
+    """A file that no format claims is reported when it is first seen; hidden and temporary ones are not worth a word."""
     write(tmp_path, {"README.md": "", "a.yaml~": "", ".a.yaml.swp": "", "b.tmp": "", "#a.yaml#": "", "4913": ""})
     async with watched(tmp_path) as record:
         write(tmp_path, {"a.yaml": "1", "notes.txt": ""})

@@ -59,7 +59,7 @@ def can_make_user_namespaces() -> bool:
 async def test_polling_takes_over_when_watches_run_out(
     tmp_path: Path, limit: str, value: int, mode: str, words: list[str]
 ) -> None:
-    """Directories for which there is no watch are polled, told once with the remedy, until there are watches again."""
+    """Directories for which there is no watch are polled, reported once with the remedy, until there are watches again."""
     root = tmp_path / "tree"
     write(root, {f"{number}/a.yaml": "1" for number in range(10)})
     program = LIMITED.format(limit=limit, value=value)

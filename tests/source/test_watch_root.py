@@ -37,7 +37,7 @@ async def test_a_replaced_root_is_followed(tmp_path: Path, options: WatchOptions
 
 @MODES
 async def test_a_root_that_is_moved_away_and_back_loses_nothing(tmp_path: Path, options: WatchOptions) -> None:
-    """While the root is away its last tree stays, told once; when it is back, edits are seen again."""
+    """While the root is away its last tree stays, reported once; when it is back, edits are seen again."""
     root = tmp_path / "parent/tree"
     write(root, {"a.yaml": "1"})
     async with watched(root, options) as record:
@@ -130,7 +130,7 @@ async def test_a_root_that_is_not_there_yet_is_waited_for(tmp_path: Path, option
 
 
 async def test_a_file_in_the_place_of_the_root_is_a_loss(tmp_path: Path) -> None:
-    """A root that became a file is told as what it is."""
+    """A root that became a file is reported as what it is."""
     root = tmp_path / "tree"
     write(root, {"a.yaml": "1"})
     async with watched(root) as record:

@@ -18,7 +18,7 @@ from tests.source.watching import watched, write
 MODES = pytest.mark.parametrize(
     "options", [WatchOptions(), WatchOptions(mode="poll", poll_s=0.1)], ids=["inotify", "poll"]
 )
-# A local tree that is said to be on a network filesystem: nothing is heard, and nobody can be asked.
+# A local tree that is said to be on a network filesystem: there are no events, and nobody can be asked.
 NFS_TABLE = "1 0 0:1 / / rw - nfs4 server:/export rw\n"
 
 

@@ -1,4 +1,4 @@
-"""Run a real watch and record what it tells, for the tests of fsxds/sources."""
+"""Run a real watch and record its events, for the tests of fsxds/source."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def point(link: Path, target: str) -> None:
 
 
 class Watched:
-    """What a running watch has told so far; it is the watch's observer as well."""
+    """What a running watch has reported so far; it is the watch's observer as well."""
 
     def __init__(self) -> None:
         self.settled: list[Settled] = []
@@ -74,7 +74,7 @@ class Watched:
         return [contents_of(settled.tree) for settled in self.settled]
 
     async def until(self, is_so: Callable[[], object]) -> None:
-        """Wait until something is so, which is looked at whenever the watch tells something."""
+        """Wait until something is so, which is looked at whenever the watch reports something."""
         async with asyncio.timeout(PATIENCE_S):
             while not is_so():
                 self._news.clear()

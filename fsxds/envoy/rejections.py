@@ -19,7 +19,6 @@ from fsxds.envoy.stub_files import STAND_IN
 from fsxds.errors import ApiError
 from fsxds.formats import format_of
 from fsxds.formats.decoded import PlainDocument
-from fsxds.formats.positions import locate_all
 from fsxds.resource_types import BY_TYPE_URL
 from fsxds.resources import Resource
 from fsxds.snapshots.document import authored_path
@@ -342,7 +341,7 @@ class ProblemWriter:
         """Return line, column and path as the author wrote them."""
         origin = resource.origin
         row, content = format_of(origin.path), self._read(origin.path)
-        if row is None or content is None or row.name == "binary":
+        if row is None or content is None or row.locate is None:
             return origin.line, 1, origin.field_path + field_path
         if row.name != "textproto":
             decoded = row.decode(content, self._catalogue, None).documents
@@ -351,7 +350,7 @@ class ProblemWriter:
             field_path = authored_path(_inner(value, origin.field_path), field_path)
         path = origin.field_path + field_path
         wanted = origin.document, path
-        line, column = locate_all(content, (wanted,), is_textproto=row.name == "textproto")[wanted]
+        line, column = row.locate(content, (wanted,))[wanted]
         return line, column, path
 
 

@@ -8,9 +8,9 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter, defaultdict
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import suppress
-from typing import Any
+from typing import Any, TypeAlias
 
 from yaml import YAMLError
 from yaml.events import (
@@ -30,25 +30,37 @@ from fsxds.formats.text import AllFoundError, Visitor, read_text
 from fsxds.formats.textproto_tokens import CLOSERS, BadEscapeError, Cursor, is_name, is_text, unquote
 from fsxds.values import FieldPath
 
+Wanted: TypeAlias = Collection[tuple[int, FieldPath]]
+"""Paths of values: keys as the file has them, and indexes; each with the number of its document, from 0."""
+
+Found: TypeAlias = Mapping[tuple[int, FieldPath], tuple[int, int]]
+"""Line and column, from 1, of the key or the list item of each path.
+
+Where a path does not exist, the place is that of its nearest ancestor that does, 1:1 where there is none.
+"""
+
+Locate: TypeAlias = Callable[[bytes, Wanted], Found]
+"""Returns the places of paths in the content of a file, in one walk a document."""
+
 
 def locate(content: bytes, document: int, field_path: FieldPath) -> tuple[int, int]:
-    """Return line and column, from 1, of a value's key or list item.
-
-    Args:
-        content: the bytes of the file.
-        document: which document of the file, from 0.
-        field_path: keys as the file has them, and indexes.
-
-    Returns:
-        The place; of the nearest existing ancestor where the path does not exist, 1:1 where nothing of it does.
-    """
+    """Return the place of one path in YAML or JSON."""
     return locate_all(content, ((document, field_path),))[document, field_path]
 
 
-def locate_all(
-    content: bytes, wanted: Collection[tuple[int, FieldPath]], *, is_textproto: bool = False
-) -> dict[tuple[int, FieldPath], tuple[int, int]]:
-    """Return the places of many paths, each with its document, in one walk a document; as `locate` does for one."""
+def locate_all(content: bytes, wanted: Wanted) -> Found:
+    """Return the places of paths in YAML or JSON; a `Locate`."""
+    return _locate(content, wanted, _walk)
+
+
+def locate_in_textproto(content: bytes, wanted: Wanted) -> Found:
+    """Return the places of paths in text format, which is one document; a `Locate`."""
+    return _locate(content, wanted, _walk_textproto)
+
+
+def _locate(
+    content: bytes, wanted: Wanted, walk: Callable[[str, Mapping[int, Iterable[FieldPath]]], Mapping[int, _Locator]]
+) -> Found:
     try:
         text = read_text(content)
     except UnreadableError:
@@ -56,7 +68,7 @@ def locate_all(
     paths: defaultdict[int, list[FieldPath]] = defaultdict(list)
     for document, path in wanted:
         paths[document].append(path)
-    locators = _walk_textproto(text, paths[0]) if is_textproto else _walk(text, paths)
+    locators = walk(text, paths)
     return {(document, path): locators[document].place_of(path) for document, path in wanted}
 
 
@@ -83,8 +95,8 @@ def _strict(text: str) -> str:
     return make_strict(text).text
 
 
-def _walk_textproto(text: str, paths: Iterable[FieldPath]) -> Mapping[int, _Locator]:
-    locator = _Locator(paths)
+def _walk_textproto(text: str, paths: Mapping[int, Iterable[FieldPath]]) -> Mapping[int, _Locator]:
+    locator = _Locator(paths[0])
     with suppress(AllFoundError):
         TextprotoWalk(text, locator).walk()
     return {0: locator}

@@ -14,7 +14,6 @@ from typing import Protocol, TypeVar
 from fsxds.api.catalogue import Catalogue
 from fsxds.api.walk import Hooks
 from fsxds.formats import format_of
-from fsxds.formats.positions import locate_all
 from fsxds.resources import ParsedFile, Resource
 from fsxds.values import Fault, FieldPath, Problem, SourceFile, SourceTree
 
@@ -90,12 +89,12 @@ class FieldLocator:
     def locate(self, parsed: ParsedFile, wanted: Collection[tuple[Resource, FieldPath]]) -> list[tuple[int, int]]:
         """Return line and column, from 1, of each field, given by its resource and its path in it; else of the resource."""
         file, file_format = self._files.get(parsed.path), format_of(parsed.path)
-        is_text = file_format is not None and file_format.name != "binary"
+        find = None if file_format is None else file_format.locate
         is_small = self._up_to_bytes is None or (file is not None and len(file.content) <= self._up_to_bytes)
-        if file is None or file_format is None or file.digest != parsed.digest or not (is_text and is_small):
+        if file is None or find is None or file.digest != parsed.digest or not is_small:
             return [(resource.origin.line, 1) for resource, _ in wanted]
         paths = [(resource.origin.document, resource.origin.field_path + path) for resource, path in wanted]
-        places = locate_all(file.content, set(paths), is_textproto=file_format.name == "textproto")
+        places = find(file.content, set(paths))
         return [places[path] for path in paths]
 
 

@@ -23,7 +23,7 @@ from fsxds.api.quotes import shown_pointer
 from fsxds.api.walk import merge_hooks
 from fsxds.formats import Format, format_of
 from fsxds.formats.decoded import MAX_FAULTS, MessageDocument, PlainDocument
-from fsxds.formats.positions import locate_all
+from fsxds.formats.positions import Found, Locate
 from fsxds.memo import Lru
 from fsxds.resource_types import ResourceType, type_from_path
 from fsxds.resources import Document, Origin, ParsedFile, Resource
@@ -96,7 +96,7 @@ class FileParser:
         found = [(0, fault) for fault in decoded.faults]
         found += ((draft.number, fault) for draft in drafts for fault in draft.faults)
         faults = [(number, fault) for number, each in found if (fault := self._check.adjusted(each)) is not None]
-        problems = list(problems_of(file, file_format.name, _bounded(faults), self._tools.catalogue))
+        problems = list(problems_of(file, file_format.locate, _bounded(faults), self._tools.catalogue))
         if not drafts and not problems:
             problems.append(_void_file(file.path))
         documents = tuple(_finished(file.path, draft) for draft in drafts)
@@ -134,13 +134,13 @@ def _bounded(faults: list[tuple[int, Fault]]) -> list[tuple[int, Fault]]:
 
 
 def problems_of(
-    file: SourceFile, format_name: str, faults: Collection[tuple[int, Fault]], catalogue: Catalogue
+    file: SourceFile, locate: Locate | None, faults: Collection[tuple[int, Fault]], catalogue: Catalogue
 ) -> Iterator[Problem]:
     """Yield faults, each with the number of its document, with their places; a text is searched once for all of them."""
     wanted = {(number, fault.field_path) for number, fault in faults if fault.line is None}
-    places = dict.fromkeys(wanted, (1, 1))
-    if wanted and format_name != "binary":
-        places = locate_all(file.content, wanted, is_textproto=format_name == "textproto")
+    places: Found = dict.fromkeys(wanted, (1, 1))
+    if wanted and locate is not None:
+        places = locate(file.content, wanted)
     for number, fault in faults:
         line, column = (fault.line, fault.column) if fault.line else places[number, fault.field_path]
         pointer = shown_pointer(fault.field_path, fault.message, catalogue)

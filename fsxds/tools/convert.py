@@ -86,7 +86,7 @@ class ConversionReader:
         if not parts and not faults:
             fact = "the file is empty"
             faults.append((0, Fault("empty-file", fact, "write `resources: []` for none on purpose", (), 1, 1)))
-        return Input(tuple(parts), tuple(sorted(problems_of(file, file_format.name, faults, self._catalogue))))
+        return Input(tuple(parts), tuple(sorted(problems_of(file, file_format.locate, faults, self._catalogue))))
 
     def _unreadable(self, message: Message) -> Iterator[Fault]:
         """Yield a fault for each Any that cannot be read; one that is empty is fine."""

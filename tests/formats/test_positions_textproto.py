@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from fsxds.formats.positions import locate_all
+from fsxds.formats.positions import locate_in_textproto
 from fsxds.values import FieldPath
 
 TEXT = """\
@@ -45,7 +45,7 @@ resources: [{ [a.com/a.B] { name: "b" } }, < [a.com/a.B] { name: "c"
 )
 def test_places(field_path: FieldPath, place: tuple[int, int]) -> None:
     """Fields are found by the paths that JSON has for them; of what is missing, what is around it."""
-    assert place == locate_all(TEXT.encode(), [(0, field_path)], is_textproto=True)[0, field_path]
+    assert place == locate_in_textproto(TEXT.encode(), [(0, field_path)])[0, field_path]
 
 
 @pytest.mark.parametrize("text", ["", "a {", "a: [", "}", 'a { key: "', "a { key: 'b' }", "[a.b/c", "a: [b", "{" * 500])
@@ -53,4 +53,4 @@ def test_broken_texts(text: str) -> None:
     """A walk through a broken text ends."""
     path = ("a", "b", 0)
 
-    assert locate_all(text.encode(), [(0, path)], is_textproto=True)[0, path] >= (1, 1)
+    assert locate_in_textproto(text.encode(), [(0, path)])[0, path] >= (1, 1)

@@ -14,6 +14,7 @@ from fsxds.api.constraints import FieldRules
 from fsxds.api.convert import Converter
 from fsxds.formats import FORMATS, format_of
 from fsxds.formats.decoded import MessageDocument, PlainDocument
+from fsxds.formats.positions import Locate
 from fsxds.resource_types import type_from_path
 from fsxds.resources import Resource
 from fsxds.snapshots.document import authored_path
@@ -27,7 +28,7 @@ class Written:
 
     catalogue: Catalogue
     file: SourceFile
-    format_name: str
+    locate: Locate | None
     document: int = 0
     value: PlainValue = None
 
@@ -37,7 +38,7 @@ class Written:
 
     def problems(self, faults: Iterable[Fault]) -> Iterator[Problem]:
         """Yield faults, with the author's paths, as problems at their places."""
-        return problems_of(self.file, self.format_name, [(self.document, fault) for fault in faults], self.catalogue)
+        return problems_of(self.file, self.locate, [(self.document, fault) for fault in faults], self.catalogue)
 
 
 def resource_problems(
@@ -67,12 +68,12 @@ def one_of_each(faults: Iterable[Fault]) -> Iterator[Fault]:
 def _written(path: PurePosixPath, content: bytes, number: int, catalogue: Catalogue) -> Written:
     file, file_format = SourceFile.of(path, content), format_of(path)
     if file_format is None or file_format.name == "binary":
-        return Written(catalogue, file, "binary", number)
+        return Written(catalogue, file, None, number)
     hint = type_from_path(path)
     documents = file_format.decode(content, catalogue, hint.message_type if hint else None).documents
     document = documents[number] if number < len(documents) else None
     value = document.value if isinstance(document, PlainDocument) else None
-    return Written(catalogue, file, file_format.name, number, value)
+    return Written(catalogue, file, file_format.locate, number, value)
 
 
 def _within(written: Written, resource: Resource, fault: Fault) -> Fault:
@@ -125,7 +126,7 @@ def read_bootstrap(path: PurePosixPath, content: bytes, catalogue: Catalogue, ru
         rules: the constraints of the fields.
     """
     file_format = format_of(path) or FORMATS[0]
-    written = Written(catalogue, SourceFile.of(path, content), file_format.name)
+    written = Written(catalogue, SourceFile.of(path, content), file_format.locate)
     faults: list[Fault]
     if file_format.name == "binary":
         message, faults = _unpack(content, catalogue)

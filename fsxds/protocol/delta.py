@@ -344,7 +344,9 @@ class _Watch:
         changed = self._compare(base, rows)
         renewed = self._renew_pending(changed, now_s)
         answered, requested = self._answer(after), self._asked
-        repeated = self._repeat(again, after, is_first=base is None)
+        repeated = NO_CHANGES
+        if again:
+            repeated = self.names.answer_again(again, after, self._acks.held_back, is_first=base is None)
         pushed = frozenset(again & rows.keys()) - self.names.names if is_pushed else NOTHING
         certain = self._absence.reconsider(self.names.names, after)
         self.names.settle(self._asked, after)
@@ -398,13 +400,6 @@ class _Watch:
             return answered
         left, self._left = self._left, NOTHING
         return answered | Changes(removed=names_without(after.rows, left))
-
-    def _repeat(self, again: frozenset[str], after: Lookup, *, is_first: bool) -> Changes:
-        """Return what is sent again because of other types, except for what is pending or not reported."""
-        if not again:
-            return NO_CHANGES
-        repeated = self.names.answer_again(again, after, self._acks.held_back, is_first=is_first)
-        return replace(repeated, absent=repeated.absent - self._absence.unreported)
 
     def _removed_members(self, rows: Rows, *, is_first: bool) -> frozenset[str]:
         """Return what was removed of its collections for a client that begins: it does not say which members it holds."""

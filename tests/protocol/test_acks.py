@@ -1,4 +1,4 @@
-"""What is pending after a rejection, and when it is offered again."""
+"""What is pending after a NACK, and when it is sent again."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def test_nothing_is_pending_at_first() -> None:
 
 
 def test_back_off_grows_with_pending_in_a_row() -> None:
-    """The same content is offered again after 1, 2, 4 … and at most 60 seconds."""
+    """The same content is sent again after 1, 2, 4 … and at most 60 seconds."""
     pending, now_s, waits = Pending(), 100.0, []
     for _ in range(8):
         pending.nack(["a"], now_s)
@@ -123,7 +123,7 @@ def test_the_culprit_is_found_at_the_third_offer() -> None:
 
 
 def test_a_client_that_rejects_everything_is_not_flooded() -> None:
-    """However many names a client rejects, they are offered in a bounded number of responses, and so is the memory."""
+    """However many names a client rejects, they are sent again in a bounded number of responses, and so is the memory."""
     pending, now_s = Pending(), 0.0
     pending.nack(map(str, range(2000)), now_s)
     for _ in range(60):
@@ -141,7 +141,7 @@ def test_a_client_that_rejects_everything_is_not_flooded() -> None:
 
 
 def test_offers_go_out_a_few_at_a_time() -> None:
-    """What waited longest is offered first, and no more of it than is asked for; the rest is not divided once more."""
+    """What waited longest is sent first, and no more of it than is asked for; the rest is not divided once more."""
     pending = Pending()
     pending.nack(["late"], 0.5)
     pending.nack(map(str, range(32)), 0.0)

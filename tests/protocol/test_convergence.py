@@ -29,14 +29,14 @@ class Client:
     request: PollRequest
     version: Version | None = None
     held: Held = field(default_factory=dict)
-    # A rejected or lost answer since the last that was accepted; then nobody knows what the client holds.
+    # A rejected or lost answer since the last that was accepted; then it is not known what the client holds.
     is_unsure: bool = False
     # What it then says it holds may be all that a restarted server knows of it.
     was_unsure_at_restart: bool = False
     is_waiting: bool = False
     until_s: float | None = None
-    # The version that was not accepted, how often in a row, and when it was offered last.
-    refused: tuple[Version | None, int, float] = (None, 0, 0.0)
+    # The version that was not accepted, how often in a row, and when it was sent last.
+    nacked: tuple[Version | None, int, float] = (None, 0, 0.0)
     ended_at_s: float = 0.0
 
     def poll(self) -> PollRequest:
@@ -48,7 +48,7 @@ class Client:
         """Forget everything, as a new process does."""
         self.version, self.held, self.is_waiting = None, {}, False
         self.is_unsure = self.was_unsure_at_restart = False
-        self.refused = (None, 0, 0.0)
+        self.nacked = (None, 0, 0.0)
 
 
 def _clients() -> list[Client]:
@@ -122,7 +122,7 @@ class Polling(RuleBasedStateMachine):
         for client in self.clients:
             client.is_waiting = False
             client.was_unsure_at_restart = client.is_unsure
-            client.refused = (None, 0, 0.0)
+            client.nacked = (None, 0, 0.0)
 
     @rule(seconds=st.sampled_from([0.1, 0.5, 1.0, 3.0, 70.0]))
     def pass_time(self, seconds: float) -> None:
@@ -165,21 +165,21 @@ class Polling(RuleBasedStateMachine):
         self.check_back_off(client, offered.version)
         client.ended_at_s = self.now_s
         if fate == "accepted":
-            client.version, client.held, client.refused = offered.version, _held(offered), (None, 0, 0.0)
+            client.version, client.held, client.nacked = offered.version, _held(offered), (None, 0, 0.0)
             client.is_unsure = client.was_unsure_at_restart = False
         else:
             client.is_unsure, client.was_unsure_at_restart = True, False
             client.held = {"in part": b""} if fate == "rejected" else client.held
-            before, times, _ = client.refused
-            client.refused = (offered.version, times + 1 if before == offered.version else 1, self.now_s)
+            before, times, _ = client.nacked
+            client.nacked = (offered.version, times + 1 if before == offered.version else 1, self.now_s)
         if fate == "cut off":
             self.memory.receive_lost(client.poll())
-            client.refused = (None, 0, 0.0)
+            client.nacked = (None, 0, 0.0)
 
     def check_back_off(self, client: Client, version: Version) -> None:
         """What a client did not accept is kept from it for 1, 2, 4 … and at most 60 seconds."""
-        refused, times, offered_at_s = client.refused
-        if client.version is not None and refused == version:
+        nacked, times, offered_at_s = client.nacked
+        if client.version is not None and nacked == version:
             earliest_s = offered_at_s + min(2.0 ** (times - 1), LONGEST_BACK_OFF_S)
             assert self.now_s >= earliest_s, f"offered {times + 1} times, {self.now_s - offered_at_s} s after the last"
 
@@ -225,7 +225,7 @@ TestPolling.settings = settings(max_examples=200, stateful_step_count=40)
 
 
 def test_snapshot_of_the_machine_has_every_type_declared() -> None:
-    """The machine never meets what is withheld, so that its clients are always owed an answer."""
+    """The machine never meets what is withheld, so that there is always an answer for its clients."""
     current: Snapshot = Polling().current
 
     assert not current.withheld

@@ -1,4 +1,4 @@
-"""What Delta streams cost, and what can be told of them. The rules are in `tests/conversations/delta`."""
+"""What Delta streams cost, and their status. The rules are in `tests/conversations/delta`."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def _next(before: Snapshot, name: str, content: str) -> Snapshot:
 
 
 def test_a_push_costs_what_changed() -> None:
-    """One changed cluster of many is told without looking at the others."""
+    """One changed cluster of many is sent without looking at the others."""
     first = snapshot({"CDS": {f"c{number}": "1" for number in range(100)}})
     stream = _stream()
     _ask(stream, first)
@@ -60,17 +60,17 @@ def test_a_push_costs_what_changed() -> None:
 
 
 def test_equal_streams_share_what_they_are_told() -> None:
-    """Two streams that are told the same get the same object, so that its bytes are made once."""
+    """Two streams that are sent the same get the same object, so that its bytes are made once."""
     first = snapshot({"CDS": {"a": "1", "b": "1"}})
     second = snapshot({"CDS": {"a": "2", "b": "2"}}, generation=2)
     memory = SharedMemory()
     streams = [_stream(memory), _stream(memory)]
 
     for names in ((), ("+",)):
-        told = [_ask(stream, first, *names).responses[0].resources for stream in streams]
-        assert told[0] is told[1]
-    told = [stream.receive_snapshot(second, 0.0)[0].resources for stream in streams]
-    assert told[0] is told[1]
+        sent = [_ask(stream, first, *names).responses[0].resources for stream in streams]
+        assert sent[0] is sent[1]
+    sent = [stream.receive_snapshot(second, 0.0)[0].resources for stream in streams]
+    assert sent[0] is sent[1]
 
 
 def test_equal_subscriptions_are_kept_once() -> None:
@@ -99,11 +99,11 @@ def test_what_a_stream_is_said_to_hold() -> None:
     _ask(stream, current, nonce=first.nonce)
     changed = snapshot({"CDS": {"a": "2", "b": "1"}}, generation=2)
     (second,) = stream.receive_snapshot(changed, 0.0)
-    verdict = _ask(stream, changed, nonce=second.nonce, error_detail="bad").acknowledgement
+    acknowledgement = _ask(stream, changed, nonce=second.nonce, error_detail="bad").acknowledgement
 
     clusters, endpoints = stream.statistics()
 
-    assert verdict is not None
+    assert acknowledgement is not None
     assert (CDS, frozenset({"a", "x"})) == (clusters.type_url, clusters.names)
     assert (second.version, first.version, second.version) == (clusters.sent, clusters.acked, clusters.nacked)
     assert ("bad", frozenset({"a"}), ("x",)) == (clusters.reason, clusters.rejected, clusters.missing)
@@ -143,7 +143,7 @@ def test_what_a_stream_subscribes_to() -> None:
 
 
 def test_the_node_is_told_once() -> None:
-    """The first node that a stream tells is the one that counts."""
+    """The first node that a stream gets is the one that counts."""
     stream = _stream()
     stream.receive_request(DeltaRequest(CDS), None, 0.0)
     stream.receive_request(DeltaRequest(CDS, node=Node("first")), None, 0.0)
@@ -161,7 +161,7 @@ def test_unknown_types_are_ignored() -> None:
 
 
 def test_a_client_that_never_answers() -> None:
-    """So many responses are remembered for their verdicts; what is older counts as accepted."""
+    """So many responses are remembered for their ACKs; what is older counts as accepted."""
     stream = _stream()
     current = snapshot({"CDS": {"a": "1"}})
     for _ in range(100):
@@ -173,7 +173,7 @@ def test_a_client_that_never_answers() -> None:
 
 
 def test_members_that_are_gone_are_remembered_in_bounds() -> None:
-    """The memory of what is gone from collections does not grow without end."""
+    """The memory of what was removed from collections does not grow without end."""
     memory = SharedMemory()
     for generation in range(1, 4):
         names = {f"xdstp://x/t/d/{generation}-{number}": "1" for number in range(6000)}
@@ -183,7 +183,7 @@ def test_members_that_are_gone_are_remembered_in_bounds() -> None:
 
 
 def test_a_stream_with_enough_offers_sleeps() -> None:
-    """While as many offers as may be await their verdict, what else is due wakes nobody."""
+    """While as many retries as may be await their ACK, the timer is not set for what else is due."""
     current = snapshot({"CDS": _contents(100)})
     stream = _stream()
     (response,) = _ask(stream, current).responses

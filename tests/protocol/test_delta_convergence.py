@@ -29,7 +29,7 @@ MOST_TURNS = 60
 
 
 @dataclass(slots=True)
-class Refused:
+class Nacked:
     """Content that the server knows to be rejected, None for a removal; `together` are the names in that response."""
 
     body: bytes | None
@@ -39,7 +39,7 @@ class Refused:
 
     @property
     def retry_at_s(self) -> float:
-        """When it is offered again."""
+        """When it is sent again."""
         return self.at_s + BACK_OFF.pause_s(self.in_a_row)
 
 
@@ -48,9 +48,9 @@ class Known:
     """What a client knows of one type.
 
     `held` is what it has in use: after a rejection, some of what it rejected. `accepted` is what it says of it when it
-    connects again. `doubtful` are names of which it rejected something, `hidden` those of them of which it said something
-    else than it holds when it connected again. `refused` is what the server knows to be rejected, `edited` the names that
-    were written since it heard of edits last; `vague` are names that may be sent at any time. `has_given_up`: what it had
+    connects again. `doubtful` are names of which it rejected something, `hidden` those of them of which it claimed something
+    else than it holds when it connected again. `nacked` is what the server knows to be rejected, `edited` the names that
+    were written since it got edits last; `vague` are names that may be sent at any time. `has_given_up`: what it had
     by a host that it gave up is its own to drop.
     """
 
@@ -61,7 +61,7 @@ class Known:
     accepted: dict[str, Version] = field(default_factory=dict)
     doubtful: set[str] = field(default_factory=set)
     hidden: set[str] = field(default_factory=set)
-    refused: dict[str, Refused] = field(default_factory=dict)
+    nacked: dict[str, Nacked] = field(default_factory=dict)
     edited: set[str] = field(default_factory=set)
     vague: set[str] = field(default_factory=set)
     answered: set[str] = field(default_factory=set)
@@ -94,7 +94,7 @@ class DeltaStreams(RuleBasedStateMachine):
         self.to_server.clear()
         self.to_client.clear()
         self.warming.clear()
-        self.said: dict[Nonce, DeltaResponse] = {}
+        self.in_flight: dict[Nonce, DeltaResponse] = {}
 
     @initialize()
     def begin(self) -> None:
@@ -106,7 +106,7 @@ class DeltaStreams(RuleBasedStateMachine):
 
     @rule(number=st.integers(0, 2), index=st.integers(0, 2), content=st.sampled_from("-123"))
     def edit(self, number: int, index: int, content: str) -> None:
-        """Write a resource, or remove it; the stream hears of it when it looks."""
+        """Write a resource, or remove it; the stream gets it when it looks."""
         short_name = self.types[number % len(self.types)]
         written = dict(self.files.contents[short_name])
         if short_name == "VHDS":
@@ -122,15 +122,15 @@ class DeltaStreams(RuleBasedStateMachine):
         known = self.known[short_name]
         known.edited.add(name)
         # Which virtual host serves a host depends on all of them.
-        known.refused = {
-            each: refused
-            for each, refused in known.refused.items()
-            if name not in refused.together and short_name != "VHDS"
+        known.nacked = {
+            each: nacked
+            for each, nacked in known.nacked.items()
+            if name not in nacked.together and short_name != "VHDS"
         }
 
     @rule()
-    def hear(self) -> None:
-        """Let the server tell its stream what is current."""
+    def publish(self) -> None:
+        """Give the stream what is current."""
         self.take_responses(self.stream.receive_snapshot(self.current, self.now_s))
         self.note_heard()
 
@@ -207,9 +207,9 @@ class DeltaStreams(RuleBasedStateMachine):
         known = self.known[BY_TYPE_URL[request.type_url].short_name.upper()]
         if request.subscribe or request.unsubscribe:
             named = {*request.subscribe, *request.unsubscribe}
-            known.vague |= known.refused.keys() if "*" in named else named
-        if request.nonce in self.said:
-            self.judge(known, self.said.pop(request.nonce), is_rejected=request.error_detail is not None)
+            known.vague |= known.nacked.keys() if "*" in named else named
+        if request.nonce in self.in_flight:
+            self.judge(known, self.in_flight.pop(request.nonce), is_rejected=request.error_detail is not None)
         self.note_heard()
         self.take_responses(reaction.responses)
         self.check_waiting()
@@ -218,40 +218,40 @@ class DeltaStreams(RuleBasedStateMachine):
         """Remember what the server knows of a response."""
         offered = _offered(response)
         together = frozenset(offered)
-        # What is said again has its verdict still to come.
+        # What is sent again has its ACK still to come.
         under_way = self.under_way(response.type_url)
         for name, body in offered.items():
             if not is_rejected:
-                known.refused.pop(name, None)
+                known.nacked.pop(name, None)
                 known.vague.discard(name)
             elif known.edited if "VHDS" in self.types else known.edited & together:
                 known.vague.add(name)
             elif name not in under_way:
-                before = known.refused.get(name)
+                before = known.nacked.get(name)
                 in_a_row = before.in_a_row + 1 if before and before.body == body else 1
-                known.refused[name] = Refused(body, self.now_s, in_a_row, together)
+                known.nacked[name] = Nacked(body, self.now_s, in_a_row, together)
 
     def under_way(self, url: TypeUrl) -> set[str]:
         """Return the names of a type that are on their way to the client, as its server knows."""
-        return {name for said in self.said.values() if said.type_url == url for name in _offered(said)}
+        return {name for sent in self.in_flight.values() if sent.type_url == url for name in _offered(sent)}
 
     def check_waiting(self) -> None:
         """What was rejected waits for its own back-off at most, whatever else was rejected."""
         if self.is_aggregated or "VHDS" in self.types:
             return
         for short_name, known in self.known.items():
-            for name, refused in known.refused.items():
+            for name, nacked in known.nacked.items():
                 if name not in known.vague | self.under_way(type_url(short_name)) and self.is_wanted(short_name, name):
                     at_s = self.stream.timer_at_s
                     assert at_s is not None, name
-                    assert at_s <= refused.retry_at_s, name
+                    assert at_s <= nacked.retry_at_s, name
 
     def take_responses(self, responses: Iterable[DeltaResponse]) -> None:
         """Put responses on their way, and hold them against what a server may do."""
         for response in responses:
             known = self.known[BY_TYPE_URL[response.type_url].short_name.upper()]
             self.check_back_off(known, response)
-            self.said[response.nonce] = response
+            self.in_flight[response.nonce] = response
             self.to_client.append(response)
 
     @precondition(lambda self: self.to_client)
@@ -314,9 +314,9 @@ class DeltaStreams(RuleBasedStateMachine):
             return
         under_way = self.under_way(response.type_url)
         for name, body in _offered(response).items():
-            refused = known.refused.get(name)
-            if refused and refused.body == body and name not in known.vague | under_way:
-                assert self.now_s >= refused.retry_at_s, f"{name} again"
+            nacked = known.nacked.get(name)
+            if nacked and nacked.body == body and name not in known.vague | under_way:
+                assert self.now_s >= nacked.retry_at_s, f"{name} again"
 
     def check_brought(self, request: DeltaRequest, responses: tuple[DeltaResponse, ...]) -> None:
         """What a client brings from another stream is not sent again, but for endpoints that their clusters need."""
@@ -336,12 +336,12 @@ class DeltaStreams(RuleBasedStateMachine):
         self.open_stream()
         for short_name in self.types:
             known = self.known[short_name]
-            known.refused.clear()
+            known.nacked.clear()
             known.vague.clear()
             known.hidden |= known.doubtful
             known.answered |= known.names
             if known.was_asked:
-                # Nobody can know what a rejection left behind: only a change makes it known again.
+                # It is not known what a NACK left behind: only a change makes it known again.
                 self.send(
                     short_name,
                     subscribe=(*known.names, *(("*",) if known.is_wild else ())),
@@ -356,8 +356,8 @@ class DeltaStreams(RuleBasedStateMachine):
                 self.check_held(short_name)
 
     def converge(self) -> None:
-        """Let everything arrive and be accepted, until nobody has anything more to say."""
-        self.hear()
+        """Let everything arrive and be accepted, until nothing more is sent."""
+        self.publish()
         for _ in range(MOST_TURNS):
             while self.to_server or self.to_client:
                 if self.to_server:

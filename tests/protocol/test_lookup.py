@@ -77,7 +77,7 @@ def test_names_of_clients_are_remembered_in_bounds() -> None:
 
 
 def test_names_that_exist() -> None:
-    """Of many names, those are told that are own names, aliases, or collections with members."""
+    """Of many names, those are found that are own names, aliases, or collections with members."""
     member, other = resource("LEDS", "xdstp://x/t/d/a"), replace(resource("LEDS", "own"), aliases=("web",))
     lookup = Lookup(_rows(member, other))
     names = {"own", "web", "none", "xdstp://x/t/d/*", "xdstp://x/t/none/*"}

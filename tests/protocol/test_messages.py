@@ -16,7 +16,7 @@ def test_message_of_an_older_envoy_is_left_out() -> None:
 
 
 @pytest.mark.parametrize(
-    ("said", "shown"),
+    ("reason", "shown"),
     [
         ('no such filter: goo.gle/debugproto  name: "a" secret: "s"', "no such filter"),
         (
@@ -27,6 +27,6 @@ def test_message_of_an_older_envoy_is_left_out() -> None:
         ("", ""),
     ],
 )
-def test_message_after_a_reason_is_left_out(said: str, shown: str) -> None:
-    """Envoy prints what it refuses, secrets included, behind the reason."""
-    assert shown == without_message(said)
+def test_message_after_a_reason_is_left_out(reason: str, shown: str) -> None:
+    """Envoy prints what it rejects, secrets included, behind the reason."""
+    assert shown == without_message(reason)

@@ -29,7 +29,7 @@ def test_nonce_is_the_version() -> None:
 
 
 def test_hold_tells_when_to_look_again() -> None:
-    """A poll that waits out a back-off is to be looked at when that ends, any other only when there is news."""
+    """A poll that waits out a back-off is to be looked at when that ends, any other only when there is an update."""
     memory = PollMemory()
     memory.receive_request(poll("n1"), CURRENT, 10.0)
 
@@ -41,7 +41,7 @@ def test_hold_tells_when_to_look_again() -> None:
 
 
 def test_unavailable_says_why() -> None:
-    """Where nothing can be said, the reason is for people."""
+    """Where there is no answer, the reason is for users."""
     memory = PollMemory()
     nothing, _ = memory.receive_request(poll("n1"), None, 0.0)
     broken = snapshot({"LDS": {}, "CDS": {"a": "1"}}, incomplete=["CDS"])
@@ -82,11 +82,11 @@ def test_client_that_is_answered_is_not_forgotten() -> None:
     memory.receive_snapshot(poll("n1", OFFERED), changed, 0.0)
     memory.receive_request(poll("n3"), changed, 0.0)
 
-    decision, verdict = memory.receive_request(poll("n1", "old"), changed, 0.0)
+    decision, acknowledgement = memory.receive_request(poll("n1", "old"), changed, 0.0)
 
     assert Hold(1.0) == decision
-    assert verdict is not None
-    assert not verdict.accepted
+    assert acknowledgement is not None
+    assert not acknowledgement.accepted
 
 
 def test_deadline_of_an_unknown_client_changes_nothing() -> None:
@@ -94,10 +94,10 @@ def test_deadline_of_an_unknown_client_changes_nothing() -> None:
     memory = PollMemory()
     memory.receive_deadline(poll("n1", "old"), 5.0)
 
-    decision, verdict = memory.receive_request(poll("n1", "old"), CURRENT, 5.0)
+    decision, acknowledgement = memory.receive_request(poll("n1", "old"), CURRENT, 5.0)
 
     assert isinstance(decision, Send)
-    assert verdict is None
+    assert acknowledgement is None
 
 
 def test_lost_answer_of_an_unknown_client_changes_nothing() -> None:
@@ -130,10 +130,10 @@ def test_clients_are_told_apart(other: Node, subscription: Subscription) -> None
     first = PollRequest(Node("n1", "c", "p"), Subscription.for_request(EDS, ["a"]), Version("old"))
     memory.receive_request(first, current, 0.0)
 
-    decision, verdict = memory.receive_request(PollRequest(other, subscription, Version("old")), current, 0.0)
+    decision, acknowledgement = memory.receive_request(PollRequest(other, subscription, Version("old")), current, 0.0)
 
     assert isinstance(decision, Send)
-    assert verdict is None
+    assert acknowledgement is None
 
 
 @pytest.mark.parametrize(

@@ -47,7 +47,7 @@ def test_node_is_kept_from_the_first_request(stream: SotwStream) -> None:
 
 
 def test_node_may_come_late(stream: SotwStream) -> None:
-    """A client that leaves out its node at first may tell it later."""
+    """A client that leaves out its node at first may send it later."""
     stream.receive_request(SotwRequest(CDS), None, 0.0)
     stream.receive_request(SotwRequest(EDS, ("a",), node=Node("late")), None, 0.0)
 
@@ -77,7 +77,7 @@ def test_nonces_are_unique_within_a_stream(stream: SotwStream) -> None:
 
 
 def test_statistics_tell_where_each_type_stands(stream: SotwStream) -> None:
-    """A type is told with what its client asked for, was sent, accepted, and does not find."""
+    """The status of a type has what its client asked for, was sent, accepted, and does not find."""
     current = snapshot({"CDS": {"a": "1"}, "EDS": {"x": "1"}})
     stream.receive_request(SotwRequest(EDS, ("x", "y")), current, 0.0)
     (clusters,) = stream.receive_request(SotwRequest(CDS), current, 0.0).responses
@@ -91,7 +91,7 @@ def test_statistics_tell_where_each_type_stands(stream: SotwStream) -> None:
 
 
 def test_statistics_of_a_rejection(stream: SotwStream) -> None:
-    """What was rejected is told with the client's words, until it accepts something later."""
+    """What was NACKed is there with its error, until something later is ACKed."""
     current = snapshot({"CDS": {"a": "1"}})
     (sent,) = stream.receive_request(SotwRequest(CDS), current, 0.0).responses
     stream.receive_request(replace(ack(sent), error_detail="bad"), current, 0.0)
@@ -195,10 +195,10 @@ def test_cost_of_an_update_follows_the_change() -> None:
         (sent,) = stream.receive_request(SotwRequest(EDS, ("*",)), before, 0.0).responses
         stream.receive_request(ack(sent, "*"), before, 0.0)
     start_s = time.perf_counter()
-    told = [stream.receive_snapshot(after, 0.0) for stream in streams]
+    pushed = [stream.receive_snapshot(after, 0.0) for stream in streams]
     spent_s = time.perf_counter() - start_s
 
-    assert all([resource.name for resource in response.resources] == [names[0]] for (response,) in told)
+    assert all([resource.name for resource in response.resources] == [names[0]] for (response,) in pushed)
     # 20 ms of two cores that are busy otherwise; comparing all names takes a second.
     assert spent_s < 0.3
 

@@ -37,14 +37,14 @@ class Wire:
     to_client: list[SotwResponse] = field(default_factory=list)
     asked: set[TypeUrl] = field(default_factory=set)
     bodies: dict[Nonce, dict[str, bytes]] = field(default_factory=dict)
-    heard: Snapshot | None = None
+    published: Snapshot | None = None
     sent: dict[TypeUrl, Nonce] = field(default_factory=dict)
     names: dict[TypeUrl, tuple[str, ...]] = field(default_factory=dict)
     clusters: frozenset[str] = frozenset()
 
 
 @dataclass(slots=True)
-class Refusal:
+class Nack:
     """Content that a client rejected, as its server knows it."""
 
     bodies: dict[str, bytes]
@@ -65,7 +65,7 @@ class Streaming(RuleBasedStateMachine):
         self.generation = 0
         self.current = self.read_files()
         # By type, what was rejected: full states as a whole (by no name), anything else by its name.
-        self.refusals: dict[TypeUrl, dict[str, Refusal]] = {}
+        self.nacks: dict[TypeUrl, dict[str, Nack]] = {}
         wants = {"CDS": None, "LDS": None, "EDS": frozenset(NAMES), "SDS": frozenset("a")}
         self.clients = {name: TypeClient(name, wants[name]) for name in SHORT_NAMES}
         self.wires: dict[str, Wire] = {}
@@ -75,7 +75,7 @@ class Streaming(RuleBasedStateMachine):
 
     @rule(short_name=TYPES, name=st.sampled_from(NAMES), content=st.sampled_from("-12"))
     def edit(self, short_name: str, name: str, content: str) -> None:
-        """Write a resource, or remove it; the streams have not heard of it yet."""
+        """Write a resource, or remove it; the streams have not got it yet."""
         self.contents[short_name].pop(name, None)
         if content != "-":
             self.contents[short_name][name] = content
@@ -83,9 +83,9 @@ class Streaming(RuleBasedStateMachine):
 
     @rule()
     def publish(self) -> None:
-        """Tell the streams of the files, whether anything changed or not."""
+        """Give the streams the files, whether anything changed or not."""
         for wire in self.distinct_wires():
-            self.hear(wire)
+            self.look(wire)
             self.send(wire, wire.stream.receive_snapshot(self.current, self.now_s))
 
     @rule(short_name=TYPES)
@@ -157,7 +157,7 @@ class Streaming(RuleBasedStateMachine):
         """Let time pass, in steps as small as the streams ask for."""
         self.advance(self.now_s + seconds)
 
-    @precondition(lambda self: any(client.refused for client in self.clients.values()))
+    @precondition(lambda self: any(client.nacked for client in self.clients.values()))
     @rule()
     def settle(self) -> None:
         """Let everything arrive and be accepted, until nothing is under way and nothing is left to wait for."""
@@ -204,7 +204,7 @@ class Streaming(RuleBasedStateMachine):
         asked = [client for client in self.clients.values() if client.has_asked]
         shared = Wire(self.open())
         self.wires = {name: shared if self.is_aggregated else Wire(self.open()) for name in SHORT_NAMES}
-        self.refusals = {}
+        self.nacks = {}
         for client in self.clients.values():
             client.start_stream()
         for client in asked:
@@ -229,7 +229,7 @@ class Streaming(RuleBasedStateMachine):
         is_first = url not in wire.asked
         wire.asked.add(url)
         selection = select(self.current, Subscription.for_request(url, request.names))
-        changed = self.hear(wire)
+        changed = self.look(wire)
         reaction = wire.stream.receive_request(request, self.current, self.now_s)
         answered = {response.type_url for response in reaction.responses}
         is_stale = request.nonce is not None and request.nonce != wire.sent.get(url, request.nonce)
@@ -239,7 +239,7 @@ class Streaming(RuleBasedStateMachine):
             is_due = url == type_url("EDS") and type_url("CDS") in {*wire.sent, *answered}
             assert is_due or url not in answered, "it is sent what it holds"
         if is_first:
-            self.refusals.pop(url, None)
+            self.nacks.pop(url, None)
         if reaction.acknowledgement is not None and request.nonce is not None:
             is_certain = request.nonce == wire.sent[url] and url not in changed
             is_rejected = is_certain and not reaction.acknowledgement.accepted
@@ -247,29 +247,29 @@ class Streaming(RuleBasedStateMachine):
         # What a request asks for is no offer of what was rejected before.
         if not is_stale and wire.names.get(url) != request.names:
             wire.names[url] = request.names
-            self.refusals.pop(url, None)
+            self.nacks.pop(url, None)
         self.send(wire, reaction.responses)
 
     def judge(self, url: TypeUrl, bodies: dict[str, bytes], *, is_rejected: bool) -> None:
         """Remember what the server knows of a response: that it was rejected, or not."""
         is_full = BY_TYPE_URL[url].full_state_in_sotw
         units = {"": bodies} if is_full else {name: {name: body} for name, body in bodies.items()}
-        known = self.refusals.setdefault(url, {})
+        known = self.nacks.setdefault(url, {})
         for key, unit in units.items():
             before = known.pop(key, None)
             if is_rejected:
                 in_a_row = before.in_a_row + 1 if before and before.bodies == unit else 1
-                known[key] = Refusal(unit, self.now_s, in_a_row)
+                known[key] = Nack(unit, self.now_s, in_a_row)
 
-    def hear(self, wire: Wire) -> set[TypeUrl]:
-        """Let a stream see the current files; return the types with other content, which may be offered at once."""
-        before, wire.heard = wire.heard, self.current
+    def look(self, wire: Wire) -> set[TypeUrl]:
+        """Let a stream see the current files; return the types with other content, which may be sent at once."""
+        before, wire.published = wire.published, self.current
         changed = {
             url for url in self.current.by_type if before and before.resources(url) != self.current.resources(url)
         }
         for short_name in SHORT_NAMES:
             if self.wires[short_name] is wire and type_url(short_name) in changed:
-                self.refusals.pop(type_url(short_name), None)
+                self.nacks.pop(type_url(short_name), None)
         return changed
 
     def send(self, wire: Wire, responses: tuple[SotwResponse, ...]) -> None:
@@ -288,16 +288,16 @@ class Streaming(RuleBasedStateMachine):
             wire.to_client.append(response)
 
     def check_order(self, wire: Wire, responses: tuple[SotwResponse, ...]) -> None:
-        """What is used comes before what uses it; what is gone goes when nothing of the batch uses it any more."""
+        """What is used comes before what uses it; what is removed goes when nothing of the batch uses it any more."""
         order = [row.type_url for row in RESOURCE_TYPES]
-        told = [response.type_url for response in responses]
-        last = len(told) - 1
-        places = [order.index(url) for at, url in enumerate(told) if at != last or told.count(url) == 1]
-        only_go = told[-1:] == [type_url("CDS")] and len(told) > 1
+        types = [response.type_url for response in responses]
+        last = len(types) - 1
+        places = [order.index(url) for at, url in enumerate(types) if at != last or types.count(url) == 1]
+        only_go = types[-1:] == [type_url("CDS")] and len(types) > 1
         assert only_go or places == sorted(places)
         is_refused = any(status.rejected for status in wire.stream.statistics() if status.type_url == type_url("CDS"))
         for at, response in enumerate(responses):
-            if response.type_url == type_url("CDS") and type_url("LDS") in told[at:]:
+            if response.type_url == type_url("CDS") and type_url("LDS") in types[at:]:
                 names = {resource.name for resource in response.resources}
                 assert is_refused or names >= wire.clusters & self.selected("CDS"), "a cluster goes before its listener"
 
@@ -310,11 +310,11 @@ class Streaming(RuleBasedStateMachine):
         """What a client rejected is kept from it for 1, 2, 4 … and at most 60 seconds."""
         offered = {resource.name: resource.body for resource in response.resources}
         is_full = BY_TYPE_URL[response.type_url].full_state_in_sotw
-        for refusal in self.refusals.get(response.type_url, {}).values():
-            if offered == refusal.bodies if is_full else refusal.bodies.items() <= offered.items():
-                assert self.now_s >= refusal.at_s + BACK_OFF.pause_s(refusal.in_a_row), "offered again too soon"
-                # Until its verdict comes nothing may offer it once more.
-                refusal.at_s = float("inf")
+        for nack in self.nacks.get(response.type_url, {}).values():
+            if offered == nack.bodies if is_full else nack.bodies.items() <= offered.items():
+                assert self.now_s >= nack.at_s + BACK_OFF.pause_s(nack.in_a_row), "sent again too soon"
+                # Until its ACK or NACK comes it may not be sent once more.
+                nack.at_s = float("inf")
 
     def receive(self, response: SotwResponse, fate: str) -> None:
         """Let the client take a response, and answer it."""
@@ -323,7 +323,7 @@ class Streaming(RuleBasedStateMachine):
         if client.short_name == "CDS" and self.is_aggregated:
             endpoints = self.clients["EDS"]
             endpoints.awaited |= changed & (endpoints.wants or frozenset())
-            # A cluster that is gone waits for nothing any more.
+            # A cluster that was removed waits for nothing any more.
             endpoints.awaited &= client.held.keys()
         self.request(client, None if fate == "accepted" else "bad")
 
@@ -360,7 +360,7 @@ class StreamingApart(Streaming):
     def forget(self, short_name: str) -> None:
         """Let the client forget what it accepted, and ask for it again, as an Envoy does that changed a cluster."""
         client, wire = self.clients[short_name], self.wires[short_name]
-        if client.nonce and not (wire.to_server or wire.to_client or client.refused or client.tainted):
+        if client.nonce and not (wire.to_server or wire.to_client or client.nacked or client.tainted):
             client.given_up |= set(client.held)
             client.held = {}
             self.request(client)

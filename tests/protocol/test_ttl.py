@@ -1,4 +1,4 @@
-"""Who is told a time to live, and how it is renewed."""
+"""Which clients are sent a time to live, and how it is renewed."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ SURVIVES = {"CDS", "LDS", "RTDS"}
 
 @pytest.mark.parametrize("short_name", [row.short_name.upper() for row in RESOURCE_TYPES])
 def test_envoy_is_told_where_it_survives(short_name: str) -> None:
-    """An Envoy is told the time to live of clusters, listeners and runtime layers; endpoints that expire crash it."""
+    """An Envoy is sent the time to live of clusters, listeners and runtime layers; endpoints that expire crash it."""
     survives = short_name in SURVIVES
     sotw = ttl_use(type_url(short_name), BOTH, TtlMode.ENVOY, is_delta=False)
     delta = ttl_use(type_url(short_name), ALONE, TtlMode.ENVOY, is_delta=True)

@@ -1,4 +1,4 @@
-"""Which virtual host serves a host, and what is said of virtual hosts."""
+"""Which virtual host serves a host, and what is sent with it."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def test_a_long_host_is_looked_for_as_it_is() -> None:
 
 
 def test_a_name_without_a_route_configuration() -> None:
-    """A name without a slash is nobody's host."""
+    """A name without a slash names no host."""
     assert ["host"] == list(domain_matches("host"))
 
 

@@ -4,11 +4,11 @@ One statement a line; `#` begins a comment. What is put in:
 
     files    EDS a=1 b=1             all resources of a type, with their content; none of its files is broken
     better   EDS a=2 b=1             the same, and what is broken stays broken
-    gone     EDS                     the last file of a type is gone
+    gone     EDS                     the last file of a type is removed
     broken   CDS                     a file that was never good may define this type
     authored EDS 7                   the author's version of a type is served
     nothing                          no tree was loaded yet
-    restart                          the server forgets what it told its clients
+    restart                          the server forgets what it sent to its clients
     clock    1.5                     so many seconds pass; held polls are looked at again when they asked for it
     poll     EDS R=a,b V=1           a client asks; R=* for everything, V=- for no version
              node=n2 from=192.0.2.7  another client; node=- for one that does not name itself

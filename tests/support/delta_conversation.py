@@ -9,9 +9,9 @@ It is as in `tests/support/stream_conversation.py`, but for what the client and 
              agent=envoy             the client is an Envoy
 
     server   EDS R=a V=2 N=3         a response; R= is left out where there are no resources
-             removed=b,c             names that are told as removed
-             unknown=r/x             hosts that are told as unknown
-             aliases=r/a:r/x|r/y     by which aliases resources are told, where they are others than their own
+             removed=b,c             names that are reported as removed
+             unknown=r/x             hosts that are reported as unknown
+             aliases=r/a:r/x|r/y     with which aliases resources are sent, where they are others than their own
              ttl=a:5 heartbeats=a:5  as with state-of-the-world streams
 """
 

@@ -18,7 +18,7 @@ Held = dict[str, bytes]
 class TypeClient:
     """What a client has of one type.
 
-    `wants` is None for everything. `refused` are names of which nobody knows what the client holds, because a response
+    `wants` is None for everything. `nacked` are names of which nobody knows what the client holds, because a response
     with them was rejected; `given_up` are names that it dropped since it got its version. Both are `tainted` when it tells a
     new stream that version: the server has to believe it. `awaited` are the endpoints that a changed cluster waits for.
     """
@@ -29,7 +29,7 @@ class TypeClient:
     nonce: Nonce | None = None
     held: Held = field(default_factory=dict)
     has_asked: bool = False
-    refused: set[str] = field(default_factory=set)
+    nacked: set[str] = field(default_factory=set)
     given_up: set[str] = field(default_factory=set)
     tainted: set[str] = field(default_factory=set)
     awaited: set[str] = field(default_factory=set)
@@ -42,7 +42,7 @@ class TypeClient:
     def request(self, error_detail: str | None = None) -> SotwRequest:
         """Return the request that this client sends now."""
         if not self.has_asked:
-            self.tainted |= self.refused | self.given_up
+            self.tainted |= self.nacked | self.given_up
         self.has_asked = True
         names = tuple(sorted(self.wants)) if self.wants is not None else ()
         url = type_url(self.short_name)
@@ -50,9 +50,9 @@ class TypeClient:
 
     def want(self, names: frozenset[str]) -> None:
         """Ask for other names; what is given up is dropped."""
-        self.given_up |= (set(self.held) | self.refused | self.tainted) - names
+        self.given_up |= (set(self.held) | self.nacked | self.tainted) - names
         self.wants = names
-        for kept in (self.refused, self.tainted, self.awaited):
+        for kept in (self.nacked, self.tainted, self.awaited):
             kept.intersection_update(names)
         self.held = {name: body for name, body in self.held.items() if name in names}
 
@@ -65,8 +65,8 @@ class TypeClient:
         self.given_up = unwanted if self.is_full else (self.given_up - named) | unwanted
         if self.is_full:
             self.held = {name: body for name, body in self.held.items() if name in named}
-            self.refused, self.tainted = set(), set()
-        self.refused -= named
+            self.nacked, self.tainted = set(), set()
+        self.nacked -= named
         self.tainted -= named
         self.awaited -= named
         return changed
@@ -74,7 +74,7 @@ class TypeClient:
     def reject(self, response: SotwResponse) -> set[str]:
         """Reject a response, and apply the first resource of it nevertheless; return its name where that is changed."""
         self.nonce = response.nonce
-        self.refused |= {resource.name for resource in response.resources} | (set(self.held) if self.is_full else set())
+        self.nacked |= {resource.name for resource in response.resources} | (set(self.held) if self.is_full else set())
         return self._apply(list(response.resources)[:1])
 
     def start_stream(self) -> None:

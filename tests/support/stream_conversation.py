@@ -22,7 +22,7 @@ What must come out, in this order, and nothing else:
     ack      V=2                     what a request ACKs or NACKs, as in `tests/support/conversation.py`
     server   EDS R=a,b V=2 N=3       a response; V= and N= may be left out
              R=a(gone)               a resource that no file has any more
-             ttl=a:5                 the time to live that it tells of, in seconds
+             ttl=a:5                 the time to live in it, in seconds
              heartbeats=a:5          what is renewed without its content
     server   silent                  nothing
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from fsxds.cli.main import fsxds, main
-from tests.tools.diff.test_sides_git import git
+from tests.tools.diff.test_sides_revisions import git
 
 TOP = Path(__file__).parent.parent.parent
 PAGE = (TOP / "fsxds" / "cli" / "README.md").read_text(encoding="utf-8")

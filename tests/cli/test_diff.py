@@ -13,7 +13,7 @@ import pytest
 from fsxds.cli.main import main
 from tests.cli.trees import CLUSTERS, TYPO, write_tree
 from tests.support.server import Server
-from tests.tools.diff.test_sides_git import commit, git
+from tests.tools.diff.test_sides_revisions import commit, git
 
 SECRETS = "- {name: web, generic_secret: {secret: {inline_string: S3CR3T}}}"
 CHANGED = CLUSTERS.replace("connect_timeout: 1s", "connect_timeout: 2s\n  lb_policy: LEAST_REQUEST")

@@ -14,10 +14,10 @@ import yaml
 from fsxds.source.envoy_api import find_api
 from tests.support.envoy import Envoy, EnvoyError
 from tests.support.server import Server
-from tests.tools.doctor.patients import (
+from tests.tools.doctor.examples import (
     HEALTHY,
     HTTP2,
-    Surgery,
+    Doctor,
     cds_of,
     eds_clusters,
     file_source,
@@ -30,9 +30,9 @@ NOWHERE = "/no/such/file.json"
 
 
 @pytest.fixture(scope="module")
-def surgery() -> Surgery:
+def doctor() -> Doctor:
     """Examines what is written down in tests."""
-    return Surgery(find_api(envoy=None, descriptors=None, cache_dir=None))
+    return Doctor(find_api(envoy=None, descriptors=None, cache_dir=None))
 
 
 def bootstrap(edit: Callable[[Any], object]) -> dict[str, Any]:
@@ -79,10 +79,10 @@ FATAL: dict[str, tuple[str, Callable[[Any], object], str]] = {
 
 
 @pytest.mark.parametrize("case", FATAL)
-def test_envoy_does_not_start(case: str, surgery: Surgery) -> None:
+def test_envoy_does_not_start(case: str, doctor: Doctor) -> None:
     """Envoy ends with what the doctor finds, and says why."""
     rule, edit, words = FATAL[case]
-    file = surgery.problems_of(bootstrap(edit))
+    file = doctor.problems_of(bootstrap(edit))
     envoy = Envoy(bootstrap(edit), wait="none")
     try:
         envoy.start()
@@ -109,7 +109,7 @@ def test_watched_directory_that_is_missing(tmp_path: Path) -> None:
         envoy.stop()
 
 
-def test_collection_of_clusters_in_a_file(tmp_path: Path, surgery: Surgery) -> None:
+def test_collection_of_clusters_in_a_file(tmp_path: Path, doctor: Doctor) -> None:
     """Envoy starts, and does not get a cluster out of it."""
     kinds = "type.googleapis.com/envoy.config.cluster.v3.Cluster"
     inline = {"name": "a", "version": "1", "resource": {"@type": kinds, **rows(rest_source())[0]}}
@@ -120,7 +120,7 @@ def test_collection_of_clusters_in_a_file(tmp_path: Path, surgery: Surgery) -> N
     with Envoy(value, wait="admin") as envoy:
         envoy.wait(lambda: envoy.log_lines("Invalid structure for collection|rejected|failure"), 5, "its complaint")
 
-        assert {"cluster-collection-file"} == surgery.problems_of(value)
+        assert {"cluster-collection-file"} == doctor.problems_of(value)
         assert envoy.stat("cluster_manager.cds.update_success") == 0
 
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from fsxds.api.catalogue import Catalogue
-from tests.tools.doctor.patients import Surgery
+from tests.tools.doctor.examples import Doctor
 
 
 @pytest.fixture(scope="session")
-def surgery(catalogue: Catalogue) -> Surgery:
+def doctor(catalogue: Catalogue) -> Doctor:
     """Examines what is written down in tests."""
-    return Surgery(catalogue)
+    return Doctor(catalogue)

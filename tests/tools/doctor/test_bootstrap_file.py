@@ -9,13 +9,13 @@ import pytest
 from fsxds.lint.linter import make_field_rules
 from fsxds.tools.doctor.bootstrap_file import BOOTSTRAP, BootstrapFile, read_bootstrap
 from fsxds.values import Fault
-from tests.tools.doctor.patients import HEALTHY, Surgery
+from tests.tools.doctor.examples import HEALTHY, Doctor
 
 
-def read(surgery: Surgery, text: str | bytes, name: str = "envoy.yaml") -> BootstrapFile:
+def read(doctor: Doctor, text: str | bytes, name: str = "envoy.yaml") -> BootstrapFile:
     """Read a bootstrap."""
     content = text.encode() if isinstance(text, str) else text
-    return read_bootstrap(PurePosixPath(name), content, surgery.catalogue, make_field_rules(surgery.catalogue))
+    return read_bootstrap(PurePosixPath(name), content, doctor.catalogue, make_field_rules(doctor.catalogue))
 
 
 def told(file: BootstrapFile) -> list[str]:
@@ -24,17 +24,17 @@ def told(file: BootstrapFile) -> list[str]:
 
 
 @pytest.mark.parametrize("name", ["envoy.yaml", "envoy.conf", "envoy"])
-def test_healthy_bootstrap(name: str, surgery: Surgery) -> None:
+def test_healthy_bootstrap(name: str, doctor: Doctor) -> None:
     """It has no problems, whatever it is called."""
-    file = read(surgery, HEALTHY, name)
+    file = read(doctor, HEALTHY, name)
 
     assert file.message is not None
     assert () == file.problems
 
 
-def test_unknown_fields(surgery: Surgery) -> None:
+def test_unknown_fields(doctor: Doctor) -> None:
     """Envoy refuses unknown fields in a bootstrap."""
-    file = read(surgery, "node: {id: a, cluster: b}\nadmin: {addres: {}}\n")
+    file = read(doctor, "node: {id: a, cluster: b}\nadmin: {addres: {}}\n")
 
     assert ["envoy.yaml:2:9 unknown-field"] == told(file)
     assert file.message is None
@@ -48,41 +48,41 @@ def test_unknown_fields(surgery: Surgery) -> None:
         ("envoy.pb_text", 'static_resources {\n  clusters {\n    name: ""\n  }\n}\n', "envoy.pb_text:3:5"),
     ],
 )
-def test_rules_of_fields(name: str, text: str, place: str, surgery: Surgery) -> None:
+def test_rules_of_fields(name: str, text: str, place: str, doctor: Doctor) -> None:
     """A cluster without a name is told at its place, in each format."""
-    assert [f"{place} wrong-length"] == told(read(surgery, text, name))
+    assert [f"{place} wrong-length"] == told(read(doctor, text, name))
 
 
-def test_rules_of_sources(surgery: Surgery) -> None:
+def test_rules_of_sources(doctor: Doctor) -> None:
     """What crashes Envoy is among the rules."""
     text = HEALTHY.replace("refresh_delay: 0.05s", "refresh_delay: 0s").replace("  lds_config: *rest\n", "")
 
-    assert ["envoy.yaml:16:73 wrong-config-source"] == told(read(surgery, text))
+    assert ["envoy.yaml:16:73 wrong-config-source"] == told(read(doctor, text))
 
 
 @pytest.mark.parametrize(
     ("text", "rule"), [("", "empty-file"), ("# nothing", "empty-file"), ("a: [", "bad-syntax"), ("- a", "wrong-value")]
 )
-def test_files_that_are_no_bootstrap(text: str, rule: str, surgery: Surgery) -> None:
+def test_files_that_are_no_bootstrap(text: str, rule: str, doctor: Doctor) -> None:
     """They are told of, and there is no message."""
-    file = read(surgery, text)
+    file = read(doctor, text)
 
     assert [rule] == [problem.rule for problem in file.problems]
     assert file.message is None
 
 
-def test_binary(surgery: Surgery) -> None:
+def test_binary(doctor: Doctor) -> None:
     """A serialized bootstrap is read; all of it stands in line 1."""
-    content = surgery.catalogue.message_class(BOOTSTRAP)(static_resources={"clusters": [{"name": ""}]})
-    file = read(surgery, content.SerializeToString(), "envoy.pb")
+    content = doctor.catalogue.message_class(BOOTSTRAP)(static_resources={"clusters": [{"name": ""}]})
+    file = read(doctor, content.SerializeToString(), "envoy.pb")
 
     assert ["envoy.pb:1:1 wrong-length"] == told(file)
-    assert ["envoy.pb:1:1 broken-message"] == told(read(surgery, b"\xff", "envoy.pb"))
+    assert ["envoy.pb:1:1 broken-message"] == told(read(doctor, b"\xff", "envoy.pb"))
 
 
-def test_places_of_later_findings(surgery: Surgery) -> None:
+def test_places_of_later_findings(doctor: Doctor) -> None:
     """A path of the API finds what the author spelled in another way; a list may be one object."""
-    file = read(surgery, "staticResources:\n  clusters: {name: a}\n")
+    file = read(doctor, "staticResources:\n  clusters: {name: a}\n")
     fault = Fault("r", "fact", "remedy", ("static_resources", "clusters", 0, "name"))
     (problem,) = file.problems_of([fault])
 

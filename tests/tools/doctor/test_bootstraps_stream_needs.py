@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from fsxds.tools.doctor.bootstraps import find_stream_need
-from tests.tools.doctor.patients import Surgery, eds_clusters, file_source, grpc_source, listener, rest_source
+from tests.tools.doctor.examples import Doctor, eds_clusters, file_source, grpc_source, listener, rest_source
 
 ADS: dict[str, Any] = {"resource_api_version": "V3", "ads": {}}
 
@@ -22,29 +22,29 @@ ADS: dict[str, Any] = {"resource_api_version": "V3", "ads": {}}
         (file_source("/etc/eds.yaml"), None),
     ],
 )
-def test_sources(source: dict[str, Any], fact: str | None, surgery: Surgery) -> None:
+def test_sources(source: dict[str, Any], fact: str | None, doctor: Doctor) -> None:
     """ADS, gRPC and clusters that the bootstrap for REST lacks need a stream; REST from fsxds and paths do not."""
-    found = find_stream_need(surgery.snapshot({"cds.yaml": eds_clusters(1, source)}), surgery.catalogue, "xds")
+    found = find_stream_need(doctor.snapshot({"cds.yaml": eds_clusters(1, source)}), doctor.catalogue, "xds")
 
     assert (found[1].message if found else None) == fact
 
 
-def test_source_within_an_any_is_found(surgery: Surgery) -> None:
+def test_source_within_an_any_is_found(doctor: Doctor) -> None:
     """The first that needs a stream is told with its resource and field, however deep."""
     tree = {
         "cds.yaml": eds_clusters(1),
         "lds.yaml": listener({"rds": {"route_config_name": "r", "config_source": ADS}}),
     }
-    found = find_stream_need(surgery.snapshot(tree), surgery.catalogue, "xds")
+    found = find_stream_need(doctor.snapshot(tree), doctor.catalogue, "xds")
 
     assert found is not None
     assert (found[0].name, found[1].field_path[-3:]) == ("l", ("rds", "config_source", "ads"))
 
 
-def test_virtual_hosts_on_demand_need_a_stream(surgery: Surgery) -> None:
+def test_virtual_hosts_on_demand_need_a_stream(doctor: Doctor) -> None:
     """VHDS and LEDS have no REST form."""
     tree = {"vhds.yaml": "[{name: r/web, domains: [web.example.com]}]"}
-    found = find_stream_need(surgery.snapshot(tree), surgery.catalogue, "xds")
+    found = find_stream_need(doctor.snapshot(tree), doctor.catalogue, "xds")
 
     assert found is not None
     assert found[1].message == "is one of the virtual-hosts, which have no REST form"

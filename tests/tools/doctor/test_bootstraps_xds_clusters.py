@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.tools.doctor.patients import HTTP2, Surgery, eds_clusters, grpc_source, rest_source, xds_of
+from tests.tools.doctor.examples import HTTP2, Doctor, eds_clusters, grpc_source, rest_source, xds_of
 
 XDS = "static_resources.clusters[0]"
 PROTOCOL = f"{XDS}.typed_extension_protocol_options.envoy.extensions.upstreams.http.v3.HttpProtocolOptions"
@@ -32,18 +32,18 @@ def http2(**options: Any) -> dict[str, Any]:
     ],
 )
 def test_each_eds_cluster_holds_a_connection(
-    thresholds: list[dict[str, Any]] | None, expected: list[str], surgery: Surgery
+    thresholds: list[dict[str, Any]] | None, expected: list[str], doctor: Doctor
 ) -> None:
     """ENVOY.md E5: more subscriptions than the limits of the default priority fail or wait."""
     edit = lambda value: thresholds and xds_of(value).update(circuit_breakers={"thresholds": thresholds})  # noqa: E731
 
-    assert expected == surgery.rules(edit, {"cds.yaml": eds_clusters(1100)})
+    assert expected == doctor.rules(edit, {"cds.yaml": eds_clusters(1100)})
 
 
-def test_few_subscriptions_need_no_circuit_breakers(surgery: Surgery) -> None:
+def test_few_subscriptions_need_no_circuit_breakers(doctor: Doctor) -> None:
     """Clusters and listeners of the bootstrap count as well: 1022 clusters are just enough for 1024 connections."""
-    assert [] == surgery.rules(None, {"cds.yaml": eds_clusters(1022)})
-    (fault,) = surgery.faults(None, {"cds.yaml": eds_clusters(1023)})
+    assert [] == doctor.rules(None, {"cds.yaml": eds_clusters(1022)})
+    (fault,) = doctor.faults(None, {"cds.yaml": eds_clusters(1023)})
     assert fault.message.startswith("1025 subscriptions (1 cds, 1023 eds, 1 lds) hold a poll each, but max_conn")
 
 
@@ -57,7 +57,7 @@ def test_few_subscriptions_need_no_circuit_breakers(surgery: Surgery) -> None:
         (None, "xds.example.com", True),
     ],
 )
-def test_localhost(family: str | None, host: str, *, is_well: bool, surgery: Surgery) -> None:
+def test_localhost(family: str | None, host: str, *, is_well: bool, doctor: Doctor) -> None:
     """Envoy takes `localhost` for `::1` unless told otherwise."""
 
     def edit(value: Any) -> None:
@@ -69,14 +69,14 @@ def test_localhost(family: str | None, host: str, *, is_well: bool, surgery: Sur
         if family:
             xds["dns_lookup_family"] = family
 
-    assert ([] if is_well else [f"localhost-lookup {XDS}"]) == surgery.rules(edit)
+    assert ([] if is_well else [f"localhost-lookup {XDS}"]) == doctor.rules(edit)
 
 
-def test_grpc_without_http2(surgery: Surgery) -> None:
+def test_grpc_without_http2(doctor: Doctor) -> None:
     """A stream needs HTTP/2, also where a resource opens it."""
     tree = {"cds.yaml": eds_clusters(1, grpc_source())}
 
-    assert [f"grpc-protocol {XDS}"] == surgery.rules(None, tree)
+    assert [f"grpc-protocol {XDS}"] == doctor.rules(None, tree)
 
 
 def stream_of(value: Any) -> None:
@@ -103,17 +103,17 @@ def stream_of(value: Any) -> None:
         },
     ],
 )
-def test_grpc_with_http2(options: dict[str, Any], surgery: Surgery) -> None:
+def test_grpc_with_http2(options: dict[str, Any], doctor: Doctor) -> None:
     """Either way to say so is well."""
 
     def edit(value: Any) -> None:
         stream_of(value)
         xds_of(value).update(options)
 
-    assert [] == surgery.rules(edit)
+    assert [] == doctor.rules(edit)
 
 
-def test_explicit_http1_is_no_http2(surgery: Surgery) -> None:
+def test_explicit_http1_is_no_http2(doctor: Doctor) -> None:
     """Protocol options may say HTTP/1.1, and may be of a type that nobody knows."""
 
     def edit(value: Any) -> None:
@@ -122,7 +122,7 @@ def test_explicit_http1_is_no_http2(surgery: Surgery) -> None:
         plain = {"@type": content["@type"], "explicit_http_config": {"http_protocol_options": {}}}
         xds_of(value)["typed_extension_protocol_options"] = {name: plain}
 
-    assert [f"grpc-protocol {XDS}"] == surgery.rules(edit)
+    assert [f"grpc-protocol {XDS}"] == doctor.rules(edit)
 
 
 @pytest.mark.parametrize(
@@ -135,13 +135,13 @@ def test_explicit_http1_is_no_http2(surgery: Surgery) -> None:
         ),
     ],
 )
-def test_rest_over_http2(options: dict[str, Any], place: str, surgery: Surgery) -> None:
+def test_rest_over_http2(options: dict[str, Any], place: str, doctor: Doctor) -> None:
     """Polls are answered by HTTP/1.1."""
-    assert [f"rest-protocol {place}"] == surgery.rules(lambda value: xds_of(value).update(options))
+    assert [f"rest-protocol {place}"] == doctor.rules(lambda value: xds_of(value).update(options))
 
 
 @pytest.mark.parametrize(("interval", "is_well"), [("30s", False), ("330s", True)])
-def test_pings(interval: str, *, is_well: bool, surgery: Surgery) -> None:
+def test_pings(interval: str, *, is_well: bool, doctor: Doctor) -> None:
     """ENVOY.md E31: gRPC servers close connections that ping too often."""
 
     def edit(value: Any) -> None:
@@ -150,10 +150,10 @@ def test_pings(interval: str, *, is_well: bool, surgery: Surgery) -> None:
         xds_of(value)["typed_extension_protocol_options"] = http2(connection_keepalive=keepalive)
 
     place = f"{PROTOCOL}.explicit_http_config.http2_protocol_options.connection_keepalive.interval"
-    assert ([] if is_well else [f"frequent-pings {place}"]) == surgery.rules(edit)
+    assert ([] if is_well else [f"frequent-pings {place}"]) == doctor.rules(edit)
 
 
-def test_clusters_that_serve_traffic_are_left_alone(surgery: Surgery) -> None:
+def test_clusters_that_serve_traffic_are_left_alone(doctor: Doctor) -> None:
     """Only where configuration comes from is looked at."""
 
     def edit(value: Any) -> None:
@@ -162,4 +162,4 @@ def test_clusters_that_serve_traffic_are_left_alone(surgery: Surgery) -> None:
         other["load_assignment"]["cluster_name"] = "web"
         value["static_resources"]["clusters"].append(other)
 
-    assert [] == surgery.rules(edit, {"cds.yaml": eds_clusters(1, rest_source())})
+    assert [] == doctor.rules(edit, {"cds.yaml": eds_clusters(1, rest_source())})

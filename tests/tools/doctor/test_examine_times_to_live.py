@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from tests.tools.doctor.patients import Edit, Surgery, grpc_source
+from tests.tools.doctor.examples import Doctor, Edit, grpc_source
 
 TTL, WRAPPED = "xds.config.supports-resource-ttl", "xds.config.supports-resource-in-sotw"
 TREE = {"cds.yaml": "{resource: {name: c, connect_timeout: 1s, type: STATIC}, ttl: 5s}"}
@@ -25,15 +25,15 @@ def streaming(api_type: str, *features: str, is_aggregated: bool = True) -> Edit
     return edit
 
 
-def told(surgery: Surgery, edit: Edit | None) -> list[str]:
+def told(doctor: Doctor, edit: Edit | None) -> list[str]:
     """Return what is said of a time to live: its remedies."""
-    return [fault.remedy for fault in surgery.faults(edit, TREE) if fault.rule == "ttl-without-effect"]
+    return [fault.remedy for fault in doctor.faults(edit, TREE) if fault.rule == "ttl-without-effect"]
 
 
-def test_by_rest(surgery: Surgery) -> None:
+def test_by_rest(doctor: Doctor) -> None:
     """ENVOY.md E19: a ttl has no effect there."""
-    assert ["ttl-without-effect "] == surgery.rules(None, TREE)
-    assert ["remove it, or serve by gRPC"] == told(surgery, None)
+    assert ["ttl-without-effect "] == doctor.rules(None, TREE)
+    assert ["remove it, or serve by gRPC"] == told(doctor, None)
 
 
 @pytest.mark.parametrize("is_aggregated", [True, False])
@@ -48,9 +48,9 @@ def test_by_rest(surgery: Surgery) -> None:
     ],
 )
 def test_by_streams(
-    api_type: str, features: tuple[str, ...], missing: str | None, *, is_aggregated: bool, surgery: Surgery
+    api_type: str, features: tuple[str, ...], missing: str | None, *, is_aggregated: bool, doctor: Doctor
 ) -> None:
     """A ttl is told to an Envoy whose bootstrap announces that it understands one."""
     expected = [f"add {missing} to node.client_features, or remove the ttl"] if missing else []
 
-    assert expected == told(surgery, streaming(api_type, *features, is_aggregated=is_aggregated))
+    assert expected == told(doctor, streaming(api_type, *features, is_aggregated=is_aggregated))

@@ -8,15 +8,15 @@ import pytest
 
 from fsxds.api.convert import Converter
 from fsxds.tools.doctor.facts import ConfigSourceUse, subscriptions_of
-from tests.tools.doctor.patients import Surgery, file_source, grpc_source, rest_source
+from tests.tools.doctor.examples import Doctor, file_source, grpc_source, rest_source
 
 MANAGER = "envoy.extensions.filters.network.http_connection_manager.v3"
 RDS = {"route_config_name": "r", "config_source": rest_source()}
 
 
-def asked(surgery: Surgery, message_type: str, value: Any) -> list[ConfigSourceUse]:
+def asked(doctor: Doctor, message_type: str, value: Any) -> list[ConfigSourceUse]:
     """Return the subscriptions of a message at the path `x`."""
-    message = Converter(surgery.catalogue).convert(value, message_type).message
+    message = Converter(doctor.catalogue).convert(value, message_type).message
     return list(subscriptions_of(message, ("x",)))
 
 
@@ -33,30 +33,30 @@ def asked(surgery: Surgery, message_type: str, value: Any) -> list[ConfigSourceU
         ),
     ],
 )
-def test_each_kind(message_type: str, value: Any, expected: tuple[str, str], surgery: Surgery) -> None:
+def test_each_kind(message_type: str, value: Any, expected: tuple[str, str], doctor: Doctor) -> None:
     """Each subscription is told from others by type and name."""
-    assert [ConfigSourceUse("xds", True, expected)] == asked(surgery, message_type, value)
+    assert [ConfigSourceUse("xds", True, expected)] == asked(doctor, message_type, value)
 
 
-def test_streams(surgery: Surgery) -> None:
+def test_streams(doctor: Doctor) -> None:
     """A gRPC source has a stream for each service that is a cluster."""
     source = grpc_source()
     source["api_config_source"]["grpc_services"].append({"google_grpc": {"target_uri": "x", "stat_prefix": "x"}})
 
     assert [ConfigSourceUse("xds", False, ("rds", "r"))] == asked(
-        surgery, f"{MANAGER}.Rds", {**RDS, "config_source": source}
+        doctor, f"{MANAGER}.Rds", {**RDS, "config_source": source}
     )
 
 
 @pytest.mark.parametrize("source", [{"ads": {}}, file_source("/rds.pb")])
-def test_what_holds_nothing(source: Any, surgery: Surgery) -> None:
+def test_what_holds_nothing(source: Any, doctor: Doctor) -> None:
     """The stream of ADS is one for all, and a file holds no connection."""
-    assert [] == asked(surgery, f"{MANAGER}.Rds", {**RDS, "config_source": source})
+    assert [] == asked(doctor, f"{MANAGER}.Rds", {**RDS, "config_source": source})
 
 
 @pytest.mark.parametrize(
     "message_type", ["envoy.config.cluster.v3.Cluster", "envoy.extensions.transport_sockets.tls.v3.SdsSecretConfig"]
 )
-def test_no_source(message_type: str, surgery: Surgery) -> None:
+def test_no_source(message_type: str, doctor: Doctor) -> None:
     """Neither a cluster nor a secret needs one."""
-    assert [] == asked(surgery, message_type, {"name": "a"})
+    assert [] == asked(doctor, message_type, {"name": "a"})

@@ -105,7 +105,7 @@ def none_there(_: str) -> FileFacts:
     return FileFacts(exists=False)
 
 
-class Surgery:
+class Doctor:
     """Examines bootstraps and trees that are written down as text."""
 
     def __init__(self, catalogue: Catalogue) -> None:

@@ -8,7 +8,7 @@ import pytest
 import yaml
 
 from fsxds.values import Severity
-from tests.tools.doctor.patients import Surgery, file_source, listener, none_there, rest_source
+from tests.tools.doctor.examples import Doctor, file_source, listener, none_there, rest_source
 
 ROUTES: dict[str, Any] = {
     "name": "r",
@@ -41,7 +41,7 @@ def scoped(source: dict[str, Any]) -> dict[str, Any]:
     ],
 )
 def test_one_file_has_one_route_table(
-    names: list[str], source: dict[str, Any], *, is_well: bool, surgery: Surgery
+    names: list[str], source: dict[str, Any], *, is_well: bool, doctor: Doctor
 ) -> None:
     """ENVOY.md E28: two route tables behind one path are both rejected."""
     scopes = "\n".join(
@@ -51,13 +51,13 @@ def test_one_file_has_one_route_table(
     tree = {"lds.yaml": listener(scoped(source)), "srds.yaml": scopes}
     expected = [] if is_well else [f"one-file-for-routes {MANAGER}.scoped_routes.rds_config_source"]
 
-    assert expected == surgery.rules(None, tree)
+    assert expected == doctor.rules(None, tree)
 
 
 @pytest.mark.parametrize(("changes", "is_well"), [({}, False), ({"validate_clusters": False}, True)])
-def test_inline_route_tables_check_their_clusters(changes: dict[str, Any], *, is_well: bool, surgery: Surgery) -> None:
+def test_inline_route_tables_check_their_clusters(changes: dict[str, Any], *, is_well: bool, doctor: Doctor) -> None:
     """ENVOY.md E55: an inline table is refused while a cluster of it is missing."""
-    faults = surgery.faults(None, {"lds.yaml": listener({"route_config": {**ROUTES, **changes}})})
+    faults = doctor.faults(None, {"lds.yaml": listener({"route_config": {**ROUTES, **changes}})})
 
     assert ([] if is_well else [("eager-cluster-check", Severity.NOTE)]) == [(f.rule, f.severity) for f in faults]
 
@@ -70,17 +70,17 @@ def test_inline_route_tables_check_their_clusters(changes: dict[str, Any], *, is
         ({"name": "r", "validate_clusters": True}, True),
     ],
 )
-def test_discovered_route_tables(routes: dict[str, Any], *, is_well: bool, surgery: Surgery) -> None:
+def test_discovered_route_tables(routes: dict[str, Any], *, is_well: bool, doctor: Doctor) -> None:
     """By RDS the clusters are not looked up, unless the table says so and has any."""
     expected = [] if is_well else ["eager-cluster-check validate_clusters"]
 
-    assert expected == surgery.rules(None, {"rds.yaml": yaml.safe_dump([routes])})
+    assert expected == doctor.rules(None, {"rds.yaml": yaml.safe_dump([routes])})
 
 
-def test_files_of_data_sources(surgery: Surgery) -> None:
+def test_files_of_data_sources(doctor: Doctor) -> None:
     """A file that a secret names is read when the secret arrives."""
     secret = "[{name: s, validation_context: {trusted_ca: {filename: /ca.pem}}}]"
-    (fault,) = surgery.faults(None, {"sds.yaml": secret}, none_there)
+    (fault,) = doctor.faults(None, {"sds.yaml": secret}, none_there)
 
     assert ("missing-data-file", Severity.WARNING) == (fault.rule, fault.severity)
-    assert [] == surgery.rules(None, {"sds.yaml": secret})
+    assert [] == doctor.rules(None, {"sds.yaml": secret})

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 from google.protobuf.message import Message
 
-from fsxds.api.catalogue import Catalogue
+from fsxds.api.catalogue import Catalogue, DynamicMessage
 from fsxds.envoy.stub_files import STAND_IN, STUB_CERTIFICATE, STUB_PRIVATE_KEY
 
 _TLS = "envoy.extensions.transport_sockets.tls.v3."
@@ -56,12 +55,12 @@ class StandIns:
     def __init__(self, catalogue: Catalogue) -> None:
         self._catalogue = catalogue
 
-    def cluster(self, name: str, **fields: object) -> Any:
+    def cluster(self, name: str, **fields: object) -> DynamicMessage:
         """Return a cluster without endpoints that answers to a name."""
         assignment = {"cluster_name": name}
         return self._new("envoy.config.cluster.v3.Cluster", name=name, **{"load_assignment": assignment, **fields})
 
-    def of_endpoints(self, name: str, body: bytes) -> Any:
+    def of_endpoints(self, name: str, body: bytes) -> DynamicMessage:
         """Return a cluster that has a ClusterLoadAssignment; its type is the one whose endpoints are fixed, as EDS' are."""
         cluster = self.cluster(name)
         cluster.load_assignment.ParseFromString(body)
@@ -71,13 +70,13 @@ class StandIns:
                 locality.ClearField("leds_cluster_locality_config")
         return cluster
 
-    def of_lb_endpoint(self, name: str, body: bytes) -> Any:
+    def of_lb_endpoint(self, name: str, body: bytes) -> DynamicMessage:
         """Return a cluster with one endpoint."""
         cluster = self.cluster(name)
         cluster.load_assignment.endpoints.add().lb_endpoints.add().ParseFromString(body)
         return cluster
 
-    def of_secret(self, name: str, secret: Any) -> Any:
+    def of_secret(self, name: str, secret: DynamicMessage) -> DynamicMessage:
         """Return a cluster or a listener that uses a static secret, None for forms that nothing has to look into."""
         form, used = secret.WhichOneof("type"), {"name": secret.name}
         if form == "tls_certificate":
@@ -92,19 +91,19 @@ class StandIns:
             return self._ticket_listener(name, used)
         return None
 
-    def of_route(self, name: str, body: bytes) -> Any:
+    def of_route(self, name: str, body: bytes) -> DynamicMessage:
         """Return a listener with a route table as RDS would give it: its clusters are checked only if it says so."""
-        table: Any = self._new("envoy.config.route.v3.RouteConfiguration")
+        table: DynamicMessage = self._new("envoy.config.route.v3.RouteConfiguration")
         table.ParseFromString(body)
         table.ClearField("vhds")
         if not table.HasField("validate_clusters"):
             table.validate_clusters.value = False
         return self.http_listener(name, route_config=table)
 
-    def of_scope(self, name: str, body: bytes) -> Any:
+    def of_scope(self, name: str, body: bytes) -> DynamicMessage:
         """Return a listener with one scope."""
         fragment = {"header_value_extractor": {"name": "x", "element_separator": ",", "index": 0}}
-        scopes: Any = self._new(
+        scopes: DynamicMessage = self._new(
             f"{_NETWORK}http_connection_manager.v3.ScopedRoutes",
             name=name,
             scope_key_builder={"fragments": [fragment]},
@@ -118,17 +117,19 @@ class StandIns:
             scope.ClearField("route_configuration_name")
         return self.http_listener(name, scoped_routes=scopes)
 
-    def of_virtual_hosts(self, name: str, table_name: str, bodies: tuple[bytes, ...]) -> Any:
+    def of_virtual_hosts(self, name: str, table_name: str, bodies: tuple[bytes, ...]) -> DynamicMessage:
         """Return a listener with the virtual hosts of one route table."""
         unchecked = {"value": False}
-        table: Any = self._new("envoy.config.route.v3.RouteConfiguration", name=table_name, validate_clusters=unchecked)
+        table: DynamicMessage = self._new(
+            "envoy.config.route.v3.RouteConfiguration", name=table_name, validate_clusters=unchecked
+        )
         for body in bodies:
             table.virtual_hosts.add().ParseFromString(body)
         return self.http_listener(name, route_config=table)
 
-    def of_extension(self, name: str, body: bytes) -> Any:
+    def of_extension(self, name: str, body: bytes) -> DynamicMessage:
         """Return a listener that uses a filter, None where its type does not tell what sort of filter it is."""
-        extension: Any = self._new("envoy.config.core.v3.TypedExtensionConfig")
+        extension: DynamicMessage = self._new("envoy.config.core.v3.TypedExtensionConfig")
         extension.ParseFromString(body)
         message_type = extension.typed_config.type_url.rpartition("/")[2]
         if not extension.HasField("typed_config"):
@@ -145,14 +146,14 @@ class StandIns:
             return self._listener(name, [used] if message_type in _TERMINAL else [used, self._tcp_proxy()])
         return None
 
-    def http_listener(self, name: str, filters: tuple[Fields, ...] = (), **routes: object) -> Any:
+    def http_listener(self, name: str, filters: tuple[Fields, ...] = (), **routes: object) -> DynamicMessage:
         """Return a listener with an HTTP connection manager that has these filters, the router, and these routes."""
         ends = any(_ROUTER in str(one["typed_config"].type_url) for one in filters)  # type: ignore[attr-defined]
         router = () if ends else ({"name": "router", "typed_config": self._packed(_ROUTER)},)
         manager = self._packed(_CONNECTION_MANAGER, stat_prefix=STAND_IN, http_filters=[*filters, *router], **routes)
         return self._listener(name, [{"name": "http", "typed_config": manager}])
 
-    def static_secrets(self, name: str) -> tuple[Any, ...]:
+    def static_secrets(self, name: str) -> tuple[DynamicMessage, ...]:
         """Return secrets of all forms that answer to a name which the bootstrap is to define."""
         text = {"inline_string": STUB_CERTIFICATE}
         pair = {"certificate_chain": text, "private_key": {"inline_string": STUB_PRIVATE_KEY}}
@@ -164,11 +165,11 @@ class StandIns:
         )
         return tuple(self._new(f"{_TLS}Secret", name=name, **form) for form in forms)
 
-    def _tls_cluster(self, name: str, context: Fields) -> Any:
+    def _tls_cluster(self, name: str, context: Fields) -> DynamicMessage:
         packed = self._packed(f"{_TLS}UpstreamTlsContext", common_tls_context=context)
         return self.cluster(name, transport_socket={"name": "tls", "typed_config": packed})
 
-    def _ticket_listener(self, name: str, used: Fields) -> Any:
+    def _ticket_listener(self, name: str, used: Fields) -> DynamicMessage:
         text = {"inline_string": STUB_CERTIFICATE}
         certificate = {"certificate_chain": text, "private_key": {"inline_string": STUB_PRIVATE_KEY}}
         context = self._packed(
@@ -184,7 +185,7 @@ class StandIns:
     def _tcp_proxy(self) -> Fields:
         return {"name": "tcp", "typed_config": self._packed(_TCP_PROXY, stat_prefix=STAND_IN, cluster=STAND_IN)}
 
-    def _listener(self, name: str, filters: list[Fields], **fields: object) -> Any:
+    def _listener(self, name: str, filters: list[Fields], **fields: object) -> DynamicMessage:
         # A pipe of its own: no listener of the tree has this address, and in validation nothing is bound.
         address = {"pipe": {"path": f"/{name}"}}
         chains = [{"filters": filters}]
@@ -192,8 +193,8 @@ class StandIns:
             "envoy.config.listener.v3.Listener", name=name, address=address, filter_chains=chains, **fields
         )
 
-    def _packed(self, message_type: str, **fields: object) -> Any:
-        packed: Any = self._new("google.protobuf.Any")
+    def _packed(self, message_type: str, **fields: object) -> DynamicMessage:
+        packed: DynamicMessage = self._new("google.protobuf.Any")
         packed.type_url = f"type.googleapis.com/{message_type}"
         packed.value = self._new(message_type, **fields).SerializeToString(deterministic=True)
         return packed

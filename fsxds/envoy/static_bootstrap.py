@@ -9,11 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 from google.protobuf.descriptor import Descriptor, FieldDescriptor
 
-from fsxds.api.catalogue import Catalogue
+from fsxds.api.catalogue import Catalogue, DynamicMessage
 from fsxds.envoy.stand_ins import StandIns
 from fsxds.envoy.stub_files import STAND_IN, FileStubs, Reshaper
 from fsxds.resource_types import BY_SHORT_NAME, BY_TYPE_URL, PREFIX
@@ -75,11 +75,13 @@ class Preparer:
 
     def prepare(self, resource: Resource) -> Prepared:
         """Replace what is elsewhere, and note what is mentioned."""
-        message: Any = self._catalogue.message_class(resource.type_url.rpartition("/")[2]).FromString(resource.body)
+        message: DynamicMessage = self._catalogue.message_class(resource.type_url.rpartition("/")[2]).FromString(
+            resource.body
+        )
         notes = _Notes({one.name for one in resource.references if one.type_url == CDS})
         self._stubs.is_complete = True
 
-        def note(one: Any) -> None:
+        def note(one: DynamicMessage) -> None:
             self._stubs.change_sources(one)
             self._note(one, notes)
 
@@ -96,7 +98,7 @@ class Preparer:
             self._stubs.is_complete,
         )
 
-    def _note(self, message: Any, notes: _Notes) -> None:
+    def _note(self, message: DynamicMessage, notes: _Notes) -> None:
         descriptor = message.DESCRIPTOR
         for mention in self._mentions_in(descriptor):
             value = getattr(message, mention.name)
@@ -121,7 +123,7 @@ def _may_name_cluster(one: FieldDescriptor, owner: Descriptor) -> bool:
     return is_weighted or one.name.endswith(_CLUSTER_FIELDS)
 
 
-def is_discovered(message: Any) -> bool:
+def is_discovered(message: DynamicMessage) -> bool:
     """Return whether a message is a filter whose configuration is asked for by its name."""
     fields = message.DESCRIPTOR.fields_by_name
     if "config_discovery" not in fields or not {"name", "typed_config"}.issubset(fields.keys()):
@@ -182,13 +184,13 @@ class Linker:
     def _link(self, prepared: Prepared, secrets: Mapping[str, str], extensions: Mapping[str, bytes]) -> Linked:
         used = _Used()
 
-        def use_secret(config: Any, form: str) -> None:
+        def use_secret(config: DynamicMessage, form: str) -> None:
             if config.HasField("sds_config") and secrets.get(config.name) == form:
                 used.secrets.add(config.name)
                 config.ClearField("sds_config")
                 config.name = static_name(config.name)
 
-        def change_context(context: Any) -> None:
+        def change_context(context: DynamicMessage) -> None:
             for config in context.tls_certificate_sds_secret_configs:
                 use_secret(config, "tls_certificate")
             # Reading what is absent gives an empty message, and changes nothing.
@@ -196,25 +198,25 @@ class Linker:
             combined = context.combined_validation_context
             use_secret(combined.validation_context_sds_secret_config, "validation_context")
 
-        def change_downstream(context: Any) -> None:
+        def change_downstream(context: DynamicMessage) -> None:
             use_secret(context.session_ticket_keys_sds_secret_config, "session_ticket_keys")
 
-        def use_extension(message: Any) -> None:
+        def use_extension(message: DynamicMessage) -> None:
             if is_discovered(message) and message.name in extensions:
                 used.extensions.add(message.name)
                 self._place(message, extensions[message.name])
 
-        message: Any = self._catalogue.message_class(prepared.resource.type_url.rpartition("/")[2]).FromString(
-            prepared.body
-        )
+        message: DynamicMessage = self._catalogue.message_class(
+            prepared.resource.type_url.rpartition("/")[2]
+        ).FromString(prepared.body)
         changes = {f"{_TLS}CommonTlsContext": change_context, f"{_TLS}DownstreamTlsContext": change_downstream}
         self._reshaper.reshape(message, changes, use_extension)
         body = message.SerializeToString(deterministic=True)
         return Linked(body, frozenset(used.secrets), frozenset(used.extensions))
 
-    def _place(self, message: Any, serialized: bytes) -> None:
+    def _place(self, message: DynamicMessage, serialized: bytes) -> None:
         """Put a filter in its place; one of a type that is not expected there becomes its default, which Envoy rejects."""
-        extension: Any = self._catalogue.message_class(_TYPED_EXTENSION).FromString(serialized)
+        extension: DynamicMessage = self._catalogue.message_class(_TYPED_EXTENSION).FromString(serialized)
         expected = {url.rpartition("/")[2] for url in message.config_discovery.type_urls}
         if extension.typed_config.type_url.rpartition("/")[2] in expected:
             message.typed_config.CopyFrom(extension.typed_config)
@@ -237,7 +239,7 @@ class Rendering:
     `eds` are the clusters that Envoy creates after all others. `layers` are the resources of the runtime's layers.
     """
 
-    bootstrap: Any
+    bootstrap: DynamicMessage
     secrets: list[Member | None] = field(default_factory=list)
     clusters: dict[str, Member | None] = field(default_factory=dict)
     listeners: dict[str, Member | None] = field(default_factory=dict)
@@ -254,24 +256,24 @@ class Rendering:
         serialized: bytes = self.bootstrap.SerializeToString(deterministic=True)
         return serialized
 
-    def add_secret(self, secret: Any, member: Member | None) -> None:
+    def add_secret(self, secret: DynamicMessage, member: Member | None) -> None:
         """Add a static secret."""
         self.bootstrap.static_resources.secrets.append(secret)
         self.secrets.append(member)
 
-    def add_cluster(self, cluster: Any, member: Member | None) -> None:
+    def add_cluster(self, cluster: DynamicMessage, member: Member | None) -> None:
         """Add a cluster."""
         self.bootstrap.static_resources.clusters.append(cluster)
         self.clusters[cluster.name] = member
         if cluster.WhichOneof("cluster_discovery_type") == "type" and cluster.type == _EDS:
             self.eds.add(cluster.name)
 
-    def add_listener(self, listener: Any, member: Member | None) -> None:
+    def add_listener(self, listener: DynamicMessage, member: Member | None) -> None:
         """Add a listener."""
         self.bootstrap.static_resources.listeners.append(listener)
         self.listeners[listener.name] = member
 
-    def add_user(self, user: Any, member: Member | None) -> None:
+    def add_user(self, user: DynamicMessage, member: Member | None) -> None:
         """Add the cluster or the listener that stands for a resource; None is neither."""
         if user is None:
             return
@@ -307,7 +309,7 @@ class Renderer:
         self._render_hosts(rendering, chosen)
         return rendering
 
-    def _frame(self) -> Any:
+    def _frame(self) -> DynamicMessage:
         """Return what every bootstrap has: a node, as subscriptions demand one, and what internal listeners need."""
         extension = {"name": _INTERNAL_LISTENER, "typed_config": {"type_url": f"{PREFIX}{_INTERNAL_LISTENER}"}}
         extensions = [extension] if self._catalogue.knows(_INTERNAL_LISTENER) else []
@@ -376,7 +378,7 @@ class Renderer:
             listener = self._stand_ins.of_virtual_hosts(f"{STAND_IN}-hosts-{number}", table, tuple(bodies))
             rendering.add_listener(listener, None)
 
-    def _parsed(self, resource: Resource, body: bytes) -> Any:
+    def _parsed(self, resource: Resource, body: bytes) -> DynamicMessage:
         return self._catalogue.message_class(resource.type_url.rpartition("/")[2]).FromString(body)
 
 

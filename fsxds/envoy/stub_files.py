@@ -6,15 +6,15 @@ A validating Envoy opens files and runs Lua while it loads. Neither may depend o
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 from google.protobuf.descriptor import Descriptor, FieldDescriptor
 from google.protobuf.message import DecodeError
 
-from fsxds.api.catalogue import Catalogue
+from fsxds.api.catalogue import Catalogue, DynamicMessage
 from fsxds.api.fields import ANY, LIST_VALUE, STRUCT, VALUE, is_map
 
-Change: TypeAlias = Callable[[Any], None]
+Change: TypeAlias = Callable[[DynamicMessage], None]
 """Changes one message in place."""
 
 # Free-form content: it can be large, and nothing in it is a message of its own.
@@ -31,7 +31,7 @@ class Reshaper:
         self._catalogue = catalogue
         self._roads: dict[str, frozenset[int]] = {}
 
-    def reshape(self, message: Any, changes: Mapping[str, Change], every: Change | None = None) -> None:
+    def reshape(self, message: DynamicMessage, changes: Mapping[str, Change], every: Change | None = None) -> None:
         """Change a message and all that is in it, the outer before the inner.
 
         Args:
@@ -53,7 +53,7 @@ class Reshaper:
                 for inner in _messages_in(field, value):
                     self.reshape(inner, changes, every)
 
-    def _reshape_packed(self, packed: Any, changes: Mapping[str, Change], every: Change | None) -> None:
+    def _reshape_packed(self, packed: DynamicMessage, changes: Mapping[str, Change], every: Change | None) -> None:
         message_type = packed.type_url.rpartition("/")[2]
         if not self._catalogue.knows(message_type):
             return
@@ -78,7 +78,7 @@ def _holds_messages(field: FieldDescriptor) -> bool:
     return field.message_type is not None and field.message_type.full_name not in _LEAVES
 
 
-def _messages_in(field: FieldDescriptor, value: Any) -> Iterator[Any]:
+def _messages_in(field: FieldDescriptor, value: DynamicMessage) -> Iterator[DynamicMessage]:
     if not field.is_repeated:
         yield value
     elif is_map(field):
@@ -240,7 +240,7 @@ class FileStubs:
         changes |= {full_name: _lua_guard(fields) for full_name, fields in _LUA_SOURCES.items()}
         return changes
 
-    def change_sources(self, message: Any) -> None:
+    def change_sources(self, message: DynamicMessage) -> None:
         """Replace the data sources among the fields of any message."""
         descriptor = message.DESCRIPTOR
         if descriptor.full_name in _BEYOND_REACH:
@@ -261,7 +261,7 @@ class FileStubs:
 
 
 def _writer(field: str, path: str) -> Change:
-    def change(message: Any) -> None:
+    def change(message: DynamicMessage) -> None:
         if getattr(message, field):
             setattr(message, field, path)
 
@@ -279,7 +279,7 @@ def compiled_only(script: str) -> str:
 
 
 def _lua_guard(fields: tuple[str, ...]) -> Change:
-    def change(message: Any) -> None:
+    def change(message: DynamicMessage) -> None:
         if getattr(message, "inline_code", ""):
             message.inline_code = compiled_only(message.inline_code)
         for field in fields:
@@ -289,7 +289,7 @@ def _lua_guard(fields: tuple[str, ...]) -> Change:
     return change
 
 
-def _guard_source(source: Any) -> None:
+def _guard_source(source: DynamicMessage) -> None:
     form = source.WhichOneof("specifier")
     if form == "inline_bytes" and source.inline_bytes.startswith(_BYTECODE):
         # It cannot be compiled without running it.
@@ -313,19 +313,19 @@ def _name_of(field: FieldDescriptor) -> str:
     return f"{field.message_type.full_name}.value" if field.message_type and is_map(field) else field.full_name
 
 
-def _values(message: Any, field: FieldDescriptor) -> list[Any]:
+def _values(message: DynamicMessage, field: FieldDescriptor) -> list[DynamicMessage]:
     value = getattr(message, field.name)
     if not field.is_repeated:
         return [value] if message.HasField(field.name) else []
     return list(value.values() if is_map(field) else value)
 
 
-def _is_elsewhere(source: Any) -> bool:
+def _is_elsewhere(source: DynamicMessage) -> bool:
     """Return whether a data source has its content from the target machine."""
     return source.WhichOneof("specifier") in {"filename", "environment_variable"}
 
 
-def _change_certificate(certificate: Any) -> None:
+def _change_certificate(certificate: DynamicMessage) -> None:
     """Replace chain and key together where any part of them is elsewhere: they have to match."""
     certificate.ClearField("watched_directory")
     parts = ("certificate_chain", "private_key", "pkcs12", "password")
@@ -341,7 +341,7 @@ def _change_certificate(certificate: Any) -> None:
         certificate.ClearField("signed_certificate_timestamp")
 
 
-def _change_validation(validation: Any) -> None:
+def _change_validation(validation: DynamicMessage) -> None:
     validation.ClearField("watched_directory")
     if _is_elsewhere(validation.trusted_ca):
         validation.trusted_ca.Clear()
@@ -350,7 +350,7 @@ def _change_validation(validation: Any) -> None:
         validation.ClearField("crl")
 
 
-def _change_config_source(source: Any) -> None:
+def _change_config_source(source: DynamicMessage) -> None:
     """Replace paths, which must exist and are watched, and ADS: a validating Envoy has none, and crashes of it (ENVOY.md E64)."""
     specifier = source.WhichOneof("config_source_specifier")
     path = source.path_config_source.path if specifier == "path_config_source" else source.path
@@ -361,21 +361,21 @@ def _change_config_source(source: Any) -> None:
         api.grpc_services.add().envoy_grpc.cluster_name = STAND_IN
 
 
-def _change_api_source(source: Any) -> None:
+def _change_api_source(source: DynamicMessage) -> None:
     """Keep Envoy from calling anybody: it starts some subscriptions even when it validates."""
     for service in source.grpc_services:
         if service.HasField("google_grpc"):
             service.google_grpc.target_uri = f"unix:/{STAND_IN}"
 
 
-def _change_ticket_keys(ticket_keys: Any) -> None:
+def _change_ticket_keys(ticket_keys: DynamicMessage) -> None:
     for source in ticket_keys.keys:
         if _is_elsewhere(source):
             source.Clear()
             source.inline_bytes = _TICKET_KEY
 
 
-def _change_transcoder(transcoder: Any) -> None:
+def _change_transcoder(transcoder: DynamicMessage) -> None:
     """Replace the descriptors by none at all, and ask for no service then."""
     if transcoder.proto_descriptor:
         transcoder.proto_descriptor_bin = b""

@@ -163,6 +163,7 @@ class Application:
         streams: what is served on streams: the same, or with its config sources made ADS.
         reload: loads trees, and knows what it loaded last.
         clients: who is connected, and what each holds.
+        reports: answers requests for the status of clients.
         supervisor: runs all components.
     """
 
@@ -179,6 +180,7 @@ class Application:
         self.streams = SnapshotStore() if settings.ads_config_sources else self.store
         self.reload = Reload(self.store, log.receive)
         self.clients = Clients(FORGOTTEN_AFTER_S + settings.max_hold_s)
+        self.reports = ClientReports(self.clients, self.catalogue)
         self.supervisor = Supervisor(log.receive)
         self._trees: Latest[Settled | None] = Latest(None)
         self._loading = Latest(LoadingRules.of(settings, self.catalogue, check_of(settings)))
@@ -299,12 +301,10 @@ class Application:
             UsageError: an address cannot be had.
         """
         raise_open_files_limit()
-        reports = ClientReports(self.clients, self.catalogue)
-        transports = {"REST": (self.settings.http, self._rest), "gRPC": (self.settings.grpc, self._grpc)}
         listeners = {
-            name: Listener(parse_address(address), partial(listen, reports))
-            for name, (address, listen) in transports.items()
-            if address != OFF
+            transport.name: Listener(parse_address(address), partial(transport.listen, self))
+            for transport in TRANSPORTS
+            if (address := transport.address_of(self.settings)) != OFF
         }
         try:
             async with asyncio.TaskGroup() as tasks:
@@ -324,18 +324,38 @@ class Application:
                 raise UsageError(words) from group
             raise
 
-    def _rest(self, reports: ClientReports, address: Address) -> AbstractAsyncContextManager[Address]:
-        observer, polls = self._log.receive, self.clients.polls
+    def listen_rest(self, address: Address) -> AbstractAsyncContextManager[Address]:
+        """Serve polls at an address."""
         held = HeldPolls(self.store, lambda: self.settings.max_hold_s)
-        rest = RestJson(held, self.catalogue, observer, polls)
-        return listening(make_application(rest, client_status_paths(reports)), address, grace_s=GRACE_S)
+        rest = RestJson(held, self.catalogue, self._log.receive, self.clients.polls)
+        return listening(make_application(rest, client_status_paths(self.reports)), address, grace_s=GRACE_S)
 
-    def _grpc(self, reports: ClientReports, address: Address) -> AbstractAsyncContextManager[Address]:
-        status = client_status_handlers(reports)
-        services = GrpcServices(
-            StreamContext(self.streams, self._log.receive, self.clients, TtlMode(self.settings.ttl)), status
-        )
+    def listen_grpc(self, address: Address) -> AbstractAsyncContextManager[Address]:
+        """Serve streams at an address."""
+        shared = StreamContext(self.streams, self._log.receive, self.clients, TtlMode(self.settings.ttl))
+        services = GrpcServices(shared, client_status_handlers(self.reports))
         return listening_grpc(services, address, self.supervisor, grace_s=GRACE_S)
+
+
+@dataclass(frozen=True, slots=True)
+class Transport:
+    """One way to serve clients.
+
+    Attributes:
+        name: what users read of it.
+        address_of: returns the setting of its address, or `off`.
+        listen: serves what is current at an address while its context lasts, and yields the address that was bound.
+    """
+
+    name: str
+    address_of: Callable[[Settings], str]
+    listen: Callable[[Application, Address], AbstractAsyncContextManager[Address]]
+
+
+TRANSPORTS: tuple[Transport, ...] = (
+    Transport("REST", lambda settings: settings.http, Application.listen_rest),
+    Transport("gRPC", lambda settings: settings.grpc, Application.listen_grpc),
+)
 
 
 class Listener:

@@ -1,8 +1,21 @@
+from __future__ import annotations
+
 import pytest
 
 from fsxds.api.catalogue import Catalogue
 from fsxds.values import Severity
-from tests.lint.envoy_answers import TYPE, Case, assert_accepted, assert_rejected, cluster, endpoints, rules_found
+from tests.lint.envoy_answers import (
+    HTTP_OPTIONS,
+    TLS,
+    TYPE,
+    Case,
+    assert_accepted,
+    assert_rejected,
+    cluster,
+    endpoints,
+    read,
+    rules_found,
+)
 
 ONE = "{lb_endpoints: [{endpoint: {address: {socket_address: {address: 127.0.0.1, port_value: 80}}}}]}"
 EDS = "eds_cluster_config: {eds_config: {api_config_source: {api_type: GRPC, grpc_services: [{envoy_grpc: {cluster_name: xds}}]}}}"
@@ -31,7 +44,7 @@ def drops(*percentages: str) -> Case:
     return cluster({"load_assignment": {"cluster_name": "c", "policy": {"drop_overloads": listed}}})
 
 
-def test_clusters_that_envoy_takes(catalogue: Catalogue) -> None:
+def test_clusters_that_envoy_accepts(catalogue: Catalogue) -> None:
     """Types with the fields that they need, and settings of policies that are not in use."""
     assert_accepted(
         catalogue,
@@ -141,3 +154,120 @@ def test_a_policy_of_subsets_needs_balancing_by_envoy(catalogue: Catalogue) -> N
     )
 
     assert_rejected(catalogue, "wrong-cluster", case)
+
+
+EVERY = {"timeout": "1s", "interval": "1s", "unhealthy_threshold": 1, "healthy_threshold": 1}
+
+
+def checked(*texts: str, **fields: object) -> Case:
+    """A cluster with health checks."""
+    return cluster({"health_checks": [{**EVERY, **read(text)} for text in texts], **fields})
+
+
+def speaking(**options: object) -> dict[str, object]:
+    """The protocol options of a cluster."""
+    return {"typed_extension_protocol_options": {HTTP_OPTIONS: {"@type": TYPE + HTTP_OPTIONS, **options}}}
+
+
+def statuses(start: int, end: int, field: str = "expected_statuses") -> Case:
+    """A health check by HTTP with a range of statuses."""
+    return checked(f"{{http_health_check: {{path: /, {field}: [{{start: {start}, end: {end}}}]}}}}")
+
+
+HTTP1: dict[str, object] = {"explicit_http_config": {"http_protocol_options": {}}}
+HTTP2: dict[str, object] = {"explicit_http_config": {"http2_protocol_options": {}}}
+GRPC = "{grpc_health_check: {}}"
+
+
+def test_checks_that_envoy_accepts(catalogue: Catalogue) -> None:
+    """Hex, ranges within 100 and 600, bodies of POST, gRPC where HTTP/2 is spoken."""
+    assert_accepted(
+        catalogue,
+        checked('{tcp_health_check: {send: {text: "00fF"}, receive: [{text: "01"}]}}'),
+        checked("{name: a, http_health_check: {path: x}}", "{name: b, tcp_health_check: {}}"),
+        statuses(100, 600),
+        checked('{http_health_check: {path: /, method: POST, send: {text: "00"}}}'),
+        checked(GRPC, http2_protocol_options={}),
+        checked(GRPC, **speaking(**HTTP2)),
+        checked(GRPC, **speaking(use_downstream_protocol_config={"http2_protocol_options": {}})),
+    )
+
+
+@pytest.mark.parametrize(
+    "case",
+    [
+        checked("{tcp_health_check: {send: {text: zz}}}"),
+        checked('{tcp_health_check: {send: {text: "000"}}}'),
+        statuses(300, 200),
+        statuses(200, 200),
+        statuses(99, 200),
+        statuses(100, 601),
+        statuses(300, 200, "retriable_statuses"),
+        checked('{http_health_check: {path: /, send: {text: "00"}}}'),
+        checked(GRPC),
+        checked(GRPC, **speaking(**HTTP1)),
+        checked("{name: a, tcp_health_check: {}}", "{name: a, tcp_health_check: {}}"),
+        checked("{name: a, tcp_health_check: {}}", "{tcp_health_check: {}}"),
+    ],
+)
+def test_checks_that_envoy_rejects(catalogue: Catalogue, case: Case) -> None:
+    """What cannot be sent, expected or asked is rejected."""
+    assert_rejected(catalogue, "wrong-health-check", case)
+
+
+SOCKET = {"transport_socket": {"name": "t", "typed_config": {"@type": TYPE + TLS + "UpstreamTlsContext"}}}
+CLUSTERS = "envoy.extensions.clusters."
+
+
+def using(options: dict[str, object], **more: object) -> Case:
+    """A cluster with protocol options."""
+    config = {"@type": TYPE + HTTP_OPTIONS, **options}
+    return cluster({"typed_extension_protocol_options": {HTTP_OPTIONS: config}, **more})
+
+
+def extended(message_type: str, lb_policy: str, **fields: object) -> Case:
+    """A cluster of a type that is an extension."""
+    config = {"@type": TYPE + message_type, **fields}
+    return cluster({"lb_policy": lb_policy, "cluster_type": {"name": "x", "typed_config": config}})
+
+
+def test_protocols_that_envoy_accepts(catalogue: Catalogue) -> None:
+    """Negotiation with TLS, and load balancers where the type says."""
+    assert_accepted(
+        catalogue,
+        using({"auto_config": {}}, **SOCKET),
+        using({"use_downstream_protocol_config": {}}),
+        extended(CLUSTERS + "aggregate.v3.ClusterConfig", "CLUSTER_PROVIDED", clusters=["xds"]),
+        extended(CLUSTERS + "dns.v3.DnsCluster", "ROUND_ROBIN"),
+    )
+
+
+@pytest.mark.parametrize(
+    ("rule", "case"),
+    [
+        ("wrong-cluster", using({"auto_config": {}})),
+        ("wrong-cluster", using({"auto_config": {"http3_protocol_options": {}}}, **SOCKET)),
+        ("wrong-cluster", using({"explicit_http_config": {"http3_protocol_options": {}}}, **SOCKET)),
+        (
+            "wrong-extension",
+            cluster(
+                {"typed_extension_protocol_options": {HTTP_OPTIONS: {"@type": TYPE + "envoy.config.core.v3.Node"}}}
+            ),
+        ),
+        ("wrong-extension", extended("envoy.config.core.v3.Node", "ROUND_ROBIN")),
+        ("cluster-type", extended(CLUSTERS + "aggregate.v3.ClusterConfig", "ROUND_ROBIN", clusters=["xds"])),
+        ("cluster-type", extended(CLUSTERS + "dns.v3.DnsCluster", "CLUSTER_PROVIDED")),
+        (
+            "cluster-type",
+            cluster(
+                {
+                    "eds_cluster_config": {"eds_config": {"ads": {}}},
+                    "cluster_type": {"name": "x", "typed_config": {"@type": TYPE + CLUSTERS + "dns.v3.DnsCluster"}},
+                }
+            ),
+        ),
+    ],
+)
+def test_protocols_that_envoy_rejects(catalogue: Catalogue, rule: str, case: Case) -> None:
+    """Without TLS nothing is negotiated, and HTTP/3 needs QUIC."""
+    assert_rejected(catalogue, rule, case)

@@ -15,7 +15,7 @@ def eds(source: str) -> Case:
     return cluster(f"{{type: EDS, eds_cluster_config: {{eds_config: {{api_config_source: {source}}}}}}}")
 
 
-def test_sources_that_envoy_takes(catalogue: Catalogue) -> None:
+def test_sources_that_envoy_accepts(catalogue: Catalogue) -> None:
     """REST with one cluster and a delay, gRPC with one service."""
     assert_accepted(
         catalogue,

@@ -1,3 +1,5 @@
+from __future__ import annotations
+
 from typing import Any
 
 import pytest
@@ -18,6 +20,7 @@ from tests.lint.envoy_answers import (
     http_filter,
     listener,
     manager,
+    route,
     route_config,
 )
 
@@ -52,7 +55,7 @@ def policies(*types: str) -> Case:
     return cluster({"load_balancing_policy": {"policies": listed}})
 
 
-def test_extensions_that_envoy_takes(catalogue: Catalogue) -> None:
+def test_extensions_that_envoy_accepts(catalogue: Catalogue) -> None:
     """The type decides, not the name; what is optional may be unknown; of policies the first that is known is taken."""
     assert_accepted(
         catalogue,
@@ -129,3 +132,46 @@ def test_what_is_served_on_its_own_is_a_filter(catalogue: Catalogue) -> None:
         found.append([fault.rule for fault in rules.check(message).faults])
 
     assert [[], ["wrong-extension"]] == found
+
+
+HTTP = "envoy.extensions.filters.http."
+WRAPPER = "envoy.config.route.v3.FilterConfig"
+
+
+def saying(message_type: str, **fields: object) -> Case:
+    """A route that says something to a filter."""
+    config = {"f": {"@type": TYPE + message_type, **fields}}
+    return route({"direct_response": {"status": 200}, "typed_per_filter_config": config})
+
+
+def test_what_routes_may_say(catalogue: Catalogue) -> None:
+    """Settings for routes, none at all, and what is said in case that the filter is known."""
+    node = {"@type": TYPE + "envoy.config.core.v3.Node"}
+    assert_accepted(
+        catalogue,
+        saying(HTTP + "cors.v3.CorsPolicy"),
+        saying(HTTP + "lua.v3.Lua"),
+        saying(HTTP + "buffer.v3.BufferPerRoute", disabled=True),
+        saying(WRAPPER, disabled=True),
+        saying(WRAPPER, is_optional=True, config=node),
+        # It lacks a field that it must have; nobody reads it.
+        saying(WRAPPER, is_optional=True, config={"@type": TYPE + "envoy.config.core.v3.HttpUri"}),
+    )
+
+
+@pytest.mark.parametrize(
+    "case",
+    [
+        saying("envoy.config.core.v3.Node"),
+        saying(HTTP + "router.v3.Router"),
+        saying(HTTP + "buffer.v3.Buffer", max_request_bytes=5),
+        saying(WRAPPER, config={"@type": TYPE + "envoy.config.core.v3.Node"}),
+        saying(WRAPPER, is_optional=True),
+        saying(WRAPPER, is_optional=True, config={"@type": TYPE + HTTP + "buffer.v3.Buffer", "max_request_bytes": 5}),
+        route("{direct_response: {status: 200}, typed_per_filter_config: {f: {}}}"),
+        http_filter("buffer.v3.BufferPerRoute", "{disabled: true}"),
+    ],
+)
+def test_what_envoy_rejects(catalogue: Catalogue, case: Case) -> None:
+    """A filter's own settings are not for routes, nor those for routes for the filter."""
+    assert_rejected(catalogue, "wrong-extension", case)

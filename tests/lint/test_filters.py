@@ -1,3 +1,5 @@
+from __future__ import annotations
+
 import pytest
 
 from fsxds.api.catalogue import Catalogue
@@ -11,8 +13,10 @@ from tests.lint.envoy_answers import (
     assert_accepted,
     assert_rejected,
     cluster,
+    http_filter,
     listener,
     manager,
+    route,
 )
 
 HTTP = TYPE + "envoy.extensions.filters.http."
@@ -44,7 +48,7 @@ def upstream(*filters: object) -> Case:
     return cluster({"typed_extension_protocol_options": {HTTP_OPTIONS: config}})
 
 
-def test_orders_that_envoy_takes(catalogue: Catalogue) -> None:
+def test_orders_that_envoy_accepts(catalogue: Catalogue) -> None:
     """The filter that answers stands last; there may be no filter at all."""
     assert_accepted(
         catalogue,
@@ -79,3 +83,147 @@ def test_orders_that_envoy_takes(catalogue: Catalogue) -> None:
 def test_orders_that_envoy_rejects(catalogue: Catalogue, case: Case) -> None:
     """Nothing follows the filter that answers, and no other is the last."""
     assert_rejected(catalogue, "filter-order", case)
+
+
+KEYS = '{local_jwks: {inline_string: \'{"keys": [{"kty": "oct", "k": "YWJj", "alg": "HS256"}]}\'}}'
+
+
+def limit(interval: str, more: str = "") -> Case:
+    """A local rate limit."""
+    bucket = f"{{max_tokens: 1, fill_interval: {interval}}}"
+    return http_filter("local_ratelimit.v3.LocalRateLimit", f"{{stat_prefix: s, token_bucket: {bucket}{more}}}")
+
+
+def described(interval: str) -> str:
+    """A descriptor of a local rate limit."""
+    return f"{{entries: [{{key: a, value: b}}], token_bucket: {{max_tokens: 1, fill_interval: {interval}}}}}"
+
+
+def jwt(text: str) -> Case:
+    """A filter for tokens."""
+    return http_filter("jwt_authn.v3.JwtAuthentication", text)
+
+
+def rule(text: str) -> Case:
+    """A filter that makes metadata of headers by a rule."""
+    return http_filter("header_to_metadata.v3.Config", f"{{request_rules: [{text}]}}")
+
+
+def ports(start: int, end: int) -> Case:
+    """A permission for a range of ports."""
+    permission = f"{{destination_port_range: {{start: {start}, end: {end}}}}}"
+    policy = f"{{permissions: [{permission}], principals: [{{any: true}}]}}"
+    return http_filter("rbac.v3.RBAC", f"{{rules: {{policies: {{a: {policy}}}}}}}")
+
+
+PROVIDERS = f"providers: {{p: {KEYS}}}"
+SERVICE = "{envoy_grpc: {cluster_name: xds}}"
+URI = "{uri: http://x, cluster: xds, timeout: 1s}"
+
+
+def test_filters_that_envoy_accepts(catalogue: Catalogue) -> None:
+    """Settings that fit one another."""
+    assert_accepted(
+        catalogue,
+        limit("0.05s", f", descriptors: [{described('1s')}]"),
+        jwt(f"{{{PROVIDERS}, rules: [{{match: {{prefix: /}}, requires: {{provider_name: p}}}}]}}"),
+        jwt("{rules: [{match: {prefix: /}}]}"),
+        http_filter("health_check.v3.HealthCheck", "{pass_through_mode: true, cache_time: 1s}"),
+        rule("{header: a, on_header_present: {key: k}}"),
+        http_filter("lua.v3.Lua", "{}"),
+        http_filter("ext_authz.v3.ExtAuthz", f"{{http_service: {{path_prefix: /x, server_uri: {URI}}}}}"),
+        http_filter("ext_proc.v3.ExternalProcessor", f"{{grpc_service: {SERVICE}}}"),
+        http_filter(
+            "ip_tagging.v3.IPTagging",
+            "{request_type: BOTH, ip_tags: [{ip_tag_name: a, ip_list: [{address_prefix: 1.2.3.4, prefix_len: 32}]}]}",
+        ),
+        ports(80, 81),
+        route("{direct_response: {status: 200}}"),
+    )
+
+
+@pytest.mark.parametrize(
+    "case",
+    [
+        limit("0.049s"),
+        limit("1s", f", descriptors: [{described('0.01s')}]"),
+        limit("1s", f", descriptors: [{described('1s')}, {described('1s')}]"),
+        jwt(f"{{{PROVIDERS}, rules: [{{match: {{prefix: /}}, requires: {{provider_name: q}}}}]}}"),
+        jwt("{rules: [{match: {prefix: /}, requirement_name: q}]}"),
+        jwt("{requirement_map: {a: {provider_and_audiences: {provider_name: z}}}}"),
+        jwt("{filter_state_rules: {name: x, requires: {a: {provider_name: z}}}}"),
+        jwt(
+            f"{{{PROVIDERS}, rules: [{{match: {{prefix: /}}, requires: {{requires_any: "
+            "{requirements: [{provider_name: p}, {provider_name: z}]}}}]}"
+        ),
+        jwt("{providers: {p: {local_jwks: {inline_string: '{'}}}}"),
+        jwt("{providers: {p: {local_jwks: {inline_string: '{\"keys\": []}'}}}}"),
+        http_filter("health_check.v3.HealthCheck", "{pass_through_mode: false, cache_time: 1s}"),
+        rule("{}"),
+        rule("{header: a}"),
+        rule("{header: a, cookie: b, on_header_present: {key: k}}"),
+        rule("{cookie: a, remove: true, on_header_present: {key: k}}"),
+        rule("{header: a, on_header_missing: {key: k}}"),
+        rule(
+            "{header: a, on_header_present: "
+            "{key: k, value: x, regex_value_rewrite: {pattern: {regex: a}, substitution: b}}}"
+        ),
+        http_filter("lua.v3.Lua", "{inline_code: x=1, default_source_code: {inline_string: x=1}}"),
+        http_filter("ext_authz.v3.ExtAuthz", f"{{http_service: {{path_prefix: x, server_uri: {URI}}}}}"),
+        http_filter("ext_proc.v3.ExternalProcessor", "{}"),
+        http_filter("ip_tagging.v3.IPTagging", "{request_type: BOTH}"),
+        ports(5, 3),
+        ports(5, 70000),
+    ],
+)
+def test_filters_that_envoy_rejects(catalogue: Catalogue, case: Case) -> None:
+    """Providers that do not exist, intervals that are too short, and what excludes itself."""
+    assert_rejected(catalogue, "wrong-filter", case)
+
+
+HTPASSWD = "user:{SHA}tESsBmE/yNY3lb6a0L6vVQEZNqw="
+
+
+def users(*lines: str) -> Case:
+    """A filter with a file of users."""
+    return http_filter("basic_auth.v3.BasicAuth", {"users": {"inline_string": "\n".join(lines)}})
+
+
+def api_keys(*keys: str) -> Case:
+    """A filter with clients that have these keys."""
+    credentials = [{"key": key, "client": f"client-{index}"} for index, key in enumerate(keys)]
+    return http_filter("api_key_auth.v3.ApiKeyAuth", {"credentials": credentials, "key_sources": [{"header": "a"}]})
+
+
+def test_credentials_that_envoy_accepts(catalogue: Catalogue) -> None:
+    """Users as htpasswd writes them, and a key for each client."""
+    assert_accepted(
+        catalogue,
+        users("# comment", "", HTPASSWD, HTPASSWD.replace("user", " other"), ""),
+        api_keys("a", "b"),
+    )
+
+
+@pytest.mark.parametrize(
+    "case",
+    [
+        http_filter(
+            "local_ratelimit.v3.LocalRateLimit",
+            {
+                "stat_prefix": "s",
+                "token_bucket": {"max_tokens": 1, "fill_interval": "1s"},
+                "rate_limits": [{"actions": [{"remote_address": {}}], "stage": 1}],
+            },
+        ),
+        users("user"),
+        users("user:"),
+        users(HTPASSWD.removeprefix("user")),
+        users("user:$apr1$x"),
+        users(HTPASSWD + "\r"),
+        users(HTPASSWD, HTPASSWD),
+        api_keys("a", "b", "a"),
+    ],
+)
+def test_credentials_that_envoy_rejects(catalogue: Catalogue, case: Case) -> None:
+    """Users without a password in SHA-1, the same user and the same key twice, and what only routes have."""
+    assert_rejected(catalogue, "wrong-filter", case)

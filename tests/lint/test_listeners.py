@@ -1,9 +1,23 @@
+from __future__ import annotations
+
 import pytest
 
 from fsxds.api.catalogue import Catalogue
 from fsxds.envoy.stub_files import STUB_CERTIFICATE, STUB_PRIVATE_KEY
 from fsxds.values import Severity
-from tests.lint.envoy_answers import ROUTER, TYPE, Case, assert_accepted, assert_rejected, chain, listener, rules_found
+from tests.lint.envoy_answers import (
+    ROUTER,
+    TCP_CHAIN,
+    TYPE,
+    Case,
+    assert_accepted,
+    assert_rejected,
+    chain,
+    listener,
+    manager,
+    read,
+    rules_found,
+)
 
 UDP = "{socket_address: {address: 127.0.0.1, port_value: 1, protocol: UDP}}"
 PROXY = {
@@ -22,7 +36,7 @@ def compatible(address: str) -> Case:
     return listener(f"{{address: {{socket_address: {socket}}}}}")
 
 
-def test_listeners_that_envoy_takes(catalogue: Catalogue) -> None:
+def test_listeners_that_envoy_accepts(catalogue: Catalogue) -> None:
     """No address, two of one protocol, UDP with its own filters, a default chain alone."""
     assert_accepted(
         catalogue,
@@ -113,7 +127,7 @@ def speaking(codec_type: str, *, is_quic: bool, socket: object = None) -> Case:
     return listener({**fields, "udp_listener_config": {"quic_options": {}}} if is_quic else fields)
 
 
-def test_codecs_that_envoy_takes(catalogue: Catalogue) -> None:
+def test_codecs_that_envoy_accepts(catalogue: Catalogue) -> None:
     """HTTP/3 over QUIC, others over TCP."""
     assert_accepted(catalogue, speaking("HTTP3", is_quic=True, socket=QUIC))
     assert_accepted(catalogue, speaking("HTTP1", is_quic=False))
@@ -130,3 +144,133 @@ def test_codecs_that_envoy_takes(catalogue: Catalogue) -> None:
 def test_codecs_that_envoy_rejects(catalogue: Catalogue, rule: str, case: Case) -> None:
     """HTTP/3 and QUIC come together, with a transport socket of QUIC."""
     assert_rejected(catalogue, rule, case)
+
+
+def matching(*matches: str) -> Case:
+    """A listener whose filter chains match so."""
+    return listener({"filter_chains": [{**TCP_CHAIN, "filter_chain_match": read(match)} for match in matches]})
+
+
+def chosen(*names: str) -> Case:
+    """A listener whose filter chains are chosen by name."""
+    config = {"@type": TYPE + "google.protobuf.StringValue", "value": "a"}
+    return listener(
+        {
+            "filter_chains": [{**TCP_CHAIN, "name": name} for name in names],
+            "filter_chain_matcher": {"on_no_match": {"action": {"name": "x", "typed_config": config}}},
+        }
+    )
+
+
+def within(*ranges: str) -> str:
+    """A match by addresses."""
+    listed = ", ".join(
+        "{{address_prefix: '{}', prefix_len: {}}}".format(*one.split("/"))
+        if "/" in one
+        else f"{{address_prefix: '{one}'}}"
+        for one in ranges
+    )
+    return f"{{prefix_ranges: [{listed}]}}"
+
+
+def test_chains_that_envoy_accepts(catalogue: Catalogue) -> None:
+    """Chains that differ in anything."""
+    assert_accepted(
+        catalogue,
+        matching("{}", "{server_names: [a]}", "{server_names: ['*.a']}", "{server_names: [a.a]}"),
+        matching("{server_names: [a], destination_port: 1}", "{server_names: [a], destination_port: 2}"),
+        matching("{source_type: EXTERNAL}", "{}", "{source_ports: [1]}", within("10.0.0.0/8"), within("10.0.0.0/9")),
+        chosen("a", "b"),
+    )
+
+
+@pytest.mark.parametrize(
+    "case",
+    [
+        matching("{}", "{}"),
+        matching("{server_names: [a, b]}", "{server_names: [b, c]}"),
+        matching("{server_names: [a]}", "{server_names: [A]}"),
+        matching("{server_names: [.a]}", "{server_names: ['*.a']}"),
+        matching("{server_names: [a, a]}"),
+        matching("{application_protocols: [h2, h2]}"),
+        matching("{source_ports: [1, 2]}", "{source_ports: [2]}"),
+        matching(within("10.0.0.0/8"), within("10.1.0.0/8")),
+        matching(within("10.0.0.0/33"), within("10.0.0.0/32")),
+        matching(within("10.0.0.0"), within("0.0.0.0/0")),
+        chosen("a", ""),
+        chosen("a", "a"),
+    ],
+)
+def test_chains_that_envoy_rejects(catalogue: Catalogue, case: Case) -> None:
+    """No connection may fit two chains just so, and chains that are chosen by name have one."""
+    assert_rejected(catalogue, "filter-chain", case)
+
+
+def test_very_many_combinations_are_left_to_envoy(catalogue: Catalogue) -> None:
+    """A match of too many alternatives is not looked at."""
+    names = ", ".join(f"a{number}" for number in range(200))
+    many = f"{{server_names: [{names}], source_ports: [{', '.join(map(str, range(1, 200)))}]}}"
+
+    assert set() == rules_found(catalogue, matching(many, many))
+
+
+HTTP = TYPE + "envoy.extensions.filters.http."
+XFF = {"name": "x", "typed_config": {"@type": TYPE + "envoy.extensions.http.original_ip_detection.xff.v3.XffConfig"}}
+
+
+def discovered(**fields: object) -> Case:
+    """A filter that is discovered."""
+    discovery = {"config_source": {"ads": {}}, "type_urls": [HTTP + "cors.v3.Cors"], **fields}
+    return manager({"http_filters": [{"name": "f", "config_discovery": discovery}, ROUTER]})
+
+
+def scoped(scope: str) -> Case:
+    """Scopes that are written in the listener."""
+    key = "{fragments: [{string_key: a}]}"
+    builder = "{fragments: [{header_value_extractor: {name: a, element: {key: b, separator: '='}}}]}"
+    scopes = f"{{scoped_route_configurations: [{{name: s, key: {key}, {scope}}}]}}"
+    return manager(
+        f"{{scoped_routes: {{name: x, scope_key_builder: {builder}, scoped_route_configurations_list: {scopes}}}}}"
+    )
+
+
+def test_managers_that_envoy_accepts(catalogue: Catalogue) -> None:
+    """What does not exclude itself."""
+    assert_accepted(
+        catalogue,
+        manager({"strip_any_host_port": True, "strip_matching_host_port": False}),
+        manager({"original_ip_detection_extensions": [XFF], "use_remote_address": False}),
+        manager({"upgrade_configs": [{"upgrade_type": "websocket"}, {"upgrade_type": "CONNECT"}]}),
+    )
+
+
+@pytest.mark.parametrize(
+    "case",
+    [
+        manager({"strip_any_host_port": True, "strip_matching_host_port": True}),
+        manager({"original_ip_detection_extensions": [XFF], "use_remote_address": True}),
+        manager({"original_ip_detection_extensions": [XFF], "xff_num_trusted_hops": 1}),
+        manager({"access_log_options": {}, "access_log_flush_interval": "1s"}),
+        manager({"access_log_options": {}, "flush_access_log_on_new_request": True}),
+        manager({"upgrade_configs": [{"upgrade_type": "websocket"}, {"upgrade_type": "WebSocket"}]}),
+        discovered(apply_default_config_without_warming=True),
+        discovered(default_config={"@type": HTTP + "buffer.v3.Buffer", "max_request_bytes": 3}),
+        scoped("route_configuration_name: r"),
+    ],
+)
+def test_managers_that_envoy_rejects(catalogue: Catalogue, case: Case) -> None:
+    """What excludes itself, and what is discovered against its own settings."""
+    assert_rejected(catalogue, "wrong-filter", case)
+
+
+def traced(**fields: str) -> Case:
+    """A connection manager that traces by Zipkin."""
+    config = {"@type": TYPE + "envoy.config.trace.v3.ZipkinConfig", "collector_endpoint_version": "HTTP_JSON", **fields}
+    return manager({"tracing": {"provider": {"name": "zipkin", "typed_config": config}}})
+
+
+def test_zipkin_has_a_collector(catalogue: Catalogue) -> None:
+    """Zipkin needs a cluster and a path to send spans to."""
+    assert_accepted(catalogue, traced(collector_cluster="xds", collector_endpoint="/"))
+    assert_rejected(catalogue, "wrong-filter", traced(collector_endpoint="/"))
+    assert_rejected(catalogue, "wrong-filter", traced(collector_cluster="xds"))

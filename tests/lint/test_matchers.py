@@ -39,7 +39,7 @@ def routes(matcher: object) -> Case:
     return virtual_host({"matcher": matcher})
 
 
-def test_matchers_that_envoy_takes(catalogue: Catalogue) -> None:
+def test_matchers_that_envoy_accepts(catalogue: Catalogue) -> None:
     """Ports choose chains, headers choose routes, also within other matchers."""
     header = extension(HEADER, header_name="a")
     assert_accepted(

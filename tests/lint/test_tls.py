@@ -1,16 +1,45 @@
 from __future__ import annotations
 
 import base64
+import datetime as dt
 from typing import Any
 
 import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives.asymmetric import ec, rsa
+from cryptography.hazmat.primitives.serialization import BestAvailableEncryption, Encoding, NoEncryption, PrivateFormat
+from cryptography.x509.oid import NameOID
 
 from fsxds.api.catalogue import Catalogue
 from fsxds.api.convert import Converter
 from fsxds.lint.linter import make_field_rules
+from fsxds.lint.tls import CertificateChecks
 from fsxds.values import Severity
 from tests.lint.envoy_answers import TLS, Case, assert_accepted, assert_rejected, client_tls, rules_found, server_tls
-from tests.lint.test_tls_certificates import CHAIN, PRIVATE
+
+
+def certify(key: Any) -> str:
+    """Make a certificate that signs itself."""
+    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "test")])
+    start = dt.datetime(2026, 1, 1, tzinfo=dt.UTC)
+    builder = x509.CertificateBuilder().subject_name(name).issuer_name(name).public_key(key.public_key())
+    builder = builder.serial_number(5).not_valid_before(start).not_valid_after(start + dt.timedelta(days=1))
+    return builder.sign(key, hashes.SHA256()).public_bytes(Encoding.PEM).decode()
+
+
+def write(key: Any, password: bytes | None = None, form: PrivateFormat = PrivateFormat.PKCS8) -> str:
+    """Write a key in PEM."""
+    encryption = BestAvailableEncryption(password) if password else NoEncryption()
+    text: bytes = key.private_bytes(Encoding.PEM, form, encryption)
+    return text.decode()
+
+
+KEY, OTHER = ec.generate_private_key(ec.SECP256R1()), ec.generate_private_key(ec.SECP384R1())
+RSA, WEAK = rsa.generate_private_key(65537, 2048), rsa.generate_private_key(65537, 1024)
+CURVE = ec.generate_private_key(ec.SECP256K1())
+CHAIN, PRIVATE = certify(KEY), write(KEY)
+BROKEN = "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n"
 
 PAIR = {"certificate_chain": {"inline_string": CHAIN}, "private_key": {"inline_string": PRIVATE}}
 CA = {"trusted_ca": {"inline_string": CHAIN}}
@@ -39,7 +68,7 @@ def ticket(size: int) -> Case:
     return server_tls({"common_tls_context": {"tls_certificates": [PAIR]}, "session_ticket_keys": {"keys": [key]}})
 
 
-def test_contexts_that_envoy_takes(catalogue: Catalogue) -> None:
+def test_contexts_that_envoy_accepts(catalogue: Catalogue) -> None:
     """Known ciphers and curves, names with a CA, keys of 80 bytes."""
     assert_accepted(
         catalogue,
@@ -122,3 +151,100 @@ def test_a_secret_may_be_combined_with_a_trusted_authority(catalogue: Catalogue)
     faults = make_field_rules(catalogue).check(message).faults
 
     assert [("wrong-tls", Severity.WARNING)] == [(fault.rule, fault.severity) for fault in faults]
+
+
+def pair(chain: str | None, key: str | None, **more: Any) -> Case:
+    """A server with a certificate and a key."""
+    fields: dict[str, Any] = {"certificate_chain": {"inline_string": chain}, "private_key": {"inline_string": key}}
+    fields = {name: value for name, value in fields.items() if value["inline_string"] is not None}
+    return server_tls({"common_tls_context": {"tls_certificates": [{**fields, **more}]}})
+
+
+def trusting(text: str) -> Case:
+    """A server that trusts the certificates in a text."""
+    fields = {"certificate_chain": {"inline_string": CHAIN}, "private_key": {"inline_string": PRIVATE}}
+    trusted = {"trusted_ca": {"inline_string": text}}
+    return server_tls({"common_tls_context": {"tls_certificates": [fields], "validation_context": trusted}})
+
+
+def test_pairs_that_envoy_accepts(catalogue: Catalogue) -> None:
+    """Chains with other text around them, keys in either form, expired certificates."""
+    as_bytes = {"certificate_chain": {"inline_bytes": base64.b64encode(CHAIN.encode()).decode()}}
+    assert_accepted(
+        catalogue,
+        pair(CHAIN, PRIVATE),
+        pair(certify(RSA), write(RSA, form=PrivateFormat.TraditionalOpenSSL)),
+        pair(CHAIN, write(KEY, b"word"), password={"inline_string": "word"}),
+        pair(CHAIN, PRIVATE, password={"inline_string": "needless"}),
+        pair("text\n" + CHAIN + certify(OTHER) + "text\n", CHAIN + PRIVATE),
+        pair(PRIVATE + CHAIN.replace("\n", "\r\n"), PRIVATE),
+        pair(None, PRIVATE, **as_bytes),
+        pair(CHAIN, PRIVATE.replace(" PRIVATE", " EC PRIVATE")),
+        trusting(CHAIN + certify(OTHER) + "text"),
+    )
+
+
+@pytest.mark.parametrize(
+    "case",
+    [
+        pair(CHAIN, None),
+        pair(None, PRIVATE),
+        pair("text", PRIVATE),
+        pair(CHAIN, "text"),
+        pair(PRIVATE, CHAIN),
+        pair(CHAIN + BROKEN, PRIVATE),
+        pair("  " + CHAIN.replace("\n", "\n  "), PRIVATE),
+        pair(CHAIN, write(KEY, b"word")),
+        pair(CHAIN, write(KEY, b"word"), password={"inline_string": "other"}),
+        pair(certify(WEAK), write(WEAK)),
+        pair(certify(CURVE), write(CURVE)),
+        pair(CHAIN, PRIVATE, pkcs12={"inline_bytes": "AAAA"}),
+        pair(CHAIN, PRIVATE, ocsp_staple={"inline_string": "text"}),
+        trusting(""),
+        trusting("text"),
+        trusting(CHAIN + BROKEN),
+    ],
+)
+def test_certificates_that_envoy_rejects(catalogue: Catalogue, case: Case) -> None:
+    """Half a pair, what cannot be read, and what is too weak."""
+    assert_rejected(catalogue, "wrong-certificate", case)
+
+
+@pytest.mark.parametrize("chain", [certify(OTHER), certify(RSA), certify(OTHER) + CHAIN])
+def test_keys_that_do_not_fit(catalogue: Catalogue, chain: str) -> None:
+    """A key belongs to the first certificate of its chain."""
+    assert_rejected(catalogue, "key-mismatch", pair(chain, PRIVATE))
+
+
+def test_without_cryptography_pairs_are_not_compared(catalogue: Catalogue) -> None:
+    """Without a judge only what has the wrong look is reported."""
+    message_class: Any = catalogue.message_class("envoy.extensions.transport_sockets.tls.v3.TlsCertificate")
+    message = message_class()
+    message.certificate_chain.inline_string = certify(OTHER)
+    message.private_key.inline_string = PRIVATE
+    told: list[str] = []
+
+    class _Walk:
+        def error(self, path: Any, rule: str, *_: str) -> None:
+            told.append(rule)
+
+    walk: Any = _Walk()
+    CertificateChecks(None).check_certificate(message, None, walk)
+
+    assert [] == told
+
+
+def test_no_secret_is_quoted(catalogue: Catalogue) -> None:
+    """What is reported of a key does not hold a part of it."""
+    from fsxds.api.convert import Converter
+    from fsxds.lint.linter import make_field_rules
+    from tests.lint.envoy_answers import TYPES
+
+    case = pair(CHAIN, "-----BEGIN PRIVATE KEY-----\nsecretword\n-----END PRIVATE KEY-----\n")
+    message = Converter(catalogue).convert(case.resource, TYPES[case.group]).message
+    assert message is not None
+
+    faults = make_field_rules(catalogue).check(message).faults
+
+    assert ["wrong-certificate"] == [fault.rule for fault in faults]
+    assert not any("secretword" in f"{fault.message}{fault.remedy}" for fault in faults)

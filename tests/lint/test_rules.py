@@ -1,6 +1,9 @@
+"""What the pages says of Envoy, asked of a real one."""
+
 from __future__ import annotations
 
 import ast
+import json
 import re
 from collections.abc import Mapping
 from functools import cache
@@ -10,11 +13,26 @@ import pytest
 
 from fsxds import app, reload
 from fsxds.api.catalogue import Catalogue
+from fsxds.envoy.validate import ValidationOptions, validate_resources
 from fsxds.lint.linter import Linter
 from fsxds.lint.reference_findings import REFERENTS
-from fsxds.lint.rules import Rule, chapters, read_chapter, rules
+from fsxds.lint.rules import (
+    Chapter,
+    Rule,
+    RuleLevels,
+    chapters,
+    list_as_json,
+    list_of,
+    page_as_json,
+    page_of,
+    read_chapter,
+    rules,
+)
 from fsxds.settings.options import Settings
+from fsxds.snapshots.load import Acceptance, load
+from fsxds.snapshots.parse import FileParser
 from fsxds.values import Problem, Severity
+from tests.support.envoy import find_envoy
 from tests.support.rule_list import rule_list
 from tests.support.trees import tree_of
 
@@ -162,3 +180,123 @@ def test_right_examples_are_clean(rule: Rule, problems: Mapping[tuple[str, str],
     found = problems[rule.name, "right"]
 
     assert [] == [str(one) for one in found if one.severity is not Severity.NOTE or one.rule == rule.name]
+
+
+# Errors that Envoy, asked about static configuration, does not tell: it takes one of two, waits for what
+# does not come, or would find the file on its own machine.
+UNTOLD = {"duplicate-key", "no-extension-config", "no-secret", "unknown-tag", "wrong-certificate"}
+
+# A breach of the others leaves nothing that Envoy could be asked about.
+REJECTED = [
+    rule for rule in LOADABLE if rule.severity is Severity.ERROR and not rule.is_fixed and rule.name not in UNTOLD
+]
+LOWERED = Linter(RuleLevels({rule.name: Severity.NOTE for rule in rules().values() if not rule.is_fixed}))
+
+
+@cache
+def parser_of(catalogue: Catalogue) -> FileParser:
+    """Return one parser for all examples: compiling its rules takes longer than an example."""
+    return FileParser(catalogue, check=LOWERED)
+
+
+def rejected(text: str, rule: Rule, catalogue: Catalogue, folder: Path) -> tuple[Problem, ...]:
+    """Return what Envoy rejects of a tree of one file, whatever our own rules say of it."""
+    parse = parser_of(catalogue).parse
+    tree, acceptance = tree_of({rule.file: text}), Acceptance(check=LOWERED)
+    loaded = load(tree, None, lambda files: tuple(map(parse, files)), acceptance)
+    resources = [resource for row in loaded.snapshot.by_type.values() for resource in row.values()]
+    return validate_resources(resources, folder, ValidationOptions(Path(find_envoy()), catalogue))
+
+
+@pytest.mark.parametrize("rule", LOADABLE, ids=lambda rule: rule.name)
+def test_envoy_accepts_right_examples(rule: Rule, catalogue: Catalogue, tmp_path: Path) -> None:
+    """A real Envoy takes what the pages calls right."""
+    assert () == rejected(rule.right, rule, catalogue, tmp_path)
+
+
+@pytest.mark.parametrize("rule", REJECTED, ids=lambda rule: rule.name)
+def test_envoy_rejects_wrong_examples(rule: Rule, catalogue: Catalogue, tmp_path: Path) -> None:
+    """A real Envoy rejects what the pages calls an error."""
+    assert rejected(rule.wrong, rule, catalogue, tmp_path)
+
+
+def test_no_exception_is_left_over() -> None:
+    """What Envoy does not tell is an error of the pages whose example can be loaded."""
+    known = {rule.name for rule in LOADABLE if rule.severity is Severity.ERROR and not rule.is_fixed}
+
+    assert set() == UNTOLD - known
+
+
+ODD = Rule(
+    "odd-name",
+    Severity.WARNING,
+    "A name is even, and this sentence is long enough to need a second line.",
+    "Envoy laughs at [it].",
+    "Add a letter.",
+    "- name: odd\n  type: STATIC\n",
+    "- name: even\n",
+    file="cds.yaml",
+)
+FIXED = Rule("gone", Severity.ERROR, "Files stay.", "It waits.", "Put it back.", "", "", is_fixed=True, file="")
+CHAPTERS = (Chapter("Names", (ODD,)), Chapter("Files", (FIXED,)))
+
+
+def test_a_page_tells_all() -> None:
+    """A page has the severity, the demand, what Envoy does, the remedy and both examples."""
+    assert page_of(ODD, 50).plain == (
+        "odd-name: warning\n"
+        "\n"
+        "Demand\n"
+        "  A name is even, and this sentence is long enough\n"
+        "  to need a second line.\n"
+        "\n"
+        "Envoy\n"
+        "  Envoy laughs at [it].\n"
+        "\n"
+        "Remedy\n"
+        "  Add a letter.\n"
+        "\n"
+        "Wrong (cds.yaml)\n"
+        "    - name: odd\n"
+        "      type: STATIC\n"
+        "\n"
+        "Right (cds.yaml)\n"
+        "    - name: even\n"
+    )
+
+
+def test_a_page_without_examples() -> None:
+    """What no file shows has no examples, and a severity that is fixed is said to be."""
+    assert page_of(FIXED, 50).plain == (
+        "gone: error; its severity cannot be changed\n\n"
+        "Demand\n  Files stay.\n\nEnvoy\n  It waits.\n\nRemedy\n  Put it back.\n"
+    )
+
+
+def test_the_list_has_chapters() -> None:
+    """Every rule is a row under its chapter, its demand folded beside its name."""
+    assert list_of(CHAPTERS, 60).plain == (
+        "Names\n"
+        "  odd-name  warning  A name is even, and this sentence is\n"
+        "                     long enough to need a second line.\n"
+        "\n"
+        "Files\n"
+        "  gone      error    Files stay.\n"
+    )
+
+
+def test_programs_get_the_same() -> None:
+    """As JSON, a rule has all its fields and its chapter; the list has all rules."""
+    assert json.loads(page_as_json(ODD, CHAPTERS)) == {
+        "rule": "odd-name",
+        "chapter": "Names",
+        "severity": "warning",
+        "is_fixed": False,
+        "meaning": ODD.meaning,
+        "envoy": ODD.envoy,
+        "remedy": ODD.remedy,
+        "file": "cds.yaml",
+        "wrong": ODD.wrong,
+        "right": ODD.right,
+    }
+    assert ["odd-name", "gone"] == [row["rule"] for row in json.loads(list_as_json(CHAPTERS))]

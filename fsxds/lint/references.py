@@ -152,10 +152,9 @@ class ReferenceCheck:
         return {path: (*sources.get(path, ()), *lonely.get(path, ())) for path in sources.keys() | lonely.keys()}
 
     def _known_names(self, files: list[FileNames]) -> KnownNames:
-        defined = union(names.defined for names in files)
-        some = {(type_url, ANY) for type_url in {type_url for type_url, _ in defined}}
-        static = {(CLUSTER, name) for name in self._static.clusters or ()}
-        return KnownNames(defined.union(some, static), _declared(files), self._static)
+        static = frozenset((CLUSTER, name) for name in self._static.clusters or ())
+        defined = union((static, *(names.defined for names in files)))
+        return KnownNames(defined, _declared(files), self._static)
 
     def _adjusted(self, findings: Iterable[ReferenceFinding]) -> tuple[ReferenceFinding, ...]:
         """Return findings with the severities that their rules have here, without those whose rules are off."""
@@ -191,7 +190,11 @@ def _unused(known: KnownNames, files: Iterable[FileNames], half_read: frozenset[
         for type_url, referent in REFERENTS.items()
         if referent.users & known.declared and not referent.users & half_read and (type_url, ANY) not in mentioned
     }
-    return frozenset(key for key in known.defined - mentioned if key[0] in types and key[1] != ANY)
+    return (
+        frozenset(key for key in known.defined - mentioned if key[0] in types and key[1] != ANY)
+        if types
+        else frozenset()
+    )
 
 
 def _elsewhere(missing: frozenset[Key], memberships: Memberships) -> frozenset[TypeUrl]:

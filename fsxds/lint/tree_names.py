@@ -22,7 +22,7 @@ _IN_COLLECTIONS = frozenset({LB_ENDPOINT, VIRTUAL_HOST})
 class FileNames:
     """The names in one file.
 
-    `mentioned` are all that its resources may use, `demanded` those of them that have to be there, `static` those that
+    `defined` are those of its resources, and `ANY` for each of their types. `mentioned` are all that its resources may use, `demanded` those of them that have to be there, `static` those that
     the bootstrap has to define. `claims` are what no two resources may have, and `in_files` what is looked for in files,
     each with its resource. `collections` are those that its resources ask for, with the place of the first mention, and
     `members` the first resource in each collection.
@@ -67,7 +67,9 @@ class FileNames:
                         demanded.add(key)
         return cls(
             parsed,
-            frozenset(map(key_of, resources)),
+            frozenset(
+                (*map(key_of, resources), *((type_url, ANY) for type_url in {each.type_url for each in resources}))
+            ),
             parsed.declared,
             frozenset(mentioned),
             frozenset(demanded),

@@ -78,7 +78,7 @@ class Expected:
         named: of the others, by name as statistics write it. A name that was served once stays, with the version of
             its absence where absence can be told, and else with its last one, which is what Envoy keeps.
         unsure: types of which Envoy may rightly show another version: removals are not told, so it keeps what it has.
-        doubted: prefixes of the subscriptions that refused their last update. A part of it may be in effect all the same
+        doubted: prefixes of the subscriptions that rejected their last update. A part of it may be in effect all the same
             (ENVOY.md E59), so the right version counts only after one more update.
     """
 

@@ -83,8 +83,8 @@ def _command(name: str, answers: Mapping[str, str]) -> Command:
     """Read from what was taken whether a command takes parameters and a length."""
     plain, (with_parameters, with_length, with_both) = f"%{name}%", _written(name)
     needs = re.search("requires param|cannot be empty|not supported type|subcommand|EOF", answers[plain])
-    refused = re.search("does not (?:take any|allow)", answers[with_length] + answers[with_both])
-    return Command(needs is not None, "does not take any" not in answers[with_parameters], refused is None)
+    rejected = re.search("does not (?:take any|allow)", answers[with_length] + answers[with_both])
+    return Command(needs is not None, "does not take any" not in answers[with_parameters], rejected is None)
 
 
 def _same_groups(curves: Sequence[str], answers: Mapping[str, str]) -> dict[str, str]:
@@ -183,12 +183,12 @@ def _run_probes(executable: Path, probes: Mapping[str, Probe]) -> tuple[str, Ext
         with _running(executable, folder) as process, closing(_wait_for_admin(process, path)) as admin:
             info = _get(admin, "/server_info")
             dump = _get(admin, "/config_dump?resource=dynamic_listeners")
-    refused = {
+    rejected = {
         int(one["error_state"]["failed_configuration"]["name"]): one["error_state"]["details"]
         for one in dump.get("configs", ())
         if "error_state" in one
     }
-    answers = {key: refused.get(number, "") for number, key in enumerate(keys)}
+    answers = {key: rejected.get(number, "") for number, key in enumerate(keys)}
     return info["version"].split("/")[1], _extensions(info.get("node", {})), answers
 
 

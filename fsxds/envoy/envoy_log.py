@@ -155,7 +155,7 @@ class _Progress:
         if match := _LOADING.match(message):
             self._stage = match[2]
         elif match := _CLUSTER_DONE.match(message):
-            self._meet_destroyed(match["name"])
+            self._receive_destroyed(match["name"])
         elif match := _CLUSTER_BEGUN.match(message):
             self._half_made = match["name"]
         elif match := _LISTENER_DONE.match(message):
@@ -167,7 +167,7 @@ class _Progress:
         """Take note that Envoy gives up; what is destroyed from now on was whole."""
         self._has_failed = True
 
-    def _meet_destroyed(self, name: str) -> None:
+    def _receive_destroyed(self, name: str) -> None:
         if self._has_failed:
             self._finish(name, self._clusters.get(name))
         elif self._stage == "cluster":

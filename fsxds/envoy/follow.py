@@ -96,9 +96,9 @@ class Follower:
             snapshot: the snapshot.
             seen_s: reading of the event loop's clock when it was published.
         """
-        was_refused = self._acks.begin(snapshot)
+        was_nacked = self._acks.begin(snapshot)
         loop = asyncio.get_running_loop()
-        trial = SnapshotProgress(snapshot, loop.time, since_s=seen_s, was_refused=was_refused)
+        trial = SnapshotProgress(snapshot, loop.time, since_s=seen_s, was_nacked=was_nacked)
         before, log_length = self._before, self._log_length
         while self._store.current is snapshot:
             length = self._log.length
@@ -159,7 +159,7 @@ class SnapshotProgress:
         snapshot: the snapshot.
         clock: reads the time in seconds.
         since_s: when it was published by that clock; None for now.
-        was_refused: something of the snapshot before was.
+        was_nacked: something of the snapshot before was.
     """
 
     def __init__(
@@ -168,13 +168,13 @@ class SnapshotProgress:
         clock: Callable[[], float],
         *,
         since_s: float | None = None,
-        was_refused: bool = False,
+        was_nacked: bool = False,
     ) -> None:
         self.snapshot = snapshot
         self.is_reported = False
         self._clock = clock
         self._started_s = clock() if since_s is None else since_s
-        self._sightings_due = SIGHTINGS_AFTER_NACK if was_refused else SIGHTINGS
+        self._sightings_due = SIGHTINGS_AFTER_NACK if was_nacked else SIGHTINGS
         self._reported: set[EnvoyNack] = set()
         self._report_at_s = LONG_S
 

@@ -76,8 +76,8 @@ def status_by_statistics(
     # A file that Envoy cannot read counts as a failed update, but so does a poll that found nobody (ENVOY.md E60).
     is_unreadable = any(one.is_failure for one in reasons)
     counters = ("update_rejected", "update_failure") if is_unreadable else ("update_rejected",)
-    if refused := tuple(one for one in behind if any(_rose(f"{one.prefix}.{name}", before, now) for name in counters)):
-        return Nacked(refused)
+    if nacked := tuple(one for one in behind if any(_rose(f"{one.prefix}.{name}", before, now) for name in counters)):
+        return Nacked(nacked)
     late = tuple(one for one in behind if one.resource_type.type_url not in expected.unsure)
     warming = sum(int(now.get(gauge, 0)) for gauge in WARMING)
     if late or warming:
@@ -102,8 +102,8 @@ def status_by_streams(
         accepted_before: what it had accepted of each type when it had taken all of the snapshot before.
         statistics: the present ones.
     """
-    if refused := tuple(_scope_of(watch) for watch in watches if watch.rejected):
-        return Nacked(refused)
+    if nacked := tuple(_scope_of(watch) for watch in watches if watch.rejected):
+        return Nacked(nacked)
     behind = tuple(_scope_of(watch) for watch in watches if not _is_in_step(watch, snapshot))
     warming = sum(int(statistics.get(gauge, 0)) for gauge in WARMING)
     if behind or warming or not watches:
@@ -136,17 +136,17 @@ def _rose(name: str, before: Statistics, now: Statistics) -> bool:
     return int(now.get(name, 0)) > int(before.get(name, 0))
 
 
-def nacks_of(refused: Nacked, reasons: Sequence[LoggedRejection], snapshot: Snapshot) -> tuple[EnvoyNack, ...]:
+def nacks_of(nacked: Nacked, reasons: Sequence[LoggedRejection], snapshot: Snapshot) -> tuple[EnvoyNack, ...]:
     """Return why and where, at least one NACK for each type.
 
     Args:
-        refused: by `status_by_statistics`.
+        nacked: by `status_by_statistics`.
         reasons: of the log since the snapshot was published.
         snapshot: the one that was rejected.
     """
     nacks: list[EnvoyNack] = []
-    for resource_type in dict.fromkeys(scope.resource_type for scope in refused.scopes):
-        scopes = [scope for scope in refused.scopes if scope.resource_type is resource_type]
+    for resource_type in dict.fromkeys(scope.resource_type for scope in nacked.scopes):
+        scopes = [scope for scope in nacked.scopes if scope.resource_type is resource_type]
         nacks += _nacks_of_type(resource_type, scopes, reasons, snapshot)
     return tuple(nacks)
 
@@ -208,13 +208,13 @@ class StatisticsAcks:
 
     def __init__(self) -> None:
         self._expected: Expected | None = None
-        # The prefixes of the subscriptions that refused their last update.
-        self._refused: frozenset[str] = frozenset()
+        # The prefixes of the subscriptions that nacked their last update.
+        self._nacked: frozenset[str] = frozenset()
 
     def begin(self, snapshot: Snapshot) -> bool:
         """Work out which versions Envoy should show now."""
-        self._expected = Expected.of(snapshot, self._expected, self._refused)
-        return bool(self._refused)
+        self._expected = Expected.of(snapshot, self._expected, self._nacked)
+        return bool(self._nacked)
 
     def status(
         self, before: Statistics, now: Statistics, reasons: Sequence[LoggedRejection]
@@ -224,9 +224,9 @@ class StatisticsAcks:
             raise RuntimeError("status() needs begin()")
         status = status_by_statistics(self._expected, before, now, reasons)
         if isinstance(status, Nacked):
-            self._refused |= {scope.prefix for scope in status.scopes}
+            self._nacked |= {scope.prefix for scope in status.scopes}
         elif isinstance(status, InEffect):
-            self._refused = frozenset()
+            self._nacked = frozenset()
         return status, reasons
 
 
@@ -245,14 +245,14 @@ class StreamAcks:
         # What it had accepted when it had taken all of the snapshot before, and of this one.
         self._before: dict[TypeUrl, Version | None] = {}
         self._accepted: dict[TypeUrl, Version | None] = {}
-        self._is_refused = False
+        self._is_nacked = False
 
     def begin(self, snapshot: Snapshot) -> bool:
         """Note what Envoy has accepted so far."""
         self._generation = snapshot.generation
         self._before = self._accepted
-        was_refused, self._is_refused = self._is_refused, False
-        return was_refused
+        was_nacked, self._is_nacked = self._is_nacked, False
+        return was_nacked
 
     def status(
         self, before: Statistics, now: Statistics, reasons: Sequence[LoggedRejection]
@@ -265,7 +265,7 @@ class StreamAcks:
         status = status_by_streams(current, watches, self._before, now)
         if isinstance(status, InEffect):
             self._accepted = {watch.type_url: watch.acked for watch in watches}
-        self._is_refused = isinstance(status, Nacked)
+        self._is_nacked = isinstance(status, Nacked)
         reasons_of_nacks = [
             LoggedRejection(watch.reason, watch.type_url) for watch in watches if watch.rejected and watch.reason
         ]

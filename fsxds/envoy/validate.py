@@ -122,7 +122,7 @@ class _Search:
         """Return a smallest set that is rejected, of members that are rejected together with those that are fixed."""
         reason = answer.reason
         while True:
-            end = self._shortest_refused(members, fixed)
+            end = self._shortest_rejected(members, fixed)
             if end is None:
                 return Conflict((), reason)
             fixed = (*fixed, members[end - 1])
@@ -133,19 +133,19 @@ class _Search:
             if now is not None:
                 return Conflict(tuple(sorted(fixed)), now.reason)
 
-    def _shortest_refused(self, members: Members, fixed: Members) -> int | None:
+    def _shortest_rejected(self, members: Members, fixed: Members) -> int | None:
         """Return how many members, from the first on, it takes so that Envoy rejects it; None when all of them are taken."""
         low, high, is_sure = 0, len(members), False
         while high - low > 1 or not is_sure:
             third = max(1, (high - low) // 3)
             cuts = sorted({min(low + third, high), min(low + 2 * third, high)} | (set() if is_sure else {high}))
             answers = self._ask([(*fixed, *members[:cut]) for cut in cuts])
-            refused = [cut for cut, one in zip(cuts, answers, strict=True) if one is not None]
+            rejected = [cut for cut, one in zip(cuts, answers, strict=True) if one is not None]
             taken = [cut for cut, one in zip(cuts, answers, strict=True) if one is None]
-            if not is_sure and not refused:
+            if not is_sure and not rejected:
                 return None
             is_sure = True
-            high = min([*refused, high])
+            high = min([*rejected, high])
             low = max([low, *(cut for cut in taken if cut < high)])
         return high
 
@@ -238,12 +238,12 @@ class Validator:
     def _refusal(self, status: int, lines: list[EnvoyLogLine], rendering: Rendering) -> ValidationFailure:
         if not any(line.level for line in lines):
             raise UsageError(f"{self._executable}: does not answer as Envoy does; {_ADVICE}")
-        refused = read_failure(lines, rendering)
+        rejected = read_failure(lines, rendering)
         if status >= 0:
-            return refused
+            return rejected
         if any("inotify_fd_ >= 0" in line.message for line in lines):
             raise UsageError("Envoy cannot watch files: raise fs.inotify.max_user_instances of this machine by sysctl")
-        return replace(refused, reason=f"Envoy crashes of it ({signal.Signals(-status).name})")
+        return replace(rejected, reason=f"Envoy crashes of it ({signal.Signals(-status).name})")
 
 
 AT_ONCE = 2

@@ -28,8 +28,8 @@ class Clock:
         return self.now_s
 
 
-def trial_of(clock: Clock | None = None, *, was_refused: bool = False) -> SnapshotProgress:
-    return SnapshotProgress(SNAPSHOT, clock or Clock(), was_refused=was_refused)
+def trial_of(clock: Clock | None = None, *, was_nacked: bool = False) -> SnapshotProgress:
+    return SnapshotProgress(SNAPSHOT, clock or Clock(), was_nacked=was_nacked)
 
 
 def test_refusal_is_told_at_the_second_sight() -> None:
@@ -41,7 +41,7 @@ def test_refusal_is_told_at_the_second_sight() -> None:
 
 
 def test_refusal_is_told_once() -> None:
-    """An update that is offered again and refused again is not reported again; another reason is."""
+    """An update that is offered again and nacked again is not reported again; another reason is."""
     trial = trial_of()
     trial.receive_status(REFUSED, [BAD])
     trial.receive_status(REFUSED, [BAD])
@@ -51,8 +51,8 @@ def test_refusal_is_told_once() -> None:
 
 
 def test_refusal_after_another_is_looked_at_longer() -> None:
-    """The update before may have been offered again, and refused again, a moment before this one was published."""
-    trial = trial_of(was_refused=True)
+    """The update before may have been offered again, and nacked again, a moment before this one was published."""
+    trial = trial_of(was_nacked=True)
     told = [bool(trial.receive_status(REFUSED, [BAD])) for _ in range(SIGHTINGS_AFTER_NACK)]
 
     assert told == [False] * (SIGHTINGS_AFTER_NACK - 1) + [True]

@@ -54,7 +54,7 @@ def test_waits_for_warming() -> None:
 
 
 def test_refused_when_a_rejection_was_counted_and_the_version_does_not_show() -> None:
-    """One more rejected update, and still another version: refused."""
+    """One more rejected update, and still another version: nacked."""
     assert Nacked((CDS_SCOPE,)) == status_by_statistics(
         Expected.of(NEW), statistics(OLD), statistics(OLD, cds_rejected=1), ()
     )
@@ -68,7 +68,7 @@ def test_took_after_a_rejection_that_healed() -> None:
 
 
 def test_version_after_a_refusal_counts_with_one_more_update() -> None:
-    """A part of the refused update may be in effect under the old version; the old content has to be taken again."""
+    """A part of the nacked update may be in effect under the old version; the old content has to be taken again."""
     expected = Expected.of(OLD, doubted=frozenset({"cluster_manager.cds"}))
     before = statistics(OLD, cds_rejected=1)
 
@@ -141,16 +141,16 @@ def test_refusal_without_a_name_is_at_the_files_that_changed() -> None:
 
 def test_refusal_without_a_word_in_the_log() -> None:
     """A NACK that the log does not explain is told all the same."""
-    refused = Nacked((CDS_SCOPE, RDS_SCOPE))
+    nacked = Nacked((CDS_SCOPE, RDS_SCOPE))
     snapshot = snapshot_of({"cds": {"a": "2"}, "rds": {"main": "1"}})
 
     assert [(CDS, None, ()), (RDS, "main", (Origin(PurePosixPath("rds/main.yaml"), 7),))] == [
-        (one.resource_type, one.reason or one.resource_name, one.origins) for one in nacks_of(refused, (), snapshot)
+        (one.resource_type, one.reason or one.resource_name, one.origins) for one in nacks_of(nacked, (), snapshot)
     ]
 
 
 def test_complaint_without_type_is_for_the_type_that_has_none_of_its_own() -> None:
-    """Files: clusters and routes refused at once, and only the clusters named."""
+    """Files: clusters and routes nacked at once, and only the clusters named."""
     reasons = [LoggedRejection("bad address", type_url("cds"), "a"), LoggedRejection("wildcard in route main")]
     nacks = nacks_of(Nacked((CDS_SCOPE, RDS_SCOPE)), reasons, NEW)
 

@@ -1,4 +1,4 @@
-"""What streams say of a snapshot: told, accepted, refused."""
+"""What streams say of a snapshot: told, accepted, nacked."""
 
 from __future__ import annotations
 

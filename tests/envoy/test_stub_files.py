@@ -81,7 +81,7 @@ def test_nobody_is_called(catalogue: Catalogue) -> None:
 
 
 def test_unknown_content(catalogue: Catalogue) -> None:
-    """Where the content of a file has a form of its own, what stands in for it may be refused, which is remembered."""
+    """Where the content of a file has a form of its own, what stands in for it may be nacked, which is remembered."""
     wasm = "envoy.extensions.wasm.v3.VmConfig"
 
     assert not stubbed(wasm, {"code": {"local": ELSEWHERE}}, catalogue)[1]

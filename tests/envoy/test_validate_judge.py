@@ -155,10 +155,10 @@ def test_what_a_running_envoy_takes_is_taken(catalogue: Catalogue, tmp_path: Pat
         xds="127.0.0.1:1",
     )
     with Envoy(bootstrap) as envoy:
-        refused = envoy.stats(r".*update_rejected$")
+        nacked = envoy.stats(r".*update_rejected$")
         expected = {"everything", "tcp", "udp", "scopes"}
 
-        assert {name: number for name, number in refused.items() if number} == {}
+        assert {name: number for name, number in nacked.items() if number} == {}
         assert expected == set(envoy.listener_names())
 
 

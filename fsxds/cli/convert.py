@@ -16,7 +16,7 @@ from fsxds.formats.libyaml import require_libyaml
 from fsxds.observe.log_lines import escape
 from fsxds.resource_types import BY_SHORT_NAME, type_from_path
 from fsxds.settings.options import Settings
-from fsxds.tools.convert import (
+from fsxds.tools.conversion import (
     ConversionLossError,
     ConversionReader,
     ConversionWriter,

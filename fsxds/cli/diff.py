@@ -23,8 +23,8 @@ from fsxds.settings.options import Settings
 from fsxds.snapshots.load import Loaded
 from fsxds.snapshots.merge import may_define
 from fsxds.tools.diff.compare import Comparer, Gap
+from fsxds.tools.diff.difference import Compared, Side, Unread, json_text, summary, text_lines
 from fsxds.tools.diff.markdown import markdown
-from fsxds.tools.diff.output import Compared, Side, Unread, json_text, summary, text_lines
 from fsxds.tools.diff.sides import Repository, fetch_served, is_running_address
 from fsxds.values import Problem, Severity, SourceTree
 

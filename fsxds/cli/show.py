@@ -32,7 +32,7 @@ SHORT_DIGITS = 12
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class ServedResource:
     """One resource as it would be served; `version_info` is what its author wrote, None where nothing was."""
 
     resource: Resource
@@ -61,13 +61,13 @@ def run_show(directory: Path, settings: Settings) -> None:
         print(f"{count_of(len(loaded.problems), 'problem')}: fsxds check {directory} lists them", file=sys.stderr)
 
 
-def rows_of(loaded: Loaded, directory: Path) -> Iterator[Row]:
+def rows_of(loaded: Loaded, directory: Path) -> Iterator[ServedResource]:
     """Yield the resources of a snapshot in order of type and name."""
     authored = _authored_versions(loaded)
     for type_url, resources in loaded.snapshot.by_type.items():
         for name, resource in resources.items():
             place = f"{PurePosixPath(directory) / resource.origin.path}:{resource.origin.line}"
-            yield Row(resource, authored.get((type_url, name)), place)
+            yield ServedResource(resource, authored.get((type_url, name)), place)
 
 
 def _authored_versions(loaded: Loaded) -> dict[tuple[TypeUrl, str], str | None]:
@@ -80,11 +80,11 @@ def _authored_versions(loaded: Loaded) -> dict[tuple[TypeUrl, str], str | None]:
     }
 
 
-def print_table(rows: list[Row]) -> None:
+def print_table(rows: list[ServedResource]) -> None:
     """Print one line per resource on stdout, folded to the width of a terminal, never cut."""
     console = Console(width=None if sys.stdout.isatty() else PIPE_WIDTH, highlight=False)
     table = Table(box=box.SIMPLE_HEAD if console.is_terminal else None, pad_edge=False)
-    columns: list[tuple[str, Callable[[Row], str]]] = [
+    columns: list[tuple[str, Callable[[ServedResource], str]]] = [
         ("TYPE", lambda row: row.type_name),
         ("NAME", lambda row: row.resource.name),
         ("VERSION", lambda row: row.resource.version[:SHORT_DIGITS]),
@@ -103,7 +103,7 @@ def print_table(rows: list[Row]) -> None:
     console.print(table)
 
 
-def as_plain(rows: list[Row], loaded: Loaded, masker: Masker) -> dict[str, PlainValue]:
+def as_plain(rows: list[ServedResource], loaded: Loaded, masker: Masker) -> dict[str, PlainValue]:
     """Return the listing in plain values: per type its version and its resources, with secrets hidden."""
     listing: dict[str, PlainValue] = {}
     for type_url, version in loaded.snapshot.versions.items():
@@ -114,7 +114,7 @@ def as_plain(rows: list[Row], loaded: Loaded, masker: Masker) -> dict[str, Plain
     return listing
 
 
-def _plain_row(row: Row, masker: Masker) -> PlainValue:
+def _plain_row(row: ServedResource, masker: Masker) -> PlainValue:
     resource = row.resource
     return {
         "name": resource.name,

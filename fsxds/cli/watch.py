@@ -21,7 +21,7 @@ from fsxds.protocol.messages import Node
 from fsxds.resource_types import BY_SHORT_NAME
 from fsxds.settings.options import Settings
 from fsxds.tools.client.connection import URLS, ClientOptions, Trouble, Wire, connecting, follow
-from fsxds.tools.client.output import Holdings, JsonOutput, TextOutput, TroubleReporter, WatchOutput, report
+from fsxds.tools.client.watch_output import Holdings, JsonOutput, TextOutput, TroubleReporter, WatchOutput, report
 
 # What a client announces that takes times to live, in SotW in a wrapper of its own.
 TTL_FEATURES = frozenset({"xds.config.supports-resource-ttl", "xds.config.supports-resource-in-sotw"})

@@ -30,12 +30,12 @@ from fsxds.resources import Resource
 from fsxds.settings.options import OPTIONS
 from fsxds.snapshots.load import Acceptance, load
 from fsxds.snapshots.parse import FileParser
-from fsxds.tools.client.messages import Update
-from fsxds.tools.client.output import Holdings, update_json, update_lines
-from fsxds.tools.convert import ConversionReader
+from fsxds.tools.client.updates import Update
+from fsxds.tools.client.watch_output import Holdings, update_json, update_lines
+from fsxds.tools.conversion import ConversionReader
 from fsxds.tools.diff.compare import Comparer
+from fsxds.tools.diff.difference import Compared, Side, json_text, text_lines
 from fsxds.tools.diff.markdown import markdown
-from fsxds.tools.diff.output import Compared, Side, json_text, text_lines
 from fsxds.transports.client_status.contents import Contents
 from fsxds.values import Nonce, SourceFile, Version
 from tests.support.canaries import Canaries, broken_files, resources

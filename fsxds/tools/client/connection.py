@@ -17,9 +17,9 @@ from fsxds.protocol.messages import Node
 from fsxds.resource_types import ResourceType
 from fsxds.settings.forms import TcpAddress, parse_address
 from fsxds.tools.client.dialogues import DeltaDialogue, SotwDialogue
-from fsxds.tools.client.messages import ConnectionLostError, Update, WrongResponseError
 from fsxds.tools.client.polls import PollingClient
 from fsxds.tools.client.streams import StreamClient
+from fsxds.tools.client.updates import ConnectionLostError, Update, WrongResponseError
 from fsxds.values import TypeUrl
 
 # No limit: a server may have ten thousand clusters in one response.

@@ -14,7 +14,7 @@ from fsxds.api.catalogue import DynamicMessage
 from fsxds.protocol.messages import Node
 from fsxds.protocol.subscription import WILDCARD
 from fsxds.resource_types import BY_TYPE_URL
-from fsxds.tools.client.messages import (
+from fsxds.tools.client.updates import (
     NACK_CODE,
     ConnectionLostError,
     DeltaDiscoveryRequest,

@@ -14,7 +14,7 @@ import aiohttp
 from fsxds.api.convert import Converter
 from fsxds.protocol.messages import Node
 from fsxds.resource_types import ResourceType
-from fsxds.tools.client.messages import (
+from fsxds.tools.client.updates import (
     AGENT,
     ConnectionLostError,
     Update,

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from fsxds.observe.log_lines import escape
 from fsxds.tools.diff.compare import ChangeAction, FieldChange, TypeDifference
-from fsxds.tools.diff.output import Compared, note_of, noun_of, rows_of, value_of, worded_counts
+from fsxds.tools.diff.difference import Compared, note_of, noun_of, rows_of, value_of, worded_counts
 
 # GitHub takes no longer comments (https://github.com/orgs/community/discussions/27190).
 LONGEST_COMMENT = 65_536

@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from fsxds.api.catalogue import Catalogue, DynamicMessage
 from fsxds.resource_types import RESOURCE_TYPES
 from fsxds.resources import Resource, Snapshot
-from fsxds.tools.doctor.config_sources import path_faults, seconds_of
 from fsxds.tools.doctor.facts import (
     DELTA_GRPC,
     GRPC,
@@ -22,6 +21,7 @@ from fsxds.tools.doctor.facts import (
     messages_in,
     unpacked,
 )
+from fsxds.tools.doctor.source_checks import path_faults, seconds_of
 from fsxds.values import Fault, FieldPath, Severity
 
 _EVERYWHERE = ("0.0.0.0", "::", "::0")  # noqa: S104, not bound

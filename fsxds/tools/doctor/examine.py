@@ -20,8 +20,8 @@ from fsxds.tools.doctor.bootstraps import (
     check_route_table,
     xds_cluster_faults,
 )
-from fsxds.tools.doctor.config_sources import check_config_source
 from fsxds.tools.doctor.facts import ConfigSourceUse, EnvoyFacts, LookAt, messages_in, subscriptions_of
+from fsxds.tools.doctor.source_checks import check_config_source
 from fsxds.values import Fault, Severity
 
 _GRPC, _DELTA_GRPC, _AGGREGATED_GRPC, _AGGREGATED_DELTA_GRPC = 2, 3, 5, 6  # ApiConfigSource.ApiType

@@ -9,7 +9,7 @@ import grpc
 from fsxds.protocol.messages import Node
 from fsxds.resource_types import BY_SHORT_NAME
 from fsxds.tools.client.connection import Streaming, Trouble, Wire, follow, streaming
-from fsxds.tools.client.messages import Update
+from fsxds.tools.client.updates import Update
 from tests.tools.client.scripted import CDS, Script, cluster, scripted, sotw
 
 CLUSTERS = Streaming(Wire.SOTW, BY_SHORT_NAME["cds"])

@@ -11,7 +11,7 @@ from fsxds.protocol.messages import Node
 from fsxds.resource_types import BY_SHORT_NAME
 from fsxds.tools.client.connection import Streaming, Wire, streaming
 from fsxds.tools.client.dialogues import DeltaDialogue
-from fsxds.tools.client.messages import ConnectionLostError, WrongResponseError
+from fsxds.tools.client.updates import ConnectionLostError, WrongResponseError
 from tests.tools.client.scripted import CDS, EDS, cluster, delta, scripted, wrapped
 
 VHDS = BY_SHORT_NAME["vhds"].type_url

@@ -13,8 +13,8 @@ import pytest
 from fsxds.protocol.messages import Node
 from fsxds.resource_types import BY_SHORT_NAME
 from fsxds.tools.client.connection import Streaming, Wire, streaming
-from fsxds.tools.client.messages import WRONG_PROTOCOL, ConnectionLostError, WrongResponseError
 from fsxds.tools.client.streams import StreamClient
+from fsxds.tools.client.updates import WRONG_PROTOCOL, ConnectionLostError, WrongResponseError
 from tests.tools.client.scripted import CDS, EDS, Script, cluster, packed, scripted, sotw
 
 CLUSTERS = Streaming(Wire.SOTW, BY_SHORT_NAME["cds"])

@@ -7,7 +7,7 @@ from pathlib import PurePosixPath
 from fsxds.resource_types import BY_SHORT_NAME
 from fsxds.resources import Origin, Resource, version_of_body
 from fsxds.tools.diff.compare import ChangeAction, Difference, FieldChange, ResourceChange, TypeDifference
-from fsxds.tools.diff.output import Compared, Side
+from fsxds.tools.diff.difference import Compared, Side
 
 CDS, SDS = BY_SHORT_NAME["cds"].type_url, BY_SHORT_NAME["sds"].type_url
 

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import json
 
-from fsxds.tools.diff.output import json_text
+from fsxds.tools.diff.difference import json_text
 from tests.tools.diff.differences import EXAMPLE, compared
 
 

@@ -13,7 +13,7 @@ from fsxds.api.catalogue import Catalogue
 from fsxds.errors import ApiError
 from fsxds.formats import FORMATS, Format
 from fsxds.resource_types import BY_SHORT_NAME, RESOURCE_TYPES, ResourceType
-from fsxds.tools.convert import (
+from fsxds.tools.conversion import (
     ConversionLossError,
     ConversionReader,
     ConversionWriter,

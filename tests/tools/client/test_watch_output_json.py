@@ -8,8 +8,8 @@ from typing import Any
 
 from fsxds.api.secrets import Masker
 from fsxds.resources import Resource
-from fsxds.tools.client.messages import Update
-from fsxds.tools.client.output import Holdings, update_json
+from fsxds.tools.client.updates import Update
+from fsxds.tools.client.watch_output import Holdings, update_json
 from fsxds.tools.diff.compare import Comparer
 from fsxds.values import Nonce, TypeUrl, Version
 from tests.support.polls import envoy_catalogue, named

@@ -10,10 +10,10 @@ from google.protobuf.descriptor_pb2 import FileDescriptorProto, FileDescriptorSe
 from fsxds.api.catalogue import Catalogue
 from fsxds.errors import UsageError
 from fsxds.resources import Resource, version_of_body
-from fsxds.tools.client import output
+from fsxds.tools.client import watch_output
 from fsxds.tools.client.connection import Trouble
-from fsxds.tools.client.messages import ELSEWHERE, Update, UpdateContents
-from fsxds.tools.client.output import Holdings, JsonOutput, TextOutput, TroubleReporter
+from fsxds.tools.client.updates import ELSEWHERE, Update, UpdateContents
+from fsxds.tools.client.watch_output import Holdings, JsonOutput, TextOutput, TroubleReporter
 from fsxds.values import Nonce, Version
 from tests.support.snapshots import type_url
 
@@ -89,7 +89,7 @@ async def test_trouble_for_good_ends_the_command() -> None:
 
 async def test_silence_is_explained(capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     """A server that says nothing for a while is told of, with what it may mean; one that does is not."""
-    monkeypatch.setattr(output, "QUIET_S", 0.0)
+    monkeypatch.setattr(watch_output, "QUIET_S", 0.0)
     TroubleReporter()
     TroubleReporter().updated()
     await asyncio.sleep(0.01)

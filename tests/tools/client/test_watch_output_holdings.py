@@ -7,8 +7,8 @@ from dataclasses import replace
 
 from fsxds.resource_types import BY_SHORT_NAME
 from fsxds.resources import Resource
-from fsxds.tools.client.messages import ELSEWHERE, Update, UpdateContents
-from fsxds.tools.client.output import Holdings
+from fsxds.tools.client.updates import ELSEWHERE, Update, UpdateContents
+from fsxds.tools.client.watch_output import Holdings
 from fsxds.values import Nonce, Version
 
 _VERSIONS = itertools.count()

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 from fsxds.tools.diff.compare import TypeDifference
-from fsxds.tools.diff.output import text_lines
+from fsxds.tools.diff.difference import text_lines
 from tests.tools.diff.differences import CDS, EXAMPLE, compared, resource
 
 EXPECTED = """\

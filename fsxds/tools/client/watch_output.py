@@ -23,9 +23,9 @@ from fsxds.observe.log_lines import escape
 from fsxds.resource_types import BY_TYPE_URL
 from fsxds.resources import Resource, Rows, Snapshot, version_of_body
 from fsxds.tools.client.connection import Trouble
-from fsxds.tools.client.messages import WRONG_PROTOCOL, Update
+from fsxds.tools.client.updates import WRONG_PROTOCOL, Update
 from fsxds.tools.diff.compare import Comparer, Difference, ResourceChange, TypeDifference
-from fsxds.tools.diff.output import STYLES, Compared, Side, field_content, text_lines, worded_counts
+from fsxds.tools.diff.difference import STYLES, Compared, Side, field_content, text_lines, worded_counts
 from fsxds.values import PlainValue, TypeUrl
 
 

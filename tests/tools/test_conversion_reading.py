@@ -8,7 +8,7 @@ import pytest
 from fsxds.api.catalogue import Catalogue
 from fsxds.formats import format_of
 from fsxds.resource_types import type_from_path
-from fsxds.tools.convert import ConversionReader, Input
+from fsxds.tools.conversion import ConversionReader, Input
 from fsxds.values import SourceFile
 
 CLUSTER = "type.googleapis.com/envoy.config.cluster.v3.Cluster"

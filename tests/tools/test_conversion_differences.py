@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from fsxds.api.catalogue import Catalogue
-from fsxds.tools.convert import first_difference
+from fsxds.tools.conversion import first_difference
 from fsxds.values import FieldPath
 from tests.support.messages import Generator
 

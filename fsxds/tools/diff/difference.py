@@ -67,7 +67,7 @@ class Compared:
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class DifferenceRow:
     """One resource of a difference, for people to read.
 
     Attributes:
@@ -83,12 +83,12 @@ class Row:
     fields: tuple[FieldChange, ...] | None = None
 
 
-def rows_of(difference: TypeDifference, compared: Compared) -> Iterator[Row]:
+def rows_of(difference: TypeDifference, compared: Compared) -> Iterator[DifferenceRow]:
     """Yield the resources of a type that are different, in the order in which they are shown."""
-    yield from (Row("+", resource, compared.after) for resource in difference.added)
-    yield from (Row("-", resource, compared.before) for resource in difference.removed)
-    yield from (Row("~", change.after, compared.after, change.fields) for change in difference.changed)
-    yield from (Row("?", resource, side) for resource, side in unknown_of(difference, compared))
+    yield from (DifferenceRow("+", resource, compared.after) for resource in difference.added)
+    yield from (DifferenceRow("-", resource, compared.before) for resource in difference.removed)
+    yield from (DifferenceRow("~", change.after, compared.after, change.fields) for change in difference.changed)
+    yield from (DifferenceRow("?", resource, side) for resource, side in unknown_of(difference, compared))
 
 
 def unknown_of(difference: TypeDifference, compared: Compared) -> Iterator[tuple[Resource, Side]]:
@@ -228,13 +228,13 @@ def text_lines(compared: Compared) -> Iterator[Text]:
             yield from _field_lines(row)
 
 
-def _resource_line(row: Row) -> Text:
+def _resource_line(row: DifferenceRow) -> Text:
     place = row.side.place(row.resource)
     head = (f"{row.sign} {escape(row.resource.name)}", STYLES[row.sign])
     return Text.assemble("  ", head, (f"  {place}" if place else "", "dim"))
 
 
-def _field_lines(row: Row) -> Iterator[Text]:
+def _field_lines(row: DifferenceRow) -> Iterator[Text]:
     if row.fields == ():
         yield Text("      the same fields in other bytes")
     for field in row.fields or ():

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from fsxds.tools.diff.compare import ChangeAction, FieldChange
-from fsxds.tools.diff.output import Side, summary, value_of
+from fsxds.tools.diff.difference import Side, summary, value_of
 from fsxds.values import PlainValue
 from tests.tools.diff.differences import EXAMPLE, compared, resource
 

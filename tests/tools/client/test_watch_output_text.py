@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 from fsxds.resources import Resource
-from fsxds.tools.client.messages import Update
-from fsxds.tools.client.output import Holdings, update_lines
+from fsxds.tools.client.updates import Update
+from fsxds.tools.client.watch_output import Holdings, update_lines
 from fsxds.tools.diff.compare import Comparer
 from fsxds.values import Nonce, TypeUrl, Version
 from tests.support.polls import envoy_catalogue, named

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from fsxds.tools.convert import has_comments
+from fsxds.tools.conversion import has_comments
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import grpc
 import pytest
 
-from fsxds.tools.client.messages import lost_by
+from fsxds.tools.client.updates import lost_by
 
 _ALL_FAILED = "failed to connect to all addresses; last error:"
 

@@ -12,7 +12,7 @@ import json
 from collections.abc import Callable, Hashable, Iterator
 from dataclasses import dataclass
 from enum import IntEnum
-from typing import Generic, Protocol, TypeVar
+from typing import Generic, TypeVar
 
 from envoy.service.status.v3 import csds_pb2
 from google.protobuf.message import DecodeError, Message
@@ -220,22 +220,6 @@ class _Recent(Generic[_Key, _Value]):
         return self._now[key]
 
 
-class Form(Protocol):
-    """A way to write a ClientStatusResponse."""
-
-    def content(self, resource: Resource) -> bytes | None:
-        """Write what is shown of a resource; None where that is nothing."""
-
-    def row(self, status: ResourceStatus, content: bytes | None) -> bytes:
-        """Write the state of a resource, as a GenericXdsConfig."""
-
-    def client(self, status: ClientStatus, rows: list[bytes], *, is_first: bool) -> bytes:
-        """Write a client, as a ClientConfig."""
-
-    async def payload(self, clients: list[bytes]) -> Payload:
-        """Return the whole answer."""
-
-
 class WireForm:
     """Protobuf's wire format, in which a message is a join of its fields."""
 
@@ -312,3 +296,7 @@ class JsonForm:
     async def payload(self, clients: list[bytes]) -> Payload:
         """Return the whole answer."""
         return Payload(b'{"config":[', *clients, b"]}")
+
+
+Form = WireForm | JsonForm
+"""A way to write a ClientStatusResponse."""

@@ -123,7 +123,7 @@ def test_a_file_format_is_a_module_and_a_row(copy: ChangedCopy, tmp_path: Path) 
     """A TOML file is served, and one with a mistake is reported at its line."""
     copy.write("formats/toml_format.py", TOML_FORMAT)
     copy.insert("formats/__init__.py", "from fsxds.formats.decoded import", "from fsxds.formats import toml_format\n")
-    row = '    Format("toml", (".toml",), "application/toml", toml_format.decode, toml_format.encode),\n'
+    row = '    Format("toml", (".toml",), toml_format.decode, toml_format.encode),\n'
     copy.insert("formats/__init__.py", '    Format("yaml", ', row)
     write_file(
         tmp_path / "tree/clusters.toml", '[[resources]]\nname = "web"\ntype = "STATIC"\nconnect_timeout = "1s"\n'

@@ -27,31 +27,29 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True)
 class Format:
-    """One format: its name, the suffixes of its files in lower case, its media type, and how to read and write it.
+    """One format: its name, the suffixes of its files in lower case, and how to read and write it.
 
     `locate` finds the places of values in a file; None for a format that has no lines, or cannot find them.
     """
 
     name: str
     suffixes: tuple[str, ...]
-    media_type: str
     decode: Decode
     encode: Encode
     locate: Locate | None = None
 
 
 FORMATS: tuple[Format, ...] = (
-    Format("yaml", (".yaml", ".yml"), "application/yaml", yaml_format.decode, yaml_format.encode, locate_all),
-    Format("json", (".json",), "application/json", json_format.decode, json_format.encode, locate_all),
+    Format("yaml", (".yaml", ".yml"), yaml_format.decode, yaml_format.encode, locate_all),
+    Format("json", (".json",), json_format.decode, json_format.encode, locate_all),
     Format(
         "textproto",
         (".textproto", ".txtpb", ".pbtxt", ".prototxt", ".pb_text"),
-        "text/plain",
         textproto_format.decode,
         textproto_format.encode,
         locate_in_textproto,
     ),
-    Format("binary", (".pb", ".binpb"), "application/x-protobuf", binary_format.decode, binary_format.encode),
+    Format("binary", (".pb", ".binpb"), binary_format.decode, binary_format.encode),
 )
 
 

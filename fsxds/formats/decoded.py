@@ -36,11 +36,7 @@ class PlainDocument:
 
 @dataclass(frozen=True, slots=True)
 class MessageDocument:
-    """One document that is a message already, from binary.
-
-    `message` is a DiscoveryResponse, an envoy.service.discovery.v3.Resource, or the bare resource. `item_lines` are the
-    lines of its `resources` blocks as far as they are known.
-    """
+    """One document that is a message already: a DiscoveryResponse, from binary. It has no lines but the first."""
 
     message: Message
     line: int

@@ -43,11 +43,6 @@ Locate: TypeAlias = Callable[[bytes, Wanted], Found]
 """Returns the places of paths in the content of a file, in one walk a document."""
 
 
-def locate(content: bytes, document: int, field_path: FieldPath) -> tuple[int, int]:
-    """Return the place of one path in YAML or JSON."""
-    return locate_all(content, ((document, field_path),))[document, field_path]
-
-
 def locate_all(content: bytes, wanted: Wanted) -> Found:
     """Return the places of paths in YAML or JSON; a `Locate`."""
     return _locate(content, wanted, _walk)

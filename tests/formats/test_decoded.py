@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from fsxds.formats import FORMATS
 from fsxds.formats.decoded import MAX_FAULTS, Decoded, shown
-from fsxds.formats.positions import locate
+from tests.formats.reading import locate
 
 PLAIN = {
     "version_info": "v1",

@@ -4,7 +4,8 @@ import json
 
 import pytest
 
-from fsxds.formats.positions import locate, locate_all
+from fsxds.formats.positions import locate_all
+from tests.formats.reading import locate
 
 YAML = b"""\
 # a comment

@@ -1,10 +1,12 @@
 """Every command: its arguments, flags and help.
 
-What a command needs is imported when it runs: `--help` and shell completion import this module, and little else.
+The work of a command is in a module of its name, or here where it is short. What it needs is imported when it runs:
+`--help` and shell completion import this module, and little else.
 """
 
 from __future__ import annotations
 
+import sys
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Unpack
@@ -12,7 +14,8 @@ from typing import TYPE_CHECKING, Unpack
 import click
 
 from fsxds.cli.command import EXAMPLES, CommandOption, TableCommand, existing_directory, table_command, tree_argument
-from fsxds.resource_types import RESOURCE_TYPES
+from fsxds.errors import UsageError
+from fsxds.resource_types import BY_SHORT_NAME, RESOURCE_TYPES
 from fsxds.settings.options import Settings
 
 if TYPE_CHECKING:
@@ -23,6 +26,9 @@ if TYPE_CHECKING:
 
 # Of `fsxds convert`: the names of the formats.
 FORMAT_NAMES = ("yaml", "json", "textproto", "pb")
+
+# Of `fsxds mirror`: a file is missing, or was in the way.
+INCOMPLETE_MIRROR = 1
 
 _PATH = click.Path(path_type=Path)
 _TYPE_NAME = click.Choice([row.short_name for row in RESOURCE_TYPES])
@@ -242,9 +248,24 @@ def mirror(directory: Path, out: Path, settings: Settings) -> None:
     that fsxds did not write is touched. Exit status: 0 all is written, 1 a file of DIR has a mistake or a file that
     fsxds did not write stood in the way, 2 wrong use.
     """
-    from fsxds.cli.mirror import run_mirror
+    from fsxds import app
+    from fsxds.cli.problems import has_errors, line_of, placed, warn_if_empty
+    from fsxds.cli.running import spinner
+    from fsxds.lint.linter import linter_of
+    from fsxds.observe.change_reports import remark_lines, summary
+    from fsxds.observe.log_lines import escape
 
-    run_mirror(directory, out, settings)
+    with spinner(f"mirroring {directory}", in_lines=True):
+        loaded, report = app.mirror_once(directory, out, settings, linter_of(settings))
+    warn_if_empty(directory, loaded)
+    problems = [placed(problem, directory) for problem in loaded.problems]
+    for problem in problems:
+        print(line_of(problem), file=sys.stderr)
+    print(f"{out}: {summary(report)}")
+    for line in remark_lines(report):
+        print(escape(line.text), file=sys.stderr)
+    if report.blocked or has_errors(problems):
+        raise click.exceptions.Exit(INCOMPLETE_MIRROR)
 
 
 _client = partial(click.option, cls=CommandOption, group="The client")
@@ -395,9 +416,18 @@ def schema(settings: Settings, short_names: tuple[str, ...], packed: tuple[str, 
     It is made of the API of the Envoy in use: fields in both spellings, enums, ranges, required fields, and the rules in
     words. Editors with yaml-language-server use it by a first line `# yaml-language-server: $schema=xds.schema.json`.
     """
-    from fsxds.cli.schema import run_schema
+    from fsxds import reload
+    from fsxds.settings.reading import settings_schema
+    from fsxds.tools.schema_documents import documents_schema, schema_text
 
-    run_schema(settings, short_names, packed, of_settings=of_settings)
+    if of_settings:
+        if short_names or packed:
+            raise UsageError("--settings is of another file than --type and --any; leave them out")
+        found = settings_schema()
+    else:
+        rows = [BY_SHORT_NAME[name] for name in dict.fromkeys(short_names)]
+        found = documents_schema(reload.find_catalogue(settings), rows, packed)
+    print(schema_text(found), end="")
 
 
 # In the order in which a user meets them.

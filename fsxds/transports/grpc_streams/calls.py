@@ -52,7 +52,7 @@ class LastingCalls:
 
     def __init__(self, observer: Observer) -> None:
         self._observer = observer
-        self._calls: dict[_Writer, asyncio.Task[object] | None] = {}
+        self._calls: dict[_TrackedContext, asyncio.Task[object] | None] = {}
 
     def adapt(self, handler: grpc.GenericRpcHandler) -> grpc.GenericRpcHandler:
         """Return a handler that does the same, whose methods are guarded, and whose streaming calls can be ended."""
@@ -72,7 +72,7 @@ class LastingCalls:
         return make(guarded(behavior, name, self._observer), method.request_deserializer, method.response_serializer)
 
     async def _last(self, behavior: Callable[..., Any], request: object, grpc_context: Context) -> None:
-        context = _Writer(grpc_context)
+        context = _TrackedContext(grpc_context)
         self._calls[context] = asyncio.current_task()
         try:
             if isasyncgenfunction(behavior):
@@ -109,7 +109,7 @@ class _AdaptedHandler(grpc.GenericRpcHandler):  # type: ignore[misc]  # grpc has
         return None if method is None else self._adapt(method, handler_call_details.method)
 
 
-async def _end(context: _Writer, task: asyncio.Task[object] | None) -> None:
+async def _end(context: _TrackedContext, task: asyncio.Task[object] | None) -> None:
     await context.idle.wait()
     with suppress(grpc.aio.BaseError):
         await context.abort(grpc.StatusCode.UNAVAILABLE, STOPPING)
@@ -118,7 +118,7 @@ async def _end(context: _Writer, task: asyncio.Task[object] | None) -> None:
         task.cancel()
 
 
-class _Writer:
+class _TrackedContext:
     """A call's context that knows when nothing is being written: only then can gRPC send a status."""
 
     def __init__(self, context: Context) -> None:

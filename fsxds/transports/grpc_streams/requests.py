@@ -101,7 +101,7 @@ async def parse_or_abort(message_class: type[Message], content: bytes, context: 
         await context.abort(grpc.StatusCode.INVALID_ARGUMENT, str(error))
 
 
-class RequestReader:
+class GrpcRequestReader:
     """Reads requests.
 
     Unknown fields are ignored. All methods raise ProtocolError with what is wrong, and the remedy. Their arguments are:

@@ -32,7 +32,7 @@ from fsxds.resource_types import BY_TYPE_URL
 from fsxds.resources import Snapshot
 from fsxds.store import SnapshotStore
 from fsxds.transports.grpc_streams.calls import INTERNAL, STOPPING, where
-from fsxds.transports.grpc_streams.requests import Context, DiscoveryMethod, RequestReader, peer_of
+from fsxds.transports.grpc_streams.requests import Context, DiscoveryMethod, GrpcRequestReader, peer_of
 from fsxds.transports.grpc_streams.responses import ResponseWriter
 from fsxds.values import TypeUrl
 
@@ -101,7 +101,7 @@ class StreamContext:
         self.registry = registry
         self.ttl_mode = ttl_mode
         self.memory = SharedMemory()
-        self.reader = RequestReader()
+        self.reader = GrpcRequestReader()
         self.writer = ResponseWriter()
         self._tasks: asyncio.TaskGroup | None = None
 

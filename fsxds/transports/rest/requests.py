@@ -147,7 +147,7 @@ def _too_large() -> ProtocolError:
     return ProtocolError(message, TOO_LARGE)
 
 
-class RequestReader:
+class RestRequestReader:
     """Reads requests, and remembers what it read: an Envoy sends the same 77 kB with every poll (ENVOY.md E1).
 
     `parsed` counts the requests that were not remembered.

@@ -23,7 +23,7 @@ from fsxds.transports.rest.requests import (
     TOO_LARGE,
     TOO_SLOW,
     UNKNOWN_CODING,
-    RequestReader,
+    RestRequestReader,
     is_continue_expected,
     is_json,
     patience_of,
@@ -161,7 +161,7 @@ class RestJson:
         self._observer = observer
         self._polls = polls
         self._memory = PollMemory()
-        self._requests = RequestReader(catalogue)
+        self._requests = RestRequestReader(catalogue)
         self._bodies = ResponseBodies(Printer(catalogue))
 
     async def answer(self, request: web.Request) -> web.StreamResponse:

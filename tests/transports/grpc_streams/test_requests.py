@@ -24,7 +24,7 @@ from fsxds.transports.grpc_streams.requests import (
     MOST_NODES,
     DeltaDiscoveryRequest,
     DiscoveryRequest,
-    RequestReader,
+    GrpcRequestReader,
     peer_of,
 )
 from fsxds.values import Nonce, Version
@@ -65,7 +65,9 @@ def test_sotw() -> None:
     """All that a DiscoveryRequest says of one subscription."""
     content = sotw(type_url=CDS.type_url, resource_names=["b", "a"], version_info="v", response_nonce="3")
 
-    assert RequestReader().sotw(content, None, PEER) == SotwRequest(CDS.type_url, ("b", "a"), Version("v"), Nonce("3"))
+    assert GrpcRequestReader().sotw(content, None, PEER) == SotwRequest(
+        CDS.type_url, ("b", "a"), Version("v"), Nonce("3")
+    )
 
 
 def test_delta() -> None:
@@ -78,15 +80,15 @@ def test_delta() -> None:
         response_nonce="3",
     )
 
-    assert RequestReader().delta(content, None, PEER) == DeltaRequest(
+    assert GrpcRequestReader().delta(content, None, PEER) == DeltaRequest(
         CDS.type_url, ("b", "a"), ("c",), {"b": Version("1")}, Nonce("3")
     )
 
 
 def test_what_is_empty_is_none() -> None:
     """An empty message says nothing but its type."""
-    assert RequestReader().sotw(b"", CDS, PEER) == SotwRequest(CDS.type_url)
-    assert RequestReader().delta(b"", CDS, PEER) == DeltaRequest(CDS.type_url)
+    assert GrpcRequestReader().sotw(b"", CDS, PEER) == SotwRequest(CDS.type_url)
+    assert GrpcRequestReader().delta(b"", CDS, PEER) == DeltaRequest(CDS.type_url)
 
 
 @pytest.mark.parametrize("reason", ["no such filter", ""])
@@ -94,16 +96,16 @@ def test_a_rejection(reason: str) -> None:
     """An error_detail is one, also without words."""
     detail = {"code": 13, "message": reason}
 
-    assert RequestReader().sotw(sotw(error_detail=detail), CDS, PEER).error_detail == reason
-    assert RequestReader().delta(delta(error_detail=detail), CDS, PEER).error_detail == reason
+    assert GrpcRequestReader().sotw(sotw(error_detail=detail), CDS, PEER).error_detail == reason
+    assert GrpcRequestReader().delta(delta(error_detail=detail), CDS, PEER).error_detail == reason
 
 
 def test_words_of_a_rejection_come_without_what_was_rejected() -> None:
     """Envoy prints the message that it refuses behind its reason, secrets included; nobody here gets to see it."""
     told = status_pb2.Status(message='no such file: goo.gle/debugproto  private_key { inline_string: "S3CR3T" }')
 
-    assert RequestReader().sotw(sotw(error_detail=told), CDS, PEER).error_detail == "no such file"
-    assert RequestReader().delta(delta(error_detail=told), CDS, PEER).error_detail == "no such file"
+    assert GrpcRequestReader().sotw(sotw(error_detail=told), CDS, PEER).error_detail == "no such file"
+    assert GrpcRequestReader().delta(delta(error_detail=told), CDS, PEER).error_detail == "no such file"
 
 
 def test_a_real_envoys_node() -> None:
@@ -111,7 +113,7 @@ def test_a_real_envoys_node() -> None:
     node = json_format.ParseDict(json.loads(REAL_REQUEST.read_bytes())["node"], base_pb2.Node())
     node.client_features.append("xds.config.supports-resource-ttl")
     assert len(node.extensions) > 500
-    read = RequestReader().sotw(sotw(node=node), CDS, PEER).node
+    read = GrpcRequestReader().sotw(sotw(node=node), CDS, PEER).node
     assert read is not None
 
     assert (read.id, read.cluster, read.peer, read.agent) == (node.id, node.cluster, PEER, "envoy")
@@ -125,7 +127,7 @@ def test_a_real_envoys_node() -> None:
 
 def test_nodes_are_shared() -> None:
     """An Envoy that opens a stream for each of its clusters says the same node on all of them; it is kept once."""
-    reader, node = RequestReader(), base_pb2.Node(id="n1")
+    reader, node = GrpcRequestReader(), base_pb2.Node(id="n1")
     first = reader.sotw(sotw(node=node), CDS, PEER).node
 
     assert reader.delta(delta(node=node), CDS, PEER).node is first
@@ -139,15 +141,15 @@ def test_nodes_are_shared() -> None:
 def test_what_is_no_message(content: bytes) -> None:
     """Bytes that are no message, a message that is cut, a string that is no UTF-8."""
     with pytest.raises(ProtocolError, match=r"cannot be parsed; send a serialized .*\.DiscoveryRequest") as caught:
-        RequestReader().sotw(content, CDS, PEER)
+        GrpcRequestReader().sotw(content, CDS, PEER)
     assert caught.value.code == "INVALID_ARGUMENT"
     with pytest.raises(ProtocolError, match=r"cannot be parsed; send a serialized .*\.DeltaDiscoveryRequest"):
-        RequestReader().delta(content, CDS, PEER)
+        GrpcRequestReader().delta(content, CDS, PEER)
 
 
 def test_the_type_of_a_method() -> None:
     """A method of one type takes no other; it may be left out."""
-    reader = RequestReader()
+    reader = GrpcRequestReader()
     with pytest.raises(
         ProtocolError, match=r"type_url: is no type URL, but this method serves .*\.Cluster; send that, or leave"
     ):
@@ -160,7 +162,7 @@ def test_the_type_of_a_method() -> None:
 
 def test_the_type_on_an_aggregated_stream() -> None:
     """It has to be named there; which types are served is not decided here."""
-    reader = RequestReader()
+    reader = GrpcRequestReader()
     with pytest.raises(ProtocolError, match="type_url: is empty; an aggregated stream"):
         reader.sotw(sotw(), None, PEER)
 
@@ -169,7 +171,7 @@ def test_the_type_on_an_aggregated_stream() -> None:
 
 def test_unknown_fields_are_ignored() -> None:
     """A newer client may say more."""
-    assert RequestReader().sotw(b"\xfa\x3e\x01x", CDS, PEER) == SotwRequest(CDS.type_url)
+    assert GrpcRequestReader().sotw(b"\xfa\x3e\x01x", CDS, PEER) == SotwRequest(CDS.type_url)
 
 
 # A node that was told before
@@ -181,7 +183,7 @@ nodes = st.none() | st.builds(base_pb2.Node, id=texts, cluster=texts)
 @given(nodes, texts, st.lists(texts, max_size=3))
 def test_a_node_that_is_not_looked_at(node: base_pb2.Node | None, version: str, names: list[str]) -> None:
     """All else that the message says is read as before."""
-    reader = RequestReader()
+    reader = GrpcRequestReader()
     for content in (
         sotw(node=node, version_info=version, resource_names=names),
         sotw(node=node, resource_names=names, response_nonce=version),
@@ -196,9 +198,9 @@ def test_a_node_that_is_no_message() -> None:
     """It is refused where it is looked at, and only there."""
     content = b"\x12\x01\xff" + sotw(version_info="1")
     with pytest.raises(ProtocolError, match=r"cannot be parsed; send a serialized .*\.DiscoveryRequest"):
-        RequestReader().sotw(content, CDS, PEER)
+        GrpcRequestReader().sotw(content, CDS, PEER)
 
-    assert RequestReader().sotw(content, CDS, PEER, knows_node=True).version_info == "1"
+    assert GrpcRequestReader().sotw(content, CDS, PEER, knows_node=True).version_info == "1"
 
 
 # Large messages
@@ -223,12 +225,12 @@ def test_a_node_that_is_too_large() -> None:
     with pytest.raises(
         ProtocolError, match=f"node: takes 5.* bytes, more than {MOST_NODE_BYTES}; shorten its metadata"
     ):
-        RequestReader().sotw(sotw(node=node), CDS, PEER)
+        GrpcRequestReader().sotw(sotw(node=node), CDS, PEER)
 
 
 def test_a_large_node_is_not_kept() -> None:
     """Who says more of itself than is shown is known by its name; it is the same on all its streams."""
-    reader, node = RequestReader(), base_pb2.Node(id="n1", user_agent_version="1" * 20_000)
+    reader, node = GrpcRequestReader(), base_pb2.Node(id="n1", user_agent_version="1" * 20_000)
     first = reader.sotw(sotw(node=node), CDS, PEER).node
 
     assert first is not None
@@ -241,17 +243,17 @@ def test_too_many_names(field: str) -> None:
     """A message of very many short names is refused before it is parsed: it would take twenty times its size."""
     names = [f"n{number:x}" for number in range(MOST_NAMES + 1)]
     fits = delta(**{field: names[:-1]})
-    assert len(getattr(RequestReader().delta(fits, CDS, PEER), field.removeprefix("resource_names_"))) == MOST_NAMES
+    assert len(getattr(GrpcRequestReader().delta(fits, CDS, PEER), field.removeprefix("resource_names_"))) == MOST_NAMES
     with pytest.raises(ProtocolError, match=f"has more than {MOST_NAMES} names; ask for everything"):
-        RequestReader().delta(delta(**{field: names}), CDS, PEER)
+        GrpcRequestReader().delta(delta(**{field: names}), CDS, PEER)
 
 
 def test_too_many_names_in_other_messages() -> None:
     """The same of a state-of-the-world request, and of the versions that a client brings."""
     names = [f"n{number:x}" for number in range(MOST_NAMES + 1)]
     for read, content in (
-        (RequestReader().sotw, sotw(resource_names=names)),
-        (RequestReader().delta, delta(initial_resource_versions=dict.fromkeys(names, "1"))),
+        (GrpcRequestReader().sotw, sotw(resource_names=names)),
+        (GrpcRequestReader().delta, delta(initial_resource_versions=dict.fromkeys(names, "1"))),
     ):
         with pytest.raises(ProtocolError, match="names"):
             read(content, CDS, PEER)
@@ -279,7 +281,7 @@ def test_what_a_large_message_takes(part: bytes) -> None:
     start.write_text("5")
     before = _peak_bytes()
     with suppress(ProtocolError):
-        RequestReader().sotw(content, CDS, PEER)
+        GrpcRequestReader().sotw(content, CDS, PEER)
 
     assert _peak_bytes() - before < 5 * len(content)
 

@@ -11,7 +11,7 @@ from fsxds.protocol.poll import PollRequest
 from fsxds.protocol.subscription import Subscription
 from fsxds.resource_types import BY_SHORT_NAME
 from fsxds.transports.rest import requests
-from fsxds.transports.rest.requests import RequestReader, patience_of, strict_loads
+from fsxds.transports.rest.requests import RestRequestReader, patience_of, strict_loads
 from fsxds.values import Nonce, Version
 from tests.support.polls import REAL_REQUEST, envoy_catalogue
 
@@ -20,7 +20,7 @@ CATALOGUE = envoy_catalogue()
 
 
 def parse(**fields: object) -> PollRequest:
-    return RequestReader(CATALOGUE).read(json.dumps(fields).encode(), EDS, "10.0.0.1", from_envoy=False)
+    return RestRequestReader(CATALOGUE).read(json.dumps(fields).encode(), EDS, "10.0.0.1", from_envoy=False)
 
 
 @pytest.fixture(params=["orjson", "json"], autouse=True)
@@ -173,12 +173,12 @@ def test_a_wrong_field_is_named(fields: dict[str, Any], said: str) -> None:
 def test_what_is_no_request(body: bytes) -> None:
     """It is the client's mistake, whatever it is."""
     with pytest.raises(ProtocolError):
-        RequestReader(CATALOGUE).read(body, CDS, "", from_envoy=False)
+        RestRequestReader(CATALOGUE).read(body, CDS, "", from_envoy=False)
 
 
 def test_envoys_own_request_is_understood() -> None:
     """The 77 kB of a real Envoy 1.40."""
-    poll = RequestReader(CATALOGUE).read(REAL_REQUEST.read_bytes(), CDS, "", from_envoy=True)
+    poll = RestRequestReader(CATALOGUE).read(REAL_REQUEST.read_bytes(), CDS, "", from_envoy=True)
     expected = PollRequest(Node("n1", "c1"), Subscription(CDS.type_url), Version("v1"), from_envoy=True)
 
     assert poll == expected
@@ -186,7 +186,7 @@ def test_envoys_own_request_is_understood() -> None:
 
 def test_a_repeated_body_is_parsed_once() -> None:
     """The value is the same one; another peer, path or way of asking is another request."""
-    reader = RequestReader(CATALOGUE)
+    reader = RestRequestReader(CATALOGUE)
     body = REAL_REQUEST.read_bytes().replace(
         b'"type_url":"type.googleapis.com/envoy.config.cluster.v3.Cluster"', b'"x":1'
     )
@@ -202,7 +202,7 @@ def test_a_repeated_body_is_parsed_once() -> None:
 
 def test_the_memory_is_bounded() -> None:
     """Whoever was not heard of for longest is forgotten; a body with very many names is not remembered."""
-    reader = RequestReader(CATALOGUE, most_remembered=2)
+    reader = RestRequestReader(CATALOGUE, most_remembered=2)
     bodies = [json.dumps({"node": {"id": f"n{number}"}}).encode() for number in range(3)]
     for number in (0, 1, 0, 2, 0, 1):
         reader.read(bodies[number], CDS, "", from_envoy=False)
@@ -216,7 +216,7 @@ def test_the_memory_is_bounded() -> None:
 
 def test_a_bad_request_is_not_remembered() -> None:
     """It is refused each time."""
-    reader = RequestReader(CATALOGUE)
+    reader = RestRequestReader(CATALOGUE)
     for _ in range(2):
         with pytest.raises(ProtocolError):
             reader.read(b"{", CDS, "", from_envoy=False)

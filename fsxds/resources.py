@@ -195,15 +195,17 @@ NO_RESOURCES = ResourceList()
 class RowsChange:
     """How the resources of one type differ from earlier ones, by name.
 
-    `fresh` are new or have other content, `renewed` have only another time to live or other aliases.
+    `fresh` are new or have other content, `renewed` have only another time to live or other aliases. `moved` are only
+    written elsewhere, which is no difference for clients.
     """
 
     fresh: frozenset[str] = frozenset()
     renewed: frozenset[str] = frozenset()
     removed: frozenset[str] = frozenset()
+    moved: frozenset[str] = field(default=frozenset(), compare=False)
 
     def __bool__(self) -> bool:
-        """Whether there is any difference."""
+        """Whether there is any difference for clients."""
         return bool(self.fresh or self.renewed or self.removed)
 
 
@@ -336,7 +338,8 @@ class Rows(Mapping[str, Resource]):
         changed = {name: row for name, row in new.items() if name in self and not row.equals_for_clients(self[name])}
         renewed = frozenset(name for name, row in changed.items() if row.version == self[name].version)
         added = new.keys() - self.keys()
-        change = RowsChange(frozenset(changed.keys() | added) - renewed, renewed, gone)
+        updated_names = frozenset(changed.keys() | added)
+        change = RowsChange(updated_names - renewed, renewed, gone, frozenset(new.keys() - updated_names))
         rows = Rows(self.type_url, _changed(self._by_name, new, gone), (self, change))
         if self._lines is not None:
             rows._lines = _changed(self._lines, {name: _line(name, row.version) for name, row in new.items()}, gone)
@@ -352,13 +355,11 @@ class Rows(Mapping[str, Resource]):
         self._changes.put(earlier._mark, change)
 
     def _compare(self, earlier: Rows) -> RowsChange:
-        updated = [
-            name for name, row in self.items() if name not in earlier or not row.equals_for_clients(earlier[name])
-        ]
-        renewed = [name for name in updated if name in earlier and self[name].version == earlier[name].version]
-        return RowsChange(
-            frozenset(updated).difference(renewed), frozenset(renewed), frozenset(earlier.keys() - self.keys())
-        )
+        others = frozenset(name for name, row in self.items() if earlier.get(name) is not row)
+        kept = [name for name in others if name in earlier]
+        moved = frozenset(name for name in kept if self[name].equals_for_clients(earlier[name]))
+        renewed = frozenset(name for name in kept if self[name].version == earlier[name].version) - moved
+        return RowsChange(others - renewed - moved, renewed, frozenset(earlier.keys() - self.keys()), moved)
 
     def derive(self, made: type[Derived], make: Callable[[], Derived]) -> Derived:
         """Return the one object of a class that was made from these rows, or make it."""

@@ -245,6 +245,8 @@ def test_changes_may_be_none() -> None:
     assert old.with_changes(old.values(), ["x"]) is old
     assert moved["a"].origin.line == 7
     assert not moved.changes_since(old)
+    assert moved.changes_since(old).moved == {"a"}
+    assert Rows(EDS, moved).changes_since(old).moved == {"a"}
 
 
 def parsed(content: str) -> ParsedFile:

@@ -209,14 +209,14 @@ class AdsConfigSources:
         before, rewritten_before = self._rows.get(type_url, (Rows(type_url), Rows(type_url)))
         if before is authored:
             return rewritten_before
-        # Also one that is only written elsewhere now: a NACK is reported with the file that it is in.
-        changed = [resource for name, resource in authored.items() if before.get(name) is not resource]
+        change = authored.changes_since(before)
         updated = []
-        for count, resource in enumerate(changed, 1):
-            updated.append(self._rewrite(resource))
+        # Also one that is only written elsewhere now: a NACK is reported with the file that it is in.
+        for count, name in enumerate(change.fresh | change.renewed | change.moved, 1):
+            updated.append(self._rewrite(authored[name]))
             if count % RESOURCES_PER_STEP == 0:
                 await asyncio.sleep(0)
-        rewritten = rewritten_before.with_changes(updated, before.keys() - authored.keys())
+        rewritten = rewritten_before.with_changes(updated, change.removed)
         self._rows[type_url] = authored, rewritten
         return rewritten
 

@@ -242,7 +242,7 @@ def _endpoints(assignment: DynamicMessage, path: Path) -> Iterator[tuple[Dynamic
 
 
 def _is_plain(endpoint: DynamicMessage) -> bool:
-    """Tell whether an endpoint is what nearly all are, an IP address and a port, at the least cost."""
+    """Return whether an endpoint is what nearly all are, an IP address and a port, at the least cost."""
     socket = endpoint.address.socket_address
     return not (
         ip_version(socket.address) is None
@@ -312,7 +312,7 @@ class RegexChecks:
         self._compiled: Lru[str, Any] = Lru(_MOST_REMEMBERED)  # what re2 made of an expression, or why it did not
 
     def compiled(self, regex: str) -> Any:
-        """Return the compiled expression, or what RE2 says of it."""
+        """Return the compiled expression, or the reason why RE2 does not compile it."""
         return self._compiled.find(regex, lambda: self._compile(regex))
 
     def _compile(self, regex: str) -> Any:

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import pickle
 import random
 from typing import Any
 
@@ -10,8 +11,11 @@ from google.protobuf.message import Message
 from fsxds.api.catalogue import Catalogue
 from fsxds.api.fields import is_map, map_parts
 from fsxds.api.walk import merge_hooks
-from fsxds.lint.linter import Linter, make_field_rules
+from fsxds.errors import UsageError
+from fsxds.lint.linter import Linter, linter_of, make_field_rules
+from fsxds.settings.options import Settings
 from fsxds.snapshots import references
+from fsxds.values import Fault, Severity
 
 TEXTS = (
     "",
@@ -92,3 +96,54 @@ def test_no_rule_raises(catalogue: Catalogue, hooked: list[type[Message]]) -> No
             message = message_class()
             fill(message, rng)
             rules.check(message)
+
+
+def test_a_linter_is_a_value() -> None:
+    """A copy in another process judges alike, and is equal; one of other settings is not."""
+    settings = Settings(rules={"unused-cluster": "off", "no-cluster": "error"}, static_clusters=("xds",))
+    linter = linter_of(settings)
+
+    assert linter == pickle.loads(pickle.dumps(linter)) == linter_of(settings)
+    assert linter != linter_of(Settings())
+    assert linter != linter_of(Settings(rules=settings.rules))
+
+
+@pytest.mark.parametrize(
+    ("rule", "level", "severity"),
+    [
+        ("no-cluster", "error", Severity.ERROR),
+        ("no-cluster", "note", Severity.NOTE),
+        ("no-cluster", "off", None),
+        ("no-secret", "off", Severity.WARNING),
+    ],
+)
+def test_settings_change_severities(rule: str, level: str, severity: Severity | None) -> None:
+    """A fault has the severity that the settings give its rule, or none at all; those of other rules stay."""
+    fault = Fault("no-cluster", "there is none", "add it", severity=Severity.WARNING)
+    adjusted = linter_of(Settings(rules={rule: level})).adjusted(fault)
+
+    assert severity == (None if adjusted is None else adjusted.severity)
+
+
+@pytest.mark.parametrize(
+    ("rules", "words"),
+    [
+        ({"no-clustr": "off"}, "there is no rule no-clustr; did you mean no-cluster?"),
+        ({"zzz": "off"}, "there is no rule zzz; `fsxds explain` lists the rules"),
+        ({"bad-syntax": "off"}, "bad-syntax: nothing is left to serve"),
+    ],
+)
+def test_severities_that_cannot_be_changed(rules: dict[str, str], words: str) -> None:
+    """A rule that does not exist, and one without which nothing could be served, are wrong settings."""
+    with pytest.raises(UsageError) as caught:
+        linter_of(Settings(rules=rules))
+
+    assert words in str(caught.value)
+
+
+def test_a_time_to_live_that_is_sent_is_no_problem() -> None:
+    """With `--ttl spec`, the rule about times to live that are not sent is off."""
+    fault = Fault("ttl-dropped", "it is not sent", "remove it", severity=Severity.WARNING)
+
+    assert linter_of(Settings()).adjusted(fault) == fault
+    assert linter_of(Settings(ttl="spec")).adjusted(fault) is None

@@ -199,7 +199,7 @@ class Attempts:
         self._failures = 0
 
     def on(self, subject: object) -> Self:
-        """Say what is attempted next; inputs are compared by `==`."""
+        """Note what is attempted next; inputs are compared by `==`."""
         if subject != self._input:
             self._input, self._failures = subject, 0
         return self

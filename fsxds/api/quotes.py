@@ -66,10 +66,15 @@ def quoted_type_url(type_url: str) -> str:
 
 def shown_pointer(field_path: FieldPath, message: str, catalogue: Catalogue) -> str:
     """Write a path for a message, with `[…]` for keys that may not be quoted: those that no message quotes."""
-    told = frozenset(_IN_QUOTES.findall(message))
+    quoted_names = frozenset(_IN_QUOTES.findall(message))
     text = ""
     for step in field_path:
-        if isinstance(step, int) or step in told or may_quote_field(step, catalogue) or _EXTENSION.fullmatch(step):
+        if (
+            isinstance(step, int)
+            or step in quoted_names
+            or may_quote_field(step, catalogue)
+            or _EXTENSION.fullmatch(step)
+        ):
             text = pointer_of((text, step) if text else (step,))
         else:
             text += UNSHOWN

@@ -62,7 +62,7 @@ def print_report(report: Report, format_name: str) -> None:
 
 
 def has_errors(problems: Sequence[Problem]) -> bool:
-    """Tell whether any of the problems holds its file back."""
+    """Return whether any of the problems holds its file back."""
     return any(problem.severity is Severity.ERROR for problem in problems)
 
 

@@ -147,8 +147,8 @@ def _read(path: str, given: str, settings: Settings) -> bytes | Problem:
     outcome = read_file(path, settings.max_file_size_bytes)
     if isinstance(outcome, FileContent):
         return outcome.content
-    refusal = outcome or UnreadableFile("unreadable-file", "it is no regular file", "name files of resources")
-    return Problem(PurePosixPath(path), 1, 1, "", refusal.rule, refusal.message, refusal.remedy)
+    unreadable = outcome or UnreadableFile("unreadable-file", "it is no regular file", "name files of resources")
+    return Problem(PurePosixPath(path), 1, 1, "", unreadable.rule, unreadable.message, unreadable.remedy)
 
 
 def _absolute(path: str | Path) -> Path:

@@ -90,7 +90,7 @@ class Follower:
         self._is_live = False
 
     async def follow(self, snapshot: Snapshot, seen_s: float) -> None:
-        """Tell what becomes of a snapshot; return when Envoy has it in effect, or when there is a newer one.
+        """Report what becomes of a snapshot; return when Envoy has it in effect, or when there is a newer one.
 
         Args:
             snapshot: the snapshot.
@@ -130,7 +130,7 @@ class Follower:
         return isinstance(status, InEffect)
 
     async def _look_whether_live(self) -> None:
-        """Tell where Envoy listens as soon as its start is over."""
+        """Report where Envoy listens as soon as its start is over."""
         if not self._is_live and await self._admin.is_live():
             self._is_live = True
             self._listeners = await self._admin.listeners() or ()

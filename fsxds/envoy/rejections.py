@@ -313,7 +313,7 @@ class ProblemWriter:
         self._read = read
 
     def problem(self, rejection: Rejection) -> Problem:
-        """Say what Envoy rejects, and where that was written."""
+        """Return what Envoy rejects, and where that was written."""
         resource = rejection.resource
         if resource is None:
             remedy = "check its files one by one to find out which of them it is"

@@ -158,7 +158,9 @@ def _nacks_of_type(
     of_type = [one for one in reasons if one.type_url == resource_type.type_url]
     chosen = [one for one in of_type if one.resource_name is not None] or of_type
     chosen = chosen or [one for one in reasons if one.type_url is None]
-    told: list[tuple[str | None, str | None]] = [(one.resource_name, one.reason) for one in chosen] or [(None, None)]
+    reported: list[tuple[str | None, str | None]] = [(one.resource_name, one.reason) for one in chosen] or [
+        (None, None)
+    ]
     names = [scope.name for scope in scopes]
     only_name = names[0] if len(names) == 1 else None
     return [
@@ -168,7 +170,7 @@ def _nacks_of_type(
             reason,
             _origins(resource_type, name or only_name, reason or "", snapshot),
         )
-        for name, reason in dict.fromkeys(told)
+        for name, reason in dict.fromkeys(reported)
     ]
 
 

@@ -116,7 +116,7 @@ class Preparer:
 
 
 def _may_name_cluster(one: FieldDescriptor, owner: Descriptor) -> bool:
-    """Tell by its name whether a field may hold the name of a cluster; too many do no harm."""
+    """Return by its name whether a field may hold the name of a cluster; too many do no harm."""
     if one.type != FieldDescriptor.TYPE_STRING or owner.full_name.endswith(".ClusterLoadAssignment"):
         return False
     is_weighted = one.name == "name" and owner.name.endswith("ClusterWeight")

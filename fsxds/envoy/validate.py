@@ -233,9 +233,9 @@ class Validator:
         if any(_ACCEPTED.match(line.message) for line in lines):
             # A crash after that is one of its end, which does not come where it is served.
             return ValidationFailure("Envoy reads only a part of it") if counts_differ(lines, rendering) else None
-        return self._refusal(done.returncode, lines, rendering)
+        return self._failure(done.returncode, lines, rendering)
 
-    def _refusal(self, status: int, lines: list[EnvoyLogLine], rendering: Rendering) -> ValidationFailure:
+    def _failure(self, status: int, lines: list[EnvoyLogLine], rendering: Rendering) -> ValidationFailure:
         if not any(line.level for line in lines):
             raise UsageError(f"{self._executable}: does not answer as Envoy does; {_ADVICE}")
         rejected = read_failure(lines, rendering)
@@ -349,7 +349,7 @@ class _Validation:
         return answers
 
     def rejection(self, conflict: Conflict) -> Rejection:
-        """Say what conflict mean in terms of resources."""
+        """Return what a conflict means in terms of resources."""
         parts = [self._renderer.prepared[member] for member in conflict.members]
         *others, last = (one.resource for one in parts) if parts else (None,)
         is_certain = all(one.is_complete for one in parts)

@@ -102,9 +102,9 @@ def _check_rest(source: DynamicMessage, path: Path, walk: Walk) -> None:
 def _check_version(service: DynamicMessage, path: Path, walk: Walk) -> None:
     is_by_http = service.DESCRIPTOR.name == "ExtAuthz" and not service.HasField("grpc_service")
     if service.transport_api_version == _V2 and not is_by_http:
-        _tell_version(path, walk)
+        _report_version(path, walk)
 
 
-def _tell_version(path: Path, walk: Walk) -> None:
+def _report_version(path: Path, walk: Walk) -> None:
     message = "version 2 of the protocol exists no more"
     walk.error((path, "transport_api_version"), "wrong-config-source", message, "write transport_api_version: V3")

@@ -215,7 +215,7 @@ def _kept_though_gone(
 
 
 def _may_hold(record: FileRecord, gone: ParsedFile) -> bool:
-    """Tell whether a file may be the new form of another: it shares a name, or its names are not known."""
+    """Return whether a file may be the new form of another: it shares a name, or its names are not known."""
     if record.parsed is None or not record.parsed.is_good:
         return True
     return not set(map(key_of, record.parsed.resources)).isdisjoint(map(key_of, gone.resources))

@@ -31,7 +31,7 @@ _UDP = 1  # envoy.config.core.v3.SocketAddress.Protocol
 def naming_fault(
     row: ResourceType, own_name: str, wrapper_name: str, field_path: FieldPath, name_path: FieldPath
 ) -> Fault | None:
-    """Say what is wrong with the name of a resource, None where nothing is. Source: ENVOY.md E18, E46.
+    """Return what is wrong with the name of a resource, None where nothing is. Source: ENVOY.md E18, E46.
 
     Args:
         row: the type of the resource.
@@ -86,7 +86,7 @@ def name_of_unnamed(listener: Any, wrapper_name: str) -> str:
 
 
 def unnamed_fault(name: str, place: FieldPath) -> Fault:
-    """Say by which name an unnamed listener is served."""
+    """Return by which name an unnamed listener is served."""
     fact = f'the listener has no name and is served as "{name}"; Envoy would make up another one at every update'
     return Fault("unnamed-listener", fact, "give it a name", place, severity=Severity.NOTE)
 

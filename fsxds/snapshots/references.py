@@ -257,7 +257,7 @@ def _as_error(reference: Reference) -> Reference:
 
 
 def _is_validated(config: DynamicMessage, steps: FieldPath) -> bool:
-    """Tell whether Envoy looks for the cluster that a place in a route configuration names.
+    """Return whether Envoy looks for the cluster that a place in a route configuration names.
 
     It does for the routes of virtual hosts, with the mirrors that they have or inherit; not for those of a matcher.
     """

@@ -98,7 +98,7 @@ def _take(shape: Shape, value: PlainValue, field_path: FieldPath, index: int | N
 
 
 def is_envelope(value: dict[str, PlainValue]) -> bool:
-    """Tell whether an object is a DiscoveryResponse."""
+    """Return whether an object is a DiscoveryResponse."""
     named = _message_type(value)
     if named is not None:
         return named == DISCOVERY_RESPONSE
@@ -138,7 +138,7 @@ def _piece(value: PlainValue, field_path: FieldPath, claim: TypeClaim | None, in
 
 
 def is_wrapper(value: dict[str, PlainValue]) -> bool:
-    """Tell whether an object is a `Resource` around a resource."""
+    """Return whether an object is a `Resource` around a resource."""
     named = _message_type(value)
     return named == RESOURCE_WRAPPER if named is not None else "resource" in value
 

@@ -461,7 +461,7 @@ _HEADER: Final = re.compile(r"\s*proto-(?:file|message):")
 
 
 def has_comments(content: bytes, format_name: str) -> bool:
-    """Tell whether a readable file of a format has comments; the header of a text format file is none."""
+    """Return whether a readable file of a format has comments; the header of a text format file is none."""
     if b"#" not in content:
         return False
     if format_name == "yaml":

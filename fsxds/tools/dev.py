@@ -125,7 +125,7 @@ class _Meeting:
         folders: that of the tree, and that of the mirrored files.
         application: serves the tree.
         server: where it listens.
-        log: is told what was chosen and found.
+        log: receives what was chosen and found.
     """
 
     def __init__(self, folders: tuple[Path, Path], application: Application, server: RunningServer, log: Log) -> None:
@@ -136,10 +136,10 @@ class _Meeting:
         self._addresses = server.addresses
         self._log = log
         self._faults = ProblemReports(log.level)
-        self._told = ""
+        self._announced = ""
 
     async def wanted_by(self, snapshot: Snapshot) -> BootstrapRequest:
-        """Tell what will hurt when Envoy gets a snapshot, and work out what its bootstrap has to ask for."""
+        """Report what will hurt Envoy in a snapshot, and work out what its bootstrap has to ask for."""
         need = None
         if self._settings.dev_transport == AUTO:
             need = await asyncio.to_thread(self._find_need, snapshot)
@@ -170,18 +170,18 @@ class _Meeting:
             if not wanted.streams:
                 reason += ", and gRPC is off; leave --grpc off out, or give --transport mirror"
         # A stream carries everything, so Envoy stays on it.
-        if self._told in {"", "rest"} and self._told != transport:
+        if self._announced in {"", "rest"} and self._announced != transport:
             self._log.receive(TransportChosen(transport, reason))
-            self._told = transport
+            self._announced = transport
 
     def _examine(self, snapshot: Snapshot, bootstrap: Section, transport: str) -> list[Problem]:
         catalogue = self._application.catalogue
         message = Converter(catalogue).convert(bootstrap, BOOTSTRAP).message
         found = examine(Case(message, snapshot, is_rewritten=transport == "mirror"), catalogue, look_at).resources
-        told = [(resource, _remedied(fault)) for resource, fault in found if not _is_rewritten(fault, transport)]
+        reported = [(resource, _remedied(fault)) for resource, fault in found if not _is_rewritten(fault, transport)]
         levels = levels_of(self._application.settings)
-        placed = resource_problems(told, catalogue, self._sources(resource for resource, _ in told))
-        return [weighed for problem in placed if (weighed := levels.adjusted(problem))]
+        placed = resource_problems(reported, catalogue, self._sources(resource for resource, _ in reported))
+        return [adjusted for problem in placed if (adjusted := levels.adjusted(problem))]
 
     def _sources(self, resources: Iterable[Resource]) -> dict[PurePosixPath, bytes]:
         """Return the files of resources; of one that cannot be read now, the line of the resource has to do."""

@@ -151,7 +151,7 @@ def special_schema(message_type: str, rules: RuleGroups) -> Schema | None:
 
 
 def is_special(message_type: str) -> bool:
-    """Tell whether the JSON of a message is no object of its fields."""
+    """Return whether the JSON of a message is no object of its fields."""
     return message_type in {DURATION, TIMESTAMP} | WRAPPERS | _OPEN.keys()
 
 

@@ -213,7 +213,7 @@ def _alike(
 
 
 def are_alike(before: PlainValue, after: PlainValue) -> bool:
-    """Tell whether one value may have been changed to the other.
+    """Return whether one value may have been changed to the other.
 
     So are scalars of one type, and objects with an equal field, or with one field each, of the same name.
     """

@@ -27,7 +27,7 @@ _OK, _NOTHING_NEW, _UNAVAILABLE = 200, 304, 503
 
 
 def is_running_address(text: str) -> bool:
-    """Tell whether a text names a running fsxds, and not a directory."""
+    """Return whether a text names a running fsxds, and not a directory."""
     return text.startswith(("unix:", "http://", "https://"))
 
 

@@ -276,7 +276,7 @@ def _protocol_options(cluster: StaticCluster, catalogue: Catalogue) -> DynamicMe
 
 
 def _has_other_protocol(cluster: StaticCluster, catalogue: Catalogue) -> bool:
-    """Tell whether the protocol is negotiated, HTTP/3, or that of the downstream: then it may well be HTTP/2."""
+    """Return whether the protocol is negotiated, HTTP/3, or that of the downstream: then it may well be HTTP/2."""
     options = _protocol_options(cluster, catalogue)
     if options is None:
         return False

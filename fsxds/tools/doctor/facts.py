@@ -227,7 +227,7 @@ def _swapping(path: str) -> tuple[str | None, bool]:
 
 
 def _is_generation_link(folder: str) -> bool:
-    """Tell whether a directory is a link to its neighbour: `current -> generation-7`.
+    """Return whether a directory is a link to its neighbour: `current -> generation-7`.
 
     Links that lead elsewhere (`/var/run -> /run`) are part of the system, and stay.
     """

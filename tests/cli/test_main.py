@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 
@@ -86,14 +87,30 @@ HEAVY = {
 WRITE_IMPORTS = "import atexit, sys; atexit.register(lambda: print(*sys.modules, file=sys.stderr)); "
 
 
+def imports_of(arguments: list[str], **variables: str) -> tuple[str, set[str]]:
+    """Return what a command line prints, and the modules that it imports."""
+    code = f"{WRITE_IMPORTS}from fsxds.cli.main import main; sys.exit(main({arguments}))"
+    environment = os.environ | variables
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, env=environment)
+    return done.stdout, {*done.stderr.split()}
+
+
 @pytest.mark.parametrize("arguments", [["--help"], *([name, "--help"] for name in fsxds.commands)])
 def test_help_imports_little(arguments: list[str]) -> None:
-    """Help, of which shell completion is made too, does not wait for what only the work of a command needs."""
-    code = f"{WRITE_IMPORTS}from fsxds.cli.main import main; sys.exit(main({arguments}))"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    """Help does not wait for what only the work of a command needs."""
+    out, imported = imports_of(arguments)
 
-    assert done.stdout.startswith("Usage: ")
-    assert HEAVY.isdisjoint(done.stderr.split())
+    assert out.startswith("Usage: ")
+    assert HEAVY.isdisjoint(imported)
+
+
+def test_completion_imports_little() -> None:
+    """Shell completion does not wait for it either."""
+    variables = {"_FSXDS_COMPLETE": "bash_complete", "COMP_WORDS": "fsxds check --sev", "COMP_CWORD": "2"}
+    out, imported = imports_of([], **variables)
+
+    assert "plain,--severity\n" == out
+    assert HEAVY.isdisjoint(imported)
 
 
 def test_formats_have_their_names() -> None:

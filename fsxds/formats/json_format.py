@@ -161,14 +161,14 @@ class _JsonReader:
             if self._text[index : index + 1] != '"':
                 raise json.JSONDecodeError("Expecting property name enclosed in double quotes", self._text, index)
             key, end = self._scan(self._text, index)
-            index = self._after(":", end)
+            index = _behind(self._text, ":", end)
             is_list = key == "resources" and self._text[index : index + 1] == "["
             value, end = self._items(index) if is_list else self._scan(self._text, index)
             members[key] = value
             index = skip_blanks(self._text, end)
             if self._text[index : index + 1] == "}":
                 return self._count(members), index + 1
-            index = self._after(",", index)
+            index = _behind(self._text, ",", index)
 
     def _items(self, index: int) -> tuple[list[PlainValue], int]:
         text, lines, scan, after = self._text, self.item_lines, self._scan, _AFTER_ITEM.match
@@ -189,12 +189,6 @@ class _JsonReader:
             index = found.end()
             if found[1]:
                 return items, index
-
-    def _after(self, mark: str, index: int) -> int:
-        index = skip_blanks(self._text, index)
-        if self._text[index : index + 1] != mark:
-            raise json.JSONDecodeError(f"Expecting '{mark}' delimiter", self._text, index)
-        return skip_blanks(self._text, index + 1)
 
 
 def _number(text: str) -> float:
@@ -387,6 +381,14 @@ def skip_blanks(text: str, index: int) -> int:
     return found.end() if found else index
 
 
+def _behind(text: str, mark: str, index: int) -> int:
+    """Return the index of what follows a mark and the blanks around it; JSONDecodeError where the mark is missing."""
+    index = skip_blanks(text, index)
+    if text[index : index + 1] != mark:
+        raise json.JSONDecodeError(f"Expecting '{mark}' delimiter", text, index)
+    return skip_blanks(text, index + 1)
+
+
 class JsonWalk:
     """One walk through a JSON text, showing a visitor what it wants to see."""
 
@@ -422,12 +424,11 @@ class JsonWalk:
             key, end = self._skip(self._text, index)
             inner = (*path, str(key))
             self._visitor.meet(inner, *self._lines.place(index))
-            index = self._expect(":", end)
-            end = self._value(skip_blanks(self._text, index), inner)
+            end = self._value(_behind(self._text, ":", end), inner)
             index = skip_blanks(self._text, end)
             if self._text[index : index + 1] == "}":
                 return index + 1
-            index = skip_blanks(self._text, self._expect(",", index))
+            index = _behind(self._text, ",", index)
 
     def _items(self, index: int, path: FieldPath) -> int:
         index = skip_blanks(self._text, index + 1)
@@ -440,11 +441,5 @@ class JsonWalk:
             index = skip_blanks(self._text, self._value(index, inner))
             if self._text[index : index + 1] == "]":
                 return index + 1
-            index = skip_blanks(self._text, self._expect(",", index))
+            index = _behind(self._text, ",", index)
             position += 1
-
-    def _expect(self, mark: str, index: int) -> int:
-        index = skip_blanks(self._text, index)
-        if self._text[index : index + 1] != mark:
-            raise json.JSONDecodeError(f"Expecting '{mark}' delimiter", self._text, index)
-        return index + 1

@@ -321,7 +321,9 @@ class Anchors:
         value = self._values[anchor]
         if not isinstance(value, (dict, list)):
             return value, None
-        size, height = self._extent(anchor, value)
+        if anchor not in self._extents:
+            self._extents[anchor] = _measure(value)
+        size, height = self._extents[anchor]
         self._copied += size
         if self._copied > MAX_COPIED_VALUES:
             message = f"the aliases of this file stand for more than {MAX_COPIED_VALUES} values"
@@ -330,11 +332,6 @@ class Anchors:
             fault = too_deep()
             return None, AliasFault(fault.rule, fault.message, fault.remedy, is_final=True)
         return value, None
-
-    def _extent(self, anchor: str, value: PlainValue) -> tuple[int, int]:
-        if anchor not in self._extents:
-            self._extents[anchor] = _measure(value)
-        return self._extents[anchor]
 
 
 def _measure(value: PlainValue) -> tuple[int, int]:

@@ -244,7 +244,7 @@ class _Duplicates:
         self.faults: list[Fault] = []
         self._lines: dict[FieldPath, int] = {}
 
-    def meet(self, path: FieldPath, line: int, column: int) -> None:
+    def note_place(self, path: FieldPath, line: int, column: int) -> None:
         """Note the first place of a path, and report the others."""
         if path in self._lines and isinstance(path[-1], str):
             message = f"this key is already set on line {self._lines[path]}"
@@ -405,7 +405,7 @@ class JsonWalk:
             json.JSONDecodeError: where the text stops being JSON, after what is before it was shown.
         """
         start = skip_blanks(self._text, 0)
-        self._visitor.meet((), *self._lines.place(start))
+        self._visitor.note_place((), *self._lines.place(start))
         self._value(start, ())
 
     def _value(self, index: int, path: FieldPath) -> int:
@@ -423,7 +423,7 @@ class JsonWalk:
         while True:
             key, end = self._skip(self._text, index)
             inner = (*path, str(key))
-            self._visitor.meet(inner, *self._lines.place(index))
+            self._visitor.note_place(inner, *self._lines.place(index))
             end = self._value(_behind(self._text, ":", end), inner)
             index = skip_blanks(self._text, end)
             if self._text[index : index + 1] == "}":
@@ -437,7 +437,7 @@ class JsonWalk:
         position = 0
         while True:
             inner = (*path, position)
-            self._visitor.meet(inner, *self._lines.place(index))
+            self._visitor.note_place(inner, *self._lines.place(index))
             index = skip_blanks(self._text, self._value(index, inner))
             if self._text[index : index + 1] == "]":
                 return index + 1

@@ -105,7 +105,7 @@ class _Locator:
         self._containers = {path[:-1] for path in self._wanted if path}
         self._places: dict[FieldPath, tuple[int, int]] = {}
 
-    def meet(self, path: FieldPath, line: int, column: int) -> None:
+    def note_place(self, path: FieldPath, line: int, column: int) -> None:
         """Note the place of a path that is wanted."""
         if path in self._wanted:
             self._places.setdefault(path, (line, column))
@@ -121,7 +121,7 @@ class _Locator:
         return path if path in self._containers else None
 
     def place_of(self, path: FieldPath) -> tuple[int, int]:
-        """Return the place of a path or of its nearest ancestor that was met."""
+        """Return the place of a path or of its nearest ancestor that was found."""
         for length in range(len(path), -1, -1):
             if path[:length] in self._places:
                 return self._places[path[:length]]
@@ -158,7 +158,7 @@ class YamlWalk:
             if document in self._visitors:
                 self._visitor = self._visitors[document]
                 with suppress(AllFoundError):
-                    self._meet((), root)
+                    self._note_place((), root)
                     self._value(root, ())
             else:
                 self._skip(root)
@@ -184,14 +184,14 @@ class YamlWalk:
                 self._skip(self._next_event())
                 continue
             inner = (*path, str(key.value))
-            self._meet(inner, key)
+            self._note_place(inner, key)
             self._value(self._next_event(), inner)
 
     def _sequence(self, path: FieldPath) -> None:
         position = 0
         while type(inner_event := self._next_event()) is not SequenceEndEvent:
             inner = (*path, position)
-            self._meet(inner, inner_event)
+            self._note_place(inner, inner_event)
             self._value(inner_event, inner)
             position += 1
 
@@ -204,8 +204,8 @@ class YamlWalk:
             if level > MAX_DEPTH:
                 raise UnreadableError(too_deep())
 
-    def _meet(self, path: FieldPath, event: Any) -> None:
-        self._visitor.meet(path, min(event.start_mark.line + 1, self._last_line), event.start_mark.column + 1)
+    def _note_place(self, path: FieldPath, event: Any) -> None:
+        self._visitor.note_place(path, min(event.start_mark.line + 1, self._last_line), event.start_mark.column + 1)
 
 
 class TextprotoWalk:
@@ -221,7 +221,7 @@ class TextprotoWalk:
 
     def walk(self) -> None:
         """Walk from the top, as far as the text goes on."""
-        self._visitor.meet((), *self._place())
+        self._visitor.note_place((), *self._place())
         inside = self._visitor.enter((), "{")
         if inside is not None:
             self._fields(inside)
@@ -230,7 +230,7 @@ class TextprotoWalk:
         counts: Counter[str] = Counter()
         while (word := self._cursor.word) and word not in CLOSERS:
             if word[0] == "[" and len(word) > 1:
-                self._visitor.meet((*path, "@type"), *self._place())
+                self._visitor.note_place((*path, "@type"), *self._place())
                 self._cursor.next += 1
                 self._cursor.skip(":")
                 self._message(path)
@@ -241,7 +241,7 @@ class TextprotoWalk:
                 self._cursor.next += 1
 
     def _field(self, path: FieldPath, count: int) -> None:
-        self._meet(path, count)
+        self._note_place(path, count)
         self._cursor.next += 1
         self._cursor.skip(":")
         if self._cursor.word != "[":
@@ -249,17 +249,17 @@ class TextprotoWalk:
             return
         self._cursor.next += 1
         while self._cursor.word not in ("]", ""):
-            self._meet(path, count)
+            self._note_place(path, count)
             self._value(path, count)
             self._cursor.skip(",")
             count += 1
         self._cursor.skip("]")
 
-    def _meet(self, path: FieldPath, count: int) -> None:
+    def _note_place(self, path: FieldPath, count: int) -> None:
         place = self._place()
         if count == 0:
-            self._visitor.meet(path, *place)
-        self._visitor.meet((*path, count), *place)
+            self._visitor.note_place(path, *place)
+        self._visitor.note_place((*path, count), *place)
 
     def _value(self, path: FieldPath, count: int) -> None:
         if self._cursor.word not in ("{", "<"):
@@ -269,7 +269,7 @@ class TextprotoWalk:
             return
         key = self._key()
         if key is not None and self._visitor.enter((*path, key), "{") is not None:
-            self._visitor.meet((*path, key), *self._place())
+            self._visitor.note_place((*path, key), *self._place())
             self._cursor.next += 4
             self._cursor.skip(",")
             self._cursor.skip("value")

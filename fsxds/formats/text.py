@@ -78,7 +78,7 @@ class AllFoundError(Exception):
 class Visitor(Protocol):
     """Is called with the places of a text in their order."""
 
-    def meet(self, path: FieldPath, line: int, column: int) -> None:
+    def note_place(self, path: FieldPath, line: int, column: int) -> None:
         """Receive the place of the key or the list item of a path, from 1; the empty path is the top.
 
         Raises:

@@ -14,7 +14,7 @@ class Everything:
     def __init__(self):
         self.met = []
 
-    def meet(self, path, line, column):
+    def note_place(self, path, line, column):
         """Note the path and its place."""
         self.met.append((path, line, column))
 

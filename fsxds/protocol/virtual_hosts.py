@@ -23,7 +23,7 @@ from fsxds.protocol.acks import NOTHING, Answer
 from fsxds.protocol.lookup import NO_CHANGES, Changes, DeltaNames, Held, Lookup, unheld
 from fsxds.protocol.messages import DeltaRequest
 from fsxds.protocol.subscription import WILDCARD, SharedMemory
-from fsxds.resource_types import BY_SHORT_NAME
+from fsxds.resource_types import BY_SHORT_NAME, route_configuration_of
 from fsxds.resources import Resource, Rows, Snapshot
 
 VIRTUAL_HOSTS = BY_SHORT_NAME["vhds"].type_url
@@ -74,7 +74,7 @@ def is_hidden(domain: str, wildcard: str) -> bool:
 
 def find_hidden(resource: Resource, by_alias: Mapping[str, str]) -> frozenset[str]:
     """Return the virtual hosts of the same route configuration that an Envoy which has this one may not ask for."""
-    route = route_of(resource.name) + "/"
+    route = route_configuration_of(resource.name) + "/"
     domains = [alias.removeprefix(route) for alias in resource.aliases if alias.startswith(route)]
     wildcards = [domain for domain in domains if domain.startswith("*") or domain.endswith("*")]
     if not wildcards:
@@ -99,18 +99,13 @@ def ends_of_wait(routes: Iterable[Resource]) -> frozenset[str]:
     virtual hosts; `<route configuration>/` as a removed resource is something, and is the name of none.
     """
     references = (reference for resource in routes for reference in resource.references)
-    return frozenset(f"{route_of(each.name)}/" for each in references if each.type_url == VIRTUAL_HOSTS)
+    return frozenset(f"{route_configuration_of(each.name)}/" for each in references if each.type_url == VIRTUAL_HOSTS)
 
 
 def ends_of_any_wait(snapshot: Snapshot) -> frozenset[str]:
     """Return the same for a client whose route configurations are not known."""
-    hosts = frozenset(f"{route_of(name)}/" for name in snapshot.resources(VIRTUAL_HOSTS))
+    hosts = frozenset(f"{route_configuration_of(name)}/" for name in snapshot.resources(VIRTUAL_HOSTS))
     return hosts | ends_of_wait(snapshot.resources(ROUTES).values())
-
-
-def route_of(name: str) -> str:
-    """Return the route configuration that a virtual host belongs to."""
-    return name.rpartition("/")[0]
 
 
 class HostLookup(Lookup):
@@ -226,8 +221,10 @@ class HostNames(DeltaNames):
         self, names: frozenset[str], after: Lookup, held_back: frozenset[str], *, is_first: bool
     ) -> Changes:
         """Return what ends the wait for the virtual hosts of route configurations, with those that the client wants."""
-        routes = frozenset(map(route_of, names))
-        wanted = NOTHING if is_first else frozenset(name for name in self.names if route_of(name) in routes)
+        routes = frozenset(map(route_configuration_of, names))
+        wanted = (
+            NOTHING if is_first else frozenset(name for name in self.names if route_configuration_of(name) in routes)
+        )
         return Changes(after.names(wanted) - held_back, ends_wait=names)
 
     def needed_by(self, users: Iterable[Resource]) -> frozenset[str]:

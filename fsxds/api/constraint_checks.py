@@ -235,7 +235,7 @@ def _unless_empty(checks: list[ValueCheck], rules: Rules) -> list[ValueCheck]:
 
 
 def _membership_checks(
-    rules: Rules, write: Write, shown: Write, read: Callable[[FieldValue], FieldValue] | None = None
+    rules: Rules, write: Write, shown: Write, read: Callable[[FieldValue], FieldValue] = lambda value: value
 ) -> list[ValueCheck]:
     """Return the demands of `const`, `in` and `not_in`; `read` makes the rules' values comparable.
 
@@ -243,20 +243,20 @@ def _membership_checks(
     """
     checks = []
     if "const" in rules:
-        constant = rules["const"] if read is None else read(rules["const"])
+        constant = read(rules["const"])
         text = write(rules["const"])
         checks.append(
             ValueCheck(lambda value: value != constant, "not-allowed", f"must be {text}", f"write {text}", shown)
         )
     allowed, banned = rules.get("in"), rules.get("not_in")
     if allowed:
-        known = frozenset(allowed if read is None else map(read, allowed))
+        known = frozenset(map(read, allowed))
         listed = ", ".join(map(write, allowed))
         text = f"must be one of {listed}" if len(known) > 1 else f"must be {listed}"
         remedy = f"write {_one_of(allowed, write)}"
         checks.append(ValueCheck(lambda value: value not in known, "not-allowed", text, remedy, shown))
     elif banned:
-        values = frozenset(banned if read is None else map(read, banned))
+        values = frozenset(map(read, banned))
         text = f"must not be {_one_of(banned, write)}"
         checks.append(
             ValueCheck(lambda value: value in values, "not-allowed", text, "choose another value", show_nothing)

@@ -35,16 +35,14 @@ WRAPPERS = frozenset(
 # Messages whose JSON is not an object of their fields. Within an Any it is under the key "value".
 SPECIAL_JSON = WRAPPERS | {ANY, DURATION, FIELD_MASK, LIST_VALUE, STRUCT, TIMESTAMP, VALUE}
 
-INTEGERS = frozenset({
-    FieldDescriptor.TYPE_INT32, FieldDescriptor.TYPE_SINT32, FieldDescriptor.TYPE_SFIXED32,
-    FieldDescriptor.TYPE_UINT32, FieldDescriptor.TYPE_FIXED32,
-    FieldDescriptor.TYPE_INT64, FieldDescriptor.TYPE_SINT64, FieldDescriptor.TYPE_SFIXED64,
-    FieldDescriptor.TYPE_UINT64, FieldDescriptor.TYPE_FIXED64,
-})  # fmt: skip
 LONG_INTEGERS = frozenset({
     FieldDescriptor.TYPE_INT64, FieldDescriptor.TYPE_SINT64, FieldDescriptor.TYPE_SFIXED64,
     FieldDescriptor.TYPE_UINT64, FieldDescriptor.TYPE_FIXED64,
 })  # fmt: skip
+INTEGERS = LONG_INTEGERS | {
+    FieldDescriptor.TYPE_INT32, FieldDescriptor.TYPE_SINT32, FieldDescriptor.TYPE_SFIXED32,
+    FieldDescriptor.TYPE_UINT32, FieldDescriptor.TYPE_FIXED32,
+}  # fmt: skip
 UNSIGNED_INTEGERS = frozenset({
     FieldDescriptor.TYPE_UINT32, FieldDescriptor.TYPE_FIXED32,
     FieldDescriptor.TYPE_UINT64, FieldDescriptor.TYPE_FIXED64,

@@ -124,13 +124,18 @@ def _hidden(_: str) -> str:
     return HIDDEN
 
 
+def _pieces(name: str) -> list[str]:
+    """Return the words of a name in any case: `X-Api-Key` and `xApiKey` are `x`, `api` and `key`."""
+    return [piece.lower() for piece in _PIECES.findall(name[-_LONGEST_NAME:])]
+
+
 @lru_cache(maxsize=4096)
 def is_secret_name(name: str) -> bool:
     """Return whether a header, a key or a parameter of this name holds a credential: `X-Api-Key`, `db_password`.
 
     Names of places and of numbers do not: `token_endpoint`, `secret_name`, `max_tokens`.
     """
-    pieces = [piece.lower() for piece in _PIECES.findall(name[-_LONGEST_NAME:])]
+    pieces = _pieces(name)
     if not pieces or pieces[-1] in _HARMLESS_ENDS or pieces[0] in _HARMLESS_STARTS:
         return False
     return _TELLING.search("".join(pieces)) is not None or not _TELLING_PIECES.isdisjoint(pieces)
@@ -138,7 +143,7 @@ def is_secret_name(name: str) -> bool:
 
 def is_secret_field(name: str) -> bool:
     """Return whether a field or a key of this name holds a secret, in snake_case or camelCase, and also with a typing error."""
-    snake = "_".join(piece.lower() for piece in _PIECES.findall(name[-_LONGEST_NAME:]))
+    snake = "_".join(_pieces(name))
     known = SECRET_FIELDS | INLINE_FIELDS | _CODE_FIELDS
     return snake in known or is_secret_name(name) or bool(get_close_matches(snake, known, 1, 0.85))
 
@@ -193,7 +198,7 @@ def mask_text(text: str) -> str:
 
 
 def _is_secret_in_text(name: str) -> bool:
-    snake = "_".join(piece.lower() for piece in _PIECES.findall(name[-_LONGEST_NAME:]))
+    snake = "_".join(_pieces(name))
     return snake in SECRET_FIELDS | _CODE_FIELDS or snake.endswith(tuple(INLINE_FIELDS)) or is_secret_name(name)
 
 

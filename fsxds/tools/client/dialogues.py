@@ -31,6 +31,28 @@ from fsxds.tools.client.updates import (
 from fsxds.values import Nonce, TypeUrl, Version
 
 
+class _RequestWriter:
+    """Serializes the requests of a client; on each stream the first one has the node."""
+
+    def __init__(self, node: Node) -> None:
+        self._node = node
+        self._has_sent_node = False
+
+    def begin_stream(self) -> None:
+        """Send the node again, with the next request."""
+        self._has_sent_node = False
+
+    def written(self, request: DynamicMessage, reason: str | None = None) -> bytes:
+        """Return a request; with a reason it is a NACK."""
+        if reason is not None:
+            request.error_detail.code, request.error_detail.message = NACK_CODE, reason
+        if not self._has_sent_node:
+            request.node.CopyFrom(node_message(self._node))
+            self._has_sent_node = True
+        serialized: bytes = request.SerializeToString()
+        return serialized
+
+
 @dataclass(slots=True)
 class _SotwSubscription:
     """One type on the stream: the names, the version ACKed last, the nonce received last.
@@ -48,40 +70,39 @@ class SotwDialogue:
     """The state of one client, over one stream after the other."""
 
     def __init__(self, node: Node) -> None:
-        self._node = node
-        self._watches: dict[TypeUrl, _SotwSubscription] = {}
-        self._has_sent_node = False
+        self._writer = _RequestWriter(node)
+        self._subscriptions: dict[TypeUrl, _SotwSubscription] = {}
 
     def first_requests(self) -> Iterator[bytes]:
         """Yield the requests that begin a stream: every subscription, with the version that the client holds."""
-        self._has_sent_node = False
-        for type_url, watch in self._watches.items():
-            watch.nonce = ""
-            if watch.names or watch.never_named:
-                yield self._request(type_url, watch)
+        self._writer.begin_stream()
+        for type_url, subscription in self._subscriptions.items():
+            subscription.nonce = ""
+            if subscription.names or subscription.never_named:
+                yield self._request(type_url, subscription)
 
     def subscribe(self, type_url: TypeUrl, names: Iterable[str]) -> bytes:
         """Return the request that subscribes to more names of a type; without any, to everything."""
-        watch = self._watches.setdefault(type_url, _SotwSubscription())
-        watch.names = tuple(dict.fromkeys((*watch.names, *names)))
-        watch.never_named = watch.never_named and not watch.names
-        return self._request(type_url, watch)
+        subscription = self._subscriptions.setdefault(type_url, _SotwSubscription())
+        subscription.names = tuple(dict.fromkeys((*subscription.names, *names)))
+        subscription.never_named = subscription.never_named and not subscription.names
+        return self._request(type_url, subscription)
 
     def unsubscribe(self, type_url: TypeUrl, names: Iterable[str]) -> bytes:
         """Return the request that unsubscribes from names of a type."""
-        watch = self._watches[type_url]
+        subscription = self._subscriptions[type_url]
         gone = frozenset(names)
-        watch.names = tuple(name for name in watch.names if name not in gone)
-        return self._request(type_url, watch)
+        subscription.names = tuple(name for name in subscription.names if name not in gone)
+        return self._request(type_url, subscription)
 
     def answer(self, update: Update, reason: str | None) -> bytes | None:
         """Return the ACK of an update, or the NACK where there is a reason; None for a type without a subscription."""
-        watch = self._watches.get(update.type_url)
-        if watch is None:
+        subscription = self._subscriptions.get(update.type_url)
+        if subscription is None:
             return None
         if reason is None:
-            watch.version_info = update.version
-        return self._request(update.type_url, watch, nonce=update.nonce, reason=reason)
+            subscription.version_info = update.version
+        return self._request(update.type_url, subscription, nonce=update.nonce, reason=reason)
 
     def read(self, data: bytes) -> Update:
         """Read a response.
@@ -108,30 +129,24 @@ class SotwDialogue:
             is_full=row is not None and row.full_state_in_sotw and not contents.heartbeats,
             heartbeats=tuple(contents.heartbeats),
         )
-        watch = self._watches.get(contents.type_url)
-        if watch is None:
+        subscription = self._subscriptions.get(contents.type_url)
+        if subscription is None:
             raise WrongResponseError(f"{contents.type_url} was not asked for", update)
-        watch.nonce = update.nonce
+        subscription.nonce = update.nonce
         if contents.faults:
             raise WrongResponseError(contents.faults[0], update)
         return update
 
     def _request(
-        self, type_url: TypeUrl, watch: _SotwSubscription, *, nonce: str | None = None, reason: str | None = None
+        self, type_url: TypeUrl, subscription: _SotwSubscription, *, nonce: str | None = None, reason: str | None = None
     ) -> bytes:
         request = DiscoveryRequest(
             type_url=type_url,
-            resource_names=watch.names,
-            version_info=watch.version_info,
-            response_nonce=watch.nonce if nonce is None else nonce,
+            resource_names=subscription.names,
+            version_info=subscription.version_info,
+            response_nonce=subscription.nonce if nonce is None else nonce,
         )
-        if reason is not None:
-            request.error_detail.code, request.error_detail.message = NACK_CODE, reason
-        if not self._has_sent_node:
-            request.node.CopyFrom(node_message(self._node))
-            self._has_sent_node = True
-        serialized: bytes = request.SerializeToString()
-        return serialized
+        return self._writer.written(request, reason)
 
 
 @dataclass(slots=True)
@@ -169,44 +184,43 @@ class DeltaDialogue:
     """The state of one client, over one stream after the other."""
 
     def __init__(self, node: Node) -> None:
-        self._node = node
-        self._watches: dict[TypeUrl, _DeltaSubscription] = {}
-        self._has_sent_node = False
+        self._writer = _RequestWriter(node)
+        self._subscriptions: dict[TypeUrl, _DeltaSubscription] = {}
 
     def first_requests(self) -> Iterator[bytes]:
         """Yield the requests that begin a stream: every subscription, with the resources that the client holds."""
-        self._has_sent_node = False
-        for type_url, watch in self._watches.items():
-            if watch.names or watch.never_named:
-                yield self._written(
+        self._writer.begin_stream()
+        for type_url, subscription in self._subscriptions.items():
+            if subscription.names or subscription.never_named:
+                yield self._writer.written(
                     DeltaDiscoveryRequest(
-                        type_url=type_url, resource_names_subscribe=watch.names, initial_resource_versions=watch.held
+                        type_url=type_url,
+                        resource_names_subscribe=subscription.names,
+                        initial_resource_versions=subscription.held,
                     )
                 )
 
     def subscribe(self, type_url: TypeUrl, names: Iterable[str]) -> bytes:
         """Return the request that subscribes to more names of a type; without any, to everything."""
         named = tuple(names)
-        self._watches.setdefault(type_url, _DeltaSubscription()).subscribe(named)
-        return self._written(DeltaDiscoveryRequest(type_url=type_url, resource_names_subscribe=named))
+        self._subscriptions.setdefault(type_url, _DeltaSubscription()).subscribe(named)
+        return self._writer.written(DeltaDiscoveryRequest(type_url=type_url, resource_names_subscribe=named))
 
     def unsubscribe(self, type_url: TypeUrl, names: Iterable[str]) -> bytes:
         """Return the request that unsubscribes from names of a type."""
         named = tuple(names)
-        self._watches[type_url].unsubscribe(named)
-        return self._written(DeltaDiscoveryRequest(type_url=type_url, resource_names_unsubscribe=named))
+        self._subscriptions[type_url].unsubscribe(named)
+        return self._writer.written(DeltaDiscoveryRequest(type_url=type_url, resource_names_unsubscribe=named))
 
     def answer(self, update: Update, reason: str | None) -> bytes | None:
         """Return the ACK of an update, or the NACK where there is a reason; None for a type without a subscription."""
-        watch = self._watches.get(update.type_url)
-        if watch is None:
+        subscription = self._subscriptions.get(update.type_url)
+        if subscription is None:
             return None
         request = DeltaDiscoveryRequest(type_url=update.type_url, response_nonce=update.nonce)
-        if reason is not None:
-            request.error_detail.code, request.error_detail.message = NACK_CODE, reason
-        else:
-            watch.take(update)
-        return self._written(request)
+        if reason is None:
+            subscription.take(update)
+        return self._writer.written(request, reason)
 
     def read(self, data: bytes) -> Update:
         """Read a response.
@@ -223,18 +237,11 @@ class DeltaDialogue:
             ) from error
         contents = UpdateContents(TypeUrl(response.type_url))
         update = _update_of(response, contents)
-        if contents.type_url not in self._watches:
+        if contents.type_url not in self._subscriptions:
             raise WrongResponseError(f"{contents.type_url} was not asked for", update)
         if contents.faults:
             raise WrongResponseError(contents.faults[0], update)
         return update
-
-    def _written(self, request: DynamicMessage) -> bytes:
-        if not self._has_sent_node:
-            request.node.CopyFrom(node_message(self._node))
-            self._has_sent_node = True
-        serialized: bytes = request.SerializeToString()
-        return serialized
 
 
 def _update_of(response: DynamicMessage, contents: UpdateContents) -> Update:

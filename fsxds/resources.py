@@ -319,6 +319,11 @@ class Rows(Mapping[str, Resource]):
             self._version = _version_of_lines(self.type_url, self._lines.values())
         return self._version
 
+    def prepared(self) -> Rows:
+        """Return these rows with their version worked out: for a hundred thousand it takes longer than clients should wait."""
+        self._version = self.version
+        return self
+
     def version_of(self, names: frozenset[str]) -> Version:
         """Return the version of what these names stand for, whether it exists or not."""
         return self._versions.find(names, lambda: version_of_set(self.type_url, self._members(names)))

@@ -31,7 +31,9 @@ def merge(records: Records, old_records: Records, before: Snapshot | None, *, au
     for type_url in TYPE_URLS:
         old = before.by_type[type_url] if before else Rows(type_url)
         new = now.get(type_url, {})
-        by_type[type_url] = rows = old.with_changes(new.values(), was.get(type_url, {}).keys() - new.keys())
+        removed = was.get(type_url, {}).keys() - new.keys()
+        # Merging may be done beside the event loop, which works out nothing then that takes long.
+        by_type[type_url] = rows = old.with_changes(new.values(), removed).prepared()
         if before is None or rows.changes_since(old):
             changes[type_url] = _change(old, rows, generation)
         else:

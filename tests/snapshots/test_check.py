@@ -1,9 +1,11 @@
 from __future__ import annotations
 
+from fsxds.api.catalogue import Catalogue
 from fsxds.lint.linter import Linter
+from fsxds.snapshots.check import FieldLocator, NoCheck
 from fsxds.snapshots.load import Acceptance, load
 from fsxds.snapshots.parse import FileParser
-from fsxds.values import Problem
+from fsxds.values import Fault, Problem, SourceTree
 from tests.support.trees import tree_of
 
 ROUTES = """\
@@ -103,3 +105,13 @@ def test_place_of_a_ttl(parser: FileParser) -> None:
 
     (problem,) = [problem for problem in loaded.problems if "ttl" in problem.rule]
     assert ("eds.yaml", 3, 3, "[0].ttl") == (str(problem.path), problem.line, problem.column, problem.pointer)
+
+
+def test_no_check_finds_nothing(catalogue: Catalogue) -> None:
+    """Without a linter files are held back for their own errors alone."""
+    check, found = NoCheck(), Fault("odd", "it is odd", "")
+    judged = check.tree_check(None, FieldLocator(SourceTree(()), None))
+
+    assert {} == check.message_hooks(catalogue)
+    assert found is check.adjusted(found)
+    assert ((), None, {}) == (judged.rules, judged.memory, judged.report({}))

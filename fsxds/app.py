@@ -39,17 +39,17 @@ from fsxds.settings.reading import SettingsChange, SettingsReader
 from fsxds.snapshots.check import Check
 from fsxds.snapshots.load import Loaded
 from fsxds.source.targets import WatchMode, WatchOptions
-from fsxds.source.watch import Settled, watch
+from fsxds.source.watcher import Settled, watch
 from fsxds.store import Latest, SnapshotStore
 from fsxds.supervisor import Supervisor, until_stopped, words_of
-from fsxds.transports.client_status.service import ClientReports, client_status_handlers, client_status_paths
+from fsxds.transports.client_status.status_service import ClientReports, client_status_handlers, client_status_paths
 from fsxds.transports.config_sources import AdsConfigSources, Rewriting
-from fsxds.transports.grpc_streams.server import listening_grpc
-from fsxds.transports.grpc_streams.service import GrpcServices
+from fsxds.transports.grpc_streams.discovery import GrpcServices
+from fsxds.transports.grpc_streams.grpc_server import listening_grpc
 from fsxds.transports.grpc_streams.stream import StreamContext
 from fsxds.transports.mirror.writer import Mirror, Mirroring, MirrorOptions, write_once
-from fsxds.transports.rest.server import listening, raise_open_files_limit
-from fsxds.transports.rest.service import HeldPolls, RestJson, make_application
+from fsxds.transports.rest.application import HeldPolls, RestJson, make_application
+from fsxds.transports.rest.http_server import listening, raise_open_files_limit
 from fsxds.transports.sockets import until_lost
 from fsxds.values import PlainValue
 

@@ -27,7 +27,7 @@ from fsxds.values import Problem, Severity, SourceFile, SourceTree
 
 if TYPE_CHECKING:
     # With watchdog, which commands that load a tree once do without.
-    from fsxds.source.watch import Settled
+    from fsxds.source.watcher import Settled
 
 # Finding the line of a field costs a walk over its file: 0.2 s for a megabyte, at every edit as long as the problem lasts.
 LOCATE_UP_TO_BYTES = 1_000_000

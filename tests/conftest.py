@@ -6,7 +6,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from fsxds.api.catalogue import Catalogue
-from fsxds.api.convert import Converter
+from fsxds.api.converter import Converter
 from fsxds.api.printing import Printer
 from fsxds.lint.linter import Linter
 from fsxds.snapshots.parse import FileParser

@@ -17,7 +17,7 @@ from fsxds.envoy.admin import Listening
 from fsxds.envoy.envoy_lines import LocalEnvoyLog
 from fsxds.envoy.envoy_log import EnvoyLogLine
 from fsxds.envoy.process import EndedEnvoy
-from fsxds.envoy.snapshot_status import EnvoyNack, Pending
+from fsxds.envoy.snapshot_status import EnvoyNack, InProgress
 from fsxds.events import CATALOGUE, EVENTS_BY_NAME, FIELDS, Event, Level, Remark
 from fsxds.observe.internal_errors import LibraryLogs
 from fsxds.observe.log import Log, LogOutput
@@ -98,7 +98,7 @@ async def all_lines() -> list[LogLine]:
     envoy.envoy_started("127.0.0.1:1", (Listening("web", "127.0.0.1:2"),))
     envoy.envoy_acked((CDS,), 1.0)
     envoy.envoy_nacked(EnvoyNack(CDS, "a", "b", ()), 1.0)
-    envoy.envoy_pending(Pending((), 1), (), 1.0)
+    envoy.envoy_pending(InProgress((), 1), (), 1.0)
     envoy.envoy_logged(EnvoyLogLine("warning", "config", "deprecated"))
     envoy.envoy_ended(EndedEnvoy(1, ()))
     log.receive(events.TreeLoaded((), ()))

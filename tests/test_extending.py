@@ -99,7 +99,7 @@ import asyncio
 import time
 from pathlib import PurePosixPath
 
-from fsxds.source.watch import Settled
+from fsxds.source.watcher import Settled
 from fsxds.values import SourceFile, SourceTree
 
 CONTENT = b"resources: [{name: remembered, type: STATIC, connect_timeout: 1s}]"

@@ -32,7 +32,7 @@ EDGES = {
     "parse_worker.py": (1, "an error of the worker process is raised in the process that asked it"),
     "observe/log.py": (1, "a line that cannot be written ends nobody's work"),
     "transports/mirror/directory.py": (1, "what was made beside a file is removed, and the error raised on"),
-    "transports/rest/service.py": (1, "a request ends with 500 for its client alone"),
+    "transports/rest/application.py": (1, "a request ends with 500 for its client alone"),
     "transports/grpc_streams/calls.py": (1, "a call ends with INTERNAL for its client alone"),
     "transports/grpc_streams/stream.py": (
         2,

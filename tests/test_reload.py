@@ -15,7 +15,7 @@ from fsxds.reload import Loader, Reload
 from fsxds.resources import Snapshot
 from fsxds.snapshots.load import Acceptance
 from fsxds.source.envoy_api import find_api
-from fsxds.source.watch import Settled
+from fsxds.source.watcher import Settled
 from fsxds.store import Latest, SnapshotStore
 from fsxds.values import Severity
 from tests.support.snapshots import type_url

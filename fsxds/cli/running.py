@@ -31,7 +31,7 @@ def run(work: Coroutine[object, object, None]) -> None:
     stopped accepting connections for good: seen with 0.22.1 and 0.23.0 when uvloop itself accepted (with the latter, the
     listening socket was not in its epoll set any more). One way to get there is known: when something raises between a
     connection and its acceptance, such as the factory of protocols, uvloop takes the listening socket out of the set and
-    never puts it back. What raised is not known. Since `fsxds.transports.rest.server` accepts by itself, 80,000 departures with either
+    never puts it back. What raised is not known. Since `fsxds.transports.rest.http_server` accepts by itself, 80,000 departures with either
     version, over TCP and unix sockets, with gRPC on, did no harm; but of the older code too only one of nine runs showed
     a poll that waited for over 30 s, so this proves little. And where uvloop starts a process it forks, of which gRPC
     complains.
@@ -41,7 +41,7 @@ def run(work: Coroutine[object, object, None]) -> None:
     """
     # Which other commands do without.
     from fsxds.supervisor import AbandonedThreads
-    from fsxds.transports.rest.server import keep_large_buffers_apart
+    from fsxds.transports.rest.http_server import keep_large_buffers_apart
 
     gc.set_threshold(COLLECT_AFTER)
     keep_large_buffers_apart()

@@ -14,7 +14,7 @@ import click
 
 from fsxds import reload
 from fsxds.api.catalogue import Catalogue
-from fsxds.api.convert import Converter
+from fsxds.api.converter import Converter
 from fsxds.cli.running import run, spinner
 from fsxds.errors import UsageError
 from fsxds.protocol.messages import Node

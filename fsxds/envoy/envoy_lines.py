@@ -13,7 +13,7 @@ from fsxds.api.secrets import mask_reason
 from fsxds.envoy.admin import Listening
 from fsxds.envoy.envoy_log import EnvoyLogLine
 from fsxds.envoy.process import EndedEnvoy
-from fsxds.envoy.snapshot_status import EnvoyNack, Pending
+from fsxds.envoy.snapshot_status import EnvoyNack, InProgress
 from fsxds.events import Level
 from fsxds.observe.internal_errors import RepeatLimit
 from fsxds.observe.log_lines import LogLine, count_of, shortened, some_of
@@ -102,7 +102,7 @@ class LocalEnvoyLog:
         }
         self._write(LogLine(Level.ERROR, "envoy_nacked", text, details))
 
-    def envoy_pending(self, pending: Pending, unready: Sequence[str], elapsed_s: float) -> None:
+    def envoy_pending(self, pending: InProgress, unready: Sequence[str], elapsed_s: float) -> None:
         """Report what is not in effect after a long time, and what Envoy waits for by its own account."""
         names = [f"{scope.resource_type.noun}{f' of {scope.name}' if scope.name else ''}" for scope in pending.scopes]
         missing = f"; not there yet: {some_of(names)}" if names else ""

@@ -18,7 +18,7 @@ from fsxds.envoy.admin import AdminPage, Listening, Statistics
 from fsxds.envoy.envoy_bootstrap import BootstrapRequest, Section, files_of
 from fsxds.envoy.envoy_log import EnvoyLogLine, LoggedRejection, read_rejection
 from fsxds.envoy.process import EndedEnvoy, EnvoyLog, LocalEnvoy, running_envoy
-from fsxds.envoy.snapshot_status import AckSource, EnvoyNack, InEffect, Nacked, Pending, StatisticsAcks, nacks_of
+from fsxds.envoy.snapshot_status import AckSource, EnvoyNack, InEffect, InProgress, Nacked, StatisticsAcks, nacks_of
 from fsxds.resource_types import ResourceType
 from fsxds.resources import Snapshot
 from fsxds.store import SnapshotStore
@@ -49,7 +49,7 @@ class EnvoyObserver(Protocol):
     def envoy_nacked(self, nack: EnvoyNack, elapsed_s: float) -> None:
         """Envoy NACKed a part of the current snapshot."""
 
-    def envoy_pending(self, waiting: Pending, unready: tuple[str, ...], elapsed_s: float) -> None:
+    def envoy_pending(self, waiting: InProgress, unready: tuple[str, ...], elapsed_s: float) -> None:
         """The current snapshot is not in effect after a long time; `unready` is what Envoy says it waits for."""
 
     def envoy_listens(self, listeners: tuple[Listening, ...]) -> None:
@@ -118,14 +118,14 @@ class Follower:
         for nack in trial.receive_status(status, reasons):
             self._observer.envoy_nacked(nack, trial.elapsed_s)
         await self._look_whether_live()
-        if (isinstance(status, Pending) or not self._is_live) and trial.is_silent_for_long():
-            waiting = status if isinstance(status, Pending) else Pending((), 0)
+        if (isinstance(status, InProgress) or not self._is_live) and trial.is_silent_for_long():
+            waiting = status if isinstance(status, InProgress) else InProgress((), 0)
             self._observer.envoy_pending(waiting, await self._admin.unready(), trial.elapsed_s)
         if not self._is_live:
             return False
         if isinstance(status, InEffect) and status.types:
             self._observer.envoy_acked(status.types, trial.elapsed_s)
-        if not isinstance(status, Pending):
+        if not isinstance(status, InProgress):
             await self._look_at_listeners()
         return isinstance(status, InEffect)
 
@@ -184,7 +184,7 @@ class SnapshotProgress:
         return self._clock() - self._started_s
 
     def receive_status(
-        self, status: InEffect | Nacked | Pending, reasons: Sequence[LoggedRejection]
+        self, status: InEffect | Nacked | InProgress, reasons: Sequence[LoggedRejection]
     ) -> tuple[EnvoyNack, ...]:
         """Return the NACKs to report now."""
         if not isinstance(status, Nacked):

@@ -34,7 +34,7 @@ class Nacked:
 
 
 @dataclass(frozen=True, slots=True)
-class Pending:
+class InProgress:
     """Envoy has not finished: `scopes` do not show their versions yet, or clusters and listeners are `warming`."""
 
     scopes: tuple[Scope, ...]
@@ -60,7 +60,7 @@ class EnvoyNack:
 
 def status_by_statistics(
     expected: Expected, before: Statistics, now: Statistics, reasons: Sequence[LoggedRejection]
-) -> InEffect | Nacked | Pending:
+) -> InEffect | Nacked | InProgress:
     """Decide what became of a snapshot. Source: ENVOY.md E57, E59.
 
     Args:
@@ -81,7 +81,7 @@ def status_by_statistics(
     late = tuple(one for one in behind if one.resource_type.type_url not in expected.unsure)
     warming = sum(int(now.get(gauge, 0)) for gauge in WARMING)
     if late or warming:
-        return Pending(late, warming)
+        return InProgress(late, warming)
     moved = {
         one.resource_type for one in scopes if one in doubted or _version_text(one, now) != _version_text(one, before)
     }
@@ -93,7 +93,7 @@ def status_by_streams(
     watches: Sequence[WatchStatus],
     accepted_before: Mapping[TypeUrl, Version | None],
     statistics: Statistics,
-) -> InEffect | Nacked | Pending:
+) -> InEffect | Nacked | InProgress:
     """Decide what became of a snapshot by the ACKs and NACKs on its streams.
 
     Args:
@@ -107,7 +107,7 @@ def status_by_streams(
     behind = tuple(_scope_of(watch) for watch in watches if not _is_in_step(watch, snapshot))
     warming = sum(int(statistics.get(gauge, 0)) for gauge in WARMING)
     if behind or warming or not watches:
-        return Pending(behind, warming)
+        return InProgress(behind, warming)
     moved = {watch.type_url for watch in watches if watch.acked != accepted_before.get(watch.type_url)}
     return InEffect(tuple(sorted((BY_TYPE_URL[type_url] for type_url in moved), key=lambda row: row.short_name)))
 
@@ -184,7 +184,7 @@ def _origins(resource_type: ResourceType, name: str | None, reason: str, snapsho
     return tuple(Origin(path, 1) for path in change.files) if change else ()
 
 
-SnapshotStatus = InEffect | Nacked | Pending
+SnapshotStatus = InEffect | Nacked | InProgress
 
 
 class AckSource(Protocol):
@@ -262,7 +262,7 @@ class StreamAcks:
         """Look where the streams stand; clusters and listeners that are warming are found in the statistics."""
         current = self._store.current
         if current is None or current.generation < self._generation:
-            return Pending((), 0), ()
+            return InProgress((), 0), ()
         watches = tuple(self._watches())
         status = status_by_streams(current, watches, self._before, now)
         if isinstance(status, InEffect):

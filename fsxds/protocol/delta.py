@@ -59,7 +59,7 @@ class DeltaStream:
         self.node: Node | None = None
         self._memory, self._ttl, self._is_aggregated = memory, ttl, is_aggregated
         # In push order.
-        self._watches: dict[TypeUrl, _Watch] = {}
+        self._watches: dict[TypeUrl, _DeltaWatch] = {}
         # What is current, also where nothing of it could be sent yet.
         self._snapshot: Snapshot | None = None
         self._nonces = 0
@@ -105,11 +105,11 @@ class DeltaStream:
         """Return the state of each type, in push order."""
         return tuple(watch.status() for watch in self._watches.values())
 
-    def _begin(self, row: ResourceType) -> _Watch:
+    def _begin(self, row: ResourceType) -> _DeltaWatch:
         features = self.node.features if self.node else NOTHING
         ttl = ttl_use(row.type_url, features, self._ttl, is_delta=True)
         absence = Absence(row.type_url, is_hidden=row.absence_hangs_envoy and self._is_envoy)
-        watch = _Watch(row.type_url, self._memory, ttl, absence)
+        watch = _DeltaWatch(row.type_url, self._memory, ttl, absence)
         self._watches = in_push_order({**self._watches, row.type_url: watch})
         return watch
 
@@ -137,7 +137,7 @@ class DeltaStream:
                 has_new_clusters |= watch.type_url == CLUSTERS and was_initialized and self._is_envoy
         return tuple(self._responses(updates, now_s))
 
-    def _names_needed(self, watch: _Watch, snapshot: Snapshot) -> frozenset[str]:
+    def _names_needed(self, watch: _DeltaWatch, snapshot: Snapshot) -> frozenset[str]:
         """Return what is sent again to a client that subscribes to a type first, or that waits for any virtual hosts."""
         if not watch.waits_for_hosts:
             return NOTHING if watch.is_initialized else self._needed.get(watch.type_url, NOTHING)
@@ -262,7 +262,7 @@ class Absence:
         return NOTHING if self._is_hidden else removed
 
 
-class _Watch:
+class _DeltaWatch:
     """One type on one stream: what was sent. `names` has the subscription, the stream the order between types.
 
     What the client holds is not kept by name: it is what `_base` has of the subscription, except for what is pending.

@@ -44,7 +44,7 @@ class SotwStream:
         self.node: Node | None = None
         self._memory, self._ttl, self._is_aggregated = memory, ttl, is_aggregated
         # In push order.
-        self._watches: dict[TypeUrl, _Watch] = {}
+        self._watches: dict[TypeUrl, _SotwWatch] = {}
         # What is current, also where nothing of it could be sent yet.
         self._snapshot: Snapshot | None = None
         self._nonces = 0
@@ -95,9 +95,9 @@ class SotwStream:
         watch = self._watches.get(type_url)
         return Subscription.initial(type_url) if watch is None else watch.subscription
 
-    def _begin(self, row: ResourceType) -> _Watch:
+    def _begin(self, row: ResourceType) -> _SotwWatch:
         features = self.node.features if self.node else NOTHING
-        watch = _Watch(row, self._memory, ttl_use(row.type_url, features, self._ttl, is_delta=False))
+        watch = _SotwWatch(row, self._memory, ttl_use(row.type_url, features, self._ttl, is_delta=False))
         self._watches = in_push_order({**self._watches, row.type_url: watch})
         return watch
 
@@ -105,7 +105,7 @@ class SotwStream:
     def _is_envoy(self) -> bool:
         return self.node is not None and self.node.agent == ENVOY
 
-    def _names_to_send(self, watch: _Watch, request: SotwRequest, *, is_repeat: bool) -> frozenset[str]:
+    def _names_to_send(self, watch: _SotwWatch, request: SotwRequest, *, is_repeat: bool) -> frozenset[str]:
         """Return the names that a request asks for, or asks for again."""
         before = watch.subscription
         added = watch.subscribe(request.names)
@@ -117,7 +117,7 @@ class SotwStream:
         is_asked_again = may_have_let_go or (is_repeat and watch.subscription == before)
         return added | watch.names_again(is_asked=is_asked_again)
 
-    def _after_stale_nack(self, watch: _Watch, answer: Answer | None, now_s: float) -> tuple[SotwResponse, ...]:
+    def _after_stale_nack(self, watch: _SotwWatch, answer: Answer | None, now_s: float) -> tuple[SotwResponse, ...]:
         """Send the endpoints of NACKed clusters again: they came before the response that brings these clusters."""
         endpoints = self._watches.get(ENDPOINTS)
         is_ack = answer is None or answer.acknowledgement.accepted
@@ -199,7 +199,7 @@ class SotwUpdate:
         return replace(self, version=both.version, resources=both, removed=())
 
 
-class _Watch:
+class _SotwWatch:
     """One type on one stream: its subscription, and what was sent. The stream has the order between types.
 
     What the client holds is not kept by name: it is what `_base` has of the subscription, except for what is pending.

@@ -18,7 +18,7 @@ from pathlib import PurePosixPath
 
 from fsxds.api.catalogue import Catalogue
 from fsxds.api.constraints import FieldRules
-from fsxds.api.convert import Converter
+from fsxds.api.converter import Converter
 from fsxds.api.quotes import shown_pointer
 from fsxds.api.walk import merge_hooks
 from fsxds.formats import Format, format_of

@@ -14,7 +14,7 @@ from __future__ import annotations
 from typing import TypeAlias
 
 from fsxds.api.catalogue import Catalogue, DynamicMessage
-from fsxds.api.convert import Converter
+from fsxds.api.converter import Converter
 from fsxds.api.fields import FieldValue
 from fsxds.api.printing import Printer
 from fsxds.api.walk import Hook, Hooks, Leave, Path, Walk, field_path_of, merge_hooks

@@ -20,7 +20,7 @@ from google.protobuf.message import DecodeError, Message
 from google.protobuf.unknown_fields import UnknownFieldSet
 
 from fsxds.api.catalogue import Catalogue, DynamicMessage
-from fsxds.api.convert import Converter
+from fsxds.api.converter import Converter
 from fsxds.api.fields import ANY, LIST_VALUE, STRUCT, VALUE, FieldValue, is_map
 from fsxds.api.printing import Printer
 from fsxds.api.walk import unreadable_parts

@@ -16,7 +16,7 @@ from datetime import datetime
 from functools import partial
 from pathlib import Path, PurePosixPath
 
-from fsxds.api.convert import Converter
+from fsxds.api.converter import Converter
 from fsxds.app import Application, RunningServer, mirror_options
 from fsxds.envoy.envoy_bootstrap import (
     XDS_CLUSTER,

@@ -11,7 +11,7 @@ import pytest
 
 from fsxds.api.catalogue import Catalogue
 from fsxds.api.constraints import FieldRules
-from fsxds.api.convert import Converter
+from fsxds.api.converter import Converter
 from tests.support.envoy import validate
 
 PREFIX = "type.googleapis.com/"

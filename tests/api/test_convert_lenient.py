@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from fsxds.api.convert import Converter
+from fsxds.api.converter import Converter
 from fsxds.api.printing import Printer
 from fsxds.values import FieldPath, PlainValue, SpelledFloat
 from tests.api.samples import CLUSTER, PREFIX, SECRET, WELL_KNOWN

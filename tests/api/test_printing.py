@@ -9,7 +9,7 @@ from google.protobuf import json_format
 
 from fsxds.api import printing
 from fsxds.api.catalogue import Catalogue
-from fsxds.api.convert import Converter
+from fsxds.api.converter import Converter
 from fsxds.api.printing import Printer
 from fsxds.errors import ApiError
 from fsxds.values import TypeUrl

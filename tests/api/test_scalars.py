@@ -6,7 +6,7 @@ import pickle
 import pytest
 
 from fsxds.api.catalogue import Catalogue
-from fsxds.api.convert import Converter
+from fsxds.api.converter import Converter
 from fsxds.api.printing import Printer
 from fsxds.values import PlainValue, SpelledFloat
 from tests.api.samples import WELL_KNOWN

@@ -7,7 +7,7 @@ from pathlib import PurePosixPath
 from typing import Any
 
 from fsxds.api.catalogue import Catalogue
-from fsxds.api.convert import Converter
+from fsxds.api.converter import Converter
 from fsxds.formats.yaml_format import decode, read_yaml
 from fsxds.lint.linter import Linter, make_field_rules
 from fsxds.snapshots.load import Acceptance, Loaded, load

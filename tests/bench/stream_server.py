@@ -25,8 +25,8 @@ from fsxds.resources import Origin, Resource, Rows, Snapshot, version_of_body
 from fsxds.settings.forms import TcpAddress
 from fsxds.store import SnapshotStore
 from fsxds.supervisor import Supervisor
-from fsxds.transports.grpc_streams.server import listening_grpc
-from fsxds.transports.grpc_streams.service import GrpcServices
+from fsxds.transports.grpc_streams.discovery import GrpcServices
+from fsxds.transports.grpc_streams.grpc_server import listening_grpc
 from fsxds.transports.grpc_streams.stream import StreamContext
 from tests.bench.bare_server import announce
 

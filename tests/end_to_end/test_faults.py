@@ -19,12 +19,12 @@ from fsxds.protocol.ttl import TtlMode
 from fsxds.settings.forms import UnixAddress
 from fsxds.store import SnapshotStore
 from fsxds.supervisor import Supervisor
-from fsxds.transports.client_status.service import CLIENT_STATUS_PATH, ClientReports, client_status_handlers
+from fsxds.transports.client_status.status_service import CLIENT_STATUS_PATH, ClientReports, client_status_handlers
 from fsxds.transports.grpc_streams.calls import INTERNAL
-from fsxds.transports.grpc_streams.server import listening_grpc
-from fsxds.transports.grpc_streams.service import GrpcServices
+from fsxds.transports.grpc_streams.discovery import GrpcServices
+from fsxds.transports.grpc_streams.grpc_server import listening_grpc
 from fsxds.transports.grpc_streams.stream import StreamContext
-from fsxds.transports.rest.service import ROWS
+from fsxds.transports.rest.application import ROWS
 from tests.end_to_end import chaos
 from tests.support.errors import AT_ONCE, Recorder
 from tests.support.faulty_server import CDS_URL, Boom, Faults, FaultyServer, following, serving_with_faults, until
@@ -40,7 +40,7 @@ COMPONENTS: dict[str, tuple[Any, ...]] = {
     "ADS rewriting": ("fsxds.transports.config_sources.AdsConfigSources.rewrite",),
     "streams": ("fsxds.transports.grpc_streams.stream.StreamCall.wake",),
     "mirror": ("fsxds.transports.mirror.writer.Mirror.write",),
-    "health": ("fsxds.transports.grpc_streams.service.GrpcServices._report_health",),
+    "health": ("fsxds.transports.grpc_streams.discovery.GrpcServices._report_health",),
     "ready file": ("fsxds.readiness.ReadyFile.write",),
     "settings": ("fsxds.settings.reading.SettingsReader.wanted",),
     "start-up": ("fsxds.app.report_waits",),
@@ -92,8 +92,8 @@ async def test_every_grpc_handler_is_an_edge() -> None:
     supervisor = Supervisor(recorder, AT_ONCE)
     async with listening_grpc(services, LOCALHOST, supervisor, grace_s=1.0) as bound, channel_to(bound) as channel:
         with (
-            faults.plant("parse", "fsxds.transports.grpc_streams.requests._parsed"),
-            faults.plant("status", "fsxds.transports.client_status.service.ClientReports.answer"),
+            faults.plant("parse", "fsxds.transports.grpc_streams.stream_requests._parsed"),
+            faults.plant("status", "fsxds.transports.client_status.status_service.ClientReports.answer"),
         ):
             for path, method in methods:
                 with pytest.raises(grpc.aio.AioRpcError) as caught:
@@ -154,7 +154,7 @@ async def test_every_rest_path_is_an_edge() -> None:
     """An error within a request is a 500 for its client, reported, and nobody else's."""
     paths = [*ROWS, CLIENT_STATUS_PATH]
     async with running() as server:
-        with Faults(share=1.0).plant("request", "fsxds.transports.rest.service.is_json"):
+        with Faults(share=1.0).plant("request", "fsxds.transports.rest.application.is_json"):
             statuses = [(await server.ask("POST", path, json={})).status for path in paths]
         assert (await server.ask("POST", CLIENT_STATUS_PATH, json={})).status == 200
 

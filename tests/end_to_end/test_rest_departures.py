@@ -16,8 +16,8 @@ from aiohttp import web
 
 from fsxds.resource_types import RESOURCE_TYPES
 from fsxds.settings.forms import Address, UnixAddress
-from fsxds.transports.rest.responses import LARGE_BODY_BYTES
-from fsxds.transports.rest.service import make_application
+from fsxds.transports.rest.application import make_application
+from fsxds.transports.rest.poll_responses import LARGE_BODY_BYTES
 from tests.support import polls
 from tests.support.departures import NODES, bad_requests, good_requests, many_go_away, wire
 from tests.support.polls import LOCALHOST, named, running, until

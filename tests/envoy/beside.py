@@ -13,7 +13,7 @@ from fsxds.envoy.admin import Listening
 from fsxds.envoy.envoy_bootstrap import BootstrapRequest, Section, mirror_bootstrap
 from fsxds.envoy.follow import EnvoyPlan, run_envoy
 from fsxds.envoy.process import EndedEnvoy
-from fsxds.envoy.snapshot_status import EnvoyNack, Pending
+from fsxds.envoy.snapshot_status import EnvoyNack, InProgress
 from fsxds.protocol.subscription import Subscription, select
 from fsxds.resource_types import BY_TYPE_URL, ResourceType
 from fsxds.resources import Snapshot
@@ -76,7 +76,7 @@ class Recorder:
         """A part of it is not."""
         self._events.put_nowait(nack)
 
-    def envoy_pending(self, waiting: Pending, unready: tuple[str, ...], elapsed_s: float) -> None:
+    def envoy_pending(self, waiting: InProgress, unready: tuple[str, ...], elapsed_s: float) -> None:
         """It takes long."""
         self._events.put_nowait(Waits(tuple(scope.prefix for scope in waiting.scopes), waiting.warming, unready))
 

@@ -7,7 +7,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any, cast
 
 from fsxds.api.catalogue import Catalogue
-from fsxds.api.convert import Converter
+from fsxds.api.converter import Converter
 from fsxds.envoy.validate import Progress, ValidationOptions, validate_resources
 from fsxds.formats import yaml_format
 from fsxds.formats.decoded import PlainDocument

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from fsxds.api.catalogue import Catalogue, Features
-from fsxds.api.convert import Converter
+from fsxds.api.converter import Converter
 from fsxds.envoy.envoy_features import read_features
 from fsxds.errors import ApiError
 from fsxds.lint.linter import make_field_rules

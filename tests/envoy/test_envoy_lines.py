@@ -6,7 +6,7 @@ from fsxds.envoy.admin import Listening, Scope
 from fsxds.envoy.envoy_lines import LocalEnvoyLog
 from fsxds.envoy.envoy_log import EnvoyLogLine
 from fsxds.envoy.process import EndedEnvoy
-from fsxds.envoy.snapshot_status import EnvoyNack, Pending
+from fsxds.envoy.snapshot_status import EnvoyNack, InProgress
 from fsxds.observe.log_lines import LogLine
 from fsxds.resource_types import BY_SHORT_NAME
 from fsxds.resources import Origin
@@ -47,7 +47,7 @@ def test_verdicts() -> None:
     log.envoy_acked((CDS, BY_SHORT_NAME["eds"]), 0.0123)
     log.envoy_nacked(EnvoyNack(CDS, "web", "no such filter", (origin,)), 0.05)
     log.envoy_nacked(EnvoyNack(CDS, None, None, ()), 0.05)
-    log.envoy_pending(Pending((Scope("", CDS), Scope("", BY_SHORT_NAME["eds"], "web")), 2), ("RDS shop",), 10.0)
+    log.envoy_pending(InProgress((Scope("", CDS), Scope("", BY_SHORT_NAME["eds"], "web")), 2), ("RDS shop",), 10.0)
 
     assert log.texts == [
         "Envoy ACKed clusters, endpoints after 12 ms",

@@ -6,7 +6,7 @@ from fsxds.envoy.admin import Scope
 from fsxds.envoy.envoy_log import LoggedRejection
 from fsxds.envoy.follow import SIGHTINGS_AFTER_NACK, SnapshotProgress, read_rejections
 from fsxds.envoy.process import EnvoyLog
-from fsxds.envoy.snapshot_status import InEffect, Nacked, Pending
+from fsxds.envoy.snapshot_status import InEffect, InProgress, Nacked
 from fsxds.resource_types import BY_SHORT_NAME
 from tests.envoy.snapshots import snapshot_of, type_url
 
@@ -63,7 +63,7 @@ def test_other_verdicts_are_no_refusals() -> None:
     trial = trial_of()
 
     assert trial.receive_status(InEffect(()), ()) == ()
-    assert trial.receive_status(Pending((SCOPE,), 0), ()) == ()
+    assert trial.receive_status(InProgress((SCOPE,), 0), ()) == ()
 
 
 def test_long_wait_is_told_again_and_again() -> None:

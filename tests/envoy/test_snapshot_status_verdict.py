@@ -6,7 +6,7 @@ from pathlib import PurePosixPath
 
 from fsxds.envoy.admin import Expected, Scope
 from fsxds.envoy.envoy_log import LoggedRejection
-from fsxds.envoy.snapshot_status import EnvoyNack, InEffect, Nacked, Pending, nacks_of, status_by_statistics
+from fsxds.envoy.snapshot_status import EnvoyNack, InEffect, InProgress, Nacked, nacks_of, status_by_statistics
 from fsxds.protocol.subscription import Subscription, version_of
 from fsxds.resource_types import BY_SHORT_NAME
 from fsxds.resources import Origin, Snapshot
@@ -45,12 +45,12 @@ def test_took_tells_nothing_when_nothing_moved() -> None:
 
 def test_waits_for_a_version() -> None:
     """A subscription that shows an older version is waited for."""
-    assert Pending((CDS_SCOPE,), 0) == status_by_statistics(Expected.of(NEW), statistics(OLD), statistics(OLD), ())
+    assert InProgress((CDS_SCOPE,), 0) == status_by_statistics(Expected.of(NEW), statistics(OLD), statistics(OLD), ())
 
 
 def test_waits_for_warming() -> None:
     """The version of clusters shows before they have their endpoints; the gauge tells when they do."""
-    assert Pending((), 2) == status_by_statistics(Expected.of(NEW), statistics(OLD), statistics(NEW, warming=2), ())
+    assert InProgress((), 2) == status_by_statistics(Expected.of(NEW), statistics(OLD), statistics(NEW, warming=2), ())
 
 
 def test_refused_when_a_rejection_was_counted_and_the_version_does_not_show() -> None:
@@ -72,7 +72,7 @@ def test_version_after_a_refusal_counts_with_one_more_update() -> None:
     expected = Expected.of(OLD, doubted=frozenset({"cluster_manager.cds"}))
     before = statistics(OLD, cds_rejected=1)
 
-    assert status_by_statistics(expected, before, before, ()) == Pending((CDS_SCOPE,), 0)
+    assert status_by_statistics(expected, before, before, ()) == InProgress((CDS_SCOPE,), 0)
     assert status_by_statistics(expected, before, statistics(OLD, cds_rejected=1, cds_success=1), ()) == InEffect(
         (CDS,)
     )
@@ -82,14 +82,14 @@ def test_rejections_from_before_do_not_count() -> None:
     """What was rejected before the snapshot was published says nothing about it."""
     before, now = statistics(OLD, cds_rejected=3), statistics(OLD, cds_rejected=3)
 
-    assert Pending((CDS_SCOPE,), 0) == status_by_statistics(Expected.of(NEW), before, now, ())
+    assert InProgress((CDS_SCOPE,), 0) == status_by_statistics(Expected.of(NEW), before, now, ())
 
 
 def test_failed_update_counts_when_a_file_could_not_be_read() -> None:
     """A poll that finds nobody fails too; only the log's word about a file makes a failure a NACK."""
     before, now = statistics(OLD), statistics(OLD, cds_failure=1)
 
-    assert Pending((CDS_SCOPE,), 0) == status_by_statistics(Expected.of(NEW), before, now, ())
+    assert InProgress((CDS_SCOPE,), 0) == status_by_statistics(Expected.of(NEW), before, now, ())
     assert Nacked((CDS_SCOPE,)) == status_by_statistics(
         Expected.of(NEW), before, now, [LoggedRejection("unexpected EOF", is_failure=True)]
     )

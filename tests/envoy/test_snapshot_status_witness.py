@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from fsxds.envoy.admin import Scope
 from fsxds.envoy.envoy_log import LoggedRejection
-from fsxds.envoy.snapshot_status import InEffect, Nacked, Pending, StreamAcks
+from fsxds.envoy.snapshot_status import InEffect, InProgress, Nacked, StreamAcks
 from fsxds.protocol.messages import WatchStatus
 from fsxds.resource_types import BY_SHORT_NAME
 from fsxds.resources import Snapshot
@@ -44,7 +44,7 @@ class Stream:
             ),
         ]
 
-    def status(self, warming: int = 0) -> InEffect | Nacked | Pending:
+    def status(self, warming: int = 0) -> InEffect | Nacked | InProgress:
         """Return the status."""
         return self._acks.status({}, {"cluster_manager.warming_clusters": warming}, ())[0]
 
@@ -69,13 +69,13 @@ def test_what_was_not_told_or_not_accepted_is_awaited() -> None:
     stream.publish(OLD)
     waits = Scope("clusters", BY_SHORT_NAME["cds"])
 
-    assert stream.status() == Pending((), 0)
+    assert stream.status() == InProgress((), 0)
     stream.tell(OLD, "1", "")
-    assert stream.status() == Pending((waits,), 0)
+    assert stream.status() == InProgress((waits,), 0)
     stream.tell(OLD, "1", "1")
-    assert stream.status(warming=1) == Pending((), 1)
+    assert stream.status(warming=1) == InProgress((), 1)
     stream.publish(NEW)
-    assert stream.status() == Pending((waits,), 0)
+    assert stream.status() == InProgress((waits,), 0)
 
 
 def test_refusal_has_envoys_words() -> None:
@@ -99,4 +99,4 @@ def test_streams_that_lag_behind_are_awaited() -> None:
     stream.tell(OLD, "1", "1")
     stream._acks.begin(NEW)
 
-    assert stream.status() == Pending((), 0)
+    assert stream.status() == InProgress((), 0)

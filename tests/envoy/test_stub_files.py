@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from fsxds.api.catalogue import Catalogue
-from fsxds.api.convert import Converter
+from fsxds.api.converter import Converter
 from fsxds.api.printing import Printer
 from fsxds.envoy.stub_files import STAND_IN, STUB_CERTIFICATE, STUB_PRIVATE_KEY, FileStubs, Reshaper
 from fsxds.values import PlainValue

@@ -2,7 +2,7 @@
 
 import pytest
 
-from fsxds.api.convert import Converter
+from fsxds.api.converter import Converter
 from fsxds.formats.decoded import PlainDocument
 from fsxds.formats.textproto_format import decode, encode
 from tests.formats.reading import values_of

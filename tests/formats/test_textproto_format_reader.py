@@ -7,7 +7,7 @@ import random
 import pytest
 from google.protobuf import text_format
 
-from fsxds.api.convert import Converter
+from fsxds.api.converter import Converter
 from fsxds.api.fields import SPECIAL_JSON
 from fsxds.formats.textproto_format import TextprotoReader
 from fsxds.formats.textproto_tokens import Cursor

@@ -10,7 +10,7 @@ import yaml
 
 from fsxds.api.catalogue import Catalogue
 from fsxds.api.constraints import FieldRules
-from fsxds.api.convert import Converter
+from fsxds.api.converter import Converter
 from fsxds.lint.linter import make_field_rules
 from fsxds.values import Severity
 from tests.support.envoy import validate

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from fsxds.api.catalogue import Catalogue
-from fsxds.api.convert import Converter
+from fsxds.api.converter import Converter
 from fsxds.api.walk import field_path_of
 from fsxds.lint.claims import addresses_taken
 from fsxds.lint.linter import Linter

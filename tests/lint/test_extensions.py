@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from fsxds.api.catalogue import Catalogue
-from fsxds.api.convert import Converter
+from fsxds.api.converter import Converter
 from fsxds.lint.linter import make_field_rules
 from tests.lint.envoy_answers import (
     NETWORK,

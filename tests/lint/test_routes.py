@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from fsxds.api.catalogue import Catalogue
-from fsxds.api.convert import Converter
+from fsxds.api.converter import Converter
 from fsxds.lint.linter import make_field_rules
 from fsxds.values import PlainValue
 from tests.lint.envoy_answers import (

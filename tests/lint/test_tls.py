@@ -12,7 +12,7 @@ from cryptography.hazmat.primitives.serialization import BestAvailableEncryption
 from cryptography.x509.oid import NameOID
 
 from fsxds.api.catalogue import Catalogue
-from fsxds.api.convert import Converter
+from fsxds.api.converter import Converter
 from fsxds.lint.linter import make_field_rules
 from fsxds.lint.tls import CertificateChecks
 from fsxds.values import Severity
@@ -236,7 +236,7 @@ def test_without_cryptography_pairs_are_not_compared(catalogue: Catalogue) -> No
 
 def test_no_secret_is_quoted(catalogue: Catalogue) -> None:
     """What is reported of a key does not hold a part of it."""
-    from fsxds.api.convert import Converter
+    from fsxds.api.converter import Converter
     from fsxds.lint.linter import make_field_rules
     from tests.lint.envoy_answers import TYPES
 

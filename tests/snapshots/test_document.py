@@ -7,7 +7,7 @@ import pytest
 from google.protobuf.message import Message
 
 from fsxds.api.catalogue import Catalogue
-from fsxds.api.convert import Converter
+from fsxds.api.converter import Converter
 from fsxds.formats.decoded import MessageDocument, PlainDocument
 from fsxds.lint.linter import make_field_rules
 from fsxds.resource_types import BY_SHORT_NAME, RESOURCE_TYPES, ResourceType

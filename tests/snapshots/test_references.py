@@ -4,7 +4,7 @@ import pytest
 import yaml
 
 from fsxds.api.catalogue import Catalogue
-from fsxds.api.convert import Converter
+from fsxds.api.converter import Converter
 from fsxds.lint.linter import make_field_rules
 from fsxds.resource_types import BY_SHORT_NAME
 from fsxds.resources import Reference

@@ -7,7 +7,7 @@ import yaml
 
 from fsxds.api.catalogue import Catalogue
 from fsxds.api.constraints import FieldRules
-from fsxds.api.convert import Converter
+from fsxds.api.converter import Converter
 from fsxds.resource_types import BY_SHORT_NAME
 from fsxds.snapshots.references import hooks
 from fsxds.values import Severity

@@ -20,7 +20,7 @@ from fsxds.events import (
 )
 from fsxds.source.scan import Scanner
 from fsxds.source.targets import WatchOptions
-from fsxds.source.watch import Settled, watch
+from fsxds.source.watcher import Settled, watch
 from fsxds.values import SourceTree
 
 Contents: TypeAlias = dict[str, str]

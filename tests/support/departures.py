@@ -13,9 +13,9 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from fsxds.settings.forms import Address, TcpAddress, UnixAddress
-from fsxds.transports.client_status.service import CLIENT_STATUS_PATH
-from fsxds.transports.rest.requests import MAX_REQUEST_BYTES
-from fsxds.transports.rest.service import ROWS
+from fsxds.transports.client_status.status_service import CLIENT_STATUS_PATH
+from fsxds.transports.rest.application import ROWS
+from fsxds.transports.rest.poll_requests import MAX_REQUEST_BYTES
 
 REAL_REQUEST = Path(__file__).parents[1] / "data" / "rest-request-clusters.json"
 # Those who go away use a few names only, so that what is remembered of them is bounded by what they ask for.

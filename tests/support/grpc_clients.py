@@ -19,11 +19,11 @@ from fsxds.resources import Snapshot
 from fsxds.settings.forms import Address, TcpAddress
 from fsxds.store import SnapshotStore
 from fsxds.supervisor import Supervisor
-from fsxds.transports.client_status.service import ClientReports, client_status_handlers
-from fsxds.transports.grpc_streams.requests import AGGREGATED
-from fsxds.transports.grpc_streams.server import listening_grpc
-from fsxds.transports.grpc_streams.service import GrpcServices
+from fsxds.transports.client_status.status_service import ClientReports, client_status_handlers
+from fsxds.transports.grpc_streams.discovery import GrpcServices
+from fsxds.transports.grpc_streams.grpc_server import listening_grpc
 from fsxds.transports.grpc_streams.stream import StreamContext
+from fsxds.transports.grpc_streams.stream_requests import AGGREGATED
 from tests.support.errors import AT_ONCE, Recorder
 from tests.support.snapshots import snapshot, type_url
 

@@ -14,7 +14,7 @@ from envoy.service.status.v3 import csds_pb2
 from grpc_health.v1 import health_pb2
 from grpc_reflection.v1alpha import reflection_pb2
 
-from fsxds.transports.grpc_streams.requests import METHODS, Variant
+from fsxds.transports.grpc_streams.stream_requests import METHODS, Variant
 from tests.support.departures import NODES
 
 PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"

@@ -21,9 +21,9 @@ from fsxds.resource_types import BY_SHORT_NAME, RESOURCE_TYPES
 from fsxds.resources import Origin, Resource, Rows, Snapshot, TypeChange, version_of_body
 from fsxds.settings.forms import Address, TcpAddress
 from fsxds.store import SnapshotStore
-from fsxds.transports.client_status.service import ClientReports, client_status_paths
-from fsxds.transports.rest.server import listening
-from fsxds.transports.rest.service import REST, HeldPolls, RestJson, make_application
+from fsxds.transports.client_status.status_service import ClientReports, client_status_paths
+from fsxds.transports.rest.application import REST, HeldPolls, RestJson, make_application
+from fsxds.transports.rest.http_server import listening
 from fsxds.values import TypeUrl
 from tests.support.envoy import find_envoy
 from tests.support.errors import Recorder

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from fsxds.api.catalogue import Catalogue
-from fsxds.api.convert import Converter
+from fsxds.api.converter import Converter
 from fsxds.api.printing import Printer
 from fsxds.source.envoy_api import find_api
 

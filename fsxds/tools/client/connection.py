@@ -11,7 +11,7 @@ from typing import Protocol
 
 import grpc.aio
 
-from fsxds.api.convert import Converter
+from fsxds.api.converter import Converter
 from fsxds.errors import UsageError
 from fsxds.protocol.messages import Node
 from fsxds.resource_types import ResourceType

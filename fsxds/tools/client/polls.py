@@ -11,7 +11,7 @@ from typing import Self
 
 import aiohttp
 
-from fsxds.api.convert import Converter
+from fsxds.api.converter import Converter
 from fsxds.protocol.messages import Node
 from fsxds.resource_types import ResourceType
 from fsxds.tools.client.updates import (

@@ -11,7 +11,7 @@ from google.protobuf.message import DecodeError, Message
 
 from fsxds.api.catalogue import Catalogue
 from fsxds.api.constraints import FieldRules
-from fsxds.api.convert import Converter
+from fsxds.api.converter import Converter
 from fsxds.formats import FORMATS, format_of
 from fsxds.formats.decoded import MessageDocument, PlainDocument
 from fsxds.formats.positions import Locate

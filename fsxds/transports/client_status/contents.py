@@ -19,7 +19,7 @@ from google.protobuf.message import DecodeError, Message
 from google.protobuf.wrappers_pb2 import BytesValue
 
 from fsxds.api.catalogue import Catalogue
-from fsxds.api.convert import Converter
+from fsxds.api.converter import Converter
 from fsxds.api.printing import Printer, dump
 from fsxds.api.secrets import HIDDEN, Masker, mask_reason
 from fsxds.errors import ApiError
@@ -28,7 +28,7 @@ from fsxds.protocol.subscription import WILDCARD
 from fsxds.resource_types import RESOURCE_TYPES
 from fsxds.resources import Resource
 from fsxds.transports.client_status.nodes import node_message
-from fsxds.transports.rest.responses import Payload
+from fsxds.transports.rest.poll_responses import Payload
 from fsxds.values import PlainValue, TypeUrl, Version
 
 

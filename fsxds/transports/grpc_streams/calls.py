@@ -13,7 +13,7 @@ import grpc
 import grpc.aio
 
 from fsxds.events import InternalError, Observer
-from fsxds.transports.grpc_streams.requests import Context
+from fsxds.transports.grpc_streams.stream_requests import Context
 
 STOPPING = "the server stops; connect again"
 INTERNAL = "an internal error of fsxds; the server's log has its traceback"

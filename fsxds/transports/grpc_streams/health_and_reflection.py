@@ -12,7 +12,7 @@ import grpc
 from grpc_health.v1 import health, health_pb2
 
 from fsxds.resource_types import RESOURCE_TYPES
-from fsxds.transports.grpc_streams.requests import Context, parse_or_abort
+from fsxds.transports.grpc_streams.stream_requests import Context, parse_or_abort
 
 HEALTH = health.SERVICE_NAME
 OVERALL = ""

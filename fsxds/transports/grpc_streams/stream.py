@@ -32,8 +32,8 @@ from fsxds.resource_types import BY_TYPE_URL
 from fsxds.resources import Snapshot
 from fsxds.store import SnapshotStore
 from fsxds.transports.grpc_streams.calls import INTERNAL, STOPPING, where
-from fsxds.transports.grpc_streams.requests import Context, DiscoveryMethod, GrpcRequestReader, peer_of
-from fsxds.transports.grpc_streams.responses import ResponseWriter
+from fsxds.transports.grpc_streams.stream_requests import Context, DiscoveryMethod, GrpcRequestReader, peer_of
+from fsxds.transports.grpc_streams.stream_responses import ResponseWriter
 from fsxds.values import TypeUrl
 
 # So many types that are not served are reported per stream; its requests for more of them are ignored silently.

@@ -13,7 +13,7 @@ from urllib.parse import quote
 from google.protobuf.message import DecodeError, Message
 
 from fsxds.api.catalogue import Catalogue, DynamicMessage
-from fsxds.api.convert import Converter
+from fsxds.api.converter import Converter
 from fsxds.api.printing import Printer
 from fsxds.errors import UsageError
 from fsxds.events import Remark

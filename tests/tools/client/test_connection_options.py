@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from fsxds.api.convert import Converter
+from fsxds.api.converter import Converter
 from fsxds.errors import UsageError
 from fsxds.protocol.messages import Node
 from fsxds.resource_types import BY_SHORT_NAME

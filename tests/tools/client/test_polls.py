@@ -10,13 +10,13 @@ from pathlib import Path
 import pytest
 from aiohttp import web
 
-from fsxds.api.convert import Converter
+from fsxds.api.converter import Converter
 from fsxds.protocol.messages import Node
 from fsxds.resource_types import BY_SHORT_NAME, RESOURCE_TYPES
 from fsxds.settings.forms import TcpAddress, UnixAddress
 from fsxds.tools.client.polls import PollingClient
 from fsxds.tools.client.updates import ConnectionLostError, WrongResponseError, name_within
-from fsxds.transports.rest.server import listening
+from fsxds.transports.rest.http_server import listening
 from tests.support.polls import Server, envoy_catalogue, named, running, until
 
 CDS, EDS = BY_SHORT_NAME["cds"], BY_SHORT_NAME["eds"]

@@ -8,7 +8,7 @@ import pytest
 import yaml
 
 from fsxds.api.catalogue import Catalogue
-from fsxds.api.convert import Converter
+from fsxds.api.converter import Converter
 from fsxds.api.printing import Printer
 from fsxds.source.envoy_api import read_xds_protos
 from fsxds.tools.diff.compare import FieldChange, FieldComparer

@@ -11,7 +11,7 @@ from fsxds.errors import UsageError
 from fsxds.settings.forms import TcpAddress, UnixAddress
 from fsxds.tools.diff import sides
 from fsxds.tools.diff.sides import fetch_served, is_running_address
-from fsxds.transports.rest.server import listening
+from fsxds.transports.rest.http_server import listening
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 

@@ -11,7 +11,7 @@ from typing import Any
 import yaml
 
 from fsxds.api.catalogue import Catalogue
-from fsxds.api.convert import Converter
+from fsxds.api.converter import Converter
 from fsxds.lint.linter import Linter, make_field_rules
 from fsxds.resources import Snapshot
 from fsxds.snapshots.load import Acceptance, load

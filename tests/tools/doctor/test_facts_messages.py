@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from fsxds.api.catalogue import Catalogue
-from fsxds.api.convert import Converter
+from fsxds.api.converter import Converter
 from fsxds.tools.doctor.facts import messages_in
 from fsxds.values import pointer_of
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from fsxds.api.convert import Converter
+from fsxds.api.converter import Converter
 from fsxds.tools.doctor.facts import ConfigSourceUse, subscriptions_of
 from tests.tools.doctor.examples import Doctor, file_source, grpc_source, rest_source
 

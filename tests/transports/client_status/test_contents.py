@@ -11,7 +11,7 @@ from envoy.config.core.v3 import base_pb2
 from google.protobuf.descriptor_pb2 import FileDescriptorProto, FileDescriptorSet
 
 from fsxds.api.catalogue import Catalogue
-from fsxds.api.convert import Converter
+from fsxds.api.converter import Converter
 from fsxds.api.printing import Printer
 from fsxds.api.secrets import Masker
 from fsxds.resource_types import BY_SHORT_NAME

@@ -11,7 +11,7 @@ import pytest
 
 from fsxds.supervisor import Supervisor
 from fsxds.transports.grpc_streams.calls import STOPPING, LastingCalls
-from fsxds.transports.grpc_streams.server import listening_grpc
+from fsxds.transports.grpc_streams.grpc_server import listening_grpc
 from tests.support.errors import Recorder, make_supervisor
 from tests.support.grpc_clients import LOCALHOST, PATIENCE_S, channel_to
 

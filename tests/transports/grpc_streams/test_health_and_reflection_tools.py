@@ -11,7 +11,7 @@ from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
 
 from fsxds.resource_types import RESOURCE_TYPES
 from fsxds.transports.grpc_streams.health_and_reflection import SERVICES
-from fsxds.transports.grpc_streams.requests import METHODS
+from fsxds.transports.grpc_streams.stream_requests import METHODS
 from tests.support.grpc_clients import GrpcServer, serving_grpc
 
 
@@ -81,7 +81,7 @@ async def test_bytes_that_are_no_message(server: GrpcServer, caplog: pytest.LogC
 def test_descriptors_are_not_imported_at_the_start() -> None:
     """They take a tenth of a second and ten megabytes, which most servers never need."""
     code = (
-        "import sys; import fsxds.transports.grpc_streams.service; "
+        "import sys; import fsxds.transports.grpc_streams.discovery; "
         "print([name for name in sys.modules if name.startswith(('envoy.config.cluster', 'grpc_reflection.v1alpha'))])"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

@@ -4,7 +4,7 @@ from google.protobuf import descriptor_pool
 
 from fsxds.resource_types import RESOURCE_TYPES
 from fsxds.transports.grpc_streams.health_and_reflection import import_descriptors
-from fsxds.transports.grpc_streams.requests import AGGREGATED, METHODS, Variant
+from fsxds.transports.grpc_streams.stream_requests import AGGREGATED, METHODS, Variant
 
 
 def test_methods_are_those_of_the_api() -> None:

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from fsxds.errors import ProtocolError
 from fsxds.protocol.messages import DeltaRequest, SotwRequest
 from fsxds.resource_types import BY_SHORT_NAME
-from fsxds.transports.grpc_streams.requests import (
+from fsxds.transports.grpc_streams.stream_requests import (
     MOST_NAMES,
     MOST_NODE_BYTES,
     MOST_NODES,

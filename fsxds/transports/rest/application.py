@@ -19,7 +19,8 @@ from fsxds.protocol.subscription import Selection
 from fsxds.resource_types import RESOURCE_TYPES, ResourceType
 from fsxds.resources import Snapshot
 from fsxds.store import SnapshotStore
-from fsxds.transports.rest.requests import (
+from fsxds.transports.rest.http_server import Connection
+from fsxds.transports.rest.poll_requests import (
     TOO_LARGE,
     TOO_SLOW,
     UNKNOWN_CODING,
@@ -29,7 +30,7 @@ from fsxds.transports.rest.requests import (
     patience_of,
     read_body,
 )
-from fsxds.transports.rest.responses import (
+from fsxds.transports.rest.poll_responses import (
     CLIENT_GONE,
     ErrorResponse,
     ResponseBodies,
@@ -37,7 +38,6 @@ from fsxds.transports.rest.responses import (
     not_modified,
     send,
 )
-from fsxds.transports.rest.server import Connection
 
 DEADLINE_HEADER = "x-envoy-expected-rq-timeout-ms"
 PREFIX = "/v3/discovery:"

@@ -17,7 +17,7 @@ import pytest
 from fsxds.errors import UsageError
 from fsxds.settings.forms import Address, TcpAddress, UnixAddress
 from fsxds.supervisor import Supervisor
-from fsxds.transports.grpc_streams.server import MAX_REQUEST_BYTES, _is_no_departure, listening_grpc
+from fsxds.transports.grpc_streams.grpc_server import MAX_REQUEST_BYTES, _is_no_departure, listening_grpc
 from fsxds.transports.sockets import SOCKET_MODE
 from tests.support.certificates import make_pair
 from tests.support.errors import make_supervisor

@@ -2,7 +2,7 @@ import json
 
 import pytest
 
-from fsxds.transports.rest.responses import ErrorResponse, error_response, not_modified, takes_gzip
+from fsxds.transports.rest.poll_responses import ErrorResponse, error_response, not_modified, takes_gzip
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ import pytest
 
 from fsxds.source.scan import Look, Scanner
 from fsxds.source.targets import WatchOptions
-from fsxds.source.watch import watch
+from fsxds.source.watcher import watch
 from fsxds.values import SourceTree
 from tests.source.watching import PATIENCE_S, Contents, Watched, contents_of, is_read, watched, write
 

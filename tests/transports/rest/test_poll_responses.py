@@ -13,7 +13,7 @@ from fsxds.api.printing import Printer
 from fsxds.protocol.subscription import Subscription, select
 from fsxds.resource_types import BY_SHORT_NAME
 from fsxds.resources import Resource, Snapshot
-from fsxds.transports.rest.responses import LARGE_RESOURCE_BYTES, RENDER_SLICE_S, Payload, ResponseBodies
+from fsxds.transports.rest.poll_responses import LARGE_RESOURCE_BYTES, RENDER_SLICE_S, Payload, ResponseBodies
 from fsxds.values import TypeUrl
 from tests.support.polls import envoy_catalogue, named, snapshot_of
 

@@ -14,8 +14,8 @@ from fsxds.resource_types import RESOURCE_TYPES, ResourceType
 from fsxds.store import SnapshotStore
 from fsxds.supervisor import Supervisor
 from fsxds.transports.grpc_streams.calls import INTERNAL
-from fsxds.transports.grpc_streams.server import listening_grpc
-from fsxds.transports.grpc_streams.service import GrpcServices
+from fsxds.transports.grpc_streams.discovery import GrpcServices
+from fsxds.transports.grpc_streams.grpc_server import listening_grpc
 from fsxds.transports.grpc_streams.stream import StreamContext
 from tests.support.errors import AT_ONCE, Recorder, make_supervisor
 from tests.support.grpc_clients import (

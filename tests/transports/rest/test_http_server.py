@@ -17,7 +17,7 @@ from aiohttp import web
 
 from fsxds.errors import UsageError
 from fsxds.settings.forms import Address, TcpAddress, UnixAddress
-from fsxds.transports.rest.server import listening, raise_open_files_limit
+from fsxds.transports.rest.http_server import listening, raise_open_files_limit
 from fsxds.transports.sockets import SOCKET_MODE
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
@@ -212,7 +212,7 @@ def test_the_limit_of_open_files_is_raised() -> None:
 
 def test_large_buffers_can_be_kept_apart() -> None:
     """In a process of its own, because it cannot be undone: held polls on asyncio's loop then leave no holes."""
-    code = "from fsxds.transports.rest.server import keep_large_buffers_apart as keep; keep(); print(len(bytes(10**6)))"
+    code = "from fsxds.transports.rest.http_server import keep_large_buffers_apart as keep; keep(); print(len(bytes(10**6)))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
 
     assert "1000000\n" == done.stdout
@@ -220,7 +220,7 @@ def test_large_buffers_can_be_kept_apart() -> None:
 
 async def test_a_head_must_come_soon(monkeypatch: pytest.MonkeyPatch) -> None:
     """Whoever sends nothing, or drips a head, is cut off; a request that takes longer to answer is not."""
-    monkeypatch.setattr("fsxds.transports.rest.server.HEAD_S", 0.2)
+    monkeypatch.setattr("fsxds.transports.rest.http_server.HEAD_S", 0.2)
     released = asyncio.Event()
 
     async def wait(_: web.Request) -> web.Response:
@@ -247,7 +247,7 @@ async def test_a_head_must_come_soon(monkeypatch: pytest.MonkeyPatch) -> None:
 
 async def test_an_idle_connection_is_closed_in_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
     """After an answer, and later than it takes to send a head."""
-    monkeypatch.setattr("fsxds.transports.rest.server.KEEPALIVE_S", 0.2)
+    monkeypatch.setattr("fsxds.transports.rest.http_server.KEEPALIVE_S", 0.2)
     async with serve(LOCALHOST) as bound, asyncio.timeout(10):
         assert isinstance(bound, TcpAddress)
         reader, writer = await asyncio.open_connection(bound.host, bound.port)

@@ -17,11 +17,11 @@ from fsxds.protocol.messages import ClientStatus, Node
 from fsxds.protocol.ttl import TtlMode
 from fsxds.resource_types import BY_SHORT_NAME
 from fsxds.store import SnapshotStore
-from fsxds.transports.client_status import service
-from fsxds.transports.client_status.service import CLIENT_STATUS_SERVICE, ClientReports, client_status_handlers
+from fsxds.transports.client_status import status_service
+from fsxds.transports.client_status.status_service import CLIENT_STATUS_SERVICE, ClientReports, client_status_handlers
 from fsxds.transports.grpc_streams.calls import LastingCalls
-from fsxds.transports.grpc_streams.server import listening_grpc
-from fsxds.transports.grpc_streams.service import GrpcServices
+from fsxds.transports.grpc_streams.discovery import GrpcServices
+from fsxds.transports.grpc_streams.grpc_server import listening_grpc
 from fsxds.transports.grpc_streams.stream import StreamContext
 from tests.support.errors import Recorder, make_supervisor
 from tests.support.grpc_clients import LOCALHOST, channel_to, serving_grpc
@@ -141,7 +141,7 @@ async def test_bad_bytes_are_refused(served: Served) -> None:
 async def test_an_answer_that_is_too_large_is_refused(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
     """RESOURCE_EXHAUSTED."""
     connect(served, "edge-1")
-    monkeypatch.setattr(service, "MOST_ANSWER_BYTES", 1)
+    monkeypatch.setattr(status_service, "MOST_ANSWER_BYTES", 1)
     with pytest.raises(grpc.aio.AioRpcError, match="node_matchers") as refused:
         await served.stub.FetchClientStatus(csds_pb2.ClientStatusRequest())
 

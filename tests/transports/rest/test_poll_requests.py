@@ -10,8 +10,8 @@ from fsxds.protocol.messages import Node
 from fsxds.protocol.poll import PollRequest
 from fsxds.protocol.subscription import Subscription
 from fsxds.resource_types import BY_SHORT_NAME
-from fsxds.transports.rest import requests
-from fsxds.transports.rest.requests import RestRequestReader, patience_of, strict_loads
+from fsxds.transports.rest import poll_requests
+from fsxds.transports.rest.poll_requests import RestRequestReader, patience_of, strict_loads
 from fsxds.values import Nonce, Version
 from tests.support.polls import REAL_REQUEST, envoy_catalogue
 
@@ -27,7 +27,7 @@ def parse(**fields: object) -> PollRequest:
 def loads(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """Every fact holds with orjson and without it."""
     if request.param == "json":
-        monkeypatch.setattr(requests, "_loads", strict_loads)
+        monkeypatch.setattr(poll_requests, "_loads", strict_loads)
 
 
 def test_an_empty_object_asks_for_everything() -> None:

@@ -12,8 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fsxds.api.catalogue import Catalogue
-from fsxds.api.convert import CompiledConverter, Converter
 from fsxds.api.convert_lenient import LenientReader
+from fsxds.api.converter import CompiledConverter, Converter
 from fsxds.api.printing import Printer
 from fsxds.values import PlainValue, Severity, SpelledFloat
 from tests.api.samples import CLUSTER, PREFIX, SAMPLES, WELL_KNOWN

@@ -273,7 +273,7 @@ def _bound(address: Address, listener: socket.socket) -> Address:
 
 
 def _server_log() -> logging.Logger:
-    log = logging.getLogger("fsxds.transports.rest.server")
+    log = logging.getLogger("fsxds.transports.rest.http_server")
     log.addFilter(_lower_those_of_clients)
     return log
 

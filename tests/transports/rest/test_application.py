@@ -23,9 +23,9 @@ from fsxds.protocol.poll import PollMemory, PollRequest
 from fsxds.resource_types import RESOURCE_TYPES, ResourceType
 from fsxds.resources import Origin
 from fsxds.settings.forms import TcpAddress
-from fsxds.transports.rest.requests import MAX_REQUEST_BYTES
-from fsxds.transports.rest.responses import LARGE_BODY_BYTES
-from fsxds.transports.rest.service import ROWS
+from fsxds.transports.rest.application import ROWS
+from fsxds.transports.rest.poll_requests import MAX_REQUEST_BYTES
+from fsxds.transports.rest.poll_responses import LARGE_BODY_BYTES
 from fsxds.values import Version
 from tests.support.polls import REAL_REQUEST, Server, named, running, until
 
@@ -652,7 +652,7 @@ async def test_an_encoded_body(
 
 async def test_a_body_that_drips_is_refused(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
     """With 408, and the connection is closed."""
-    monkeypatch.setattr("fsxds.transports.rest.requests.BODY_S", 0.1)
+    monkeypatch.setattr("fsxds.transports.rest.poll_requests.BODY_S", 0.1)
     answer = await exchange(server, f"POST {CLUSTERS} HTTP/1.1\r\nhost: x\r\ncontent-length: 9\r\n\r\n{{".encode())
 
     assert answer.split()[1] == b"408"

@@ -19,11 +19,11 @@ from fsxds.observe.clients import Clients
 from fsxds.protocol.messages import ClientStatus, Node, WatchStatus
 from fsxds.resource_types import BY_SHORT_NAME
 from fsxds.resources import Resource
-from fsxds.transports.client_status import service
+from fsxds.transports.client_status import status_service
 from fsxds.transports.client_status.contents import Contents
-from fsxds.transports.client_status.service import ClientReports
-from fsxds.transports.rest.requests import serialized_node
-from fsxds.transports.rest.responses import LARGE_RESOURCE_BYTES
+from fsxds.transports.client_status.status_service import ClientReports
+from fsxds.transports.rest.poll_requests import serialized_node
+from fsxds.transports.rest.poll_responses import LARGE_RESOURCE_BYTES
 from fsxds.values import TypeUrl, Version
 from tests.support.polls import envoy_catalogue, named
 
@@ -206,7 +206,7 @@ async def test_clients_are_chosen_by_their_nodes() -> None:
 
 async def test_others_have_their_turn_while_clients_are_asked(monkeypatch: pytest.MonkeyPatch) -> None:
     """Also where none of them is wanted."""
-    monkeypatch.setattr(service, "SLICE_S", 0.0)
+    monkeypatch.setattr(status_service, "SLICE_S", 0.0)
     reports = reports_of(*(client(str(number)) for number in range(100)))
     turns = 0
 
@@ -276,11 +276,11 @@ async def test_an_answer_that_is_too_large_is_refused(monkeypatch: pytest.Monkey
     """The message says how to ask for less; up to the limit there is an answer."""
     reports = reports_of(client("edge-1", watch(CLUSTER)), client("edge-2", watch(CLUSTER)))
     size = len(await reports.answer(b""))
-    monkeypatch.setattr(service, "MOST_ANSWER_BYTES", size)
+    monkeypatch.setattr(status_service, "MOST_ANSWER_BYTES", size)
 
     assert await reports.answer(b"")
 
-    monkeypatch.setattr(service, "MOST_ANSWER_BYTES", size - 1)
+    monkeypatch.setattr(status_service, "MOST_ANSWER_BYTES", size - 1)
     with pytest.raises(ProtocolError, match="node_matchers, or set exclude_resource_contents") as refused:
         await reports.answer(b"")
 
@@ -292,7 +292,7 @@ async def test_an_answer_that_is_too_large_is_refused(monkeypatch: pytest.Monkey
 async def test_too_many_resources_are_refused_before_they_are_written(monkeypatch: pytest.MonkeyPatch) -> None:
     """Those of all clients that are asked for are counted."""
     reports = reports_of(client("edge-1", watch(CLUSTER)), client("edge-2", watch(CLUSTER)))
-    monkeypatch.setattr(service, "MOST_ROWS", 1)
+    monkeypatch.setattr(status_service, "MOST_ROWS", 1)
     with pytest.raises(ProtocolError, match="or have over 1 resources; ask for fewer"):
         await reports.answer_json(b"{}")
 
@@ -318,7 +318,7 @@ async def test_what_no_client_holds_any_more_is_forgotten() -> None:
 @pytest.mark.parametrize("is_json", [False, True])
 async def test_no_client_waits_while_an_answer_is_made(monkeypatch: pytest.MonkeyPatch, *, is_json: bool) -> None:
     """Others have their turn again and again: their longest time without is a small part of what the answer takes."""
-    monkeypatch.setattr(service, "SLICE_S", service.SLICE_S / 10)
+    monkeypatch.setattr(status_service, "SLICE_S", status_service.SLICE_S / 10)
     clusters = [named("cds", f"c-{number:03}", alt_stat_name="x" * 500) for number in range(150)]
     reports = reports_of(*(client(f"edge-{number}", watch(*clusters)) for number in range(20)))
     turns_s: list[float] = []
@@ -363,7 +363,7 @@ async def test_large_clients_are_joined_in_a_thread(monkeypatch: pytest.MonkeyPa
     """The answer is the same."""
     reports = reports_of(*(client(f"edge-{number}", watch(CLUSTER)) for number in range(3)))
     wire, written = await reports.answer(b""), (await reports.answer_json(b"{}")).body
-    monkeypatch.setattr(service, "PIECE_BYTES", 1)
+    monkeypatch.setattr(status_service, "PIECE_BYTES", 1)
     in_pieces = await reports.answer_json(b"{}")
 
     assert await reports.answer(b"") == wire
@@ -373,7 +373,7 @@ async def test_large_clients_are_joined_in_a_thread(monkeypatch: pytest.MonkeyPa
 
 async def test_who_asks_for_the_same_meanwhile_shares_an_answer(monkeypatch: pytest.MonkeyPatch) -> None:
     """One that was begun after the question, so that it tells of what was before."""
-    monkeypatch.setattr(service, "SLICE_S", 0.0)
+    monkeypatch.setattr(status_service, "SLICE_S", 0.0)
     reports = reports_of(client("edge-1", watch(CLUSTER)))
     async with asyncio.TaskGroup() as tasks:
         first = tasks.create_task(reports.answer_json(b"{}"))
@@ -393,7 +393,7 @@ async def test_who_asks_for_the_same_meanwhile_shares_an_answer(monkeypatch: pyt
 
 async def test_who_goes_away_is_not_worked_for(monkeypatch: pytest.MonkeyPatch) -> None:
     """The work ends where it is, and who waits for the same gets an answer of its own."""
-    monkeypatch.setattr(service, "SLICE_S", 0.0)
+    monkeypatch.setattr(status_service, "SLICE_S", 0.0)
     reports = reports_of(client("edge-1", watch(*[CLUSTER] * 100)))
     async with asyncio.TaskGroup() as tasks:
         gone = tasks.create_task(reports.answer_json(b"{}"))

@@ -17,7 +17,7 @@ from google.protobuf import json_format
 from google.protobuf.message import EncodeError
 
 from fsxds.api.catalogue import Catalogue
-from fsxds.api.convert import Converter
+from fsxds.api.converter import Converter
 from fsxds.api.fields import camel_case
 from fsxds.api.quotes import quoted_type_url, shown_pointer
 from fsxds.errors import ProtocolError

@@ -22,8 +22,8 @@ from fsxds.protocol.subscription import Subscription
 from fsxds.supervisor import Supervisor
 from fsxds.transports.grpc_streams.calls import STOPPING, LastingCalls, guarded
 from fsxds.transports.grpc_streams.health_and_reflection import HEALTH, Health, Reflection
-from fsxds.transports.grpc_streams.requests import METHODS, Context, DiscoveryMethod, Variant, peer_of
 from fsxds.transports.grpc_streams.stream import StreamCall, StreamContext
+from fsxds.transports.grpc_streams.stream_requests import METHODS, Context, DiscoveryMethod, Variant, peer_of
 
 # The event loop is lent to waking streams for so long at a time, so that requests are received in between.
 WAKE_SLICE_S = 0.005

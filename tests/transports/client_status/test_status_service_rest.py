@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from fsxds.protocol.messages import ClientStatus, Node
-from fsxds.transports.client_status import service
-from fsxds.transports.rest.requests import MAX_REQUEST_BYTES
-from fsxds.transports.rest.responses import LARGE_BODY_BYTES
+from fsxds.transports.client_status import status_service
+from fsxds.transports.rest.poll_requests import MAX_REQUEST_BYTES
+from fsxds.transports.rest.poll_responses import LARGE_BODY_BYTES
 from tests.support.polls import Server, named, running
 
 CLIENT_STATUS = "/v3/discovery:client_status"
@@ -192,7 +192,7 @@ async def test_an_answer_that_is_too_large_is_refused(server: Server, monkeypatc
     """With the remedy."""
     server.publish(named("cds", "a"))
     await server.poll()
-    monkeypatch.setattr(service, "MOST_ANSWER_BYTES", 100)
+    monkeypatch.setattr(status_service, "MOST_ANSWER_BYTES", 100)
     answer = await server.ask("POST", CLIENT_STATUS, json={})
 
     assert (answer.status, answer.content["code"]) == (413, 8)

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from fsxds.protocol.messages import DeltaResponse, SotwResponse
 from fsxds.resources import Origin, Resource, ResourceList
-from fsxds.transports.grpc_streams.responses import LARGE_BYTES, RESOURCE_TYPE_URL, ResponseWriter
+from fsxds.transports.grpc_streams.stream_responses import LARGE_BYTES, RESOURCE_TYPE_URL, ResponseWriter
 from fsxds.values import Nonce, TypeUrl, Version
 from tests.support.snapshots import resource, type_url
 

@@ -36,7 +36,7 @@ from fsxds.resource_types import BY_TYPE_URL
 from fsxds.settings.forms import OFF, Address, parse_address
 from fsxds.settings.options import Settings
 from fsxds.settings.reading import SettingsChange, SettingsReader
-from fsxds.snapshots.check import Check
+from fsxds.snapshots.check_protocol import Check
 from fsxds.snapshots.load import Loaded
 from fsxds.source.targets import WatchMode, WatchOptions
 from fsxds.source.watcher import Settled, watch

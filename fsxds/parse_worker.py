@@ -24,7 +24,7 @@ from typing import Never, Self
 
 from fsxds.api.catalogue import Catalogue
 from fsxds.resources import ParsedFile
-from fsxds.snapshots.check import Check, NoCheck
+from fsxds.snapshots.check_protocol import Check, NoCheck
 from fsxds.snapshots.parse import FileParser
 from fsxds.supervisor import MOST_ATTEMPTS, internal_problem
 from fsxds.values import BackOff, Problem, Severity, SourceFile

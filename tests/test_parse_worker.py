@@ -14,7 +14,7 @@ import pytest
 
 from fsxds.api.catalogue import Catalogue
 from fsxds.parse_worker import ParseLimits, ParseRules, Parsing, WorkerStartError, parse_all
-from fsxds.snapshots.check import Found, NoCheck
+from fsxds.snapshots.check_protocol import Found, NoCheck
 from fsxds.snapshots.parse import FileParser
 from fsxds.source.envoy_api import find_api
 from fsxds.values import BackOff, Severity, SourceFile

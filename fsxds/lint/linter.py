@@ -13,7 +13,7 @@ from fsxds.api.walk import Hooks, merge_hooks
 from fsxds.lint import (
     claims,
     clusters,
-    config_sources,
+    config_source_rules,
     extensions,
     field_values,
     filters,
@@ -23,19 +23,19 @@ from fsxds.lint import (
     routes,
     tls,
 )
-from fsxds.lint.references import ReferenceCheck, ReferenceMemory
 from fsxds.lint.rules import RuleLevels, read_levels
 from fsxds.lint.tree_names import StaticNames, read_bootstrap_file, static_names
+from fsxds.lint.tree_references import ReferenceCheck, ReferenceMemory
 from fsxds.protocol.ttl import TtlMode
 from fsxds.settings.options import Settings
-from fsxds.snapshots.check import FieldLocator, Found
+from fsxds.snapshots.check_protocol import FieldLocator, Found
 from fsxds.snapshots.parse import field_rules
 
 # Each has `hooks(catalogue)`, which names its checks by the messages and fields that they look at.
 SUBJECTS = (
     claims,
     clusters,
-    config_sources,
+    config_source_rules,
     extensions,
     field_values,
     filters,

@@ -18,7 +18,7 @@ from types import MappingProxyType
 from rich.text import Text
 
 from fsxds.errors import UsageError
-from fsxds.snapshots.check import Found
+from fsxds.snapshots.check_protocol import Found
 from fsxds.values import PlainValue, Severity
 
 

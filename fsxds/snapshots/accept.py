@@ -28,7 +28,7 @@ from pathlib import PurePosixPath
 
 from fsxds.resource_types import BY_TYPE_URL
 from fsxds.resources import ParsedFile, Snapshot, key_of
-from fsxds.snapshots.check import Conflicts, FileRecord, FileRule, Proposal, Records
+from fsxds.snapshots.check_protocol import Conflicts, FileRecord, FileRule, Proposal, Records
 from fsxds.values import Problem, Severity, TypeUrl, Version
 
 # Each group of held files that is tried again costs all rules once; groups are tried one by one up to this many files.

@@ -9,7 +9,7 @@ from types import MappingProxyType
 
 from fsxds.resources import ParsedFile, Snapshot
 from fsxds.snapshots.accept import AuthoredVersions, accept
-from fsxds.snapshots.check import Check, FieldLocator, FileRecord, FileRule, NoCheck, Records
+from fsxds.snapshots.check_protocol import Check, FieldLocator, FileRecord, FileRule, NoCheck, Records
 from fsxds.snapshots.merge import merge
 from fsxds.snapshots.names import UniqueNames
 from fsxds.values import HeldFile, Problem, Severity, SourceFile, SourceTree

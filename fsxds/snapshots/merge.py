@@ -9,7 +9,7 @@ from types import MappingProxyType
 
 from fsxds.resource_types import RESOURCE_TYPES, exact_type_from_path
 from fsxds.resources import ParsedFile, Resource, Rows, Snapshot, TypeChange
-from fsxds.snapshots.check import Records
+from fsxds.snapshots.check_protocol import Records
 from fsxds.values import TypeUrl, Version
 
 TYPE_URLS = tuple(row.type_url for row in RESOURCE_TYPES)

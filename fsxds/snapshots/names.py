@@ -14,7 +14,7 @@ from typing import Any
 
 from fsxds.resource_types import BY_SHORT_NAME, BY_TYPE_URL, ResourceType, name_of_domain, route_configuration_of
 from fsxds.resources import Document, Key, Reference, Resource, Snapshot, key_of
-from fsxds.snapshots.check import Conflicts, Proposal
+from fsxds.snapshots.check_protocol import Conflicts, Proposal
 from fsxds.snapshots.references import HOST, HOST_NAME, UNNAMED
 from fsxds.snapshots.shape import wrapper_path
 from fsxds.values import Fault, FieldPath, Problem, Severity

@@ -28,7 +28,7 @@ from fsxds.memo import Lru
 from fsxds.resource_types import ResourceType, type_from_path
 from fsxds.resources import Document, Origin, ParsedFile, Resource
 from fsxds.snapshots import references
-from fsxds.snapshots.check import Check, NoCheck
+from fsxds.snapshots.check_protocol import Check, NoCheck
 from fsxds.snapshots.document import DocumentDraft, DocumentReader, Tools
 from fsxds.snapshots.names import repeated_names
 from fsxds.values import Fault, FieldPath, PlainValue, Problem, Severity, SourceFile

@@ -21,7 +21,7 @@ from fsxds.errors import UsageError
 from fsxds.resource_types import BY_SHORT_NAME, RESOURCE_TYPES
 from fsxds.resources import Resource, Rows, Snapshot
 from fsxds.settings.options import Settings
-from fsxds.snapshots.check import NoCheck
+from fsxds.snapshots.check_protocol import NoCheck
 from fsxds.transports.mirror.writer import Mirror, MirrorOptions, write_once
 from fsxds.values import Severity
 from tests.envoy.judged import judged, resources_of

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from fsxds.lint.linter import Linter
 from fsxds.resources import ParsedFile
 from fsxds.snapshots.accept import AuthoredVersions, accept
-from fsxds.snapshots.check import Conflicts, FileRecord, Proposal, Records
+from fsxds.snapshots.check_protocol import Conflicts, FileRecord, Proposal, Records
 from fsxds.snapshots.load import Acceptance, load
 from fsxds.snapshots.names import UniqueNames
 from fsxds.snapshots.references import CLAIMED

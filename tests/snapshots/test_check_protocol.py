@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from fsxds.api.catalogue import Catalogue
 from fsxds.lint.linter import Linter
-from fsxds.snapshots.check import FieldLocator, NoCheck
+from fsxds.snapshots.check_protocol import FieldLocator, NoCheck
 from fsxds.snapshots.load import Acceptance, load
 from fsxds.snapshots.parse import FileParser
 from fsxds.values import Fault, Problem, SourceTree

@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import xml.etree.ElementTree as ET
 
-from fsxds.lint.junit import as_junit
 from fsxds.lint.report import Report, ReportedProblem
+from fsxds.lint.report_formats import as_junit
 from fsxds.values import Severity
 from tests.lint.findings import problem, report
 

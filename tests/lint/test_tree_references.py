@@ -7,9 +7,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fsxds.lint.linter import Linter
-from fsxds.lint.references import ReferenceMemory
 from fsxds.lint.rules import RuleLevels
 from fsxds.lint.tree_names import StaticNames
+from fsxds.lint.tree_references import ReferenceMemory
 from fsxds.snapshots.load import Acceptance
 from fsxds.values import Severity
 from tests.support.mentions import MentionStory, held, load_mentions, served, tell

@@ -16,8 +16,7 @@ from fsxds.parse_worker import ParseLimits, ParseRules, Parsing, parse_one
 from fsxds.resources import ParsedFile
 from fsxds.settings.options import Settings
 from fsxds.snapshots.check_protocol import Check
-from fsxds.snapshots.load import Acceptance, Loaded, changed_files, load, unjudged
-from fsxds.snapshots.merge import same_content
+from fsxds.snapshots.load import Acceptance, Loaded, changed_files, load, same_content, unjudged
 from fsxds.source.envoy_api import AskFeatures, find_api
 from fsxds.source.listing import Exclusion
 from fsxds.source.scan import Scanner

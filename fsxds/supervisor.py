@@ -238,7 +238,7 @@ def fault_of(error: BaseException) -> str:
 
 
 def place_of(error: BaseException) -> str:
-    """Return where an exception comes from: `snapshots/merge.py:88 in _change`, the innermost place of fsxds.
+    """Return where an exception comes from: `snapshots/load.py:88 in _change`, the innermost place of fsxds.
 
     Of a group, the place of its first exception.
     """

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 import statistics
 import subprocess
 import sys
@@ -42,6 +43,11 @@ EDGES = {
 
 VAGUE_MODULES = {"utils", "util", "common", "helpers", "base", "manager", "misc"}
 FORBIDDEN_WORDS = {"typ", "kind", "xds_type", "ver", "rev", "entry", "item"}
+# Words that other words of the glossary in fsxds/README.md replace; no part of a name is one of them.
+METAPHORS = {
+    *("told", "tell", "tells", "news", "hear", "heard", "owed", "owes", "mended", "greet", "greeting", "introduce"),
+    *("refuse", "refused", "refusal", "verdict", "witness", "judge", "judged", "house", "rooms", "hearsay", "weigh"),
+}
 SPAWNING = {"create_task", "ensure_future", "gather", "wait", "run_coroutine_threadsafe"}
 # Kinds of tests that belong to a package as a whole, not to one module.
 WHOLE_PACKAGE_TESTS = {"test_examples", "test_conversations", "test_convergence", "test_trees"}
@@ -234,6 +240,27 @@ def test_names_are_the_fields_words() -> None:
     ]
 
     assert [] == vague + words
+
+
+def test_names_have_no_metaphors() -> None:
+    """No part of a name of ours is a word that the glossary replaces."""
+    found = {
+        f"{place} {name}"
+        for place, node in nodes()
+        for name in (getattr(node, "id", None), getattr(node, "arg", None), getattr(node, "name", None))
+        if isinstance(name, str) and METAPHORS & {part.lower() for part in re.findall("[A-Z]?[a-z]+", name)}
+        if name != "ConnectionRefusedError"
+    }
+
+    assert set() == found
+
+
+def test_no_name_stands_for_two_things() -> None:
+    """No two classes have one name, nor have two modules."""
+    classes = Counter(node.name for _, node in nodes() if isinstance(node, ast.ClassDef))
+    modules = Counter(Path(path).name for path in trees(PACKAGE) if not path.endswith("__init__.py"))
+
+    assert {} == {name: count for name, count in (classes + modules).items() if count > 1}
 
 
 def test_pure_packages_do_not_wait() -> None:

@@ -27,7 +27,7 @@ from fsxds.observe.log_lines import count_of, escape
 from fsxds.resource_types import BY_SHORT_NAME
 from fsxds.settings.forms import OFF, TcpAddress, parse_address
 from fsxds.settings.options import Settings
-from fsxds.snapshots.merge import may_define
+from fsxds.snapshots.load import may_define
 from fsxds.transports.mirror.files import path_of
 from fsxds.values import TypeUrl
 

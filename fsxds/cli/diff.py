@@ -20,11 +20,9 @@ from fsxds.lint.linter import linter_of
 from fsxds.observe.log_lines import escape
 from fsxds.resource_types import RESOURCE_TYPES, ResourceType
 from fsxds.settings.options import Settings
-from fsxds.snapshots.load import Loaded
-from fsxds.snapshots.merge import may_define
+from fsxds.snapshots.load import Loaded, may_define
 from fsxds.tools.diff.compare import Comparer, Gap
-from fsxds.tools.diff.difference import Compared, Side, Unread, json_text, summary, text_lines
-from fsxds.tools.diff.markdown import markdown
+from fsxds.tools.diff.difference import Compared, Side, Unread, json_text, markdown, summary, text_lines
 from fsxds.tools.diff.sides import Repository, fetch_served, is_running_address
 from fsxds.values import Problem, Severity, SourceTree
 

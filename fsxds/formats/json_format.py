@@ -20,8 +20,20 @@ from google.protobuf.message import Message
 
 from fsxds.api.catalogue import Catalogue
 from fsxds.api.printing import Printer
-from fsxds.formats.decoded import MAX_DEPTH, MAX_FAULTS, Decoded, PlainDocument, UnreadableError, too_deep, unreadable
-from fsxds.formats.text import AllFoundError, LineIndex, Visitor, place_after, read_text
+from fsxds.formats.decoded import (
+    MAX_DEPTH,
+    MAX_FAULTS,
+    AllFoundError,
+    Decoded,
+    LineIndex,
+    PlainDocument,
+    UnreadableError,
+    Visitor,
+    place_after,
+    read_text,
+    too_deep,
+    unreadable,
+)
 from fsxds.values import Fault, FieldPath, PlainValue
 
 # (how json's own message begins, what the user can do)

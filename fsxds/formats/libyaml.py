@@ -10,7 +10,7 @@ from yaml.error import Mark, MarkedYAMLError
 from yaml.reader import ReaderError
 
 from fsxds.errors import UsageError
-from fsxds.formats.text import place_after
+from fsxds.formats.decoded import place_after
 from fsxds.values import Fault
 
 if __with_libyaml__ or TYPE_CHECKING:

@@ -23,10 +23,9 @@ from yaml.events import (
     StreamEndEvent,
 )
 
-from fsxds.formats.decoded import MAX_DEPTH, UnreadableError, too_deep
+from fsxds.formats.decoded import MAX_DEPTH, AllFoundError, UnreadableError, Visitor, read_text, too_deep
 from fsxds.formats.json_format import JsonWalk, make_strict
 from fsxds.formats.libyaml import read_events
-from fsxds.formats.text import AllFoundError, Visitor, read_text
 from fsxds.formats.textproto_tokens import CLOSERS, BadEscapeError, Cursor, is_name, is_text, unquote
 from fsxds.values import FieldPath
 

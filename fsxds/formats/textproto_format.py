@@ -48,11 +48,11 @@ from fsxds.formats.decoded import (
     Decoded,
     PlainDocument,
     UnreadableError,
+    read_text,
     shown,
     too_deep,
     unreadable,
 )
-from fsxds.formats.text import read_text
 from fsxds.formats.textproto_tokens import (
     CLOSERS,
     END,

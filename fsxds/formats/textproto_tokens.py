@@ -16,8 +16,7 @@ from typing import Final, TypeAlias
 from google.protobuf.descriptor import FieldDescriptor
 
 from fsxds.api.fields import INTEGERS, NULL_VALUE, enum_of
-from fsxds.formats.decoded import MAX_FAULTS
-from fsxds.formats.text import LineIndex
+from fsxds.formats.decoded import MAX_FAULTS, LineIndex
 from fsxds.values import Fault, PlainValue
 
 # A type in brackets is one word: `[type.googleapis.com/envoy.config.cluster.v3.Cluster]`.

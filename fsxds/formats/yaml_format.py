@@ -24,9 +24,17 @@ from yaml.events import AliasEvent, MappingEndEvent, MappingStartEvent, ScalarEv
 
 from fsxds.api.catalogue import Catalogue
 from fsxds.api.printing import Printer
-from fsxds.formats.decoded import MAX_DEPTH, MAX_FAULTS, Decoded, PlainDocument, UnreadableError, too_deep, unreadable
+from fsxds.formats.decoded import (
+    MAX_DEPTH,
+    MAX_FAULTS,
+    Decoded,
+    PlainDocument,
+    UnreadableError,
+    read_text,
+    too_deep,
+    unreadable,
+)
 from fsxds.formats.libyaml import read_events, syntax_fault
-from fsxds.formats.text import read_text
 from fsxds.values import Fault, FieldPath, PlainValue, Severity, SpelledFloat
 
 if yaml.__with_libyaml__ or TYPE_CHECKING:

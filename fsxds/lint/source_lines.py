@@ -12,8 +12,7 @@ from rich.cells import cell_len
 from fsxds.api.quotes import may_quote_type
 from fsxds.api.secrets import is_secret_field
 from fsxds.formats import format_of
-from fsxds.formats.decoded import UnreadableError
-from fsxds.formats.text import read_text
+from fsxds.formats.decoded import UnreadableError, read_text
 from fsxds.observe.log_lines import escape
 from fsxds.resource_types import type_from_path
 from fsxds.values import Problem

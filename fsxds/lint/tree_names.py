@@ -7,8 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from fsxds.errors import UsageError
-from fsxds.formats.decoded import PlainDocument, UnreadableError, unreadable
-from fsxds.formats.text import read_text
+from fsxds.formats.decoded import PlainDocument, UnreadableError, read_text, unreadable
 from fsxds.formats.yaml_format import read_yaml
 from fsxds.resource_types import route_configuration_of
 from fsxds.resources import Key, ParsedFile, Reference, Resource, key_of

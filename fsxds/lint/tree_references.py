@@ -36,7 +36,7 @@ from fsxds.lint.tree_names import FileNames, NamesOfFiles, StaticNames, union
 from fsxds.resource_types import route_configuration_of
 from fsxds.resources import Key, ParsedFile, Resource
 from fsxds.snapshots.check_protocol import Conflicts, FieldLocator, FileRule, Proposal, Records
-from fsxds.snapshots.merge import may_define
+from fsxds.snapshots.load import may_define
 from fsxds.snapshots.references import ANY, CLUSTER, ROUTES, VIRTUAL_HOST
 from fsxds.values import Fault, Problem, Severity, TypeUrl, pointer_of
 

@@ -34,8 +34,7 @@ from fsxds.tools.client.updates import Update
 from fsxds.tools.client.watch_output import Holdings, update_json, update_lines
 from fsxds.tools.conversion import ConversionReader
 from fsxds.tools.diff.compare import Comparer
-from fsxds.tools.diff.difference import Compared, Side, json_text, text_lines
-from fsxds.tools.diff.markdown import markdown
+from fsxds.tools.diff.difference import Compared, Side, json_text, markdown, text_lines
 from fsxds.transports.client_status.contents import Contents
 from fsxds.values import Nonce, SourceFile, Version
 from tests.support.canaries import Canaries, broken_files, resources

@@ -4,8 +4,8 @@ import json
 
 import pytest
 
+from fsxds.formats.decoded import LineIndex
 from fsxds.formats.json_format import JsonWalk, skip_blanks
-from fsxds.formats.text import LineIndex
 
 
 class Everything:

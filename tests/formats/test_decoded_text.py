@@ -4,8 +4,7 @@ import codecs
 
 import pytest
 
-from fsxds.formats.decoded import UnreadableError
-from fsxds.formats.text import place_after, read_text
+from fsxds.formats.decoded import UnreadableError, place_after, read_text
 
 
 def fault_of(content, **options):

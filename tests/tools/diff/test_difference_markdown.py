@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from fsxds.tools.diff.compare import ChangeAction, FieldChange, ResourceChange, TypeDifference
-from fsxds.tools.diff.markdown import LONGEST_COMMENT, code, markdown
+from fsxds.tools.diff.difference import LONGEST_COMMENT, code, markdown
 from tests.tools.diff.differences import CDS, EXAMPLE, SDS, compared, resource
 
 EXPECTED = """\

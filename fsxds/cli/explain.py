@@ -1,4 +1,7 @@
-"""`fsxds explain RULE`: what a rule demands, what Envoy does where it is broken, and how to fix it."""
+"""`fsxds explain RULE`: what a rule demands, what Envoy does where it is broken, and how to fix it.
+
+A module of its own, because each command has one, which is imported when the command runs.
+"""
 
 from __future__ import annotations
 

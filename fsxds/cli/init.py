@@ -1,4 +1,7 @@
-"""The work of `fsxds init`: write a tree to begin with."""
+"""The work of `fsxds init`: write a tree to begin with.
+
+A module of its own, because each command has one, which is imported when the command runs.
+"""
 
 from __future__ import annotations
 

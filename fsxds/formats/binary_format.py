@@ -1,4 +1,7 @@
-"""Binary files: one serialized DiscoveryResponse, rejected where Envoy would take damage for an empty one."""
+"""Binary files: one serialized DiscoveryResponse, rejected where Envoy would take damage for an empty one.
+
+A module of its own, because each format has one.
+"""
 
 from __future__ import annotations
 

@@ -236,7 +236,7 @@ class Application:
 
     @contextmanager
     def mirroring(self, out: Path, options: MirrorOptions) -> Iterator[Mirroring]:
-        """Own a directory of mirrored files, whose options follow the settings; `keep_mirrored` is to be run.
+        """Hold the lock on a directory of mirrored files, whose options follow the settings; `keep_mirrored` is to be run.
 
         Raises:
             UsageError: another process owns it.

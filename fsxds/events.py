@@ -28,7 +28,7 @@ Observer: TypeAlias = Callable[[Event], object]
 """Receives events. Called where they happen, in the midst of other work: it must be quick, and must not raise."""
 
 
-# Of the process.
+# Events of the process
 @dataclass(frozen=True, slots=True)
 class ApiFound(Event):
     """The message types were read; `api` says of which Envoy: `Envoy 1.40.0 from …, 557 files`."""
@@ -82,7 +82,7 @@ class SettingsRejected(Event):
     reason: str
 
 
-# Of components.
+# Events of components
 @dataclass(frozen=True, slots=True)
 class InternalError(Event):
     """An exception that nobody expected ended a request, a stream or a component: the one that `where` names."""
@@ -115,7 +115,7 @@ class SnapshotSetAside(Event):
     error: BaseException
 
 
-# Of the source.
+# Events of the source
 @dataclass(frozen=True, slots=True)
 class WatchStarted(Event):
     """The tree is watched by `inotify` or `poll` from now on, because of `reason`."""
@@ -157,7 +157,7 @@ class QueueOverflowed(Event):
     """The kernel dropped file events; the whole tree is read again."""
 
 
-# Of reload.
+# Events of reload
 @dataclass(frozen=True, slots=True)
 class TreeLoaded(Event):
     """A tree was loaded: all its problems, and the files of which something older is served, or nothing."""
@@ -174,7 +174,7 @@ class SnapshotPublished(Event):
     detected_s: float
 
 
-# Of clients.
+# Events of clients
 @dataclass(frozen=True, slots=True)
 class StreamOpened(Event):
     """A client sent its first request on a stream of `service` (`StreamAggregatedResources`)."""
@@ -240,7 +240,7 @@ class RequestRejected(Event):
     reason: str
 
 
-# Of mirrored files.
+# Events of mirrored files
 @dataclass(frozen=True, slots=True, order=True)
 class Remark:
     """Something that was not done as asked: `subject` is a path or a resource, `reason` a sentence with the remedy."""

@@ -169,7 +169,7 @@ class Parsing:
         again when `look_again` is called. Others wait for it until none was done for `patience_s`, and only once.
         """
         apart = {_key_of(file) for file in self._limits.apart(files)}
-        self._wish(file for file in files if _key_of(file) in apart)
+        self._request(file for file in files if _key_of(file) in apart)
         here = tuple(file for file in files if _key_of(file) not in apart)
         parsed = dict(zip(map(_key_of, here), await asyncio.to_thread(parse_all, self._parser, here), strict=True))
         await self._until_done()
@@ -191,11 +191,11 @@ class Parsing:
                 else:
                     await self._change_until(min((job.due_s for job in jobs), default=None))
         finally:
-            # The thread that waits for the answer is only free when there is nobody to answer.
+            # `to_thread` cannot be cancelled: its thread returns only when the worker ends.
             self._end_worker()
 
-    def _wish(self, files: Iterable[SourceFile]) -> None:
-        """Parse these files apart, and no others any more."""
+    def _request(self, files: Iterable[SourceFile]) -> None:
+        """Queue these files for the worker, and drop all that were queued before."""
         before, self._jobs = self._jobs, {}
         for file in files:
             self._jobs[_key_of(file)] = before.get(_key_of(file)) or _Job(file)
@@ -252,7 +252,7 @@ class Parsing:
         return worker
 
     def _receive_batch(self, batch: list[_Job], parsed: tuple[ParsedFile, ...] | None) -> None:
-        """Take in what became of files; of several on which the worker ended, one may be to blame: each is tried alone."""
+        """Store the results of a batch. If the worker died on several files, any may be the cause: each is parsed alone next."""
         if parsed is None and len(batch) > 1:
             for job in batch:
                 job.is_suspect = True
@@ -261,7 +261,7 @@ class Parsing:
             self._receive(job, None if parsed is None else parsed[number])
 
     def _receive(self, job: _Job, parsed: ParsedFile | None) -> None:
-        """Take in what became of a file; None where the worker died of it."""
+        """Store the result of a file; None if the worker died on it."""
         if self._jobs.get(_key_of(job.file)) is not job:
             return
         if parsed is None:

@@ -49,7 +49,7 @@ class Reference(NamedTuple):
     """One resource's mention of another by its name.
 
     `field_path` leads from the top of the resource to the mention, in the API's own spelling. `severity` is that of nothing
-    having this name: an ERROR where Envoy would reject the resource or wait in vain.
+    having this name: an ERROR where Envoy would reject the resource or wait until a timeout.
     `is_static`: it has to be one of the bootstrap's static resources; none of the tree will do.
     """
 

@@ -158,10 +158,10 @@ async def until_stopped(
 
 
 class AbandonedThreads(ThreadPoolExecutor):
-    """Threads that the end of the process does not wait for: what they do is of no use any more."""
+    """A thread pool that does not delay the end of the process: results of running work are discarded."""
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:  # noqa: FBT001, FBT002, the signature
-        """Begin nothing more."""
+        """Cancel queued work; do not wait for running work."""
         super().shutdown(wait=False, cancel_futures=True)
 
 
@@ -192,7 +192,7 @@ class Attempts:
     """
 
     def __init__(self, set_aside: Callable[[BaseException], object] | None = None, most: int = MOST_ATTEMPTS) -> None:
-        """Count; `set_aside` is called with the last error when the attempts on an input are over."""
+        """Count failures; `set_aside` receives the last error when `most` attempts on an input failed."""
         self._set_aside = set_aside
         self._most = most
         self._input: object = None

@@ -113,7 +113,7 @@ class Demand:
     remedy: str
 
 
-# Of a field
+# Demands on a field
 
 
 def element_checks(field: FieldDescriptor, rules: RuleGroups) -> list[ValueCheck]:
@@ -168,7 +168,7 @@ def is_unvisited(rules: RuleGroups) -> bool:
     return bool(rules.get("message", {}).get("skip")) or "any" in rules
 
 
-def presence_demand(field: FieldDescriptor, rules: RuleGroups) -> Demand | None:
+def required_demand(field: FieldDescriptor, rules: RuleGroups) -> Demand | None:
     """Return the demand that a message be set; None for a member of a oneof, which is set where it is demanded."""
     if field.is_repeated or field.containing_oneof is not None or field.message_type is None:
         return None
@@ -206,7 +206,7 @@ def _is_set(_value: FieldValue) -> bool:
     return True
 
 
-# Of a scalar
+# Demands on a scalar
 
 
 def _scalar_checks(field: FieldDescriptor, rules: RuleGroups) -> list[ValueCheck]:
@@ -292,7 +292,7 @@ def _choice(enum: EnumDescriptor, without: frozenset[int]) -> str:
     return _one_of(names, str) if len(names) <= _MOST_NAMES else f"one of the {len(names)} values of {enum.name}"
 
 
-# Of numbers and durations
+# Demands on numbers and durations
 
 
 def _write_number(value: float) -> str:
@@ -365,7 +365,7 @@ _VALID_DURATION = ValueCheck(
 )
 
 
-# Of texts and bytes
+# Demands on texts and bytes
 
 
 def _text_checks(rules: Rules) -> list[ValueCheck]:

@@ -29,7 +29,7 @@ from fsxds.api.constraint_checks import (
     disallowed_checks,
     element_checks,
     is_unvisited,
-    presence_demand,
+    required_demand,
     show_value,
     whole_checks,
 )
@@ -200,7 +200,7 @@ class FieldRules:
         if not field.is_repeated:
             checks = [*banned, *element_checks(field, rules)]
             report = _report_of(beyond_presence(field, checks), secret=mode.is_secret)
-            return _step_for_one(field.name, report, visit), presence_demand(field, rules) or default_demand(
+            return _step_for_one(field.name, report, visit), required_demand(field, rules) or default_demand(
                 field, checks
             )
         checks = [*banned, *whole_checks(field, rules)]

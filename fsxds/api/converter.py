@@ -126,7 +126,7 @@ _Row: TypeAlias = tuple[str, type | None, Convert, int]
 
 
 class CompiledConverter:
-    """Builds messages of a catalogue from values that are in the one form of which it is sure.
+    """Builds messages of a catalogue from values in the canonical JSON form.
 
     A value is walked once, into keyword arguments for one call of the message's constructor. The constructor takes much
     that JSON does not allow (an int for a bool, two members of a oneof), so everything is checked on the way.

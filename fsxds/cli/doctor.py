@@ -1,4 +1,4 @@
-"""`fsxds doctor DIR`: what will hurt when an Envoy with this bootstrap meets this tree."""
+"""`fsxds doctor DIR`: what will go wrong when an Envoy with this bootstrap gets this tree."""
 
 from __future__ import annotations
 

@@ -185,7 +185,7 @@ class AdminPage:
             async with self._session.get(self._url + path, params=query) as response:
                 return await response.text() if response.status == OK else None
         except (aiohttp.ClientError, TimeoutError):
-            # It is ending, which those who hold the process notice, or busy, which passes.
+            # Ending, which the owner of the process notices, or busy for a moment.
             return None
 
 

@@ -207,5 +207,5 @@ def counts_differ(lines: Iterable[EnvoyLogLine], rendering: Rendering) -> bool:
         "listener": len(rendering.listeners),
     }
     counted = {match[2]: int(match[1]) for line in lines if (match := _LOADING.match(line.message))}
-    # An Envoy that words this in another way is believed.
+    # Without such a line, assume that all was read.
     return any(count != wanted[name] for name, count in counted.items())

@@ -63,7 +63,7 @@ class _Notes:
 
 
 class Preparer:
-    """Makes resources ready to be judged."""
+    """Makes resources ready for validation."""
 
     def __init__(self, catalogue: Catalogue, folder: str) -> None:
         """Take message types from a catalogue; files are looked for in a folder that exists."""

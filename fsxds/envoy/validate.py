@@ -150,7 +150,7 @@ class _Search:
         return high
 
 
-def repeated_scopes(prepared: Sequence[Prepared]) -> tuple[Conflict, ...]:
+def scope_key_conflicts(prepared: Sequence[Prepared]) -> tuple[Conflict, ...]:
     """Return each scoped route whose key an earlier one has."""
     found: list[Conflict] = []
     first: dict[bytes, int] = {}
@@ -187,7 +187,7 @@ class Validator:
     """Runs one Envoy on bootstraps, in a folder that is its own. Threads may share it."""
 
     def __init__(self, executable: Path, folder: Path, patience_s: float = PATIENCE_S) -> None:
-        """Take an Envoy, and how long it may take beyond what the size of a bootstrap calls for.
+        """Take the executable, and the seconds that it may take besides those for the size of a bootstrap.
 
         Raises:
             UsageError: there is no such executable.
@@ -254,7 +254,7 @@ Progress: TypeAlias = Callable[[int, int], None]
 
 @dataclass(frozen=True, slots=True)
 class ValidationOptions:
-    """Who judges, and by which message types.
+    """Which Envoy validates, and by which message types.
 
     Attributes:
         executable: the Envoy to ask.
@@ -334,7 +334,7 @@ class _Validation:
 
     def find(self) -> tuple[Conflict, ...]:
         """Return all that Envoy rejects, in the order of the resources."""
-        repeated = repeated_scopes(self._renderer.prepared)
+        repeated = scope_key_conflicts(self._renderer.prepared)
         gone = {conflict.members[-1] for conflict in repeated}
         members = [member for member in range(len(self._renderer.prepared)) if member not in gone]
         found = (*repeated, *(find_conflicts(members, self._ask) if members else ()))

@@ -88,21 +88,21 @@ class Cursor:
         return self._lines.place(self._starts[number])
 
     def skip(self, word: str) -> bool:
-        """Get behind a word if it is here, and return whether it was."""
+        """Skip a word if it is here, and return whether it was."""
         if self.words[self.next] != word:
             return False
         self.next += 1
         return True
 
     def skip_scalar(self) -> None:
-        """Get behind a value that is no message and no list, whatever it is."""
+        """Skip a value that is no message and no list, whatever it is."""
         self.skip("-")
         self.next += self.word != END
         while is_text(self.word):
             self.next += 1
 
     def skip_brackets(self, level: int = 0) -> None:
-        """Get behind the bracket that closes the one to be read, or the `level` open ones, whatever is in between."""
+        """Skip the bracket that closes the one to be read, or the `level` open ones, whatever is in between."""
         while self.word != END:
             level += (self.word in OPENERS) - (self.word in CLOSERS)
             self.next += 1

@@ -447,7 +447,7 @@ def encode(message: Message, printer: Printer) -> bytes:
 
 
 def encode_plain(documents: Sequence[PlainValue]) -> bytes:
-    """Write plain values, each as a document; numbers in a Struct fare as in `encode`."""
+    """Write plain values, each as a document; numbers in a Struct are written as in `encode`."""
     text: str = yaml.dump_all(
         documents,
         Dumper=_Dumper,

@@ -299,11 +299,11 @@ try:
 
     def _compare_pair(chain: bytes, key: bytes, password: bytes | None) -> tuple[str, str, str] | None:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # of old forms that Envoy takes without a word
+            warnings.simplefilter("ignore")  # of old forms that Envoy accepts silently
             try:
                 public = x509.load_pem_x509_certificate(chain).public_key()
             except (ValueError, UnsupportedAlgorithm):
-                return None  # parsed before; an oddity that Envoy may know
+                return None  # parsed before; Envoy may accept a form that this library does not
             weak = _weakness(public)
             if weak is not None:
                 remedy = "make it with RSA of 2048 bits or more, or ECDSA P-256, P-384 or P-521"

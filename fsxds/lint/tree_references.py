@@ -164,7 +164,7 @@ class ReferenceCheck:
             return {}
         files = self._names.of_all(proposal.parsed for proposal in proposals)
         known, others = self._known_names(files), self._others(files, self._memberships_to_hold_by(files))
-        # A name of a type that the tree does not declare is reported with a lower severity; what is on trial must not raise it.
+        # A name of a type that the tree does not declare is reported with a lower severity; a proposed file must not raise it.
         on_trial = {proposal.path for proposal in proposals if proposal.is_on_trial}
         declared_elsewhere = _declared(self._names.of_all(p.parsed for p in proposals if p.path not in on_trial))
         held = {}

@@ -69,7 +69,7 @@ class ChangeReports:
         self._gathering: list[PublishedChange] = []
 
     def publish(self, snapshot: Snapshot, detected_s: float) -> None:
-        """Begin to gather for a snapshot that became current just now."""
+        """Start the report of a snapshot that was just published."""
         types = {
             type_url: change
             for type_url, change in snapshot.changes.items()

@@ -3,7 +3,7 @@
 | rule | source |
 | --- | --- |
 | The nonce says which response is ACKed or NACKed; those before it that were never answered count as ACKed. | xDS protocol, "ACK and NACK semantics summary" |
-| A request with an earlier nonce than the last is stale: SotW ignores the rest of it, Delta does not. | xDS protocol, "Resource updates" |
+| A request with another nonce than the last response's is stale: SotW ignores the rest of it, Delta does not. | xDS protocol, "Resource updates" |
 | A NACKed response may have been applied in part: each of its names is pending until a response with it is ACKed. | ENVOY.md E12 |
 | The same content is sent again with back-off: it may have come too early only, before what it needs. | ENVOY.md E10 |
 | A poll has no nonce: its version, or the lack of one, shows what became of the response before it. | xDS protocol, "REST-JSON polling subscriptions" |
@@ -145,7 +145,7 @@ class Acks:
             self._ack(self._unanswered.pop(next(iter(self._unanswered))))
 
     def is_stale(self, nonce: Nonce | None) -> bool:
-        """Whether a request with this nonce was written before the client saw the last response.
+        """Whether a request has another nonce than the last response: its client had not seen that, or it is of another stream.
 
         One without a nonce is the first of its client, which may come at any time.
         """

@@ -74,7 +74,10 @@ class DeltaStream:
     def receive_request(
         self, request: DeltaRequest, snapshot: Snapshot | None, now_s: float
     ) -> Reaction[DeltaResponse]:
-        """Take a request; `snapshot` is what is current, None before anything was loaded.
+        """Apply a request, and return the responses to send and what it ACKs or NACKs.
+
+        `snapshot` is what is current, None before anything was loaded. `now_s` is of the clock of all other calls. Source: xDS
+        protocol, "How the client specifies what resources to return".
 
         A request for a type that does not exist is ignored.
         """

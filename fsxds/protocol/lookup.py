@@ -138,7 +138,7 @@ class Index:
         return self._by_alias
 
     def collections(self) -> Mapping[str, tuple[str, ...]]:
-        """Return the own names by collections."""
+        """Return {collection: the names in it, in the order of the rows}; worked out once."""
         if self._by_collection is None:
             members: dict[str, list[str]] = {}
             for name in self._rows:
@@ -171,7 +171,7 @@ class Changes:
         return bool(names) or self.is_all or self.is_due
 
     def __or__(self, other: Changes) -> Changes:
-        """Return both."""
+        """Unite both, field by field."""
         if not self or not other:
             return self or other
         return Changes(*(getattr(self, field) | getattr(other, field) for field in self.__slots__))
@@ -325,7 +325,7 @@ class DeltaNames:
         return frozenset(collection_of(name) for name in self._indirect if is_glob(name))
 
     def receive_nack(self, answer: Answer) -> None:
-        """Note what a client NACKed."""
+        """Take a NACK; only `HostNames` has something to note."""
 
     def aliases(
         self, resources: Iterable[Resource], requested: frozenset[str], lookup: Lookup
@@ -358,5 +358,5 @@ def unheld(names: AbstractSet[str], held: Held, lookup: Lookup) -> frozenset[str
 
 
 def _newly(names: frozenset[str], own: frozenset[str], other: Lookup) -> frozenset[str]:
-    """Return those names that were not selected by themselves before, or are not any more, as `other` has it."""
+    """Return those of `names` that are missing from `own` or, as resources, from `other`."""
     return frozenset(name for name in names if name not in own or name not in other.rows)

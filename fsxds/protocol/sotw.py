@@ -55,7 +55,10 @@ class SotwStream:
         return earliest(*(watch.timer_at_s for watch in self._watches.values()))
 
     def receive_request(self, request: SotwRequest, snapshot: Snapshot | None, now_s: float) -> Reaction[SotwResponse]:
-        """Take a request; `snapshot` is what is current, None before anything was loaded.
+        """Apply a request, and return the responses to send and what it ACKs or NACKs.
+
+        Its ACK or NACK counts always; its names do unless it is stale (`Acks.is_stale`). `snapshot` is what is current, None
+        before anything was loaded. `now_s` is of the clock of all other calls. Source: xDS protocol, "Resource updates".
 
         A request for a type that state-of-the-world streams do not have is ignored.
         """

@@ -161,7 +161,7 @@ class HostNames(DeltaNames):
 
     @property
     def selects_all(self) -> bool:
-        """Whether everything is wanted: never, whatever the client subscribed to."""
+        """Always False: VHDS has no wildcard subscription."""
         return False
 
     @property

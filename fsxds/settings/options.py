@@ -201,17 +201,17 @@ class Settings:
             "10s",
             WATCHING,
             LASTING,
-            "Wait so long at most for git, or for what was removed to come back; what is quiet itself is read every 0.5s.",
+            "The longest wait for git, or for removed files to come back; files at rest are read every 0.5s.",
         )
     )
     writer_patience_s: float = reloadable(
         option(DURATION, "2s", WATCHING, LASTING, "How long to wait for the writer of a file to close it.")
     )
     rescan_s: float = reloadable(
-        option(INTERVAL, "30s", WATCHING, LASTING, "Look at the whole tree so often, for events that were lost.")
+        option(INTERVAL, "30s", WATCHING, LASTING, "How often to look at the whole tree, for lost events.")
     )
     poll_s: float = reloadable(
-        option(INTERVAL, "1s", WATCHING, LASTING, "Look at the whole tree so often when polling.")
+        option(INTERVAL, "1s", WATCHING, LASTING, "How often to look at the whole tree when polling.")
     )
 
     unknown_fields: str = reloadable(
@@ -223,7 +223,7 @@ class Settings:
             ",".join(EXCLUDED),
             READING,
             ALL,
-            "What is no configuration: names of files and directories, or with a slash paths from the top of the tree.",
+            "Files and directories to ignore, by name, or by path with a slash.",
         )
     )
     max_file_size_bytes: int = reloadable(

@@ -156,7 +156,7 @@ def _scan_envoy(path: Path, cache: ApiCache) -> tuple[str, StoredApi]:
 
 
 def _xds_protos(cache: ApiCache) -> _Found:
-    version = installed_version()
+    version = xds_protos_version()
     key = f"xds-protos {version}"
     stored = cache.load(key)
     if stored is None:
@@ -218,7 +218,7 @@ class ApiCache:
         self._write(_name_of(signature, "note"), digest.encode())
 
     def load(self, key: str) -> StoredApi | None:
-        """Return what was stored for a content, if anything sound."""
+        """Return what was stored for a content, None if absent or damaged."""
         stored = self._read(_name_of(key, "descriptors")) or b""
         checksum, _, checked = stored.partition(b"\n")
         if checksum != hashlib.sha256(checked).hexdigest().encode():
@@ -233,7 +233,7 @@ class ApiCache:
         self._write(_name_of(key, "descriptors"), hashlib.sha256(checked).hexdigest().encode() + b"\n" + checked)
 
     def load_features(self, key: str) -> Features | None:
-        """Return the features that were stored for a content, if anything sound."""
+        """Return the features that were stored for a content, None if absent or damaged."""
         try:
             return Features.of_json(self._read(_name_of(key, "features")) or b"")
         except (ValueError, KeyError, TypeError, AttributeError):
@@ -275,7 +275,7 @@ _PACKAGE = "xds-protos"
 _SUFFIX = "_pb2.py"
 
 
-def installed_version() -> str:
+def xds_protos_version() -> str:
     """Return the version of the package; ApiError when it is not installed."""
     try:
         return importlib.metadata.version(_PACKAGE)

@@ -72,7 +72,7 @@ def remedy_of(error: OSError) -> str:
 
 def problem_of(relative: str, rule: str, message: str, remedy: str) -> Problem:
     """Make the problem of a whole file or directory."""
-    return Problem.of_file(PurePosixPath(as_text(relative)), rule, message, remedy)
+    return Problem.of_file(PurePosixPath(printable_name(relative)), rule, message, remedy)
 
 
 class TreeListing:
@@ -209,7 +209,7 @@ class TreeListing:
             # By its real path: the link itself may lead into the next generation by now.
             is_directory = stat.S_ISDIR(os.stat(real or direntry.path).st_mode)
             if real is None:
-                raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT))  # It came to be just now.
+                raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT))  # Created just now.
         except OSError as error:
             self._take_broken_link(direntry.name, relative, error)
             return
@@ -250,7 +250,7 @@ class TreeListing:
             self._report_not_a_file(relative, status.st_mode)
 
     def _report_not_a_file(self, relative: str, mode: int) -> None:
-        message = f"this is {_kind_of(mode)}, not a file"
+        message = f"this is {_file_type_name(mode)}, not a file"
         self.problems.append(problem_of(relative, "not-a-file", message, "put a regular file in its place"))
 
     def _report_name(self, relative: str) -> None:
@@ -305,7 +305,7 @@ def identity_of(path: str) -> Identity:
     return status.st_dev, status.st_ino
 
 
-def _kind_of(mode: int) -> str:
+def _file_type_name(mode: int) -> str:
     if stat.S_ISFIFO(mode):
         return "a named pipe"
     return "a socket" if stat.S_ISSOCK(mode) else "a directory" if stat.S_ISDIR(mode) else "a device"
@@ -373,7 +373,7 @@ def is_text(name: str) -> bool:
     return True
 
 
-def as_text(name: str) -> str:
+def printable_name(name: str) -> str:
     """Write a name or path of any bytes as printable text."""
     return name if is_text(name) else name.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
 
@@ -420,12 +420,12 @@ class Links:
             unknown.append(path)
             path = os.path.dirname(path)
         for step in reversed(unknown):
-            # Whoever comes by here again while the way is being followed goes in a circle.
+            # To meet this step again while it is resolved means a loop.
             real[step] = None
             try:
                 real[step] = self._step(step, depth)
             except _TooManyLinksError:
-                del real[step]  # From a later link the way may be short enough.
+                del real[step]  # A later link may need fewer steps.
                 if depth:
                     raise
                 return None
@@ -458,4 +458,4 @@ class Links:
 
 
 class _TooManyLinksError(Exception):
-    """The way leads through more links than anybody follows."""
+    """A path has more links than the limit."""

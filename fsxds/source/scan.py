@@ -18,7 +18,7 @@ from fsxds.source.listing import (
     LostDirectory,
     Signature,
     TreeListing,
-    as_text,
+    printable_name,
     problem_of,
     remedy_of,
     signature_of,
@@ -168,7 +168,7 @@ class Scanner:
         found = [directory.problem for directory in lost]
         for relative, directory in self._known_below(lost):
             problem = directory.problem
-            message = f"its directory {as_text(directory.relative)} is lost: {problem.message}"
+            message = f"its directory {printable_name(directory.relative)} is lost: {problem.message}"
             found.append(problem_of(relative, problem.rule, message, problem.remedy))
         return found
 
@@ -199,7 +199,7 @@ def _lost_because(error: OSError) -> str:
 
 
 def _paths_of(relatives: list[str]) -> tuple[PurePosixPath, ...]:
-    return tuple(PurePosixPath(as_text(relative)) for relative in sorted(relatives))
+    return tuple(PurePosixPath(printable_name(relative)) for relative in sorted(relatives))
 
 
 def _file_of(seen: dict[str, _Seen], file: SourceFile) -> SourceFile | None:

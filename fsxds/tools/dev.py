@@ -2,7 +2,7 @@
 
 The transport is the one that `--transport` names. Left to `auto`, it is Delta ADS when something in the tree needs a
 stream, and REST otherwise. Before Envoy gets a snapshot, `doctor` examines it together with the bootstrap, since some
-mistakes make an Envoy wait without a word.
+mistakes make an Envoy wait silently.
 """
 
 from __future__ import annotations
@@ -96,10 +96,8 @@ async def _dev(
             start("mirror", mirroring.keep_mirrored)
             log.receive(ListeningStarted("mirrored files", str(out)))
         envoy_log = LocalEnvoyLog(log.write, lambda type_url: log.rejected(type_url, Identity().node_id))
-        meeting = _Meeting(folders, application, server, log)
-        plan = EnvoyPlan(
-            executable, meeting.bootstrap_for, envoy_log.envoy_logged, meeting.ack_source_of, meeting.wanted_by
-        )
+        setup = _EnvoySetup(folders, application, server, log)
+        plan = EnvoyPlan(executable, setup.bootstrap_for, envoy_log.envoy_logged, setup.ack_source_of, setup.wanted_by)
         run = partial(run_envoy, application.store, plan, envoy_log)
         tasks.create_task(application.supervisor.run("Envoy", run, is_vital=True))
 
@@ -118,8 +116,8 @@ def _watches_of_envoy(application: Application) -> Iterator[WatchStatus]:
             yield from client.watches
 
 
-class _Meeting:
-    """Brings the tree and Envoy together: chooses how, examines what will hurt, and makes the bootstrap.
+class _EnvoySetup:
+    """Brings the tree and Envoy together: chooses how, examines what will go wrong, and makes the bootstrap.
 
     Args:
         folders: that of the tree, and that of the mirrored files.
@@ -130,7 +128,7 @@ class _Meeting:
 
     def __init__(self, folders: tuple[Path, Path], application: Application, server: RunningServer, log: Log) -> None:
         self._directory, self._out = folders
-        # They name the transport, or leave it to the tree.
+        # The settings choose the transport, or leave it to what the tree asks for.
         self._settings = application.settings
         self._application = application
         self._addresses = server.addresses
@@ -139,7 +137,7 @@ class _Meeting:
         self._announced = ""
 
     async def wanted_by(self, snapshot: Snapshot) -> BootstrapRequest:
-        """Report what will hurt Envoy in a snapshot, and work out what its bootstrap has to ask for."""
+        """Report what will go wrong with a snapshot, and work out what its bootstrap has to ask for."""
         need = None
         if self._settings.dev_transport == AUTO:
             need = await asyncio.to_thread(self._find_need, snapshot)

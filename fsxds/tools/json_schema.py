@@ -18,7 +18,7 @@ from fsxds.api.constraint_checks import (
     disallowed_checks,
     element_checks,
     is_unvisited,
-    presence_demand,
+    required_demand,
     whole_checks,
 )
 from fsxds.api.constraint_options import ApiRules, RuleGroups, Rules
@@ -141,7 +141,7 @@ def wrapper_schema(field: FieldDescriptor, rules: RuleGroups) -> Schema:
     return {"anyOf": [scalar_schema(field, rules), shared("wrapped")]}
 
 
-def special_schema(message_type: str, rules: RuleGroups) -> Schema | None:
+def well_known_type_schema(message_type: str, rules: RuleGroups) -> Schema | None:
     """Return the schema of a message whose JSON is no object of its fields; None for other messages, and for an Any."""
     if message_type == DURATION:
         return _duration(rules.get("duration", {}))
@@ -283,7 +283,7 @@ class MessageSchemas:
         name = descriptor.full_name
         if name in WRAPPERS:
             return wrapper_schema(descriptor.fields_by_name["value"], rules)
-        special = special_schema(name, rules)
+        special = well_known_type_schema(name, rules)
         if special is not None:
             return special
         if name not in self.definitions:
@@ -322,7 +322,7 @@ class MessageSchemas:
             return _is_simple(oneof) and self._rules.is_required(oneof)
         rules = self._rules.rules_of(field)
         checks = whole_checks(field, rules) if field.is_repeated else element_checks(field, rules)
-        return presence_demand(field, rules) is not None or default_demand(field, checks) is not None
+        return required_demand(field, rules) is not None or default_demand(field, checks) is not None
 
     def _field(self, field: FieldDescriptor) -> Schema:
         rules = self._rules.rules_of(field)

@@ -91,7 +91,7 @@ WITHOUT_LEASES = """
 import asyncio, os, sys
 from pathlib import Path
 from fsxds.source.settle import is_open_for_writing
-from tests.source.test_watch_writers import write_in_two_halves
+from tests.source.test_watcher_writers import write_in_two_halves
 from tests.source.watching import watched
 
 async def main(path):

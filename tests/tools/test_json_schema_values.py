@@ -10,7 +10,7 @@ from jsonschema import Draft202012Validator
 
 from fsxds.api.catalogue import Catalogue
 from fsxds.api.constraint_options import ApiRules
-from fsxds.tools.json_schema import SHARED, any_case, is_special, scalar_schema, special_schema
+from fsxds.tools.json_schema import SHARED, any_case, is_special, scalar_schema, well_known_type_schema
 
 
 def is_valid(schema: Any, value: Any) -> bool:
@@ -50,7 +50,7 @@ def schema_of(catalogue: Catalogue, message_type: str, name: str) -> Any:
     rules = catalogue.once(ApiRules).rules_of(field)
     if field.message_type is None:
         return scalar_schema(field, rules)
-    special = special_schema(field.message_type.full_name, rules)
+    special = well_known_type_schema(field.message_type.full_name, rules)
     return special or scalar_schema(field.message_type.fields_by_name["value"], rules)
 
 

@@ -284,7 +284,7 @@ class JsonForm:
         return row if content is None else b'%b,"xds_config":%b}' % (row[:-1], content)
 
     def client(self, status: ClientStatus, rows: list[bytes], *, is_first: bool) -> bytes:
-        """Write a client, as a ClientConfig, after a comma where it is not the first."""
+        """Write one ClientConfig: its node, and `rows`, each a GenericXdsConfig. A comma precedes it unless `is_first`."""
         begin = b'%b{"node":%b' % (b"" if is_first else b",", self._contents.node_json(node_message(status.node)))
         end = b',"client_scope":%b}' % dump(status.service)
         if not rows:

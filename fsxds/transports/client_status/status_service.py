@@ -36,7 +36,7 @@ MOST_ANSWER_BYTES = 64 * 1024 * 1024
 MOST_ROWS = 400_000
 # Reading a request of this size takes some 10 ms.
 MOST_REQUEST_BYTES = 64 * 1024
-# The event loop is lent to an answer for so long at a time. A thread would keep it for longer: it gives Python's lock
+# How long an answer may occupy the event loop at a time. A thread would keep it for longer: it gives Python's lock
 # back after 5 ms, and the loop needs the lock anew after each look at a socket.
 SLICE_S = 0.002
 # Smaller pieces of an answer are joined; joining larger ones leaves the lock to others, which makes it work for a thread.

@@ -117,7 +117,7 @@ def import_descriptors(services: Iterable[str]) -> None:
                 importlib.import_module(f"{package}.{module.name}")
 
 
-# The event loop is lent to waking streams for so long at a time, so that requests are received in between.
+# How long waking streams may occupy the event loop at a time, so that requests are received in between.
 WAKE_SLICE_S = 0.005
 
 

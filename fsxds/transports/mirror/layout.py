@@ -177,8 +177,6 @@ class _LayoutBuilder:
     def _path(self, type_url: TypeUrl, name: str | None) -> PurePosixPath:
         return path_of(type_url, name, self._suffix)
 
-    # -- one file per resource
-
     def _keep_missing_singles(self, type_url: TypeUrl) -> None:
         if type_url not in self._unsure:
             return
@@ -223,8 +221,6 @@ class _LayoutBuilder:
     def _whole(self, type_url: TypeUrl, resources: tuple[Resource, ...]) -> MirrorFile:
         version = version_of(self._snapshot, Subscription(type_url))
         return MirrorFile(self._path(type_url, None), type_url, version, resources)
-
-    # -- what clusters and config sources refer to
 
     def _add_stand_ins(self) -> None:
         """Write an empty ClusterLoadAssignment where a cluster names a removed one: Envoy would keep its endpoints (ENVOY.md E27)."""

@@ -193,7 +193,7 @@ class Connection(web.RequestHandler):
         self._read_after_answer = 0
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Take a connection."""
+        """Start the limit on the head of a request; a connection for which file descriptors run out gets 503."""
         super().connection_made(transport)
         self.is_surplus = not _has_room(transport.get_extra_info("socket").fileno(), 1)
         self._limit_head()
@@ -222,7 +222,7 @@ class Connection(web.RequestHandler):
     async def finish_response(
         self, request: web.BaseRequest, resp: web.StreamResponse, start_time: float | None
     ) -> tuple[web.StreamResponse, bool]:
-        """Write a response, or the rest of it."""
+        """Write a response as aiohttp does, and note whether the connection stays. Returns what aiohttp returns."""
         finished = await super().finish_response(request, resp, start_time)
         self._is_busy = False
         self._is_answered = not resp.keep_alive

@@ -275,11 +275,18 @@ def _well_formed(name: str, text: str) -> str:
     return text
 
 
-_KINDS = {dict: "an object", list: "a list", str: "a string", int: "a number", float: "a number", bool: "a boolean"}
+_JSON_TYPE_NAMES = {
+    dict: "an object",
+    list: "a list",
+    str: "a string",
+    int: "a number",
+    float: "a number",
+    bool: "a boolean",
+}
 
 
 def _reject(name: str, value: object, demand: str) -> NoReturn:
-    raise ProtocolError(f"{name}: is {_KINDS.get(type(value), 'null')}; send {demand}")
+    raise ProtocolError(f"{name}: is {_JSON_TYPE_NAMES.get(type(value), 'null')}; send {demand}")
 
 
 def _check_type_url(type_url: str, row: ResourceType) -> None:

@@ -19,7 +19,7 @@ from fsxds.protocol.subscription import Selection
 from fsxds.resources import Resource, Rows, Snapshot
 from fsxds.values import TypeUrl, Version
 
-# The event loop is lent to rendering for so long at a time: polls that need none wait no longer.
+# How long rendering may occupy the event loop at a time: polls that need none wait no longer.
 RENDER_SLICE_S = 0.005
 # A resource of more bytes than this takes longer than a slice, and is written in a thread.
 LARGE_RESOURCE_BYTES = 128 * 1024

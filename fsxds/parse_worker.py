@@ -404,6 +404,8 @@ class ParseWorker:
         try:
             self._connection.send(message)
         except OSError as error:
+            # Until the fork server reports the end, the worker counts as alive, and would be given files again.
+            self.end()
             raise WorkerDiedError from error
 
 

@@ -171,6 +171,7 @@ async def test_killed_worker_is_replaced(rules: ParseRules) -> None:
 
         parsed = await parsing.parse(SMALL)
 
+        assert [(), ()] == [file.problems for file in parsed]
         assert [["a"], ["e"]] == [[resource.name for resource in file.resources] for file in parsed]
         assert killed not in worker_pids(parsing)
 

@@ -95,17 +95,27 @@ def version_of_body(type_url: TypeUrl, body: bytes) -> Version:
 
 
 @dataclass(frozen=True, slots=True)
+class UnreadResource:
+    """A resource that has a mistake and is no message therefore, but whose name could be read."""
+
+    type_url: TypeUrl
+    name: str
+    field_path: FieldPath
+
+
+@dataclass(frozen=True, slots=True)
 class Document:
     """One document of a file: what it holds, and what it declares.
 
     `declared` are the types that it lists, more than those of its resources where a list is empty on purpose.
-    `version_info` is what its author wrote, None where nothing was.
+    `version_info` is what its author wrote, None where nothing was. `unread` are not among the resources.
     """
 
     path: PurePosixPath
     resources: tuple[Resource, ...]
     declared: frozenset[TypeUrl]
     version_info: str | None = None
+    unread: tuple[UnreadResource, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,6 +140,11 @@ class ParsedFile:
     def resources(self) -> tuple[Resource, ...]:
         """The resources of all its documents, in the order of the file."""
         return tuple(resource for document in self.documents for resource in document.resources)
+
+    @property
+    def unread(self) -> tuple[UnreadResource, ...]:
+        """What has a mistake and a name, of all its documents."""
+        return tuple(resource for document in self.documents for resource in document.unread)
 
     @property
     def declared(self) -> frozenset[TypeUrl]:

@@ -64,10 +64,15 @@ class FileNames:
                     mentioned.add(key)
                     if reference.severity is not Severity.NOTE:
                         demanded.add(key)
+        types = {each.type_url for each in resources} | {each.type_url for each in parsed.unread}
         return cls(
             parsed,
             frozenset(
-                (*map(key_of, resources), *((type_url, ANY) for type_url in {each.type_url for each in resources}))
+                (
+                    *map(key_of, resources),
+                    *((each.type_url, each.name) for each in parsed.unread),
+                    *((type_url, ANY) for type_url in types),
+                )
             ),
             parsed.declared,
             frozenset(mentioned),

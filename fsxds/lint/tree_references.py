@@ -310,5 +310,9 @@ def _names_are_known(parsed: ParsedFile) -> bool:
     errors = [problem for problem in parsed.problems if problem.severity is Severity.ERROR]
     if not errors:
         return True
-    known = tuple(pointer_of(resource.origin.field_path) for resource in parsed.resources)
+    paths = (
+        *(resource.origin.field_path for resource in parsed.resources),
+        *(resource.field_path for resource in parsed.unread),
+    )
+    known = tuple(map(pointer_of, paths))
     return bool(known) and all(problem.pointer.startswith(known) or problem.rule in _NAMED for problem in errors)

@@ -15,7 +15,7 @@ from fsxds.api.fields import camel_case
 from fsxds.api.walk import Unreadable, unreadable_parts
 from fsxds.formats.decoded import MAX_FAULTS, MessageDocument, PlainDocument
 from fsxds.resource_types import BY_MESSAGE_TYPE, ResourceType
-from fsxds.resources import Origin, Reference, Resource, version_of_body
+from fsxds.resources import Origin, Reference, Resource, UnreadResource, version_of_body
 from fsxds.snapshots import names, shape
 from fsxds.snapshots.names import LISTENER, ONLY_ONE, VIRTUAL_HOST, name_of_unnamed, unnamed_fault
 from fsxds.snapshots.shape import DISCOVERY_RESPONSE, RESOURCE_WRAPPER, Piece, TypeClaim, shape_of
@@ -31,6 +31,7 @@ class DocumentDraft:
 
     number: int
     resources: list[Resource] = field(default_factory=list)
+    unread: list[UnreadResource] = field(default_factory=list)
     declared: set[TypeUrl] = field(default_factory=set)
     faults: list[Fault] = field(default_factory=list)
     version_info: str | None = None
@@ -115,7 +116,9 @@ class DocumentReader:
             draft.faults.append(shape.not_an_object(piece.field_path))
             draft.broken += 1
             return
+        row: ResourceType | None
         if "@type" in piece.value:
+            row = BY_MESSAGE_TYPE.get(str(piece.value["@type"]).rpartition("/")[2])
             converted = self._converter.convert_any(piece.value)
         else:
             row = self._row(piece.claim, piece.field_path, draft)
@@ -126,9 +129,13 @@ class DocumentReader:
             draft.faults += (
                 replace(fault, field_path=piece.field_path + fault.field_path) for fault in converted.faults
             )
-        draft.broken += converted.message is None
+        place = _Place(piece.field_path, piece.index, wrapping, piece.value)
         if converted.message is not None:
-            self._add(converted.message, _Place(piece.field_path, piece.index, wrapping, piece.value), draft)
+            self._add(converted.message, place, draft)
+            return
+        draft.broken += 1
+        if row is not None and (name := _written_name(row, place)):
+            draft.unread.append(UnreadResource(row.type_url, name, place.field_path))
 
     def _declare_empty(self, claim: TypeClaim | None, draft: DocumentDraft) -> None:
         """Note that a document holds nothing on purpose."""
@@ -280,6 +287,14 @@ def _name_path(row: ResourceType, place: _Place) -> FieldPath:
         return place.field_path
     written = authored_path(place.written, (row.name_field,))
     return place.field_path + written if written[0] in place.written else place.field_path
+
+
+def _written_name(row: ResourceType, place: _Place) -> str:
+    """Return the name of a resource as its author wrote it; empty where it cannot be read."""
+    if place.wrapping.name or row.name_field is None or not isinstance(place.written, dict):
+        return place.wrapping.name
+    written = place.written.get(str(authored_path(place.written, (row.name_field,))[0]))
+    return written if isinstance(written, str) else ""
 
 
 def _index_of(field_path: FieldPath) -> int | None:

@@ -119,7 +119,7 @@ def _is_void(document: PlainDocument | MessageDocument) -> bool:
 
 
 def _finished(path: PurePosixPath, draft: DocumentDraft) -> Document:
-    return Document(path, tuple(draft.resources), frozenset(draft.declared), draft.version_info)
+    return Document(path, tuple(draft.resources), frozenset(draft.declared), draft.version_info, tuple(draft.unread))
 
 
 def _bounded(faults: list[tuple[int, Fault]]) -> list[tuple[int, Fault]]:

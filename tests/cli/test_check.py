@@ -109,6 +109,21 @@ def test_notes(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     assert 1 == main(["check", str(tree), "--severity", "note"])
 
 
+def test_a_mistake_in_a_cluster_hides_no_missing_cluster(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    """A name counts as defined where it can be read, whatever else is wrong there; another is reported as missing."""
+    route = "{match: {prefix: %s}, route: {cluster: %s}}"
+    routes = f"[{route % ('/a', 'a')}, {route % ('/', 'missing')}]"
+    tree = write_tree(
+        tmp_path,
+        cds="- {name: a, conect_timeout: 1s}\n",
+        rds=f"- {{name: r, virtual_hosts: [{{name: v, domains: ['*'], routes: {routes}}}]}}\n",
+    )
+    main(["check", str(tree)])
+    out = capfd.readouterr().out
+
+    assert ("conect_timeout" in out, '"missing"' in out, 'cluster "a"' in out) == (True, True, False)
+
+
 @pytest.mark.parametrize(
     ("count", "named"), [(2, "; nor 1.txt; rename"), (8, "; nor 1.txt, 2.txt, 3.txt, 4.txt, 5.txt, … 2 more;")]
 )

@@ -26,7 +26,6 @@ IP_REMEDY = 'write an IP address such as "192.0.2.1" or "2001:db8::1"'
 
 _STATIC, _STRICT_DNS, _LOGICAL_DNS = 0, 1, 2  # envoy.config.cluster.v3.Cluster.DiscoveryType
 _NAMES_REMEDY = "write an IP address, or let the cluster's type be STRICT_DNS or LOGICAL_DNS"
-_BITS = {4: 32, 6: 128}
 
 # The default of the runtime key re2.max_program_size.error_level.
 LARGEST_PROGRAM = 100

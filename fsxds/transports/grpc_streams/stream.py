@@ -176,6 +176,8 @@ class StreamCall:
             await self._reject(error)
         finally:
             self._close()
+            # gRPC refuses a status beside a response.
+            await self._wait_for_turn()
 
     def wake(self) -> None:
         """Look at the store and the time; responses to that are written in a task of their own."""
@@ -189,6 +191,7 @@ class StreamCall:
                 return
         # The edge of every stream, beside that of its handler: its caller wakes other streams too.
         except Exception as error:  # noqa: BLE001
+            self._is_closed = True
             self._shared.spawn(self._fail(error))
             return
         self._is_writing = True
@@ -209,7 +212,6 @@ class StreamCall:
             self._report_ignored(type_url)
             return
         await self._wait_for_turn()
-        self._is_writing = True
         snapshot = self._shared.store.current
         reaction = self._core.receive_request(request, snapshot, self._loop.time())
         del request
@@ -240,6 +242,7 @@ class StreamCall:
 
     async def _write(self, responses: Responses) -> None:
         """Write responses, and those to what happens meanwhile, until another task waits for its turn."""
+        self._is_writing = True
         try:
             while True:
                 for response in responses:
@@ -307,10 +310,14 @@ class StreamCall:
             await self._context.abort(grpc.StatusCode[error.code], str(error))
 
     async def _fail(self, error: Exception) -> None:
-        """End the stream because of an error of fsxds that its handler does not see."""
+        """End the stream because of an error of fsxds that its handler does not see.
+
+        A status beside a response that is being written would be refused by gRPC, and the client would wait for ever.
+        """
         self._shared.observer(InternalError(where(self._method.name), error))
         self._is_closed = True
         self._set_timer()
+        await self._wait_for_turn()
         with suppress(grpc.aio.BaseError):
             await self._context.abort(grpc.StatusCode.INTERNAL, INTERNAL)
 

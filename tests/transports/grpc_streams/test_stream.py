@@ -1,11 +1,12 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Coroutine
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from functools import partial
 from typing import Any
+from unittest.mock import patch
 
 import grpc
 import grpc.aio
@@ -13,12 +14,14 @@ import pytest
 from envoy.config.core.v3 import base_pb2
 
 from fsxds.protocol.messages import Acknowledgement, Node
+from fsxds.protocol.sotw import SotwStream
 from fsxds.protocol.subscription import Subscription
 from fsxds.protocol.ttl import TtlMode
 from fsxds.resources import Reference, Rows
-from fsxds.transports.grpc_streams.calls import STOPPING
-from fsxds.transports.grpc_streams.stream import MOST_IGNORED_REPORTED
+from fsxds.transports.grpc_streams.calls import INTERNAL, STOPPING
+from fsxds.transports.grpc_streams.stream import MOST_IGNORED_REPORTED, StreamContext
 from fsxds.values import Severity
+from tests.support.faulty_server import Boom
 from tests.support.grpc_clients import DiscoveryClient, GrpcServer, channel_to, method_path, names_in, serving_grpc
 from tests.support.polls import until
 from tests.support.snapshots import snapshot, type_url
@@ -392,6 +395,41 @@ async def test_a_request_while_news_are_written(server: GrpcServer) -> None:
 
     assert [starts(response) for response in responses] == [["a=2"], ["l=1"]]
     assert [response.nonce for response in responses] == ["2", "3"]
+
+
+async def test_an_error_before_the_first_request(server: GrpcServer) -> None:
+    """The client gets the status: gRPC refuses one beside a first response that is on its way, and is silent then."""
+    server.publish({"CDS": {"a": LARGE}})
+    async with slow_stream(server, "CDS") as stream:
+        await until(lambda: server.services.open_streams == 1)
+        (call,) = server.services._streams
+        held: list[Coroutine[Any, Any, None]] = []
+        with (
+            patch.object(SotwStream, "receive_snapshot", side_effect=Boom),
+            patch.object(StreamContext, "spawn", lambda _, work: held.append(work)),
+        ):
+            server.publish({"CDS": {"a": LARGE + "2"}})
+            await until(lambda: bool(held))
+        await stream.ask(node="n1")
+        await until(lambda: bool(call._core.statistics()))
+        await asyncio.gather(*held)
+
+        assert await stream.end() == (grpc.StatusCode.INTERNAL, INTERNAL)
+
+
+async def test_an_error_within_a_request_while_news_are_written(server: GrpcServer) -> None:
+    """The client gets the news, and then the status."""
+    async with slow_stream(server, "CDS") as stream:
+        await stream.ask(node="n1")
+        await until(lambda: bool(server.recorder.opened))
+        server.publish({"CDS": {"a": "1" + LARGE}})
+        await until(partial(is_writing, server))
+        with patch("fsxds.transports.grpc_streams.stream_requests._parsed", side_effect=Boom) as parsed:
+            await stream.ask(node="n1")
+            await until(lambda: parsed.called)
+
+        assert starts(await stream.answer()) == ["a=1"]
+        assert await stream.end() == (grpc.StatusCode.INTERNAL, INTERNAL)
 
 
 # The end

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Iterator
+from collections.abc import Set as AbstractSet
 from contextlib import suppress
 from typing import Generic, TypeVar
 
@@ -71,3 +72,40 @@ class Lru(Generic[Key, Value]):
         value = self._values.pop(key, None)
         self._size -= self._size_of(value) if self._size_of and value is not None else 0
         return value
+
+
+# So many changes back, answers that still hold are found.
+MOST_EARLIER = 16
+
+
+class AnswersByNames(Generic[Value]):
+    """Answers to questions about sets of names; those before a change still hold where none of their names changed.
+
+    Args:
+        most: as many are kept, the least recently used are dropped first.
+        earlier: the last changes, the newest first: which names changed, and the answers before that.
+    """
+
+    __slots__ = ("_earlier", "_kept", "_most")
+
+    def __init__(
+        self, most: int, earlier: tuple[tuple[AbstractSet[str], Lru[frozenset[str], Value]], ...] = ()
+    ) -> None:
+        self._most, self._earlier = most, earlier
+        self._kept: Lru[frozenset[str], Value] = Lru(most)
+
+    def after(self, changed: AbstractSet[str]) -> AnswersByNames[Value]:
+        """Return the answers after a change of these names."""
+        return AnswersByNames(self._most, ((changed, self._kept), *self._earlier[: MOST_EARLIER - 1]))
+
+    def find(self, names: frozenset[str], make: Callable[[], Value]) -> Value:
+        """Return the answer that is kept or still holds, or make and keep it."""
+        return self._kept.find(names, lambda: self._find_earlier(names, make))
+
+    def _find_earlier(self, names: frozenset[str], make: Callable[[], Value]) -> Value:
+        for changed, kept in self._earlier:
+            if not changed.isdisjoint(names):
+                break
+            if (found := kept.get(names)) is not None:
+                return found
+        return make()

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Collection, ItemsView, Iterable, Iterator, KeysView, Mapping, ValuesView
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from pathlib import PurePosixPath
 from types import MappingProxyType
 from typing import NamedTuple, TypeVar
 
-from fsxds.memo import Lru
+from fsxds.memo import AnswersByNames, Lru
+from fsxds.name_table import NameTable
+from fsxds.set_versions import version_of_set, version_of_table
 from fsxds.values import FieldPath, Problem, Severity, TypeUrl, Version
 
 Derived = TypeVar("Derived")
-Member = TypeVar("Member")
 
 # What rows keep. Streams advance together: differences to a few earlier rows are all that is asked for again.
 MOST_CHANGES = 16
@@ -158,10 +159,16 @@ class ResourceList(Collection[Resource]):
     It is equal to itself alone, so that what is made of it can be found by it at no cost.
     """
 
-    __slots__ = ("_names", "_resources", "_unions", "_version")
+    __slots__ = ("_names", "_resources", "_table", "_unions", "_version")
 
-    def __init__(self, resources: Iterable[Resource] = ()) -> None:
-        self._resources = tuple(resources)
+    def __init__(self, resources: NameTable[Resource] | Iterable[Resource] = ()) -> None:
+        """Take resources in the order of their names; a table is not copied."""
+        self._table: NameTable[Resource] | None = None
+        self._resources: Collection[Resource]
+        if isinstance(resources, NameTable):
+            self._table, self._resources = resources, resources.values()
+        else:
+            self._resources = tuple(resources)
         self._names: frozenset[str] | None = None
         self._unions: Lru[tuple[Resource, ...], ResourceList] | None = None
         self._version: Version | None = None
@@ -189,8 +196,8 @@ class ResourceList(Collection[Resource]):
     def version(self) -> Version:
         """The version of a set of just these resources; ask it of no empty list."""
         if self._version is None:
-            type_url = self._resources[0].type_url
-            self._version = version_of_set(type_url, ((resource.name, resource.version) for resource in self))
+            type_url = next(iter(self)).type_url
+            self._version = version_of_table(type_url, self._as_table())
         return self._version
 
     def with_others(self, others: tuple[Resource, ...]) -> ResourceList:
@@ -200,7 +207,10 @@ class ResourceList(Collection[Resource]):
         return self._unions.find(others, lambda: self._union(others))
 
     def _union(self, others: tuple[Resource, ...]) -> ResourceList:
-        return ResourceList(sorted((*self, *others), key=lambda resource: resource.name))
+        return ResourceList(self._as_table().changed({resource.name: resource for resource in others}, frozenset()))
+
+    def _as_table(self) -> NameTable[Resource]:
+        return NameTable({each.name: each for each in self}) if self._table is None else self._table
 
 
 NO_RESOURCES = ResourceList()
@@ -223,20 +233,24 @@ class RowsChange:
         """Whether there is any difference for clients."""
         return bool(self.fresh or self.renewed or self.removed)
 
+    @property
+    def names(self) -> frozenset[str]:
+        """All names in it."""
+        return frozenset().union(self.fresh, self.renewed, self.removed, self.moved)
 
-class Rows(Mapping[str, Resource]):
+
+class Rows(NameTable[Resource]):
     """The resources of one type in a snapshot, by name, in the order of the names; never changed.
 
-    What is worked out from them is worked out once, for all clients, and goes when they go.
+    What is worked out from them is worked out once, for all clients, and goes when they go. What a change does not touch is
+    taken over from the rows before it.
     """
 
     __slots__ = (
         "__weakref__",
-        "_by_name",
         "_changes",
         "_derived",
         "_everything",
-        "_lines",
         "_lists",
         "_mark",
         "_timed",
@@ -251,61 +265,40 @@ class Rows(Mapping[str, Resource]):
         resources: Mapping[str, Resource] | None = None,
         since: tuple[Rows, RowsChange] | None = None,
     ) -> None:
-        """Take resources by name, sorted by name, and how they differ from earlier rows, where that is known."""
+        """Take resources by name, and how they differ from earlier rows, where that is known."""
+        super().__init__(resources)
         self.type_url = type_url
-        self._by_name = dict(resources or {})
         # Stands for these rows where others remember how they differ from them, and keeps nothing alive.
         self._mark = object()
         self._everything: ResourceList | None = None
-        self._timed: Mapping[str, Resource] | None = None
+        self._timed: NameTable[Resource] | None = None
         self._version: Version | None = None
-        # By name: what the version of all is a digest of.
-        self._lines: dict[str, str] | None = None
-        self._lists: Lru[frozenset[str], ResourceList] = Lru(MOST_LISTS)
-        self._versions: Lru[frozenset[str], Version] = Lru(MOST_VERSIONS)
+        self._lists: AnswersByNames[ResourceList] = AnswersByNames(MOST_LISTS)
+        self._versions: AnswersByNames[Version] = AnswersByNames(MOST_VERSIONS)
         self._changes: Lru[object, RowsChange] = Lru(MOST_CHANGES)
         self._derived: dict[type, object] = {}
         if since is not None:
-            self._know(*since)
+            self._follow(*since)
 
-    def __getitem__(self, name: str) -> Resource:
-        """Return the resource of this name."""
-        return self._by_name[name]
-
-    def __iter__(self) -> Iterator[str]:
-        """Yield the names in order."""
-        return iter(self._by_name)
-
-    def __len__(self) -> int:
-        """Return how many resources there are."""
-        return len(self._by_name)
-
-    def __contains__(self, name: object) -> bool:
-        """Whether there is a resource of this name."""
-        return name in self._by_name
-
-    def keys(self) -> KeysView[str]:
-        """Return the names, as a view on which set operations are fast."""
-        return self._by_name.keys()
-
-    def values(self) -> ValuesView[Resource]:
-        """Return the resources."""
-        return self._by_name.values()
-
-    def items(self) -> ItemsView[str, Resource]:
-        """Return names and resources."""
-        return self._by_name.items()
+    def _follow(self, earlier: Rows, change: RowsChange) -> None:
+        """Take over what still holds of what is known of earlier rows."""
+        names = change.names
+        self._changes.put(earlier._mark, change)
+        self._lists, self._versions = earlier._lists.after(names), earlier._versions.after(names)
+        if earlier._timed is not None:
+            timed = {name: self[name] for name in self.among(names) if self[name].ttl_s is not None}
+            self._timed = earlier._timed.changed(timed, earlier._timed.among(names) - timed.keys())
 
     @property
-    def by_name(self) -> Mapping[str, Resource]:
+    def by_name(self) -> NameTable[Resource]:
         """The resources alone, without what was worked out from them."""
-        return MappingProxyType(self._by_name)
+        return NameTable(self)
 
     @property
     def everything(self) -> ResourceList:
         """All resources."""
         if self._everything is None:
-            self._everything = ResourceList(self.values())
+            self._everything = ResourceList(self.by_name)
         return self._everything
 
     def select(self, names: AbstractSet[str]) -> ResourceList:
@@ -315,23 +308,20 @@ class Rows(Mapping[str, Resource]):
     def _in_order(self, names: AbstractSet[str]) -> Iterator[Resource]:
         if len(names) > len(self) * LARGE_SHARE:
             return (resource for name, resource in self.items() if name in names)
-        return (self._by_name[name] for name in sorted(names) if name in self._by_name)
+        return map(self.__getitem__, sorted(self.among(names)))
 
     @property
-    def timed(self) -> Mapping[str, Resource]:
+    def timed(self) -> NameTable[Resource]:
         """Those resources that have a time to live."""
         if self._timed is None:
-            timed = {name: resource for name, resource in self.items() if resource.ttl_s is not None}
-            self._timed = MappingProxyType(timed)
+            self._timed = NameTable({name: resource for name, resource in self.items() if resource.ttl_s is not None})
         return self._timed
 
     @property
     def version(self) -> Version:
         """The version of all resources."""
         if self._version is None:
-            if self._lines is None:
-                self._lines = {name: _line(name, resource.version) for name, resource in self.items()}
-            self._version = _version_of_lines(self.type_url, self._lines.values())
+            self._version = version_of_table(self.type_url, self)
         return self._version
 
     def prepared(self) -> Rows:
@@ -349,21 +339,21 @@ class Rows(Mapping[str, Resource]):
     def with_changes(self, updated: Iterable[Resource], removed: Iterable[str]) -> Rows:
         """Return these rows with some that are new or others, and without some names; they know how they differ.
 
-        All but copying a dict follows the number of changes: the rows of a type may be a hundred thousand.
+        The cost follows the number of changes: the rows of a type may be a hundred thousand.
         """
         new = {resource.name: resource for resource in updated if self.get(resource.name) is not resource}
-        gone = frozenset(removed) & self.keys()
+        gone = frozenset(self.among(removed))
         if not new and not gone:
             return self
-        changed = {name: row for name, row in new.items() if name in self and not row.equals_for_clients(self[name])}
-        renewed = frozenset(name for name, row in changed.items() if row.version == self[name].version)
-        added = new.keys() - self.keys()
-        updated_names = frozenset(changed.keys() | added)
-        change = RowsChange(updated_names - renewed, renewed, gone, frozenset(new.keys() - updated_names))
-        rows = Rows(self.type_url, _changed(self._by_name, new, gone), (self, change))
-        if self._lines is not None:
-            rows._lines = _changed(self._lines, {name: _line(name, row.version) for name, row in new.items()}, gone)
-        return rows
+        change = self._change(new, gone)
+        return Rows(self.type_url, self.changed(new, gone), (self, change))
+
+    def _change(self, new: Mapping[str, Resource], gone: frozenset[str]) -> RowsChange:
+        """Return how rows differ from these in which some are new or others, and some are missing."""
+        kept = self.among(new)
+        moved = frozenset(name for name in kept if new[name].equals_for_clients(self[name]))
+        renewed = frozenset(name for name in kept if new[name].version == self[name].version) - moved
+        return RowsChange(frozenset(new.keys() - renewed - moved), renewed, gone, moved)
 
     def changes_since(self, earlier: Rows) -> RowsChange:
         """Return how these differ from earlier rows of the type; they are compared where that is not known yet."""
@@ -371,15 +361,10 @@ class Rows(Mapping[str, Resource]):
             return RowsChange()
         return self._changes.find(earlier._mark, lambda: self._compare(earlier))
 
-    def _know(self, earlier: Rows, change: RowsChange) -> None:
-        self._changes.put(earlier._mark, change)
-
     def _compare(self, earlier: Rows) -> RowsChange:
-        others = frozenset(name for name, row in self.items() if earlier.get(name) is not row)
-        kept = [name for name in others if name in earlier]
-        moved = frozenset(name for name in kept if self[name].equals_for_clients(earlier[name]))
-        renewed = frozenset(name for name in kept if self[name].version == earlier[name].version) - moved
-        return RowsChange(others - renewed - moved, renewed, frozenset(earlier.keys() - self.keys()), moved)
+        differing = self.differing(earlier)
+        new = {name: self[name] for name in self.among(differing)}
+        return earlier._change(new, frozenset(differing - new.keys()))
 
     def derive(self, made: type[Derived], make: Callable[[], Derived]) -> Derived:
         """Return the one object of a class that was made from these rows, or make it."""
@@ -392,33 +377,6 @@ class Rows(Mapping[str, Resource]):
         """Return the object of a class that was made from these rows; None where there is none yet."""
         found = self._derived.get(made)
         return found if isinstance(found, made) else None
-
-
-def _changed(members: dict[str, Member], new: Mapping[str, Member], removed: Iterable[str]) -> dict[str, Member]:
-    """Return members with others, in the order of their names."""
-    changed = members.copy()
-    changed.update(new)
-    for name in removed:
-        del changed[name]
-    return changed if new.keys() <= members.keys() else {name: changed[name] for name in sorted(changed)}
-
-
-def version_of_set(type_url: TypeUrl, members: Iterable[tuple[str, str]]) -> Version:
-    """Return the version of a set of resources: 32 hex digits of SHA-256 over its type, its names and their versions.
-
-    Args:
-        type_url: the type of all of them.
-        members: name and version of each, sorted by name; an empty version is that of a name which does not exist.
-    """
-    return _version_of_lines(type_url, (_line(name, version) for name, version in members))
-
-
-def _line(name: str, version: str) -> str:
-    return f"{name}\0{version}\n"
-
-
-def _version_of_lines(type_url: TypeUrl, lines: Iterable[str]) -> Version:
-    return Version(hashlib.sha256(f"{type_url}\n{''.join(lines)}".encode()).hexdigest()[:32])
 
 
 @dataclass(frozen=True, slots=True)

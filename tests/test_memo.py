@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from fsxds.memo import Lru
+from fsxds.memo import MOST_EARLIER, AnswersByNames, Lru
 
 
 def test_what_was_not_used_for_longest_goes_first() -> None:
@@ -74,3 +74,26 @@ def test_nothing_is_a_value() -> None:
         memory.find("a", make)
 
     assert made == [1]
+
+
+def test_answers_hold_until_a_name_changes() -> None:
+    """What was answered before a change is the answer after it for all but the names that changed."""
+    answers, made = AnswersByNames[str](4), list[str]()
+
+    def ask(names: str, of: AnswersByNames[str]) -> str:
+        return of.find(frozenset(names), lambda: made.append(names) or f"{names} {len(made)}")  # type: ignore[func-returns-value]
+
+    assert [ask("ab", answers), ask("cd", answers)] == ["ab 1", "cd 2"]
+    later = answers.after(frozenset("bx")).after(frozenset("y"))
+    assert [ask("cd", later), ask("ab", later), ask("ab", later)] == ["cd 2", "ab 3", "ab 3"]
+    assert [ask("ab", answers), ask("cd", answers)] == ["ab 1", "cd 2"]
+
+
+def test_answers_from_long_ago_are_forgotten() -> None:
+    """So that nothing stays for ever, what nobody asked for in many changes is made again."""
+    answers = AnswersByNames[int](4)
+    assert answers.find(frozenset("a"), lambda: 1) == 1
+    for _ in range(MOST_EARLIER):
+        answers = answers.after(frozenset("b"))
+    assert answers.after(frozenset("b")).find(frozenset("a"), lambda: 2) == 2
+    assert answers.find(frozenset("a"), lambda: 3) == 1

@@ -2,25 +2,28 @@ from __future__ import annotations
 
 import dataclasses
 import gc
+import hashlib
 import weakref
+import zlib
 from pathlib import PurePosixPath
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fsxds.protocol.lookup import Lookup
 from fsxds.resources import (
     Origin,
     ParsedFile,
+    Resource,
     Rows,
     RowsChange,
     Snapshot,
     TypeChange,
     key_of,
     version_of_body,
-    version_of_set,
 )
+from fsxds.set_versions import version_of_set
 from fsxds.values import SourceFile, TypeUrl
 from tests.support.snapshots import resource, snapshot, type_url
 from tests.support.stories import parse_file
@@ -68,6 +71,31 @@ def test_versions_do_not_change_between_releases() -> None:
     """Versions are what replicas and restarted servers agree on: these values must never change."""
     assert version_of_body(TYPE, b"body") == "3da020d1fb6896fa9a5b117fd96abd42"
     assert version_of_set(TYPE, [("a", "1"), ("b", "")]) == "d8cd127d54deadf84495dffd833de8b0"
+    assert version_of_set(TYPE, numbered(1000)) == "b24bf3cb7796cc24975f700f50a3c41a"
+    assert version_of_set(TYPE, numbered(1001)) == "9a08756291d57825053f91708e635416"
+    assert version_of_set(TYPE, numbered(5000)) == "5140d924c798d476cc70cb35e23dc287"
+
+
+def numbered(count: int) -> list[tuple[str, str]]:
+    """Return so many names with versions."""
+    return [(f"{number:06d}", str(number)) for number in range(count)]
+
+
+def test_versions_are_the_digests_that_they_are_said_to_be() -> None:
+    """Up to 1000 lines in one digest; of more, the digests of chunks that begin where a CRC-32 says so."""
+    lines = [f"{name}\0{version}\n" for name, version in numbered(1001)]
+    chunks = ["".join(lines[:1])]
+    for (name, _), line in zip(numbered(1001)[1:], lines[1:], strict=True):
+        if zlib.crc32(name.encode()) % 128 == 0:
+            chunks.append(line)
+        else:
+            chunks[-1] += line
+    digests = [hashlib.sha256(chunk.encode()).digest() for chunk in chunks]
+    small, large = f"{TYPE}\n{''.join(lines[:1000])}".encode(), b"\0" + TYPE.encode() + b"\n" + b"".join(digests)
+
+    assert len(chunks) > 5
+    assert version_of_set(TYPE, numbered(1000)) == hashlib.sha256(small).hexdigest()[:32]
+    assert version_of_set(TYPE, numbered(1001)) == hashlib.sha256(large).hexdigest()[:32]
 
 
 @given(st.lists(st.tuples(st.sampled_from([TYPE, OTHER_TYPE]), st.binary(max_size=4)), min_size=2, max_size=2))
@@ -248,6 +276,65 @@ def test_changes_may_be_none() -> None:
     assert not moved.changes_since(old)
     assert moved.changes_since(old).moved == {"a"}
     assert Rows(EDS, moved).changes_since(old).moved == {"a"}
+
+
+MANY = [f"{number:04d}" for number in range(1020)]
+RUN = st.tuples(st.integers(0, 1019), st.integers(1, 30)).map(lambda run: MANY[run[0] : run[0] + run[1]])
+
+
+@given(st.lists(st.tuples(RUN, st.sampled_from(["", "1", "2"])), min_size=1, max_size=6), st.booleans())
+@settings(max_examples=40)
+def test_versions_follow_from_contents_alone(changes: list[tuple[list[str], str]], is_version_known: bool) -> None:
+    """Around a thousand names: whatever changes led to rows, they have the version of those that are made anew."""
+    contents = dict.fromkeys(MANY[:1000], "0")
+    rows = Rows(EDS, {name: resource("EDS", name, text) for name, text in contents.items()})
+    first, before = rows, dict(contents)
+    for names, text in changes:
+        contents = {**contents, **dict.fromkeys(names, text)}
+        contents = {name: text for name, text in contents.items() if text}
+        updated = [resource("EDS", name, text) for name in names if text]
+        rows = rows.with_changes(updated, [] if text else names)
+        assert not is_version_known or rows.version
+
+    anew = Rows(EDS, {name: resource("EDS", name, text) for name, text in contents.items()})
+    assert list(rows.items()) == list(anew.items())
+    assert rows.version == anew.version == version_of_set(EDS, [(name, row.version) for name, row in anew.items()])
+    assert rows.everything.version == rows.version
+    changed = {name for name in before.keys() | contents if before.get(name) != contents.get(name)}
+    assert rows.changes_since(first).fresh | rows.changes_since(first).removed == changed
+    assert first.version == version_of_set(EDS, [(name, first[name].version) for name in sorted(before)])
+
+
+def test_what_a_change_does_not_touch_is_taken_over() -> None:
+    """Lists of names without a change, and their versions, are the same objects for rows that follow each other."""
+    old = Rows(EDS, {name: resource("EDS", name) for name in "abc"})
+    one, other = old.select(frozenset("ab")), old.select(frozenset("c"))
+    version, another = old.version_of(frozenset("ax")), old.version_of(frozenset("cx"))
+    new = old.with_changes([resource("EDS", "a", "2"), resource("EDS", "d")], ())
+
+    assert new.select(frozenset("c")) is other
+    assert [row.name for row in new.select(frozenset("ab"))] == ["a", "b"]
+    assert new.select(frozenset("ab")) is not one
+    assert new.version_of(frozenset("cx")) is another
+    assert new.version_of(frozenset("ax")) != version
+
+
+def timed(name: str, ttl_s: float | None) -> Resource:
+    """Return a resource with a time to live, or without one."""
+    return dataclasses.replace(resource("EDS", name), ttl_s=ttl_s)
+
+
+@given(NAMED, NAMED, st.frozensets(st.sampled_from("abcdefx")))
+def test_times_to_live_follow_changes(before: dict[str, str], updated: dict[str, str], removed: frozenset[str]) -> None:
+    """What has a time to live is what is found by looking at all, also where it follows from earlier rows."""
+    old = Rows(EDS, {name: timed(name, 1.0 if text == "1" else None) for name, text in before.items()})
+    assert list(old.timed) == [name for name in old if old[name].ttl_s]
+    new = old.with_changes(
+        [timed(name, 2.0 if text == "1" else None) for name, text in updated.items()],
+        removed - updated.keys(),
+    )
+
+    assert list(new.timed.items()) == [(name, row) for name, row in new.items() if row.ttl_s]
 
 
 def parsed(content: str) -> ParsedFile:

@@ -24,8 +24,9 @@ from fsxds.protocol.messages import ENVOY, Node, Reaction, SotwRequest, SotwResp
 from fsxds.protocol.subscription import WILDCARD, SharedMemory, Subscription, names_without, version_of
 from fsxds.protocol.ttl import Heartbeats, TtlMode, TtlUse, earliest, ttl_use
 from fsxds.resource_types import BY_SHORT_NAME, BY_TYPE_URL, ResourceType, in_push_order
-from fsxds.resources import NO_RESOURCES, Resource, ResourceList, Rows, Snapshot, version_of_set
+from fsxds.resources import NO_RESOURCES, Resource, ResourceList, Rows, Snapshot
 from fsxds.rollout import USERS_OF_CLUSTERS, Staged, make_before_break
+from fsxds.set_versions import version_of_set
 from fsxds.values import Nonce, TypeUrl, Version
 
 CLUSTERS = BY_SHORT_NAME["cds"].type_url

@@ -10,7 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fsxds.protocol.subscription import SharedMemory, Subscription, files_of, names_without, select, version_of
-from fsxds.resources import Rows, Snapshot, TypeChange, version_of_set
+from fsxds.resources import Rows, Snapshot, TypeChange
+from fsxds.set_versions import version_of_set
 from fsxds.values import TypeUrl, Version
 from tests.support.snapshots import resource, snapshot, type_url
 

@@ -20,7 +20,8 @@ from fsxds.events import Remark
 from fsxds.formats import FORMATS, Format, format_of
 from fsxds.formats.decoded import MessageDocument, PlainDocument
 from fsxds.resource_types import BY_TYPE_URL, RESOURCE_TYPES
-from fsxds.resources import Origin, Resource, version_of_body, version_of_set
+from fsxds.resources import Origin, Resource, version_of_body
+from fsxds.set_versions import version_of_set
 from fsxds.values import TypeUrl, Version
 
 # Most file systems end at 255 bytes; the suffix, and copies such as `name.bak`, need some of them.

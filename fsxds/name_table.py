@@ -1,0 +1,262 @@
+"""Values by name, in the order of the names, as an immutable mapping that shares what is equal with later ones.
+
+A name is found by its hash, in one of many small dicts. The order is that of chunks, which hold some hundred names each. A
+change copies the dicts and the chunks that it touches, and the lists of them.
+
+Which names a chunk begins with follows from these names alone (`begins_chunk`). So equal names are in equal chunks, whatever
+changes led to them, and what is worked out from chunks is comparable between processes.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Callable, ItemsView, Iterable, Iterator, KeysView, Mapping, Sequence, ValuesView
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass
+from itertools import chain, pairwise
+from operator import attrgetter
+from typing import Any, Generic, TypeVar
+from zlib import crc32
+
+Value = TypeVar("Value")
+Result = TypeVar("Result")
+
+# One name in so many begins a chunk. With it, a change of one of 100 000 names copies some hundred members of a chunk and
+# the list of some hundred chunks, which cost the same. Versions depend on it: it must never change.
+NAMES_PER_CHUNK = 128
+
+# There are as many dicts, a power of two, as let each of them have 64 to 128 names when they are made, 16 to 256 later.
+NEW_BUCKET, LEAST_BUCKET, MOST_BUCKET = 64, 16, 256
+
+
+def begins_chunk(name: str) -> bool:
+    """Whether a chunk begins with this name, wherever the name comes."""
+    return crc32(name.encode()) % NAMES_PER_CHUNK == 0
+
+
+class Chunk(Generic[Value]):
+    """Names that follow each other, and their values; what is worked out from them is kept with them."""
+
+    __slots__ = ("_known", "first", "names", "values")
+
+    def __init__(self, names: tuple[str, ...], values: tuple[Value, ...]) -> None:
+        self.first, self.names, self.values = names[0], names, values
+        self._known: dict[Callable[..., object], Any] = {}
+
+    def once(self, make: Callable[[Chunk[Value]], Result]) -> Result:
+        """Return what a function makes of this chunk; it is called once."""
+        known: Result | None = self._known.get(make)
+        if known is None:
+            known = self._known[make] = make(self)
+        return known
+
+
+_first = attrgetter("first")
+
+Chunks = tuple[Chunk[Value], ...]
+Buckets = tuple[dict[str, Value], ...]
+
+
+@dataclass(slots=True)
+class _Run:
+    """Chunks that follow each other, from one place to before another, and the names that change in them."""
+
+    start: int
+    end: int
+    names: list[str]
+
+
+class NameTable(Mapping[str, Value]):
+    """Values by name, in the order of the names; never changed."""
+
+    __slots__ = ("_buckets", "_mask", "_size", "chunks")
+
+    def __init__(self, members: Mapping[str, Value] | None = None) -> None:
+        """Take values by name, in any order; those of a table are shared with it."""
+        if isinstance(members, NameTable):
+            self._share(members)
+        else:
+            chunks = tuple(_split(sorted(members), members, begins_chunk)) if members else ()
+            size = len(members) if members else 0
+            self._set(chunks, _buckets_of(chunks, size), size)
+
+    def _share(self, table: NameTable[Value]) -> None:
+        self._set(table.chunks, table._buckets, len(table))
+
+    def _set(self, chunks: Chunks[Value], buckets: Buckets[Value], size: int) -> None:
+        self.chunks, self._buckets, self._size = chunks, buckets, size
+        self._mask = len(buckets) - 1
+
+    def __getitem__(self, name: str) -> Value:
+        """Return the value of this name."""
+        return self._buckets[hash(name) & self._mask][name]
+
+    def get(self, name: str, default: Any = None) -> Value | Any:
+        """Return the value of this name, or another one where there is none."""
+        return self._buckets[hash(name) & self._mask].get(name, default)
+
+    def __contains__(self, name: object) -> bool:
+        """Whether there is a value of this name."""
+        return name in self._buckets[hash(name) & self._mask]
+
+    def __len__(self) -> int:
+        """Return how many names there are."""
+        return self._size
+
+    def __iter__(self) -> Iterator[str]:
+        """Yield the names in order."""
+        return chain.from_iterable(chunk.names for chunk in self.chunks)
+
+    def keys(self) -> Names:
+        """Return the names; the cost of set operations with other names follows the smaller set."""
+        return Names(self)
+
+    def values(self) -> Values[Value]:
+        """Return the values, in the order of their names."""
+        return Values(self)
+
+    def items(self) -> Items[Value]:
+        """Return names and values, in the order of the names."""
+        return Items(self)
+
+    def among(self, names: Iterable[object]) -> set[str]:
+        """Return those of these names that have a value."""
+        buckets, mask = self._buckets, self._mask
+        return {name for name in names if name in buckets[hash(name) & mask]}
+
+    def changed(self, new: Mapping[str, Value], removed: AbstractSet[str]) -> NameTable[Value]:
+        """Return a table with other or more values, and without some names, each of which is in this one."""
+        size = len(self) - len(removed) + len(new) - len(self.among(new))
+        chunks = self._changed_chunks(new, removed)
+        if len(self._buckets) * LEAST_BUCKET <= size <= len(self._buckets) * MOST_BUCKET:
+            buckets = self._changed_buckets(new, removed)
+        else:
+            buckets = _buckets_of(chunks, size)
+        table = NameTable[Value]()
+        table._set(chunks, buckets, size)
+        return table
+
+    def differing(self, other: NameTable[Value]) -> set[str]:
+        """Return the names that are in one table alone, or that have another object as their value in the other one."""
+        mine, others = set(self.chunks), set(other.chunks)
+        names = chain.from_iterable(chunk.names for chunk in mine ^ others)
+        return {name for name in names if self.get(name) is not other.get(name)}
+
+    def _changed_buckets(self, new: Mapping[str, Value], removed: AbstractSet[str]) -> Buckets[Value]:
+        buckets, mask = list(self._buckets), self._mask
+        copied = {hash(name) & mask for name in chain(new, removed)}
+        for at in copied:
+            buckets[at] = buckets[at].copy()
+        for name, value in new.items():
+            buckets[hash(name) & mask][name] = value
+        for name in removed:
+            del buckets[hash(name) & mask][name]
+        return tuple(buckets)
+
+    def _changed_chunks(self, new: Mapping[str, Value], removed: AbstractSet[str]) -> Chunks[Value]:
+        if not self.chunks:
+            return tuple(_split(sorted(new), new, begins_chunk))
+        chunks = list(self.chunks)
+        # From the end, so that the places of those before stay as they are.
+        for run in reversed(self._touched(sorted({*new, *removed}), removed)):
+            chunks[run.start : run.end] = _merged(chunks[run.start : run.end], run.names, new, removed)
+        return tuple(chunks)
+
+    def _touched(self, names: list[str], removed: AbstractSet[str]) -> list[_Run]:
+        """Return which chunks change because of some names, which are in order."""
+        runs: list[_Run] = []
+        for name in names:
+            at = max(bisect_right(self.chunks, name, key=_first) - 1, 0)
+            # Where the name goes that a chunk begins with, its others join the chunk before.
+            start = at - 1 if at and name == self.chunks[at].first and name in removed else at
+            if runs and start < runs[-1].end:
+                runs[-1].end = at + 1
+                runs[-1].names.append(name)
+            else:
+                runs.append(_Run(start, at + 1, [name]))
+        return runs
+
+
+class Names(KeysView[str]):
+    """The names of a table."""
+
+    __slots__ = ()
+    _mapping: NameTable[Any]
+
+    def __iter__(self) -> Iterator[str]:
+        """Yield the names in order."""
+        return iter(self._mapping)
+
+    def __and__(self, other: Iterable[object]) -> set[str]:
+        """Return the names that are in both."""
+        if isinstance(other, AbstractSet) and len(other) > len(self):
+            return {name for name in self if name in other}
+        return self._mapping.among(other)
+
+    def __rand__(self, other: Iterable[Any]) -> set[Any]:
+        """Return the names that are in both."""
+        return self & other
+
+
+class Values(ValuesView[Value]):
+    """The values of a table."""
+
+    __slots__ = ()
+    _mapping: NameTable[Value]
+
+    def __iter__(self) -> Iterator[Value]:
+        """Yield the values in the order of their names."""
+        return chain.from_iterable(chunk.values for chunk in self._mapping.chunks)
+
+
+class Items(ItemsView[str, Value]):
+    """The names of a table and their values."""
+
+    __slots__ = ()
+    _mapping: NameTable[Value]
+
+    def __iter__(self) -> Iterator[tuple[str, Value]]:
+        """Yield names and values in the order of the names."""
+        return zip(self._mapping, self._mapping.values(), strict=True)
+
+
+def _buckets_of(chunks: Chunks[Value], size: int) -> Buckets[Value]:
+    count = 1 << max((size // NEW_BUCKET).bit_length() - 1, 0)
+    mask = count - 1
+    buckets: Buckets[Value] = tuple({} for _ in range(count))
+    for chunk in chunks:
+        for name, value in zip(chunk.names, chunk.values, strict=True):
+            buckets[hash(name) & mask][name] = value
+    return buckets
+
+
+def _split(
+    ordered: Sequence[str], members: Mapping[str, Value], begins: Callable[[str], bool]
+) -> Iterator[Chunk[Value]]:
+    """Yield the chunks of these names, which are in order."""
+    starts = [at for at, name in enumerate(ordered) if not at or begins(name)]
+    for start, end in pairwise((*starts, len(ordered))):
+        names = tuple(ordered[start:end])
+        yield Chunk(names, tuple([members[name] for name in names]))
+
+
+def _merged(
+    chunks: list[Chunk[Value]], names: list[str], new: Mapping[str, Value], removed: AbstractSet[str]
+) -> Iterable[Chunk[Value]]:
+    """Return what becomes of chunks that follow each other, of which these names change."""
+    members: dict[str, Value] = {}
+    for chunk in chunks:
+        members.update(zip(chunk.names, chunk.values, strict=True))
+    added = [name for name in names if name not in members]
+    if not added and removed.isdisjoint(names) and len(chunks) == 1:
+        members.update((name, new[name]) for name in names)
+        return (Chunk(chunks[0].names, tuple(members.values())),)
+    # The first chunk of a table begins with whatever name is the first.
+    starts = {name for name in (*added, chunks[0].first) if begins_chunk(name)}
+    starts.update(chunk.first for chunk in chunks[1:])
+    for name in names:
+        if name in removed:
+            del members[name]
+        else:
+            members[name] = new[name]
+    return _split(sorted(members), members, starts.__contains__)

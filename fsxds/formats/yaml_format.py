@@ -1,12 +1,8 @@
 """YAML files: read as Envoy 1.40 reads them, and written so that Envoy and fsxds read the same values back.
 
-A file is read in one pass over libyaml's events. The two loops (`_mapping`, `_sequence`) take the common case, a plain or
-quoted scalar without tag or anchor, without a call: the rest of the file costs less than libyaml's events do. Everything
-else goes through `_value`.
-
-For a plain scalar Envoy asks yaml-cpp for a bool, then for a 64-bit integer with C's prefixes, and takes everything else
-as text (ENVOY.md E51; every row of the tests was put to the real binary). Numbers with a fraction or an exponent are text to
-Envoy too, but a number field takes them: they become `SpelledFloat`, which is both.
+Most files are of one simple form, which `yaml_blocks` reads line by line. Any other file, and any with a mistake, is read
+in one pass over libyaml's events: two loops (`_mapping`, `_sequence`) take the common case, a plain or quoted scalar without
+tag or anchor, without a call, and everything else goes through `_value`. Both give the same of what both read.
 """
 
 from __future__ import annotations
@@ -14,7 +10,6 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from math import isfinite
 from typing import TYPE_CHECKING, Any, Final
 
 import yaml
@@ -35,6 +30,15 @@ from fsxds.formats.decoded import (
     unreadable,
 )
 from fsxds.formats.libyaml import read_events, syntax_fault
+from fsxds.formats.yaml_blocks import read_blocks
+from fsxds.formats.yaml_scalars import (
+    AMBIGUOUS_WORDS,
+    CONSTANTS,
+    LARGEST_INTEGER,
+    NULLS,
+    is_ambiguous,
+    resolve_plain,
+)
 from fsxds.values import Fault, FieldPath, PlainValue, Severity, SpelledFloat
 
 if yaml.__with_libyaml__ or TYPE_CHECKING:
@@ -49,7 +53,14 @@ def decode(content: bytes, catalogue: Catalogue, message_type: str | None) -> De
         text = read_text(content)
     except UnreadableError as error:
         return unreadable(error.fault)
-    return read_yaml(text)
+    return read_blocks(text, _plain_flow) or read_yaml(text)
+
+
+def _plain_flow(text: str) -> PlainValue:
+    """Return the value of a faultless flow collection, such as `{a: [1]}`; None for anything else."""
+    decoded = read_yaml(text)
+    document = decoded.documents[0] if len(decoded.documents) == 1 and not decoded.faults else None
+    return document.value if isinstance(document, PlainDocument) else None
 
 
 def read_yaml(text: str) -> Decoded:
@@ -355,76 +366,6 @@ def _measure(value: PlainValue) -> tuple[int, int]:
             for child in (container.values() if isinstance(container, dict) else container)
         ]
     return size, levels
-
-
-# What a plain scalar means to Envoy
-
-
-NULLS = frozenset(("", "~", "null", "Null", "NULL"))
-_TRUE_WORDS = ("y", "yes", "on")
-_FALSE_WORDS = ("n", "no", "off")
-
-AMBIGUOUS_WORDS = {
-    spelling: truth
-    for words, truth in ((_TRUE_WORDS, True), (_FALSE_WORDS, False))
-    for word in words
-    for spelling in (word, word.capitalize(), word.upper())
-}
-"""The bools that other YAML readers, and users, take for text."""
-
-CONSTANTS: dict[str, PlainValue] = {
-    **dict.fromkeys(NULLS, None),
-    **dict.fromkeys(("true", "True", "TRUE"), True),
-    **dict.fromkeys(("false", "False", "FALSE"), False),
-}
-"""The scalars that mean the same to every reader."""
-
-_INTEGER = re.compile(r"[-+]?(?:0[xX][0-9a-fA-F]+|[0-9]+)\Z")
-_OCTAL = re.compile(r"[-+]?0[0-7]+\Z")
-_LEADING_ZERO = re.compile(r"[-+]?0[0-9]+\Z")
-_FLOAT = re.compile(r"[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?\Z")
-_FIRST_LETTERS = frozenset("0123456789+-.")
-
-LARGEST_INTEGER = 2**31 - 1
-"""Beyond it an integer is text to Envoy."""
-
-_INT32 = range(-LARGEST_INTEGER - 1, LARGEST_INTEGER + 1)
-_INT64 = range(-(2**63), 2**63)
-
-# Longer runs of digits are text to Envoy in any case, and int() takes a time that grows with their square.
-_LONGEST_NUMBER = 64
-
-
-def resolve_plain(text: str) -> PlainValue:
-    """Return what a plain (unquoted, untagged) scalar means to Envoy."""
-    if text in CONSTANTS:
-        return CONSTANTS[text]
-    if text in AMBIGUOUS_WORDS:
-        return AMBIGUOUS_WORDS[text]
-    if text[0] not in _FIRST_LETTERS or len(text) > _LONGEST_NUMBER:
-        return text
-    if _INTEGER.match(text):
-        return _integer(text)
-    return _float(text) if _FLOAT.match(text) else text
-
-
-def is_ambiguous(text: str) -> bool:
-    """Return whether a plain scalar means something else to Envoy than to many readers: `yes`, `off`, `0755`."""
-    return text in AMBIGUOUS_WORDS or _LEADING_ZERO.match(text) is not None
-
-
-def _integer(text: str) -> PlainValue:
-    if _LEADING_ZERO.match(text) and not _OCTAL.match(text):
-        return _float(text)
-    number = int(text, 8 if _OCTAL.match(text) else 16 if "x" in text or "X" in text else 10)
-    if number in _INT32:
-        return number
-    return str(number) if number in _INT64 else text
-
-
-def _float(text: str) -> PlainValue:
-    number = float(text)
-    return SpelledFloat(text, number) if isfinite(number) else text
 
 
 # Writing

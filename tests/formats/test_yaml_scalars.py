@@ -2,7 +2,7 @@
 
 import pytest
 
-from fsxds.formats.yaml_format import is_ambiguous, resolve_plain
+from fsxds.formats.yaml_scalars import is_ambiguous, resolve_plain
 from fsxds.values import SpelledFloat
 
 BOOLS = {

@@ -1,0 +1,296 @@
+"""YAML of one simple form, read line by line at several times the speed of libyaml's events.
+
+The form is what generators write and most people do: block mappings and lists, one key or item a line, scalars and flow
+collections that end on the line on which they begin, literal blocks (`|`). Whatever could mean anything else (anchors and
+aliases, tags, tabs, scalars over several lines, a second document), and every mistake, is left to libyaml: then nothing is
+returned. What is returned is what libyaml would have given; the tests compare the two over mutations of many files.
+
+Lines repeat, within a file and from file to file, so what a line means by itself is remembered.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterator
+from itertools import chain
+from sys import intern
+from typing import Any, Final, TypeAlias
+
+from fsxds.formats.decoded import MAX_DEPTH, Decoded, PlainDocument
+from fsxds.formats.yaml_scalars import is_ambiguous, resolve_plain
+from fsxds.values import PlainValue
+
+ReadFlow: TypeAlias = Callable[[str], PlainValue]
+"""Returns the value of a faultless flow collection, None for anything else."""
+
+_Row: TypeAlias = tuple[int, tuple[int, ...], str | None, PlainValue, int]
+"""Where a line begins, where what follows each of its dashes does, its key, its value, and the form of that."""
+
+_Line: TypeAlias = _Row | tuple[()]
+"""What a line means; nothing where it is blank or a comment."""
+
+# Forms of values. Of a flow collection, its text is the value, and its brackets are counted.
+_SCALAR: Final = 0
+_BELOW, _LITERAL, _STRIPPED_LITERAL = -1, -2, -3
+
+# A key ends at a colon that a blank follows, a plain scalar before " #" too. None of ours begins with a character that YAML
+# keeps for itself. libyaml takes keys of up to 1024 characters.
+_KEY = r"""\w[\w./@+-]{0,200}+|'[^']{1,200}+'|"[^"\\]{1,200}+\""""
+_PLAIN = r"(?:[\w./^~$<=()+;\\]|-[0-9]|:\w)[^\s:#]*+(?:(?: ++|:++)[^\s:#]++)*+"
+_QUOTED = r"""'(?:[^']|'')*+'|"(?:[^"\\]|\\["\\/nt])*+\""""
+_FLOW = r"[{\[][^#]*[}\]]"
+_LINE: Final = re.compile(
+    rf"( *+)((?:- ++)*+)(?:({_KEY}):(?: ++|$))?+({_PLAIN}|{_QUOTED}|{_FLOW}|\|-?)?+ *+(?:(?<![^ ])#.*+)?+"
+)
+
+_DASH: Final = re.compile(r"- +")
+_AS_BLANKS: Final = str.maketrans("\n\t", "  ")  # within a literal block
+
+# The key at the top whose items have lines.
+_LISTED: Final = "resources"
+
+# Longer lines hardly repeat; so many others take a few megabytes.
+_LONGEST_REMEMBERED = 100
+_MOST_REMEMBERED = 20_000
+
+# So much of a text is cut into lines at a time, to hold them not all at once.
+_WINDOW = 1_000_000
+
+
+class _OtherFormError(Exception):
+    """The text is not of the simple form."""
+
+
+def read_blocks(text: str, read_flow: ReadFlow) -> Decoded | None:
+    """Return the one document of a text in the simple form; None for any other text. It never raises."""
+    try:
+        return Decoded((_BlockReader(text, read_flow).read(),))
+    except _OtherFormError:
+        return None
+
+
+class _BlockReader:
+    """The state of one reading.
+
+    `_top` is the container that the lines are in, `_column` where its keys or dashes are, `_around` what it is in with their
+    columns, outermost first, and `_opened` the key of `_top` whose value may follow below it.
+    """
+
+    def __init__(self, text: str, read_flow: ReadFlow) -> None:
+        self._text = text
+        self._read_flow = read_flow
+        self._flows: dict[str, PlainValue] = {}
+        # As if the document were the value of a key that is further to the left than any line.
+        self._document: dict[str, PlainValue] = {}
+        self._top: Any = self._document
+        self._column = -1
+        self._around: list[tuple[int, Any]] = []
+        self._opened: str | None = ""
+        self._first_line = 0
+        self._listed: object = None
+        self._item_lines: list[int] = []
+
+    def read(self) -> PlainDocument:
+        """Return the document.
+
+        Raises:
+            _OtherFormError: the text may not be of the simple form.
+        """
+        self._read_lines()
+        if not self._document:
+            raise _OtherFormError
+        return PlainDocument(self._document[""], self._first_line, tuple(self._item_lines))
+
+    def _read_lines(self) -> None:  # noqa: C901, PLR0912 - a call for every line would take as long again
+        known, column, top = _known.get, self._column, self._top
+        literal: _Literal | None = None
+        for number, line in enumerate(_lines_of(self._text), 1):
+            if literal is not None:
+                if literal.takes(line):
+                    continue
+                literal = None
+            row = known(line)
+            if row is None:
+                row = _row_of(line)
+            if not row:
+                continue
+            start, dashes, key, value, form = row
+            if start != column or dashes or type(top) is list:  # not beside the line before
+                self._move(row, number)
+                column, top = self._column, self._top
+            if key is None:
+                top.append(value)
+            elif key in top:
+                raise _OtherFormError
+            else:
+                top[key] = value
+            self._opened = key if form == _BELOW else None
+            if form > 0:
+                self._read_flow_into(-1 if key is None else key, form)
+            elif form < _BELOW:
+                literal = _Literal(top, -1 if key is None else key, column, is_stripped=form == _STRIPPED_LITERAL)
+        if literal is not None:
+            if not self._text.endswith("\n"):
+                raise _OtherFormError
+            literal.end()
+
+    def _move(self, row: _Row, number: int) -> None:  # noqa: C901 - every second line comes here
+        """Go to the container that a line is in, which may begin with it."""
+        start, dashes, key, _, _ = row
+        around, column, top, opened = self._around, self._column, self._top, self._opened
+        if start < column:
+            opened = None
+            while start < column:
+                column, top = around.pop()
+        if start > column or (dashes and type(top) is dict):
+            if opened is None:
+                raise _OtherFormError
+            around.append((column, top))
+            inner: Any = [] if dashes else {}
+            top[opened] = inner
+            column, top = start, inner
+            if len(around) <= 2:
+                self._begin(number, opened, inner)
+        elif not dashes and type(top) is list:
+            # A list may be in the column of the key that it belongs to.
+            column, top = around.pop()
+            if start != column or type(top) is list:
+                raise _OtherFormError
+        if dashes:
+            if top is self._listed:
+                self._item_lines.append(number)
+            for place in dashes if key is not None else dashes[:-1]:
+                inner = {} if place == dashes[-1] else []
+                top.append(inner)
+                around.append((column, top))
+                column, top = place, inner
+        if len(around) > MAX_DEPTH:
+            raise _OtherFormError
+        self._column, self._top = column, top
+
+    def _begin(self, number: int, key: str, container: Any) -> None:
+        """Note where the document begins, and the list whose items have lines."""
+        if len(self._around) == 1:
+            self._first_line = number
+            self._listed = container
+        elif key == _LISTED:
+            self._listed = container
+
+    def _read_flow_into(self, key: str | int, brackets: int) -> None:
+        """Put the value of a flow collection where its text is."""
+        text: str = self._top[key]
+        if text == "{}":
+            self._top[key] = {}
+        elif text == "[]":
+            self._top[key] = []
+        else:
+            if text not in self._flows:
+                self._flows[text] = self._read_flow(text)
+            value = self._flows[text]
+            is_listed = key == _LISTED and len(self._around) == 1
+            if value is None or is_listed or len(self._around) + brackets > MAX_DEPTH:
+                raise _OtherFormError
+            self._top[key] = value
+
+
+class _Literal:
+    """A literal block that is being read, and where its value belongs."""
+
+    def __init__(self, holder: Any, key: str | int, column: int, *, is_stripped: bool) -> None:
+        self._holder = holder
+        self._key = key
+        self._column = column
+        self._end = "" if is_stripped else "\n"
+        self._lines: list[str] = []
+        self._indent = ""
+
+    def takes(self, line: str) -> bool:
+        """Take a line if it is of the block; the first one that is not ends it."""
+        if not line.strip(" "):
+            if len(line) > len(self._indent):
+                raise _OtherFormError  # blanks that may count
+            self._lines.append("")
+            return True
+        if not self._indent:
+            self._indent = line[: len(line) - len(line.lstrip(" "))]
+            if len(self._indent) <= self._column:
+                raise _OtherFormError
+        if not self._indent or not line.startswith(self._indent):
+            self.end()
+            return False
+        self._lines.append(line[len(self._indent) :])
+        return True
+
+    def end(self) -> None:
+        """Store the value."""
+        text = "\n".join(self._lines).rstrip("\n") + self._end
+        if not self._indent or not text.translate(_AS_BLANKS).isprintable():
+            raise _OtherFormError
+        self._holder[self._key] = text
+
+
+def _lines_of(text: str) -> Iterator[str]:
+    """Yield the lines of a text."""
+    return chain.from_iterable(window.split("\n") for window in _windows(text))
+
+
+def _windows(text: str) -> Iterator[str]:
+    start = 0
+    while (end := text.find("\n", start + _WINDOW)) >= 0:
+        yield text[start:end]
+        start = end + 1
+    yield text[start:]
+
+
+# What lines mean by themselves, of all files.
+_known: dict[str, _Line] = {}
+
+
+def _row_of(line: str) -> _Line:
+    """Find out what a line means, and remember it."""
+    match = _LINE.fullmatch(line)
+    # Of what is not printable, libyaml accepts some and takes some for the end of a line.
+    if match is None or not line.isprintable():
+        raise _OtherFormError
+    indent, dashes, key, text = match.groups()
+    row: _Line = ()
+    if key is not None or text is not None:
+        value, form = (None, _BELOW) if text is None else _value_of(text)
+        row = len(indent), _places(len(indent), dashes), key and _key_of(key), value, form
+    if dashes if key is None and text is None else key is None and not dashes:
+        raise _OtherFormError  # what follows a lone dash is on other lines, as is what a lone scalar is part of
+    if len(line) <= _LONGEST_REMEMBERED:
+        if len(_known) >= _MOST_REMEMBERED:
+            _known.clear()
+        _known[line] = row
+    return row
+
+
+def _places(start: int, dashes: str) -> tuple[int, ...]:
+    """Return where what follows each dash begins."""
+    if not dashes:
+        return ()
+    if dashes.count("-") > MAX_DEPTH:
+        raise _OtherFormError
+    return tuple(start + match.end() for match in _DASH.finditer(dashes))
+
+
+def _key_of(text: str) -> str:
+    return intern(text[1:-1] if text[0] in "'\"" else text)
+
+
+def _value_of(text: str) -> tuple[PlainValue, int]:
+    """Return the value that is written in a line, and its form."""
+    match text[0]:
+        case "'":
+            return text[1:-1].replace("''", "'"), _SCALAR
+        case '"':
+            return json.loads(text) if "\\" in text else text[1:-1], _SCALAR
+        case "{" | "[":
+            return text, text.count("{") + text.count("[")
+        case "|":
+            return None, _LITERAL if text == "|" else _STRIPPED_LITERAL
+    if is_ambiguous(text):
+        raise _OtherFormError  # which is worth a warning
+    return resolve_plain(text), _SCALAR

@@ -193,7 +193,13 @@ class Settings:
         )
     )
     settle_s: float = reloadable(
-        option(DURATION, "50ms", WATCHING, LASTING, "Read the tree when it has been quiet for so long after a change.")
+        option(
+            DURATION,
+            "50ms",
+            WATCHING,
+            LASTING,
+            "Read the tree when it has been quiet for so long after a change; one saved file within 10ms.",
+        )
     )
     settle_cap_s: float = reloadable(
         option(

@@ -6,8 +6,9 @@ import errno
 import os
 import stat
 import time
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from bisect import bisect_left
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
 
 from fsxds.errors import TreeLost
@@ -100,6 +101,9 @@ class Scanner:
         self.max_file_size_bytes = max_file_size_bytes
         self._seen: dict[str, _Seen] = {}
         self._tree = SourceTree(())
+        # The last look at all of the tree, and what it found there: {real path: path in the tree} of files without links.
+        self._look: Look | None = None
+        self._plain: dict[str, str] | None = None
 
     def scan(self) -> SourceTree:
         """Return the tree as it is now, of one generation even while links are being swapped.
@@ -121,7 +125,8 @@ class Scanner:
         while not is_steady and tries < _TREE_TRIES and time.monotonic() - started_s < _TRYING_S:
             walk, is_steady = self._take_in()
             tries += 1
-        return Look(
+        self._plain = None
+        self._look = Look(
             self._tree,
             is_steady,
             tuple(walk.tops),
@@ -129,6 +134,39 @@ class Scanner:
             {file.relative: file.path for file in walk.files},
             frozenset({*walk.links.targets, *walk.links.missing, *walk.tops, *walk.linked_files}),
         )
+        return self._look
+
+    def look_at(self, paths: Collection[str]) -> Look | None:
+        """Return the tree as the last look saw it, with these files as they are now; for who knows that nothing else changed.
+
+        Args:
+            paths: real paths.
+
+        Returns:
+            None where all of the tree has to be looked at: one of them is no file that the last look read, came, is gone,
+            cannot be read, or has other names, of which the tree may have one.
+        """
+        look = self._look
+        if look is None or not look.is_steady:
+            return None
+        if self._plain is None:
+            points = look.turning_points
+            self._plain = {path: relative for relative, path in look.paths.items() if path not in points}
+        files = list(self._tree.files)
+        for path in paths:
+            relative = self._plain.get(path, "")
+            before = self._seen.get(relative)
+            outcome = read_file(path, self.max_file_size_bytes)
+            if before is None or not isinstance(outcome, FileContent) or not _has_one_name(path, outcome):
+                return None
+            self._seen[relative] = seen = _remembered(relative, outcome, before)
+            place = bisect_left(files, before.file.path.parts, key=lambda file: file.path.parts)
+            if place == len(files) or files[place] is not before.file:
+                return None  # It could not be read before.
+            files[place] = seen.file
+        self._tree = replace(self._tree, files=tuple(files))
+        self._look = replace(look, tree=self._tree)
+        return self._look
 
     def _take_in(self) -> tuple[TreeListing, bool]:
         walk = TreeListing(str(self.root), self.is_read, self._seen, self.exclusion)
@@ -187,6 +225,15 @@ class Scanner:
             files = tuple(sorted((known.file for known in seen.values()), key=lambda file: file.path.parts))
         tree = SourceTree(files, tuple(sorted(problems)), _paths_of(walk.ignored), _paths_of(walk.excluded))
         return before if tree == before else tree
+
+
+def _has_one_name(path: str, content: FileContent) -> bool:
+    """Whether this is a name, and the only one, of the file that was read."""
+    try:
+        status = os.lstat(path)
+    except OSError:
+        return False
+    return status.st_nlink == 1 and signature_of(status) == content.signature
 
 
 def _lost_because(error: OSError) -> str:

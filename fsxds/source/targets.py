@@ -98,6 +98,11 @@ class WatchTargets:
         # {what cannot be watched: what was seen there}
         self._listings: dict[str, Listing] = {}
 
+    @property
+    def can_miss(self) -> bool:
+        """Whether something may change without an event."""
+        return self.is_polling or self.is_remote or bool(self.unwatched)
+
     async def stop(self) -> None:
         """Stop all watches. Threads of watchdog that do not end soon are left behind; they are daemons."""
         with contextlib.suppress(TimeoutError):

@@ -11,7 +11,7 @@ from pathlib import Path, PurePosixPath
 from fsxds.errors import TreeLost
 from fsxds.events import ConfigurationMissing, FilesIgnored, Observer, TreeDisappeared, TreeReturned
 from fsxds.source.scan import Look, Scanner
-from fsxds.source.settle import Activity, Patience, Writers, read_undisturbed
+from fsxds.source.settle import SAVE_SETTLE_S, Activity, Patience, Save, Writers, read_undisturbed
 from fsxds.source.targets import WatchOptions, WatchTargets
 from fsxds.values import SourceFile, SourceTree
 
@@ -71,12 +71,15 @@ class _Watcher:
         self._scanner = scanner
         self._options = options
         self._observer = observer
-        self._activity = Activity(scanner.is_read, scanner.exclusion)
+        self._activity = Activity(scanner.is_read, scanner.exclusion, settle_s=options.settle_s)
         self._targets = WatchTargets(scanner.root, options, self._activity, observer)
         patience = Patience(writer_s=options.writer_patience_s, git_s=options.settle_cap_s, twice_s=options.poll_s)
         self._writers = Writers(scanner.root, patience)
         self._last = last
         self._looked_s = 0.0
+        # When all of the tree was looked at last, and whether all that changed since has had an event.
+        self._looked_at_all_s = 0.0
+        self._is_told = False
         # When the last tree was yielded from which something was left out, and when what was left out was detected first.
         self._shared_s = 0.0
         self._waiting_s: float | None = None
@@ -91,7 +94,7 @@ class _Watcher:
     async def next_occasion(self) -> float:
         """Wait for a file event, or for the time of the next look without cause; return when it was detected."""
         targets = self._targets
-        due_s = time.monotonic() + self._options.rescan_s
+        due_s = self._looked_at_all_s + self._options.rescan_s
         while (now_s := time.monotonic()) < due_s and self._activity.first_s is None:
             wait_s = due_s - now_s
             # No event says that a lost tree may be read again, and looking for it costs nothing.
@@ -115,6 +118,7 @@ class _Watcher:
             is_quiet = await self._wait_for_quiet(due_s)
             # Not after the look: however long that takes, what happened meanwhile may be half of something.
             is_due = time.monotonic() >= due_s
+            save, rested_s = self._early_save(), self._activity.last_s
             if time.monotonic() < cap_s and await asyncio.to_thread(self._writers.git_rest_s) > 0.0:
                 # What git did is to be looked at when it is done with it, and as a whole.
                 start_s = time.monotonic()
@@ -124,6 +128,12 @@ class _Watcher:
             if look is None or look.tree == self._last:
                 self._waiting_s = None
                 return None
+            if save is not None and rested_s is not None:
+                if await self._is_complete(save, look):
+                    self._last = look.tree
+                    return look.tree
+                await self._activity.wait_for_more(rested_s + self._options.settle_s - time.monotonic())
+                continue
             tree, rest_s = await self._share(look, is_quiet=is_quiet, is_due=is_due, cap_s=cap_s)
             if tree is not None and tree != self._last:
                 self._waiting_s = start_s if rest_s > 0.0 else None
@@ -131,6 +141,28 @@ class _Watcher:
                 self._last = tree
                 return tree
             await self._activity.wait_for_more(max(rest_s, _SHORTEST_REST_S))
+
+    def _early_save(self) -> Save | None:
+        """Return the save that is all that happened, and may be taken before the settle time is over."""
+        if not self._is_told or self._last is None or self._waiting_s is not None or self._is_lost:
+            return None
+        last_s, now_s = self._activity.last_s, time.monotonic()
+        if last_s is None or now_s >= last_s + self._options.settle_s:
+            return None
+        return self._activity.lone_save()
+
+    async def _is_complete(self, save: Save, look: Look) -> bool:
+        """Whether a look found nothing but a file that was saved, in one step, and whether nothing happened since."""
+        before = self._last.files if self._last is not None else ()
+        changed = [pair for pair in zip(look.tree.files, before, strict=False) if pair[0] is not pair[1]]
+        if len(changed) != 1 or len(look.tree.files) != len(before) or not look.is_steady:
+            return False
+        ((file, old),) = changed
+        if file.path != old.path or look.paths[str(file.path)] != save.path or not save.brings(file, old):
+            return False
+        has_nobody = await asyncio.to_thread(self._writers.has_nobody, file.path)
+        await asyncio.sleep(_ECHO_S)
+        return has_nobody and self._activity.first_s is None
 
     async def _wait_for_quiet(self, due_s: float) -> bool:
         """Return when there was no event for a while and nobody is known to write, or else when a look is due.
@@ -146,13 +178,17 @@ class _Watcher:
             quiet_s = (self._activity.last_s if calm_s is None else calm_s) + self._options.settle_s
             if calm_s is None:
                 quiet_s = min(quiet_s, self._looked_s + _SHARE_S)
+            elif self._early_save() is not None:
+                quiet_s = min(quiet_s, self._activity.last_s + SAVE_SETTLE_S - _ECHO_S)
             written_s = self._activity.written_until_s(self._options.writer_patience_s, now_s)
             if now_s >= max(quiet_s, written_s):
                 return True
             if now_s >= due_s:
                 return False
             if calm_s is not None and now_s < quiet_s:
-                await asyncio.sleep(min(quiet_s, due_s) - now_s)
+                # One file may be closed any moment.
+                pause_s = SAVE_SETTLE_S / 2 if self._activity.is_about_one_file() else quiet_s - now_s
+                await asyncio.sleep(min(pause_s, quiet_s - now_s, due_s - now_s))
             else:
                 await self._activity.wait_for_more(min(max(quiet_s, written_s), due_s) - now_s)
         return True
@@ -162,11 +198,16 @@ class _Watcher:
         look, error = None, None
         started_s = time.monotonic()
         for number in range(_MOST_LOOKS):
+            touched = self._touched()
             self._activity.clear()
             self._looked_s = time.monotonic()
+            if touched and (look := await asyncio.to_thread(self._scanner.look_at, touched)) is not None:
+                break
+            self._looked_at_all_s = self._looked_s
             look, error = await self._look_once()
             # What changed between a look and the watches that it asked for had no event.
             is_new = await self._targets.follow(look)
+            self._is_told = not (is_new or look is None or self._targets.can_miss)
             if not is_new or (number > 0 and time.monotonic() - started_s > _SHARE_S):
                 break
         if look is not None and self._lost_everything(look.tree):
@@ -176,6 +217,12 @@ class _Watcher:
             )
         self._report(look, error)
         return look if error is None else None
+
+    def _touched(self) -> frozenset[str]:
+        """Return the only files that can have changed since the last look; empty where it may be others too."""
+        touched = self._activity.touched
+        is_fresh = time.monotonic() < self._looked_at_all_s + self._options.rescan_s
+        return frozenset(touched or ()) if self._is_told and is_fresh and self._waiting_s is None else frozenset()
 
     async def _look_once(self) -> tuple[Look | None, TreeLost | None]:
         try:
@@ -227,7 +274,8 @@ class _Watcher:
         waits_s = [rest_s for path, rest_s in rests_s.items() if not self._activity.is_restless(changed[path], now_s)]
         if not is_over and (git_s > 0.0 or not (is_due or (is_quiet and not waits_s))):
             return None, self._pace(min(waits_s, default=self._options.settle_s))
-        touched = {path: real for path, real in changed.items() if real in self._activity.touched}
+        inbox = self._activity.touched
+        touched = {path: real for path, real in changed.items() if inbox is None or real in inbox}
         others = await asyncio.to_thread(self._read_again, touched)
         if not (is_over and targets.is_remote):
             others |= dict.fromkeys(rests_s)
@@ -244,8 +292,9 @@ class _Watcher:
 
     def _changed_files(self, tree: SourceTree) -> list[SourceFile]:
         """Return the files that are not those of the last tree; the scanner keeps a file that did not change."""
-        last = {file.path: file for file in self._last.files} if self._last is not None else {}
-        return [file for file in tree.files if last.get(file.path) is not file]
+        # By identity, since hashing 10 000 paths would take longer than a look at one file.
+        known = set(map(id, self._last.files)) if self._last is not None else set()
+        return [file for file in tree.files if id(file) not in known]
 
     def _ask_writers(self, changed: list[SourceFile]) -> tuple[float, dict[PurePosixPath, float]]:
         """Return how long to wait for git, and how long for the writer of each changed file."""

@@ -6,7 +6,7 @@ import argparse
 
 from fsxds.reload import find_catalogue
 from fsxds.settings.options import Settings
-from tests.bench import checking, departing, faults, hostile, loading, rest_departing, serving, streaming
+from tests.bench import checking, departing, faults, hostile, latency, loading, rest_departing, serving, streaming
 from tests.bench.figures import Figure, print_figures
 
 
@@ -18,7 +18,7 @@ def main() -> None:
     parser.add_argument("--streams", type=int, default=2000, help="streams to open in (i)")
     parser.add_argument(
         "--only",
-        choices=["loading", "checking", "hostile", "serving", "streaming", "departing", "faults"],
+        choices=["loading", "checking", "hostile", "serving", "streaming", "departing", "faults", "latency"],
         help="measure one part",
     )
     parser.add_argument(
@@ -43,6 +43,8 @@ def main() -> None:
         figures += rest_departing.measure(arguments.departures)
     if arguments.only in {None, "faults"}:
         figures += faults.measure(arguments.chaos)
+    if arguments.only in {None, "latency"}:
+        figures += latency.measure()
     print_figures(figures)
 
 

@@ -9,7 +9,7 @@ changes led to them, and what is worked out from chunks is comparable between pr
 
 from __future__ import annotations
 
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections.abc import Callable, ItemsView, Iterable, Iterator, KeysView, Mapping, Sequence, ValuesView
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
@@ -123,6 +123,15 @@ class NameTable(Mapping[str, Value]):
         """Return those of these names that have a value."""
         buckets, mask = self._buckets, self._mask
         return {name for name in names if name in buckets[hash(name) & mask]}
+
+    def starting_with(self, prefix: str) -> Iterator[tuple[str, Value]]:
+        """Yield the names that begin with a prefix, and their values, in order."""
+        at = max(bisect_right(self.chunks, prefix, key=_first) - 1, 0)
+        for chunk in self.chunks[at:]:
+            for place in range(bisect_left(chunk.names, prefix), len(chunk.names)):
+                if not chunk.names[place].startswith(prefix):
+                    return
+                yield chunk.names[place], chunk.values[place]
 
     def changed(self, new: Mapping[str, Value], removed: AbstractSet[str]) -> NameTable[Value]:
         """Return a table with other or more values, and without some names, each of which is in this one."""

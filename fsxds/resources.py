@@ -6,12 +6,13 @@ import hashlib
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
+from math import inf
 from pathlib import PurePosixPath
 from types import MappingProxyType
 from typing import NamedTuple, TypeVar
 
 from fsxds.memo import AnswersByNames, Lru
-from fsxds.name_table import NameTable
+from fsxds.name_table import Chunk, NameTable
 from fsxds.set_versions import version_of_set, version_of_table
 from fsxds.values import FieldPath, Problem, Severity, TypeUrl, Version
 
@@ -318,6 +319,12 @@ class Rows(NameTable[Resource]):
         return self._timed
 
     @property
+    def shortest_ttl_s(self) -> float | None:
+        """The shortest time to live of any resource, None where none has one."""
+        shortest_s = min((chunk.once(_shortest_ttl_s) for chunk in self.timed.chunks), default=inf)
+        return None if shortest_s == inf else shortest_s
+
+    @property
     def version(self) -> Version:
         """The version of all resources."""
         if self._version is None:
@@ -377,6 +384,10 @@ class Rows(NameTable[Resource]):
         """Return the object of a class that was made from these rows; None where there is none yet."""
         found = self._derived.get(made)
         return found if isinstance(found, made) else None
+
+
+def _shortest_ttl_s(chunk: Chunk[Resource]) -> float:
+    return min((resource.ttl_s for resource in chunk.values if resource.ttl_s), default=inf)
 
 
 @dataclass(frozen=True, slots=True)

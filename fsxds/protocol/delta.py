@@ -20,7 +20,7 @@ from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 
 from fsxds.protocol.acks import MOST_PARTS, NOTHING, Acks, Sent
-from fsxds.protocol.lookup import NO_ALIASES, NO_CHANGES, Changes, DeltaNames, Lookup, collection_of, references_to
+from fsxds.protocol.lookup import NO_ALIASES, NO_CHANGES, Changes, DeltaNames, Lookup, references_to
 from fsxds.protocol.messages import (
     ENVOY,
     Acknowledgement,
@@ -30,6 +30,7 @@ from fsxds.protocol.messages import (
     Reaction,
     WatchStatus,
 )
+from fsxds.protocol.name_index import collection_of
 from fsxds.protocol.subscription import WILDCARD, SharedMemory, Subscription, names_without, version_of
 from fsxds.protocol.ttl import Heartbeats, TtlMode, TtlUse, earliest, ttl_use
 from fsxds.protocol.virtual_hosts import ROUTES, VIRTUAL_HOSTS, HostNames, ends_of_any_wait, ends_of_wait
@@ -454,7 +455,7 @@ class _DeltaWatch:
         sent = Sent(update.version, resources, names, NOTHING, update.unrequested, changes.unpopulated)
         self._acks.record(nonce, sent)
         if self._ttl is not TtlUse.NONE and self._base is not None:
-            self._heartbeats.plan(self._base.timed.values(), now_s, is_all=False)
+            self._heartbeats.plan(self._base.shortest_ttl_s, now_s, is_all=False)
         return DeltaResponse(
             self.type_url,
             update.version,
@@ -471,7 +472,7 @@ class _DeltaWatch:
         version, base = self._acks.sent, self._base
         if version is None or base is None or not self._heartbeats.is_due(now_s):
             return None
-        self._heartbeats.plan(base.timed.values(), now_s, is_all=True)
+        self._heartbeats.plan(base.shortest_ttl_s, now_s, is_all=True)
         timed = frozenset(base.timed)
         if timed and not self.names.selects_all:
             timed &= self.names.held(self.names.lookup(base))

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from collections.abc import Set as AbstractSet
-from copy import copy
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import ClassVar, Self
@@ -21,28 +20,13 @@ from typing import ClassVar, Self
 from fsxds.memo import Lru
 from fsxds.protocol.acks import NOTHING, Answer
 from fsxds.protocol.messages import DeltaRequest
+from fsxds.protocol.name_index import NameIndex, collection_of, is_glob
 from fsxds.protocol.subscription import SCHEME, WILDCARD, SharedMemory, Subscription, names_without
-from fsxds.resources import Resource, Rows
+from fsxds.resources import Resource, Rows, RowsChange
 from fsxds.values import TypeUrl, Version
-
-MEMBERS = "/*"
 
 # Names come from clients: of so many that were looked up, those that were asked for last are remembered.
 MOST_KEPT = 100_000
-
-
-def is_glob(name: str) -> bool:
-    """Whether a name stands for all members of a collection."""
-    return name.startswith(SCHEME) and name.partition("?")[0].endswith(MEMBERS)
-
-
-def collection_of(name: str) -> str:
-    """Return the collection that a resource of this name is a member of, or that this glob stands for.
-
-    Its members have its directory, and nothing deeper, and its parameters, in any order.
-    """
-    path, mark, parameters = name.partition("?")
-    return f"{path.rpartition('/')[0]}{MEMBERS}{mark}{'&'.join(sorted(parameters.split('&')))}"
 
 
 class Lookup:
@@ -56,7 +40,7 @@ class Lookup:
 
     def __init__(self, rows: Mapping[str, Resource]) -> None:
         self.rows = rows
-        self._index = Index(rows)
+        self._index = NameIndex(rows)
         # The own names of what names stand for that are not own names themselves.
         self._found: Lru[str, tuple[str, ...]] = Lru(MOST_KEPT)
 
@@ -64,23 +48,25 @@ class Lookup:
     def of(cls, rows: Rows, before: Rows | None = None) -> Self:
         """Return what finds these resources; it is kept with them.
 
-        What was looked up in the rows `before` is not looked up again where nothing but contents changed.
+        What was worked out for the rows `before` is not worked out again for what did not change since.
         """
         return rows.derive(cls, lambda: cls._make(rows, before))
 
     @classmethod
     def _make(cls, rows: Rows, before: Rows | None) -> Self:
-        last = before.derived(cls) if before is not None else None
         # Without the rows, which would wait for the garbage collector if what is kept with them had them.
-        if before is None or last is None or not _has_same_names(rows, before):
-            return cls(rows.by_name)
-        return last.following(rows.by_name)
-
-    def following(self, rows: Mapping[str, Resource]) -> Self:
-        """Return the same for other rows in which all names stand for the same resources."""
-        lookup = copy(self)
-        lookup.rows = rows
+        lookup = cls(rows.by_name)
+        if before is not None and (last := before.derived(cls)) is not None:
+            lookup.take_over(last, rows.changes_since(before))
         return lookup
+
+    def take_over(self, last: Lookup, change: RowsChange) -> bool:
+        """Take over what was worked out for earlier rows, which differ in this; return whether all of it still holds."""
+        self._index = last._index.after(self.rows, change)
+        if not self._index.finds_as(last._index):
+            return False
+        self._found = last._found
+        return True
 
     def find(self, name: str) -> tuple[Resource, ...]:
         """Return what a name stands for; nothing where it does not exist."""
@@ -100,6 +86,19 @@ class Lookup:
         """Return the own names of all that these names stand for."""
         return frozenset(own for name in self.existing(names) for own in self._names_of(name))
 
+    def stands_for_collection(self, name: str) -> bool:
+        """Whether a name stands for all members of a collection; it may be a resource's own as well."""
+        return is_glob(name) and name not in self.rows
+
+    def collections_among(self, names: AbstractSet[str]) -> frozenset[str]:
+        """Return the collections that some of these names stand for."""
+        return frozenset(collection_of(name) for name in names if self.stands_for_collection(name))
+
+    def members_among(self, names: AbstractSet[str], collections: AbstractSet[str]) -> frozenset[str]:
+        """Return those of these names whose resources are members of a collection."""
+        members = (name for name in names & self.rows.keys() if name.startswith(SCHEME))
+        return frozenset(name for name in members if collection_of(name) in collections)
+
     def _names_of(self, name: str) -> tuple[str, ...]:
         if name in self.rows:
             return (name,)
@@ -110,42 +109,6 @@ class Lookup:
             return self._index.collections().get(collection_of(name), ())
         own = self._index.aliases().get(name)
         return () if own is None else (own,)
-
-
-def _has_same_names(rows: Rows, before: Rows) -> bool:
-    change = rows.changes_since(before)
-    updated = change.fresh | change.renewed
-    return not change.removed and all(name in before and rows[name].aliases == before[name].aliases for name in updated)
-
-
-class Index:
-    """Own names by aliases and by collections, worked out when they are first needed."""
-
-    __slots__ = ("_by_alias", "_by_collection", "_rows")
-
-    def __init__(self, rows: Mapping[str, Resource]) -> None:
-        self._rows = rows
-        self._by_alias: dict[str, str] | None = None
-        self._by_collection: dict[str, tuple[str, ...]] | None = None
-
-    def aliases(self) -> Mapping[str, str]:
-        """Return the own names by aliases: of several resources with an alias, the first by name."""
-        if self._by_alias is None:
-            self._by_alias = {}
-            for resource in self._rows.values():
-                for alias in resource.aliases:
-                    self._by_alias.setdefault(alias, resource.name)
-        return self._by_alias
-
-    def collections(self) -> Mapping[str, tuple[str, ...]]:
-        """Return {collection: the names in it, in the order of the rows}; worked out once."""
-        if self._by_collection is None:
-            members: dict[str, list[str]] = {}
-            for name in self._rows:
-                if name.startswith(SCHEME):
-                    members.setdefault(collection_of(name), []).append(name)
-            self._by_collection = {collection: tuple(names) for collection, names in members.items()}
-        return self._by_collection
 
 
 @dataclass(frozen=True, slots=True)
@@ -267,11 +230,24 @@ class DeltaNames:
         if not indirect and not lost:
             return Changes(updated & own)
         self._indirect = self._still_indirect(lost, after)
-        was, now = before.names(indirect), after.names(self._indirect)
+        was, now = self._stood_for(indirect, updated | removed, before, after)
         return Changes(
             (updated & own) | (updated & now) | _newly(now - was, own, before),
             removed=lost | _newly(was - now, own, after) | self._ended(indirect, before, after),
         )
+
+    def _stood_for(
+        self, indirect: frozenset[str], changed: frozenset[str], before: Lookup, after: Lookup
+    ) -> tuple[frozenset[str], frozenset[str]]:
+        """Return the own names of all that other names stood for, and stand for now; of a large collection what changed."""
+        collections = before.collections_among(indirect)
+        if not collections or collections != after.collections_among(self._indirect):
+            return before.names(indirect), after.names(self._indirect)
+        was = before.names({name for name in indirect if not before.stands_for_collection(name)})
+        now = after.names({name for name in self._indirect if not after.stands_for_collection(name)})
+        looked_at = changed | was | now
+        was |= before.members_among(looked_at, collections)
+        return was, now | after.members_among(looked_at, collections)
 
     @property
     def _own(self) -> frozenset[str]:

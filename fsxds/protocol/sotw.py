@@ -24,7 +24,7 @@ from fsxds.protocol.messages import ENVOY, Node, Reaction, SotwRequest, SotwResp
 from fsxds.protocol.subscription import WILDCARD, SharedMemory, Subscription, names_without, version_of
 from fsxds.protocol.ttl import Heartbeats, TtlMode, TtlUse, earliest, ttl_use
 from fsxds.resource_types import BY_SHORT_NAME, BY_TYPE_URL, ResourceType, in_push_order
-from fsxds.resources import NO_RESOURCES, Resource, ResourceList, Rows, Snapshot
+from fsxds.resources import Resource, ResourceList, Rows, Snapshot
 from fsxds.rollout import USERS_OF_CLUSTERS, Staged, make_before_break
 from fsxds.set_versions import version_of_set
 from fsxds.values import Nonce, TypeUrl, Version
@@ -319,7 +319,7 @@ class _SotwWatch:
             self.acks.sent = self.acks.acked = version
             self._memory.know(version)
             # Nobody knows how long ago its time to live was renewed.
-            self._heartbeats.at_s = now_s if self._timed() else None
+            self._heartbeats.at_s = None if self._shortest_ttl_s() is None else now_s
             return None if is_full else self._partial_update(snapshot, NOTHING, again, now_s)
         resources = self._select(self._base, self.everything)
         return SotwUpdate(self.type_url, version, resources, resources.names) if resources or is_full else None
@@ -396,7 +396,7 @@ class _SotwWatch:
         if self._postponed:
             self._postponed -= update.resources.names
         self._record(nonce, Sent(update.version, update.resources, fresh=update.fresh))
-        self._heartbeats.plan(self._timed(), now_s, is_all=self._row.full_state_in_sotw)
+        self._heartbeats.plan(self._shortest_ttl_s(), now_s, is_all=self._row.full_state_in_sotw)
         with_ttl = self._ttl is not TtlUse.NONE
         return SotwResponse(self.type_url, update.version, nonce, update.resources, with_ttl)
 
@@ -404,21 +404,26 @@ class _SotwWatch:
         self.acks.record(nonce, sent)
         self._memory.know(sent.version)
 
-    def _timed(self) -> ResourceList:
-        """Return the resources of the client whose time to live it was sent."""
+    def _shortest_ttl_s(self) -> float | None:
+        """Return the shortest time to live that the client was sent with a resource, None where it was sent none."""
         if self._ttl is TtlUse.NONE or self._base is None or not self._base.timed:
-            return NO_RESOURCES
-        timed = frozenset(self._base.timed)
-        return self._base.select(timed if self.subscription.wildcard else timed & self.subscription.names)
+            return None
+        if self.subscription.wildcard:
+            return self._base.shortest_ttl_s
+        return min((resource.ttl_s for resource in self._timed(self._base) if resource.ttl_s), default=None)
+
+    def _timed(self, base: Rows) -> ResourceList:
+        """Return the resources of the client that have a time to live."""
+        timed = base.timed.keys()
+        return base.select(frozenset(timed if self.subscription.wildcard else timed & self.subscription.names))
 
     def heartbeat(self, next_nonce: Callable[[], Nonce], now_s: float) -> SotwResponse | None:
         """Return what renews the time to live of what the client holds, where that is due."""
         version, base = self.acks.sent, self._base
         if version is None or base is None or not self._heartbeats.is_due(now_s):
             return None
-        timed = self._timed()
-        self._heartbeats.plan(timed, now_s, is_all=True)
-        renewed = base.select(timed.names - self.acks.pending.names)
+        self._heartbeats.plan(self._shortest_ttl_s(), now_s, is_all=True)
+        renewed = base.select(self._timed(base).names - self.acks.pending.names)
         if not renewed:
             return None
         nonce = next_nonce()

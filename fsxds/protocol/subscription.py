@@ -172,8 +172,8 @@ class SharedMemory:
         before = self._members.get(rows.type_url, rows)
         self._members[rows.type_url] = rows
         if before is not rows:
-            for name in before:
-                if name.startswith(SCHEME) and name not in rows:
+            for name in rows.changes_since(before).removed:
+                if name.startswith(SCHEME):
                     removed.put(name, True)
             for name in [name for name in removed if name in rows]:
                 removed.pop(name)

@@ -10,11 +10,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from enum import Enum
 
 from fsxds.resource_types import BY_TYPE_URL
-from fsxds.resources import Resource
 from fsxds.values import TypeUrl
 
 TTL_FEATURE = "xds.config.supports-resource-ttl"
@@ -73,12 +71,12 @@ class Heartbeats:
         """Whether what has a time to live has to be renewed now."""
         return self.at_s is not None and self.at_s <= now_s
 
-    def plan(self, resources: Iterable[Resource], now_s: float, *, is_all: bool) -> None:
-        """Plan the next heartbeat of these resources: those of the client that have a time to live.
+    def plan(self, shortest_ttl_s: float | None, now_s: float, *, is_all: bool) -> None:
+        """Plan the next heartbeat of a client by the shortest time to live of its resources, None for none.
 
         With `is_all`, all of them were sent now. Otherwise what is planned already is not put off.
         """
-        next_at_s = min((now_s + heartbeat_s(each.ttl_s) for each in resources if each.ttl_s), default=None)
+        next_at_s = None if shortest_ttl_s is None else now_s + heartbeat_s(shortest_ttl_s)
         self.at_s = next_at_s if is_all or next_at_s is None else earliest(self.at_s, next_at_s)
 
 

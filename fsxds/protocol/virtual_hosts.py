@@ -19,12 +19,14 @@ from collections.abc import Container, Iterable, Iterator, Mapping
 from collections.abc import Set as AbstractSet
 from typing import ClassVar
 
+from fsxds.memo import Lru
+from fsxds.name_table import NameTable
 from fsxds.protocol.acks import NOTHING, Answer
-from fsxds.protocol.lookup import NO_CHANGES, Changes, DeltaNames, Held, Lookup, unheld
+from fsxds.protocol.lookup import MOST_KEPT, NO_CHANGES, Changes, DeltaNames, Held, Lookup, unheld
 from fsxds.protocol.messages import DeltaRequest
 from fsxds.protocol.subscription import WILDCARD, SharedMemory
 from fsxds.resource_types import BY_SHORT_NAME, route_configuration_of
-from fsxds.resources import Resource, Rows, Snapshot
+from fsxds.resources import Resource, Rows, RowsChange, Snapshot
 
 VIRTUAL_HOSTS = BY_SHORT_NAME["vhds"].type_url
 ROUTES = BY_SHORT_NAME["rds"].type_url
@@ -72,14 +74,14 @@ def is_hidden(domain: str, wildcard: str) -> bool:
     return domain.startswith(("*", wildcard[:-1]))
 
 
-def find_hidden(resource: Resource, by_alias: Mapping[str, str]) -> frozenset[str]:
+def find_hidden(resource: Resource, by_alias: NameTable[str]) -> frozenset[str]:
     """Return the virtual hosts of the same route configuration that an Envoy which has this one may not ask for."""
     route = route_configuration_of(resource.name) + "/"
     domains = [alias.removeprefix(route) for alias in resource.aliases if alias.startswith(route)]
     wildcards = [domain for domain in domains if domain.startswith("*") or domain.endswith("*")]
     if not wildcards:
         return frozenset()
-    others = ((alias.removeprefix(route), own) for alias, own in by_alias.items() if alias.startswith(route))
+    others = ((alias.removeprefix(route), own) for alias, own in by_alias.starting_with(route))
     return frozenset(own for domain, own in others if any(is_hidden(domain, wildcard) for wildcard in wildcards))
 
 
@@ -109,13 +111,31 @@ def ends_of_any_wait(snapshot: Snapshot) -> frozenset[str]:
 
 
 class HostLookup(Lookup):
-    """Finds virtual hosts by hosts."""
+    """Finds virtual hosts by hosts.
 
-    __slots__ = ("_hidden",)
+    Attributes:
+        hidden: the virtual hosts that each of those which were asked for hides.
+    """
+
+    __slots__ = ("hidden",)
 
     def __init__(self, rows: Mapping[str, Resource]) -> None:
         super().__init__(rows)
-        self._hidden: dict[str, frozenset[str]] = {}
+        self.hidden: dict[str, frozenset[str]] = {}
+
+    def take_over(self, last: Lookup, change: RowsChange) -> bool:
+        """Take over what was worked out for earlier rows, which differ in this; return whether all of it still holds."""
+        has_same_names = not change.removed and change.fresh <= last.rows.keys()
+        if super().take_over(last, change) and has_same_names and isinstance(last, HostLookup):
+            self.hidden = last.hidden
+            return True
+        # A host may be a virtual host's own name.
+        self._found = Lru(MOST_KEPT)
+        return False
+
+    def stands_for_collection(self, name: str) -> bool:
+        """Always False: hosts have no collections."""
+        return False
 
     def existing(self, names: AbstractSet[str]) -> frozenset[str]:
         """Return those of these hosts that are served."""
@@ -134,14 +154,14 @@ class HostLookup(Lookup):
 
     def _hidden_by(self, own: str) -> frozenset[str]:
         """Return the virtual hosts that one hides, those that these hide, and so on."""
-        hidden = self._hidden.get(own)
+        hidden = self.hidden.get(own)
         if hidden is None:
             found, ahead = {own}, [own]
             while ahead:
                 more = find_hidden(self.rows[ahead.pop()], self._index.aliases()) - found
                 found |= more
                 ahead += more
-            hidden = self._hidden[own] = frozenset(found - {own})
+            hidden = self.hidden[own] = frozenset(found - {own})
         return hidden
 
 

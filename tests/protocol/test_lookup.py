@@ -6,10 +6,15 @@ from dataclasses import replace
 
 import pytest
 
-from fsxds.protocol.lookup import MOST_KEPT, Lookup, collection_of, is_glob
+from fsxds.protocol.lookup import MOST_KEPT, Changes, DeltaNames, Lookup
+from fsxds.protocol.messages import DeltaRequest
+from fsxds.protocol.name_index import collection_of, is_glob
+from fsxds.protocol.subscription import SharedMemory
 from fsxds.protocol.virtual_hosts import HostLookup
-from fsxds.resources import Resource
-from tests.support.snapshots import resource
+from fsxds.resources import Resource, Rows
+from tests.support.snapshots import resource, type_url
+
+LEDS = type_url("LEDS")
 
 
 def _rows(*resources: Resource) -> dict[str, Resource]:
@@ -110,3 +115,21 @@ def test_members_and_glob_have_one_collection() -> None:
     assert glob != collection_of("xdstp://x/t/d/member")
     assert glob != collection_of("xdstp://x/t/d/deep/member?a=1&b=2")
     assert glob != collection_of("xdstp://y/t/d/member?a=1&b=2")
+
+
+def test_a_member_stays_when_its_alias_goes_to_another() -> None:
+    """A member of a collection that loses an alias to another resource is neither removed nor sent again."""
+    glob, member, other = "xdstp://x/t/d/*", resource("LEDS", "xdstp://x/t/d/b"), resource("LEDS", "a")
+    member, other = (replace(each, aliases=("shared",)) for each in (member, other))
+    old = Rows(LEDS, _rows(member))
+    new = old.with_changes([other], ())
+    for before, after, expected in (
+        (old, new, Changes(fresh=frozenset({"a"}))),
+        (new, new.with_changes((), ["a"]), Changes(removed=frozenset({"a"}))),
+    ):
+        names = DeltaNames(LEDS, SharedMemory())
+        asked = names.receive(DeltaRequest(LEDS, subscribe=("shared", glob)))
+        names.settle(asked, Lookup.of(before))
+        change = after.changes_since(before)
+
+        assert names.change(change.fresh, change.removed, Lookup.of(before), Lookup.of(after, before)) == expected

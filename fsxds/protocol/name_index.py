@@ -1,0 +1,118 @@
+"""Own names of resources by what else stands for them: aliases and collections. An index follows changes of its rows.
+
+| rule | source |
+| --- | --- |
+| Of several resources with an alias, the first by name has it. | xDS protocol, "Aliases" |
+| The members of a collection have its directory, and nothing deeper, and its parameters, in any order. | xRFC TP1, "Glob collections" |
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+
+from fsxds.name_table import NameTable
+from fsxds.protocol.subscription import SCHEME
+from fsxds.resources import Resource, RowsChange
+
+MEMBERS = "/*"
+
+KeysOf = Callable[[Resource], Iterable[str]]
+"""Returns what stands for a resource beside its name."""
+
+
+def is_glob(name: str) -> bool:
+    """Whether a name stands for all members of a collection."""
+    return name.startswith(SCHEME) and name.partition("?")[0].endswith(MEMBERS)
+
+
+def collection_of(name: str) -> str:
+    """Return the collection that a resource of this name is a member of, or that this glob stands for."""
+    path, mark, parameters = name.partition("?")
+    return f"{path.rpartition('/')[0]}{MEMBERS}{mark}{'&'.join(sorted(parameters.split('&')))}"
+
+
+@dataclass(frozen=True, slots=True)
+class _Owners:
+    """By alias or collection: the own names, sorted, and the first of them."""
+
+    all: NameTable[tuple[str, ...]]
+    first: NameTable[str]
+
+    @classmethod
+    def of(cls, rows: Mapping[str, Resource], keys_of: KeysOf) -> _Owners:
+        """Return the owners among resources, which are in the order of their names."""
+        found: defaultdict[str, list[str]] = defaultdict(list)
+        for resource in rows.values():
+            for key in keys_of(resource):
+                found[key].append(resource.name)
+        owners = {key: tuple(sorted(names)) for key, names in found.items()}
+        return cls(NameTable(owners), NameTable({key: names[0] for key, names in owners.items()}))
+
+    def after(self, changes: Iterable[tuple[str, Resource | None, Resource | None]], keys_of: KeysOf) -> _Owners:
+        """Return the owners after changes: names, and what they had and have, None for nothing."""
+        lost, gained = defaultdict[str, set[str]](set), defaultdict[str, set[str]](set)
+        for name, old, new in changes:
+            was, now = (frozenset(keys_of(each) if each is not None else ()) for each in (old, new))
+            for key in was - now:
+                lost[key].add(name)
+            for key in now - was:
+                gained[key].add(name)
+        if not lost and not gained:
+            return self
+        changed = {key: self._names_after(key, lost[key], gained[key]) for key in lost.keys() | gained.keys()}
+        kept = {key: names for key, names in changed.items() if names}
+        gone = frozenset(self.all.among(changed.keys() - kept.keys()))
+        first = {key: names[0] for key, names in kept.items()}
+        return _Owners(self.all.changed(kept, gone), self.first.changed(first, gone))
+
+    def _names_after(self, key: str, lost: set[str], gained: set[str]) -> tuple[str, ...]:
+        return tuple(sorted((*(name for name in self.all.get(key, ()) if name not in lost), *gained)))
+
+
+class NameIndex:
+    """Finds own names by aliases and by collections; each is worked out when it is first needed."""
+
+    __slots__ = ("_by_alias", "_by_collection", "_rows")
+
+    def __init__(self, rows: Mapping[str, Resource]) -> None:
+        self._rows = rows
+        self._by_alias: _Owners | None = None
+        self._by_collection: _Owners | None = None
+
+    def aliases(self) -> NameTable[str]:
+        """Return the own names by aliases: of several resources with an alias, the first by name."""
+        if self._by_alias is None:
+            self._by_alias = _Owners.of(self._rows, _aliases_of)
+        return self._by_alias.first
+
+    def collections(self) -> NameTable[tuple[str, ...]]:
+        """Return the names in each collection, in order."""
+        if self._by_collection is None:
+            self._by_collection = _Owners.of(self._rows, _collections_of)
+        return self._by_collection.all
+
+    def after(self, rows: Mapping[str, Resource], change: RowsChange) -> NameIndex:
+        """Return the index of rows after a change; this one where it has the same for them."""
+        changes = [(name, self._rows.get(name), rows.get(name)) for name in change.names]
+        index = NameIndex(rows)
+        if self._by_alias is not None:
+            index._by_alias = self._by_alias.after(changes, _aliases_of)
+        if self._by_collection is not None:
+            index._by_collection = self._by_collection.after(changes, _collections_of)
+        return index
+
+    def finds_as(self, other: NameIndex) -> bool:
+        """Whether two of the indexes that follow each other are known to have the same own names for all names."""
+        has_same_aliases = self._by_alias is not None and self._by_alias is other._by_alias
+        return has_same_aliases and self._by_collection is not None and self._by_collection is other._by_collection
+
+
+def _aliases_of(resource: Resource) -> Iterable[str]:
+    return resource.aliases
+
+
+def _collections_of(resource: Resource) -> Iterator[str]:
+    if resource.name.startswith(SCHEME):
+        yield collection_of(resource.name)

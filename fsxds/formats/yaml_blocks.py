@@ -214,7 +214,7 @@ class _Literal:
             return True
         if not self._indent:
             self._indent = line[: len(line) - len(line.lstrip(" "))]
-            if len(self._indent) <= self._column:
+            if len(self._indent) <= self._column or line[len(self._indent)] == "\t":
                 raise _OtherFormError
         if not self._indent or not line.startswith(self._indent):
             self.end()

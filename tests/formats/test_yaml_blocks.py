@@ -161,6 +161,7 @@ def test_mutations() -> None:
         "a: >-\n  b",
         "a: |+\n  b\n\n",
         "a: |2\n  b\n",
+        "a: |\n \tb\n",
         "a: |\n  b",
         "a: |\nb: c\n",
         "a: b\n  c",

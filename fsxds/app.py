@@ -28,10 +28,10 @@ from fsxds.events import (
 from fsxds.formats.libyaml import require_libyaml
 from fsxds.observe.clients import FORGOTTEN_AFTER_S, Clients
 from fsxds.observe.log import Log
-from fsxds.parse_worker import Parsing
+from fsxds.parsing import Parsing
 from fsxds.protocol.ttl import TtlMode
 from fsxds.readiness import ReadyFile, report_waits, reported_wait
-from fsxds.reload import Loader, LoadingRules, Reload, find_catalogue, load_once, scanner_of
+from fsxds.reload import Loader, LoadingRules, Reload, cache_of, find_catalogue, load_once, scanner_of
 from fsxds.resource_types import BY_TYPE_URL
 from fsxds.settings.forms import OFF, Address, parse_address
 from fsxds.settings.options import Settings
@@ -209,12 +209,14 @@ class Application:
         if self.reload.loaded is not None:
             # There is no first load any more for which others would wait longer.
             limits = replace(limits, first_patience_s=limits.patience_s)
-        with Parsing(rules.parsing, limits, self._load_again) as parsing:
+        cache = cache_of(self._directory, self.settings, rules.parsing, self._log.receive)
+        with Parsing(rules.parsing, limits, self._load_again, cache) as parsing:
             self.reload.change_rules()
             self._load_again()
             loader = Loader(parsing, rules.acceptance)
             async with asyncio.TaskGroup() as tasks:
                 self.start(tasks, "parser", parsing.keep_parsing)
+                self.start(tasks, "parse cache", parsing.keep_written)
                 self.start(tasks, "reload", partial(self.reload.keep_current, self._trees, loader))
 
     def _load_again(self) -> None:

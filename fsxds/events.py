@@ -159,6 +159,22 @@ class QueueOverflowed(Event):
 
 # Events of reload
 @dataclass(frozen=True, slots=True)
+class CacheRead(Event):
+    """Of `count` files that were to be parsed, the results of `found` were known from an earlier process."""
+
+    found: int
+    count: int
+
+
+@dataclass(frozen=True, slots=True)
+class CacheFailed(Event):
+    """A directory of kept results is not used any more; all files are parsed."""
+
+    directory: Path
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
 class TreeLoaded(Event):
     """A tree was loaded: all its problems, and the files of which something older is served, or nothing."""
 
@@ -357,6 +373,8 @@ CATALOGUE = (
         "No file in the directory is configuration yet.",
         "directory ignored excluded",
     ),
+    _row("cache_read", "info", "What files parsed to was known from an earlier start.", "found count"),
+    _row("cache_failed", "warning", "Results are not kept for the next start.", "directory error"),
     _row("queue_overflowed", "warning", "The kernel dropped file events; the whole tree is read again."),
     _row(
         "snapshot_published",
@@ -411,11 +429,12 @@ FIELDS = MappingProxyType(
         "component": "name of the component",
         "count": "how many",
         "details": "the whole message",
-        "directory": "the tree",
+        "directory": "the tree, or the directory of the cache",
         "elapsed_s": "seconds so far",
         "error": "type of the exception, or what the system says",
         "excluded": "how many files the settings exclude",
         "files": "paths of the files that it is about, or that it came from",
+        "found": "how many of them",
         "held": "files of which an older version is served, or nothing; where there are some",
         "ignored": "how many files have no known suffix",
         "is_inferred": "whether it asked again with the version before, instead of saying why",

@@ -9,10 +9,12 @@ from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Never
 
 from fsxds.api.catalogue import Catalogue
+from fsxds.disk_cache.parsed_files import ParseCache
 from fsxds.events import Observer, SnapshotPublished, TreeLoaded
 from fsxds.formats import format_of
 from fsxds.formats.libyaml import require_libyaml
-from fsxds.parse_worker import ParseLimits, ParseRules, Parsing, parse_one
+from fsxds.parse_worker import ParseRules
+from fsxds.parsing import ParseLimits, Parsing, parse_now
 from fsxds.resources import ParsedFile
 from fsxds.settings.options import Settings
 from fsxds.snapshots.check_protocol import Check
@@ -90,27 +92,38 @@ class LoadingRules:
 
 def load_once(directory: Path, settings: Settings, catalogue: Catalogue, check: Check) -> Loaded:
     """Load a tree as serving would, once, and return what it holds and what is wrong with it."""
-    (loaded,) = load_trees((scan_once(directory, settings),), settings, catalogue, check)
+    (loaded,) = load_trees((scan_once(directory, settings),), settings, catalogue, check, directory)
     return loaded
 
 
 def load_trees(
-    trees: Iterable[SourceTree], settings: Settings, catalogue: Catalogue, check: Check
+    trees: Iterable[SourceTree], settings: Settings, catalogue: Catalogue, check: Check, directory: Path = Path()
 ) -> tuple[Loaded, ...]:
-    """Load trees as serving would, each on its own; a file that is in several of them is parsed once."""
+    """Load trees as serving would, each on its own; a file that is in several of them is parsed once.
+
+    What files parse to is kept for the next time, as that of `directory`.
+    """
     require_libyaml()
     rules = LoadingRules.of(settings, catalogue, check)
     acceptance = replace(rules.acceptance, locate_up_to_bytes=None)
-    parser = rules.parsing.make_parser()
-    known: dict[tuple[PurePosixPath, str], ParsedFile] = {}
+    trees = tuple(trees)
+    files = {(file.path, file.digest): file for tree in trees for file in tree.files}
+    cache = cache_of(directory, settings, rules.parsing)
+    parsed = dict(zip(files, parse_now(tuple(files.values()), rules.parsing, rules.limits, cache), strict=True))
 
     def parse(files: tuple[SourceFile, ...]) -> tuple[ParsedFile, ...]:
-        for file in files:
-            if (file.path, file.digest) not in known:
-                known[file.path, file.digest] = parse_one(parser, file)
-        return tuple(known[file.path, file.digest] for file in files)
+        return tuple(parsed[file.path, file.digest] for file in files)
 
     return tuple(_with_ignored(load(tree, None, parse, acceptance), tree.ignored, check) for tree in trees)
+
+
+def cache_of(
+    directory: Path, settings: Settings, rules: ParseRules, observer: Observer = lambda _: None
+) -> ParseCache | None:
+    """Return what the files of a tree parsed to in earlier processes; None where the settings have no place for it."""
+    if settings.cache_dir is None:
+        return None
+    return ParseCache(settings.cache_dir, directory, rules.digest, observer)
 
 
 def _with_ignored(loaded: Loaded, paths: tuple[PurePosixPath, ...], check: Check) -> Loaded:

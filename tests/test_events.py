@@ -47,6 +47,8 @@ SAMPLES: tuple[Event, ...] = (
     events.TransportChosen("rest", "as --transport says"),
     events.ListeningStarted("REST", "127.0.0.1:1"),
     events.StartDelayed("the API", 3.0),
+    events.CacheRead(3, 4),
+    events.CacheFailed(Path("/cache"), "no space left on device"),
     events.StopRequested("SIGTERM"),
     events.SettingsReloaded(("settle",), ("http",)),
     events.SettingsReloaded((), ()),

@@ -7,7 +7,8 @@ from dataclasses import dataclass, field, replace
 import pytest
 
 from fsxds.events import Event, SnapshotPublished, TreeLoaded
-from fsxds.parse_worker import ParseRules, Parsing
+from fsxds.parse_worker import ParseRules
+from fsxds.parsing import Parsing
 from fsxds.protocol.messages import Node
 from fsxds.protocol.poll import Hold, PollMemory, PollRequest
 from fsxds.protocol.subscription import Subscription, version_of

@@ -62,6 +62,12 @@ class Linter:
     levels: RuleLevels = field(default_factory=RuleLevels)
     static: StaticNames = field(default_factory=StaticNames)
 
+    @property
+    def identity(self) -> str:
+        """The severities that differ; static names count in trees alone."""
+        changed = sorted((name, level.value if level else None) for name, level in self.levels.changed.items())
+        return f"{type(self).__qualname__} {changed}"
+
     def message_hooks(self, catalogue: Catalogue) -> Hooks:
         """Return the checks of messages, by the full names of messages and fields."""
         return merge_hooks(*(subject.hooks(catalogue) for subject in SUBJECTS))

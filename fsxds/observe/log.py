@@ -17,6 +17,8 @@ from fsxds.api.secrets import mask_reason
 from fsxds.events import (
     AckReceived,
     ApiFound,
+    CacheFailed,
+    CacheRead,
     ComponentDegraded,
     ComponentRecovered,
     ConfigurationMissing,
@@ -234,6 +236,19 @@ def _(event: TransportChosen) -> LogLine:
 def _(event: ListeningStarted) -> LogLine:
     details: Details = {"name": event.name, "address": event.address}
     return LogLine(Level.INFO, "listening", f"{event.name}: {event.address}", details)
+
+
+@line_of.register
+def _(event: CacheRead) -> LogLine:
+    text = f"cache: {event.found} of {count_of(event.count, 'file')} need not be parsed"
+    return LogLine(Level.INFO, "cache_read", text, {"found": event.found, "count": event.count})
+
+
+@line_of.register
+def _(event: CacheFailed) -> LogLine:
+    text = f"cache: {event.directory} is not used, and every start parses all files: {event.reason}; give another --cache-dir"
+    details: Details = {"directory": str(event.directory), "error": event.reason}
+    return LogLine(Level.WARNING, "cache_failed", text, details)
 
 
 @line_of.register

@@ -317,7 +317,8 @@ class Settings:
         PATH,
         API,
         API_USERS,
-        "Where the types of an executable are kept; by default fsxds in the user's cache directory.",
+        "Where the types of an executable and what files parsed to are kept for the next start; by default fsxds in the user's "
+        "cache directory.",
     )
 
     dev_transport: str = option(

@@ -116,6 +116,10 @@ class TreeCheck(Protocol):
 class Check(Protocol):
     """Judges the content of files. It can be pickled, for processes that parse; two that judge alike are equal."""
 
+    @property
+    def identity(self) -> str:
+        """A text that is the same, in every process, for checks that find the same in a file by itself."""
+
     def message_hooks(self, catalogue: Catalogue) -> Hooks:
         """Return what looks at the messages of resources, in the walk over each."""
 
@@ -134,6 +138,11 @@ class Check(Protocol):
 @dataclass(frozen=True, slots=True)
 class NoCheck:
     """Judges nothing: every file that can be read is right."""
+
+    @property
+    def identity(self) -> str:
+        """The name of this class, or of one derived from it."""
+        return type(self).__qualname__
 
     def message_hooks(self, _: Catalogue) -> Hooks:
         """Look at no message."""

@@ -34,7 +34,7 @@ from tests.support.polls import envoy_catalogue, running
 # What raises within each component. Those that work once, or when another one fails, raise when the server starts.
 COMPONENTS: dict[str, tuple[Any, ...]] = {
     "watcher": ("fsxds.source.scan.Scanner.look",),
-    "parser": ("fsxds.parse_worker.Parsing._change_until",),
+    "parser": ("fsxds.parsing.Parsing._change_until",),
     "reload": ("fsxds.reload.load",),
     "log": ("fsxds.observe.change_reports.PublishedChange.line",),
     "ADS rewriting": ("fsxds.transports.config_sources.AdsConfigSources.rewrite",),

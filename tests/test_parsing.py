@@ -13,7 +13,8 @@ from typing import Any, Never
 import pytest
 
 from fsxds.api.catalogue import Catalogue
-from fsxds.parse_worker import ParseLimits, ParseRules, Parsing, WorkerStartError, parse_all
+from fsxds.parse_worker import ParseRules, WorkerStartError, parse_all
+from fsxds.parsing import ParseLimits, Parsing
 from fsxds.snapshots.check_protocol import Found, NoCheck
 from fsxds.snapshots.parse import FileParser
 from fsxds.source.envoy_api import find_api
@@ -54,8 +55,8 @@ def large(count: int) -> tuple[SourceFile, ...]:
 
 
 def worker_pids(parsing: Parsing) -> list[int]:
-    """Return the worker's process id, none where there is no worker; nothing public tells it."""
-    return [parsing._worker.pid] if parsing._worker else []
+    """Return the process ids of the workers; nothing public tells them."""
+    return [lane.worker.pid for lane in parsing._lanes if lane.worker]
 
 
 def is_alive(pid: int) -> bool:
@@ -226,11 +227,10 @@ async def test_files_beside_a_deadly_one_are_parsed(rules: ParseRules) -> None:
 async def kill_while_parsing(parsing: Parsing, deadly: SourceFile) -> None:
     """Kill each worker before it can answer about one file."""
     while True:
-        running = parsing._running
-        if running is not None and deadly in [job.file for job in running[0]]:
-            for pid in worker_pids(parsing):
+        for lane in parsing._lanes:
+            if lane.running and lane.worker and deadly in [job.file for job in lane.running[0]]:
                 with suppress(ProcessLookupError):
-                    os.kill(pid, signal.SIGKILL)
+                    os.kill(lane.worker.pid, signal.SIGKILL)
         await asyncio.sleep(0)
 
 

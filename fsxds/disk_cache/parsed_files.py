@@ -1,0 +1,208 @@
+"""What the files of a tree parsed to, kept from one start to the next.
+
+A file is found by its content, its format, the type that its name stands for, and all that parsers know: the code, the API,
+the settings. Nothing else decides what it parses to, so a file that is renamed or restored is found too.
+
+A record can be read only by who has the file that it was made of: it is enciphered and authenticated by keys made of the
+file's own digest, which stands nowhere in a pack. So a pack shows nothing of the tree to who cannot read the tree, and what is
+damaged or forged is no more than a file that is not in it. The cipher is the output of SHAKE-256 for that key and a fresh nonce,
+the authenticator is keyed BLAKE2b. What is certain to be a credential is not written at all: `Secret` resources, private keys.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import os
+import secrets
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
+from functools import cache
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path, PurePosixPath
+from sys import version as python_version
+
+from fsxds.disk_cache.pack import NAME_BYTES, Pack, Record
+from fsxds.disk_cache.private_directory import NotPrivateError
+from fsxds.events import CacheFailed, CacheRead, Observer
+from fsxds.formats import format_of
+from fsxds.resource_types import BY_SHORT_NAME, type_from_path
+from fsxds.resources import ParsedFile
+from fsxds.snapshots.parsed_bytes import DamagedBytesError, decode, encode
+from fsxds.values import SourceFile
+
+# Part of every name: records of another form are not found, rather than misread.
+_FORM = b"fsxds-parsed-1"
+
+# Less is parsed in the time that looking for it takes.
+WORTH_BYTES = 256 * 1024
+
+# Packages that decide what files parse to.
+_LIBRARIES = ("protobuf", "pyyaml", "google-re2", "cryptography")
+
+_NONCE_BYTES = 16
+_MAC_BYTES = 16
+
+_SECRET = BY_SHORT_NAME["sds"].type_url
+_PRIVATE_KEY = b"PRIVATE KEY-----"
+
+
+class ParseCache:
+    """The parsed files of one tree, by one set of rules. Blocking, but for `add`; nothing here fails.
+
+    What goes wrong with the directory is reported once, and it is not used any more.
+    """
+
+    def __init__(self, directory: Path, tree: Path, rules: Callable[[], bytes], observer: Observer) -> None:
+        """Use a directory.
+
+        Args:
+            directory: of all caches; packs are in a directory of their own in it.
+            tree: the directory whose files are parsed. It decides only which files share a pack.
+            rules: returns a digest of all that decides what a file parses to, beside the file; called when it is needed.
+            observer: receives what was found, and what went wrong.
+        """
+        self._directory = directory / "parsed"
+        self._tree = tree
+        self._rules = rules
+        self._observer = observer
+        self._store: _Store | None = None
+        self._is_usable = True
+        self._added: dict[PurePosixPath, tuple[SourceFile, ParsedFile, bytes | None]] = {}
+
+    def find(self, files: Sequence[SourceFile]) -> Sequence[ParsedFile | None]:
+        """Return the result of each file, None where it is not known. Of few bytes it is not worth looking for."""
+        found: Sequence[ParsedFile | None] = [None] * len(files)
+        if sum(len(file.content) for file in files) < WORTH_BYTES or not self._is_usable:
+            return found
+        try:
+            found = self._opened().find(files)
+        except OSError as error:
+            self._give_up(error)
+            return found
+        self._observer(CacheRead(len(files) - found.count(None), len(files)))
+        return found
+
+    def add(self, file: SourceFile, parsed: ParsedFile, encoded: bytes | None = None) -> bool:
+        """Have the next `write` keep a result, and return whether it will; `encoded` if that is at hand.
+
+        Not of a tree in which nothing was worth looking for, nor what holds an error or a credential.
+        """
+        if self._store is None or not self._is_usable or parsed.digest != file.digest or not parsed.is_good:
+            return False
+        if any(row.type_url == _SECRET or _PRIVATE_KEY in row.body for row in parsed.resources):
+            return False
+        self._added[file.path] = file, parsed, encoded
+        return True
+
+    def write(self) -> bool:
+        """Write what was added; False where another process is writing just now, and it stays for the next time."""
+        taken = [self._added.popitem() for _ in range(len(self._added))]
+        if self._store is None or not taken or not self._is_usable:
+            return True
+        try:
+            is_written = self._store.write([row for _, row in reversed(taken)])
+        except OSError as error:
+            self._give_up(error)
+            return True
+        if not is_written:
+            self._added = dict(taken) | self._added
+        return is_written
+
+    def _opened(self) -> _Store:
+        if self._store is None:
+            self._store = _Store(self._directory, self._tree, self._rules())
+        return self._store
+
+    def _give_up(self, error: OSError) -> None:
+        self._is_usable = False
+        self._added = {}
+        reason = str(error) if isinstance(error, NotPrivateError) else error.strerror or str(error)
+        self._observer(CacheFailed(self._directory, reason))
+
+
+class _Store:
+    """Finds and writes the records of one pack."""
+
+    def __init__(self, directory: Path, tree: Path, rules: bytes) -> None:
+        self._key = hashlib.blake2b(rules, key=_FORM).digest()
+        label = hashlib.blake2b(os.fsencode(tree.absolute()), key=self._key, digest_size=NAME_BYTES)
+        self._pack = Pack(directory, f"{label.hexdigest()}.pack")
+
+    def find(self, files: Sequence[SourceFile]) -> Sequence[ParsedFile | None]:
+        payloads = self._pack.read()
+        return [self._found(file, payloads) for file in files]
+
+    def _found(self, file: SourceFile, payloads: Mapping[bytes, bytes]) -> ParsedFile | None:
+        name, key = self._name_and_key(file)
+        encoded = unsealed(payloads.get(name, b""), key)
+        with suppress(DamagedBytesError):  # it is parsed again, and that is written
+            return None if encoded is None else decode(file.path, file.digest, encoded)
+        return None
+
+    def write(self, rows: Iterable[tuple[SourceFile, ParsedFile, bytes | None]]) -> bool:
+        return self._pack.append([self._record(*row) for row in rows])
+
+    def _record(self, file: SourceFile, parsed: ParsedFile, encoded: bytes | None) -> Record:
+        name, key = self._name_and_key(file)
+        place = hashlib.blake2b(os.fsencode(str(file.path)), digest_size=NAME_BYTES).digest()
+        return Record(place, name, sealed(encode(parsed) if encoded is None else encoded, key))
+
+    def _name_and_key(self, file: SourceFile) -> tuple[bytes, bytes]:
+        """Return what a file's record is found by, and what it is sealed with; neither leads to the other."""
+        form, hint = format_of(file.path), type_from_path(file.path)
+        words = f"{form.name if form else ''}\0{hint.short_name if hint else ''}\0{file.digest}".encode()
+        name = hashlib.blake2b(words, key=self._key, digest_size=NAME_BYTES, person=b"name").digest()
+        return name, hashlib.blake2b(words, key=self._key, person=b"seal").digest()
+
+
+def sealed(content: bytes, key: bytes) -> bytes:
+    """Return content that only who has the key can read, or make."""
+    nonce = secrets.token_bytes(_NONCE_BYTES)
+    enciphered = _enciphered(content, key, nonce)
+    return nonce + _mac(nonce + enciphered, key) + enciphered
+
+
+def unsealed(payload: bytes, key: bytes) -> bytes | None:
+    """Return what was sealed with this key; None for anything else."""
+    start = _NONCE_BYTES + _MAC_BYTES
+    nonce, mac, enciphered = payload[:_NONCE_BYTES], payload[_NONCE_BYTES:start], payload[start:]
+    if not hmac.compare_digest(mac, _mac(nonce + enciphered, key)):
+        return None
+    return _enciphered(enciphered, key, nonce)
+
+
+def _mac(content: bytes, key: bytes) -> bytes:
+    return hashlib.blake2b(content, key=key, digest_size=_MAC_BYTES, person=b"mac").digest()
+
+
+def _enciphered(content: bytes, key: bytes, nonce: bytes) -> bytes:
+    stream = hashlib.shake_256(key + nonce).digest(len(content))
+    return (int.from_bytes(content) ^ int.from_bytes(stream)).to_bytes(len(content))
+
+
+@cache
+def code_digest() -> bytes:
+    """Return a digest of the code that parses: of all of fsxds, of Python, and of the libraries that decide something.
+
+    The version alone would not do: who works on fsxds changes code many times between two versions.
+    """
+    whole = hashlib.sha256(f"{python_version}\0{_versions()}\0".encode())
+    for folder, folders, names in os.walk(Path(__file__).parent.parent):
+        folders[:] = sorted(name for name in folders if name != "__pycache__")
+        for name in sorted(names):
+            if name.endswith((".py", ".md", ".json")):
+                path = Path(folder, name)
+                whole.update(f"{path}\0".encode())
+                whole.update(hashlib.sha256(path.read_bytes()).digest())
+    return whole.digest()
+
+
+def _versions() -> str:
+    found = []
+    for library in _LIBRARIES:
+        try:
+            found.append(f"{library} {version(library)}")
+        except PackageNotFoundError:
+            found.append(library)
+    return ", ".join(found)

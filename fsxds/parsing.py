@@ -1,0 +1,511 @@
+"""Parse files here, or in processes of their own where they may take long, so that parsing never delays clients."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import os
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from pathlib import Path, PurePosixPath
+from time import monotonic
+from types import TracebackType
+from typing import Never, Self
+
+from fsxds.disk_cache.parsed_files import ParseCache
+from fsxds.parse_worker import OutOfTimeError, ParseRules, ParseWorker, WorkerDiedError, WorkerStartError, parse_all
+from fsxds.resources import ParsedFile
+from fsxds.snapshots.parsed_bytes import DamagedBytesError, decode
+from fsxds.values import BackOff, Problem, SourceFile
+
+MIB = 1024 * 1024
+
+# Files above this many bytes in all are parsed apart: every parser holds the GIL, and YAML takes 0.13 s for a megabyte.
+PARSE_APART_ABOVE_BYTES = 1_000_000
+
+# A hostile file of this size takes half a second, and nothing here ends it.
+FILE_APART_ABOVE_BYTES = 128 * 1024
+
+# Processor time for a MiB of a file, and for a smaller one. A usual one takes 0.15 s, the worst that is known takes 8 s.
+PARSE_TIME_S = 5.0
+
+# When no file was done for so long, what is done goes on without the others.
+PATIENCE_S = 2.0
+
+# Before anything is served, there is more to lose by serving only half of it.
+FIRST_PATIENCE_S = 10.0
+
+# A worker takes a second to start.
+WORTH_KILLING_AFTER_S = 2.0
+
+# So many bytes of small files are handed to a worker at once: each exchange costs half a millisecond.
+BATCH_BYTES = 256 * 1024
+
+# Workers, however many cores there are: each takes some 100 MB.
+MOST_WORKERS = 4
+
+# Another worker starts when so many bytes wait: they take longer to parse than it takes to start.
+WORTH_A_WORKER_BYTES = 4 * MIB
+
+# As many files at once may be those of an earlier state of the tree, which the cache knows.
+MANY_FILES = 32
+
+# Results are written to the cache together, and of a file that is written again and again the last one.
+WRITE_AFTER_S = 5.0
+
+# A file that its parser died of is tried again at once, and then after 1, 2, 4, … 60 seconds.
+BACK_OFF = BackOff(longest_s=60.0)
+
+
+def cores() -> int:
+    """Return how many cores this process may use, by its affinity and the quota of its cgroup."""
+    usable = len(os.sched_getaffinity(0))
+    with suppress(OSError, ValueError):
+        quota, period = Path("/sys/fs/cgroup/cpu.max").read_text(encoding="ascii").split()
+        usable = min(usable, max(1, round(int(quota) / int(period))))
+    return usable
+
+
+@dataclass(frozen=True, slots=True)
+class ParseLimits:
+    """What is parsed where, and for how long.
+
+    Attributes:
+        apart_above_bytes: changes of more bytes in all are parsed apart.
+        file_apart_above_bytes: a file of more bytes is parsed apart.
+        time_s: processor time for one MiB of a file, and for any smaller file.
+        patience_s: how long what is done waits for the next file to be done.
+        first_patience_s: the same for the first files of all.
+        back_off: the pauses between attempts at a file that its parser dies of.
+        workers: how many processes parse side by side at most.
+    """
+
+    apart_above_bytes: int = PARSE_APART_ABOVE_BYTES
+    file_apart_above_bytes: int = FILE_APART_ABOVE_BYTES
+    time_s: float = PARSE_TIME_S
+    patience_s: float = PATIENCE_S
+    first_patience_s: float = FIRST_PATIENCE_S
+    back_off: BackOff = BACK_OFF
+    workers: int = field(default_factory=lambda: min(MOST_WORKERS, cores()))
+
+    def time_of(self, size_bytes: int) -> float:
+        """Return the processor time that so many bytes may take."""
+        return self.time_s * max(1.0, size_bytes / MIB)
+
+    def apart(self, files: tuple[SourceFile, ...]) -> list[SourceFile]:
+        """Return those of the files that are parsed in the worker: the large ones, and all where the others are many."""
+        small = sum(len(file.content) for file in files if len(file.content) <= self.file_apart_above_bytes)
+        are_many = small > self.apart_above_bytes
+        return [file for file in files if are_many or len(file.content) > self.file_apart_above_bytes]
+
+
+@dataclass(slots=True, eq=False)
+class _Job:
+    """A file to parse apart: what became of it, how often its parser died of it, and when it is tried (again).
+
+    `is_suspect`: the parser died of it, or of another that was parsed with it.
+    """
+
+    file: SourceFile
+    parsed: ParsedFile | None = None
+    deaths: int = 0
+    is_suspect: bool = False
+    due_s: float = 0.0
+
+    @property
+    def is_over(self) -> bool:
+        """Whether the result holds for as long as the content is the same."""
+        return self.parsed is not None and self.parsed.digest == self.file.digest
+
+
+class _Queue:
+    """The files to parse apart: small ones first, and last what a parser died of. Each is with one worker at a time.
+
+    Attributes:
+        jobs: all files that are wished, with what became of them.
+    """
+
+    def __init__(self) -> None:
+        self.jobs: dict[_JobKey, _Job] = {}
+        self._waiting_bytes = 0
+        self._taken: set[_Job] = set()
+        # What is due, the next one last; None to be sorted anew.
+        self._order: list[_Job] | None = None
+
+    def request(self, files: Iterable[SourceFile]) -> set[_Job]:
+        """Have these files parsed, and no others; return those that were not wished before."""
+        before, self.jobs = self.jobs, {}
+        for file in files:
+            self.jobs[_key_of(file)] = before.get(_key_of(file)) or _Job(file)
+        self._order = None
+        return {job for key, job in self.jobs.items() if key not in before}
+
+    def has(self, job: _Job) -> bool:
+        """Whether a file is still wished."""
+        return self.jobs.get(_key_of(job.file)) is job
+
+    def take(self) -> list[_Job]:
+        """Return what one worker parses next: small files together, a large one alone, and alone what a parser died of."""
+        if not self._order:
+            self._order = self._due()
+        batch: list[_Job] = []
+        size_bytes = 0
+        while self._order:
+            job = self._order[-1]
+            size_bytes += len(job.file.content)
+            if batch and (batch[0].is_suspect or job.is_suspect or size_bytes > BATCH_BYTES):
+                break
+            batch.append(self._order.pop())
+            self._waiting_bytes -= len(job.file.content)
+        self._taken.update(batch)
+        return batch
+
+    def give_back(self, batch: list[_Job]) -> None:
+        """Have files that a worker is done with, or died of, taken again where they are not over."""
+        self._taken.difference_update(batch)
+        if any(not job.is_over for job in batch):
+            self._order = None
+
+    def give_back_all(self) -> None:
+        """Have everything that a worker took taken again: there is no worker any more."""
+        self._taken.clear()
+        self._order = None
+
+    def due_s(self) -> float | None:
+        """Return when the next file is due; None where nothing waits for its time."""
+        return min((job.due_s for job in self._left()), default=None)
+
+    def waiting_bytes(self) -> int:
+        """Return how many bytes are due that no worker has taken yet."""
+        if self._order is None:
+            self._order = self._due()
+        return self._waiting_bytes
+
+    def _due(self) -> list[_Job]:
+        now_s = monotonic()
+        due = [job for job in self._left() if job.due_s <= now_s]
+        self._waiting_bytes = sum(len(job.file.content) for job in due)
+        return sorted(due, key=lambda job: (job.deaths, job.is_suspect, len(job.file.content)), reverse=True)
+
+    def _left(self) -> Iterable[_Job]:
+        return (job for job in self.jobs.values() if not job.is_over and job not in self._taken)
+
+
+@dataclass(slots=True, eq=False)
+class _Lane:
+    """One worker, if it runs, and what it parses, since when."""
+
+    worker: ParseWorker | None = None
+    running: tuple[list[_Job], float] | None = None
+
+    def end(self) -> None:
+        """End the worker; whoever waits for it gets an error."""
+        worker, self.worker = self.worker, None
+        if worker is not None:
+            worker.end()
+
+
+class Parsing:
+    """Parses files without stalling the event loop.
+
+    Use as a context manager; workers start when they are needed, and end with the context. What is parsed apart is parsed
+    by `keep_parsing`, which has to run beside; what is to be kept on disk is written by `keep_written`.
+    The first worker stays. Others start where much waits, and end when nothing does.
+    """
+
+    def __init__(
+        self,
+        rules: ParseRules,
+        limits: ParseLimits | None = None,
+        look_again: Callable[[], object] = lambda: None,
+        cache: ParseCache | None = None,
+    ) -> None:
+        """Prepare to parse.
+
+        Args:
+            rules: what files are parsed by.
+            limits: what is parsed where, and for how long.
+            look_again: called when there is something new of a file that `parse` did not wait for.
+            cache: what files parsed to in earlier processes; None for nothing.
+        """
+        self._rules = rules
+        self._limits = limits or ParseLimits()
+        self._look_again = look_again
+        self._cache = cache
+        self._parser = rules.make_parser()
+        self._lanes = [_Lane() for _ in range(self._limits.workers)]
+        self._is_over = False
+        self._is_first = True
+        self._queue = _Queue()
+        # Files that `parse` waits for; `look_again` reports what becomes of the others.
+        self._awaited: set[_Job] = set()
+        self._progress = asyncio.Event()
+        self._changed = asyncio.Event()
+        self._added = asyncio.Event()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, error_type: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self._is_over = True
+        self._end_workers()
+
+    async def parse(self, files: tuple[SourceFile, ...]) -> tuple[ParsedFile, ...]:
+        """Parse files, in their order. Every problem is in the results.
+
+        A file that takes long, or that its parser dies of, has a problem that says so, and no digest: it is to be parsed
+        again when `look_again` is called. Others wait for it until none was done for `patience_s`, and only once.
+        """
+        parsed = await self._known(files)
+        unknown = tuple(file for file in files if _key_of(file) not in parsed)
+        apart = {_key_of(file) for file in self._limits.apart(unknown)}
+        self._request(file for file in unknown if _key_of(file) in apart)
+        here = tuple(file for file in unknown if _key_of(file) not in apart)
+        for file, result in zip(here, await asyncio.to_thread(parse_all, self._parser, here), strict=True):
+            parsed[_key_of(file)] = result
+            self._keep(file, result)
+        await self._until_done()
+        # What was done in this moment is in, whoever waits for it.
+        jobs = self._queue.jobs
+        parsed |= {key: job.parsed or _unfinished(job.file) for key, job in jobs.items()}
+        # The caller knows the content of what is over from now on.
+        self._queue.jobs = {key: job for key, job in jobs.items() if not job.is_over}
+        return tuple(parsed[_key_of(file)] for file in files)
+
+    async def keep_parsing(self) -> Never:
+        """Parse what is to be parsed apart, and again what its parser died of.
+
+        Raises:
+            WorkerStartError: a worker ended before it could parse.
+        """
+        self._queue.give_back_all()
+        try:
+            async with asyncio.TaskGroup() as tasks:
+                for lane in self._lanes:
+                    tasks.create_task(self._keep_lane(lane))
+            raise AssertionError("lanes never end")
+        except* WorkerStartError as errors:
+            raise errors.exceptions[0] from errors
+        finally:
+            # `to_thread` cannot be cancelled: its thread returns only when the worker ends.
+            self._end_workers()
+
+    async def keep_written(self) -> None:
+        """Write what was parsed to the cache, a while after it was; return at once where there is none."""
+        cache = self._cache
+        if cache is None:
+            return
+        try:
+            while True:
+                await self._added.wait()
+                self._added.clear()
+                await asyncio.sleep(WRITE_AFTER_S)
+                if not await asyncio.to_thread(cache.write):
+                    self._added.set()
+        finally:
+            await asyncio.to_thread(cache.write)
+
+    async def _known(self, files: tuple[SourceFile, ...]) -> dict[_JobKey, ParsedFile]:
+        """Return what the cache knows of files, where it is worth asking: at a start, and when many change."""
+        if self._cache is None or not (self._is_first or len(files) >= MANY_FILES):
+            return {}
+        found = await asyncio.to_thread(self._cache.find, files)
+        return {_key_of(file): parsed for file, parsed in zip(files, found, strict=True) if parsed is not None}
+
+    def _keep(self, file: SourceFile, parsed: ParsedFile, encoded: bytes | None = None) -> None:
+        if self._cache is not None and self._cache.add(file, parsed, encoded):
+            self._added.set()
+
+    def _request(self, files: Iterable[SourceFile]) -> None:
+        """Queue these files for the workers, and drop all that were queued before."""
+        self._awaited = self._queue.request(files)
+        self._changed.set()
+        for lane in self._lanes:
+            if lane.running is not None:
+                batch, since_s = lane.running
+                is_wished = any(self._queue.has(job) for job in batch)
+                if not is_wished and monotonic() - since_s > WORTH_KILLING_AFTER_S:
+                    lane.end()
+
+    async def _until_done(self) -> None:
+        patience_s = self._limits.first_patience_s if self._is_first else self._limits.patience_s
+        while self._awaited:
+            self._progress.clear()
+            try:
+                async with asyncio.timeout(patience_s):
+                    await self._progress.wait()
+            except TimeoutError:
+                break
+        self._awaited = set()
+        self._is_first = False
+
+    async def _keep_lane(self, lane: _Lane) -> Never:
+        is_first = lane is self._lanes[0]
+        while True:
+            self._changed.clear()
+            is_worth_it = is_first or lane.worker is not None or self._queue.waiting_bytes() > WORTH_A_WORKER_BYTES
+            batch = self._queue.take() if is_worth_it else []
+            if batch:
+                await asyncio.to_thread(self._parse_apart, lane, batch, asyncio.get_running_loop())
+                continue
+            if not is_first:
+                lane.end()
+            await self._change_until(self._queue.due_s())
+
+    async def _change_until(self, time_s: float | None) -> None:
+        with suppress(TimeoutError):
+            async with asyncio.timeout(None if time_s is None else time_s - monotonic()):
+                await self._changed.wait()
+
+    def _parse_apart(self, lane: _Lane, batch: list[_Job], loop: asyncio.AbstractEventLoop) -> None:
+        """Have files parsed by a worker; in a thread."""
+        limit_s = self._limits.time_of(sum(len(job.file.content) for job in batch))
+        worker = self._living_worker(lane)
+        lane.running = batch, monotonic()
+        results: list[_Result] | None = None
+        try:
+            encoded = worker.parse(tuple(job.file for job in batch), limit_s)
+            results = [
+                (decode(job.file.path, job.file.digest, each), each) for job, each in zip(batch, encoded, strict=True)
+            ]
+        except OutOfTimeError:
+            if len(batch) == 1:
+                results = [(_out_of_time(batch[0].file, limit_s), None)]
+        except (WorkerDiedError, DamagedBytesError):
+            pass
+        finally:
+            lane.running = None
+        loop.call_soon_threadsafe(self._receive_batch, batch, results)
+
+    def _living_worker(self, lane: _Lane) -> ParseWorker:
+        """Return the worker of a lane, and start it before that where there is none."""
+        worker = lane.worker
+        if worker is None or not worker.is_alive:
+            worker = lane.worker = ParseWorker.start(self._rules)
+        if self._is_over:
+            worker.end()
+        return worker
+
+    def _receive_batch(self, batch: list[_Job], results: list[_Result] | None) -> None:
+        """Store the results of a batch. If the worker died on several files, any may be the cause: each is parsed alone next."""
+        if results is None and len(batch) > 1:
+            for job in batch:
+                job.is_suspect = True
+        else:
+            for number, job in enumerate(batch):
+                self._receive(job, None if results is None else results[number])
+        self._queue.give_back(batch)
+
+    def _receive(self, job: _Job, result: _Result | None) -> None:
+        """Store the result of a file; None if the worker died on it."""
+        if not self._queue.has(job):
+            return
+        if result is not None:
+            parsed, encoded = result
+            self._keep(job.file, parsed, encoded)
+        else:
+            job.is_suspect = True
+            job.deaths += 1
+            if job.deaths == 1:
+                return
+            pause_s = self._limits.back_off.pause_s(job.deaths - 1)
+            job.due_s = monotonic() + pause_s
+            is_longest = pause_s == self._limits.back_off.longest_s
+            parsed = _died(job.file, "again and again" if is_longest else f"{job.deaths} times", pause_s)
+        before, job.parsed = job.parsed, parsed
+        if job in self._awaited:
+            self._awaited.discard(job)
+            self._progress.set()
+        elif before != parsed:
+            self._look_again()
+
+    def _end_workers(self) -> None:
+        for lane in self._lanes:
+            lane.end()
+
+
+_JobKey = tuple[PurePosixPath, str]
+_Result = tuple[ParsedFile, bytes | None]
+"""What a file parsed to, and the same as bytes, if they are at hand."""
+
+
+def _key_of(file: SourceFile) -> _JobKey:
+    return file.path, file.digest
+
+
+def _provisional(file: SourceFile, rule: str, message: str, remedy: str) -> ParsedFile:
+    # Without a digest it is the content of no file: that is parsed again at every look.
+    return ParsedFile(file.path, "", problems=(Problem.of_file(file.path, rule, message, remedy),))
+
+
+def _unfinished(file: SourceFile) -> ParsedFile:
+    fact = "parsing this file takes long; until it is done, what the file held last stays"
+    return _provisional(file, "still-parsing", fact, "wait, or split the file")
+
+
+def _died(file: SourceFile, often: str, pause_s: float) -> ParsedFile:
+    fact = f"the process that parses this file was killed {often}; it is tried again {pause_s:g}s after that"
+    return _provisional(file, "parser-died", fact, "give fsxds more memory, or split the file")
+
+
+def _out_of_time(file: SourceFile, limit_s: float) -> ParsedFile:
+    fact = f"parsing this file takes more than {limit_s:.3g}s of processor time"
+    remedy = "split the file, or allow more by --parse-time"
+    return ParsedFile(file.path, file.digest, problems=(Problem.of_file(file.path, "parse-time", fact, remedy),))
+
+
+def parse_now(
+    files: tuple[SourceFile, ...], rules: ParseRules, limits: ParseLimits, cache: ParseCache | None = None
+) -> tuple[ParsedFile, ...]:
+    """Parse files for somebody who does nothing else meanwhile: many by several processes, few by this one."""
+    parsed = _parse_by_workers(files, rules, limits, cache)
+    if parsed is None:
+        found = [None] * len(files) if cache is None else cache.find(files)
+        unknown = tuple(file for file, known in zip(files, found, strict=True) if known is None)
+        results = parse_all(rules.make_parser(), unknown)
+        if cache is not None:
+            for file, result in zip(unknown, results, strict=True):
+                cache.add(file, result)
+        fresh = iter(results)
+        parsed = tuple(next(fresh) if known is None else known for known in found)
+    if cache is not None:
+        cache.write()
+    return parsed
+
+
+def _parse_by_workers(
+    files: tuple[SourceFile, ...], rules: ParseRules, limits: ParseLimits, cache: ParseCache | None
+) -> tuple[ParsedFile, ...] | None:
+    """Parse files by several processes; None where that is not worth it, or not possible."""
+    size_bytes = sum(len(file.content) for file in files)
+    if limits.workers == 1 or size_bytes < 2 * WORTH_A_WORKER_BYTES or _is_in_event_loop():
+        return None
+    with suppress(WorkerStartError):
+        return asyncio.run(_parse_patiently(files, rules, limits, cache))
+    return None
+
+
+async def _parse_patiently(
+    files: tuple[SourceFile, ...], rules: ParseRules, limits: ParseLimits, cache: ParseCache | None
+) -> tuple[ParsedFile, ...]:
+    patient = replace(limits, first_patience_s=math.inf)
+    parsed: tuple[ParsedFile, ...] = ()
+    try:
+        async with asyncio.TaskGroup() as tasks:
+            with Parsing(rules, patient, cache=cache) as parsing:
+                keeping = tasks.create_task(parsing.keep_parsing())
+                parsed = await parsing.parse(files)
+                keeping.cancel()
+    except* WorkerStartError as errors:
+        raise errors.exceptions[0] from errors
+    return parsed
+
+
+def _is_in_event_loop() -> bool:
+    with suppress(RuntimeError):
+        asyncio.get_running_loop()
+        return True
+    return False

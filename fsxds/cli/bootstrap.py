@@ -51,9 +51,9 @@ class BootstrapFlags(TypedDict):
 
 def run_bootstrap(directory: Path | None, settings: Settings, flags: BootstrapFlags) -> None:
     """Print a bootstrap that subscribes to what is in the tree; UsageError where nothing says how Envoy reaches fsxds."""
-    address = None if flags["address"] is None else _read_address(flags["address"])
+    address = None if flags["address"] is None else read_address(flags["address"])
     request = ALL_TYPES if directory is None else _request_of(directory, settings)
-    section = _bootstrap(request, flags, address, settings)
+    section = bootstrap_section(request, flags, address, settings)
     if flags["output_format"] == "json":
         print(json.dumps(section, indent=2, ensure_ascii=False))
     else:
@@ -61,7 +61,7 @@ def run_bootstrap(directory: Path | None, settings: Settings, flags: BootstrapFl
         print(bootstrap_text(section, flags["transport"], commands), end="")
 
 
-def _read_address(written: str) -> str:
+def read_address(written: str) -> str:
     """Return an address to connect to; UsageError if it is none."""
     address = parse_address(written)
     if isinstance(address, TcpAddress) and address.port == 0:
@@ -85,10 +85,13 @@ def _request_of(directory: Path, settings: Settings) -> BootstrapRequest:
     return replace(request, clusters=request.clusters or clusters, listeners=request.listeners or listeners)
 
 
-def _bootstrap(request: BootstrapRequest, flags: BootstrapFlags, address: str | None, settings: Settings) -> Section:
+def bootstrap_section(
+    request: BootstrapRequest, flags: BootstrapFlags, address: str | None, settings: Settings
+) -> Section:
+    """Return a bootstrap; UsageError where nothing says how Envoy reaches fsxds."""
     identity = Identity(flags["node"], flags["cluster"], flags["admin_port"], INITIAL_FETCH_TIMEOUT)
     if flags["transport"] == "files":
-        mirror, suffix = _mirror_of(flags, settings), f".{settings.mirror_format}"
+        mirror, suffix = mirror_of(flags, settings), f".{settings.mirror_format}"
 
         def file_of(short_name: str, name: str | None) -> Path:
             return mirror / path_of(BY_SHORT_NAME[short_name].type_url, name, suffix)
@@ -106,7 +109,8 @@ def _listening(address: str, transport: str) -> str:
     return address
 
 
-def _mirror_of(flags: BootstrapFlags, settings: Settings) -> Path:
+def mirror_of(flags: BootstrapFlags, settings: Settings) -> Path:
+    """Return where the mirrored files are; UsageError where nothing says so."""
     mirror = flags["mirror"] or settings.mirror
     if mirror is None:
         raise UsageError("no directory is given for the files; add --mirror DIR, the same as for `fsxds serve`")
@@ -117,7 +121,7 @@ def _usage(directory: Path | None, flags: BootstrapFlags, address: str | None, s
     """Return the commands that serve such an Envoy, and start it."""
     serve = ["fsxds", "serve", str(directory or "DIR")]
     if flags["transport"] == "files":
-        serve += ["--mirror", str(_mirror_of(flags, settings)), *([] if address else ["--mirror-config-sources"])]
+        serve += ["--mirror", str(mirror_of(flags, settings)), *([] if address else ["--mirror-config-sources"])]
     elif address is not None:
         serve += ["--http" if flags["transport"] == "rest" else "--grpc", address]
     if flags["transport"] in {"ads", "delta"}:

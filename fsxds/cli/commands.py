@@ -21,6 +21,7 @@ from fsxds.settings.options import Settings
 if TYPE_CHECKING:
     from fsxds.cli.bootstrap import BootstrapFlags
     from fsxds.cli.convert import ConvertFlags
+    from fsxds.cli.import_bootstrap import ImportFlags
     from fsxds.cli.watch import WatchFlags
     from fsxds.settings.reading import SettingsReader
 
@@ -76,6 +77,59 @@ def dev(directory: Path, settings: Settings, reader: SettingsReader) -> None:
 
     with open_log(settings.log_format, settings.log_level) as log:
         run(serve_to_local_envoy(directory, settings, log, reader))
+
+
+_imported = partial(click.option, cls=CommandOption, group="The bootstrap that is left")
+_written = partial(click.option, cls=CommandOption, group="What is written")
+
+
+@table_command(
+    "import",
+    """\
+  fsxds import envoy.yaml xds
+  fsxds import envoy.yaml xds --transport rest --dry-run
+  fsxds import envoy.yaml xds --transport files --mirror /run/envoy -o /etc/envoy/bootstrap.yaml
+  envsubst < envoy.yaml.in | fsxds import - xds""",
+)
+@click.argument("file", metavar="FILE")
+@click.argument("directory", metavar="DIR", type=_PATH)
+@_imported(
+    "--transport",
+    type=click.Choice(("rest", "files", "ads", "delta")),
+    default="delta",
+    help="How it asks fsxds: by REST long poll, from mirrored files, by one gRPC stream (ads), or by one of changes (delta).",
+)
+@_imported("--address", metavar="HOST:PORT", help="Where fsxds listens, or unix:/path; a name is looked up by DNS.")
+@_imported("--mirror", metavar="PATH", type=_PATH, help="Where the mirrored files are.")
+@_imported("--node", metavar="ID", default="envoy", help="The id of the Envoy, where the bootstrap has none.")
+@_imported("--cluster", metavar="NAME", default="envoy", help="The fleet that it belongs to, where it names none.")
+@_written(
+    "-o",
+    "--output",
+    metavar="PATH",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="Where the bootstrap that is left goes; by default bootstrap.yaml beside DIR.",
+)
+@_written("--force", is_flag=True, help="Replace what is there; it is moved to a hidden name beside its place.")
+@_written("--dry-run", is_flag=True, help="Write nothing, and print what would be written.")
+@_written(
+    "--format",
+    "output_format",
+    type=click.Choice(("text", "json")),
+    default="text",
+    help="For people or for programs.",
+)
+def import_(file: str, directory: Path, settings: Settings, **flags: Unpack[ImportFlags]) -> None:
+    """Make a tree of the bootstrap FILE, or of what comes by stdin, in the new directory DIR.
+
+    Each static listener, cluster and secret becomes a file, as its author wrote it. What is left of the bootstrap goes
+    beside DIR, and asks fsxds for them; what Envoy needs in its bootstrap stays there. It is proved before anything is
+    written that all of it is read back the same. The new tree is then checked. Exit status: 0 imported, 1 the bootstrap
+    has errors, and nothing is written, or the tree has, 2 wrong use, or something is in the way.
+    """
+    from fsxds.cli.import_bootstrap import run_import
+
+    run_import(file, directory, settings, flags)
 
 
 _checked = partial(click.option, cls=CommandOption, group="What is checked")
@@ -432,6 +486,6 @@ def schema(settings: Settings, short_names: tuple[str, ...], packed: tuple[str, 
 
 # In the order in which a user meets them.
 COMMANDS: tuple[click.Command, ...] = (
-    *(init, dev, check, explain, diff, convert, show),
+    *(init, import_, dev, check, explain, diff, convert, show),
     *(serve, mirror, watch, bootstrap, doctor, schema),
 )

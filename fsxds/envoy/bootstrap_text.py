@@ -21,6 +21,7 @@ _STEP = "  "
 _WORD = re.compile(r"[A-Za-z/][A-Za-z0-9_./-]*")
 _NOT_TEXT = frozenset({"true", "false", "yes", "no", "on", "off", "null", "y", "n"})
 _DURATION = re.compile(r"[0-9]+(?:\.[0-9]+)?s")
+_ESCAPES = {"\\": "\\\\", '"': '\\"', "\n": "\\n", "\t": "\\t"}
 _IPV4 = re.compile(r"[0-9]+(?:\.[0-9]+){3}")
 
 
@@ -50,7 +51,7 @@ class _Writer:
             comment = self._comments.pop(key, None)
             if comment is not None:
                 yield from (f"{indent}# {line}" for line in comment.splitlines())
-            yield from self._pair(f"{indent}{_text(key)}:", content, indent)
+            yield from self._pair(f"{indent}{quoted_text(key)}:", content, indent)
 
     def _pair(self, head: str, content: PlainValue, indent: str) -> Iterator[str]:
         if isinstance(content, dict) and id(content) in self._anchors:
@@ -89,10 +90,10 @@ class _Writer:
         if isinstance(value, dict):
             if id(value) in self._anchors:
                 return f"*{self._anchors[id(value)]}"
-            return "{" + ", ".join(f"{_text(key)}: {self._flow(content)}" for key, content in value.items()) + "}"
+            return "{" + ", ".join(f"{quoted_text(key)}: {self._flow(content)}" for key, content in value.items()) + "}"
         if isinstance(value, list):
             return "[" + ", ".join(map(self._flow, value)) + "]"
-        return _text(value) if isinstance(value, str) else json.dumps(value)
+        return quoted_text(value) if isinstance(value, str) else json.dumps(value)
 
     def _needs_lines(self, value: PlainValue) -> bool:
         """Return whether a comment or an anchor is due within a value."""
@@ -124,11 +125,12 @@ def _identities(value: PlainValue) -> Iterator[int]:
             seen.add(id(current))
 
 
-def _text(text: str) -> str:
+def quoted_text(text: str) -> str:
+    """Return a text as YAML, in quotes where a reader may take it for something else."""
     is_word = _WORD.fullmatch(text) and text.lower() not in _NOT_TEXT
     if is_word or _DURATION.fullmatch(text) or _IPV4.fullmatch(text):
         return text
-    escaped = (c if c.isprintable() else f"\\U{ord(c):08x}" for c in text.replace("\\", "\\\\").replace('"', '\\"'))
+    escaped = (_ESCAPES.get(c) or (c if c.isprintable() else f"\\U{ord(c):08x}") for c in text)
     return f'"{"".join(escaped)}"'
 
 
@@ -173,6 +175,13 @@ _FILES_COMMENTS: Mapping[str, str] = MappingProxyType({
 })  # fmt: skip
 
 
+def comments_of(transport: str) -> dict[str, str]:
+    """Return the reasons of the values of a bootstrap, by the keys that they belong above."""
+    if transport == "rest":
+        return dict(_COMMENTS)
+    return {**_COMMENTS, **(_FILES_COMMENTS if transport == "files" else _STREAM_COMMENTS)}
+
+
 def bootstrap_text(bootstrap: Section, transport: str, usage: tuple[str, ...]) -> str:
     """Write a bootstrap as commented YAML.
 
@@ -181,10 +190,5 @@ def bootstrap_text(bootstrap: Section, transport: str, usage: tuple[str, ...]) -
         transport: `rest`, `ads`, `delta` or `files`.
         usage: the commands that go with it, one a line.
     """
-    comments = dict(_COMMENTS)
-    if transport == "files":
-        comments |= _FILES_COMMENTS
-    elif transport != "rest":
-        comments |= _STREAM_COMMENTS
     head = "\n".join((f"# {_TITLES[transport]}", "#", *(f"#   {line}" for line in usage)))
-    return f"{head}\n\n{as_yaml(bootstrap, comments, 'source')}"
+    return f"{head}\n\n{as_yaml(bootstrap, comments_of(transport), 'source')}"

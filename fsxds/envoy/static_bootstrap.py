@@ -110,12 +110,12 @@ class Preparer:
 
     def _mentions_in(self, descriptor: Descriptor) -> tuple[FieldDescriptor, ...]:
         if (fields := self._cluster_fields.get(descriptor.full_name)) is None:
-            fields = tuple(one for one in descriptor.fields if _may_name_cluster(one, descriptor))
+            fields = tuple(one for one in descriptor.fields if may_name_cluster(one, descriptor))
             self._cluster_fields[descriptor.full_name] = fields
         return fields
 
 
-def _may_name_cluster(one: FieldDescriptor, owner: Descriptor) -> bool:
+def may_name_cluster(one: FieldDescriptor, owner: Descriptor) -> bool:
     """Return by its name whether a field may hold the name of a cluster; too many do no harm."""
     if one.type != FieldDescriptor.TYPE_STRING or owner.full_name.endswith(".ClusterLoadAssignment"):
         return False

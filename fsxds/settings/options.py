@@ -105,7 +105,7 @@ def reloadable(row: Value) -> Value:
 
 
 ALL = ("serve", "check", "mirror", "show", "dev", "diff", "doctor")
-SETTINGS_READERS = (*ALL, "convert", "bootstrap")
+SETTINGS_READERS = (*ALL, "convert", "bootstrap", "import")
 API_USERS = (*SETTINGS_READERS, "schema", "watch")
 LASTING = ("serve", "dev")
 WRITING = ("serve", "mirror", "dev")
@@ -270,7 +270,7 @@ class Settings:
         optional(
             RULE_LEVELS,
             CHECKS,
-            ALL,
+            (*ALL, "import"),
             "The severities of rules: error, warning, note or off, by the rule's name.",
         )
     )
@@ -285,7 +285,7 @@ class Settings:
     with_envoy: Path | bool | None = optional(
         EXECUTABLE,
         CHECKS,
-        ("check",),
+        ("check", "import"),
         "Demand that a real Envoy be asked, this one or the one of --envoy; by default it is where there is one. "
         "`--no-envoy` asks none.",
     )

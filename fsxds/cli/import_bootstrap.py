@@ -1,0 +1,228 @@
+"""`fsxds import FILE DIR`: a bootstrap's static resources become a tree, and what is left of it asks fsxds for them."""
+
+from __future__ import annotations
+
+import json
+import shlex
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path, PurePosixPath
+from typing import TypedDict
+
+import click
+
+from fsxds import reload
+from fsxds.api.catalogue import Catalogue
+from fsxds.cli.bootstrap import ALL_TYPES, BootstrapFlags, bootstrap_section, mirror_of, read_address
+from fsxds.cli.check import catalogue_of, check_subject
+from fsxds.cli.problems import FOUND_PROBLEMS, has_errors, line_of, print_report
+from fsxds.cli.running import spinner
+from fsxds.cli.subjects import Subject
+from fsxds.errors import UsageError
+from fsxds.lint.report import Report
+from fsxds.lint.report_formats import BY_NAME
+from fsxds.observe.log_lines import count_of, escape
+from fsxds.resource_types import BY_SHORT_NAME
+from fsxds.settings.options import Settings
+from fsxds.snapshots.check_protocol import NoCheck
+from fsxds.snapshots.parse import field_rules
+from fsxds.tools.doctor.bootstrap_file import BootstrapFile, read_bootstrap
+from fsxds.tools.importing.left_over import XdsConnection
+from fsxds.tools.importing.pieces import ImportLossError
+from fsxds.tools.importing.placing import Target, write_import
+from fsxds.tools.importing.plan import ImportPlan, Planner
+from fsxds.values import SourceFile, SourceTree
+
+STDIN = "-"
+
+
+class ImportFlags(TypedDict):
+    """The flags of the command."""
+
+    transport: str
+    address: str | None
+    mirror: Path | None
+    node: str
+    cluster: str
+    output: Path | None
+    force: bool
+    dry_run: bool
+    output_format: str
+
+
+@dataclass(frozen=True, slots=True)
+class Imported:
+    """What came of an import: where it is, or would be, where what it replaced is now, and the commands to go on with."""
+
+    target: Target
+    plan: ImportPlan
+    replaced: tuple[Path, ...]
+    is_written: bool
+    commands: tuple[str, ...]
+
+
+def run_import(file: str, directory: Path, settings: Settings, flags: ImportFlags) -> None:
+    """Import a bootstrap, print what was written and what is wrong with it, and exit with 1 where that has errors.
+
+    Raises:
+        UsageError: the file cannot be read, something is in the way, or the import would lose something.
+    """
+    bootstrap_flags = BootstrapFlags(
+        transport=flags["transport"],
+        address=flags["address"],
+        mirror=flags["mirror"],
+        node=flags["node"],
+        cluster=flags["cluster"],
+        admin_port=0,
+        output_format="yaml",
+    )
+    address = None if flags["address"] is None else read_address(flags["address"])
+    section = bootstrap_section(ALL_TYPES, bootstrap_flags, address, settings)
+    with spinner(f"importing {file}"):
+        catalogue = catalogue_of(settings)
+        planner = _planner(file, catalogue)
+        connection = XdsConnection.of(flags["transport"], section, planner.cluster_names())
+        try:
+            plan = planner.plan(connection)
+        except ImportLossError as error:
+            raise UsageError(f"{escape(file)}: {escape(str(error))}; nothing is written") from error
+    target = Target(directory, flags["output"] or directory.absolute().parent / f"bootstrap{plan.suffix}")
+    if not flags["force"]:
+        target.require_free()
+    replaced = () if flags["dry_run"] else write_import(plan, target)
+    commands = _commands(target, bootstrap_flags, address, settings)
+    imported = Imported(target, plan, replaced, not flags["dry_run"], commands)
+    report = _check(imported, settings, catalogue)
+    if flags["output_format"] == "json":
+        print(json.dumps(_as_json(imported, report), indent=2, ensure_ascii=False))
+    else:
+        _print(imported, report)
+    if report.has_failed:
+        raise click.exceptions.Exit(FOUND_PROBLEMS)
+
+
+def _planner(file: str, catalogue: Catalogue) -> Planner:
+    """Read a bootstrap; exit with 1, its problems on stderr, where it has errors."""
+    path = PurePosixPath(file)
+    rules = field_rules(catalogue, NoCheck())
+    read = read_bootstrap(path, _content(file), catalogue, rules)
+    if has_errors(read.problems) or read.message is None:
+        for problem in read.problems:
+            print(line_of(problem), file=sys.stderr)
+        print(f"{escape(file)}: nothing is imported", file=sys.stderr)
+        raise click.exceptions.Exit(FOUND_PROBLEMS)
+    _require_resources(file, read)
+    return Planner(read, rules, catalogue)
+
+
+def _content(file: str) -> bytes:
+    if file == STDIN:
+        return sys.stdin.buffer.read()
+    try:
+        return Path(file).read_bytes()
+    except OSError as error:
+        raise UsageError(f"{escape(file)}: cannot be read: {error.strerror}; give a bootstrap of Envoy") from error
+
+
+def _require_resources(file: str, read: BootstrapFile) -> None:
+    if read.message is not None and not read.message.HasField("static_resources"):
+        remedy = "`fsxds bootstrap` prints a bootstrap that asks fsxds"
+        raise UsageError(f"{escape(file)}: has no static_resources, so there is nothing to import; {remedy}")
+
+
+def _check(imported: Imported, settings: Settings, catalogue: Catalogue) -> Report:
+    """Check the tree as `fsxds check` does, as it was written or would be."""
+    plan, target = imported.plan, imported.target
+    contents = [(file.path, file.content) for file in plan.files] + [(file.path, file.content) for file in plan.empty]
+    files = [SourceFile.of(path, content) for path, content in contents]
+    tree = SourceTree(tuple(sorted(files, key=lambda file: file.path.parts)))
+    with _bootstrap_of(plan) as bootstrap:
+        settings = replace(settings, bootstrap=bootstrap)
+        if imported.is_written:
+            tree = reload.scan_once(target.directory, settings)
+        return check_subject(Subject(str(target.directory), target.directory, tree), Path.cwd(), settings, catalogue)
+
+
+@contextmanager
+def _bootstrap_of(plan: ImportPlan) -> Iterator[Path]:
+    """Provide the bootstrap that is left as a file for this user alone."""
+    with tempfile.NamedTemporaryFile(suffix=plan.suffix) as file:
+        file.write(plan.bootstrap)
+        file.flush()
+        yield Path(file.name)
+
+
+def _commands(target: Target, flags: BootstrapFlags, address: str | None, settings: Settings) -> tuple[str, ...]:
+    """Return the commands to go on with."""
+    tree, bootstrap = str(target.directory), _shown(target.bootstrap)
+    serve = ["fsxds", "serve", tree, "--bootstrap", bootstrap]
+    if flags["transport"] == "files":
+        serve += ["--mirror", str(mirror_of(flags, settings)), "--mirror-config-sources"]
+    elif address is not None:
+        serve += ["--http" if flags["transport"] == "rest" else "--grpc", address]
+    check = ["fsxds", "check", tree, "--bootstrap", bootstrap]
+    return tuple(escape(shlex.join(words)) for words in (check, serve, ["envoy", "-c", bootstrap]))
+
+
+def _shown(path: Path) -> str:
+    absolute = path.absolute()
+    return str(absolute.relative_to(Path.cwd()) if absolute.is_relative_to(Path.cwd()) else absolute)
+
+
+def _print(imported: Imported, report: Report) -> None:
+    plan, target = imported.plan, imported.target
+    would_be = "" if imported.is_written else "would be "
+    for file in plan.files:
+        mode = " (for its owner alone)" if file.is_secret else ""
+        print(escape(f"{target.directory / file.path}{mode}"))
+    for empty in plan.empty:
+        print(escape(f"{target.directory / empty.path}"))
+    print(escape(f"{_shown(target.bootstrap)}{' (for its owner alone)' if plan.is_secret else ''}"))
+    counts = ", ".join(_counts(plan))
+    print(f"\n{would_be}imported: {counts or 'no resource'}; nothing is lost")
+    for kept in plan.kept:
+        noun = kept.resource.row.noun.removesuffix("s")
+        print(escape(f"stays in the bootstrap: {noun} {kept.resource.name}: {kept.reason}"))
+    for note in plan.notes:
+        print(escape(note))
+    for path in imported.replaced:
+        print(escape(f"{path}: what was there before"))
+    print("paths of files in resources stay as they are: Envoy takes them from the directory where it is started\n")
+    print_report(report, "text")
+    print("\nGo on with:\n  " + "\n  ".join(imported.commands))
+
+
+def _counts(plan: ImportPlan) -> Iterator[str]:
+    for short_name in ("lds", "cds", "sds"):
+        row = BY_SHORT_NAME[short_name]
+        number = sum(file.resource.row is row for file in plan.files)
+        if number:
+            yield count_of(number, row.noun.removesuffix("s"))
+
+
+def _as_json(imported: Imported, report: Report) -> dict[str, object]:
+    plan = imported.plan
+    return {
+        "written": imported.is_written,
+        "tree": str(imported.target.directory),
+        "bootstrap": str(imported.target.bootstrap),
+        "files": [
+            {
+                "path": str(file.path),
+                "type": file.resource.row.short_name,
+                "name": file.resource.name,
+                "is_secret": file.is_secret,
+            }
+            for file in plan.files
+        ],
+        "kept": [
+            {"type": one.resource.row.short_name, "name": one.resource.name, "reason": one.reason} for one in plan.kept
+        ],
+        "notes": list(plan.notes),
+        "replaced": [str(path) for path in imported.replaced],
+        "problems": json.loads(BY_NAME["json"].write(report)),
+        "commands": list(imported.commands),
+    }

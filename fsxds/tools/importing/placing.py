@@ -1,0 +1,126 @@
+"""Write an import: all of it or nothing."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from itertools import count
+from pathlib import Path, PurePosixPath
+
+from fsxds.errors import UsageError
+from fsxds.observe.log_lines import escape
+from fsxds.tools.importing.plan import ImportPlan
+
+# A hidden name: what is in such a directory is never read as resources.
+_STAGING = ".import-"
+_REPLACED = ".replaced-"
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """Where an import goes: the tree, and the file of the bootstrap that is left."""
+
+    directory: Path
+    bootstrap: Path
+
+    def require_free(self) -> None:
+        """Raise UsageError where something is there already."""
+        if self.directory.exists() and not self.directory.is_dir():
+            raise UsageError(f"{escape(str(self.directory))}: is not a directory; give a new one")
+        if self.directory.is_dir() and any(not path.name.startswith(".") for path in self.directory.iterdir()):
+            remedy = "give a new one, or --force to replace its folders clusters, listeners and secrets"
+            raise UsageError(f"{escape(str(self.directory))}: is not empty, so nothing is written; {remedy}")
+        if self.bootstrap.exists() or self.bootstrap.is_symlink():
+            remedy = "give another file by --output, or --force to replace it"
+            raise UsageError(f"{escape(str(self.bootstrap))}: exists already, so nothing is written; {remedy}")
+
+
+def write_import(plan: ImportPlan, target: Target) -> tuple[Path, ...]:
+    """Write all files of an import, and return where what they replaced is now.
+
+    Files with secrets are for their owner alone. Everything is written beside its place and moved there, the bootstrap
+    last; when a step fails, those before it are undone.
+
+    Raises:
+        UsageError: something could not be written; nothing is there but what was there before.
+    """
+    moves: list[tuple[Path, Path]] = []
+    try:
+        with (
+            _created(target.directory),
+            _staging(target.directory) as tree,
+            _staging(target.bootstrap.parent) as beside,
+        ):
+            contents = [(file.path, file.content, file.is_secret) for file in plan.files]
+            contents += [(file.path, file.content, False) for file in plan.empty]
+            for path, content, is_secret in contents:
+                _write(tree / path, content, is_secret=is_secret)
+            _write(beside / target.bootstrap.name, plan.bootstrap, is_secret=plan.is_secret)
+            folders = sorted({PurePosixPath(path.parts[0]) for path, _, _ in contents})
+            with _undone_on_error(moves):
+                for folder in folders:
+                    _move(tree / folder, target.directory / folder, moves)
+                _move(beside / target.bootstrap.name, target.bootstrap, moves)
+    except OSError as error:
+        where = error.filename or target.directory
+        raise UsageError(f"{escape(str(where))}: cannot be written: {error.strerror}; nothing was imported") from error
+    return tuple(new for old, new in moves if _REPLACED in new.name)
+
+
+@contextmanager
+def _created(directory: Path) -> Iterator[None]:
+    """Create a directory, and remove it when what follows fails."""
+    missing = [path for path in (directory, *directory.parents) if not path.exists()]
+    directory.mkdir(parents=True, exist_ok=True)
+    try:
+        yield
+    except OSError:
+        for path in missing:
+            with suppress(OSError):
+                path.rmdir()
+        raise
+
+
+@contextmanager
+def _staging(directory: Path) -> Iterator[Path]:
+    """Provide a directory on the same file system, for this user alone."""
+    staging = Path(tempfile.mkdtemp(prefix=_STAGING, dir=directory))
+    try:
+        yield staging
+    finally:
+        shutil.rmtree(staging, ignore_errors=True)
+
+
+def _write(path: Path, content: bytes, *, is_secret: bool) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600 if is_secret else 0o666), "wb") as file:  # noqa: PTH123
+        file.write(content)
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def _move(path: Path, place: Path, moves: list[tuple[Path, Path]]) -> None:
+    """Move a file or a directory to its place, and what is there out of the way."""
+    if place.exists() or place.is_symlink():
+        names = (place.with_name(f"{_REPLACED}{number}-{place.name}") for number in count(1))
+        aside = next(name for name in names if not name.exists() and not name.is_symlink())
+        place.rename(aside)
+        moves.append((place, aside))
+    path.rename(place)
+    moves.append((path, place))
+
+
+@contextmanager
+def _undone_on_error(moves: list[tuple[Path, Path]]) -> Iterator[None]:
+    try:
+        yield
+    except OSError:
+        for old, new in reversed(moves):
+            with suppress(OSError):
+                new.rename(old)
+        moves.clear()
+        raise

@@ -1,0 +1,249 @@
+"""What an import writes: decided, and proved to lose nothing, before anything is written (pure)."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from pathlib import PurePosixPath
+
+from google.protobuf.message import Message
+
+from fsxds.api.catalogue import Catalogue, DynamicMessage
+from fsxds.api.constraints import FieldRules
+from fsxds.api.converter import Converter
+from fsxds.api.printing import Printer
+from fsxds.formats import FORMATS, format_of
+from fsxds.formats.json_format import encode_plain as encode_json
+from fsxds.resource_types import BY_SHORT_NAME
+from fsxds.snapshots.document import authored_path
+from fsxds.snapshots.names import name_of_unnamed
+from fsxds.tools.doctor.bootstrap_file import BOOTSTRAP, BootstrapFile
+from fsxds.tools.importing.left_over import LeftOver, XdsConnection, left_over, members_of
+from fsxds.tools.importing.pieces import (
+    FIELDS,
+    Addition,
+    ImportedFile,
+    ImportLossError,
+    PieceWriter,
+    StaticResource,
+    are_equal,
+    names_twice,
+    printed,
+    with_additions,
+)
+from fsxds.tools.importing.static_part import SECRET, StaticPart, find_static_part
+from fsxds.tools.importing.tree_paths import TreePaths
+from fsxds.tools.importing.yaml_bootstrap import MergeKeyError, YamlBootstrap
+from fsxds.values import PlainValue
+
+_NONE_OF_A_TYPE = """\
+# There is no resource of this type yet. Write each into a file of its own in this folder.
+resources: []
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """A static resource that stays in the bootstrap, and why."""
+
+    resource: StaticResource
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class EmptyFile:
+    """A file that says that there is no resource of a type, so that Envoy's start does not wait for one."""
+
+    path: PurePosixPath
+    content: bytes = _NONE_OF_A_TYPE.encode()
+
+
+@dataclass(frozen=True, slots=True)
+class ImportPlan:
+    """What is to be written.
+
+    Attributes:
+        files: one for each resource of the tree.
+        empty: files for types of which there is none.
+        kept: what stays in the bootstrap.
+        bootstrap: what is left of it, `suffix` the suffix that says its format.
+        is_secret: it holds what others must not read.
+        notes: what people should know of it.
+    """
+
+    files: tuple[ImportedFile, ...]
+    empty: tuple[EmptyFile, ...]
+    kept: tuple[Kept, ...]
+    bootstrap: bytes
+    suffix: str
+    is_secret: bool
+    notes: tuple[str, ...]
+
+
+class Planner:
+    """Plans the import of one bootstrap."""
+
+    def __init__(self, read: BootstrapFile, rules: FieldRules, catalogue: Catalogue) -> None:
+        """Take a bootstrap without errors, and what finds the references of its resources."""
+        self._catalogue = catalogue
+        self._converter = Converter(catalogue)
+        self._rules = rules
+        if read.message is None:
+            raise ImportLossError("it is no bootstrap")
+        self._message: DynamicMessage = read.message
+        self._format = (format_of(read.written.file.path) or FORMATS[0]).name
+        own = read.written.value if self._format in {"yaml", "json"} else None
+        is_own = isinstance(own, dict) and _has_as_many(own, self._message)
+        self._value = own if isinstance(own, dict) and is_own else Printer(catalogue).to_plain(read.message)
+        self._text = _Text(read.written.file.content, self._format if is_own else "")
+        self._writer = PieceWriter(catalogue, self._text, self._text.suffix)
+
+    def cluster_names(self) -> frozenset[str]:
+        """Return the names of the static clusters."""
+        return frozenset(cluster.name for cluster in self._message.static_resources.clusters)
+
+    def plan(self, connection: XdsConnection) -> ImportPlan:
+        """Return what is to be written.
+
+        Raises:
+            ImportLossError: something would not be in what is written, or could not be served.
+        """
+        static = find_static_part(self._message, self._rules, self._catalogue)
+        resources = [one for name in FIELDS for one in self._resources(name)]
+        kept = tuple(self._kept(resources, static))
+        staying = {id(one.resource) for one in kept}
+        moved = [one for one in resources if id(one) not in staying]
+        for twice in names_twice(moved):
+            noun = twice.row.noun.removesuffix("s")
+            raise ImportLossError(f'two {noun}s are named "{twice.name}"; a tree has one of a name: rename one of them')
+        secrets = {one.name for one in moved if one.row.type_url == SECRET}
+        moved = [self._with_additions(one, secrets, connection) for one in moved]
+        paths = TreePaths()
+        files = tuple(self._writer.write(one, paths.path_of(one.row, one.name)) for one in moved)
+        indexes = {name: tuple(one.resource.index for one in kept if one.resource.field == name) for name in FIELDS}
+        left = left_over(self._value, indexes, connection)
+        content, suffix, expected, note = self._left_over(left)
+        self._prove(files, kept, expected)
+        notes = (*left.notes, *_notes_of(files), *([note] if note else ()))
+        empty = tuple(_empty_files(files))
+        return ImportPlan(files, empty, kept, content, suffix, self._writer.has_secret(expected), notes)
+
+    def _resources(self, name: str) -> Iterator[StaticResource]:
+        messages, values = getattr(self._message.static_resources, name), members_of(self._value, name)
+        for index, (message, value) in enumerate(zip(messages, values, strict=True)):
+            yield StaticResource(name, index, _name_of(name, message, index), value, message)
+
+    def _kept(self, resources: list[StaticResource], static: StaticPart) -> Iterator[Kept]:
+        names = [one.name for one in resources if one.field == "secrets"]
+        for one in resources:
+            if one.field == "listeners":
+                reason = static.listeners.get(one.index)
+            elif one.field == "clusters":
+                reason = static.clusters.get(one.name)
+            else:
+                reason = static.secrets.get(one.name)
+                if names.count(one.name) > 1:
+                    reason = "another secret has the same name"
+            if reason is not None:
+                yield Kept(one, reason)
+
+    def _with_additions(self, resource: StaticResource, secrets: set[str], connection: XdsConnection) -> StaticResource:
+        additions = []
+        message: DynamicMessage = resource.message
+        if not message.name and resource.field == "listeners":
+            additions.append(Addition((), "name", resource.name))
+        for reference in self._rules.check(resource.message).references:
+            if reference.is_static and reference.type_url == SECRET and reference.name in secrets:
+                path = authored_path(resource.value, reference.field_path[:-1])
+                additions.append(Addition(path, "sds_config", connection.source))
+        return replace(resource, additions=tuple(additions))
+
+    def _left_over(self, left: LeftOver) -> tuple[bytes, str, Message, str]:
+        expected = self._converter.convert(left.value, BOOTSTRAP).message
+        if expected is None:
+            raise ImportLossError("the bootstrap that is left is none")
+        for suffix, content, note in self._left_over_candidates(left, expected):
+            path = PurePosixPath(f"bootstrap{suffix}")
+            file_format = format_of(path) or FORMATS[0]
+            documents = file_format.decode(content, self._catalogue, BOOTSTRAP).documents
+            value: PlainValue = getattr(documents[0], "value", None) if documents else None
+            found = self._converter.convert(value, BOOTSTRAP).message
+            if found is not None and are_equal(found, expected):
+                return content, suffix, expected, f"the bootstrap that is left: {note}" if note else ""
+        raise ImportLossError("the bootstrap that is left cannot be written")
+
+    def _left_over_candidates(self, left: LeftOver, expected: Message) -> Iterator[tuple[str, bytes, str]]:
+        content = self._text.left_over(left)
+        if content is not None:
+            yield self._text.suffix, content, ""
+        yield from printed(Printer(self._catalogue).to_plain(expected))
+
+    def _prove(self, files: tuple[ImportedFile, ...], kept: tuple[Kept, ...], left: Message) -> None:
+        """Demand that each static resource is in a file, which is proved already, or in what is left."""
+        left_message: DynamicMessage = left
+        for name in FIELDS:
+            before = list(getattr(self._message.static_resources, name))
+            moved = [file.resource.index for file in files if file.resource.field == name]
+            staying = [one.resource.index for one in kept if one.resource.field == name]
+            after = list(getattr(left_message.static_resources, name))
+            is_there = all(any(are_equal(before[index], one) for one in after) for index in staying)
+            if sorted((*moved, *staying)) != list(range(len(before))) or not is_there:
+                raise ImportLossError(f"not all of static_resources.{name} would be in what is written")
+
+
+def _name_of(field: str, message: DynamicMessage, index: int) -> str:
+    if message.name or field != "listeners":
+        return str(message.name)
+    return name_of_unnamed(message, "") or f"unnamed-{index}"
+
+
+def _notes_of(files: tuple[ImportedFile, ...]) -> Iterator[str]:
+    for file in files:
+        if file.note:
+            yield f"{file.path}: {file.note}"
+        for addition in file.resource.additions:
+            if addition.key == "name":
+                yield f'{file.path}: the listener had no name, and is "{file.resource.name}" now'
+        if any(addition.key == "sds_config" for addition in file.resource.additions):
+            yield f"{file.path}: its secrets come from fsxds now (sds_config), and no longer from the bootstrap"
+
+
+def _empty_files(files: tuple[ImportedFile, ...]) -> Iterator[EmptyFile]:
+    """Yield a file for clusters and for listeners where there are none: Envoy asks for both, and waits for an answer."""
+    for short_name in ("cds", "lds"):
+        row = BY_SHORT_NAME[short_name]
+        if not any(file.resource.row is row for file in files):
+            yield EmptyFile(PurePosixPath(row.noun, "none.yaml"))
+
+
+def _has_as_many(value: Mapping[str, PlainValue], message: DynamicMessage) -> bool:
+    """Whether each member is written as one: lists within lists are read as one list, for example."""
+    return all(len(members_of(value, name)) == len(getattr(message.static_resources, name)) for name in FIELDS)
+
+
+class _Text:
+    """The text of a bootstrap in the format of its author; of binary and text format nothing is taken."""
+
+    def __init__(self, content: bytes, format_name: str) -> None:
+        self.suffix = ".json" if format_name == "json" else ".yaml"
+        self._is_json = format_name == "json"
+        self._yaml = YamlBootstrap(_plain_text(content)) if format_name == "yaml" else None
+
+    def piece(self, resource: StaticResource) -> bytes | None:
+        if self._yaml is not None:
+            return self._yaml.piece(resource)
+        return encode_json(with_additions(resource)) if self._is_json else None
+
+    def left_over(self, left: LeftOver) -> bytes | None:
+        if self._yaml is not None:
+            try:
+                return self._yaml.left_over(left)
+            except MergeKeyError:
+                return None
+        return encode_json(left.value) if self._is_json else None
+
+
+def _plain_text(content: bytes) -> str:
+    """Return the text of a YAML file without byte order mark, and with line feeds alone, as YAML reads its lines."""
+    return re.sub("\r\n?", "\n", content.decode("utf-8-sig"))

@@ -1,0 +1,192 @@
+"""Cut parts out of a YAML text as their author wrote them: with their comments, quotes and order (pure).
+
+What an alias of the part stands for may stay behind; its content is then written in its place, with the anchor, so that
+later aliases of the part find it there. That a part still means the same is for the caller to prove.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+
+from fsxds.envoy.bootstrap_text import quoted_text
+from fsxds.formats.yaml_format import resolve_plain
+from fsxds.tools.importing.yaml_nodes import (
+    AliasNode,
+    Inner,
+    MappingNode,
+    SequenceNode,
+    TextNode,
+    WrittenNode,
+    YamlNode,
+    last_leaf,
+    nodes_in,
+)
+
+Known = dict[str, YamlNode]
+"""The anchors that were written into one output so far, and what each stands for there."""
+
+
+@dataclass(frozen=True, slots=True)
+class TextPart:
+    """A member of a list, or a key with its value, in the text.
+
+    Attributes:
+        node: the member, or the value.
+        lead: where the comments before it begin, which belong to it.
+        start: where its dash or its key is.
+        stop: where the next part begins, or what follows the last one.
+        is_member: there is a dash at `start`.
+    """
+
+    node: YamlNode
+    lead: int
+    start: int
+    stop: int
+    is_member: bool
+
+
+class Cutter:
+    """Cuts parts out of one text."""
+
+    def __init__(self, text: str, insertions: Mapping[int, str] | None = None) -> None:
+        """Take a text, and what to insert at some of its indexes wherever these are cut out."""
+        self._text = text
+        self._insertions = dict(insertions or {})
+
+    def parts(self, node: Inner, begin: int, stop: int) -> Iterator[TextPart]:
+        """Yield the parts of a list or a mapping in block style, which together are all of its text.
+
+        Args:
+            node: the list or mapping.
+            begin: where what precedes it ends: comments from there on may belong to its first part.
+            stop: where what follows it begins.
+        """
+        is_list = isinstance(node, SequenceNode)
+        members = node.members if isinstance(node, SequenceNode) else [value for _, value in node.pairs]
+        if is_list:
+            starts = [self._dash_of(member, node.column) for member in members]
+        else:
+            starts = [key.start for key, _ in node.pairs] if isinstance(node, MappingNode) else []
+        ends = [begin, *(member.end for member in members)]
+        leads = [self._lead(end, start) for end, start in zip(ends, starts, strict=False)]
+        for member, lead, start, following in zip(members, leads, starts, [*leads[1:], stop], strict=True):
+            yield TextPart(member, lead, start, following, is_list)
+
+    def part_of(self, node: YamlNode) -> TextPart:
+        """Return a node alone as a part, without what is around it."""
+        return TextPart(node, node.start, node.start, node.end, is_member=False)
+
+    def cut(self, part: TextPart, known: Known) -> str:
+        """Return the text of a part without its dash, from the first column on."""
+        text = self._text_between(part.lead, part.stop, WrittenNode(part.node), known)
+        if part.is_member:
+            dash = part.start - part.lead
+            text = f"{text[:dash]} {text[dash + 1 :]}"
+        # What is before the part on its first line counts for the indentation only.
+        text = " " * self._column(part.lead) + text
+        leaf = last_leaf(part.node)
+        ends_open = isinstance(leaf, TextNode) and leaf.keeps_breaks
+        return reindented(text if ends_open else f"{text.rstrip()}\n", 0)
+
+    def lead_of(self, end: int, start: int) -> int:
+        """Return where the comments begin that belong to what is at `start`, behind something that ends at `end`."""
+        return self._lead(end, start)
+
+    def _lead(self, end: int, start: int) -> int:
+        """Comments that are indented more than what follows belong to what precedes."""
+        line = self._line_of(start)
+        if line <= end and self._text[line:start].strip():
+            return start
+        column = start - line
+        position = end if self._line_of(end) == end else self._text.find("\n", end) + 1
+        while position < line:
+            following = self._text.find("\n", position) + 1
+            content = self._text[position:following]
+            if content.lstrip(" ").startswith("#") and _indentation(content) <= column:
+                return position
+            position = following
+        return line
+
+    def _dash_of(self, member: YamlNode, column: int) -> int:
+        """Return where the dash before a member is: at the column of its list."""
+        line = self._line_of(member.start)
+        while line > 0 and not (self._text.startswith("-", line + column) and line + column < member.start):
+            line = self._line_of(line - 1)
+        return line + column
+
+    def _line_of(self, index: int) -> int:
+        return self._text.rfind("\n", 0, index) + 1
+
+    def _column(self, index: int) -> int:
+        return index - self._line_of(index)
+
+    def _text_between(self, start: int, stop: int, written: WrittenNode, known: Known) -> str:
+        """Return a range of the text, whose nodes are in one, with what stays behind in the place of its aliases."""
+        edits = [(at, at, text) for at, text in self._insertions.items() if start <= at < stop]
+        for inner in nodes_in(written.node, is_in_flow=written.is_in_flow, indent=written.indent):
+            node = inner.node
+            if isinstance(node, AliasNode):
+                if known.get(node.name) is not node.target:
+                    edits.append((node.start, node.end, self._content(node, inner, known)))
+            elif node.anchor is not None:
+                known[node.anchor] = node
+        return _edited(self._text, start, stop, edits)
+
+    def _content(self, alias: AliasNode, written: WrittenNode, known: Known) -> str:
+        """Return what an alias stands for, with its anchor."""
+        target = alias.target
+        if target.is_block and written.is_in_flow:
+            known[alias.name] = target
+            return f"&{alias.name} {_in_flow(target)}"
+        inner = WrittenNode(target, written.is_in_flow, target.column)
+        text = self._text_between(target.start, target.end, inner, known).rstrip("\n")
+        first, *others = text.split("\n")
+        return "\n".join((first, *reindented("\n".join(others), written.indent).split("\n"))) if others else first
+
+
+def _edited(text: str, start: int, stop: int, edits: Iterable[tuple[int, int, str]]) -> str:
+    pieces: list[str] = []
+    position = start
+    for begin, end, replacement in sorted(edits):
+        pieces += (text[position:begin], replacement)
+        position = end
+    return "".join((*pieces, text[position:stop]))
+
+
+def edited(text: str, edits: Iterable[tuple[int, int, str]]) -> str:
+    """Return a text in which ranges are replaced; no two of them overlap."""
+    return _edited(text, 0, len(text), edits)
+
+
+def reindented(text: str, indent: int) -> str:
+    """Return lines with their least indentation replaced by another; comments further left are moved to it."""
+    lines = text.split("\n")
+    written = [line for line in lines if line.strip()]
+    contents = [line for line in written if not line.lstrip().startswith("#")]
+    least = min(map(_indentation, contents or written), default=0)
+    return "\n".join(_moved(line, least, indent) for line in lines)
+
+
+def _moved(line: str, least: int, indent: int) -> str:
+    content = line[min(least, _indentation(line)) :]
+    return " " * indent + content if content else ""
+
+
+def _indentation(line: str) -> int:
+    return len(line) - len(line.lstrip(" "))
+
+
+def _in_flow(node: YamlNode) -> str:
+    """Write a node on one line, with what its aliases stand for."""
+    if isinstance(node, AliasNode):
+        return _in_flow(node.target)
+    if isinstance(node, MappingNode):
+        return "{" + ", ".join(f"{_in_flow(key)}: {_in_flow(value)}" for key, value in node.pairs) + "}"
+    if isinstance(node, SequenceNode):
+        return "[" + ", ".join(map(_in_flow, node.members)) + "]"
+    if not isinstance(node, TextNode):
+        return "null"
+    if node.is_plain and not isinstance(resolve_plain(node.text) if node.text else None, str):
+        return node.text or "null"
+    return quoted_text(node.text)

@@ -1,0 +1,227 @@
+"""The nodes of a YAML text with their places, so that parts of it can be moved as their author wrote them (pure).
+
+libyaml gives the places. An alias is a node of its own, which knows what it stands for: a part that is moved away from
+an anchor needs its content.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias
+
+from yaml import YAMLError
+from yaml.events import (
+    AliasEvent,
+    DocumentStartEvent,
+    MappingEndEvent,
+    MappingStartEvent,
+    ScalarEvent,
+    SequenceEndEvent,
+)
+
+from fsxds.formats.decoded import MAX_DEPTH
+from fsxds.formats.libyaml import read_events
+from fsxds.values import FieldPath
+
+_BLOCK_SCALARS = frozenset({"|", ">"})
+
+
+@dataclass(slots=True, eq=False)
+class YamlNode:
+    """A value of a text: `text[start:end]`, with its anchor and tag, without what follows on its last line.
+
+    `column` counts from 0. `is_block` where its end depends on the indentation of lines.
+    """
+
+    start: int
+    end: int
+    column: int
+    anchor: str | None = None
+    tag: str | None = None
+    is_block: bool = False
+
+
+@dataclass(slots=True, eq=False)
+class TextNode(YamlNode):
+    """A scalar. `is_plain`: it stands without quotes; `keeps_breaks`: blank lines at its end belong to it."""
+
+    text: str = ""
+    is_plain: bool = False
+    keeps_breaks: bool = False
+
+
+@dataclass(slots=True, eq=False)
+class MappingNode(YamlNode):
+    """Keys with their values, in the order of the text."""
+
+    pairs: list[tuple[YamlNode, YamlNode]] = field(default_factory=list)
+
+    def value_of(self, *spellings: str) -> YamlNode | None:
+        """Return the value of the first key that has one of the spellings."""
+        return next((value for key, value in self.pairs if key_text(key) in spellings), None)
+
+
+@dataclass(slots=True, eq=False)
+class SequenceNode(YamlNode):
+    """Members, in the order of the text."""
+
+    members: list[YamlNode] = field(default_factory=list)
+
+
+@dataclass(slots=True, eq=False)
+class AliasNode(YamlNode):
+    """`*name`, and the node that it stands for."""
+
+    name: str = ""
+    target: YamlNode = field(default_factory=lambda: YamlNode(0, 0, 0))
+
+
+Inner: TypeAlias = MappingNode | SequenceNode
+
+
+def key_text(key: YamlNode) -> str | None:
+    """Return the text of a key that counts; None for one that Envoy ignores, or that is no text."""
+    return key.text if isinstance(key, TextNode) and key.tag != "!ignore" else None
+
+
+def resolved(node: YamlNode) -> YamlNode:
+    """Return what a node stands for: itself, or the target of an alias."""
+    return node.target if isinstance(node, AliasNode) else node
+
+
+def node_at(root: YamlNode, field_path: FieldPath) -> YamlNode | None:
+    """Return the node that a path of keys and indexes leads to, through aliases; None where it leads nowhere."""
+    node: YamlNode | None = root
+    for step in field_path:
+        node = None if node is None else resolved(node)
+        if isinstance(node, MappingNode):
+            node = node.value_of(str(step))
+        elif isinstance(node, SequenceNode) and isinstance(step, int) and step < len(node.members):
+            node = node.members[step]
+        else:
+            return None
+    return node
+
+
+@dataclass(frozen=True, slots=True)
+class DocumentNode:
+    """The first document of a text: its root, and where it ends."""
+
+    root: YamlNode
+    end: int
+
+
+def read_nodes(text: str) -> DocumentNode | None:
+    """Return the first document of a text; None where there is none, or the text is not YAML."""
+    try:
+        return _Reader(text).read()
+    except (YAMLError, _TooDeepError, KeyError):
+        return None
+
+
+class _TooDeepError(Exception):
+    pass
+
+
+class _Reader:
+    def __init__(self, text: str) -> None:
+        self._next_event = read_events(text)
+        self._anchors: dict[str, YamlNode] = {}
+
+    def read(self) -> DocumentNode | None:
+        self._next_event()  # the stream's start
+        if not isinstance(self._next_event(), DocumentStartEvent):
+            return None
+        root = self._node(self._next_event(), 1)
+        return DocumentNode(root, self._next_event().start_mark.index)
+
+    def _node(self, event: Any, depth: int) -> YamlNode:
+        if depth > MAX_DEPTH:
+            raise _TooDeepError
+        node = self._scalar_or_alias(event) or self._inner(event, depth)
+        if node.anchor is not None:
+            self._anchors[node.anchor] = node
+        return node
+
+    def _scalar_or_alias(self, event: Any) -> YamlNode | None:
+        place = (event.start_mark.index, event.end_mark.index, event.start_mark.column)
+        if type(event) is AliasEvent:
+            name = str(event.anchor)
+            return AliasNode(*place, name=name, target=self._anchors[name])
+        if type(event) is not ScalarEvent:
+            return None
+        is_block, is_plain = event.style in _BLOCK_SCALARS, event.style in {None, ""} and event.implicit[0]
+        keeps_breaks = is_block and event.value.endswith("\n\n")
+        return TextNode(*place, event.anchor, event.tag, is_block, event.value, is_plain, keeps_breaks)
+
+    def _inner(self, event: Any, depth: int) -> YamlNode:
+        place = (event.start_mark.index, event.end_mark.index, event.start_mark.column)
+        properties = (event.anchor, event.tag, not event.flow_style)
+        node: Inner
+        end: Any
+        if type(event) is MappingStartEvent:
+            node = MappingNode(*place, *properties)
+            while type(end := self._next_event()) is not MappingEndEvent:
+                key = self._node(end, depth + 1)
+                node.pairs.append((key, self._node(self._next_event(), depth + 1)))
+            last = node.pairs[-1][1] if node.pairs else None
+        else:
+            node = SequenceNode(*place, *properties)
+            while type(end := self._next_event()) is not SequenceEndEvent:
+                node.members.append(self._node(end, depth + 1))
+            last = node.members[-1] if node.members else None
+        # That of a block is where the next token begins, behind comments that belong to what follows.
+        node.end = last.end if node.is_block and last is not None else end.end_mark.index
+        return node
+
+
+@dataclass(frozen=True, slots=True)
+class WrittenNode:
+    """A node where it is written: whether within brackets, and how far lines of a block in its place are indented."""
+
+    node: YamlNode
+    is_in_flow: bool = False
+    indent: int = 0
+
+
+def nodes_in(node: YamlNode, *, is_in_flow: bool = False, indent: int = 0) -> Iterator[WrittenNode]:
+    """Yield a node and all that is written within it, in the order of the text; what aliases stand for is elsewhere."""
+    yield WrittenNode(node, is_in_flow, indent)
+    inside = is_in_flow or not node.is_block
+    if isinstance(node, MappingNode):
+        for key, value in node.pairs:
+            yield from nodes_in(key, is_in_flow=inside, indent=key.column)
+            yield from nodes_in(value, is_in_flow=inside, indent=key.column + 2)
+    elif isinstance(node, SequenceNode):
+        for member in node.members:
+            yield from nodes_in(member, is_in_flow=inside, indent=member.column)
+
+
+def last_leaf(node: YamlNode) -> YamlNode:
+    """Return what a node ends with."""
+    while isinstance(node, MappingNode | SequenceNode):
+        if isinstance(node, MappingNode) and node.pairs:
+            node = node.pairs[-1][1]
+        elif isinstance(node, SequenceNode) and node.members:
+            node = node.members[-1]
+        else:
+            break
+    return node
+
+
+def has_merge_key(node: YamlNode) -> bool:
+    """Return whether a merge key (`<<`) is written in a node, or in what its aliases stand for."""
+    waiting, seen = [node], set[int]()
+    while waiting:
+        current = waiting.pop()
+        if id(current) in seen:
+            continue
+        seen.add(id(current))
+        for written in nodes_in(current):
+            inner = written.node
+            if isinstance(inner, AliasNode):
+                waiting.append(inner.target)
+            elif isinstance(inner, MappingNode) and inner.value_of("<<") is not None:
+                return True
+    return False

@@ -35,6 +35,7 @@ from tests.support.polls import envoy_catalogue, running
 COMPONENTS: dict[str, tuple[Any, ...]] = {
     "watcher": ("fsxds.source.scan.Scanner.look",),
     "parser": ("fsxds.parsing.Parsing._change_until",),
+    "parse cache": ("fsxds.parsing.Parsing.keep_written",),
     "reload": ("fsxds.reload.load",),
     "log": ("fsxds.observe.change_reports.PublishedChange.line",),
     "ADS rewriting": ("fsxds.transports.config_sources.AdsConfigSources.rewrite",),
@@ -47,7 +48,7 @@ COMPONENTS: dict[str, tuple[Any, ...]] = {
     "REST listener": ("fsxds.app.until_lost", lambda address: not isinstance(address, UnixAddress)),
     "gRPC listener": ("fsxds.app.until_lost", lambda address: isinstance(address, UnixAddress)),
 }
-AT_START = ("health", "ready file", "settings", "start-up", "REST listener", "gRPC listener")
+AT_START = ("parse cache", "health", "ready file", "settings", "start-up", "REST listener", "gRPC listener")
 
 
 def mirrored(server: FaultyServer) -> bytes:

@@ -14,14 +14,14 @@ from typing import TYPE_CHECKING, Unpack
 import click
 
 from fsxds.cli.command import EXAMPLES, CommandOption, TableCommand, existing_directory, table_command, tree_argument
-from fsxds.errors import UsageError
-from fsxds.resource_types import BY_SHORT_NAME, RESOURCE_TYPES
+from fsxds.resource_types import RESOURCE_TYPES
 from fsxds.settings.options import Settings
 
 if TYPE_CHECKING:
     from fsxds.cli.bootstrap import BootstrapFlags
     from fsxds.cli.convert import ConvertFlags
     from fsxds.cli.import_bootstrap import ImportFlags
+    from fsxds.cli.schema import SchemaFlags
     from fsxds.cli.watch import WatchFlags
     from fsxds.settings.reading import SettingsReader
 
@@ -445,6 +445,7 @@ _schema = partial(click.option, cls=CommandOption, group="What the schema is of"
     "schema",
     """\
   fsxds schema > xds.schema.json
+  fsxds schema --type lds --spelling camel > listeners.schema.json
   fsxds schema --type cds --any UpstreamTlsContext --any HttpProtocolOptions > clusters.schema.json
   fsxds schema --settings > fsxds.schema.json""",
 )
@@ -463,25 +464,26 @@ _schema = partial(click.option, cls=CommandOption, group="What the schema is of"
     metavar="MESSAGE",
     help="Only this message type, and others given so, may stand under an @type, such as Router; makes a small schema.",
 )
+@_schema(
+    "--spelling",
+    type=click.Choice(("snake", "camel", "both")),
+    default="snake",
+    help="connect_timeout, connectTimeout, or either; both is about twice as long, and takes all that Envoy reads.",
+)
 @_schema("--settings", "of_settings", is_flag=True, help="The settings file of fsxds, instead.")
-def schema(settings: Settings, short_names: tuple[str, ...], packed: tuple[str, ...], *, of_settings: bool) -> None:
+def schema(settings: Settings, *, of_settings: bool, **flags: Unpack[SchemaFlags]) -> None:
     """Print the JSON Schema of resource files.
 
-    It is made of the API of the Envoy in use: fields in both spellings, enums, ranges, required fields, and the rules in
-    words. Editors with yaml-language-server use it by a first line `# yaml-language-server: $schema=xds.schema.json`.
+    It is made of the API of the Envoy in use: fields, enums, ranges, required fields, which extension may stand where, and
+    the rules in words. Editors with yaml-language-server use it by a first line
+    `# yaml-language-server: $schema=xds.schema.json`.
     """
-    from fsxds import reload
-    from fsxds.settings.reading import settings_schema
-    from fsxds.tools.schema_documents import documents_schema, schema_text
+    from fsxds.cli.schema import run_schema, run_settings_schema
 
     if of_settings:
-        if short_names or packed:
-            raise UsageError("--settings is of another file than --type and --any; leave them out")
-        found = settings_schema()
+        run_settings_schema(flags)
     else:
-        rows = [BY_SHORT_NAME[name] for name in dict.fromkeys(short_names)]
-        found = documents_schema(reload.find_catalogue(settings), rows, packed)
-    print(schema_text(found), end="")
+        run_schema(settings, flags)
 
 
 # In the order in which a user meets them.

@@ -1,18 +1,20 @@
 """JSON Schema (draft 2020-12) of messages, made of their descriptors and constraints.
 
-The schemas accept what Envoy's reader accepts (see `fsxds.api.convert_lenient`), not only what proto3 JSON prescribes.
+The schemas accept what Envoy's reader accepts (see `fsxds.api.convert_lenient`), not only what proto3 JSON prescribes; but
+fields in one spelling alone, unless both are asked for.
 """
 
 from __future__ import annotations
 
+import json
 import re
-from collections.abc import Callable, Iterable, Mapping
-from types import MappingProxyType
-from typing import Any, TypeAlias
+from collections.abc import Callable, Iterable
+from typing import Literal, TypeAlias
 
 from google.protobuf.descriptor import Descriptor, EnumDescriptor, FieldDescriptor, OneofDescriptor
 
-from fsxds.api.catalogue import Catalogue, DynamicMessage
+from fsxds.api.catalogue import Catalogue
+from fsxds.api.comments import read_comments
 from fsxds.api.constraint_checks import (
     default_demand,
     disallowed_checks,
@@ -22,294 +24,113 @@ from fsxds.api.constraint_checks import (
     whole_checks,
 )
 from fsxds.api.constraint_options import ApiRules, RuleGroups, Rules
-from fsxds.api.fields import (
-    ANY,
-    DURATION,
-    FIELD_MASK,
-    INTEGERS,
-    LIST_VALUE,
-    LONG_INTEGERS,
-    NULL_VALUE,
-    STRUCT,
-    TIMESTAMP,
-    UNSIGNED_INTEGERS,
-    VALUE,
-    WRAPPERS,
-    enum_of,
-    is_map,
-    map_parts,
+from fsxds.api.fields import ANY, NULL_VALUE, WRAPPERS, enum_of, is_map, map_parts
+from fsxds.tools.packed_places import ANYTHING, PackedTypes, Place
+from fsxds.tools.value_schemas import (
+    SHARED,
+    Schema,
+    any_case,
+    is_special,
+    reference_of,
+    scalar_schema,
+    shared,
+    well_known_type_schema,
+    wrapper_schema,
 )
 
-Schema: TypeAlias = dict[str, Any]
+Spelling: TypeAlias = Literal["snake", "camel", "both"]
+"""How fields are written: `connect_timeout`, `connectTimeout`, or either."""
 
-_TRUE, _FALSE = ("true", "t", "yes", "y", "1", "on"), ("false", "f", "no", "n", "0", "off")
-_INTEGER_TEXT = r"^[-+]?([0-9]+(\.0*)?([eE][-+]?[0-9]{1,3})?|0[xX][0-9A-Fa-f]{1,16})$"
-_NUMBER_TEXT = r"^([-+]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][-+]?[0-9]{1,3})?|NaN|-?Infinity)$"
-_HEADER_NAME = r"^:?[0-9a-zA-Z!#$%&'*+-.^_|~`]+$"
-_HEADER_VALUE = r"^[^\u0000-\u0008\u000a-\u001f\u007f]*$"
-_HEADER_TEXT = r"^[^\u0000\u000a\u000d]*$"
-# What RE2 and ECMAScript read differently, or only one of them.
-_NOT_ECMA = re.compile(r"\(\?|\\[pPQCzAZ]|\[\[:|\[\^?\]")
-
-_SECONDS_AND_NANOS: Schema = {
-    "type": "object",
-    "properties": {"seconds": {"type": ["integer", "string"]}, "nanos": {"type": ["integer", "string"]}},
-    "additionalProperties": False,
-}
-
-
-def any_case(*words: str) -> str:
-    """Return the regular expression of words in any case of letters, in the syntax that all know."""
-    return f"^({'|'.join(''.join(_either(letter) for letter in word) for word in words)})$"
-
-
-def _either(letter: str) -> str:
-    return f"[{letter.lower()}{letter.upper()}]" if letter.isalpha() else re.escape(letter)
-
-
-# The definitions that values refer to, by their names.
-SHARED: Mapping[str, Schema] = MappingProxyType({
-    "bool": {"anyOf": [{"type": "boolean"}, {"type": "string", "pattern": any_case(*_TRUE, *_FALSE)}]},
-    "bytes": {"type": "string", "pattern": "^[A-Za-z0-9+/_-]*={0,2}$", "contentEncoding": "base64"},
-    "integer-text": {"type": "string", "pattern": _INTEGER_TEXT},
-    "number-text": {"type": "string", "pattern": _NUMBER_TEXT},
-    **{
-        f"{'u' if low == 0 else ''}int{bits}": {
-            "anyOf": [
-                {"type": "integer", "minimum": low, "maximum": high},
-                {"$ref": "#/$defs/integer-text"},
-            ]
-        }
-        for bits, low, high in (
-            (32, -(1 << 31), (1 << 31) - 1), (32, 0, (1 << 32) - 1),
-            (64, -(1 << 63), (1 << 63) - 1), (64, 0, (1 << 64) - 1),
-        )
-    },
-    "number": {"anyOf": [{"type": "number"}, {"$ref": "#/$defs/number-text"}]},
-    "seconds-and-nanos": _SECONDS_AND_NANOS,
-    # As a pattern, it is not what editors propose.
-    "wrapped": {"type": "object", "patternProperties": {"^value$": {}}, "additionalProperties": False},
-    "duration": {
-        "anyOf": [
-            {"type": "string", "pattern": r"^-?[0-9]{1,12}(\.[0-9]{1,9})?s$"},
-            {"$ref": "#/$defs/seconds-and-nanos"},
-        ]
-    },
-    "timestamp": {
-        "anyOf": [{"type": "string", "format": "date-time"}, {"$ref": "#/$defs/seconds-and-nanos"}],
-    },
-})  # fmt: skip
-
-_OPEN: Mapping[str, Schema] = MappingProxyType(
-    {
-        FIELD_MASK: {"type": "string"},
-        LIST_VALUE: {"type": "array"},
-        STRUCT: {"type": "object"},
-        VALUE: {},
-    }
-)
-
-
-def shared(name: str) -> Schema:
-    """Return a reference to a definition."""
-    return {"$ref": f"#/$defs/{name}"}
-
-
-def scalar_schema(field: FieldDescriptor, rules: RuleGroups) -> Schema:
-    """Return the schema of one value of a field that is neither an enum nor a message."""
-    own: Rules = next((group for name, group in rules.items() if name != "message"), {})
-    if field.type == FieldDescriptor.TYPE_BOOL:
-        return _bool(own)
-    if field.type == FieldDescriptor.TYPE_STRING:
-        return {"type": "string", **_text_keywords(own)}
-    if field.type == FieldDescriptor.TYPE_BYTES:
-        return shared("bytes")
-    if field.type not in INTEGERS:
-        bounds = _bounds(own)
-        return {"anyOf": [{"type": "number", **bounds}, shared("number-text")]} if bounds else shared("number")
-    bits = 64 if field.type in LONG_INTEGERS else 32
-    is_unsigned = field.type in UNSIGNED_INTEGERS
-    bounds = _bounds(own)
-    if not bounds:
-        return shared(f"{'u' if is_unsigned else ''}int{bits}")
-    lowest = {} if "minimum" in bounds or "exclusiveMinimum" in bounds or not is_unsigned else {"minimum": 0}
-    return {"anyOf": [{"type": "integer", **lowest, **bounds}, shared("integer-text")]}
-
-
-def wrapper_schema(field: FieldDescriptor, rules: RuleGroups) -> Schema:
-    """Return the schema of a value that may be absent, by the field of its message; Envoy also takes `{"value": …}`."""
-    return {"anyOf": [scalar_schema(field, rules), shared("wrapped")]}
-
-
-def well_known_type_schema(message_type: str, rules: RuleGroups) -> Schema | None:
-    """Return the schema of a message whose JSON is no object of its fields; None for other messages, and for an Any."""
-    if message_type == DURATION:
-        return _duration(rules.get("duration", {}))
-    if message_type == TIMESTAMP:
-        return shared("timestamp")
-    return dict(_OPEN[message_type]) if message_type in _OPEN else None
-
-
-def is_special(message_type: str) -> bool:
-    """Return whether the JSON of a message is no object of its fields."""
-    return message_type in {DURATION, TIMESTAMP} | WRAPPERS | _OPEN.keys()
-
-
-def _bool(rules: Rules) -> Schema:
-    if "const" not in rules:
-        return shared("bool")
-    word = any_case(*(_TRUE if rules["const"] else _FALSE))
-    return {"anyOf": [{"const": bool(rules["const"])}, {"type": "string", "pattern": word}]}
-
-
-def _text_keywords(rules: Rules) -> Schema:
-    """Return the rules that JSON Schema can express; of lengths in bytes, what follows for lengths in characters."""
-    keywords: Schema = {}
-    if not rules.get("ignore_empty"):
-        least = rules.get("len") or rules.get("min_len") or min(1, rules.get("min_bytes", 0))
-        keywords |= {"minLength": least} if least else {}
-        keywords |= _patterns(rules)
-    most = rules.get("len") or rules.get("max_len") or rules.get("len_bytes") or rules.get("max_bytes")
-    keywords |= {"maxLength": most} if most else {}
-    if "in" in rules:
-        keywords["enum"] = sorted(rules["in"])
-    if "const" in rules:
-        keywords["const"] = rules["const"]
-    if "not_in" in rules:
-        keywords["not"] = {"enum": sorted(rules["not_in"])}
-    return keywords
-
-
-def _patterns(rules: Rules) -> Schema:
-    patterns = []
-    if "pattern" in rules and not _NOT_ECMA.search(rules["pattern"]):
-        patterns.append(rules["pattern"])
-    if "well_known_regex" in rules:
-        strict = _HEADER_NAME if rules["well_known_regex"] == 1 else _HEADER_VALUE
-        patterns.append(strict if rules.get("strict", True) else _HEADER_TEXT)
-    if "prefix" in rules:
-        patterns.append("^" + re.escape(rules["prefix"]))
-    if "suffix" in rules:
-        patterns.append(re.escape(rules["suffix"]) + "$")
-    if "contains" in rules:
-        patterns.append(re.escape(rules["contains"]))
-    if len(patterns) > 1:
-        return {"allOf": [{"pattern": pattern} for pattern in patterns]}
-    return {"pattern": patterns[0]} if patterns else {}
-
-
-def _bounds(rules: Rules) -> Schema:
-    """Return the bounds of a number; none where zero means "not set", or where the rule is to be outside of a range."""
-    low, high = rules.get("gt", rules.get("gte")), rules.get("lt", rules.get("lte"))
-    if rules.get("ignore_empty") or (low is not None and high is not None and high < low):
-        return {}
-    names = {"gt": "exclusiveMinimum", "gte": "minimum", "lt": "exclusiveMaximum", "lte": "maximum"}
-    return {names[rule]: rules[rule] for rule in names if rule in rules} | _members(rules)
-
-
-def _members(rules: Rules) -> Schema:
-    allowed = [rules["const"]] if "const" in rules else sorted(rules.get("in", ()))
-    return {"enum": allowed} if allowed else {}
-
-
-def _duration(rules: Rules) -> Schema:
-    """Return the schema of a duration; of its bounds, a pattern can express zero alone."""
-    low = rules.get("gt", rules.get("gte"))
-    if low is None or "lte" in rules:
-        return shared("duration")
-    # Whatever the lower bound, it is not below zero in any API; the description has the rest.
-    zero = r"(?!0+(\.0+)?s$)" if "gt" in rules or _is_positive(low) else ""
-    pattern = rf"^{zero}[0-9]{{1,12}}(\.[0-9]{{1,9}})?s$"
-    return {"anyOf": [{"type": "string", "pattern": pattern}, shared("seconds-and-nanos")]}
-
-
-def _is_positive(duration: DynamicMessage) -> bool:
-    return bool(duration.seconds > 0 or duration.nanos > 0)
-
-
-_ENUM_NUMBER = r"-?[0-9]+"
+_OBVIOUS = re.compile(r"^envoy\.(extensions\.)?|\.v3(?=\.)")
+_PAIR = 2
 _DEFINED_ONLY = ":defined"
-
-# Packages whose messages are never packed in a configuration: what servers are asked and answer, and options.
-_NEVER_PACKED = (
-    "envoy.admin.", "envoy.annotations.", "envoy.service.", "google.api.", "google.rpc.", "grpc.channelz.",
-    "grpc.health.", "io.prometheus.", "opentelemetry.", "pb.", "skywalking.", "tcmalloc.", "udpa.annotations.",
-    "validate.", "xds.annotations.", "xds.service.", "zipkin.",
-)  # fmt: skip
-_GOOGLE = "google.protobuf."
-
-
-def packable_types(catalogue: Catalogue) -> tuple[str, ...]:
-    """Return the message types that may stand in an Any of a configuration, sorted."""
-    return tuple(
-        sorted(
-            descriptor.full_name
-            for descriptor in catalogue.descriptors()
-            if descriptor.containing_type is None and _is_packable(descriptor.full_name)
-        )
-    )
-
-
-def _is_packable(name: str) -> bool:
-    if name.startswith(_GOOGLE):
-        return is_special(name) or name in {ANY, f"{_GOOGLE}Empty"}
-    return not name.startswith(_NEVER_PACKED)
+_NOWHERE: Place = (ANYTHING,)
+_EXTENSIONS = ("envoy.extensions.", "xds.type.")
+# Packages of parsed CEL expressions: programs write them, and nobody else.
+_SYNTAX_TREES = ("google.api.expr.", "cel.expr")
+_OPEN_OBJECT: Schema = {"type": "object"}
+# The names of definitions: what is true of every Any, and type URLs that may stand everywhere, or where all may.
+_PACKED, _OTHER_URL, _ANY_URL = "packed", "other-url", "any-url"
+# Types of other hosts than the usual one, and those in development, are left to `fsxds check`.
+_OTHER_HOST = r"^(?!type\.googleapis\.com/).+/"
 
 
 class MessageSchemas:
     """Makes definitions of message types, each once, with all that they need.
 
+    What may stand in an Any depends on its place (`PackedTypes`). So a message that holds one has a definition for each
+    place that the message is at, and the place is a part of the definition's name.
+
     Attributes:
         definitions: what was made so far, by name; message types and enums have their full names.
     """
 
-    def __init__(self, catalogue: Catalogue, packed: Iterable[str]) -> None:
+    def __init__(
+        self, catalogue: Catalogue, packed: PackedTypes, spelling: Spelling = "snake", *, has_drafts: bool = True
+    ) -> None:
         """Make schemas of a catalogue.
 
         Args:
             catalogue: the message types that exist.
-            packed: the message types that an Any may hold.
+            packed: which of them may stand in an Any where.
+            spelling: how fields are written.
+            has_drafts: extensions that their API marks as work in progress have a schema, and are not open to any field.
         """
+        self._open = frozenset() if has_drafts else catalogue.once(drafts)
         self._catalogue = catalogue
         self._rules = catalogue.once(ApiRules)
-        self._packed = tuple(sorted(packed))
+        self._comments = catalogue.once(read_comments)
+        self._packed = packed
+        self._spelling = spelling
+        self._packed_messages: dict[str, Schema] = {}
         self.definitions: dict[str, Schema] = {name: dict(schema) for name, schema in SHARED.items()}
 
-    def message(self, message_type: str) -> Schema:
-        """Return a reference to a message type, which gets its definition; KeyError where it does not exist."""
-        return self._message(self._catalogue.pool.FindMessageTypeByName(message_type), {})
+    def message(self, message_type: str, place: Place = _NOWHERE) -> Schema:
+        """Return a reference to a message type, which gets its definition; KeyError where it does not exist.
 
-    def _message(self, descriptor: Descriptor, rules: RuleGroups) -> Schema:
+        Args:
+            message_type: its full name.
+            place: what may stand in the Any that the message holds.
+        """
+        return self._message(self._catalogue.pool.FindMessageTypeByName(message_type), {}, place)
+
+    def spellings(self, field: FieldDescriptor) -> tuple[str, ...]:
+        """Return the names that a field may be written by."""
+        names = {"snake": (field.name,), "camel": (field.json_name,), "both": (field.name, field.json_name)}
+        return tuple(dict.fromkeys(names[self._spelling]))
+
+    def _message(self, descriptor: Descriptor, rules: RuleGroups, place: Place) -> Schema:
         name = descriptor.full_name
         if name in WRAPPERS:
-            return wrapper_schema(descriptor.fields_by_name["value"], rules)
+            value = descriptor.fields_by_name["value"]
+            return wrapper_schema(value, rules) if self._spelling == "both" else scalar_schema(value, rules)
         special = well_known_type_schema(name, rules)
         if special is not None:
             return special
+        if descriptor.file.package.startswith(_SYNTAX_TREES) or descriptor.file.name in self._open:
+            return dict(_OPEN_OBJECT)
+        if name == ANY or self._packed.is_holder(descriptor):
+            name += f":{_short(place)}" if place != _NOWHERE else ""
+        else:
+            place = _NOWHERE
         if name not in self.definitions:
             # Known before it is made: messages hold themselves.
             self.definitions[name] = {}
-            self.definitions[name] |= self._any() if name == ANY else self._object(descriptor)
+            made = self._any(place) if descriptor.full_name == ANY else self._object(descriptor, place)
+            self.definitions[name] |= made
         return shared(name)
 
-    def _object(self, descriptor: Descriptor) -> Schema:
-        properties: dict[str, Schema] = {}
+    def _object(self, descriptor: Descriptor, place: Place) -> Schema:
+        properties: dict[str, Schema] = {"@type": {}} if self._packed.is_typed(descriptor.full_name) else {}
         demands: list[Schema] = []
-        if descriptor.full_name in self._packed:
-            properties["@type"] = {"type": "string", "pattern": _type_pattern(descriptor.full_name)}
         for field in descriptor.fields:
-            schema = self._field(field)
-            properties |= dict.fromkeys(_spellings(field), schema)
+            schema = self._field(field, self._packed.place_of(field, place))
+            properties |= dict.fromkeys(self.spellings(field), schema)
             if self._is_required(field):
-                demands.append(_one_of_spellings(field))
-        demands += [
-            _choice_of(oneof, is_required=self._rules.is_required(oneof))
-            for oneof in descriptor.oneofs
-            if not _is_simple(oneof)
-        ]
+                demands.append(_one_of(self.spellings(field)))
+        demands += [self._choice_of(oneof) for oneof in descriptor.oneofs if not _is_simple(oneof)]
         return {
-            "title": descriptor.name,
-            **_described(descriptor.GetOptions().deprecated, []),
+            **self._described(descriptor.full_name, descriptor.GetOptions().deprecated, []),
             "type": "object",
             "properties": properties,
             "additionalProperties": False,
@@ -324,41 +145,68 @@ class MessageSchemas:
         checks = whole_checks(field, rules) if field.is_repeated else element_checks(field, rules)
         return required_demand(field, rules) is not None or default_demand(field, checks) is not None
 
-    def _field(self, field: FieldDescriptor) -> Schema:
+    def _choice_of(self, oneof: OneofDescriptor) -> Schema:
+        """Return the demand that exactly one member of a oneof be given, or, where none is required, at most one."""
+        names = [name for field in oneof.fields for name in self.spellings(field)]
+        holder = oneof.containing_type
+        given: list[Schema] = [{"required": [name]} for name in names]
+        is_required = self._rules.is_required(oneof)
+        if (
+            self._spelling != "both"
+            and len(names) == len(holder.fields)
+            and not self._packed.is_typed(holder.full_name)
+        ):
+            # There is nothing else in the message.
+            return {**({"minProperties": 1} if is_required else {}), "maxProperties": 1}
+        if is_required:
+            return {"oneOf": given}
+        if len(names) == _PAIR:
+            return {"not": {"required": names}}
+        return {"oneOf": [*given, {"properties": dict.fromkeys(names, False)}]}
+
+    def _field(self, field: FieldDescriptor, place: Place) -> Schema:
         rules = self._rules.rules_of(field)
         checks = [*whole_checks(field, rules)] if field.is_repeated else [*element_checks(field, rules)]
         words = [check.demand for check in (*checks, *disallowed_checks(field, self._rules))]
         if is_map(field):
-            schema = self._map(field, rules.get("map", {}))
+            schema = self._map(field, rules.get("map", {}), place)
         elif field.is_repeated:
-            schema = self._list(field, rules.get("repeated", {}))
+            schema = self._list(field, rules.get("repeated", {}), place)
         else:
-            schema = self._one(field, rules)
-        return schema | _described(field.GetOptions().deprecated, words)
+            schema = self._one(field, rules, place)
+        return schema | self._described(field.full_name, field.GetOptions().deprecated, words)
 
-    def _one(self, field: FieldDescriptor, rules: RuleGroups) -> Schema:
+    def _described(self, name: str, deprecated: object, words: list[str]) -> Schema:
+        described: Schema = {"deprecated": True} if deprecated else {}
+        said = [self._comments[name]] if name in self._comments else []
+        # What the names of an enum say already, and what stands in front of every demand.
+        shown = [word.removeprefix("must be ") for word in words if not word.startswith("must be a value of ")]
+        text = " ".join([*said, "; ".join(shown)]).strip()
+        return described | ({"description": text} if text else {})
+
+    def _one(self, field: FieldDescriptor, rules: RuleGroups, place: Place) -> Schema:
         if field.message_type is not None:
             if is_unvisited(rules) and field.message_type.full_name not in {ANY, *WRAPPERS}:
                 # Envoy does not check the constraints within, so they are not in the schema.
-                return {"type": "object"}
-            return self._message(field.message_type, rules)
+                return dict(_OPEN_OBJECT)
+            return self._message(field.message_type, rules, place)
         if field.enum_type is not None:
             return self._enum(enum_of(field), rules.get("enum", {}))
         return scalar_schema(field, rules)
 
-    def _list(self, field: FieldDescriptor, rules: Rules) -> Schema:
+    def _list(self, field: FieldDescriptor, rules: Rules, place: Place) -> Schema:
         """Return the schema of a list; Envoy takes one item for a list of one."""
-        element = self._one(field, rules.get("items", {}))
+        element = self._one(field, rules.get("items", {}), place)
         schema: Schema = {"type": "array", "items": element}
         for rule, keyword in (("min_items", "minItems"), ("max_items", "maxItems")):
             if rules.get(rule) and not rules.get("ignore_empty"):
                 schema[keyword] = rules[rule]
         if rules.get("unique"):
             schema["uniqueItems"] = True
-        return schema if rules.get("min_items", 0) > 1 else {"anyOf": [schema, element]}
+        return schema if rules.get("min_items", 0) > 1 or self._spelling != "both" else {"anyOf": [schema, element]}
 
-    def _map(self, field: FieldDescriptor, rules: Rules) -> Schema:
-        schema: Schema = {"type": "object", "additionalProperties": self._one(map_parts(field)[1], {})}
+    def _map(self, field: FieldDescriptor, rules: Rules, place: Place) -> Schema:
+        schema: Schema = {"type": "object", "additionalProperties": self._one(map_parts(field)[1], {}, place)}
         for rule, keyword in (("min_pairs", "minProperties"), ("max_pairs", "maxProperties")):
             if rules.get(rule) and not rules.get("ignore_empty"):
                 schema[keyword] = rules[rule]
@@ -384,52 +232,116 @@ class MessageSchemas:
         values = [value for value in enum.values if value.number not in disallowed]
         if is_allowed is not None:
             values = [value for value in values if is_allowed(value.number)]
-        names, numbers = [value.name for value in values], sorted({value.number for value in values})
-        text = "|".join(map(str, numbers)) if is_closed else _ENUM_NUMBER
-        pattern = any_case(*names).replace(")$", f"|{text})$")
-        number = _range_of(numbers) if is_closed else {"type": "integer"}
-        return {"title": enum.name, "anyOf": [{"enum": names}, {"type": "string", "pattern": pattern}, number]}
+        names = [value.name for value in values]
+        numbers = _range_of(sorted({value.number for value in values})) if is_closed else {}
+        other: Schema = {"type": "integer", **numbers}
+        if self._spelling == "both":
+            text = "|".join(str(value.number) for value in values) if is_closed else "-?[0-9]+"
+            other |= {"type": ["integer", "string"], "pattern": any_case(*names).replace(")$", f"|{text})$")}
+        return {**self._enum_described(enum), "anyOf": [{"enum": names}, other]}
 
-    def _any(self) -> Schema:
-        """Return the schema of an Any: its "@type" names one of the packed types, and leads to its schema."""
-        names = [f"type.googleapis.com/{name}" for name in self._packed]
-        url = {
-            "anyOf": [{"enum": names}, {"type": "string", "pattern": f"/({'|'.join(map(_escaped, self._packed))})$"}]
-        }
-        return {
-            "title": "Any",
-            "type": "object",
-            "properties": {"@type": url},
+    def _enum_described(self, enum: EnumDescriptor) -> Schema:
+        """Return what is to be known of an enum: what it means, its default, and what its values mean."""
+        said = [self._comments[enum.full_name]] if enum.full_name in self._comments else []
+        said.append(f"default {enum.values[0].name}")
+        said += [
+            f"{value.name}: {self._comments[name]}"
+            for value in enum.values
+            if (name := f"{enum.full_name}.{value.name}") in self._comments
+        ]
+        return {"description": "\n".join(said)}
+
+    def _any(self, place: Place) -> Schema:
+        """Return the schema of an Any: its "@type" names a type that may stand at a place, and leads to its schema.
+
+        Which types may stand there differs between places; what a type leads to does not.
+        """
+        if _PACKED not in self.definitions:
+            self._define_packed()
+        lists = [shared(name) for word in place if (name := self._urls_of(_short((word,)), self._packed.types(word)))]
+        other = _ANY_URL if ANYTHING in place and not self._packed.is_chosen else _OTHER_URL
+        return {**shared(_PACKED), "properties": {"@type": {"anyOf": [*lists, shared(other)]}}}
+
+    def _define_packed(self) -> None:
+        """Make the definitions of what is true of an Any at every place."""
+        types = self._packed.types_of_all_places()
+        pattern = _OTHER_HOST if self._packed.is_chosen else rf"{_OTHER_HOST}|\.v3alpha\."
+        self.definitions[_OTHER_URL] = {"anyOf": [{"enum": _urls(types)}, {"type": "string", "pattern": pattern}]}
+        self.definitions[_ANY_URL] = {"type": "string", "pattern": "/"}
+        self.definitions[_PACKED] = {"type": "object"}
+        self._pack(types)
+
+    def _urls_of(self, word: str, types: tuple[str, ...]) -> str | None:
+        """Make the definition of the URLs of some types, and of their messages; return its name, None for no types."""
+        name = f"types:{word}"
+        if types and name not in self.definitions:
+            self.definitions[name] = {"enum": _urls(types)}
+            self._pack(types)
+        return name if types else None
+
+    def _pack(self, types: Iterable[str]) -> None:
+        for name in types:
+            if name not in self._packed_messages:
+                self._packed_messages[name] = {}
+                self._packed_messages[name] |= self._packed_message(name)
+
+    def _packed_message(self, name: str) -> Schema:
+        if name == ANY or is_special(name):
+            return {"properties": {"@type": {}, "value": self.message(name)}, "additionalProperties": False}
+        return self.message(name)
+
+    def finish(self) -> dict[str, Schema]:
+        """Return all definitions, with the choice by "@type" among the messages that are defined by now."""
+        if _PACKED in self.definitions:
             # An Any with nothing in it counts as absent.
-            "if": {"minProperties": 1},
-            "then": {"required": ["@type"]},
-            "allOf": [self._choice(name) for name in self._packed],
-        }
+            choice = {"if": {"required": ["@type"]}, "then": {"allOf": self._choices()}, "else": {"maxProperties": 0}}
+            self.definitions[_PACKED] |= choice
+        return self.definitions
 
-    def _choice(self, name: str) -> Schema:
-        condition = {"properties": {"@type": {"type": "string", "pattern": _type_pattern(name)}}, "required": ["@type"]}
-        if name != ANY and not is_special(name):
-            return {"if": condition, "then": self.message(name)}
-        properties = {"@type": {"type": "string"}, "value": self.message(name)}
-        return {
-            "if": condition,
-            "then": {"type": "object", "properties": properties, "additionalProperties": False},
-        }
+    def _choices(self) -> list[Schema]:
+        """Return the choices by "@type", one for those of equal messages, such as the many that have no fields."""
+        by_content: dict[str, list[str]] = {}
+        for name, schema in sorted(self._packed_messages.items()):
+            content = self.definitions[reference_of(schema) or ""] if "$ref" in schema else schema
+            if schema != _OPEN_OBJECT:
+                by_content.setdefault(json.dumps(content), []).append(name)
+        return [
+            {
+                "if": {"properties": {"@type": {"pattern": self._end_pattern(names)}}},
+                "then": self._packed_messages[names[0]],
+            }
+            for names in by_content.values()
+        ]
+
+    def _end_pattern(self, names: list[str]) -> str:
+        ends = "|".join(self._packed.end_of(name) for name in names)
+        return rf"\b({ends})$" if len(names) > 1 else rf"\b{ends}$"
 
 
-def _spellings(field: FieldDescriptor) -> tuple[str, ...]:
-    return (field.name,) if field.name == field.json_name else (field.name, field.json_name)
+def drafts(catalogue: Catalogue) -> frozenset[str]:
+    """Return the proto files of extensions that the API marks as work in progress; `catalogue.once` keeps them."""
+    status = catalogue.extension("xds.annotations.v3.file_status")
+    if status is None:
+        return frozenset()
+    files = {descriptor.file for descriptor in catalogue.descriptors()}
+    return frozenset(
+        file.name
+        for file in files
+        if file.package.startswith(_EXTENSIONS) and catalogue.options_of(file).Extensions[status].work_in_progress
+    )
 
 
-def _one_of_spellings(field: FieldDescriptor) -> Schema:
-    names = _spellings(field)
-    return {"required": [field.name]} if len(names) == 1 else {"anyOf": [{"required": [name]} for name in names]}
+def _urls(types: Iterable[str]) -> list[str]:
+    return [f"type.googleapis.com/{name}" for name in types]
 
 
-def _choice_of(oneof: OneofDescriptor, *, is_required: bool) -> Schema:
-    """Return the demand that exactly one member of a oneof be given, or, where none is required, at most one."""
-    given: list[Schema] = [{"required": [name]} for field in oneof.fields for name in _spellings(field)]
-    return {"oneOf": given if is_required else [*given, {"not": {"anyOf": given}}]}
+def _short(place: Place) -> str:
+    """Return what the names of definitions call a place."""
+    return ",".join(_OBVIOUS.sub("", word.replace(ANYTHING, "any")) for word in place)
+
+
+def _one_of(names: tuple[str, ...]) -> Schema:
+    return {"required": [*names]} if len(names) == 1 else {"anyOf": [{"required": [name]} for name in names]}
 
 
 def _is_simple(oneof: OneofDescriptor) -> bool:
@@ -440,29 +352,17 @@ def _joined(demands: list[Schema]) -> Schema:
     """Return demands as keywords of one schema."""
     names = [name for demand in demands for name in demand.get("required", ())]
     others = [demand for demand in demands if "required" not in demand]
-    return {**({"required": names} if names else {}), **({"allOf": others} if others else {})}
-
-
-def _described(deprecated: object, words: list[str]) -> Schema:
-    described: Schema = {"deprecated": True} if deprecated else {}
-    return described | ({"description": "; ".join(words)} if words else {})
+    more = others[0] if len(others) == 1 else {"allOf": others} if others else {}
+    return {**({"required": names} if names else {}), **more}
 
 
 def _range_of(numbers: list[int]) -> Schema:
     """Return the schema of these numbers alone; as a range, editors do not propose them beside the names."""
     gaps = sorted(set(range(numbers[0], numbers[-1] + 1)) - set(numbers))
-    schema: Schema = {"type": "integer", "minimum": numbers[0], "maximum": numbers[-1]}
+    schema: Schema = {"minimum": numbers[0], "maximum": numbers[-1]}
     return schema | ({"not": {"enum": gaps}} if gaps else {})
 
 
 def _allowed(enum: EnumDescriptor, rules: Rules) -> Callable[[int], bool]:
     allowed = {rules["const"]} if "const" in rules else set(rules.get("in", enum.values_by_number))
     return lambda number: number in allowed and number not in rules.get("not_in", ())
-
-
-def _type_pattern(name: str) -> str:
-    return f"/{_escaped(name)}$"
-
-
-def _escaped(name: str) -> str:
-    return name.replace(".", r"\.")

@@ -3,37 +3,56 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterator, Mapping
 
 from fsxds.api.catalogue import Catalogue
 from fsxds.errors import UsageError
 from fsxds.resource_types import RESOURCE_TYPES, ResourceType
-from fsxds.tools.json_schema import MessageSchemas, Schema, packable_types, shared
+from fsxds.tools.json_schema import MessageSchemas, Spelling
+from fsxds.tools.packed_places import PackedTypes, packable_types
+from fsxds.tools.schema_sharing import compact
+from fsxds.tools.value_schemas import Schema, reference_of, shared
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
 
 _WRAPPER = "envoy.service.discovery.v3.Resource"
 _RESPONSE = "envoy.service.discovery.v3.DiscoveryResponse"
+# From here on, extensions that are work in progress are open: editors read a schema again at each start.
+_LIMIT_BYTES = 300_000
 _TYPED = {"required": ["@type"]}
 
 
-def documents_schema(catalogue: Catalogue, rows: Collection[ResourceType] = (), packed: Collection[str] = ()) -> Schema:
+def documents_schema(
+    catalogue: Catalogue,
+    rows: Collection[ResourceType] = (),
+    packed: Collection[str] = (),
+    spelling: Spelling = "snake",
+) -> Schema:
     """Return the schema of files.
 
     Args:
         catalogue: the message types that exist.
         rows: the types of resources that the files hold; all of them where none is given.
-        packed: full names, or their last parts, of the message types that may stand in an Any; all where none is given.
+        packed: full names, or their last parts, of the message types that alone may stand in an Any; where none is given,
+            those that Envoy takes at each place.
+        spelling: how fields are written.
 
     Raises:
         UsageError: a name in `packed` is that of no message type.
     """
+    types = PackedTypes(catalogue, _chosen(packed, packable_types(catalogue)))
+    schemas = MessageSchemas(catalogue, types, spelling)
+    whole = _documents_schema(catalogue, rows, types, schemas)
+    if len(schema_text(whole)) <= _LIMIT_BYTES:
+        return whole
+    return _documents_schema(catalogue, rows, types, MessageSchemas(catalogue, types, spelling, has_drafts=False))
+
+
+def _documents_schema(
+    catalogue: Catalogue, rows: Collection[ResourceType], types: PackedTypes, schemas: MessageSchemas
+) -> Schema:
     known = [row for row in rows or RESOURCE_TYPES if catalogue.knows(row.message_type)]
-    chosen = {row.message_type for row in known} | set(_chosen(packed, packable_types(catalogue)))
-    schemas = MessageSchemas(catalogue, chosen)
-    own = {row.message_type: schemas.message(row.message_type) for row in known}
-    if packed:
-        schemas.message("google.protobuf.Any")
+    own = [_own(schemas, row, types) for row in known]
     definitions = {
         "document": {
             "if": {"type": "array"},
@@ -41,18 +60,22 @@ def documents_schema(catalogue: Catalogue, rows: Collection[ResourceType] = (), 
             "else": shared("element"),
         },
         "element": _element(),
-        "response": _response(schemas),
-        "wrapper": _wrapper(schemas),
-        "resource": _resource(list(own.values()), known),
+        "response": _response(schemas, catalogue),
+        "wrapper": _wrapper(schemas, catalogue),
+        "resource": _resource(own, known),
     }
-    definitions |= dict(sorted(schemas.definitions.items()))
     nouns = ", ".join(row.noun for row in known)
     return {
         "$schema": DIALECT,
         "title": f"xDS resources: {nouns}",
-        "$ref": "#/$defs/document",
-        "$defs": {name: definitions[name] for name in sorted(_needed(definitions))},
+        **shared("document"),
+        "$defs": compact(definitions | schemas.finish(), "document"),
     }
+
+
+def _own(schemas: MessageSchemas, row: ResourceType, types: PackedTypes) -> Schema:
+    """Return the schema of a resource of a type; of an extension that is served on its own, only some types may be."""
+    return schemas.message(row.message_type, types.place_of_discovered())
 
 
 def schema_text(schema: Schema) -> str:
@@ -77,9 +100,7 @@ def _compact(value: object) -> str:
     return json.dumps(value, separators=(",", ":"))
 
 
-def _chosen(wanted: Collection[str], known: Collection[str]) -> Iterable[str]:
-    if not wanted:
-        return known
+def _chosen(wanted: Collection[str], known: Collection[str]) -> list[str]:
     chosen: list[str] = []
     for name in wanted:
         full = name.rpartition("/")[2]
@@ -126,49 +147,25 @@ def _pattern(row: ResourceType) -> str:
     return f"/{row.message_type}$".replace(".", r"\.")
 
 
-def _response(schemas: MessageSchemas) -> Schema:
+def _response(schemas: MessageSchemas, catalogue: Catalogue) -> Schema:
     element: Schema = {"if": {"required": ["resource"]}, "then": shared("wrapper"), "else": shared("resource")}
-    schema = _with(schemas, _RESPONSE)
-    schema["properties"] |= {"resources": {"anyOf": [{"type": "array", "items": element}, element]}}
     # A plain `1.0` is the text "1.0" to Envoy.
-    version: Schema = {"type": ["string", "number"]}
-    schema["properties"] |= {"version_info": version, "versionInfo": version}
-    return schema
+    own: dict[str, Schema] = {
+        "resources": {"anyOf": [{"type": "array", "items": element}, element]},
+        "version_info": {"type": ["string", "number"]},
+    }
+    return _with(schemas, catalogue, _RESPONSE, own)
 
 
-def _wrapper(schemas: MessageSchemas) -> Schema:
-    schema = _with(schemas, _WRAPPER)
-    schema["properties"] |= {"resource": shared("resource")}
-    return schema
+def _wrapper(schemas: MessageSchemas, catalogue: Catalogue) -> Schema:
+    return _with(schemas, catalogue, _WRAPPER, {"resource": shared("resource")})
 
 
-def _with(schemas: MessageSchemas, message_type: str) -> Schema:
-    """Return a copy of a message's definition, which may name its own type."""
-    schemas.message(message_type)
-    schema = schemas.definitions[message_type]
+def _with(schemas: MessageSchemas, catalogue: Catalogue, message_type: str, own: Mapping[str, Schema]) -> Schema:
+    """Return a copy of a message's definition with other schemas of some fields; it may name its own type."""
+    fields = catalogue.pool.FindMessageTypeByName(message_type).fields_by_name
+    replaced = {name: schema for field, schema in own.items() for name in schemas.spellings(fields[field])}
+    definition = schemas.definitions[reference_of(schemas.message(message_type)) or ""]
     pattern = f"/{message_type}$".replace(".", r"\.")
-    return schema | {"properties": {"@type": {"type": "string", "pattern": pattern}, **schema["properties"]}}
-
-
-def _needed(definitions: dict[str, Schema]) -> set[str]:
-    """Return the names of the definitions that the document leads to."""
-    needed: set[str] = set()
-    waiting = ["document"]
-    while waiting:
-        name = waiting.pop()
-        if name not in needed:
-            needed.add(name)
-            waiting += _references(definitions[name])
-    return needed
-
-
-def _references(value: object) -> Iterator[str]:
-    if isinstance(value, list):
-        for element in value:
-            yield from _references(element)
-    elif isinstance(value, dict):
-        for key, element in value.items():
-            if key == "$ref" and isinstance(element, str):
-                yield element.removeprefix("#/$defs/")
-            else:
-                yield from _references(element)
+    typed = {"@type": {"type": "string", "pattern": pattern}}
+    return definition | {"properties": {**typed, **definition["properties"], **replaced}}

@@ -35,8 +35,22 @@ def test_schema_of_all(capfd: pytest.CaptureFixture[str]) -> None:
     """Without a type, files hold resources of any."""
     schema = printed(capfd)
 
-    assert "envoy.config.listener.v3.Listener" in schema["$defs"]
-    assert "envoy.extensions.filters.http.router.v3.Router" in schema["$defs"]
+    assert {"Listener", "Cluster", "RouteConfiguration"} < set(schema["$defs"])
+
+
+@pytest.mark.parametrize(
+    ("flags", "taken"),
+    [
+        ((), ["cluster_name"]),
+        (("--spelling", "camel"), ["clusterName"]),
+        (("--spelling", "both"), ["cluster_name", "clusterName"]),
+    ],
+)
+def test_spellings(flags: tuple[str, ...], taken: list[str], capfd: pytest.CaptureFixture[str]) -> None:
+    """The default is that of Envoy's documentation."""
+    validator = Draft202012Validator(printed(capfd, "--type", "eds", *flags))
+
+    assert taken == [name for name in ("cluster_name", "clusterName") if validator.is_valid({name: "a"})]
 
 
 def test_schema_of_settings(capfd: pytest.CaptureFixture[str]) -> None:
@@ -53,6 +67,7 @@ def test_schema_of_settings(capfd: pytest.CaptureFixture[str]) -> None:
         (("--settings", "--type", "cds"), "leave them out"),
         (("--any", "Ruter"), "there is no message type Ruter"),
         (("--type", "clusters"), "is not one of"),
+        (("--spelling", "kebab"), "is not one of"),
     ],
 )
 def test_wrong_words(arguments: tuple[str, ...], words: str, capfd: pytest.CaptureFixture[str]) -> None:

@@ -5,10 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from google.protobuf.descriptor_pb2 import FileDescriptorSet, SourceCodeInfo
 from jsonschema import Draft202012Validator
 
 from fsxds.api.catalogue import Catalogue
-from fsxds.tools.json_schema import MessageSchemas, Schema, packable_types
+from fsxds.tools.json_schema import MessageSchemas, Spelling
+from fsxds.tools.packed_places import PackedTypes
+from fsxds.tools.value_schemas import Schema
 
 CLUSTER = "envoy.config.cluster.v3.Cluster"
 ROUTE = "envoy.config.route.v3."
@@ -17,8 +20,14 @@ PACKED = ("envoy.extensions.filters.http.router.v3.Router", "google.protobuf.Str
 
 @pytest.fixture(scope="session")
 def schemas(catalogue: Catalogue) -> MessageSchemas:
-    """Makes schemas in which an Any holds one of three types."""
-    return MessageSchemas(catalogue, PACKED)
+    """Makes schemas of all that Envoy reads, in which an Any holds one of three types."""
+    return MessageSchemas(catalogue, PackedTypes(catalogue, PACKED), "both")
+
+
+@pytest.fixture(scope="session")
+def strict(catalogue: Catalogue) -> MessageSchemas:
+    """Makes schemas of one spelling, that of Envoy's documentation."""
+    return MessageSchemas(catalogue, PackedTypes(catalogue, PACKED))
 
 
 def properties(schemas: MessageSchemas, message_type: str) -> Schema:
@@ -31,7 +40,7 @@ def properties(schemas: MessageSchemas, message_type: str) -> Schema:
 def is_valid(schemas: MessageSchemas, message_type: str, value: Any) -> bool:
     """Tell whether a message obeys its schema."""
     reference = schemas.message(message_type)
-    return bool(Draft202012Validator({**reference, "$defs": schemas.definitions}).is_valid(value))
+    return bool(Draft202012Validator({**reference, "$defs": schemas.finish()}).is_valid(value))
 
 
 def test_both_spellings(schemas: MessageSchemas) -> None:
@@ -40,6 +49,51 @@ def test_both_spellings(schemas: MessageSchemas) -> None:
 
     assert fields["connect_timeout"] == fields["connectTimeout"]
     assert "name" in fields
+
+
+@pytest.mark.parametrize(
+    ("spelling", "taken", "refused"),
+    [
+        ("snake", "connect_timeout", "connectTimeout"),
+        ("camel", "connectTimeout", "connect_timeout"),
+    ],
+)
+def test_one_spelling(spelling: Spelling, taken: str, refused: str, catalogue: Catalogue) -> None:
+    """Fields in the other are unknown; what is required is so in the one."""
+    schemas = MessageSchemas(catalogue, PackedTypes(catalogue, PACKED), spelling)
+
+    assert is_valid(schemas, CLUSTER, {"name": "a", taken: "1s"})
+    assert not is_valid(schemas, CLUSTER, {"name": "a", refused: "1s"})
+    assert not is_valid(schemas, CLUSTER, {taken: "1s"})
+
+
+@pytest.mark.parametrize(
+    ("message_type", "value", "expected"),
+    [
+        (CLUSTER, {"name": "a", "lb_policy": "ROUND_ROBIN"}, True),
+        (CLUSTER, {"name": "a", "lb_policy": 0}, True),
+        (CLUSTER, {"name": "a", "lb_policy": "round_robin"}, False),
+        (CLUSTER, {"name": "a", "lb_policy": "1"}, False),
+        (CLUSTER, {"name": "a", "lb_policy": 99}, False),
+        (CLUSTER, {"name": "a", "lb_policy": 4}, False),
+        (CLUSTER, {"name": "a", "health_checks": []}, True),
+        (CLUSTER, {"name": "a", "health_checks": {}}, False),
+        (CLUSTER, {"name": "a", "per_connection_buffer_limit_bytes": 5}, True),
+        (CLUSTER, {"name": "a", "per_connection_buffer_limit_bytes": "5"}, True),
+        (CLUSTER, {"name": "a", "per_connection_buffer_limit_bytes": {"value": 5}}, False),
+        (CLUSTER, {"name": "a", "type": "STATIC", "cluster_type": {"name": "x"}}, False),
+        (f"{ROUTE}Route", {"match": {"prefix": "/"}, "route": {"cluster": "c"}, "redirect": {}}, False),
+        (f"{ROUTE}HeaderMatcher", {"name": "x"}, True),
+        (f"{ROUTE}ScopedRouteConfiguration.Key.Fragment", {}, False),
+        (f"{ROUTE}ScopedRouteConfiguration.Key.Fragment", {"string_key": "x"}, True),
+        ("envoy.type.matcher.v3.ValueMatcher", {}, False),
+        ("envoy.type.matcher.v3.ValueMatcher", {"bool_match": True}, True),
+        ("envoy.type.matcher.v3.ValueMatcher", {"bool_match": True, "present_match": True}, False),
+    ],
+)
+def test_values_of_one_spelling(message_type: str, value: Any, *, expected: bool, strict: MessageSchemas) -> None:
+    """Names of enums as they are declared, lists as lists, and at most one of what excludes one another."""
+    assert expected == is_valid(strict, message_type, value)
 
 
 @pytest.mark.parametrize(
@@ -109,8 +163,15 @@ def test_rules_are_told_in_words(schemas: MessageSchemas) -> None:
     """What the keywords cannot say, and what they can, is in the description."""
     endpoint = properties(schemas, "envoy.config.endpoint.v3.LbEndpoint")
 
-    assert "must be at least 1" in endpoint["load_balancing_weight"]["description"]
-    assert endpoint["load_balancing_weight"]["anyOf"][0]["anyOf"][0]["minimum"] == 1
+    assert endpoint["load_balancing_weight"]["description"] == "at least 1"
+    assert endpoint["load_balancing_weight"]["minimum"] == 1
+
+
+def test_defaults_of_enums(schemas: MessageSchemas) -> None:
+    """What counts where nothing is written is in the description."""
+    properties(schemas, CLUSTER)
+
+    assert schemas.definitions[f"{CLUSTER}.LbPolicy:defined"]["description"] == "default ROUND_ROBIN"
 
 
 def test_deprecated_fields(schemas: MessageSchemas) -> None:
@@ -137,18 +198,41 @@ def test_packed_messages(value: Any, *, expected: bool, schemas: MessageSchemas)
     assert expected == is_valid(schemas, "google.protobuf.Any", value)
 
 
-def test_what_may_be_packed(catalogue: Catalogue) -> None:
-    """Extensions and well-known values, and nothing that servers only ask and answer."""
-    names = packable_types(catalogue)
-
-    assert set(PACKED) < set(names)
-    assert [] == [name for name in names if name.startswith(("envoy.admin.", "envoy.service.", "validate."))]
-    assert "envoy.config.cluster.v3.Cluster.EdsClusterConfig" not in names
-
-
 def test_messages_that_hold_themselves(schemas: MessageSchemas) -> None:
     """A matcher of matchers is defined once."""
     matcher = {"and_matcher": {"value_matchers": [{"bool_match": True}]}}
 
     assert is_valid(schemas, "envoy.type.matcher.v3.ListMatcher", {"one_of": {"string_match": {"exact": "x"}}})
     assert not is_valid(schemas, "envoy.type.matcher.v3.ListMatcher", matcher)
+
+
+def test_extensions_in_progress(catalogue: Catalogue) -> None:
+    """Without drafts, they are open to any field."""
+    key = "envoy.extensions.filters.http.api_key_auth.v3.ApiKeyAuth"
+    closed, opened = (
+        MessageSchemas(catalogue, PackedTypes(catalogue), has_drafts=has_drafts) for has_drafts in (True, False)
+    )
+
+    assert not is_valid(closed, key, {"what": 1})
+    assert is_valid(opened, key, {"what": 1})
+    assert not is_valid(opened, CLUSTER, {"name": "a", "what": 1})
+
+
+def test_comments_of_the_api() -> None:
+    """Where descriptors carry them, they stand before the rules."""
+    files = FileDescriptorSet()
+    file = files.file.add(name="mine.proto", package="mine", syntax="proto3")
+    enum = file.enum_type.add(name="Colour")
+    enum.value.add(name="NONE", number=0)
+    message = file.message_type.add(name="Outer")
+    message.field.add(name="colour", number=1, label=1, type=14, type_name=".mine.Colour", json_name="colour")
+    texts = {(4, 0): "A message.", (4, 0, 2, 0): "Its colour.", (5, 0): "Colours.", (5, 0, 2, 0): "No colour."}
+    locations = file.source_code_info.location
+    locations.extend(SourceCodeInfo.Location(path=path, leading_comments=text) for path, text in texts.items())
+    catalogue = Catalogue.of(files.SerializeToString(), "mine")
+    schemas = MessageSchemas(catalogue, PackedTypes(catalogue))
+    schemas.message("mine.Outer")
+
+    assert schemas.definitions["mine.Outer"]["description"] == "A message."
+    assert schemas.definitions["mine.Outer"]["properties"]["colour"]["description"] == "Its colour."
+    assert schemas.definitions["mine.Colour"]["description"] == "Colours.\ndefault NONE\nNONE: No colour."

@@ -10,7 +10,14 @@ from jsonschema import Draft202012Validator
 
 from fsxds.api.catalogue import Catalogue
 from fsxds.api.constraint_options import ApiRules
-from fsxds.tools.json_schema import SHARED, any_case, is_special, scalar_schema, well_known_type_schema
+from fsxds.tools.value_schemas import (
+    SHARED,
+    any_case,
+    is_special,
+    scalar_schema,
+    well_known_type_schema,
+    wrapper_schema,
+)
 
 
 def is_valid(schema: Any, value: Any) -> bool:
@@ -28,6 +35,9 @@ def is_valid(schema: Any, value: Any) -> bool:
         ("number", [1, 1.5, "1.5", ".5", "NaN", "-Infinity", "1e5"], ["one", "inf", None]),
         ("bytes", ["", "YQ==", "YQ", "-_"], ["a b", 5]),
         ("duration", ["1s", "1.5s", "-1s", {"seconds": 1}, {"nanos": "5"}], ["1", "1m", "1.s", {"second": 1}]),
+        ("duration-positive", ["1s", "0.5s", {"seconds": 1}], ["0s", "0.0s", "-1s"]),
+        ("bool-value", [True, "yes", {"value": True}], [1, "maybe", {"vaule": True}]),
+        ("uint32-value", [5, "5", {"value": 5}], [-1, {"vaule": 5}]),
         ("timestamp", ["2026-01-02T03:04:05Z", {"seconds": 1}], [5]),
     ],
 )
@@ -140,6 +150,23 @@ def test_a_switch_that_must_be_on(catalogue: Catalogue) -> None:
     schema = scalar_schema(field, {"bool": {"const": True}})
 
     assert [True, True, False] == [is_valid(schema, value) for value in (True, "yes", False)]
+
+
+@pytest.mark.parametrize(
+    ("rules", "taken", "refused"),
+    [
+        ({"string": {"in": ["a"]}}, ["a", {"value": "a"}], ["b", {"vaule": "a"}, 5]),
+        ({"string": {"min_len": 2}}, ["ab", {"value": "a"}], ["a"]),
+    ],
+)
+def test_rules_of_texts_that_may_be_wrapped(
+    rules: Any, taken: list[Any], refused: list[Any], catalogue: Catalogue
+) -> None:
+    """They judge the text alone."""
+    schema = wrapper_schema(field_of(catalogue, "google.protobuf.StringValue", "value"), rules)
+
+    assert taken == [value for value in taken if is_valid(schema, value)]
+    assert [] == [value for value in refused if is_valid(schema, value)]
 
 
 def test_words_in_any_case() -> None:

@@ -1,0 +1,35 @@
+"""`fsxds schema`: the JSON Schema of resource files, or of the settings file, on stdout."""
+
+from __future__ import annotations
+
+from typing import TypedDict
+
+from fsxds import reload
+from fsxds.errors import UsageError
+from fsxds.resource_types import BY_SHORT_NAME
+from fsxds.settings.options import Settings
+from fsxds.settings.reading import settings_schema
+from fsxds.tools.json_schema import Spelling
+from fsxds.tools.schema_documents import documents_schema, schema_text
+
+
+class SchemaFlags(TypedDict):
+    """The flags that say what the schema is of, as click passes them."""
+
+    short_names: tuple[str, ...]
+    packed: tuple[str, ...]
+    spelling: Spelling
+
+
+def run_schema(settings: Settings, flags: SchemaFlags) -> None:
+    """Print the schema of files of some types; UsageError for a message type that there is not."""
+    rows = [BY_SHORT_NAME[name] for name in dict.fromkeys(flags["short_names"])]
+    catalogue = reload.find_catalogue(settings)
+    print(schema_text(documents_schema(catalogue, rows, flags["packed"], flags["spelling"])), end="")
+
+
+def run_settings_schema(flags: SchemaFlags) -> None:
+    """Print the schema of the settings file; UsageError where flags say what resource files hold."""
+    if flags["short_names"] or flags["packed"]:
+        raise UsageError("--settings is of another file than --type and --any; leave them out")
+    print(schema_text(settings_schema()), end="")

@@ -1,0 +1,224 @@
+"""Makes the definitions of a JSON Schema short, and keeps what they mean.
+
+A schema of an API repeats itself: most messages are used at one place, and hundreds of fields are text that must not be
+empty. So what is used once is written where it is used, what stands at many places becomes a definition, and no two
+definitions are equal. Names of definitions are as short as they can be and still be understood.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+
+from fsxds.tools.packed_places import ends_of
+from fsxds.tools.value_schemas import Schema, reference_of, shared
+
+# The keywords that hold schemas: one, a list of them, or a map from names.
+_ONE = ("items", "additionalProperties", "if", "then", "else", "not")
+_LISTS = ("anyOf", "oneOf", "allOf")
+_MAPS = ("properties", "patternProperties")
+
+# Keywords beside a reference that mean the same within what it refers to.
+_WORDS = {"description", "deprecated"}
+# The length of a reference without the name, and about what a definition costs beside its content and its name.
+_REFERENCE_COST = len('{"$ref":"#/$defs/"}')
+
+_LONGEST_LABEL = 16
+
+_Definitions = Mapping[str, Schema]
+
+
+def compact(definitions: _Definitions, root: str) -> dict[str, Schema]:
+    """Return definitions that mean the same to who starts at `root`, sorted by their new names; `root` keeps its own."""
+    needed = {name: definitions[name] for name in _needed(definitions, root)}
+    inlined = {name: _without_implied(schema) for name, schema in _with_inlined(_without_equal(needed), root).items()}
+    names = _short_names(inlined, root)
+    renamed = {names[name]: _renamed(schema, names) for name, schema in inlined.items()}
+    return dict(sorted(_without_repetitions(renamed).items()))
+
+
+def parts_of(schema: Schema) -> Iterator[tuple[str, Schema]]:
+    """Yield the schemas directly within a schema, each with the name of its property, or else of its keyword."""
+    for keyword, value in schema.items():
+        if keyword in _ONE and isinstance(value, dict):
+            yield keyword, value
+        elif keyword in _LISTS:
+            yield from ((keyword, one) for one in value)
+        elif keyword in _MAPS:
+            yield from ((name, one) for name, one in value.items() if isinstance(one, dict))
+
+
+def _mapped(schema: Schema, change: Callable[[Schema], Schema]) -> Schema:
+    """Return a schema with other schemas directly within."""
+
+    def changed(keyword: str, value: object) -> object:
+        if keyword in _ONE and isinstance(value, dict):
+            return change(value)
+        if keyword in _LISTS and isinstance(value, list):
+            return [change(one) for one in value]
+        if keyword in _MAPS and isinstance(value, dict):
+            return {name: change(one) if isinstance(one, dict) else one for name, one in value.items()}
+        return value
+
+    return {keyword: changed(keyword, value) for keyword, value in schema.items()}
+
+
+def _references(schema: Schema) -> Iterator[str]:
+    name = reference_of(schema)
+    if name is not None:
+        yield name
+    for _, part in parts_of(schema):
+        yield from _references(part)
+
+
+def _needed(definitions: _Definitions, root: str) -> list[str]:
+    """Return the names of the definitions that `root` leads to, in the order in which they are met."""
+    needed: dict[str, None] = {}
+    waiting = [root]
+    while waiting:
+        name = waiting.pop(0)
+        if name not in needed:
+            needed[name] = None
+            waiting += _references(definitions[name])
+    return list(needed)
+
+
+def _renamed(schema: Schema, names: Mapping[str, str]) -> Schema:
+    """Return a schema with other names in its references."""
+    name = reference_of(schema)
+    reference = {} if name is None else shared(names.get(name, name))
+    return _mapped(schema, lambda part: _renamed(part, names)) | reference
+
+
+def _without_equal(definitions: _Definitions) -> dict[str, Schema]:
+    """Return definitions of which no two are equal; those that lead to equal ones become equal in their turn."""
+    found = dict(definitions)
+    while True:
+        first: dict[str, str] = {}
+        same = {}
+        for name in sorted(found, key=_length):
+            known = first.setdefault(_text(found[name]), name)
+            if known != name:
+                same[name] = known
+        if not same:
+            return found
+        found = {name: _renamed(schema, same) for name, schema in found.items() if name not in same}
+
+
+def _with_inlined(definitions: _Definitions, root: str) -> dict[str, Schema]:
+    """Return definitions without those that are shorter where they are used, such as those that are used once."""
+    uses = Counter(name for schema in definitions.values() for name in _references(schema))
+    short = {name for name, schema in definitions.items() if _is_shorter_inlined(name, schema, uses[name])} - {root}
+
+    def expanded(schema: Schema, outer: frozenset[str]) -> Schema:
+        name = reference_of(schema)
+        beside = {keyword: value for keyword, value in schema.items() if keyword != "$ref"}
+        if name not in short or name in outer or not beside.keys() <= _WORDS:
+            return _mapped(schema, lambda part: expanded(part, outer))
+        return expanded(definitions[name], outer | {name}) | beside
+
+    found: dict[str, Schema] = {}
+    waiting = [name for name in definitions if name not in short]
+    while waiting:
+        name = waiting.pop()
+        if name not in found:
+            found[name] = expanded(definitions[name], frozenset((name,)))
+            waiting += _references(found[name])
+    return found
+
+
+def _is_shorter_inlined(name: str, schema: Schema, uses: int) -> bool:
+    if uses == 1:
+        return True
+    length, reference = len(_text(schema)), _REFERENCE_COST + len(name.rpartition(".")[2])
+    return uses * length <= length + reference + uses * reference
+
+
+def _without_implied(schema: Schema, implied: object = None) -> Schema:
+    """Return a schema without types that the schema around it demands of the same value."""
+    demanded = schema.get("type", implied)
+    others = dict(schema)
+    if implied is not None and others.get("type") == implied:
+        del others["type"]
+    for keyword in ("then", "else"):
+        if keyword in others:
+            others[keyword] = _without_implied(others[keyword], demanded)
+    if "allOf" in others:
+        others["allOf"] = [_without_implied(part, demanded) for part in others["allOf"]]
+    return others
+
+
+def _without_repetitions(definitions: _Definitions) -> dict[str, Schema]:
+    """Return definitions in which nothing stands twice that is shorter as a definition of its own."""
+    counts: Counter[str] = Counter()
+    labels: dict[str, Counter[str]] = {}
+
+    def count(schema: Schema) -> None:
+        for label, part in parts_of(schema):
+            text = _text(part)
+            counts[text] += 1
+            labels.setdefault(text, Counter())[label] += 1
+            if counts[text] == 1:  # what it holds is then written once
+                count(part)
+
+    for schema in definitions.values():
+        count(schema)
+    worthy = {text for text, number in counts.items() if _is_shorter_defined(text, number, _label(labels[text]))}
+    names = {_text(schema): name for name, schema in definitions.items()}
+    found: dict[str, Schema] = {}
+
+    def replaced(schema: Schema) -> Schema:
+        text = _text(schema)
+        if text not in worthy and text not in names:
+            return _mapped(schema, replaced)
+        if text not in names:
+            names[text] = _free_name(_label(labels[text]), definitions.keys() | found.keys())
+            found[names[text]] = {}
+            found[names[text]] |= _mapped(schema, replaced)
+        return shared(names[text])
+
+    return {name: _mapped(schema, replaced) for name, schema in definitions.items()} | found
+
+
+def _is_shorter_defined(text: str, uses: int, label: str) -> bool:
+    reference = _REFERENCE_COST + len(label)
+    return uses * len(text) > len(text) + reference + uses * reference
+
+
+def _label(found: Counter[str]) -> str:
+    """Return the name to call by what stands under these labels: the one that is used most, unless it is a long one."""
+    return min(found, key=lambda label: (len(label) > _LONGEST_LABEL, -found[label], label))
+
+
+def _free_name(label: str, taken: set[str]) -> str:
+    """Return a name for what was found under a label: `headers`, `headers2`."""
+    number = 1
+    while (name := f"{label}{number if number > 1 else ''}") in taken:
+        number += 1
+    return name
+
+
+def _short_names(definitions: _Definitions, root: str) -> dict[str, str]:
+    """Return for each name the shortest end, in whole parts between dots, that no other has that is used more often."""
+    uses = Counter(name for schema in definitions.values() for name in _references(schema))
+    names = {root: root}
+    taken = {root}
+    for name in sorted(definitions.keys() - {root}, key=lambda name: (-uses[name], name)):
+        names[name] = next(end for end in _ends(name) if end not in taken)
+        taken.add(names[name])
+    return names
+
+
+def _ends(name: str) -> Iterator[str]:
+    """Yield the ends of a name, the shortest first; what stands behind a colon is no part of its own."""
+    full, colon, rest = name.partition(":")
+    return (end + colon + rest for end in ends_of(full))
+
+
+def _length(name: str) -> tuple[int, str]:
+    return len(name.rpartition(".")[2]), name
+
+
+def _text(schema: Schema) -> str:
+    return json.dumps(schema, separators=(",", ":"))

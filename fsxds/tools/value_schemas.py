@@ -1,0 +1,239 @@
+"""JSON Schema of single values: scalars, durations, and the definitions that these share.
+
+The schemas accept what Envoy's reader accepts (see `fsxds.api.convert_lenient`), not only what proto3 JSON prescribes.
+A keyword of JSON Schema judges values of its own type alone. So one schema may bound numbers, hold text to a pattern and
+name the fields of objects, where a value may be written in these three ways.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Any, TypeAlias
+
+from google.protobuf.descriptor import FieldDescriptor
+
+from fsxds.api.catalogue import DynamicMessage
+from fsxds.api.constraint_options import RuleGroups, Rules
+from fsxds.api.fields import (
+    DURATION,
+    FIELD_MASK,
+    INTEGERS,
+    LIST_VALUE,
+    LONG_INTEGERS,
+    STRUCT,
+    TIMESTAMP,
+    UNSIGNED_INTEGERS,
+    VALUE,
+    WRAPPERS,
+)
+
+Schema: TypeAlias = dict[str, Any]
+
+_POINTER = "#/$defs/"
+_TRUE, _FALSE = ("true", "t", "yes", "y", "1", "on"), ("false", "f", "no", "n", "0", "off")
+_INTEGER_TEXT = r"^[-+]?([0-9]+(\.0*)?([eE][-+]?[0-9]{1,3})?|0[xX][0-9A-Fa-f]{1,16})$"
+_NUMBER_TEXT = r"^([-+]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][-+]?[0-9]{1,3})?|NaN|-?Infinity)$"
+_HEADER_NAME = r"^:?[0-9a-zA-Z!#$%&'*+-.^_|~`]+$"
+_HEADER_VALUE = r"^[^\u0000-\u0008\u000a-\u001f\u007f]*$"
+_HEADER_TEXT = r"^[^\u0000\u000a\u000d]*$"
+# What RE2 and ECMAScript read differently, or only one of them.
+_NOT_ECMA = re.compile(r"\(\?|\\[pPQCzAZ]|\[\[:|\[\^?\]")
+_DURATION_TEXT = r"[0-9]{1,12}(\.[0-9]{1,9})?s$"
+
+
+def any_case(*words: str) -> str:
+    """Return the regular expression of words in any case of letters, in the syntax that all know."""
+    return f"^({'|'.join(''.join(_either(letter) for letter in word) for word in words)})$"
+
+
+def _either(letter: str) -> str:
+    return f"[{letter.lower()}{letter.upper()}]" if letter.isalpha() else re.escape(letter)
+
+
+def _integer(low: int, high: int) -> Schema:
+    return {"type": ["integer", "string"], "minimum": low, "maximum": high, "pattern": _INTEGER_TEXT}
+
+
+def _time(**text: str) -> Schema:
+    """Return the schema of a time, as text or in seconds and nanoseconds."""
+    whole = {"type": ["integer", "string"]}
+    return {
+        "type": ["string", "object"],
+        **text,
+        "properties": {"seconds": whole, "nanos": whole},
+        "additionalProperties": False,
+    }
+
+
+_SCALARS: Mapping[str, Schema] = {
+    "bool": {"type": ["boolean", "string"], "pattern": any_case(*_TRUE, *_FALSE)},
+    "bytes": {"type": "string", "pattern": "^[A-Za-z0-9+/_-]*={0,2}$", "contentEncoding": "base64"},
+    "string": {"type": "string"},
+    "int32": _integer(-(1 << 31), (1 << 31) - 1),
+    "uint32": _integer(0, (1 << 32) - 1),
+    "int64": _integer(-(1 << 63), (1 << 63) - 1),
+    "uint64": _integer(0, (1 << 64) - 1),
+    "number": {"type": ["number", "string"], "pattern": _NUMBER_TEXT},
+}
+
+
+def _or_wrapped(schema: Schema) -> Schema:
+    """Return the schema of a value that may stand in `{"value": …}`; as a pattern, it is not what editors propose."""
+    types = schema["type"] if isinstance(schema["type"], list) else [schema["type"]]
+    return schema | {
+        "type": [*types, "object"], "patternProperties": {"^value$": {}}, "additionalProperties": False
+    }  # fmt: skip
+
+
+# The definitions that values refer to, by their names.
+SHARED: Mapping[str, Schema] = MappingProxyType({
+    **_SCALARS,
+    **{f"{name}-value": _or_wrapped(schema) for name, schema in _SCALARS.items()},
+    "duration": _time(pattern=f"^-?{_DURATION_TEXT}"),
+    "duration-not-negative": _time(pattern=f"^{_DURATION_TEXT}"),
+    "duration-positive": _time(pattern=rf"^(?!0+(\.0+)?s$){_DURATION_TEXT}"),
+    "timestamp": _time(format="date-time"),
+})  # fmt: skip
+
+_OPEN: Mapping[str, Schema] = MappingProxyType(
+    {
+        FIELD_MASK: {"type": "string"},
+        LIST_VALUE: {"type": "array"},
+        STRUCT: {"type": "object"},
+        VALUE: {},
+    }
+)
+
+
+def shared(name: str) -> Schema:
+    """Return a reference to a definition."""
+    return {"$ref": f"{_POINTER}{name}"}
+
+
+def reference_of(schema: Schema) -> str | None:
+    """Return the name of the definition that a schema refers to; None where it refers to none."""
+    reference = schema.get("$ref")
+    return reference.removeprefix(_POINTER) if isinstance(reference, str) else None
+
+
+def scalar_schema(field: FieldDescriptor, rules: RuleGroups, suffix: str = "") -> Schema:
+    """Return the schema of one value of a field that is neither an enum nor a message.
+
+    Args:
+        field: the field.
+        rules: what its API demands of it.
+        suffix: of the shared definition; `-value` where the value may be wrapped.
+    """
+    own: Rules = next((group for name, group in rules.items() if name != "message"), {})
+    if field.type == FieldDescriptor.TYPE_STRING:
+        keywords = _text_keywords(own)
+        return {"type": "string"} | keywords if not suffix else shared(f"string{suffix}") | _of_text(keywords)
+    if field.type == FieldDescriptor.TYPE_BOOL:
+        return shared(f"bool{suffix}") | _constant(own)
+    if field.type == FieldDescriptor.TYPE_BYTES:
+        return shared(f"bytes{suffix}")
+    return shared(f"{_number_of(field)}{suffix}") | _bounds(own)
+
+
+def wrapper_schema(field: FieldDescriptor, rules: RuleGroups) -> Schema:
+    """Return the schema of a value that may be absent, by the field of its message; Envoy also takes `{"value": …}`."""
+    return scalar_schema(field, rules, "-value")
+
+
+def well_known_type_schema(message_type: str, rules: RuleGroups) -> Schema | None:
+    """Return the schema of a message whose JSON is no object of its fields; None for other messages, and for an Any."""
+    if message_type == DURATION:
+        return _duration(rules.get("duration", {}))
+    if message_type == TIMESTAMP:
+        return shared("timestamp")
+    return dict(_OPEN[message_type]) if message_type in _OPEN else None
+
+
+def is_special(message_type: str) -> bool:
+    """Return whether the JSON of a message is no object of its fields."""
+    return message_type in {DURATION, TIMESTAMP} | WRAPPERS | _OPEN.keys()
+
+
+def _number_of(field: FieldDescriptor) -> str:
+    if field.type not in INTEGERS:
+        return "number"
+    return f"{'u' if field.type in UNSIGNED_INTEGERS else ''}int{64 if field.type in LONG_INTEGERS else 32}"
+
+
+def _constant(rules: Rules) -> Schema:
+    if "const" not in rules:
+        return {}
+    wanted = bool(rules["const"])
+    return {"pattern": any_case(*(_TRUE if wanted else _FALSE)), "not": {"const": not wanted}}
+
+
+def _of_text(keywords: Schema) -> Schema:
+    """Return keywords of text as such that judge text alone."""
+    if keywords.keys() & {"enum", "const", "not"}:
+        return {"if": {"type": "string"}, "then": keywords}
+    return keywords
+
+
+def _text_keywords(rules: Rules) -> Schema:
+    """Return the rules that JSON Schema can express; of lengths in bytes, what follows for lengths in characters."""
+    keywords: Schema = {}
+    if not rules.get("ignore_empty"):
+        least = rules.get("len") or rules.get("min_len") or min(1, rules.get("min_bytes", 0))
+        keywords |= {"minLength": least} if least else {}
+        keywords |= _patterns(rules)
+    most = rules.get("len") or rules.get("max_len") or rules.get("len_bytes") or rules.get("max_bytes")
+    keywords |= {"maxLength": most} if most else {}
+    if "in" in rules:
+        keywords["enum"] = sorted(rules["in"])
+    if "const" in rules:
+        keywords["const"] = rules["const"]
+    if "not_in" in rules:
+        keywords["not"] = {"enum": sorted(rules["not_in"])}
+    return keywords
+
+
+def _patterns(rules: Rules) -> Schema:
+    patterns = []
+    if "pattern" in rules and not _NOT_ECMA.search(rules["pattern"]):
+        patterns.append(rules["pattern"])
+    if "well_known_regex" in rules:
+        strict = _HEADER_NAME if rules["well_known_regex"] == 1 else _HEADER_VALUE
+        patterns.append(strict if rules.get("strict", True) else _HEADER_TEXT)
+    if "prefix" in rules:
+        patterns.append("^" + re.escape(rules["prefix"]))
+    if "suffix" in rules:
+        patterns.append(re.escape(rules["suffix"]) + "$")
+    if "contains" in rules:
+        patterns.append(re.escape(rules["contains"]))
+    if len(patterns) > 1:
+        return {"allOf": [{"pattern": pattern} for pattern in patterns]}
+    return {"pattern": patterns[0]} if patterns else {}
+
+
+def _bounds(rules: Rules) -> Schema:
+    """Return the bounds of a number; none where zero means "not set", or where the rule is to be outside of a range."""
+    low, high = rules.get("gt", rules.get("gte")), rules.get("lt", rules.get("lte"))
+    if rules.get("ignore_empty") or (low is not None and high is not None and high < low):
+        return {}
+    names = {"gt": "exclusiveMinimum", "gte": "minimum", "lt": "exclusiveMaximum", "lte": "maximum"}
+    return {names[rule]: rules[rule] for rule in names if rule in rules} | _members(rules)
+
+
+def _members(rules: Rules) -> Schema:
+    allowed = [rules["const"]] if "const" in rules else sorted(rules.get("in", ()))
+    return {"if": {"type": "number"}, "then": {"enum": allowed}} if allowed else {}
+
+
+def _duration(rules: Rules) -> Schema:
+    """Return the schema of a duration; of its bounds, a pattern can express zero alone."""
+    low = rules.get("gt", rules.get("gte"))
+    if low is None or "lte" in rules:
+        return shared("duration")
+    # Whatever the lower bound, it is not below zero in any API; the description has the rest.
+    return shared("duration-positive" if "gt" in rules or _is_positive(low) else "duration-not-negative")
+
+
+def _is_positive(duration: DynamicMessage) -> bool:
+    return bool(duration.seconds > 0 or duration.nanos > 0)

@@ -146,11 +146,8 @@ def exact_type_from_path(path: PurePosixPath) -> ResourceType | None:
     dots, and the last part before the suffix that is a word of the table decides.
     """
     parts = path.name.split(".")[:-1]
-    for word in (*reversed(parts), *reversed(path.parts[:-1])):
-        for row in RESOURCE_TYPES:
-            if word.lower() in row.words:
-                return row
-    return None
+    words = (*reversed(parts), *reversed(path.parts[:-1]))
+    return next((row for word in words if (row := _WORDS.get(word.lower()))), None)
 
 
 def _loose_type(name: str) -> ResourceType | None:
@@ -163,6 +160,7 @@ def _loose_type(name: str) -> ResourceType | None:
     return None
 
 
+_WORDS = {word: row for row in reversed(RESOURCE_TYPES) for word in row.words}
 _LOOSE_WORDS = {
     form: row
     for row in RESOURCE_TYPES

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 from pathlib import PurePosixPath
-from typing import Protocol, cast
+from typing import NamedTuple, Protocol, cast
 
 from google.protobuf.message import DecodeError, Message
 
@@ -129,7 +129,7 @@ class DocumentReader:
             draft.faults += (
                 replace(fault, field_path=piece.field_path + fault.field_path) for fault in converted.faults
             )
-        place = _Place(piece.field_path, piece.index, wrapping, piece.value)
+        place = _Place(piece.field_path, piece.position, wrapping, piece.value)
         if converted.message is not None:
             self._add(converted.message, place, draft)
             return
@@ -165,17 +165,17 @@ class DocumentReader:
     def _wrapping(self, piece: Piece, draft: DocumentDraft) -> _Wrapping | None:
         """Read what is around a resource; None where nothing is inside."""
         if piece.wrapper is None:
-            return _Wrapping()
+            return _NO_WRAPPING
         if piece.value is None:
             draft.faults.append(shape.heartbeat(piece.wrapper_path))
             return None
         converted = self._converter.convert(piece.wrapper, RESOURCE_WRAPPER)
         draft.faults += (replace(fault, field_path=piece.wrapper_path + fault.field_path) for fault in converted.faults)
-        return _wrapping_of(converted.message) if converted.message is not None else _Wrapping()
+        return _wrapping_of(converted.message) if converted.message is not None else _NO_WRAPPING
 
     def _read_item(self, message: Message, field_path: FieldPath, index: int, draft: DocumentDraft) -> None:
         """Unpack what is in a message document: Any in `Resource` in Any, as deep as it goes."""
-        wrapping = _Wrapping()
+        wrapping = _NO_WRAPPING
         while True:
             name = message.DESCRIPTOR.full_name
             if name == RESOURCE_WRAPPER:
@@ -223,7 +223,7 @@ class DocumentReader:
         is_unnamed = row is LISTENER and not own_name
         if is_unnamed:
             own_name = self._name_listener(message, place, draft)
-        fault = names.naming_fault(row, own_name, wrapping.name, place.field_path, _name_path(row, place))
+        fault = names.naming_fault(row, own_name, wrapping.name, place.field_path, lambda: _name_path(row, place))
         if fault is not None:
             draft.faults.append(fault)
             draft.broken += 1
@@ -233,7 +233,7 @@ class DocumentReader:
         name, aliases = wrapping.name or own_name, wrapping.aliases
         body = message.SerializeToString(deterministic=True)
         version = version_of_body(row.type_url, body)
-        origin = Origin(self._path, self._line_of(place.index), draft.number, place.field_path)
+        origin = Origin(self._path, self._line_of(place.position), draft.number, place.field_path)
         references = self._check(message, place, draft)
         if is_unnamed:
             references += (ONLY_ONE,)
@@ -265,11 +265,12 @@ class DocumentReader:
     def _check(self, message: Message, place: _Place, draft: DocumentDraft) -> tuple[Reference, ...]:
         """Note what is wrong in a resource, and return what it refers to, all by the paths as its author spelled them."""
         walk = self._field_rules.check(message)
-        draft.broken += any(fault.severity is Severity.ERROR for fault in walk.faults)
-        for fault in walk.faults:
-            path = place.field_path + authored_path(place.written, fault.field_path)
-            draft.faults.append(replace(fault, field_path=path))
-        return tuple(_as_authored(reference, place.written) for reference in walk.references)
+        if walk.faults:
+            draft.broken += any(fault.severity is Severity.ERROR for fault in walk.faults)
+            for fault in walk.faults:
+                path = place.field_path + authored_path(place.written, fault.field_path)
+                draft.faults.append(replace(fault, field_path=path))
+        return tuple([_as_authored(reference, place.written) for reference in walk.references])
 
     def _line_of(self, index: int | None) -> int:
         lines = self._document.item_lines
@@ -316,16 +317,18 @@ class _Wrapping:
     ttl_s: float | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class _Place:
+_NO_WRAPPING = _Wrapping()
+
+
+class _Place(NamedTuple):
     """Where a resource is: its path in the document, its place in the list, the `Resource` around it, and its values.
 
     `written` is None where the author wrote no plain values.
     """
 
     field_path: FieldPath
-    index: int | None
-    wrapping: _Wrapping = _Wrapping()
+    position: int | None
+    wrapping: _Wrapping = _NO_WRAPPING
     written: PlainValue = None
 
 
@@ -376,15 +379,11 @@ def authored_path(value: PlainValue, field_path: FieldPath) -> FieldPath:
             value = value[step]
             steps.append(step)
             continue
-        key = _key_of(value, step)
-        if key is None or not isinstance(value, dict):
+        if not isinstance(value, dict):
+            return (*steps, *field_path[number:])
+        key = step if step in value else camel_case(step)
+        if key not in value:
             return (*steps, *field_path[number:])
         value = value[key]
         steps.append(key)
     return tuple(steps)
-
-
-def _key_of(value: PlainValue, step: str) -> str | None:
-    if not isinstance(value, dict):
-        return None
-    return next((spelling for spelling in (step, camel_case(step)) if spelling in value), None)

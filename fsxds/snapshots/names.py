@@ -7,7 +7,7 @@ replace it, and drain its connections. So it is served by a name that is made of
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import PurePosixPath
 from typing import Any
@@ -29,7 +29,7 @@ _UDP = 1  # envoy.config.core.v3.SocketAddress.Protocol
 
 
 def naming_fault(
-    row: ResourceType, own_name: str, wrapper_name: str, field_path: FieldPath, name_path: FieldPath
+    row: ResourceType, own_name: str, wrapper_name: str, field_path: FieldPath, find_name: Callable[[], FieldPath]
 ) -> Fault | None:
     """Return what is wrong with the name of a resource, None where nothing is. Source: ENVOY.md E18, E46.
 
@@ -38,13 +38,13 @@ def naming_fault(
         own_name: what the resource calls itself, empty where it does not.
         wrapper_name: what the `Resource` around it calls it, empty where nothing does.
         field_path: where the resource is in its document.
-        name_path: where its own name is, the same as `field_path` where it has none.
+        find_name: finds where its own name is, the same as `field_path` where it has none; asked only of a wrong one.
     """
     if row.name_field is None:
         return None if wrapper_name else _unwrapped(row, field_path)
     if row is VIRTUAL_HOST:
         if not (wrapper_name or own_name):
-            return _nameless(row, name_path)
+            return _nameless(row, find_name())
         around = wrapper_path(field_path) if wrapper_name else field_path
         return table_fault(wrapper_name or own_name, (*around, "name"))
     if wrapper_name and own_name and wrapper_name != own_name:
@@ -52,9 +52,9 @@ def naming_fault(
             "name-mismatch",
             f'the Resource is named "{wrapper_name}", what it holds "{own_name}"; Envoy would add it and delete it again',
             "make the two names equal, or leave the Resource's name out",
-            name_path,
+            find_name(),
         )
-    return None if own_name else _nameless(row, name_path)
+    return None if own_name else _nameless(row, find_name())
 
 
 def _nameless(row: ResourceType, field_path: FieldPath) -> Fault:

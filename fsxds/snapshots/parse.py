@@ -201,8 +201,10 @@ class ChunkParser:
             self._known.put(file.path, dict(zip(keys, document.resources, strict=True)))
 
     def _is_large_list(self, file: SourceFile) -> bool:
+        if len(file.content) < self._smallest_bytes:
+            return False
         row = format_of(file.path)
-        return row is not None and row.name == "yaml" and len(file.content) >= self._smallest_bytes
+        return row is not None and row.name == "yaml"
 
     def _read(self, path: PurePosixPath, pieces: _Pieces, hint: ResourceType | None) -> Document | None:
         envelope = self._envelope(pieces)

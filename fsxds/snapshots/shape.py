@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from fsxds.api.fields import camel_case
 from fsxds.api.quotes import may_quote_type
@@ -43,12 +44,11 @@ class TypeClaim:
     field_path: FieldPath
 
 
-@dataclass(frozen=True, slots=True)
-class Piece:
+class Piece(NamedTuple):
     """One resource as its author wrote it.
 
     `wrapper` are the other fields of the `Resource` around it, None where there is none. `claim` is the type that the
-    envelope gives it, None for none. `index` is its place in its list, None in no list.
+    envelope gives it, None for none. `position` is its place in its list, None in no list.
     """
 
     value: PlainValue
@@ -56,7 +56,7 @@ class Piece:
     wrapper: dict[str, PlainValue] | None = None
     wrapper_path: FieldPath = ()
     claim: TypeClaim | None = None
-    index: int | None = None
+    position: int | None = None
 
 
 @dataclass(slots=True)
@@ -131,7 +131,7 @@ def _take_envelope(shape: Shape, value: dict[str, PlainValue], field_path: Field
 
 def _piece(value: PlainValue, field_path: FieldPath, claim: TypeClaim | None, index: int | None) -> Piece:
     if not isinstance(value, dict) or not is_wrapper(value):
-        return Piece(value, field_path, claim=claim, index=index)
+        return Piece(value, field_path, claim=claim, position=index)
     wrapper = {key: content for key, content in value.items() if key not in ("resource", "@type")}
     inner_path = (*field_path, "resource") if "resource" in value else field_path
     return Piece(value.get("resource"), inner_path, wrapper, field_path, claim, index)

@@ -20,8 +20,8 @@ def test_envelope_gives_its_resources() -> None:
 
     claim = TypeClaim(CLUSTER, ("type_url",))
     expected = [
-        Piece({"name": "a"}, ("resources", 0), claim=claim, index=0),
-        Piece({"name": "b"}, ("resources", 1), claim=claim, index=1),
+        Piece({"name": "a"}, ("resources", 0), claim=claim, position=0),
+        Piece({"name": "b"}, ("resources", 1), claim=claim, position=1),
     ]
     assert expected == shape.pieces
     assert shape.version_info == "7"
@@ -54,7 +54,7 @@ def test_resource_with_a_field_named_resources_is_no_envelope() -> None:
 
 def test_one_resource_may_stand_where_a_list_is_due() -> None:
     """A single object under `resources` is a list of one."""
-    assert [Piece({"name": "a"}, ("resources",), index=0)] == shape_of({"resources": {"name": "a"}}).pieces
+    assert [Piece({"name": "a"}, ("resources",), position=0)] == shape_of({"resources": {"name": "a"}}).pieces
 
 
 def test_list_gives_its_elements() -> None:
@@ -62,9 +62,9 @@ def test_list_gives_its_elements() -> None:
     shape = shape_of([{"name": "a"}, {"resource": {"name": "b"}}, {"resources": [{"name": "c"}]}])
 
     expected = [
-        Piece({"name": "a"}, (0,), index=0),
-        Piece({"name": "b"}, (1, "resource"), {}, (1,), index=1),
-        Piece({"name": "c"}, (2, "resources", 0), index=2),
+        Piece({"name": "a"}, (0,), position=0),
+        Piece({"name": "b"}, (1, "resource"), {}, (1,), position=1),
+        Piece({"name": "c"}, (2, "resources", 0), position=2),
     ]
     assert expected == shape.pieces
 

@@ -157,11 +157,27 @@ def _void_file(path: PurePosixPath) -> Problem:
 
 @dataclass(frozen=True, slots=True)
 class _Pieces:
-    """A list taken apart: what is before it, and its items with the line on which each begins, from 1."""
+    """A list taken apart: what is before it, and its items but for what each begins with (`_ITEM`)."""
 
     head: bytes
     is_envelope: bool
-    items: tuple[tuple[int, bytes], ...]
+    items: list[bytes]
+
+
+@dataclass(frozen=True, slots=True)
+class _Known:
+    """What was parsed last of a file.
+
+    Attributes:
+        context: what the meaning of its items depends on beside their own text.
+        items: the resource that came of each item, and its number of lines, by the digest of its text.
+    """
+
+    context: tuple[str, str]
+    items: dict[bytes, tuple[Resource, int]]
+
+    def __len__(self) -> int:
+        return len(self.items)
 
 
 class ChunkParser:
@@ -172,8 +188,7 @@ class ChunkParser:
     ) -> None:
         self._tools = tools
         self._smallest_bytes = smallest_bytes
-        # Per file: what its items' bytes and context hash to, and the resource that came of them.
-        self._known: Lru[PurePosixPath, dict[bytes, Resource]] = Lru(most_remembered, len, most_remembered)
+        self._known: Lru[PurePosixPath, _Known] = Lru(most_remembered, len, most_remembered)
 
     def parse(self, file: SourceFile, hint: ResourceType | None) -> Document | None:
         """Return the one document of a file, or None for one that has to be parsed as a whole, as all are at first."""
@@ -193,12 +208,17 @@ class ChunkParser:
         if pieces is None or (b"*" in file.content and _ALIAS.search(file.content)):
             return
         envelope = self._envelope(pieces)
-        lines = [line for line, _ in pieces.items]
-        # The items are where the pieces are: then each piece is the whole of its item.
-        if envelope is not None and lines == [resource.origin.line for resource in document.resources]:
-            context = _context(hint, envelope)
-            keys = (_key(context, piece) for _, piece in pieces.items)
-            self._known.put(file.path, dict(zip(keys, document.resources, strict=True)))
+        if envelope is None or len(pieces.items) != len(document.resources):
+            return
+        line, items = _first_line(pieces), {}
+        for item, resource in zip(pieces.items, document.resources, strict=True):
+            # The items are where the pieces are: then each piece is the whole of its item.
+            if resource.origin.line != line:
+                return
+            lines = item.count(b"\n") + 1
+            items[_digest(item)] = resource, lines
+            line += lines
+        self._known.put(file.path, _Known(_context(hint, envelope), items))
 
     def _is_large_list(self, file: SourceFile) -> bool:
         if len(file.content) < self._smallest_bytes:
@@ -210,21 +230,22 @@ class ChunkParser:
         envelope = self._envelope(pieces)
         if envelope is None:
             return None
-        before, now = self._known.get(path) or {}, {}
-        context = _context(hint, envelope)
-        resources = []
-        for index, (line, piece) in enumerate(pieces.items):
-            key = _key(context, piece)
-            known = before.get(key) or self._read_item(path, piece, envelope, hint)
-            if known is None:
+        known, context = self._known.get(path), _context(hint, envelope)
+        before = known.items if known is not None and known.context == context else {}
+        now, resources, line = {}, [], _first_line(pieces)
+        list_path: FieldPath = ("resources",) if pieces.is_envelope else ()
+        for index, item in enumerate(pieces.items):
+            key = _digest(item)
+            found = before.get(key) or self._read_item(path, item, envelope, hint)
+            if found is None:
                 return None
-            now[key] = known
-            resources.append(
-                _at(known, Origin(path, line, 0, ("resources", index) if pieces.is_envelope else (index,)))
-            )
+            resource, lines = _at(found[0], line, list_path, index), found[1]
+            now[key] = resource, lines
+            resources.append(resource)
+            line += lines
         if len({(resource.type_url, resource.name) for resource in resources}) < len(resources):
             return None
-        self._known.put(path, now)
+        self._known.put(path, _Known(context, now))
         version_info = envelope.get("version_info")
         declared = frozenset(resource.type_url for resource in resources)
         return Document(path, tuple(resources), declared, version_info if isinstance(version_info, str) else None)
@@ -241,14 +262,16 @@ class ChunkParser:
         return texts if is_plain and texts.keys() <= {"version_info", "type_url"} else None
 
     def _read_item(
-        self, path: PurePosixPath, piece: bytes, envelope: dict[str, PlainValue], hint: ResourceType | None
-    ) -> Resource | None:
-        value = self._plain(piece)
+        self, path: PurePosixPath, item: bytes, envelope: dict[str, PlainValue], hint: ResourceType | None
+    ) -> tuple[Resource, int] | None:
+        value = self._plain(_ITEM[1:] + item)
         if not isinstance(value, list) or len(value) != 1:
             return None
         document = PlainDocument({"type_url": envelope.get("type_url"), "resources": value}, 1)
         draft = DocumentReader(self._tools, path, document, hint).read(0)
-        return draft.resources[0] if len(draft.resources) == 1 and not draft.faults else None
+        if len(draft.resources) != 1 or draft.faults:
+            return None
+        return draft.resources[0], item.count(b"\n") + 1
 
     def _plain(self, content: bytes) -> PlainValue:
         """Return the value of one faultless document, None for anything else."""
@@ -262,47 +285,44 @@ class ChunkParser:
         return document.value if isinstance(document, PlainDocument) else None
 
 
-def _context(hint: ResourceType | None, envelope: dict[str, PlainValue]) -> bytes:
-    """Return what an item's meaning depends on beside its own text."""
-    return f"{hint.short_name if hint else ''}\n{envelope.get('type_url')}\n".encode()
+def _context(hint: ResourceType | None, envelope: dict[str, PlainValue]) -> tuple[str, str]:
+    return hint.short_name if hint else "", str(envelope.get("type_url"))
 
 
-def _key(context: bytes, piece: bytes) -> bytes:
-    return hashlib.sha256(context + piece).digest()
+def _digest(item: bytes) -> bytes:
+    return hashlib.sha256(item).digest()
+
+
+def _first_line(pieces: _Pieces) -> int:
+    """Return the line of the first item, from 1."""
+    return pieces.head.count(b"\n") + 1
 
 
 def _take_apart(content: bytes) -> _Pieces | None:
     """Cut a file before each `- ` at the left margin, None where that would cut more than a list."""
     content = b"\n" + content
     first = content.find(_ITEM)
-    if first < 0 or any(mark in content for mark in _OTHER_BREAKS):
+    marks = _OTHER_BREAKS[:1] if content.isascii() else _OTHER_BREAKS
+    if first < 0 or any(mark in content for mark in marks):
         return None
     head, items = content[1 : first + 1], content[first:].split(_ITEM)[1:]
     lines = [line for line in head.splitlines() if _is_content(line)]
     if lines and not _OPENS_LIST.fullmatch(lines[-1]):
         return None
-    return _Pieces(head, bool(lines), tuple(_numbered(head, items)))
+    return _Pieces(head, bool(lines), items)
 
 
 def _is_content(line: bytes) -> bool:
     return not line.lstrip().startswith(b"#") and bool(line.strip())
 
 
-def _numbered(head: bytes, bodies: list[bytes]) -> Iterator[tuple[int, bytes]]:
-    line = head.count(b"\n") + 1
-    for body in bodies:
-        yield line, _ITEM[1:] + body
-        line += body.count(b"\n") + 1
-
-
-def _at(resource: Resource, place: Origin) -> Resource:
+def _at(resource: Resource, line: int, list_path: FieldPath, index: int) -> Resource:
     """Return the resource with another place in its file."""
-    origin = resource.origin
-    depth = len(place.field_path)
-    if origin.line == place.line and origin.field_path[:depth] == place.field_path:
+    origin, place = resource.origin, len(list_path)
+    if origin.line == line and origin.field_path[place : place + 1] == (index,):
         return resource
     within_item = origin.field_path[_index_of(origin.field_path) + 1 :]
-    return replace(resource, origin=Origin(place.path, place.line, place.document, place.field_path + within_item))
+    return replace(resource, origin=Origin(origin.path, line, 0, (*list_path, index, *within_item)))
 
 
 def _index_of(field_path: FieldPath) -> int:

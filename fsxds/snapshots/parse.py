@@ -211,12 +211,12 @@ class ChunkParser:
         if envelope is None or len(pieces.items) != len(document.resources):
             return
         line, items = _first_line(pieces), {}
-        for item, resource in zip(pieces.items, document.resources, strict=True):
+        for text, resource in zip(pieces.items, document.resources, strict=True):
             # The items are where the pieces are: then each piece is the whole of its item.
             if resource.origin.line != line:
                 return
-            lines = item.count(b"\n") + 1
-            items[_digest(item)] = resource, lines
+            lines = text.count(b"\n") + 1
+            items[_digest(text)] = resource, lines
             line += lines
         self._known.put(file.path, _Known(_context(hint, envelope), items))
 
@@ -234,9 +234,9 @@ class ChunkParser:
         before = known.items if known is not None and known.context == context else {}
         now, resources, line = {}, [], _first_line(pieces)
         list_path: FieldPath = ("resources",) if pieces.is_envelope else ()
-        for index, item in enumerate(pieces.items):
-            key = _digest(item)
-            found = before.get(key) or self._read_item(path, item, envelope, hint)
+        for index, text in enumerate(pieces.items):
+            key = _digest(text)
+            found = before.get(key) or self._read_item(path, text, envelope, hint)
             if found is None:
                 return None
             resource, lines = _at(found[0], line, list_path, index), found[1]
@@ -262,16 +262,16 @@ class ChunkParser:
         return texts if is_plain and texts.keys() <= {"version_info", "type_url"} else None
 
     def _read_item(
-        self, path: PurePosixPath, item: bytes, envelope: dict[str, PlainValue], hint: ResourceType | None
+        self, path: PurePosixPath, text: bytes, envelope: dict[str, PlainValue], hint: ResourceType | None
     ) -> tuple[Resource, int] | None:
-        value = self._plain(_ITEM[1:] + item)
+        value = self._plain(_ITEM[1:] + text)
         if not isinstance(value, list) or len(value) != 1:
             return None
         document = PlainDocument({"type_url": envelope.get("type_url"), "resources": value}, 1)
         draft = DocumentReader(self._tools, path, document, hint).read(0)
         if len(draft.resources) != 1 or draft.faults:
             return None
-        return draft.resources[0], item.count(b"\n") + 1
+        return draft.resources[0], text.count(b"\n") + 1
 
     def _plain(self, content: bytes) -> PlainValue:
         """Return the value of one faultless document, None for anything else."""
@@ -289,8 +289,8 @@ def _context(hint: ResourceType | None, envelope: dict[str, PlainValue]) -> tupl
     return hint.short_name if hint else "", str(envelope.get("type_url"))
 
 
-def _digest(item: bytes) -> bytes:
-    return hashlib.sha256(item).digest()
+def _digest(text: bytes) -> bytes:
+    return hashlib.sha256(text).digest()
 
 
 def _first_line(pieces: _Pieces) -> int:

@@ -23,6 +23,9 @@ MOST_CHANGES = 16
 MOST_LISTS = 256
 MOST_VERSIONS = 4096
 
+# The names of a change are kept as long as answers from before it hold; those of a larger one take more than the answers.
+MOST_TAKEN_OVER = 10_000
+
 # Of so large a part of all resources, those that are wanted are found faster by walking over all of them.
 LARGE_SHARE = 0.25
 
@@ -285,7 +288,8 @@ class Rows(NameTable[Resource]):
         """Take over what still holds of what is known of earlier rows."""
         names = change.names
         self._changes.put(earlier._mark, change)
-        self._lists, self._versions = earlier._lists.after(names), earlier._versions.after(names)
+        if len(names) <= MOST_TAKEN_OVER:
+            self._lists, self._versions = earlier._lists.after(names), earlier._versions.after(names)
         if earlier._timed is not None:
             timed = {name: self[name] for name in self.among(names) if self[name].ttl_s is not None}
             self._timed = earlier._timed.changed(timed, earlier._timed.among(names) - timed.keys())
@@ -352,8 +356,8 @@ class Rows(NameTable[Resource]):
         gone = frozenset(self.among(removed))
         if not new and not gone:
             return self
-        change = self._change(new, gone)
-        return Rows(self.type_url, self.changed(new, gone), (self, change))
+        table = self.changed(new, gone)
+        return Rows(self.type_url, table, (self, self._change(new, gone)) if self else None)
 
     def _change(self, new: Mapping[str, Resource], gone: frozenset[str]) -> RowsChange:
         """Return how rows differ from these in which some are new or others, and some are missing."""
@@ -366,6 +370,9 @@ class Rows(NameTable[Resource]):
         """Return how these differ from earlier rows of the type; they are compared where that is not known yet."""
         if earlier is self:
             return RowsChange()
+        if not earlier:
+            # Not kept: those are all names, and it is the first load alone that asks.
+            return RowsChange(frozenset(self))
         return self._changes.find(earlier._mark, lambda: self._compare(earlier))
 
     def _compare(self, earlier: Rows) -> RowsChange:

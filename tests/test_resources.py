@@ -198,6 +198,14 @@ def test_known_changes_are_not_compared() -> None:
     assert after.changes_since(before) is change
 
 
+def test_changes_since_nothing_are_all_names() -> None:
+    """What was loaded first is new, and takes no memory to be known as that."""
+    rows = Rows(EDS).with_changes(endpoints(a="1", b="1").resources(EDS).values(), ())
+
+    assert rows.changes_since(Rows(EDS)) == RowsChange(fresh=frozenset("ab"))
+    assert len(rows._changes) == 0
+
+
 def test_changes_tell_what_is_only_renewed() -> None:
     """Another time to live, or other aliases, are told apart from other content."""
     before, after = endpoints(1, a="1", b="1").resources(EDS), endpoints(2, a="1", b="2").resources(EDS)

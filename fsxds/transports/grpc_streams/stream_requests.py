@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from enum import Enum
 from hashlib import sha256
+from sys import intern
 from types import MappingProxyType
 from typing import Any, TypeAlias
 from urllib.parse import unquote
@@ -101,6 +102,11 @@ async def parse_or_abort(message_class: type[Message], content: bytes, context: 
         await context.abort(grpc.StatusCode.INVALID_ARGUMENT, str(error))
 
 
+def _shared(names: Iterable[str]) -> tuple[str, ...]:
+    """Return names of which all streams that subscribe to them hold one string."""
+    return tuple(map(intern, names))
+
+
 class GrpcRequestReader:
     """Reads requests.
 
@@ -125,7 +131,7 @@ class GrpcRequestReader:
         message = _parsed(DiscoveryRequest, content)
         return SotwRequest(
             type_url=_type_url(message.type_url, row),
-            names=tuple(message.resource_names),
+            names=_shared(message.resource_names),
             version_info=Version(message.version_info) or None,
             nonce=Nonce(message.response_nonce) or None,
             error_detail=without_message(message.error_detail.message) if message.HasField("error_detail") else None,
@@ -138,7 +144,7 @@ class GrpcRequestReader:
         message = _parsed(DeltaDiscoveryRequest, content)
         return DeltaRequest(
             type_url=_type_url(message.type_url, row),
-            subscribe=tuple(message.resource_names_subscribe),
+            subscribe=_shared(message.resource_names_subscribe),
             unsubscribe=tuple(message.resource_names_unsubscribe),
             initial_resource_versions=MappingProxyType(
                 {held.key: Version(held.value) for held in message.initial_resource_versions}

@@ -131,6 +131,8 @@ class ResponseBodies:
                 await bodies.rendering.wait()
                 continue
             await self._render(bodies, selection, snapshot)
+            # Nobody drops what was written before this goes on: that is done by the next rendering.
+            break
         payload = Payload(_join(selection, bodies.fragments))
         if is_whole:
             bodies.whole = (key, payload)

@@ -85,6 +85,17 @@ def test_delta() -> None:
     )
 
 
+def test_names_are_shared() -> None:
+    """Streams may subscribe to ten thousand names each: they hold the same strings, whatever else they subscribe to."""
+    reader, name = GrpcRequestReader(), "service-000001.prod.example"
+    (one, _), (other, _) = (
+        reader.sotw(sotw(type_url=CDS.type_url, resource_names=[name, own]), None, PEER).names for own in "ab"
+    )
+    (third,) = reader.delta(delta(type_url=CDS.type_url, resource_names_subscribe=[name]), None, PEER).subscribe
+
+    assert one is other is third
+
+
 def test_what_is_empty_is_none() -> None:
     """An empty message says nothing but its type."""
     assert GrpcRequestReader().sotw(b"", CDS, PEER) == SotwRequest(CDS.type_url)

@@ -45,6 +45,7 @@ from fsxds.api.fields import (
 from fsxds.api.quotes import may_quote_field, may_quote_type, quoted
 from fsxds.api.scalars import Read, WrongValueError
 from fsxds.api.secrets import Secrecy
+from fsxds.api.v2_spellings import successor_of
 from fsxds.values import Fault, FieldPath, PlainValue, Severity
 
 _API_REMEDY = "give --envoy PATH of the Envoy in use, or --descriptors FILE with your own types"
@@ -295,7 +296,10 @@ class LenientReader:
             place.at("@type").add_wrong(type_url, "a type URL: a host, a slash, and a message type", remedy)
             return None
         descriptor = self._catalogue.descriptor(message_type)
-        if descriptor is None:
+        if descriptor is None and (successor := successor_of(self._catalogue, message_type)) is not None:
+            fact = f'there is no message type "{message_type}" any more: it is of API v2'
+            place.at("@type").add("unknown-type", fact, f'write "type.googleapis.com/{successor}"')
+        elif descriptor is None:
             near = self._catalogue.similar(message_type)
             known = f' "{shortened(message_type)}"' if near or may_quote_type(message_type) else " of this name"
             fact = f"there is no message type{known} in {self._catalogue.description}"

@@ -13,6 +13,7 @@ from google.protobuf.message import Message
 
 from fsxds.api.catalogue import Catalogue
 from fsxds.api.quotes import may_quote_field
+from fsxds.api.v2_spellings import remedy_for
 from fsxds.memo import Lru
 
 FieldValue: TypeAlias = Any
@@ -139,6 +140,9 @@ class FieldNames:
 
     def unknown(self, descriptor: Descriptor, name: str, *, is_advised: bool = True) -> tuple[str, str]:
         """Return what is wrong with a name that is none of the message's, and what to do; advice takes long."""
+        names = frozenset(field.name for field in descriptor.fields)
+        if (remedy := remedy_for(descriptor.full_name, name, names)) is not None:
+            return f'{descriptor.full_name} has no field "{name}"', remedy
         advice = self._advice_on(descriptor, name) if is_advised else "remove it"
         if may_quote_field(name, self._catalogue, advice):
             return f'{descriptor.full_name} has no field "{shortened(name)}"', advice

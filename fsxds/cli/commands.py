@@ -111,6 +111,7 @@ _written = partial(click.option, cls=CommandOption, group="What is written")
     help="Where the bootstrap that is left goes; by default bootstrap.yaml beside DIR.",
 )
 @_written("--force", is_flag=True, help="Replace what is there; it is moved to a hidden name beside its place.")
+@_written("--upgrade", is_flag=True, help="Rewrite what API v2 wrote otherwise, where that is a matter of spelling.")
 @_written("--dry-run", is_flag=True, help="Write nothing, and print what would be written.")
 @_written(
     "--format",

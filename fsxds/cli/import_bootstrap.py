@@ -22,6 +22,7 @@ from fsxds.cli.problems import FOUND_PROBLEMS, has_errors, line_of, print_report
 from fsxds.cli.running import spinner
 from fsxds.cli.subjects import Subject
 from fsxds.errors import UsageError
+from fsxds.formats import FORMATS, format_of
 from fsxds.lint.report import Report
 from fsxds.lint.report_formats import BY_NAME
 from fsxds.observe.log_lines import count_of, escape
@@ -33,7 +34,8 @@ from fsxds.tools.doctor.bootstrap_file import BootstrapFile, read_bootstrap
 from fsxds.tools.importing.left_over import XdsConnection
 from fsxds.tools.importing.pieces import ImportLossError
 from fsxds.tools.importing.placing import Target, write_import
-from fsxds.tools.importing.plan import ImportPlan, Planner
+from fsxds.tools.importing.plan import ImportPlan, Planner, plain_text
+from fsxds.tools.importing.upgrading import upgraded
 from fsxds.values import SourceFile, SourceTree
 
 STDIN = "-"
@@ -50,6 +52,7 @@ class ImportFlags(TypedDict):
     output: Path | None
     force: bool
     dry_run: bool
+    upgrade: bool
     output_format: str
 
 
@@ -83,7 +86,7 @@ def run_import(file: str, directory: Path, settings: Settings, flags: ImportFlag
     section = bootstrap_section(ALL_TYPES, bootstrap_flags, address, settings)
     with spinner(f"importing {file}"):
         catalogue = catalogue_of(settings)
-        planner = _planner(file, catalogue)
+        planner = _planner(file, _read(file, catalogue, is_upgraded=flags["upgrade"]), catalogue)
         connection = XdsConnection.of(flags["transport"], section, planner.cluster_names())
         try:
             plan = planner.plan(connection)
@@ -104,18 +107,40 @@ def run_import(file: str, directory: Path, settings: Settings, flags: ImportFlag
         raise click.exceptions.Exit(FOUND_PROBLEMS)
 
 
-def _planner(file: str, catalogue: Catalogue) -> Planner:
-    """Read a bootstrap; exit with 1, its problems on stderr, where it has errors."""
-    path = PurePosixPath(file)
+def _read(file: str, catalogue: Catalogue, *, is_upgraded: bool) -> BootstrapFile:
+    """Read a bootstrap, in the spellings of API v3 if that is asked for; prints on stderr what was rewritten."""
+    path, content = PurePosixPath(file), _content(file)
     rules = field_rules(catalogue, NoCheck())
-    read = read_bootstrap(path, _content(file), catalogue, rules)
+    if not is_upgraded or (format_of(path) or FORMATS[0]).name not in {"yaml", "json"}:
+        return read_bootstrap(path, content, catalogue, rules)
+    try:
+        upgrade = upgraded(plain_text(content), catalogue)
+    except UnicodeDecodeError:
+        return read_bootstrap(path, content, catalogue, rules)  # which reports it
+    for change in upgrade.changes:
+        print(escape(f"{file}:{change.line}: {change.before} is {change.after} now"), file=sys.stderr)
+    if upgrade.changes:
+        # JSON that was rewritten is YAML: keys that are new have no quotes.
+        path, content = path.with_suffix(".yaml"), upgrade.text.encode()
+    read = read_bootstrap(path, content, catalogue, rules)
+    lines = upgrade.lines
+    placed = (
+        replace(one, path=PurePosixPath(file), line=lines[min(one.line, len(lines)) - 1]) for one in read.problems
+    )
+    return replace(read, problems=tuple(placed))
+
+
+def _planner(file: str, read: BootstrapFile, catalogue: Catalogue) -> Planner:
+    """Return what plans the import of a bootstrap; exits with 1, its problems on stderr, where it has errors."""
     if has_errors(read.problems) or read.message is None:
         for problem in read.problems:
             print(line_of(problem), file=sys.stderr)
         print(f"{escape(file)}: nothing is imported", file=sys.stderr)
         raise click.exceptions.Exit(FOUND_PROBLEMS)
-    _require_resources(file, read)
-    return Planner(read, rules, catalogue)
+    if not read.message.HasField("static_resources"):
+        remedy = "`fsxds bootstrap` prints a bootstrap that asks fsxds"
+        raise UsageError(f"{escape(file)}: has no static_resources, so there is nothing to import; {remedy}")
+    return Planner(read, field_rules(catalogue, NoCheck()), catalogue)
 
 
 def _content(file: str) -> bytes:
@@ -125,12 +150,6 @@ def _content(file: str) -> bytes:
         return Path(file).read_bytes()
     except OSError as error:
         raise UsageError(f"{escape(file)}: cannot be read: {error.strerror}; give a bootstrap of Envoy") from error
-
-
-def _require_resources(file: str, read: BootstrapFile) -> None:
-    if read.message is not None and not read.message.HasField("static_resources"):
-        remedy = "`fsxds bootstrap` prints a bootstrap that asks fsxds"
-        raise UsageError(f"{escape(file)}: has no static_resources, so there is nothing to import; {remedy}")
 
 
 def _check(imported: Imported, settings: Settings, catalogue: Catalogue) -> Report:

@@ -12,6 +12,7 @@ from fsxds.api.catalogue import Catalogue
 from fsxds.api.constraints import FieldRules
 from fsxds.api.converter import Converter
 from fsxds.api.fields import camel_case
+from fsxds.api.v2_spellings import similar_type
 from fsxds.api.walk import Unreadable, unreadable_parts
 from fsxds.formats.decoded import MAX_FAULTS, MessageDocument, PlainDocument
 from fsxds.resource_types import BY_MESSAGE_TYPE, ResourceType
@@ -160,7 +161,7 @@ class DocumentReader:
     def _no_resource_type(self, message_type: str, field_path: FieldPath) -> Fault:
         if self._catalogue.knows(message_type):
             return shape.not_served(message_type, field_path)
-        return shape.unknown_type(message_type, self._catalogue.similar(message_type), field_path)
+        return shape.unknown_type(message_type, similar_type(self._catalogue, message_type), field_path)
 
     def _wrapping(self, piece: Piece, draft: DocumentDraft) -> _Wrapping | None:
         """Read what is around a resource; None where nothing is inside."""
@@ -210,7 +211,7 @@ class DocumentReader:
     def _unreadable(self, part: Unreadable) -> Fault:
         if part.is_known:
             return shape.broken_message(part.message_type, part.field_path)
-        return shape.unknown_type(part.message_type, self._catalogue.similar(part.message_type), part.field_path)
+        return shape.unknown_type(part.message_type, similar_type(self._catalogue, part.message_type), part.field_path)
 
     def _add(self, message: Message, place: _Place, draft: DocumentDraft) -> None:
         row = BY_MESSAGE_TYPE.get(message.DESCRIPTOR.full_name)

@@ -228,7 +228,7 @@ class _Text:
     def __init__(self, content: bytes, format_name: str) -> None:
         self.suffix = ".json" if format_name == "json" else ".yaml"
         self._is_json = format_name == "json"
-        self._yaml = YamlBootstrap(_plain_text(content)) if format_name == "yaml" else None
+        self._yaml = YamlBootstrap(plain_text(content)) if format_name == "yaml" else None
 
     def piece(self, resource: StaticResource) -> bytes | None:
         if self._yaml is not None:
@@ -244,6 +244,6 @@ class _Text:
         return encode_json(left.value) if self._is_json else None
 
 
-def _plain_text(content: bytes) -> str:
+def plain_text(content: bytes) -> str:
     """Return the text of a YAML file without byte order mark, and with line feeds alone, as YAML reads its lines."""
     return re.sub("\r\n?", "\n", content.decode("utf-8-sig"))

@@ -138,7 +138,7 @@ class Cutter:
         target = alias.target
         if target.is_block and written.is_in_flow:
             known[alias.name] = target
-            return f"&{alias.name} {_in_flow(target)}"
+            return f"&{alias.name} {in_flow(target)}"
         inner = WrittenNode(target, written.is_in_flow, target.column)
         text = self._text_between(target.start, target.end, inner, known).rstrip("\n")
         first, *others = text.split("\n")
@@ -177,14 +177,14 @@ def _indentation(line: str) -> int:
     return len(line) - len(line.lstrip(" "))
 
 
-def _in_flow(node: YamlNode) -> str:
+def in_flow(node: YamlNode) -> str:
     """Write a node on one line, with what its aliases stand for."""
     if isinstance(node, AliasNode):
-        return _in_flow(node.target)
+        return in_flow(node.target)
     if isinstance(node, MappingNode):
-        return "{" + ", ".join(f"{_in_flow(key)}: {_in_flow(value)}" for key, value in node.pairs) + "}"
+        return "{" + ", ".join(f"{in_flow(key)}: {in_flow(value)}" for key, value in node.pairs) + "}"
     if isinstance(node, SequenceNode):
-        return "[" + ", ".join(map(_in_flow, node.members)) + "]"
+        return "[" + ", ".join(map(in_flow, node.members)) + "]"
     if not isinstance(node, TextNode):
         return "null"
     if node.is_plain and not isinstance(resolve_plain(node.text) if node.text else None, str):

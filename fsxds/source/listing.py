@@ -180,17 +180,19 @@ class TreeListing:
         inner: list[tuple[str, str]] = []
         with os.scandir(directory) as entries:
             for direntry in entries:
-                self._count()
+                if self._through:
+                    self._count()
                 if is_passed_over(direntry.name):
                     continue  # `..data` too: the links that lead through it change when it flips.
-                if self._exclusion.matches(prefix + direntry.name):
-                    self.excluded.append(prefix + direntry.name)
+                relative = prefix + direntry.name
+                if self._exclusion.patterns and self._exclusion.matches(relative):
+                    self.excluded.append(relative)
                 elif direntry.is_symlink():
                     self._take_link(direntry, prefix)
                 elif direntry.is_dir(follow_symlinks=False):
                     inner.extend(self._take_directory(direntry, prefix))
                 else:
-                    self._take_file(direntry, prefix + direntry.name, direntry.path)
+                    self._take_file(direntry, relative, direntry.path)
         return inner
 
     def _take_directory(self, direntry: os.DirEntry[str], prefix: str) -> list[tuple[str, str]]:
@@ -267,11 +269,10 @@ class TreeListing:
         self.lost.append(LostDirectory(relative, problem))
 
     def _count(self) -> None:
-        """Count one more behind the present link, if any; _TooMuchError when it is one too many."""
-        if self._through:
-            self._counts[self._through] += 1
-            if self._counts[self._through] > _MOST_BEHIND_LINK:
-                raise _TooMuchError
+        """Count one more behind the present link; _TooMuchError when it is one too many."""
+        self._counts[self._through] += 1
+        if self._counts[self._through] > _MOST_BEHIND_LINK:
+            raise _TooMuchError
 
     def _take_back(self, link: str) -> None:
         """Let a link, and all links behind it, add nothing but a problem."""
@@ -334,10 +335,14 @@ class Exclusion:
     >>> exclusion = Exclusion(["README*", "charts/**/values.yaml"])
     >>> [exclusion.covers(path) for path in ("edge/README.yaml", "charts/a/b/values.yaml", "edge/values.yaml")]
     [True, True, False]
+
+    Attributes:
+        patterns: as they were given.
     """
 
     def __init__(self, patterns: Iterable[str] = ()) -> None:
-        texts = [pattern.removeprefix("./").rstrip("/") for pattern in patterns]
+        self.patterns = tuple(patterns)
+        texts = [pattern.removeprefix("./").rstrip("/") for pattern in self.patterns]
         names = [fnmatch.translate(text) for text in texts if "/" not in text]
         self._name = re.compile("|".join(names)) if names else None
         self._paths = [text.removeprefix("/").split("/") for text in texts if "/" in text]

@@ -75,6 +75,7 @@ class Activity:
         last_s: that of the last event.
         calm_s: that of the last event about what is not restless.
         touched: the paths of the events; None where events were lost, so that it may be any.
+        unlisted: files that came, and are not read; whoever looks at all of the tree is to empty it before.
     """
 
     def __init__(
@@ -93,6 +94,7 @@ class Activity:
         self.last_s: float | None = None
         self.calm_s: float | None = None
         self.touched: set[str] | None = set()
+        self.unlisted: set[str] = set()
         self._is_read = is_read
         self._tops: tuple[str, ...] = ()
         self._points: frozenset[str] = frozenset()
@@ -107,7 +109,6 @@ class Activity:
         self._burst: deque[FileEvent] = deque()
         # {path of a file that is not read: when it was created}, without those that were closed or moved since
         self._begun: dict[str, float] = {}
-        self._forgot_s = 0.0
 
     def follow(self, tops: Iterable[str], points: frozenset[str]) -> None:
         """Receive events below these directories, and of these paths elsewhere, from now on."""
@@ -117,8 +118,9 @@ class Activity:
     def receive(self, event: FileEvent) -> None:
         """Take in an event, unless it is about nothing that matters."""
         touched = tuple(path for path in event.paths if self._matters(path, event))
-        self._follow_begun(event, touched)
+        self._follow_gone(event)
         if not touched:
+            self._follow_unread(event)
             return
         self._follow_burst(event, touched)
         self._follow_writers(event)
@@ -183,15 +185,12 @@ class Activity:
         empty = [at_s for path, at_s in self._created.items() if _is_empty_file(path)]
         return max([*modified, *empty], default=-patience_s) + patience_s
 
-    def is_written(self, path: str, patience_s: float, now_s: float) -> bool:
-        """Whether a file was modified of late, or was created and is empty, and was not closed since."""
+    def written(self, patience_s: float, now_s: float) -> frozenset[str]:
+        """Return the files that were modified of late, or were created and are empty, and were not closed since."""
         self._forget(patience_s, now_s)
-        return path in self._modified or (path in self._created and _is_empty_file(path))
+        return frozenset({*self._modified, *filter(_is_empty_file, self._created)})
 
     def _forget(self, patience_s: float, now_s: float) -> None:
-        if now_s == self._forgot_s:
-            return  # Asked of each of 10 000 files at one time.
-        self._forgot_s = now_s
         self._modified = {path: at for path, at in self._modified.items() if at[1] + patience_s > now_s}
         self._created = {path: at_s for path, at_s in self._created.items() if at_s + patience_s > now_s}
         self._replaced = {path: times for path, times in self._replaced.items() if times[-1] + _RESTLESS_S > now_s}
@@ -199,14 +198,20 @@ class Activity:
     def _matters(self, path: str, event: FileEvent) -> bool:
         if path in self._points:
             return True
-        below = [path[len(top) :] for top in self._tops if path.startswith(top)]
-        if all(any(map(is_passed_over, inner.split("/"))) or self._exclusion.covers(inner) for inner in below):
+        if not self._is_listed(path):
             return False
         if event.is_directory or self._has_content(path):
             return True
         # Of a file that is not read it matters whether it is a link, which could lead to a directory.
         has_come = event.event_type in {FileEventType.CREATED, FileEventType.MOVED} and path == event.paths[-1]
         return has_come and os.path.islink(path)  # noqa: PTH114 - does not raise
+
+    def _is_listed(self, path: str) -> bool:
+        """Whether a look at all of the tree names this path, be it as one that is ignored."""
+        below = [path[len(top) :] for top in self._tops if path.startswith(top)]
+        return any(
+            not any(map(is_passed_over, inner.split("/"))) and not self._exclusion.covers(inner) for inner in below
+        )
 
     def _has_content(self, path: str) -> bool:
         return path in self._points or self._is_read(PurePosixPath(path).name)
@@ -229,13 +234,22 @@ class Activity:
         event_type = event.event_type if event.paths[-1:] == touched[-1:] else FileEventType.DELETED
         self._burst.append(FileEvent(event.at_s, event_type, touched, event.is_directory))
 
-    def _follow_begun(self, event: FileEvent, touched: tuple[str, ...]) -> None:
-        path = event.paths[0]
-        if event.event_type is FileEventType.CREATED and not touched:
+    def _follow_unread(self, event: FileEvent) -> None:
+        """Take in what an event means if it is about files that are not read alone."""
+        path = event.paths[-1]
+        if event.event_type is FileEventType.CREATED:
             self._begun = {path: at_s for path, at_s in self._begun.items() if at_s + self._settle_s > event.at_s}
             self._begun[path] = event.at_s
-        elif event.event_type is not _MODIFIED:
+        if event.event_type in {FileEventType.CREATED, FileEventType.MOVED} and self._is_listed(path):
+            self.unlisted.add(path)
+
+    def _follow_gone(self, event: FileEvent) -> None:
+        """Forget a file that is not read when it is finished or gone."""
+        path = event.paths[0]
+        if event.event_type not in {FileEventType.CREATED, _MODIFIED}:
             self._begun.pop(path, None)
+            if path in self.unlisted and not os.path.lexists(path):
+                self.unlisted.discard(path)
 
     def _follow_writers(self, event: FileEvent) -> None:
         path = event.paths[0]

@@ -6,6 +6,7 @@ import asyncio
 import time
 from collections.abc import AsyncGenerator, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path, PurePosixPath
 
 from fsxds.errors import TreeLost
@@ -153,16 +154,19 @@ class _Watcher:
 
     async def _is_complete(self, save: Save, look: Look) -> bool:
         """Whether a look found nothing but a file that was saved, in one step, and whether nothing happened since."""
+        is_alone = await asyncio.to_thread(self._has_nobody_at, save, look)
+        await asyncio.sleep(_ECHO_S)
+        return is_alone and self._activity.first_s is None
+
+    def _has_nobody_at(self, save: Save, look: Look) -> bool:
+        """Whether a save, in one step, is all that a look found, and nobody writes to the file now."""
         before = self._last.files if self._last is not None else ()
         changed = [pair for pair in zip(look.tree.files, before, strict=False) if pair[0] is not pair[1]]
         if len(changed) != 1 or len(look.tree.files) != len(before) or not look.is_steady:
             return False
         ((file, old),) = changed
-        if file.path != old.path or look.paths[str(file.path)] != save.path or not save.brings(file, old):
-            return False
-        has_nobody = await asyncio.to_thread(self._writers.has_nobody, file.path)
-        await asyncio.sleep(_ECHO_S)
-        return has_nobody and self._activity.first_s is None
+        is_it = file.path == old.path and look.paths[str(file.path)] == save.path
+        return is_it and save.brings(file, old) and self._writers.has_nobody(file.path)
 
     async def _wait_for_quiet(self, due_s: float) -> bool:
         """Return when there was no event for a while and nobody is known to write, or else when a look is due.
@@ -204,6 +208,7 @@ class _Watcher:
             if touched and (look := await asyncio.to_thread(self._scanner.look_at, touched)) is not None:
                 break
             self._looked_at_all_s = self._looked_s
+            self._activity.unlisted.clear()
             look, error = await self._look_once()
             # What changed between a look and the watches that it asked for had no event.
             is_new = await self._targets.follow(look)
@@ -222,7 +227,8 @@ class _Watcher:
         """Return the only files that can have changed since the last look; empty where it may be others too."""
         touched = self._activity.touched
         is_fresh = time.monotonic() < self._looked_at_all_s + self._options.rescan_s
-        return frozenset(touched or ()) if self._is_told and is_fresh and self._waiting_s is None else frozenset()
+        is_all = self._is_told and is_fresh and self._waiting_s is None and not self._activity.unlisted
+        return frozenset(touched or ()) if is_all else frozenset()
 
     async def _look_once(self) -> tuple[Look | None, TreeLost | None]:
         try:
@@ -263,47 +269,46 @@ class _Watcher:
         if is_over and self._last is None:
             return look.tree, 0.0
         targets = self._targets
-        files = self._changed_files(look.tree)
-        changed = {file.path: look.paths[str(file.path)] for file in files}
-        git_s, rests_s = await asyncio.to_thread(self._ask_writers, files)
+        changed, git_s, rests_s = await asyncio.to_thread(self._ask_writers, look)
         if not targets.is_polling:
             await asyncio.sleep(_ECHO_S)
         now_s = time.monotonic()
         is_quiet = is_over or (is_quiet and self._activity.calm_s is None and git_s == 0.0)
         is_quiet = is_quiet and look.is_steady
-        waits_s = [rest_s for path, rest_s in rests_s.items() if not self._activity.is_restless(changed[path], now_s)]
+        waits_s = [rest_s for real, rest_s in rests_s.items() if not self._activity.is_restless(real, now_s)]
         if not is_over and (git_s > 0.0 or not (is_due or (is_quiet and not waits_s))):
             return None, self._pace(min(waits_s, default=self._options.settle_s))
         inbox = self._activity.touched
-        touched = {path: real for path, real in changed.items() if inbox is None or real in inbox}
+        touched = {changed[real].path: real for real in (changed if inbox is None else inbox & changed.keys())}
         others = await asyncio.to_thread(self._read_again, touched)
         if not (is_over and targets.is_remote):
-            others |= dict.fromkeys(rests_s)
+            others |= {changed[real].path: None for real in rests_s}
         if not look.is_steady:
-            top = look.tops[0]
-            others |= {path: None for path, real in changed.items() if real != f"{top.rstrip('/')}/{path}"}
-        patience_s = self._options.writer_patience_s
-        others |= {path: None for path, real in changed.items() if self._activity.is_written(real, patience_s, now_s)}
+            top = look.tops[0].rstrip("/")
+            others |= {file.path: None for real, file in changed.items() if real != f"{top}/{file.path}"}
+        written = self._activity.written(self._options.writer_patience_s, now_s)
+        others |= {changed[real].path: None for real in written & changed.keys()}
         if self._last is None and None in others.values():
             return None, _SHORTEST_REST_S
-        tree = _composed(look.tree, self._last, others, keeps_removed=not is_quiet)
+        compose = partial(_composed, look.tree, self._last, others, keeps_removed=not is_quiet)
+        tree = await asyncio.to_thread(compose)
         is_whole = is_quiet and None not in others.values()
         return tree, 0.0 if is_whole else _SHARE_S
 
-    def _changed_files(self, tree: SourceTree) -> list[SourceFile]:
-        """Return the files that are not those of the last tree; the scanner keeps a file that did not change."""
-        # By identity, since hashing 10 000 paths would take longer than a look at one file.
-        known = set(map(id, self._last.files)) if self._last is not None else set()
-        return [file for file in tree.files if id(file) not in known]
+    def _ask_writers(self, look: Look) -> tuple[dict[str, SourceFile], float, dict[str, float]]:
+        """Return what is not as it was in the last tree, how long to wait for git, and for the writers of which files.
 
-    def _ask_writers(self, changed: list[SourceFile]) -> tuple[float, dict[PurePosixPath, float]]:
-        """Return how long to wait for git, and how long for the writer of each changed file."""
-        targets = self._targets
+        Files are found by their real paths.
+        """
+        # By identity: the scanner keeps a file that did not change, and to hash 10 000 paths takes longer than to read one.
+        known = set(map(id, self._last.files)) if self._last is not None else set()
+        changed = {look.paths[str(file.path)]: file for file in look.tree.files if id(file) not in known}
         # The first tree is not looked at twice: there is nothing better to serve in the meantime.
-        is_reported = self._last is None or not (targets.is_polling or targets.unwatched)
-        now_s, can_ask = time.monotonic(), not targets.is_remote
-        rests_s = self._writers.rests_s(changed, now_s, can_ask=can_ask, is_reported=is_reported)
-        return self._writers.git_rest_s(), rests_s
+        is_reported = self._last is None or not (self._targets.is_polling or self._targets.unwatched)
+        now_s, can_ask = time.monotonic(), not self._targets.is_remote
+        rests_s = self._writers.rests_s(changed.values(), now_s, can_ask=can_ask, is_reported=is_reported)
+        rests = {look.paths[str(path)]: rest_s for path, rest_s in rests_s.items()}
+        return changed, self._writers.git_rest_s(), rests
 
     def _read_again(self, touched: Mapping[PurePosixPath, str]) -> dict[PurePosixPath, SourceFile | None]:
         """Read files that were touched since the look began; None for those that somebody writes."""

@@ -112,8 +112,7 @@ async def test_who_writes_on_and_on_is_not_waited_for() -> None:
 
     assert waits == [12.0, 12.2, LONG_AGO]
     assert activity.is_restless("/tree/a.yaml", 10.6)
-    assert activity.is_written("/tree/a.yaml", 2.0, 10.6)
-    assert not activity.is_written("/tree/a.yaml", 2.0, 13.0)
+    assert [activity.written(2.0, now_s) for now_s in (10.6, 13.0)] == [{"/tree/a.yaml"}, frozenset()]
 
 
 async def test_who_modifies_is_writing_until_closing() -> None:

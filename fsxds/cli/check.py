@@ -58,7 +58,7 @@ def check_subject(subject: Subject, base: Path, settings: Settings, catalogue: C
     """Return everything that is wrong with one tree; all paths in the report lead from `base`."""
     settings = subject.settings(settings)
     with spinner(f"checking {subject.label}"):
-        (loaded,) = reload.load_trees((subject.tree,), settings, catalogue, linter_of(settings))
+        (loaded,) = reload.load_trees((subject.tree,), settings, catalogue, linter_of(settings), subject.directory)
     if subject.refers_to_others(loaded.problems):
         print(f"{subject.label}: no real Envoy was asked: it needs what these files refer to", file=sys.stderr)
     else:

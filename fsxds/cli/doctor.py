@@ -37,7 +37,7 @@ def run_doctor(directory: Path, settings: Settings) -> None:
         tree = reload.scan_once(directory, settings)
         # Without the bootstrap: what does not fit it is reported below, and a file held back for it could not be examined.
         alone = replace(settings, bootstrap=None)
-        (loaded,) = reload.load_trees((tree,), alone, catalogue, linter_of(alone))
+        (loaded,) = reload.load_trees((tree,), alone, catalogue, linter_of(alone), directory)
         base = base_for(settings.check_format, directory)
         bootstrap = None if settings.bootstrap is None else _read(settings.bootstrap, base, catalogue)
         report = _report_of(Examined(directory, loaded, tree, bootstrap), base, settings, catalogue)

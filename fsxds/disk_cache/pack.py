@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import fcntl
 import os
+import re
 import struct
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
-from fsxds.disk_cache.private_directory import PrivateDirectory
+from fsxds.disk_cache.private_directory import TEMPORARY, PrivateDirectory
 
 NAME_BYTES = 16
 
@@ -27,6 +28,10 @@ SMALLEST_BYTES = 4 * 1024 * 1024
 
 # About two million clusters. Records of files that are no more count too, as nobody knows that they are.
 MOST_BYTES = 256 * 1024 * 1024
+
+# The names of packs, and of those that are being written; only such files are ever removed.
+SUFFIX = ".pack"
+_OURS = re.compile(rf"[0-9a-f]{{32}}{re.escape(SUFFIX)}|{re.escape(TEMPORARY)}[0-9a-f]{{16}}")
 
 # All packs of a directory.
 MOST_BYTES_OF_ALL = 1024 * 1024 * 1024
@@ -68,9 +73,9 @@ def _slices(content: bytes) -> Iterator[_Slice]:
 class Pack:
     """One pack, which any number of processes read and write. Blocking; every method may raise OSError."""
 
-    def __init__(self, directory: Path, file_name: str, smallest_bytes: int = SMALLEST_BYTES) -> None:
+    def __init__(self, directory: Path, name: str, smallest_bytes: int = SMALLEST_BYTES) -> None:
         self._directory = directory
-        self._file_name = file_name
+        self._file_name = name + SUFFIX
         self._smallest_bytes = smallest_bytes
         # The file that this object wrote last, with its size: it ends with a whole record.
         self._written: tuple[int, int] | None = None
@@ -103,7 +108,7 @@ class Pack:
             finally:
                 os.close(descriptor)
             if is_first:
-                directory.evict(self._file_name, MOST_BYTES_OF_ALL)
+                directory.evict(_OURS, self._file_name, MOST_BYTES_OF_ALL)
         return True
 
     def _locked(self, directory: PrivateDirectory) -> int | None:

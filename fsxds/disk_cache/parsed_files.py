@@ -34,6 +34,9 @@ from fsxds.values import SourceFile
 # Part of every name: records of another form are not found, rather than misread.
 _FORM = b"fsxds-parsed-1"
 
+DIRECTORY = "fsxds-parsed"
+"""The name of the directory of packs."""
+
 # Less is parsed in the time that looking for it takes.
 WORTH_BYTES = 256 * 1024
 
@@ -62,7 +65,7 @@ class ParseCache:
             rules: returns a digest of all that decides what a file parses to, beside the file; called when it is needed.
             observer: receives what was found, and what went wrong.
         """
-        self._directory = directory / "parsed"
+        self._directory = directory / DIRECTORY
         self._tree = tree
         self._rules = rules
         self._observer = observer
@@ -127,7 +130,7 @@ class _Store:
     def __init__(self, directory: Path, tree: Path, rules: bytes) -> None:
         self._key = hashlib.blake2b(rules, key=_FORM).digest()
         label = hashlib.blake2b(os.fsencode(tree.absolute()), key=self._key, digest_size=NAME_BYTES)
-        self._pack = Pack(directory, f"{label.hexdigest()}.pack")
+        self._pack = Pack(directory, label.hexdigest())
 
     def find(self, files: Sequence[SourceFile]) -> Sequence[ParsedFile | None]:
         payloads = self._pack.read()

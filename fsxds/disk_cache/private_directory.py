@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import secrets
 import stat
 import time
@@ -104,24 +105,37 @@ class PrivateDirectory:
                 os.unlink(temporary, dir_fd=self._descriptor)
             raise
 
-    def evict(self, keep: str, most_bytes: int) -> None:
-        """Remove what was not used for long, and of the others what was not used for longest, down to a size."""
-        evict_old(self._descriptor, UNUSED_FOR_S, keep)
+    def evict(self, ours: re.Pattern[str], keep: str, most_bytes: int) -> None:
+        """Remove what was not used for long, and of the others what was not used for longest, down to a size.
+
+        Args:
+            ours: matches the names of the files that this is about.
+            keep: the name of the one that is in use.
+            most_bytes: the size of all together.
+        """
+        evict_old(self._descriptor, ours, UNUSED_FOR_S, keep)
         size_bytes = 0
-        for name, status in sorted(_files_of(self._descriptor), key=lambda row: (row[0] != keep, -row[1].st_mtime)):
+        files = _files_of(self._descriptor, ours)
+        for name, status in sorted(files, key=lambda row: (row[0] != keep, -row[1].st_mtime)):
             size_bytes += status.st_size
             if size_bytes > most_bytes and name != keep:
                 with suppress(OSError):
                     os.unlink(name, dir_fd=self._descriptor)
 
 
-def evict_old(directory: int | Path, unused_for_s: float, keep: str = "") -> None:
+def evict_old(directory: int | Path, ours: re.Pattern[str], unused_for_s: float, keep: str = "") -> None:
     """Remove the files of a directory that were not used for so long, and what was never finished.
 
     A file's time of change is that of its last use. One that is far ahead is as old: the clock was set back.
+
+    Args:
+        directory: its descriptor, or its path.
+        ours: matches the names of the files that this is about; the directory may have others.
+        unused_for_s: how long.
+        keep: the name of one that stays.
     """
     now_s = time.time()
-    for name, status in _files_of(directory):
+    for name, status in _files_of(directory, ours):
         limit_s = TEMPORARY_FOR_S if name.startswith(TEMPORARY) else unused_for_s
         if name != keep and abs(now_s - status.st_mtime) > limit_s:
             with suppress(OSError):
@@ -131,11 +145,11 @@ def evict_old(directory: int | Path, unused_for_s: float, keep: str = "") -> Non
                     (directory / name).unlink()
 
 
-def _files_of(directory: int | Path) -> list[tuple[str, os.stat_result]]:
+def _files_of(directory: int | Path, ours: re.Pattern[str]) -> list[tuple[str, os.stat_result]]:
     found = []
     with suppress(OSError), os.scandir(directory) as rows:
         for row in rows:
             with suppress(OSError):
-                if row.is_file(follow_symlinks=False):
+                if ours.fullmatch(row.name) and row.is_file(follow_symlinks=False):
                     found.append((row.name, row.stat(follow_symlinks=False)))
     return found

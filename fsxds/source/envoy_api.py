@@ -12,9 +12,11 @@ import importlib.metadata
 import json
 import mmap
 import os
+import re
 import shutil
 import sys
 import tempfile
+import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -25,6 +27,7 @@ from google.protobuf.descriptor_pb2 import FileDescriptorSet
 
 from fsxds.api.catalogue import Catalogue, Features
 from fsxds.api.descriptors import merged, parse_set, read_descriptors, read_version
+from fsxds.disk_cache.private_directory import evict_old
 from fsxds.errors import ApiError
 
 # What one Envoy has, for where none can be asked. `python -m fsxds.envoy.envoy_features ENVOY > FILE` writes it anew.
@@ -185,8 +188,17 @@ def _with_own(found: _Found, descriptors: Path) -> Catalogue:
     return catalogue
 
 
+# An executable that was not used for so long is most likely gone.
+UNUSED_FOR_S = 90 * 24 * 3600.0
+
+# A file's time of change is that of its last use, but for one day.
+_USED_AGAIN_AFTER_S = 24 * 3600.0
+
 # Part of every name: entries of another format are not found, rather than misread.
 _FORMAT = "api-1"
+
+# Of any format; the directory may have other files, which are not touched.
+_OURS = re.compile(r"api-\d+-[0-9a-f]{40}\.\w+|\.new-\w{8}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -201,7 +213,8 @@ class StoredApi:
 class ApiCache:
     """A directory with one entry for each content, and a note for each file that leads to the content it had.
 
-    Nothing here fails: an entry that is missing, broken or not to be written is only as if it had never been.
+    Nothing here fails: an entry that is missing, broken or not to be written is only as if it had never been. What was not
+    used for 90 days goes when something is written.
     """
 
     def __init__(self, directory: Path | None) -> None:
@@ -246,15 +259,22 @@ class ApiCache:
     def _read(self, name: str) -> bytes | None:
         if self._directory is None:
             return None
+        path = self._directory / name
         try:
-            return (self._directory / name).read_bytes()
+            content = path.read_bytes()
         except OSError:
             return None
+        # A directory that others share may be theirs to write.
+        with contextlib.suppress(OSError):
+            if abs(time.time() - path.stat().st_mtime) > _USED_AGAIN_AFTER_S:
+                os.utime(path)
+        return content
 
     def _write(self, name: str, content: bytes) -> None:
         """Put a file in place as a whole: other processes may read it at any time."""
         if self._directory is None:
             return
+        evict_old(self._directory, _OURS, UNUSED_FOR_S)
         with contextlib.suppress(OSError):
             self._directory.mkdir(parents=True, exist_ok=True)
             descriptor, temporary = tempfile.mkstemp(dir=self._directory, prefix=".new-")

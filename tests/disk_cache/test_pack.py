@@ -13,7 +13,8 @@ import pytest
 from fsxds.disk_cache.pack import Pack, Record
 from fsxds.disk_cache.private_directory import UNUSED_FOR_S, NotPrivateError
 
-NAME = "tree.pack"
+LABEL = "0" * 32
+NAME = f"{LABEL}.pack"
 
 
 def record(number: int, *, place: int | None = None, size: int = 10) -> Record:
@@ -24,7 +25,7 @@ def record(number: int, *, place: int | None = None, size: int = 10) -> Record:
 
 def numbers(folder: Path) -> list[int]:
     """Return the records of a pack, by their numbers, each as it was written."""
-    found = Pack(folder, NAME).read()
+    found = Pack(folder, LABEL).read()
     assert all(set(payload) <= {int.from_bytes(name) % 256} for name, payload in found.items())
     return [int.from_bytes(name) for name in found]
 
@@ -32,12 +33,12 @@ def numbers(folder: Path) -> list[int]:
 def test_records_are_read_by_others(tmp_path: Path) -> None:
     """What one process appends, in one step or several, another one reads; a pack is for its owner alone."""
     folder = tmp_path / "a" / "parsed"
-    pack = Pack(folder, NAME)
+    pack = Pack(folder, LABEL)
 
     assert numbers(folder) == []
     assert pack.append([record(1), record(2)])
     assert pack.append([record(3)])
-    assert Pack(folder, NAME).append([record(4)])
+    assert Pack(folder, LABEL).append([record(4)])
     assert pack.append([record(5)])
     assert numbers(folder) == [1, 2, 3, 4, 5]
     assert folder.stat().st_mode & 0o777 == 0o700
@@ -46,25 +47,25 @@ def test_records_are_read_by_others(tmp_path: Path) -> None:
 
 def test_pack_may_end_anywhere(tmp_path: Path) -> None:
     """Of a pack that was cut off, all whole records are read; the next one is appended to them."""
-    Pack(tmp_path, NAME).append([record(1), record(2), record(3)])
+    Pack(tmp_path, LABEL).append([record(1), record(2), record(3)])
     whole = (tmp_path / NAME).read_bytes()
     each = len(whole) // 3
     for size in range(len(whole)):
         (tmp_path / NAME).write_bytes(whole[:size])
         left = [1, 2, 3][: size // each]
         assert numbers(tmp_path) == left
-        Pack(tmp_path, NAME).append([record(4)])
+        Pack(tmp_path, LABEL).append([record(4)])
         assert numbers(tmp_path) == [*left, 4]
 
 
 def test_what_follows_damage_is_cut_off(tmp_path: Path) -> None:
     """Zeros, as they are left at the end of a file when the power goes, end the pack, and are written over."""
-    Pack(tmp_path, NAME).append([record(1)])
+    Pack(tmp_path, LABEL).append([record(1)])
     with (tmp_path / NAME).open("ab") as file:
         file.write(bytes(1000))
     assert numbers(tmp_path) == [1]
 
-    Pack(tmp_path, NAME).append([record(2)])
+    Pack(tmp_path, LABEL).append([record(2)])
 
     assert numbers(tmp_path) == [1, 2]
     assert (tmp_path / NAME).stat().st_size < 1000
@@ -72,7 +73,7 @@ def test_what_follows_damage_is_cut_off(tmp_path: Path) -> None:
 
 def test_older_records_of_a_place_go(tmp_path: Path) -> None:
     """A pack of which more than half is out of date is written anew with the newest record of each place."""
-    pack = Pack(tmp_path, NAME, smallest_bytes=1000)
+    pack = Pack(tmp_path, LABEL, smallest_bytes=1000)
     for number in range(1000):
         assert pack.append([record(number, place=number % 3, size=100)])
         assert (tmp_path / NAME).stat().st_size < 2000
@@ -83,7 +84,7 @@ def test_older_records_of_a_place_go(tmp_path: Path) -> None:
 
 def test_two_packs_of_one_file_lose_nothing_when_one_writes_it_anew(tmp_path: Path) -> None:
     """A process whose pack was replaced by another process goes on with the new one."""
-    first, second = (Pack(tmp_path, NAME, smallest_bytes=500) for _ in range(2))
+    first, second = (Pack(tmp_path, LABEL, smallest_bytes=500) for _ in range(2))
     for number in range(200):
         pack = first if number % 2 else second
         assert pack.append([record(number, place=number % 2, size=50)])
@@ -92,7 +93,7 @@ def test_two_packs_of_one_file_lose_nothing_when_one_writes_it_anew(tmp_path: Pa
 
 def test_nobody_waits_for_another_writer(tmp_path: Path) -> None:
     """While another process writes, nothing is appended, and the caller learns that."""
-    pack = Pack(tmp_path, NAME)
+    pack = Pack(tmp_path, LABEL)
     pack.append([record(1)])
     with (tmp_path / NAME).open() as other:
         fcntl.flock(other, fcntl.LOCK_EX)
@@ -104,29 +105,26 @@ def test_nobody_waits_for_another_writer(tmp_path: Path) -> None:
 
 def test_unused_packs_go(tmp_path: Path) -> None:
     """Packs that were not used for a month go, as of a clock that was a month ahead, and what a killed process left."""
-    for name in ("old", "ahead", "new", "recent", ".new-left", ".new-now"):
-        (tmp_path / name).write_bytes(b"x")
+    old, ahead, recent = (f"{digit * 32}.pack" for digit in "abc")
+    left, now = (f".new-{digit * 16}" for digit in "ab")
+    ages_s = {old: UNUSED_FOR_S + 10, ahead: -UNUSED_FOR_S - 10, recent: 1000, left: 9999, now: 0, "others.pack": 10**8}
     now_s = time.time()
-    for name, age_s in (
-        ("old", UNUSED_FOR_S + 10),
-        ("ahead", -UNUSED_FOR_S - 10),
-        ("recent", 1000),
-        (".new-left", 9999),
-    ):
+    for name, age_s in ages_s.items():
+        (tmp_path / name).write_bytes(b"x")
         os.utime(tmp_path / name, (now_s - age_s, now_s - age_s))
 
-    Pack(tmp_path, NAME).append([record(1)])
+    Pack(tmp_path, LABEL).append([record(1)])
 
-    assert {path.name for path in tmp_path.iterdir()} == {NAME, "new", "recent", ".new-now"}
+    assert {path.name for path in tmp_path.iterdir()} == {NAME, recent, now, "others.pack"}
 
 
 def test_reading_counts_as_use(tmp_path: Path) -> None:
     """A pack that is read and never changed is not evicted."""
-    Pack(tmp_path, NAME).append([record(1)])
+    Pack(tmp_path, LABEL).append([record(1)])
     os.utime(tmp_path / NAME, (0, 0))
 
     assert numbers(tmp_path) == [1]
-    Pack(tmp_path, "other.pack").append([record(1)])
+    Pack(tmp_path, "f" * 32).append([record(1)])
 
     assert numbers(tmp_path) == [1]
 
@@ -137,11 +135,12 @@ def test_sizes_are_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setattr("fsxds.disk_cache.pack.MOST_BYTES", 2000)
     now_s = time.time()
     for number in range(5):
-        (tmp_path / str(number)).write_bytes(bytes(300))
-        os.utime(tmp_path / str(number), (now_s - number, now_s - number))
-    pack = Pack(tmp_path, NAME, smallest_bytes=500)
+        path = tmp_path / f"{str(number + 1) * 32}.pack"
+        path.write_bytes(bytes(300))
+        os.utime(path, (now_s - number, now_s - number))
+    pack = Pack(tmp_path, LABEL, smallest_bytes=500)
     pack.append([record(0)])
-    assert {path.name for path in tmp_path.iterdir()} == {NAME, "0", "1", "2"}
+    assert {path.name for path in tmp_path.iterdir()} == {NAME, *(f"{digit * 32}.pack" for digit in "123")}
 
     for number in range(100):
         pack.append([record(number, size=100)])
@@ -153,7 +152,7 @@ def test_sizes_are_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
 def test_what_is_not_ours_alone_is_replaced(tmp_path: Path, obstacle: str) -> None:
     """A file that others may write, a link and a pipe are not read and not written through, but replaced."""
     folder, elsewhere = tmp_path / "parsed", tmp_path / "elsewhere"
-    Pack(folder, NAME).append([record(1)])
+    Pack(folder, LABEL).append([record(1)])
     path = folder / NAME
     if obstacle == "open":
         path.chmod(0o660)
@@ -166,7 +165,7 @@ def test_what_is_not_ours_alone_is_replaced(tmp_path: Path, obstacle: str) -> No
     before = elsewhere.read_bytes() if elsewhere.exists() else b""
 
     assert numbers(folder) == []
-    Pack(folder, NAME).append([record(2)])
+    Pack(folder, LABEL).append([record(2)])
 
     assert numbers(folder) == [2]
     assert not path.is_symlink()
@@ -179,7 +178,7 @@ def test_open_directory_is_closed(tmp_path: Path) -> None:
     folder = tmp_path / "parsed"
     folder.mkdir(mode=0o755)
 
-    Pack(folder, NAME).append([record(1)])
+    Pack(folder, LABEL).append([record(1)])
 
     assert folder.stat().st_mode & 0o777 == 0o700
 
@@ -187,16 +186,16 @@ def test_open_directory_is_closed(tmp_path: Path) -> None:
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can give files away")
 def test_foreign_directory_and_file_are_not_used(tmp_path: Path) -> None:
     """What belongs to another user is not read; its directory is rejected."""
-    Pack(tmp_path / "a", NAME).append([record(1)])
+    Pack(tmp_path / "a", LABEL).append([record(1)])
     os.chown(tmp_path / "a" / NAME, 12345, 12345)
     assert numbers(tmp_path / "a") == []
 
-    Pack(tmp_path / "a", NAME).append([record(1)])
+    Pack(tmp_path / "a", LABEL).append([record(1)])
     os.chown(tmp_path / "a", 12345, 12345)
     with pytest.raises(NotPrivateError, match="belongs to user 12345"):
-        Pack(tmp_path / "a", NAME).read()
+        Pack(tmp_path / "a", LABEL).read()
     with pytest.raises(NotPrivateError):
-        Pack(tmp_path / "a", NAME).append([record(2)])
+        Pack(tmp_path / "a", LABEL).append([record(2)])
 
 
 def test_link_to_a_directory_is_not_followed(tmp_path: Path) -> None:
@@ -205,15 +204,15 @@ def test_link_to_a_directory_is_not_followed(tmp_path: Path) -> None:
     (tmp_path / "parsed").symlink_to(tmp_path / "there")
 
     with pytest.raises(OSError, match="parsed"):
-        Pack(tmp_path / "parsed", NAME).append([record(1)])
+        Pack(tmp_path / "parsed", LABEL).append([record(1)])
 
 
 WRITER = """
 import sys
 from pathlib import Path
 from fsxds.disk_cache.pack import Pack
-from tests.disk_cache.test_pack import NAME, record
-pack = Pack(Path(sys.argv[1]), NAME, smallest_bytes=20_000)
+from tests.disk_cache.test_pack import LABEL, record
+pack = Pack(Path(sys.argv[1]), LABEL, smallest_bytes=20_000)
 first = int(sys.argv[2])
 print("ready", flush=True)
 for number in range(first, first + int(sys.argv[3])):
@@ -236,7 +235,7 @@ def test_killed_writers_leave_a_readable_pack(tmp_path: Path) -> None:
             time.sleep(0.004 * number)
             writer.send_signal(signal.SIGKILL)
         assert len(numbers(tmp_path)) <= 400
-    assert Pack(tmp_path, NAME).append([record(7)])
+    assert Pack(tmp_path, LABEL).append([record(7)])
     assert numbers(tmp_path)[-1] == 7
 
 
@@ -254,8 +253,8 @@ FULL = """
 import resource, sys
 from pathlib import Path
 from fsxds.disk_cache.pack import Pack
-from tests.disk_cache.test_pack import NAME, record
-pack = Pack(Path(sys.argv[1]), NAME)
+from tests.disk_cache.test_pack import LABEL, record
+pack = Pack(Path(sys.argv[1]), LABEL)
 pack.append([record(1)])
 resource.setrlimit(resource.RLIMIT_FSIZE, (5000, 5000))
 try:

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fsxds.api.catalogue import Catalogue
-from fsxds.disk_cache.parsed_files import WORTH_BYTES, ParseCache, sealed, unsealed
+from fsxds.disk_cache.parsed_files import DIRECTORY, WORTH_BYTES, ParseCache, sealed, unsealed
 from fsxds.events import CacheFailed, CacheRead, Event
 from fsxds.lint.linter import Linter
 from fsxds.lint.rules import RuleLevels
@@ -57,7 +57,7 @@ class Caching:
     @property
     def pack(self) -> Path:
         """The one pack that there is."""
-        (path,) = (self.folder / "parsed").iterdir()
+        (path,) = (self.folder / DIRECTORY).iterdir()
         return path
 
 
@@ -221,8 +221,8 @@ def test_seal(content: bytes, key: bytes, other: bytes) -> None:
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can give files away")
 def test_foreign_directory_is_reported_once(caching: Caching) -> None:
     """A directory of another user is not used; that is reported once, and parsing goes on."""
-    (caching.folder / "parsed").mkdir()
-    os.chown(caching.folder / "parsed", 12345, 12345)
+    (caching.folder / DIRECTORY).mkdir()
+    os.chown(caching.folder / DIRECTORY, 12345, 12345)
     files = files_of(cds_yaml=CLUSTERS)
     cache = caching.cache()
 
@@ -230,15 +230,17 @@ def test_foreign_directory_is_reported_once(caching: Caching) -> None:
         assert list(cache.find(files)) == [None]
         assert not cache.add(files[0], parse_all(caching.parser, files)[0])
         assert cache.write()
-    assert caching.events == [CacheFailed(caching.folder / "parsed", f"{caching.folder}/parsed belongs to user 12345")]
+    assert caching.events == [
+        CacheFailed(caching.folder / DIRECTORY, f"{caching.folder}/{DIRECTORY} belongs to user 12345")
+    ]
 
 
 def test_directory_that_cannot_be_made_is_reported_once(caching: Caching) -> None:
     """What the system says about a directory is reported."""
-    (caching.folder / "parsed").write_text("a file")
+    (caching.folder / DIRECTORY).write_text("a file")
 
     caching.fill(files_of(cds_yaml=CLUSTERS))
-    assert caching.events == [CacheFailed(caching.folder / "parsed", "Not a directory")]
+    assert caching.events == [CacheFailed(caching.folder / DIRECTORY, "Not a directory")]
 
 
 def test_rules_differ_where_results_may(catalogue: Catalogue) -> None:

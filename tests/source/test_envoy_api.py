@@ -190,6 +190,27 @@ def test_equal_content_is_stored_once(tmp_path: Path) -> None:
     assert len(list(cache.glob("*.note"))) == 2
 
 
+def test_unused_entries_go(tmp_path: Path) -> None:
+    """What was not used for 90 days goes when something is written, as does what was never finished; other files stay."""
+    cache = tmp_path / "cache"
+    envoy = _small_envoy(tmp_path / "one", "a.proto")
+    find_api(envoy=envoy, descriptors=None, cache_dir=cache)
+    names = {path.name for path in cache.iterdir()}
+    (cache / "mine.note").write_text("mine")
+    (cache / f"api-0-{'a' * 40}.note").write_text("of an earlier version")
+    (cache / ".new-abcd1234").write_text("unfinished")
+    for path in cache.iterdir():
+        os.utime(path, (0, 0))
+    find_api(envoy=envoy, descriptors=None, cache_dir=cache)  # uses its own
+
+    find_api(envoy=_small_envoy(tmp_path / "two", "b.proto"), descriptors=None, cache_dir=cache)
+
+    left = {path.name for path in cache.iterdir()}
+    assert names < left
+    assert len(left) == len(names) * 2 + 1
+    assert "mine.note" in left
+
+
 @pytest.mark.parametrize("damage", [b"", b"\xff\xff", b"no\nsuch\nthing"])
 def test_broken_cache_is_rewritten(damage: bytes, tmp_path: Path) -> None:
     """Entries that were torn or overwritten are passed over, and put right."""

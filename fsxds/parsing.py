@@ -42,11 +42,14 @@ WORTH_KILLING_AFTER_S = 2.0
 # So many bytes of small files are handed to a worker at once: each exchange costs half a millisecond.
 BATCH_BYTES = 256 * 1024
 
-# Workers, however many cores there are: each takes some 100 MB.
+# Workers, however many cores there are: each takes 30 MB and more, by the files that it has seen.
 MOST_WORKERS = 4
 
-# Another worker starts when so many bytes wait: they take longer to parse than it takes to start.
-WORTH_A_WORKER_BYTES = 4 * MIB
+# Another worker starts when so many bytes wait: to start costs a twentieth of a second, and these more than a tenth.
+WORTH_A_WORKER_BYTES = MIB
+
+# A command of its own starts workers for so much: the first one takes half a second.
+PARSE_BY_WORKERS_ABOVE_BYTES = 8 * MIB
 
 # As many files at once may be those of an earlier state of the tree, which the cache knows.
 MANY_FILES = 32
@@ -481,7 +484,7 @@ def _parse_by_workers(
 ) -> tuple[ParsedFile, ...] | None:
     """Parse files by several processes; None where that is not worth it, or not possible."""
     size_bytes = sum(len(file.content) for file in files)
-    if limits.workers == 1 or size_bytes < 2 * WORTH_A_WORKER_BYTES or _is_in_event_loop():
+    if limits.workers == 1 or size_bytes < PARSE_BY_WORKERS_ABOVE_BYTES or _is_in_event_loop():
         return None
     with suppress(WorkerStartError):
         return asyncio.run(_parse_patiently(files, rules, limits, cache))

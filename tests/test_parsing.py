@@ -4,17 +4,20 @@ import asyncio
 import os
 import signal
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
-from pathlib import PurePosixPath
+from pathlib import Path, PurePosixPath
 from typing import Any, Never
 
 import pytest
 
 from fsxds.api.catalogue import Catalogue
+from fsxds.disk_cache.parsed_files import ParseCache
+from fsxds.events import CacheRead, Event
 from fsxds.parse_worker import ParseRules, WorkerStartError, parse_all
-from fsxds.parsing import ParseLimits, Parsing
+from fsxds.parsing import ParseLimits, Parsing, cores, parse_now
+from fsxds.resources import ParsedFile
 from fsxds.snapshots.check_protocol import Found, NoCheck
 from fsxds.snapshots.parse import FileParser
 from fsxds.source.envoy_api import find_api
@@ -335,3 +338,133 @@ async def test_api_of_the_worker_is_that_of_the_process(rules: ParseRules) -> No
         (parsed,) = await parsing.parse(files)
 
     assert "some API" in parsed.problems[0].message
+
+
+SIDE_BY_SIDE = replace(ALL_APART, workers=2)
+
+
+def many(count: int) -> tuple[SourceFile, ...]:
+    """Return so many files, of which each is a batch, and all together are worth another worker."""
+    padding = f"# {'x' * 98}\n" * 2600
+    return tree_of({f"{number:03}.cds.yaml": f"{padding}- name: c{number}\n" for number in range(count)}).files
+
+
+def names_in(parsed: Iterable[ParsedFile]) -> list[str]:
+    """Return the names of all resources."""
+    return [resource.name for file in parsed for resource in file.resources]
+
+
+async def test_many_files_are_parsed_side_by_side(rules: ParseRules) -> None:
+    """Where much waits, another worker starts, and ends when nothing does; results come in the order of the files."""
+    files = many(40)
+    seen: set[int] = set()
+
+    async def look() -> None:
+        while True:
+            seen.update(worker_pids(parsing))
+            await asyncio.sleep(0)
+
+    async with parsing_apart(rules, SIDE_BY_SIDE) as parsing, asyncio.TaskGroup() as tasks:
+        looking = tasks.create_task(look())
+        parsed = await parsing.parse(files)
+        looking.cancel()
+        assert len(seen) == 2
+        while len(worker_pids(parsing)) > 1:  # noqa: ASYNC110  # it ends when its turn comes
+            await asyncio.sleep(0.01)
+        await parsing.parse(many(2))
+        assert len(worker_pids(parsing)) == 1
+
+    assert names_in(parsed) == [f"c{number}" for number in range(40)]
+    assert [file.path for file in files] == [file.path for file in parsed]
+
+
+async def test_little_needs_one_worker(rules: ParseRules) -> None:
+    """Where little waits, one worker does it."""
+    async with parsing_apart(rules, SIDE_BY_SIDE) as parsing:
+        await parsing.parse(many(3))
+
+        assert len(worker_pids(parsing)) == 1
+
+
+async def test_killed_workers_lose_nothing(rules: ParseRules) -> None:
+    """Workers that are killed again and again while they parse side by side delay their files, and lose none."""
+    files = many(30)
+    async with parsing_apart(rules, SIDE_BY_SIDE) as parsing, asyncio.TaskGroup() as tasks:
+        killer = tasks.create_task(kill_workers(parsing, 6))
+        parsed = await parsing.parse(files)
+        killer.cancel()
+        died = [file for file in parsed if not file.is_good]
+        assert all(problem.rule == "parser-died" for file in died for problem in file.problems)
+        while died:
+            await asyncio.sleep(0.05)
+            parsed = await parsing.parse(files)
+            died = [file for file in parsed if not file.is_good]
+
+    assert names_in(parsed) == [f"c{number}" for number in range(30)]
+
+
+async def test_a_worker_that_dies_blames_its_own_files_alone(rules: ParseRules) -> None:
+    """Of workers side by side, one dies on each attempt at one file; all others are parsed."""
+    files = many(20)
+    async with parsing_apart(rules, SIDE_BY_SIDE) as parsing, asyncio.TaskGroup() as tasks:
+        killer = tasks.create_task(kill_while_parsing(parsing, files[7]))
+        parsed = await parsing.parse(files)
+        killer.cancel()
+
+    assert [file.path for file in parsed if not file.is_good] == [files[7].path]
+    assert [problem.rule for problem in parsed[7].problems] == ["parser-died"]
+
+
+async def test_commands_parse_as_serving_does(rules: ParseRules) -> None:
+    """Parsing at once, with or without workers, inside of an event loop or not, gives what a parser gives."""
+    files = (*many(34), *tree_of({"x.yaml": "["}).files)
+    right = parse_all(FileParser(rules.catalogue), files)
+
+    assert parse_now(files, rules, SIDE_BY_SIDE) == right
+    assert await asyncio.to_thread(parse_now, files, rules, SIDE_BY_SIDE) == right
+    assert await asyncio.to_thread(parse_now, files, rules, replace(SIDE_BY_SIDE, workers=1)) == right
+
+
+async def test_commands_do_without_workers(rules: ParseRules) -> None:
+    """Where no worker starts, a command parses by itself."""
+    dying = ParseRules(rules.catalogue, check=DyingCheck())
+
+    parsed = await asyncio.to_thread(parse_now, many(34), dying, SIDE_BY_SIDE)
+
+    assert len(names_in(parsed)) == 34
+
+
+async def test_results_go_to_the_cache(rules: ParseRules, tmp_path: Path) -> None:
+    """What was parsed here and apart is found by the next process, and then nothing is parsed."""
+    files = (*many(3), *SMALL)
+    limits = ParseLimits(apart_above_bytes=10**9)
+    events: list[Event] = []
+
+    def cache() -> ParseCache:
+        return ParseCache(tmp_path, tmp_path, rules.digest, events.append)
+
+    async with asyncio.TaskGroup() as tasks:
+        with Parsing(rules, limits, cache=cache()) as parsing:
+            keeping = [tasks.create_task(work()) for work in (parsing.keep_parsing, parsing.keep_written)]
+            first = await parsing.parse(files)
+            assert worker_pids(parsing)
+            for task in keeping:
+                task.cancel()
+    with Parsing(rules, limits, cache=cache()) as parsing:
+        again = await parsing.parse(files)
+        assert not worker_pids(parsing)
+
+    assert first == again
+    assert events == [CacheRead(0, 5), CacheRead(5, 5)]
+    assert parse_now(files, rules, limits, cache()) == first
+
+
+def test_cores_are_those_of_this_process() -> None:
+    """A process that may use one core has one."""
+    usable = os.sched_getaffinity(0)
+    try:
+        os.sched_setaffinity(0, {min(usable)})
+        assert cores() == 1
+    finally:
+        os.sched_setaffinity(0, usable)
+    assert 1 <= cores() <= len(usable)

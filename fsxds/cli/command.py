@@ -9,7 +9,9 @@ from pathlib import Path
 from typing import Any
 
 import click
+from click.shell_completion import CompletionItem
 
+from fsxds.cli.completion import directories, values_of
 from fsxds.errors import UsageError
 from fsxds.settings.forms import SWITCH
 from fsxds.settings.options import LASTING, OPTIONS, Option
@@ -79,6 +81,11 @@ class TableOption(click.Option):
             **bare,
         )
         self.group = row.group
+        self.row = row
+
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem[str]]:
+        """Return what may stand for the value, as the table says."""
+        return values_of(self.row, incomplete)
 
 
 def _options(row: Option) -> Iterator[TableOption]:
@@ -95,6 +102,7 @@ class Negation(TableOption):
             self, [row.form.negation, f"no_{row.name}"], is_flag=True, help=f"The same as {row.variable}=false."
         )
         self.group = row.group
+        self.row = row
 
 
 class TableCommand(click.Command):
@@ -139,4 +147,4 @@ def table_command(name: str, examples: str) -> Callable[[Callable[..., None]], T
     return decorate
 
 
-tree_argument = click.argument("directory", metavar="DIR", type=existing_directory)
+tree_argument = click.argument("directory", metavar="DIR", type=existing_directory, shell_complete=directories)

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Unpack
 import click
 
 from fsxds.cli.command import EXAMPLES, CommandOption, TableCommand, existing_directory, table_command, tree_argument
+from fsxds.cli.completion import COMPLETION_VARIABLE, SCRIPTS, any_path, directories, message_types, rule_names
 from fsxds.resource_types import RESOURCE_TYPES
 from fsxds.settings.options import Settings
 
@@ -41,7 +42,7 @@ _FORMAT_NAME = click.Choice(FORMAT_NAMES)
     cls=TableCommand,
     epilog=f"{EXAMPLES}  fsxds init envoy-config\n  fsxds init envoy-config --empty",
 )
-@click.argument("directory", metavar="DIR", type=_PATH)
+@click.argument("directory", metavar="DIR", type=_PATH, shell_complete=directories)
 @click.option(
     "--empty", "is_empty", cls=CommandOption, group="What is written", is_flag=True, help="Files without resources."
 )
@@ -91,8 +92,8 @@ _written = partial(click.option, cls=CommandOption, group="What is written")
   fsxds import envoy.yaml xds --transport files --mirror /run/envoy -o /etc/envoy/bootstrap.yaml
   envsubst < envoy.yaml.in | fsxds import - xds""",
 )
-@click.argument("file", metavar="FILE")
-@click.argument("directory", metavar="DIR", type=_PATH)
+@click.argument("file", metavar="FILE", shell_complete=any_path)
+@click.argument("directory", metavar="DIR", type=_PATH, shell_complete=directories)
 @_imported(
     "--transport",
     type=click.Choice(("rest", "files", "ads", "delta")),
@@ -146,9 +147,12 @@ _checked = partial(click.option, cls=CommandOption, group="What is checked")
   fsxds check --tree config/xds --stdin-path config/xds/routes.yaml - < edited.yaml
   fsxds check config/xds --format sarif > fsxds.sarif""",
 )
-@click.argument("paths", metavar="PATH...", nargs=-1)
+@click.argument("paths", metavar="PATH...", nargs=-1, shell_complete=any_path)
 @_checked(
-    "--stdin-path", metavar="NAME", help="The name of the file that comes by stdin; it tells its format and type."
+    "--stdin-path",
+    metavar="NAME",
+    shell_complete=any_path,
+    help="The name of the file that comes by stdin; it tells its format and type.",
 )
 def check(paths: tuple[str, ...], stdin_path: str | None, settings: Settings) -> None:
     """Report every problem in PATH.
@@ -173,7 +177,7 @@ def check(paths: tuple[str, ...], stdin_path: str | None, settings: Settings) ->
   fsxds explain
   fsxds explain unknown-field""",
 )
-@click.argument("rule", metavar="[RULE]", required=False)
+@click.argument("rule", metavar="[RULE]", required=False, shell_complete=rule_names)
 def explain(rule: str | None, settings: Settings) -> None:
     """Explain RULE, or list all rules.
 
@@ -194,7 +198,7 @@ _compared = partial(click.option, cls=CommandOption, group="Comparing")
   fsxds diff http://127.0.0.1:18001 config/xds
   fsxds diff --git main..HEAD config/xds --format markdown""",
 )
-@click.argument("sides", metavar="[A] [B]", nargs=-1)
+@click.argument("sides", metavar="[A] [B]", nargs=-1, shell_complete=directories)
 @_compared(
     "--git",
     "revisions",
@@ -225,7 +229,7 @@ _converted = partial(click.option, cls=CommandOption, group="Converting")
   fsxds convert dump.json --to yaml -o config/xds/clusters.yaml
   curl -s localhost:18001/v3/discovery:clusters --json '{}' | fsxds convert --from json --to yaml""",
 )
-@click.argument("file", metavar="[FILE]", default="-")
+@click.argument("file", metavar="[FILE]", default="-", shell_complete=any_path)
 @_converted("--to", "target", type=_FORMAT_NAME, help="The format to write; by default that of the name after -o.")
 @_converted("--from", "source", type=_FORMAT_NAME, help="The format of FILE; by default that of its name.")
 @_converted(
@@ -295,7 +299,7 @@ def serve(directory: Path, settings: Settings, reader: SettingsReader) -> None:
   fsxds mirror config/xds out --mirror-format yaml --mirror-config-sources""",
 )
 @tree_argument
-@click.argument("out", metavar="OUT", type=_PATH)
+@click.argument("out", metavar="OUT", type=_PATH, shell_complete=directories)
 def mirror(directory: Path, out: Path, settings: Settings) -> None:
     """Write DIR as files that Envoy watches, once.
 
@@ -385,7 +389,7 @@ _envoy = partial(click.option, cls=CommandOption, group="The Envoy")
   fsxds bootstrap --transport files --mirror /run/envoy --node edge-1 --cluster edge
   fsxds bootstrap --transport delta --address xds.example.com:18000 --format json""",
 )
-@click.argument("directory", metavar="[DIR]", required=False, type=existing_directory)
+@click.argument("directory", metavar="[DIR]", required=False, type=existing_directory, shell_complete=directories)
 @_envoy(
     "--transport",
     type=click.Choice(("rest", "files", "ads", "delta")),
@@ -463,6 +467,7 @@ _schema = partial(click.option, cls=CommandOption, group="What the schema is of"
     "packed",
     multiple=True,
     metavar="MESSAGE",
+    shell_complete=message_types,
     help="Only this message type, and others given so, may stand under an @type, such as Router; makes a small schema.",
 )
 @_schema(
@@ -487,8 +492,28 @@ def schema(settings: Settings, *, of_settings: bool, **flags: Unpack[SchemaFlags
         run_schema(settings, flags)
 
 
+@click.command(
+    "completion",
+    cls=TableCommand,
+    epilog=f"""{EXAMPLES}  eval "$(fsxds completion bash)"    in ~/.bashrc
+  eval "$(fsxds completion zsh)"     in ~/.zshrc, after compinit
+  fsxds completion fish > ~/.config/fish/completions/fsxds.fish""",
+)
+@click.argument("shell", metavar="bash|zsh|fish", type=click.Choice(tuple(SCRIPTS)))
+@click.pass_context
+def completion(context: click.Context, shell: str) -> None:
+    """Print the script that makes a shell complete the words of fsxds.
+
+    Tab then completes commands, flags and their values, types, rules, directories and files. bash must be 4.4 or later,
+    and zsh must have run `autoload -U compinit; compinit`. Without eval, which runs fsxds whenever a shell starts, write
+    the script where your shell looks for such: bash: ~/.local/share/bash-completion/completions/fsxds; zsh: _fsxds in a
+    directory of $fpath.
+    """
+    print(SCRIPTS[shell](context.find_root().command, {}, "fsxds", COMPLETION_VARIABLE).source(), end="")
+
+
 # In the order in which a user meets them.
 COMMANDS: tuple[click.Command, ...] = (
     *(init, import_, dev, check, explain, diff, convert, show),
-    *(serve, mirror, watch, bootstrap, doctor, schema),
+    *(serve, mirror, watch, bootstrap, doctor, schema, completion),
 )

@@ -8,9 +8,11 @@ from collections.abc import Sequence
 from typing import NoReturn
 
 import click
+from click.shell_completion import add_completion_class
 
 from fsxds import __version__
 from fsxds.cli.commands import COMMANDS
+from fsxds.cli.completion import SCRIPTS
 from fsxds.errors import FsxdsError
 
 WRONG_USE = 2
@@ -49,6 +51,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
     0: it did what it should; 1: it found problems, or a difference; 2: wrong use, with a line that says what is wrong; 130: Ctrl-C.
     """
+    for shell in SCRIPTS.values():
+        add_completion_class(shell)
     try:
         status = fsxds.main(arguments, prog_name="fsxds", standalone_mode=False)
     except click.UsageError as error:

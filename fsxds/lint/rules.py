@@ -14,12 +14,16 @@ from difflib import get_close_matches
 from functools import cache
 from importlib.resources import files
 from types import MappingProxyType
-
-from rich.text import Text
+from typing import TYPE_CHECKING
 
 from fsxds.errors import UsageError
-from fsxds.snapshots.check_protocol import Found
 from fsxds.values import PlainValue, Severity
+
+if TYPE_CHECKING:
+    # Shell completion reads the names of rules, and has no time to import how trees are loaded, or how text is coloured.
+    from rich.text import Text
+
+    from fsxds.snapshots.check_protocol import Found
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,7 +173,7 @@ _INDENT = "  "
 def page_of(rule: Rule, width: int) -> Text:
     """Write the page of a rule, `width` cells wide."""
     fixed = "; its severity cannot be changed" if rule.is_fixed else ""
-    page = Text.assemble((rule.name, _HEADING), ": ", (rule.severity.value, _STYLES[rule.severity]), f"{fixed}\n")
+    page = _assembled((rule.name, _HEADING), ": ", (rule.severity.value, _STYLES[rule.severity]), f"{fixed}\n")
     for heading, text in (("Demand", rule.meaning), ("Envoy", rule.envoy), ("Remedy", rule.remedy)):
         page.append_text(_section(heading, _wrapped(text, width, _INDENT)))
     file = f" ({rule.file})" if rule.file else ""
@@ -179,15 +183,21 @@ def page_of(rule: Rule, width: int) -> Text:
     return page
 
 
+def _assembled(*parts: str | tuple[str, str]) -> Text:
+    from rich.text import Text
+
+    return Text.assemble(*parts)
+
+
 def _section(heading: str, text: str, style: str = "") -> Text:
-    return Text.assemble("\n", (f"{heading}\n", _HEADING), (f"{text}\n", style))
+    return _assembled("\n", (f"{heading}\n", _HEADING), (f"{text}\n", style))
 
 
 def list_of(chapters: Iterable[Chapter], width: int) -> Text:
     """Write the names, severities and demands of all rules, by chapters."""
     chapters = tuple(chapters)
     column = max((len(rule.name) for chapter in chapters for rule in chapter.rules), default=0)
-    listing = Text()
+    listing = _assembled()
     for number, chapter in enumerate(chapters):
         listing.append("\n" if number else "").append(f"{chapter.title}\n", _HEADING)
         for rule in chapter.rules:
@@ -199,7 +209,7 @@ def _row(rule: Rule, column: int, width: int) -> Text:
     before = f"{_INDENT}{rule.name:{column}}  "
     severity = f"{rule.severity.value:7}  "
     meaning = _wrapped(rule.meaning, width, " " * (len(before) + len(severity))).lstrip()
-    return Text.assemble(before, (severity, _STYLES[rule.severity]), f"{meaning}\n")
+    return _assembled(before, (severity, _STYLES[rule.severity]), f"{meaning}\n")
 
 
 def _wrapped(text: str, width: int, indent: str) -> str:

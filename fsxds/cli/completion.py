@@ -1,0 +1,156 @@
+"""Shell completion: what may stand for a value, and the script of each shell.
+
+Click finds what is to be completed; what may stand there comes from the table of options, as it stands in the settings.
+Importing this module costs little, because a shell runs fsxds at each Tab.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from importlib.resources import files
+
+from click import Context, Parameter
+from click.shell_completion import BashComplete, CompletionItem, FishComplete, ShellComplete, ZshComplete
+
+from fsxds.settings.forms import ADDRESS_OR_OFF, EXECUTABLE, GLOBS, LEVELS, NAMES, OFF, PATH, RULE_LEVELS
+from fsxds.settings.options import Option
+
+Items = list[CompletionItem[str]]
+
+COMPLETION_VARIABLE = "_FSXDS_COMPLETE"
+"""The environment variable by which a script asks fsxds what there is; click reads it."""
+
+# What is sent is the line up to the cursor, because bash breaks words at `=` and `:`; -1 is the word at its end. Bash
+# replaces what follows the last break alone, so what stands before it is taken off again.
+_BASH = """\
+%(complete_func)s() {
+    local IFS=$'\\n' line=${COMP_LINE:0:COMP_POINT} type value
+    local breaks=${COMP_WORDBREAKS//[^=:]/} word=${line##*[[:space:]]} before=
+    [[ -n $breaks ]] && before=${word%%"${word##*[$breaks]}"}
+    [[ -z $word ]] && line+="''"
+    COMPREPLY=()
+    for completion in $(COMP_WORDS=$line COMP_CWORD=-1 %(complete_var)s=bash_complete "$1"); do
+        type=${completion%%%%,*} value=${completion#*,}
+        case $type in
+            dir) compopt -o dirnames ;;
+            file) compopt -o default ;;
+            plain) COMPREPLY+=("${value#"$before"}") ;;
+        esac
+    done
+}
+complete -o nosort -F %(complete_func)s %(prog_name)s
+"""
+
+# After `--option=`, fish replaces the whole word.
+_FISH = """\
+function %(complete_func)s
+    set -l option (string match -r -- '^--[^=]*=' (commandline -ct))
+    for completion in (COMP_WORDS=(commandline -cp | string collect) COMP_CWORD=(commandline -ct | string collect) \
+%(complete_var)s=fish_complete %(prog_name)s)
+        set -l parts (string split -m 1 ',' -- $completion)
+        switch $parts[1]
+            case dir
+                string replace -r '^' -- "$option" (__fish_complete_directories $parts[2])
+            case file
+                string replace -r '^' -- "$option" (__fish_complete_path $parts[2])
+            case plain
+                string replace -r '^' -- "$option" $parts[2]
+        end
+    end
+end
+complete --no-files --command %(prog_name)s --arguments "(%(complete_func)s)"
+"""
+
+
+class BashScript(BashComplete):
+    """Completion for bash 4.4 and later."""
+
+    source_template = _BASH
+
+    def source(self) -> str:
+        """Return the script; which bash will read it is not asked."""
+        return ShellComplete.source(self)
+
+
+class ZshScript(ZshComplete):
+    """Completion for zsh; after `--option=`, it completes what follows, and keeps what stands before."""
+
+    source_template = ZshComplete.source_template.replace(
+        "    local -a response\n", "    local -a response\n    compset -P '--*='\n", 1
+    ).replace("compadd -U ", 'compadd -U -i "$IPREFIX" ', 1)
+
+
+class FishScript(FishComplete):
+    """Completion for fish 3 and later."""
+
+    source_template = _FISH
+
+
+SCRIPTS: dict[str, type[ShellComplete]] = {"bash": BashScript, "zsh": ZshScript, "fish": FishScript}
+
+
+def values_of(row: Option, incomplete: str) -> Items:
+    """Return what may stand for the value of an option; nothing where anything may.
+
+    Args:
+        row: the option.
+        incomplete: what was written of the value.
+    """
+    form = row.form
+    if form is RULE_LEVELS:
+        return rule_levels(incomplete)
+    if form in (PATH, EXECUTABLE):
+        return [CompletionItem(incomplete, type="file")]
+    if form in (GLOBS, NAMES):
+        return []
+    other = (OFF,) if form is ADDRESS_OR_OFF else ()
+    return starting(incomplete, form.choices or (*filter(None, (row.default,)), *other))
+
+
+def rule_levels(incomplete: str) -> Items:
+    """Return how a list of `rule=level` may go on: by names of rules, and then by levels.
+
+    While more than one rule fits, its name ends in `=`: shells then write what all have in common, without a space.
+    """
+    from fsxds.lint.rules import rules
+
+    before, comma, last = incomplete.rpartition(",")
+    name, equals, _ = last.partition("=")
+    fitting = [name] if equals else [rule for rule in rules() if rule.startswith(name)]
+    if len(fitting) > 1:
+        return [CompletionItem(f"{before}{comma}{rule}=") for rule in fitting]
+    return starting(incomplete, (f"{before}{comma}{rule}={level}" for rule in fitting for level in LEVELS))
+
+
+def rule_names(_context: Context, _parameter: Parameter, incomplete: str) -> Items:
+    """Return the names of rules that begin so."""
+    from fsxds.lint.rules import rules
+
+    return starting(incomplete, rules())
+
+
+def message_types(_context: Context, _parameter: Parameter, incomplete: str) -> Items:
+    """Return the last parts, or full names, of the extensions' message types that begin so, of the Envoy that fsxds knows.
+
+    To read the API of the Envoy in use takes longer than one waits for a Tab.
+    """
+    content = json.loads((files("fsxds") / "source" / "envoy_features.json").read_text(encoding="utf-8"))
+    names = {one for named in content["extensions"].values() for types in named.values() for one in types}
+    shown = names if "." in incomplete else {name.rpartition(".")[2] for name in names}
+    return starting(incomplete, sorted(shown))
+
+
+def directories(_context: Context, _parameter: Parameter, incomplete: str) -> Items:
+    """Have the shell complete a directory."""
+    return [CompletionItem(incomplete, type="dir")]
+
+
+def any_path(_context: Context, _parameter: Parameter, incomplete: str) -> Items:
+    """Have the shell complete a file or a directory."""
+    return [CompletionItem(incomplete, type="file")]
+
+
+def starting(incomplete: str, values: Iterable[str]) -> Items:
+    """Return those of some values that begin with what was written."""
+    return [CompletionItem(value) for value in values if value.startswith(incomplete)]

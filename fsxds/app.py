@@ -284,7 +284,7 @@ class Application:
         snapshot, settled, directory = self.store.current, self._trees.current, self._directory
         if settled is None:
             return f"{directory} to be read: it is not there, large, or written to all the time"
-        count, size_bytes = len(settled.tree.files), sum(len(file.content) for file in settled.tree.files)
+        count, size_bytes = len(settled.tree.files), sum(file.size_bytes for file in settled.tree.files)
         if snapshot is None:
             return f"{count} files of {size_bytes:,} bytes in all to be parsed"
         if len(snapshot.withheld) == len(BY_TYPE_URL):

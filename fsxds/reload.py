@@ -148,12 +148,25 @@ class Loader:
     def __init__(self, parsing: Parsing, acceptance: Acceptance) -> None:
         self._parsing = parsing
         self._acceptance = acceptance
+        # What was parsed for the last tree.
+        self._changed: tuple[SourceFile, ...] = ()
 
     async def load(self, tree: SourceTree, before: Loaded | None) -> Loaded:
         """Parse what changed, and accept what can be served of it."""
-        parsed = await self._parsing.parse(changed_files(tree, before))
+        self._changed = changed_files(tree, before)
+        parsed = await self._parsing.parse(self._changed)
         # Merging looks at every name: some milliseconds for ten thousand, which polls need not wait for.
         return await asyncio.to_thread(load, tree, before, lambda _: parsed, self._acceptance)
+
+    async def pack(self) -> None:
+        """Let the text of what was loaded last take less memory, when it is served."""
+        await asyncio.to_thread(_pack, self._changed)
+        self._changed = ()
+
+
+def _pack(files: Iterable[SourceFile]) -> None:
+    for file in files:
+        file.pack()
 
 
 @dataclass(frozen=True, slots=True)
@@ -218,6 +231,7 @@ class Reload:
             # Also where reporting it fails.
             if is_new:
                 self._store.publish(loaded.snapshot)
+        await loader.pack()
 
     async def _failing(self, tree: SourceTree, loader: Loader) -> dict[PurePosixPath, _SetAside]:
         """Return the changes of a tree that loading fails on, each with its problem."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import zlib
 from dataclasses import dataclass, field
 from enum import Enum
 from pathlib import PurePosixPath
@@ -86,18 +87,64 @@ def pointer_of(field_path: FieldPath) -> str:
     return text
 
 
-@dataclass(frozen=True, slots=True)
-class SourceFile:
-    """One file as it was read: `path` is relative to the tree, `digest` is the SHA-256 of `content`."""
+# Level 1 packs a hundred megabytes of text or more in a second, and other threads go on meanwhile.
+PACKING_LEVEL = 1
 
-    path: PurePosixPath
-    content: bytes = field(repr=False)
-    digest: str
+# Smaller files gain little when they are packed, and there may be a hundred thousand of them.
+SMALLEST_PACKED_BYTES = 16 * 1024
+
+
+class SourceFile:
+    """One file as it was read; equal to another one of the same path and content.
+
+    Attributes:
+        path: is relative to the tree.
+        digest: the SHA-256 of the content.
+        size_bytes: of the content.
+    """
+
+    __slots__ = ("_content", "_packed", "digest", "path", "size_bytes")
+
+    def __init__(self, path: PurePosixPath, content: bytes, digest: str) -> None:
+        self.path, self.digest, self.size_bytes = path, digest, len(content)
+        self._content: bytes | None = content
+        self._packed = b""
 
     @classmethod
     def of(cls, path: PurePosixPath, content: bytes) -> SourceFile:
         """Make the value and compute its digest."""
         return cls(path, content, hashlib.sha256(content).hexdigest())
+
+    @property
+    def content(self) -> bytes:
+        """What was read."""
+        # Read once: another thread may pack it meanwhile.
+        content = self._content
+        return zlib.decompress(self._packed) if content is None else content
+
+    def begins_with(self, other: SourceFile) -> bool:
+        """Whether the content begins with all of another."""
+        if self.size_bytes < other.size_bytes:
+            return False
+        return hashlib.sha256(memoryview(self.content)[: other.size_bytes]).hexdigest() == other.digest
+
+    def pack(self) -> None:
+        """Keep the content compressed from now on: it is seldom needed when it was parsed, and a tree may take gigabytes."""
+        if self._content is not None and self.size_bytes >= SMALLEST_PACKED_BYTES:
+            self._packed = zlib.compress(self._content, PACKING_LEVEL)
+            self._content = None
+
+    def __eq__(self, other: object) -> bool:
+        """Whether the other is a file of this path and content."""
+        return isinstance(other, SourceFile) and (self.path, self.digest) == (other.path, other.digest)
+
+    def __hash__(self) -> int:
+        """Hash what makes files equal."""
+        return hash((self.path, self.digest))
+
+    def __repr__(self) -> str:
+        """Without the content, which may have secrets."""
+        return f"SourceFile({str(self.path)!r}, digest={self.digest!r})"
 
 
 @dataclass(frozen=True, slots=True)

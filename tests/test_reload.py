@@ -95,6 +95,19 @@ async def test_tree_that_serves_the_same_is_not_published(parsing: Parsing) -> N
     assert listener.store.current.generation == 1
 
 
+async def test_text_is_packed_when_it_is_served(parsing: Parsing) -> None:
+    """What is in the tree for the next load to compare with takes little memory, and has its content all the same."""
+    text = "".join(f"- name: a{number:05d}\n" for number in range(2000))
+    tree = tree_of({"cds.yaml": text, "eds.yaml": ""})
+    store = SnapshotStore()
+    await Reload(store, Listener(store)).receive(Settled(tree, 1.0), Loader(parsing, Acceptance()))
+
+    assert store.current is not None
+    assert len(store.current.by_type[CDS]) == 2000
+    assert [file.content for file in tree.files] == [text.encode(), b""]
+    assert [file._content is None for file in tree.files] == [True, False]
+
+
 async def test_other_rules_judge_every_file_anew(parsing: Parsing, rules: ParseRules) -> None:
     """What is the same by them is not published again, what they allow is, and what they forbid stays as it was."""
     tree = Settled(tree_of({"cds.yaml": "- name: a\n", "more.cds.yaml": "- {name: b, no_such_field: 1}\n"}), 1.0)

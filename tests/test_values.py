@@ -1,11 +1,14 @@
 from __future__ import annotations
 
 import hashlib
+import pickle
 from pathlib import PurePosixPath
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from fsxds.values import FieldPath, Problem, Severity, SourceFile, TypeUrl, pointer_of
+from fsxds.values import SMALLEST_PACKED_BYTES, FieldPath, Problem, Severity, SourceFile, TypeUrl, pointer_of
 
 TYPE = TypeUrl("type.googleapis.com/my.Type")
 OTHER_TYPE = TypeUrl("type.googleapis.com/my.OtherType")
@@ -59,3 +62,35 @@ def test_file_has_the_digest_of_its_content() -> None:
 
     assert hashlib.sha256(b"content").hexdigest() == file.digest
     assert "content" not in repr(file)
+
+
+TEXTS = st.sampled_from([b"", b"a", b"ab", b"b", b"ab" * SMALLEST_PACKED_BYTES, b"ab" * SMALLEST_PACKED_BYTES + b"c"])
+
+
+@given(TEXTS, TEXTS, st.booleans(), st.booleans())
+def test_a_packed_file_is_the_same(one: bytes, other: bytes, is_one_packed: bool, is_other_packed: bool) -> None:
+    """To keep a file compressed changes nothing about it, in this process and in one that it is sent to."""
+    files = [SourceFile.of(PATH, content) for content in (one, other)]
+    for file, is_packed in zip(files, (is_one_packed, is_other_packed), strict=True):
+        if is_packed:
+            file.pack()
+            file.pack()
+    first, second = files
+
+    assert (first.content, first.size_bytes) == (one, len(one))
+    assert (first == second, hash(first) == hash(second)) == (one == other, one == other)
+    assert first.begins_with(second) == one.startswith(other)
+    sent = pickle.loads(pickle.dumps(first))
+    assert (sent, sent.content) == (first, one)
+    assert first != SourceFile.of(PATH / "other", one)
+
+
+def test_a_packed_file_takes_less_memory() -> None:
+    """Text of some size is kept compressed, of little it is not worth it."""
+    large, small = (SourceFile.of(PATH, b"name: a\n" * count) for count in (SMALLEST_PACKED_BYTES, 10))
+    for file in (large, small):
+        file.pack()
+
+    assert large._content is None
+    assert len(large._packed) * 10 < large.size_bytes
+    assert small._content is not None

@@ -90,7 +90,7 @@ class FieldLocator:
         """Return line and column, from 1, of each field, given by its resource and its path in it; else of the resource."""
         file, file_format = self._files.get(parsed.path), format_of(parsed.path)
         find = None if file_format is None else file_format.locate
-        is_small = self._up_to_bytes is None or (file is not None and len(file.content) <= self._up_to_bytes)
+        is_small = self._up_to_bytes is None or (file is not None and file.size_bytes <= self._up_to_bytes)
         if file is None or find is None or file.digest != parsed.digest or not is_small:
             return [(resource.origin.line, 1) for resource, _ in wanted]
         paths = [(resource.origin.document, resource.origin.field_path + path) for resource, path in wanted]

@@ -63,8 +63,9 @@ class Save:
 
     def brings(self, file: SourceFile, before: SourceFile) -> bool:
         """Whether what the file holds now can be complete, and is no first step or next one; `before` is what it held."""
-        content, old = file.content, before.content
-        return bool(content) and (self.is_move or (len(content) >= len(old) and not content.startswith(old)))
+        if not file.size_bytes:
+            return False
+        return self.is_move or (file.size_bytes >= before.size_bytes and not file.begins_with(before))
 
 
 class Activity:

@@ -3,11 +3,45 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Callable, Iterable, Mapping
+from itertools import chain
 
+from fsxds.api.catalogue import Catalogue
 from fsxds.reload import find_catalogue
 from fsxds.settings.options import Settings
-from tests.bench import checking, departing, faults, hostile, latency, loading, rest_departing, serving, streaming
+from tests.bench import (
+    checking,
+    departing,
+    faults,
+    growth,
+    hostile,
+    latency,
+    loading,
+    rest_departing,
+    serving,
+    starts,
+    streaming,
+)
+from tests.bench.data import TREES
 from tests.bench.figures import Figure, print_figures
+
+
+def _api() -> Catalogue:
+    return find_catalogue(Settings())
+
+
+PARTS: Mapping[str, Callable[[argparse.Namespace], Iterable[Figure]]] = {
+    "loading": lambda given: loading.measure(_api(), given.clusters),
+    "checking": lambda given: chain(checking.measure(_api(), given.clusters), checking.measure_trees(_api())),
+    "hostile": lambda _: hostile.measure(_api()),
+    "serving": lambda given: serving.measure(given.polls),
+    "streaming": lambda given: streaming.measure(given.streams),
+    "departing": lambda given: chain(departing.measure(given.departures), rest_departing.measure(given.departures)),
+    "faults": lambda given: faults.measure(given.chaos),
+    "latency": lambda _: latency.measure(),
+}
+ROWS = {**growth.rows_for(growth.MANY), **starts.rows_for(tuple(TREES))}
+LONG_ROWS = growth.rows_for(growth.MOST)
 
 
 def main() -> None:
@@ -18,33 +52,21 @@ def main() -> None:
     parser.add_argument("--streams", type=int, default=2000, help="streams to open in (i)")
     parser.add_argument(
         "--only",
-        choices=["loading", "checking", "hostile", "serving", "streaming", "departing", "faults", "latency"],
-        help="measure one part",
+        choices=[*PARTS, *ROWS, *LONG_ROWS],
+        metavar="NAME",
+        action="append",
+        help=f"measure this alone, and others given so: a part ({', '.join(PARTS)}), a row of (m) or (n) ({', '.join(ROWS)}), "
+        f"or a row among 100 000 resources, which is measured only so ({', '.join(LONG_ROWS)})",
     )
     parser.add_argument(
         "--departures", type=int, default=10_000, help="clients of gRPC, and of REST, that go away in (j)"
     )
     parser.add_argument("--chaos", type=float, default=60.0, help="seconds of random exceptions in (k)")
-    arguments = parser.parse_args()
+    given = parser.parse_args()
+    wanted = given.only or [*PARTS, *ROWS]
     figures: list[Figure] = []
-    if arguments.only in {None, "loading"}:
-        figures += loading.measure(find_catalogue(Settings()), arguments.clusters)
-    if arguments.only in {None, "checking"}:
-        figures += checking.measure(find_catalogue(Settings()), arguments.clusters)
-        figures += checking.measure_trees(find_catalogue(Settings()))
-    if arguments.only in {None, "hostile"}:
-        figures += hostile.measure(find_catalogue(Settings()))
-    if arguments.only in {None, "serving"}:
-        figures += serving.measure(arguments.polls)
-    if arguments.only in {None, "streaming"}:
-        figures += streaming.measure(arguments.streams)
-    if arguments.only in {None, "departing"}:
-        figures += departing.measure(arguments.departures)
-        figures += rest_departing.measure(arguments.departures)
-    if arguments.only in {None, "faults"}:
-        figures += faults.measure(arguments.chaos)
-    if arguments.only in {None, "latency"}:
-        figures += latency.measure()
+    for name in dict.fromkeys(wanted):
+        figures += PARTS[name](given) if name in PARTS else (ROWS | LONG_ROWS)[name]()
     print_figures(figures)
 
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import TypeAlias
 
 HEAD = "version_info: '1'\nresources:\n"
 
@@ -103,6 +105,28 @@ def clusters(first: int, count: int, port: int = 8080) -> str:
     return HEAD + cluster(first, port) + "".join(cluster(first + number) for number in range(1, count))
 
 
+LEAN_CLUSTER = """\
+- '@type': type.googleapis.com/envoy.config.cluster.v3.Cluster
+  name: svc-{i}
+  type: STATIC
+  connect_timeout: 0.25s
+  load_assignment:
+    cluster_name: svc-{i}
+    endpoints:
+    - lb_endpoints:
+      - endpoint: {{address: {{socket_address: {{address: 10.0.{a}.{b}, port_value: {port}}}}}}}
+"""
+
+
+def lean_clusters(first: int, count: int, port: int = 8080) -> str:
+    """Return clusters of a tenth of the size, of which hundreds of thousands can be had; `port` is that of the first alone."""
+    rows = (
+        LEAN_CLUSTER.format(i=i, a=i >> 8 & 255, b=i & 255, port=port if i == first else 8080)
+        for i in range(first, first + count)
+    )
+    return HEAD + "".join(rows)
+
+
 def write_tree(root: Path, count: int, files: int) -> Path:
     """Write `count` clusters as `files` files into `root/clusters` and return the path of the first file."""
     folder = root / "clusters"
@@ -111,6 +135,13 @@ def write_tree(root: Path, count: int, files: int) -> Path:
     for number in range(files):
         (folder / f"part-{number:03d}.yaml").write_text(clusters(number * each, each))
     return folder / "part-000.yaml"
+
+
+WriteTree: TypeAlias = Callable[[Path, int, int], object]
+"""Writes so many resources in so many files below a directory."""
+
+TREES: Mapping[str, WriteTree] = {"uniform": write_tree}
+"""Trees by what is in them."""
 
 
 def replace_file(path: Path, text: str) -> None:

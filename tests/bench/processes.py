@@ -11,12 +11,13 @@ import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 IDLE_PATIENCE_S = 120.0
 # Without a tick of CPU for so long, a server is taken to have nothing more to do.
 IDLE_S = 0.5
+REST_S = 0.3
 TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 
 
@@ -26,11 +27,34 @@ class Server:
 
     pid: int
     port: int
+    grpc_port: int = 0
 
-    def cpu_s(self) -> float:
-        """Return the CPU seconds it used so far, the kernel's included."""
-        fields = Path(f"/proc/{self.pid}/stat").read_text().rpartition(")")[2].split()
-        return (int(fields[11]) + int(fields[12])) / TICKS_PER_S
+    def exact_cpu_s(self) -> float:
+        """Return the CPU seconds that it, its threads and its child processes used so far, to the nanosecond.
+
+        Of threads and children that ended it has nothing, so a difference is right where none did in between.
+        """
+        nanoseconds = 0
+        for pid in (self.pid, *_descendants(self.pid)):
+            for thread in Path(f"/proc/{pid}/task").glob("*/schedstat"):
+                nanoseconds += int(thread.read_text().split()[0])
+        return nanoseconds / 1e9
+
+    def resting_cpu_s(self) -> float:
+        """Return the same when it has nothing more to do: for so long it used less than a hundredth of a processor."""
+        used_s = self.exact_cpu_s()
+        while True:
+            time.sleep(REST_S)
+            before_s, used_s = used_s, self.exact_cpu_s()
+            if used_s - before_s < REST_S / 100:
+                return used_s
+
+    def cpu_s(self, *, with_children: bool = False) -> float:
+        """Return the CPU seconds it used so far, the kernel's included; if wanted, with those of its child processes."""
+        pids = (self.pid, *_descendants(self.pid)) if with_children else (self.pid,)
+        rows = [Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split() for pid in pids]
+        # utime and stime, and the same of children that ended. Source: proc(5).
+        return sum(int(ticks) for row in rows for ticks in row[11 : 15 if with_children else 13]) / TICKS_PER_S
 
     def memory_bytes(self) -> int:
         """Return its resident memory."""
@@ -65,6 +89,15 @@ class Server:
             time.sleep(IDLE_S)
 
 
+def _descendants(pid: int) -> list[int]:
+    """Return the processes that a process started, and those that they did, as far as they run still."""
+    found: list[int] = []
+    for listing in Path(f"/proc/{pid}/task").glob("*/children"):
+        for child in map(int, listing.read_text().split()):
+            found += [child, *_descendants(child)]
+    return found
+
+
 @contextmanager
 def fsxds(tree: Path, *options: str) -> Iterator[Server]:
     """Serve `tree` by REST on a free port."""
@@ -83,7 +116,8 @@ def fsxds(tree: Path, *options: str) -> Iterator[Server]:
         ]
         with _running([sys.executable, "-m", "fsxds", *arguments]) as pid:
             _wait_for(ready)
-            yield Server(pid, int(json.loads(ready.read_text())["http"].rpartition(":")[2]))
+            addresses = json.loads(ready.read_text())
+            yield Server(pid, *(int(addresses[name].rpartition(":")[2]) for name in ("http", "grpc")))
 
 
 @contextmanager
@@ -102,7 +136,7 @@ def bare_aiohttp(body: bytes = b"", *, tree: Path | None = None) -> Iterator[Ser
 class StreamServer(Server):
     """A server of `tests.bench.stream_server`."""
 
-    process: subprocess.Popen[str]
+    process: subprocess.Popen[str] = field(kw_only=True)
 
     def publish(self) -> float:
         """Publish the next snapshot, and return when that was: a reading of the monotonic clock in seconds."""
@@ -122,7 +156,7 @@ def stream_server(name: str, count: int) -> Iterator[StreamServer]:
         with subprocess.Popen(arguments, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
             try:
                 _wait_for(ready)
-                yield StreamServer(process.pid, int(ready.read_text()), process)
+                yield StreamServer(process.pid, int(ready.read_text()), process=process)
             finally:
                 process.terminate()
 

@@ -21,11 +21,14 @@ class Stream:
 
     call: Any
     is_delta: bool
+    names: tuple[str, ...] = ()
 
     async def subscribe(self, node: str) -> bytes:
-        """Ask for everything, take the first response, and tell so."""
+        """Ask for the names, or for everything, take the first response, and tell so."""
         request = self._request()
         request.node.id = node
+        if self.is_delta:
+            request.resource_names_subscribe.extend(self.names)
         await self.call.write(request.SerializeToString())
         return await self.take()
 
@@ -46,7 +49,9 @@ class Stream:
         await self.call.write(request.SerializeToString())
 
     def _request(self) -> Any:
-        return discovery_pb2.DeltaDiscoveryRequest() if self.is_delta else discovery_pb2.DiscoveryRequest()
+        if self.is_delta:
+            return discovery_pb2.DeltaDiscoveryRequest()
+        return discovery_pb2.DiscoveryRequest(resource_names=self.names)
 
 
 class Channels:
@@ -62,11 +67,11 @@ class Channels:
     async def __aexit__(self, *_: object) -> None:
         await asyncio.gather(*(channel.close() for channel in self._channels))
 
-    def open(self, number: int, *, is_delta: bool) -> Stream:
+    def open(self, number: int, *, is_delta: bool, names: tuple[str, ...] = ()) -> Stream:
         """Open one stream."""
         channel = self._channels[number % len(self._channels)]
         method = "DeltaClusters" if is_delta else "StreamClusters"
-        return Stream(channel.stream_stream(SERVICE + method)(), is_delta)
+        return Stream(channel.stream_stream(SERVICE + method)(), is_delta, names)
 
     async def subscribe(self, count: int, *, is_delta: bool) -> list[Stream]:
         """Open streams that all hold the first response and said so; fifty at a time."""

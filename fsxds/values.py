@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import zlib
+from bisect import bisect_left
 from dataclasses import dataclass, field
 from enum import Enum
 from pathlib import PurePosixPath
@@ -159,6 +160,11 @@ class SourceTree:
     problems: tuple[Problem, ...] = ()
     ignored: tuple[PurePosixPath, ...] = ()
     excluded: tuple[PurePosixPath, ...] = ()
+
+    def file_at(self, path: PurePosixPath) -> SourceFile | None:
+        """Return the file at a path; None where there is none. It costs a look at few of the files."""
+        place = bisect_left(self.files, path.parts, key=lambda file: file.path.parts)
+        return self.files[place] if place < len(self.files) and self.files[place].path == path else None
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,10 +19,9 @@ from types import MappingProxyType
 from fsxds.api.catalogue import Catalogue, DynamicMessage
 from fsxds.api.walk import Hooks, Path, Walk
 from fsxds.lint.reference_findings import ReferenceFinding
-from fsxds.lint.tree_names import FileNames
 from fsxds.resource_types import BY_SHORT_NAME, BY_TYPE_URL, name_of_domain
-from fsxds.resources import Reference, Resource
-from fsxds.snapshots.references import ADDRESS, HOST, HOST_NAME, UNNAMED
+from fsxds.resources import ParsedFile, Reference, Resource
+from fsxds.snapshots.references import ADDRESS, CLAIMED, HOST, HOST_NAME, UNNAMED
 from fsxds.values import Fault, Severity, TypeUrl
 
 _LISTENER = BY_SHORT_NAME["lds"].message_type
@@ -131,52 +130,58 @@ ClaimKey = tuple[TypeUrl, str]
 """The sort of a claim, and what is claimed."""
 
 
-def owned_claims(names: FileNames, was: Iterable[FileNames]) -> Mapping[ClaimKey, Resource]:
-    """Return what a file claims and is served with, by the names in it and in what is served of it."""
-    served = {(claim.type_url, claim.name) for one in was for _, claim in one.claims}
-    claimed = {(claim.type_url, claim.name): resource for resource, claim in reversed(names.claims)}
+def owned_claims(parsed: ParsedFile, was: Iterable[ParsedFile]) -> Mapping[ClaimKey, Resource]:
+    """Return what a file claims and is served with, by what is in it and in what is served of it."""
+    served = {(claim.type_url, claim.name) for one in was for _, claim in claims_in(one)}
+    claimed = {(claim.type_url, claim.name): resource for resource, claim in reversed(tuple(claims_in(parsed)))}
     return {key: resource for key, resource in claimed.items() if key in served}
 
 
+def claims_in(parsed: ParsedFile) -> Iterator[tuple[Resource, Reference]]:
+    """Yield the claims of the resources of a file."""
+    for resource in parsed.resources:
+        for reference in resource.references:
+            if reference.type_url in CLAIMED and not reference.is_static:
+                yield resource, reference
+
+
 def conflicts(
-    files: Iterable[FileNames],
+    files: Iterable[tuple[ParsedFile, bool]],
     sorts: Container[TypeUrl],
     owned: Mapping[ClaimKey, Resource] = MappingProxyType({}),
-    on_trial: Container[FileNames] = (),
 ) -> Mapping[PurePosixPath, tuple[ReferenceFinding, ...]]:
     """Find the resources that claim what another one owns; of what is not owned yet, the first file owns it.
 
     Args:
-        files: all that may be in conflict.
+        files: all that may be in conflict, and whether each is on trial, and takes nothing from any other.
         sorts: the sorts of claims that are looked at.
         owned: claims that files are served with, and still make.
-        on_trial: those of the files that take nothing from any other.
     """
     taken: dict[ClaimKey, Resource] = dict(owned)
     found = {}
-    for names in files:
-        findings, own = _check_file(names, sorts, taken)
+    for parsed, is_on_trial in files:
+        findings, own = _check_file(parsed, sorts, taken)
         if findings:
-            found[names.parsed.path] = findings
-        elif names not in on_trial:
+            found[parsed.path] = findings
+        elif not is_on_trial:
             # What is held back takes nothing from those that come after it.
             taken |= own
     return found
 
 
 def _check_file(
-    names: FileNames, sorts: Container[TypeUrl], taken: Mapping[ClaimKey, Resource]
+    parsed: ParsedFile, sorts: Container[TypeUrl], taken: Mapping[ClaimKey, Resource]
 ) -> tuple[tuple[ReferenceFinding, ...], Mapping[ClaimKey, Resource]]:
     """Return what is wrong with the claims of a file, and all of them."""
     own: dict[ClaimKey, Resource] = {}
     findings = []
-    for resource, claim in names.claims:
+    for resource, claim in claims_in(parsed):
         if claim.type_url not in sorts:
             continue
         key = (claim.type_url, claim.name)
         first = own.setdefault(key, resource)
         other = taken.get(key, first)
-        if other.origin.path == names.parsed.path:
+        if other.origin.path == parsed.path:
             other = first
         if other is not resource:
             findings.append(_finding(resource, claim, other))

@@ -26,10 +26,12 @@ from fsxds.lint import (
 from fsxds.lint.rules import RuleLevels, read_levels
 from fsxds.lint.tree_names import StaticNames, read_bootstrap_file, static_names
 from fsxds.lint.tree_references import ReferenceCheck, ReferenceMemory
+from fsxds.lint.tree_report import ReferenceSettings
 from fsxds.protocol.ttl import TtlMode
 from fsxds.settings.options import Settings
 from fsxds.snapshots.check_protocol import FieldLocator, Found
 from fsxds.snapshots.parse import field_rules
+from fsxds.snapshots.proposals import ServedFiles
 
 # Each has `hooks(catalogue)`, which names its checks by the messages and fields that they look at.
 SUBJECTS = (
@@ -76,10 +78,10 @@ class Linter:
         """Return a fault or a problem with the severity that its rule has here; None where the rule is off."""
         return self.levels.adjusted(found)
 
-    def tree_check(self, memory: object, locator: FieldLocator) -> ReferenceCheck:
+    def tree_check(self, memory: object, locator: FieldLocator, served: ServedFiles) -> ReferenceCheck:
         """Return the check of references and claims in one tree."""
-        known = memory if isinstance(memory, ReferenceMemory) else ReferenceMemory()
-        return ReferenceCheck(known, locator, self.levels, self.static)
+        known = memory if isinstance(memory, ReferenceMemory) else None
+        return ReferenceCheck(known, locator, served, ReferenceSettings(self.levels, self.static))
 
 
 def make_field_rules(catalogue: Catalogue) -> FieldRules:

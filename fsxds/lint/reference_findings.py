@@ -6,21 +6,17 @@ Also the words for it: what references lead to, what happens when it is missing,
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable, Iterator, Mapping
-from collections.abc import Set as AbstractSet
+import heapq
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import PurePosixPath
 from types import MappingProxyType
 
-from fsxds.lint.rules import RuleLevels
-from fsxds.lint.tree_names import FileNames, StaticNames
-from fsxds.resource_types import BY_SHORT_NAME, BY_TYPE_URL
-from fsxds.resources import Key, Reference, Resource, key_of
+from fsxds.lint.tree_names import StaticNames, TreeNames
+from fsxds.resource_types import BY_TYPE_URL
+from fsxds.resources import Key, ParsedFile, Reference, Resource, key_of
 from fsxds.snapshots.references import ANY, CLUSTER, ENDPOINTS, EXTENSION_CONFIG, IN_FILE, ROUTES, SCOPED_ROUTE, SECRET
 from fsxds.values import Fault, Severity, TypeUrl
-
-_LISTENER = BY_SHORT_NAME["lds"].type_url
-_VIRTUAL_HOST = BY_SHORT_NAME["vhds"].type_url
 
 _WAITS = "Envoy waits for it until initial_fetch_timeout"
 _REJECTS = "Envoy rejects what names it"
@@ -34,7 +30,6 @@ class Referent:
         words: what one of them is called.
         missing: the rule that is broken where there is none.
         unused: the rule that is broken where one is not used.
-        users: the types that could use it; without any of these in the tree, nothing is called unused.
         outcome: what happens when there is none.
         harm: what happens where that is an error.
         elsewhere: how to define it outside of the tree.
@@ -43,7 +38,6 @@ class Referent:
     words: str
     missing: str
     unused: str
-    users: frozenset[TypeUrl]
     outcome: str
     harm: str = ""
     elsewhere: str = ""
@@ -54,29 +48,22 @@ REFERENTS: Mapping[TypeUrl, Referent] = {
         "cluster",
         "no-cluster",
         "unused-cluster",
-        frozenset({_LISTENER, ROUTES, _VIRTUAL_HOST}),
         "requests for it fail",
         _REJECTS,
         ", or declare it by --static-clusters or --bootstrap",
     ),
-    ENDPOINTS: Referent(
-        "endpoints", "no-endpoints", "unused-endpoints", frozenset({CLUSTER}), "the cluster stays empty"
-    ),
+    ENDPOINTS: Referent("endpoints", "no-endpoints", "unused-endpoints", "the cluster stays empty"),
     ROUTES: Referent(
         "route configuration",
         "no-route-configuration",
         "unused-route-configuration",
-        frozenset({_LISTENER, SCOPED_ROUTE}),
         "requests are answered 404",
     ),
-    SCOPED_ROUTE: Referent(
-        "scoped route", "no-scoped-route", "unused-scoped-route", frozenset({_LISTENER}), "requests are answered 404"
-    ),
+    SCOPED_ROUTE: Referent("scoped route", "no-scoped-route", "unused-scoped-route", "requests are answered 404"),
     SECRET: Referent(
         "secret",
         "no-secret",
         "unused-secret",
-        frozenset({CLUSTER, _LISTENER}),
         _WAITS,
         f"{_WAITS}, then goes on without",
     ),
@@ -84,7 +71,6 @@ REFERENTS: Mapping[TypeUrl, Referent] = {
         "extension config",
         "no-extension-config",
         "unused-extension-config",
-        frozenset({CLUSTER, _LISTENER}),
         _WAITS,
         f"{_WAITS}, then goes on without",
     ),
@@ -135,30 +121,33 @@ MOST_LOOKED_UP = 20
 _LARGEST_DIFFERENCE = 3
 
 
-def similar_names(missing: AbstractSet[Key], defined: AbstractSet[Key], before: Mapping[Key, str]) -> Mapping[Key, str]:
+def similar_names(names: TreeNames, unknown: Collection[TypeUrl], before: Mapping[Key, str]) -> Mapping[Key, str]:
     """Return a near name for each missing one, empty where none is; for the first few that are new.
 
     Args:
-        missing: types and names that are not defined.
-        defined: those that are.
+        names: those of the tree.
+        unknown: types of which nothing is reported as missing.
         before: what was found in the tree before; it is kept as long as it is true.
     """
-    hints = {key: name for key, name in before.items() if key in missing and (not name or (key[0], name) in defined)}
-    new = sorted(key for key in missing if key not in hints and key[1] != ANY)
-    for key in new[: max(0, MOST_LOOKED_UP - len(hints))]:
-        hints[key] = nearest(key, defined)
+    missing = names.open.missing
+    hints = {
+        key: name
+        for key, name in before.items()
+        if key in missing and key[0] not in unknown and (not name or names.is_defined((key[0], name)))
+    }
+    room = MOST_LOOKED_UP - len(hints)
+    types = [type_url for type_url in missing.types if type_url not in unknown]
+    if room > 0 and sum(len(missing.of(type_url)) for type_url in types) > len(hints):
+        keys = ((type_url, name) for type_url in types for name in missing.of(type_url) if name != ANY)
+        for key in heapq.nsmallest(room, (key for key in keys if key not in hints)):
+            hints[key] = nearest(key[1], names.names_of(key[0]))
     return MappingProxyType(hints)
 
 
-def nearest(key: Key, defined: AbstractSet[Key]) -> str:
-    """Return the defined name of this type that is most like the one in `key`, empty where none is."""
-    type_url, name = key
-    names = [
-        other
-        for other_type, other in defined
-        if other_type == type_url and abs(len(other) - len(name)) <= _LARGEST_DIFFERENCE and other != ANY
-    ]
-    return next(iter(difflib.get_close_matches(name, names, 1, cutoff=0.6)), "")
+def nearest(name: str, names: Iterable[str]) -> str:
+    """Return the name that is most like this one, empty where none is."""
+    near = [other for other in names if abs(len(other) - len(name)) <= _LARGEST_DIFFERENCE and other != ANY]
+    return next(iter(difflib.get_close_matches(name, near, 1, cutoff=0.6)), "")
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,110 +158,98 @@ class ReferenceFinding:
     fault: Fault
 
 
+FileAt = Callable[[PurePosixPath], ParsedFile | None]
+"""Returns the file of a tree at a path; None where there is none."""
+
+
 @dataclass(frozen=True, slots=True)
-class KnownNames:
-    """The names that exist, and what is known of them.
+class ReferenceScope:
+    """What is reported about the references of all files.
 
     Attributes:
-        defined: the names in the tree, and the static clusters.
-        declared: the types that its documents declare.
-        static: what the bootstrap defines.
+        declared: the types that the documents of the tree declare.
         unknown: the types that files may define which could not be read; of these, nothing is reported as missing.
-        unused: the names that no resource mentions, as far as that is known.
-        unreported: the missing names that are not reported.
+        unused_of: the types of which it is reported what no resource mentions.
+        first: by types of which one missing name stands for all, that name.
         hints: the names that others were probably meant to be, as far as they were looked for.
     """
 
-    defined: frozenset[Key]
-    declared: frozenset[TypeUrl]
-    static: StaticNames
+    declared: frozenset[TypeUrl] = frozenset()
     unknown: frozenset[TypeUrl] = frozenset()
-    unused: frozenset[Key] = frozenset()
-    unreported: frozenset[Key] = frozenset()
+    unused_of: frozenset[TypeUrl] = frozenset()
+    first: Mapping[TypeUrl, str] = field(default_factory=lambda: MappingProxyType({}))
     hints: Mapping[Key, str] = field(default_factory=lambda: MappingProxyType({}))
 
-    def missing_from(self, names: FileNames) -> frozenset[Key]:
-        """Return what a file needs of others, and no file defines."""
-        missing = names.demanded - self.defined - self.unreported
-        return frozenset(key for key in missing if key[0] not in self.unknown) if missing else missing
 
-    def of_elsewhere(self, missing: frozenset[Key], levels: RuleLevels) -> frozenset[Key]:
-        """Return the missing names that need not be reported: of a type that the tree does not have, one is enough.
+class ReferenceFindings:
+    """Finds what is wrong with files: references that lead nowhere, names that are not used, files that hold something else."""
 
-        All are reported where the settings change the severity of the rule.
-        """
-        rules = {type_url: REFERENTS[type_url].missing for type_url, _ in missing}
-        undeclared = {one for one, rule in rules.items() if not self._declares(one) and rule not in levels.changed}
-        first = {min(key for key in missing if key[0] == type_url) for type_url in undeclared}
-        return frozenset(key for key in missing if key[0] in undeclared and key not in first)
+    def __init__(self, names: TreeNames, scope: ReferenceScope, file_at: FileAt) -> None:
+        self._names = names
+        self._scope = scope
+        self._file_at = file_at
 
-    def findings(self, names: FileNames) -> tuple[ReferenceFinding, ...]:
-        """Return what is wrong with a file: references that lead nowhere, and names that are not used."""
-        missing = self.missing_from(names)
-        static = frozenset(filter(self._lacks_static, names.static)) if names.static else names.static
-        is_used = names.defined.isdisjoint(self.unused)
-        if is_used and not missing and not static:
-            return ()
-        return (*self._missing(names, missing, static), *self._unused(names))
+    def of_names(self, parsed: ParsedFile) -> tuple[ReferenceFinding, ...]:
+        """Return what is wrong with the references of a file, and with the names in it."""
+        opened = self._names.open
+        missing = self._missing(parsed) if opened.missing or opened.lacking else ()
+        return (*missing, *(self._unused(parsed) if self._scope.unused_of else ()))
 
-    def _missing(self, names: FileNames, missing: frozenset[Key], static: frozenset[Key]) -> Iterator[ReferenceFinding]:
-        for resource in names.parsed.resources:
+    def of_sources(self, parsed: ParsedFile) -> Iterator[ReferenceFinding]:
+        """Yield the files that are named as the source of one resource, and hold another, or several. Source: ENVOY.md E16."""
+        if self._names.mentions.sources:
+            for resource in parsed.resources:
+                for reference in resource.references:
+                    if reference.type_url.startswith(IN_FILE) and not reference.is_static:
+                        yield from self._wrong_source(resource, reference)
+
+    def is_missing(self, key: Key) -> bool:
+        """Whether it is reported that a name is missing. Of a type that the tree does not have, one is enough."""
+        first = self._scope.first.get(key[0], key[1])
+        return key in self._names.open.missing and key[0] not in self._scope.unknown and key[1] == first
+
+    def _missing(self, parsed: ParsedFile) -> Iterator[ReferenceFinding]:
+        lacking = self._names.open.lacking
+        for resource in parsed.resources:
             for reference in resource.references:
                 key = (reference.type_url, reference.name)
-                if key not in (static if reference.is_static else missing) or reference.severity is Severity.NOTE:
+                if reference.severity is Severity.NOTE or not (
+                    key in lacking if reference.is_static else self.is_missing(key)
+                ):
                     continue
                 may_be_elsewhere = not self._declares(reference.type_url)
-                fact, remedy = words_of_missing(reference, self.hints.get(key), may_be_elsewhere=may_be_elsewhere)
+                hint = self._scope.hints.get(key)
+                fact, remedy = words_of_missing(reference, hint, may_be_elsewhere=may_be_elsewhere)
                 severity = self._severity_of(reference)
                 fault = Fault(rule_of(reference), fact, remedy, reference.field_path, severity=severity)
                 yield ReferenceFinding(resource, fault)
 
-    def _unused(self, names: FileNames) -> Iterator[ReferenceFinding]:
-        for resource in names.parsed.resources:
-            if key_of(resource) not in self.unused:
-                continue
-            referent = REFERENTS[resource.type_url]
-            fact = f'nothing in this tree uses {referent.words} "{resource.name}"'
-            fault = Fault(referent.unused, fact, "remove it, or use it", severity=Severity.NOTE)
-            yield ReferenceFinding(resource, fault)
+    def _unused(self, parsed: ParsedFile) -> Iterator[ReferenceFinding]:
+        unmentioned = self._names.open.unmentioned
+        for resource in parsed.resources:
+            if resource.type_url in self._scope.unused_of and key_of(resource) in unmentioned and resource.name != ANY:
+                referent = REFERENTS[resource.type_url]
+                fact = f'nothing in this tree uses {referent.words} "{resource.name}"'
+                fault = Fault(referent.unused, fact, "remove it, or use it", severity=Severity.NOTE)
+                yield ReferenceFinding(resource, fault)
 
     def _severity_of(self, reference: Reference) -> Severity:
         """Return the severity of a reference that leads nowhere, unless the settings change it."""
         if reference.is_static:
-            return reference.severity if self._static(reference.type_url) is not None else Severity.WARNING
+            is_known = self._names.static.of(reference.type_url) is not None
+            return reference.severity if is_known else Severity.WARNING
         # Of a type that the tree does not declare, all may come from somewhere else.
         return reference.severity if self._declares(reference.type_url) else Severity.NOTE
 
-    def _static(self, type_url: TypeUrl) -> frozenset[str] | None:
-        return self.static.clusters if type_url == CLUSTER else self.static.secrets
-
     def _declares(self, type_url: TypeUrl) -> bool:
-        return type_url in self.declared or (type_url == CLUSTER and self.static.clusters is not None)
+        return declares(type_url, self._scope.declared, self._names.static)
 
-    def _lacks_static(self, key: Key) -> bool:
-        type_url, name = key
-        known = self._static(type_url)
-        # A secret that is discovered under this name shows that `sds_config` was forgotten.
-        return name not in known if known is not None else type_url == SECRET and key in self.defined
-
-
-def source_findings(files: Iterable[FileNames]) -> Mapping[PurePosixPath, tuple[ReferenceFinding, ...]]:
-    """Find the files that are named as the source of one resource, and hold another, or several. Source: ENVOY.md E16."""
-    files = tuple(files)
-    if not any(names.in_files for names in files):
-        return {}
-    by_path = {names.parsed.path.parts: names for names in files}
-    found = {names.parsed.path: tuple(_wrong_sources(names, by_path)) for names in files if names.in_files}
-    return {path: findings for path, findings in found.items() if findings}
-
-
-def _wrong_sources(names: FileNames, by_path: Mapping[tuple[str, ...], FileNames]) -> Iterator[ReferenceFinding]:
-    for resource, reference in names.in_files:
+    def _wrong_source(self, resource: Resource, reference: Reference) -> Iterator[ReferenceFinding]:
         path, _, name = reference.name.partition("\n")
         type_url = TypeUrl(reference.type_url.removeprefix(IN_FILE))
-        source, depth = _file_at(PurePosixPath(path), by_path)
-        if source is None or name == ANY or type_url not in source.declared or not source.parsed.is_good:
-            continue
+        source, depth = self._longest_end(PurePosixPath(path))
+        if source is None or name == ANY or type_url not in source.declared or not source.is_good:
+            return
         # A file of the same name alone may be another one.
         severity = Severity.ERROR if depth > 1 else Severity.WARNING
         words = _words_of_source(source, type_url, name)
@@ -280,26 +257,28 @@ def _wrong_sources(names: FileNames, by_path: Mapping[tuple[str, ...], FileNames
             fault = Fault("wrong-file-source", *words, reference.field_path, severity=severity)
             yield ReferenceFinding(resource, fault)
 
+    def _longest_end(self, path: PurePosixPath) -> tuple[ParsedFile | None, int]:
+        """Return the file whose path within the tree is the longest end of a path, and how many parts agree."""
+        parts = path.parts
+        for start in range(len(parts)):
+            source = self._file_at(PurePosixPath(*parts[start:]))
+            if source is not None:
+                return source, len(parts) - start
+        return None, 0
 
-def _file_at(path: PurePosixPath, by_path: Mapping[tuple[str, ...], FileNames]) -> tuple[FileNames | None, int]:
-    """Return the file whose path within the tree is the longest end of a path, and how many parts agree."""
-    parts = path.parts
-    for start in range(len(parts)):
-        source = by_path.get(parts[start:])
-        if source is not None:
-            return source, len(parts) - start
-    return None, 0
+
+def declares(type_url: TypeUrl, declared: Collection[TypeUrl], static: StaticNames) -> bool:
+    """Whether a type is that of a tree, so that a name of it which is missing there is not from elsewhere."""
+    return type_url in declared or (type_url == CLUSTER and static.clusters is not None)
 
 
-def _words_of_source(source: FileNames, type_url: TypeUrl, name: str) -> tuple[str, str] | None:
-    present = source.parsed.resources
+def _words_of_source(source: ParsedFile, type_url: TypeUrl, name: str) -> tuple[str, str] | None:
+    present = source.resources
     noun = BY_TYPE_URL[type_url].noun
     if len(present) > 1:
-        message = (
-            f"{source.parsed.path} holds {len(present)} resources; Envoy takes one from a file that {noun} come from"
-        )
+        message = f"{source.path} holds {len(present)} resources; Envoy takes one from a file that {noun} come from"
         return message, f'give "{name}" a file of its own'
     if present and present[0].name != name:
-        message = f'{source.parsed.path} holds "{present[0].name}"; Envoy expects "{name}" there'
+        message = f'{source.path} holds "{present[0].name}"; Envoy expects "{name}" there'
         return message, "name the file that holds it"
     return None

@@ -1,130 +1,199 @@
-"""The names that each file defines and mentions, and those that a bootstrap defines."""
+"""The names of a tree: who defines them, who mentions them, what is open between the two; and what a bootstrap defines."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from fsxds.errors import UsageError
 from fsxds.formats.decoded import PlainDocument, UnreadableError, read_text, unreadable
 from fsxds.formats.yaml_format import read_yaml
-from fsxds.resource_types import route_configuration_of
-from fsxds.resources import Key, ParsedFile, Reference, Resource, key_of
-from fsxds.snapshots.references import ANY, CLAIMED, IN_FILE, LB_ENDPOINT, VIRTUAL_HOST
-from fsxds.values import FieldPath, PlainValue, Severity, TypeUrl
+from fsxds.lint.mentions import KeySet, Mentions, NamesChange, TouchedKeys
+from fsxds.resource_types import BY_SHORT_NAME
+from fsxds.resources import Key, Resource, key_of
+from fsxds.snapshots.proposals import Proposals
+from fsxds.snapshots.references import (
+    ANY,
+    CLUSTER,
+    ENDPOINTS,
+    EXTENSION_CONFIG,
+    ROUTES,
+    SCOPED_ROUTE,
+    SECRET,
+    VIRTUAL_HOST,
+)
+from fsxds.values import PlainValue, TypeUrl
 
-_IN_COLLECTIONS = frozenset({LB_ENDPOINT, VIRTUAL_HOST})
+LISTENER = BY_SHORT_NAME["lds"].type_url
+
+USERS: Mapping[TypeUrl, frozenset[TypeUrl]] = {
+    CLUSTER: frozenset({LISTENER, ROUTES, VIRTUAL_HOST}),
+    ENDPOINTS: frozenset({CLUSTER}),
+    ROUTES: frozenset({LISTENER, SCOPED_ROUTE}),
+    SCOPED_ROUTE: frozenset({LISTENER}),
+    SECRET: frozenset({CLUSTER, LISTENER}),
+    EXTENSION_CONFIG: frozenset({CLUSTER, LISTENER}),
+}
+"""By a type, the types that could use it; without any of these in the tree, nothing is called unused."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class FileNames:
-    """The names in one file.
+@dataclass(frozen=True, slots=True)
+class OpenNames:
+    """What is open between those who define names and those who mention them.
 
-    `defined` are those of its resources, and `ANY` for each of their types. `mentioned` are all that its resources may use, `demanded` those of them that have to be there, `static` those that
-    the bootstrap has to define. `claims` are what no two resources may have, and `in_files` what is looked for in files,
-    each with its resource. `collections` are those that its resources ask for, with the place of the first mention, and
-    `members` the first resource in each collection.
+    Attributes:
+        missing: names that a file needs of others, and no file defines.
+        unmentioned: names that no resource mentions, of types that others could use.
+        lacking: what has to be in the bootstrap, and is not.
+        empty: collections that a resource asks for, and nothing is in.
+        unasked: route configurations of whose virtual hosts there are some, and that ask for none.
+        contested: claims that several resources make.
     """
 
-    parsed: ParsedFile
-    defined: frozenset[Key]
-    declared: frozenset[TypeUrl]
-    mentioned: frozenset[Key]
-    demanded: frozenset[Key]
-    static: frozenset[Key]
-    claims: tuple[tuple[Resource, Reference], ...]
-    in_files: tuple[tuple[Resource, Reference], ...]
-    collections: Mapping[Key, tuple[Resource, FieldPath]]
-    members: Mapping[Key, Resource]
-
-    @classmethod
-    def of(cls, parsed: ParsedFile) -> FileNames:
-        """Collect the names of a file."""
-        resources = parsed.resources
-        mentioned, demanded, static = set(), set(), set()
-        claims, in_files = [], []
-        collections: dict[Key, tuple[Resource, FieldPath]] = {}
-        members: dict[Key, Resource] = {}
-        for resource in resources:
-            if resource.type_url in _IN_COLLECTIONS:
-                members.setdefault((resource.type_url, collection_of(resource.type_url, resource.name)), resource)
-            for reference in resource.references:
-                key = (reference.type_url, reference.name)
-                if reference.is_static:
-                    static.add(key)
-                elif reference.type_url in CLAIMED:
-                    claims.append((resource, reference))
-                elif reference.type_url.startswith(IN_FILE):
-                    in_files.append((resource, reference))
-                elif reference.type_url in _IN_COLLECTIONS:
-                    asked = collection_of(reference.type_url, reference.name)
-                    collections.setdefault((reference.type_url, asked), (resource, reference.field_path))
-                else:
-                    mentioned.add(key)
-                    if reference.severity is not Severity.NOTE:
-                        demanded.add(key)
-        types = {each.type_url for each in resources} | {each.type_url for each in parsed.unread}
-        return cls(
-            parsed,
-            frozenset(
-                (
-                    *map(key_of, resources),
-                    *((each.type_url, each.name) for each in parsed.unread),
-                    *((type_url, ANY) for type_url in types),
-                )
-            ),
-            parsed.declared,
-            frozenset(mentioned),
-            frozenset(demanded),
-            frozenset(static),
-            tuple(claims),
-            tuple(in_files),
-            collections,
-            members,
-        )
+    missing: KeySet = field(default_factory=KeySet)
+    unmentioned: KeySet = field(default_factory=KeySet)
+    lacking: KeySet = field(default_factory=KeySet)
+    empty: KeySet = field(default_factory=KeySet)
+    unasked: KeySet = field(default_factory=KeySet)
+    contested: KeySet = field(default_factory=KeySet)
 
 
-def collection_of(type_url: TypeUrl, name: str) -> str:
-    """Return the collection that a resource is in by its name, or that is asked for by this one: both give the same.
-
-    That of virtual hosts is `<route configuration>/*`. Of `xdstp://authority/type/directory/name?key=value`, directory and
-    parameters make the collection, in any order of these.
-    """
-    if type_url == VIRTUAL_HOST:
-        return f"{route_configuration_of(name)}/{ANY}"
-    path, mark, parameters = name.partition("?")
-    directory = path.rpartition("/")[0]
-    return f"{directory}/{ANY}{mark}{'&'.join(sorted(parameters.split('&')))}"
-
-
+@dataclass(frozen=True, slots=True)
 class NamesOfFiles:
-    """The names of many files; those of a file that was parsed once are collected once, from one tree to the next."""
+    """The mentions of the files of a tree, and what is open about them; immutable."""
 
-    def __init__(self, before: Mapping[object, FileNames]) -> None:
-        self._before = before
-        self._names: dict[object, FileNames] = {}
+    mentions: Mentions = field(default_factory=Mentions)
+    open: OpenNames = field(default_factory=OpenNames)
 
-    def of(self, parsed: ParsedFile) -> FileNames:
-        """Return the names of a file."""
-        names = self._names.get(parsed.mark)
-        if names is None:
-            names = self._names[parsed.mark] = self._before.get(parsed.mark) or FileNames.of(parsed)
-        return names
 
-    def of_all(self, parsed: Iterable[ParsedFile]) -> list[FileNames]:
-        """Return the names of many files."""
-        return [self._names.get(file.mark) or self.of(file) for file in parsed]
+class TreeNames:
+    """The names of one tree: who defines them, who mentions them, and what is open between the two.
+
+    It is worked out of the names of another tree, and costs what differs.
+
+    Attributes:
+        mentions: who mentions what.
+        open: what is open between the two.
+        touched: the names of which something may be otherwise than in the tree that it was worked out of.
+    """
+
+    def __init__(
+        self, before: NamesOfFiles, change: NamesChange, definitions: Definitions, also: TouchedKeys | None = None
+    ) -> None:
+        """Work out the names; `also` are touched by more than what is mentioned."""
+        self.mentions = before.mentions.with_changes(change)
+        self.touched = change.touched if also is None else change.touched | also
+        self._definitions = definitions
+        self.open = self._updated(before.open)
 
     @property
-    def memory(self) -> Mapping[object, FileNames]:
-        """All names that were asked for, by the marks of the files: `before` of the next tree."""
-        return self._names
+    def of_files(self) -> NamesOfFiles:
+        """The names without what they were worked out of."""
+        return NamesOfFiles(self.mentions, self.open)
+
+    @property
+    def static(self) -> StaticNames:
+        """What the bootstrap defines."""
+        return self._definitions.static
+
+    def defining(self, key: Key) -> tuple[Resource, ...]:
+        """Return the resources of a type and name."""
+        return self._definitions.defining(key)
+
+    def names_of(self, type_url: TypeUrl) -> Iterator[str]:
+        """Yield all names that are defined of a type, some of them twice."""
+        yield from self._definitions.names_of(type_url)
+        yield from (name for one, name in self.mentions.unread if one == type_url)
+
+    def is_defined(self, key: Key) -> bool:
+        """Whether there is something of this type and name, be it only in the bootstrap; or anything, where it is `ANY`."""
+        if key[1] == ANY and self.mentions.defined.get(key[0]):
+            return True
+        is_static = key[0] == CLUSTER and key[1] in (self.static.clusters or ())
+        return is_static or key in self.mentions.unread or bool(self.defining(key))
+
+    def is_mentioned(self, key: Key) -> bool:
+        """Whether a resource needs or may use it."""
+        return key in self.mentions.demanded or key in self.mentions.noted
+
+    def is_demanded(self, key: Key) -> bool:
+        """Whether a resource needs it that is in its file now."""
+        return any(map(self.is_present, self.mentions.demanded.of(key)))
+
+    def is_present(self, resource: Resource) -> bool:
+        """Whether a resource is in its file now, and not only served."""
+        return id(resource) not in self._definitions.absent
+
+    def _updated(self, before: OpenNames) -> OpenNames:
+        mentions, touched = self.mentions, self.touched
+        secrets = {key for key in touched.names if key[0] == SECRET and key in mentions.static}
+        return OpenNames(
+            before.missing.updated(touched.names, lambda key: self.is_demanded(key) and not self.is_defined(key)),
+            self._unmentioned(before.unmentioned),
+            before.lacking.updated(touched.static | secrets, self._is_lacking),
+            before.empty.updated(
+                touched.collections, lambda key: key in mentions.asked and key not in mentions.members
+            ),
+            before.unasked.updated(
+                touched.collections,
+                lambda key: key[0] == VIRTUAL_HOST and key in mentions.members and key not in mentions.asked,
+            ),
+            before.contested.updated(touched.claims, lambda key: len(mentions.claims.of(key)) > 1),
+        )
+
+    def _is_lacking(self, key: Key) -> bool:
+        type_url, name = key
+        if key not in self.mentions.static:
+            return False
+        known = self.static.of(type_url)
+        # A secret that is discovered under this name shows that `sds_config` was forgotten.
+        return name not in known if known is not None else type_url == SECRET and self.is_defined(key)
+
+    def _unmentioned(self, before: KeySet) -> KeySet:
+        """Return what no resource mentions, of the types that have users here. For a type that is new so, all is looked at."""
+        used = {
+            type_url
+            for type_url, users in USERS.items()
+            if not users.isdisjoint(self.mentions.declared) and not self.is_mentioned((type_url, ANY))
+        }
+        known = before.types
+        new = {(type_url, name) for type_url in used.difference(known) for name in self.names_of(type_url)}
+        keys = new.union(key for key in self.touched.names if key[0] in used and key[1] != ANY)
+        return before.of_types(used).updated(keys, lambda key: self.is_defined(key) and not self.is_mentioned(key))
 
 
-def union(sets: Iterable[frozenset[Key]]) -> frozenset[Key]:
-    """Return everything that is in any of many sets."""
-    return frozenset[Key]().union(*sets)
+class Definitions:
+    """Who defines the names of a tree: what is proposed, and what is in files beside what is served of them.
+
+    Attributes:
+        static: what the bootstrap defines.
+        absent: the ids of resources that are served, and not in their files any more.
+    """
+
+    def __init__(
+        self,
+        proposals: Proposals,
+        static: StaticNames,
+        unserved: Iterable[Resource] = (),
+        absent: frozenset[int] = frozenset(),
+    ) -> None:
+        self.static = static
+        self.absent = absent
+        self._proposals = proposals
+        self._unserved: dict[Key, list[Resource]] = {}
+        for resource in unserved:
+            self._unserved.setdefault(key_of(resource), []).append(resource)
+
+    def defining(self, key: Key) -> tuple[Resource, ...]:
+        """Return the resources of a type and name."""
+        found = self._proposals.defining(key)
+        return (*found, *self._unserved[key]) if key in self._unserved else found
+
+    def names_of(self, type_url: TypeUrl) -> Iterator[str]:
+        """Yield all names of a type, some of them twice."""
+        yield from self._proposals.names_of(type_url)
+        yield from (name for one, name in self._unserved if one == type_url)
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,6 +202,10 @@ class StaticNames:
 
     clusters: frozenset[str] | None = None
     secrets: frozenset[str] | None = None
+
+    def of(self, type_url: TypeUrl) -> frozenset[str] | None:
+        """Return the names of clusters or secrets."""
+        return self.clusters if type_url == CLUSTER else self.secrets
 
 
 def static_names(bootstrap: PlainValue) -> StaticNames:

@@ -20,55 +20,81 @@ both define.
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections import Counter, defaultdict
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
 from pathlib import PurePosixPath
+from types import MappingProxyType
 
 from fsxds.resource_types import BY_TYPE_URL
-from fsxds.resources import ParsedFile, Snapshot, key_of
-from fsxds.snapshots.check_protocol import Conflicts, FileRecord, FileRule, Proposal, Records
+from fsxds.resources import ParsedFile, key_of
+from fsxds.snapshots.check_protocol import Conflicts, FileRule
+from fsxds.snapshots.proposals import Decision, FileChange, FileRecord, Proposal, Proposals, Records, ServedFiles
 from fsxds.values import Problem, Severity, TypeUrl, Version
 
 # Each group of held files that is tried again costs all rules once; groups are tried one by one up to this many files.
 MOST_TRIED_ALONE = 16
 
 
-def report_nothing(_: Records) -> Conflicts:
+@dataclass(frozen=True, slots=True)
+class TreeChange:
+    """How the files of a tree differ from what is served.
+
+    Attributes:
+        present: the files that are new, or not served as they are, with what they parsed to and their own problems;
+            their `good` is not looked at. There may be others among them.
+        gone: the files of the tree before that are not there.
+        served: what is served of the tree before.
+    """
+
+    present: Records
+    gone: frozenset[PurePosixPath]
+    served: ServedFiles
+
+
+def report_nothing(_: Decision) -> Conflicts:
     """Find nothing wrong."""
     return {}
 
 
 def accept(
-    present: Records,
-    before: Records,
+    change: TreeChange,
     rules: Iterable[FileRule],
     *,
     whole_trees: bool,
-    report: Callable[[Records], Conflicts] = report_nothing,
+    report: Callable[[Decision], Conflicts] = report_nothing,
 ) -> dict[PurePosixPath, FileRecord]:
-    """Decide what is served of each file.
+    """Decide what is served of the files that changed.
 
     Args:
-        present: the files of the new tree, with what they parsed to and their own problems; `good` is not looked at.
-        before: the records of the tree before.
+        change: those files. All others are served as they are, and stay so.
         rules: the rules between files.
         whole_trees: one file with an error holds back all of them.
         report: finds what else is wrong with files as they were accepted, which holds none of them back.
+
+    Returns:
+        The records of these files, of files that vanished and are kept, and of all others of which something else is
+        wrong now.
     """
-    fresh = {path: _on_its_own(record, before.get(path)) for path, record in present.items()}
-    deciding = _Deciding(fresh, before, tuple(rules))
+    deciding = _Deciding(change, tuple(rules))
     decision = deciding.decide({})
     conflicts = deciding.conflicts_of_held(decision)
     while better := deciding.better_than(decision, conflicts):
         decision, conflicts = better, deciding.conflicts_of_held(better)
-    records = decision.records | {path: deciding.held_back(path, problems) for path, problems in conflicts.items()}
-    for path, problems in report(records).items():
-        records[path] = replace(records[path], problems=records[path].problems + problems)
-    if whole_trees and any(_has_error(record) for record in records.values()):
-        return _as_before(records, before)
+    decision.records.update({path: deciding.held_back(path, problems) for path, problems in conflicts.items()})
+    records = dict(decision.records)
+    for path, problems in report(Decision(decision.records, decision.proposals)).items():
+        record = records.get(path) or _unreported(change.served.records[path])
+        records[path] = replace(record, problems=record.problems + problems)
+    if whole_trees and _has_error(records, change):
+        return _as_before(records, change)
     return records
+
+
+def _unreported(record: FileRecord) -> FileRecord:
+    """Return the record of a file that is served as it is, with its own problems alone."""
+    return replace(record, problems=record.parsed.problems if record.parsed else ())
 
 
 def _on_its_own(record: FileRecord, before: FileRecord | None) -> FileRecord:
@@ -78,64 +104,75 @@ def _on_its_own(record: FileRecord, before: FileRecord | None) -> FileRecord:
 
 
 @dataclass(frozen=True, slots=True)
-class _Decision:
-    """What is served of each file, and the files that rules held back, each with what they found."""
+class _Attempt(Decision):
+    """A decision, with the files that rules held back, each with what they found."""
 
-    records: dict[PurePosixPath, FileRecord]
     held: Mapping[PurePosixPath, tuple[Problem, ...]]
 
 
 class _Deciding:
     """Decides about one tree: first as if all were served, then about those again that were held for what is not served."""
 
-    def __init__(self, fresh: Records, before: Records, rules: tuple[FileRule, ...]) -> None:
-        self._fresh = fresh
-        self._before = before
+    def __init__(self, change: TreeChange, rules: tuple[FileRule, ...]) -> None:
+        self._served = change.served
+        self._before = change.served.records
+        self._gone = {
+            path: record
+            for path in sorted(change.gone, key=lambda path: path.parts)
+            if (record := self._before[path]).good is not None
+        }
+        self._fresh = {path: _on_its_own(record, self._before.get(path)) for path, record in change.present.items()}
+        self._paths = change.gone | self._fresh.keys()
         self._rules = rules
-        self._heirs = _heirs(fresh, before)
+        self._heirs = self._find_heirs()
 
-    def decide(self, held: Mapping[PurePosixPath, tuple[Problem, ...]]) -> _Decision:
+    def decide(self, held: Mapping[PurePosixPath, tuple[Problem, ...]]) -> _Attempt:
         """Serve all files but those in `held`, and those that the rules hold back then."""
         records, held, given_up = dict(self._fresh), dict(held), set[PurePosixPath]()
         records |= {path: self.held_back(path, problems) for path, problems in held.items()}
         while True:
-            records |= _kept_though_gone(records, self._before, given_up)
-            conflicts = self._conflicts(records)
+            records |= self._kept_though_gone(records, given_up)
+            proposals = self._proposals(records)
+            conflicts = self._conflicts(proposals)
             if not conflicts:
-                return _Decision(records, held)
+                return _Attempt(records, proposals, held)
             for path, problems in conflicts.items():
                 record = records.pop(path)
                 if not record.suspects:
                     held[path] = problems
                     records[path] = self.held_back(path, problems)
-                elif left := _what_is_left(record, records):
+                elif left := _what_is_left(record, self._proposals(records)):
                     records[path] = left
                 else:
                     given_up.add(path)
 
-    def better_than(self, decision: _Decision, conflicts: Conflicts) -> _Decision | None:
+    def better_than(self, attempt: _Attempt, conflicts: Conflicts) -> _Attempt | None:
         """Return a decision that serves all that this one serves, and some of what it held; None where there is none."""
-        for group in _groups([path for path in decision.held if path not in conflicts]):
-            tried = self.decide({path: problems for path, problems in decision.held.items() if path not in group})
-            if tried.held.keys() < decision.held.keys():
+        for group in _groups([path for path in attempt.held if path not in conflicts]):
+            tried = self.decide({path: problems for path, problems in attempt.held.items() if path not in group})
+            if tried.held.keys() < attempt.held.keys():
                 return tried
         return None
 
-    def conflicts_of_held(self, decision: _Decision) -> Conflicts:
+    def conflicts_of_held(self, attempt: _Attempt) -> Conflicts:
         """Return what the rules find in the files that they held, beside what is served and what other held files define."""
-        if not decision.held:
+        if not attempt.held:
             return {}
-        trials = [self._proposal(path, self._fresh[path], is_on_trial=True) for path in sorted(decision.held)]
-        proposals = tuple(sorted((*self._proposals(decision.records), *filter(None, trials)), key=_trust))
+        trials = [self._proposal(path, self._fresh[path], is_on_trial=True) for path in attempt.held]
+        proposals = self._proposals(attempt.records, trials)
         conflicts: dict[PurePosixPath, tuple[Problem, ...]] = {}
         for rule in self._rules:
             for path, problems in rule(proposals).items():
-                if path in decision.held:
+                if path in attempt.held:
                     conflicts[path] = conflicts.get(path, ()) + problems
         return conflicts
 
-    def _conflicts(self, records: Records) -> Conflicts:
-        proposals = tuple(sorted(self._proposals(records), key=_trust))
+    def held_back(self, path: PurePosixPath, problems: tuple[Problem, ...]) -> FileRecord:
+        """Return the record of a file that rules hold back: what was good of it stays."""
+        record = self._fresh[path]
+        return replace(record, good=self._served.good(path), problems=record.problems + problems)
+
+    def _conflicts(self, proposals: Proposals) -> Conflicts:
         # What is served already, and still there, is never taken away by a rule.
         movable = {proposal.path for proposal in proposals if proposal.is_gone or not proposal.is_last_good}
         for rule in self._rules:
@@ -143,23 +180,40 @@ class _Deciding:
                 return found
         return {}
 
-    def _proposals(self, records: Records) -> Iterator[Proposal]:
-        for path, record in records.items():
-            if proposal := self._proposal(path, record):
-                yield proposal
+    def _proposals(self, records: Records, trials: Iterable[Proposal | None] = ()) -> Proposals:
+        proposals = [self._proposal(path, record) for path, record in records.items()]
+        return Proposals(self._served, filter(None, (*proposals, *trials)), self._paths)
 
     def _proposal(self, path: PurePosixPath, record: FileRecord, *, is_on_trial: bool = False) -> Proposal | None:
         if record.good is None:
             return None
-        before = self._before.get(path)
-        served = before.good if before else None
+        served = self._served.good(path)
         was = self._heirs.get(path, ()) if served is None else (served,)
         return Proposal(path, record.good, served is record.good, bool(record.suspects), was, is_on_trial)
 
-    def held_back(self, path: PurePosixPath, problems: tuple[Problem, ...]) -> FileRecord:
-        """Return the record of a file that rules hold back: what was good of it stays."""
-        record, before = self._fresh[path], self._before.get(path)
-        return replace(record, good=before.good if before else None, problems=record.problems + problems)
+    def _find_heirs(self) -> Mapping[PurePosixPath, tuple[ParsedFile, ...]]:
+        """Return for files that appeared what was served of files that vanished and share names with them: renamed files."""
+        gone = [record.good for record in self._gone.values() if record.good is not None]
+        by_key = {key_of(resource): parsed for parsed in gone for resource in parsed.resources}
+        heirs = {}
+        for path, record in self._fresh.items() if by_key else ():
+            if path not in self._before and record.parsed is not None:
+                found = {was.path: was for key in map(key_of, record.parsed.resources) if (was := by_key.get(key))}
+                heirs[path] = tuple(found.values())
+        return heirs
+
+    def _kept_though_gone(
+        self, records: Records, given_up: AbstractSet[PurePosixPath]
+    ) -> Iterator[tuple[PurePosixPath, FileRecord]]:
+        """Yield the records of files that vanished and may have been renamed, except those that were given up."""
+        broken = {path for path, record in records.items() if record.was_never_good} if self._gone else set()
+        appeared = sorted(path for path in broken if path not in self._before)
+        for path, record in self._gone.items():
+            if path in records or path in given_up or record.good is None:
+                continue
+            suspects = record.suspects & broken | {new for new in appeared if _may_hold(records[new], record.good)}
+            if suspects:
+                yield path, FileRecord(None, record.good, (_vanished(path, suspects),), suspects)
 
 
 def _groups(candidates: list[PurePosixPath]) -> Iterator[AbstractSet[PurePosixPath]]:
@@ -171,47 +225,18 @@ def _groups(candidates: list[PurePosixPath]) -> Iterator[AbstractSet[PurePosixPa
         yield from (frozenset({path}) for path in candidates)
 
 
-def _heirs(present: Records, before: Records) -> Mapping[PurePosixPath, tuple[ParsedFile, ...]]:
-    """Return for files that appeared what was served of files that vanished and share names with them: renamed files."""
-    gone = [record.good for path, record in before.items() if record.good is not None and path not in present]
-    if not gone:
-        return {}
-    by_key = {key_of(resource): parsed for parsed in gone for resource in parsed.resources}
-    heirs = {}
-    for path, record in present.items():
-        if path not in before and record.parsed is not None:
-            found = {was.path: was for key in map(key_of, record.parsed.resources) if (was := by_key.get(key))}
-            heirs[path] = tuple(found.values())
-    return heirs
-
-
-def _what_is_left(record: FileRecord, others: Records) -> FileRecord | None:
+def _what_is_left(record: FileRecord, others: Proposals) -> FileRecord | None:
     """Return the record of a file that was removed with what no other file defines; None where that is nothing."""
     was = record.good.resources if record.good else ()
-    taken = {key_of(resource) for other in others.values() if other.good for resource in other.good.resources}
-    left = [resource for resource in was if key_of(resource) not in taken]
+    left = {id(resource) for resource in was if not others.defining(key_of(resource))}
     if not record.good or not 0 < len(left) < len(was):
         return None
     documents = tuple(
-        replace(document, resources=tuple(resource for resource in document.resources if key_of(resource) not in taken))
+        replace(document, resources=tuple(resource for resource in document.resources if id(resource) in left))
         for document in record.good.documents
     )
     # No content of any file is this one, so that it cannot be taken for a file that came back.
     return replace(record, good=replace(record.good, documents=documents, digest=""))
-
-
-def _kept_though_gone(
-    records: Records, before: Records, given_up: AbstractSet[PurePosixPath]
-) -> Iterator[tuple[PurePosixPath, FileRecord]]:
-    """Yield the records of files that vanished and may have been renamed, except those that were given up."""
-    broken = {path for path, record in records.items() if record.was_never_good}
-    appeared = sorted(broken - before.keys())
-    for path, record in before.items():
-        if path in records or path in given_up or record.good is None:
-            continue
-        suspects = record.suspects & broken | {new for new in appeared if _may_hold(records[new], record.good)}
-        if suspects:
-            yield path, FileRecord(None, record.good, (_vanished(path, suspects),), suspects)
 
 
 def _may_hold(record: FileRecord, gone: ParsedFile) -> bool:
@@ -227,66 +252,116 @@ def _vanished(path: PurePosixPath, suspects: frozenset[PurePosixPath]) -> Proble
     return Problem.of_file(path, "vanished", fact, "fix the new file, or remove it as well")
 
 
-def _trust(proposal: Proposal) -> tuple[bool, bool, bool, tuple[str, ...]]:
-    # Comparing the parts is what comparing the paths does, and takes a tenth of the time.
-    return proposal.is_gone, proposal.is_on_trial, not proposal.is_last_good, proposal.path.parts
+def _has_error(records: Records, change: TreeChange) -> bool:
+    """Whether a file has an error, given the records that may differ from those before."""
+    others = (problem for problem in change.served.problems if problem.path not in records)
+    # Those of files that are gone are gone, too.
+    found = (*(problem for record in records.values() for problem in record.problems), *others)
+    return any(one.severity is Severity.ERROR and (one.path in records or one.path not in change.gone) for one in found)
 
 
-def _has_error(record: FileRecord) -> bool:
-    return any(problem.severity is Severity.ERROR for problem in record.problems)
-
-
-def _as_before(records: Records, before: Records) -> dict[PurePosixPath, FileRecord]:
+def _as_before(records: Records, change: TreeChange) -> dict[PurePosixPath, FileRecord]:
     """Serve nothing new: every file keeps its last good content, also those that were removed."""
-    kept = {path: replace(record, parsed=None) for path, record in before.items() if record.good is not None}
-    present = {
-        path: replace(record, good=before[path].good if path in before else None) for path, record in records.items()
-    }
-    return kept | present
+    before = change.served.records
+    kept = {path: replace(before[path], parsed=None) for path in change.gone if before[path].good is not None}
+    return kept | {path: replace(record, good=change.served.good(path)) for path, record in records.items()}
+
+
+Declarations = Mapping[tuple[TypeUrl, str | None], int]
+"""How many documents declare a type with a version, None for those that have none."""
+
+
+def declarations_of(files: Iterable[ParsedFile]) -> Counter[tuple[TypeUrl, str | None]]:
+    """Count what the documents of files declare."""
+    documents = (document for parsed in files for document in parsed.documents)
+    return Counter((type_url, document.version_info) for document in documents for type_url in document.declared)
+
+
+def declarations_with(before: Declarations, changes: Collection[FileChange]) -> Declarations:
+    """Return what is declared by all files that are served, given what was, and what changed."""
+    now = Counter(before)
+    now.update(declarations_of(change.now for change in changes if change.now))
+    now.subtract(declarations_of(change.was for change in changes if change.was))
+    return +now
 
 
 class AuthoredVersions:
     """Holds authors to their versions, where those are served: one for a type, and a new one for new content."""
 
-    def __init__(self, served: Snapshot | None) -> None:
+    def __init__(self, served: Declarations) -> None:
         self._served = served
 
-    def __call__(self, proposals: tuple[Proposal, ...]) -> Conflicts:
+    def __call__(self, proposals: Proposals) -> Conflicts:
         """Find the files whose version disagrees with a more trusted one, or with the content that it was served with."""
-        found: defaultdict[PurePosixPath, list[Problem]] = defaultdict(list)
-        agreed: dict[TypeUrl, tuple[str, PurePosixPath]] = {}
-        for proposal, type_url, version_info in _declarations(proposals):
-            if version_info is None:
-                found[proposal.path].append(_no_version(proposal.path, type_url))
-                continue
-            own = (version_info, proposal.path)
-            version, path = agreed.get(type_url, own) if proposal.is_on_trial else agreed.setdefault(type_url, own)
-            if version != version_info and not (proposal.is_on_trial and path == proposal.path):
-                found[proposal.path].append(_disagrees(proposal.path, version_info, version, path))
-        if not found:
-            for type_url, (version, _) in agreed.items():
-                self._compare(type_url, version, proposals, found)
-        return {path: tuple(problems) for path, problems in found.items()}
+        declared = declarations_with(self._served, proposals.changes)
+        declared = Counter(declared) + declarations_of(proposal.parsed for proposal in proposals.on_trial)
+        agreed = {type_url: version for type_url, version in declared if version is not None}
+        if len(agreed) < len(declared):
+            # Who disagrees is found among all files.
+            found, agreed = _disagreements(proposals.all_files())
+            if found:
+                return {path: tuple(problems) for path, problems in found.items()}
+        return {path: tuple(problems) for path, problems in _stale_versions(agreed, proposals).items()}
 
-    def _compare(
-        self,
-        type_url: TypeUrl,
-        version: str,
-        proposals: tuple[Proposal, ...],
-        found: defaultdict[PurePosixPath, list[Problem]],
-    ) -> None:
-        served = self._served
-        if served is None or served.authored.get(type_url) != version:
-            return
-        counted = [proposal for proposal in proposals if not proposal.is_on_trial]
-        content = _content(type_url, (proposal.parsed for proposal in counted))
-        if content == {name: resource.version for name, resource in served.resources(type_url).items()}:
-            return
-        for proposal in counted:
-            if proposal.is_last_good or type_url not in proposal.parsed.declared:
-                continue
-            if _content(type_url, (proposal.parsed,)) != _content(type_url, proposal.was):
-                found[proposal.path].append(_same_version(proposal.path, type_url, Version(version)))
+
+def _disagreements(proposals: tuple[Proposal, ...]) -> tuple[Mapping[PurePosixPath, list[Problem]], dict[TypeUrl, str]]:
+    """Return the files whose versions are missing or disagree with more trusted ones, and the versions of the types."""
+    found: defaultdict[PurePosixPath, list[Problem]] = defaultdict(list)
+    agreed: dict[TypeUrl, tuple[str, PurePosixPath]] = {}
+    for proposal, type_url, version_info in _declarations(proposals):
+        if version_info is None:
+            found[proposal.path].append(_no_version(proposal.path, type_url))
+            continue
+        own = (version_info, proposal.path)
+        version, path = agreed.get(type_url, own) if proposal.is_on_trial else agreed.setdefault(type_url, own)
+        if version != version_info and not (proposal.is_on_trial and path == proposal.path):
+            found[proposal.path].append(_disagrees(proposal.path, version_info, version, path))
+    return found, {type_url: version for type_url, (version, _) in agreed.items()}
+
+
+def _stale_versions(agreed: Mapping[TypeUrl, str], proposals: Proposals) -> Mapping[PurePosixPath, list[Problem]]:
+    """Return the files that change the content of a type under the version that it is served with."""
+    found: defaultdict[PurePosixPath, list[Problem]] = defaultdict(list)
+    served = proposals.served.snapshot
+    stale = {
+        type_url
+        for type_url, version in agreed.items()
+        if served is not None and served.authored.get(type_url) == version and _changes_content(type_url, proposals)
+    }
+    for proposal in proposals if stale else ():
+        if proposal.is_on_trial or proposal.is_last_good:
+            continue
+        declared = (type_url for document in proposal.parsed.documents for type_url in sorted(document.declared))
+        for type_url in dict.fromkeys(declared):
+            if type_url in stale and _content(type_url, (proposal.parsed,)) != _content(type_url, proposal.was):
+                found[proposal.path].append(_same_version(proposal.path, type_url, Version(agreed[type_url])))
+    return found
+
+
+def _changes_content(type_url: TypeUrl, proposals: Proposals) -> bool:
+    """Whether other resources of a type would be served than are."""
+    rows = proposals.served.rows(type_url)
+    added: dict[str, Version | None] = {}
+    for change in proposals.changes:
+        added |= {one.name: one.version for one in change.added if one.type_url == type_url}
+    lost = {one.name for one in proposals.lost if one.type_url == type_url} - added.keys()
+    return bool(lost) or any(name not in rows or rows[name].version != version for name, version in added.items())
+
+
+def authored_versions(declarations: Declarations, good: Callable[[], Iterable[ParsedFile]]) -> Mapping[TypeUrl, str]:
+    """Return the versions that authors gave to types.
+
+    Args:
+        declarations: those of all files that are served.
+        good: returns these files in order; it is called where they disagree, and the last one counts.
+    """
+    authored = {type_url: Version(version) for type_url, version in declarations if version is not None}
+    if len(authored) < sum(version is not None for _, version in declarations):
+        declared = ((document, one) for parsed in good() for document in parsed.documents for one in document.declared)
+        authored |= {
+            one: Version(document.version_info) for document, one in declared if document.version_info is not None
+        }
+    return MappingProxyType(authored)
 
 
 def _declarations(proposals: tuple[Proposal, ...]) -> list[tuple[Proposal, TypeUrl, str | None]]:

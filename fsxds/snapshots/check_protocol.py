@@ -15,80 +15,29 @@ from fsxds.api.catalogue import Catalogue
 from fsxds.api.walk import Hooks
 from fsxds.formats import format_of
 from fsxds.resources import ParsedFile, Resource
-from fsxds.values import Fault, FieldPath, Problem, SourceFile, SourceTree
+from fsxds.snapshots.proposals import Decision, Proposals, ServedFiles
+from fsxds.values import Fault, FieldPath, Problem, SourceTree
 
 Found = TypeVar("Found", Fault, Problem)
-
-
-@dataclass(frozen=True, slots=True)
-class FileRecord:
-    """What is known of one file.
-
-    Attributes:
-        parsed: what the file holds now, None where it could not be read or was removed.
-        good: what is served of it, None where it was never good.
-        problems: what keeps `parsed` from being served, and its warnings.
-        suspects: where the file was removed and is kept, the files that may be its new name.
-    """
-
-    parsed: ParsedFile | None
-    good: ParsedFile | None
-    problems: tuple[Problem, ...] = ()
-    suspects: frozenset[PurePosixPath] = frozenset()
-
-    @property
-    def is_held(self) -> bool:
-        """Whether something else is served than what the file holds."""
-        return self.good is not self.parsed
-
-    @property
-    def was_never_good(self) -> bool:
-        """Whether the file exists and nothing of it was ever served."""
-        return self.good is None
-
-
-Records = Mapping[PurePosixPath, FileRecord]
-"""All files of a tree."""
-
-
-@dataclass(frozen=True, slots=True)
-class Proposal:
-    """What might be served of one file.
-
-    Attributes:
-        path: the file.
-        parsed: what might be served.
-        is_last_good: `parsed` is served already.
-        is_gone: the file was removed; such files are trusted last.
-        was: what is served of the file, or of those that vanished as it appeared and share names with it.
-        is_on_trial: it is judged, and takes nothing from any other; the last good content of its file may be there too.
-    """
-
-    path: PurePosixPath
-    parsed: ParsedFile
-    is_last_good: bool
-    is_gone: bool = False
-    was: tuple[ParsedFile, ...] = ()
-    is_on_trial: bool = False
 
 
 Conflicts = Mapping[PurePosixPath, tuple[Problem, ...]]
 """Files with what is wrong with them."""
 
-FileRule = Callable[[tuple[Proposal, ...]], Conflicts]
-"""A rule between files: given proposals, the most trusted first, it returns those to hold back, and why."""
+FileRule = Callable[[Proposals], Conflicts]
+"""A rule between files: given proposals, it returns the files to hold back, and why. It costs what the proposals change."""
 
 
 class FieldLocator:
     """Finds the lines of fields in a tree; each file costs a walk over its text, so larger ones can be left out."""
 
     def __init__(self, tree: SourceTree, up_to_bytes: int | None) -> None:
-        self._files: Mapping[PurePosixPath, SourceFile] = {file.path: file for file in tree.files}
+        self._tree = tree
         self._up_to_bytes = up_to_bytes
 
     def locate(self, parsed: ParsedFile, wanted: Collection[tuple[Resource, FieldPath]]) -> list[tuple[int, int]]:
         """Return line and column, from 1, of each field, given by its resource and its path in it; else of the resource."""
-        file, file_format = self._files.get(parsed.path), format_of(parsed.path)
+        file, file_format = self._tree.file_at(parsed.path), format_of(parsed.path)
         find = None if file_format is None else file_format.locate
         is_small = self._up_to_bytes is None or (file is not None and file.size_bytes <= self._up_to_bytes)
         if file is None or find is None or file.digest != parsed.digest or not is_small:
@@ -109,8 +58,11 @@ class TreeCheck(Protocol):
     def memory(self) -> object:
         """What the check of the next tree is to be given, so that it looks only at what changed."""
 
-    def report(self, records: Records) -> Conflicts:
-        """Return what is wrong with files as they were accepted; it holds none of them back."""
+    def report(self, decision: Decision) -> Conflicts:
+        """Return what else is wrong with files as they were accepted; it holds none of them back.
+
+        They are all files of the decision, and those others of which something else is wrong now than before.
+        """
 
 
 class Check(Protocol):
@@ -126,12 +78,13 @@ class Check(Protocol):
     def adjusted(self, found: Found) -> Found | None:
         """Return a fault or a problem with the severity that its rule has here; None where the rule is off."""
 
-    def tree_check(self, memory: object, locator: FieldLocator) -> TreeCheck:
+    def tree_check(self, memory: object, locator: FieldLocator, served: ServedFiles) -> TreeCheck:
         """Return the check of one tree.
 
         Args:
-            memory: that of the tree before, None for the first.
+            memory: that of the tree before; None where it is not known, or is that of another check.
             locator: finds lines and columns.
+            served: what is served of the tree before.
         """
 
 
@@ -152,7 +105,7 @@ class NoCheck:
         """Leave every severity as it is."""
         return found
 
-    def tree_check(self, _: object, __: FieldLocator) -> TreeCheck:
+    def tree_check(self, _: object, __: FieldLocator, ___: ServedFiles) -> TreeCheck:
         """Check no tree."""
         return _NoTreeCheck()
 
@@ -162,5 +115,5 @@ class _NoTreeCheck:
     rules: tuple[FileRule, ...] = ()
     memory: object = None
 
-    def report(self, _: Records) -> Conflicts:
+    def report(self, _: Decision) -> Conflicts:
         return {}

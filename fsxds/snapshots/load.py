@@ -5,18 +5,32 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from functools import cached_property
+from itertools import chain
 from pathlib import PurePosixPath
 from types import MappingProxyType
 
+from rpds import HashTrieMap
+
 from fsxds.resource_types import RESOURCE_TYPES, exact_type_from_path
-from fsxds.resources import ParsedFile, Resource, Rows, Snapshot, TypeChange
-from fsxds.snapshots.accept import AuthoredVersions, accept
-from fsxds.snapshots.check_protocol import Check, FieldLocator, FileRecord, FileRule, NoCheck, Records
-from fsxds.snapshots.names import UniqueNames
-from fsxds.values import HeldFile, Problem, Severity, SourceFile, SourceTree, TypeUrl, Version
+from fsxds.resources import ParsedFile, Resource, Rows, Snapshot, TypeChange, key_of
+from fsxds.snapshots.accept import (
+    AuthoredVersions,
+    Declarations,
+    TreeChange,
+    accept,
+    authored_versions,
+    declarations_of,
+    declarations_with,
+)
+from fsxds.snapshots.check_protocol import Check, FieldLocator, FileRule, NoCheck
+from fsxds.snapshots.names import unique_names
+from fsxds.snapshots.proposals import FileChange, FileRecord, Records, ServedFiles, common_ends
+from fsxds.values import HeldFile, Problem, Severity, SourceFile, SourceTree, TypeUrl
 
 TYPE_URLS = tuple(row.type_url for row in RESOURCE_TYPES)
 
@@ -39,24 +53,85 @@ class Acceptance:
     locate_up_to_bytes: int | None = None
 
 
+class FileRecords(Mapping[PurePosixPath, FileRecord]):
+    """The records of all files by their paths, in the order of the paths; never changed.
+
+    They share what is the same with those that they were made of. The order costs a look at all when it is asked for.
+    """
+
+    def __init__(self, records: HashTrieMap[PurePosixPath, FileRecord] | None = None) -> None:
+        self._records = HashTrieMap() if records is None else records
+
+    def __getitem__(self, path: PurePosixPath) -> FileRecord:
+        """Return the record of a file."""
+        return self._records[path]
+
+    def __iter__(self) -> Iterator[PurePosixPath]:
+        """Yield the paths in order."""
+        return iter(self._order)
+
+    def __len__(self) -> int:
+        """Return how many files there are."""
+        return len(self._records)
+
+    def __contains__(self, path: object) -> bool:
+        """Whether there is a file at a path."""
+        return path in self._records
+
+    @cached_property
+    def _order(self) -> list[PurePosixPath]:
+        return sorted(self._records, key=_parts)
+
+    @classmethod
+    def of(cls, records: Records) -> FileRecords:
+        """Return records of any sort as such."""
+        return records if isinstance(records, cls) else cls(HashTrieMap(records))
+
+    def with_changes(self, changed: Records, gone: Iterable[PurePosixPath]) -> FileRecords:
+        """Return these records with others, and without some."""
+        records = self._records
+        for path in gone:
+            records = records.discard(path)
+        return FileRecords(records.update(changed))
+
+
+@dataclass(frozen=True, slots=True)
+class LoadMemory:
+    """What is remembered of one load for the next, so that it looks only at what changed.
+
+    Attributes:
+        tree: the tree that was loaded.
+        check: what its check remembers.
+        repeating: the files that are served with a name twice.
+        declarations: what authors declare in what is served; None where their versions do not count.
+    """
+
+    tree: SourceTree
+    check: object
+    repeating: frozenset[PurePosixPath]
+    declarations: Declarations | None
+
+
 @dataclass(frozen=True, slots=True)
 class Loaded:
     """A tree as it was loaded: what is served, and all that is wrong with it now, sorted by place.
 
-    `memory` is for loading the next tree on top of it.
+    `memory` is for loading the next tree on top of it, which costs what changed then. Without it everything is looked at.
+    Nothing in it is ever changed, so that any number of trees can be loaded on top.
     """
 
     snapshot: Snapshot
     problems: tuple[Problem, ...]
     held: tuple[HeldFile, ...]
-    records: Mapping[PurePosixPath, FileRecord]
-    memory: object = field(default=None, compare=False, repr=False)
+    records: Records
+    memory: LoadMemory | None = field(default=None, compare=False, repr=False)
 
 
 def changed_files(tree: SourceTree, before: Loaded | None) -> tuple[SourceFile, ...]:
-    """Return the files whose content was not parsed yet; the others cost nothing."""
+    """Return the files whose content was not parsed yet; the others cost one comparison each."""
     known = before.records if before else {}
-    return tuple(file for file in tree.files if _known_parse(file, known.get(file.path)) is None)
+    files = TreeDifference.between(before, tree).files
+    return tuple(file for file in files if _known_parse(file, known.get(file.path)) is None)
 
 
 def unjudged(loaded: Loaded) -> Loaded:
@@ -66,7 +141,7 @@ def unjudged(loaded: Loaded) -> Loaded:
         path: replace(record, parsed=None, good=None if record.good is None else replace(record.good, digest=""))
         for path, record in loaded.records.items()
     }
-    return replace(loaded, records=MappingProxyType(records), memory=None)
+    return replace(loaded, records=FileRecords(HashTrieMap(records)), memory=None)
 
 
 def load(tree: SourceTree, before: Loaded | None, parse: Parse, acceptance: Acceptance) -> Loaded:
@@ -78,26 +153,80 @@ def load(tree: SourceTree, before: Loaded | None, parse: Parse, acceptance: Acce
         parse: turns files into documents; it is called once, with those that changed.
         acceptance: how the tree is accepted.
     """
+    memory = before.memory if before else None
+    served = _served_by(before)
     fresh = {parsed.path: parsed for parsed in parse(changed_files(tree, before))}
-    old_records: Records = before.records if before else {}
-    served = before.snapshot if before else None
-    present = _present(tree, old_records, fresh)
+    change = _change_of(TreeDifference.between(before, tree), fresh, served)
     locator = FieldLocator(tree, acceptance.locate_up_to_bytes)
-    check = acceptance.check.tree_check(before.memory if before else None, locator)
-    rules: tuple[FileRule, ...] = (UniqueNames(served), *check.rules)
-    if acceptance.authored_versions:
-        rules = (*rules, AuthoredVersions(served))
-    accepted = accept(present, old_records, rules, whole_trees=acceptance.whole_trees, report=check.report)
-    records = _in_order(accepted)
-    snapshot = merge(records, old_records, served, authored=acceptance.authored_versions)
-    problems = {problem for record in records.values() for problem in record.problems} | set(tree.problems)
+    check = acceptance.check.tree_check(memory.check if memory else None, locator, served)
+    rules: tuple[FileRule, ...] = (unique_names, *check.rules)
+    declared = _declared_by(before) if acceptance.authored_versions else None
+    if declared is not None:
+        rules = (*rules, AuthoredVersions(declared))
+    changed = accept(change, rules, whole_trees=acceptance.whole_trees, report=check.report)
+    records = FileRecords.of(served.records).with_changes(changed, change.gone)
+    changes = served.changes_to(changed, change.gone)
+    declared = None if declared is None else declarations_with(declared, changes.values())
     return Loaded(
-        snapshot,
-        tuple(sorted(problems, key=_place)),
-        tuple(_held(records)),
-        MappingProxyType(records),
-        check.memory,
+        merge(records, changes, served.snapshot, declared),
+        _problems(tree, before, records, changed.keys() | change.gone),
+        tuple(_held(changed)),
+        records,
+        LoadMemory(tree, check.memory, _repeating(served.repeating, changes), declared),
     )
+
+
+def _served_by(before: Loaded | None) -> ServedFiles:
+    """Return what was loaded as what is served before the next tree."""
+    if before is None:
+        return ServedFiles()
+    if before.memory is not None:
+        return ServedFiles(before.snapshot, before.records, before.problems, before.memory.repeating)
+    good = ((path, record.good.resources) for path, record in before.records.items() if record.good is not None)
+    repeating = frozenset(path for path, resources in good if len(set(map(key_of, resources))) < len(resources))
+    return ServedFiles(before.snapshot, before.records, before.problems, repeating)
+
+
+def _declared_by(before: Loaded | None) -> Declarations:
+    """Return what authors declare in what is served."""
+    if before is None:
+        return {}
+    if before.memory is not None and before.memory.declarations is not None:
+        return before.memory.declarations
+    return declarations_of(record.good for record in before.records.values() if record.good is not None)
+
+
+@dataclass(frozen=True, slots=True)
+class TreeDifference:
+    """How a tree differs from what was loaded: the files to look at, the errors of others, and the files that are gone."""
+
+    files: tuple[SourceFile, ...]
+    errors: Mapping[PurePosixPath, Problem]
+    gone: frozenset[PurePosixPath]
+
+    @classmethod
+    def between(cls, before: Loaded | None, tree: SourceTree) -> TreeDifference:
+        """Compare a tree with what was loaded. Files that are the same objects cost one comparison each."""
+        errors = {problem.path: problem for problem in tree.problems if problem.severity is Severity.ERROR}
+        if before is None:
+            return cls(tree.files, errors, frozenset())
+        if before.memory is None:
+            files, missing = tree.files, set(before.records)
+        else:
+            files, missing = _other_files(before.memory.tree, tree)
+            # What is not served as it is may be now.
+            missing.update(file.path for file in before.held)
+            found = (tree.file_at(path) for path in missing.difference(file.path for file in files))
+            files = (*files, *(file for file in found if file is not None))
+        return cls(files, errors, frozenset(missing - errors.keys() - {file.path for file in files}))
+
+
+def _other_files(before: SourceTree, tree: SourceTree) -> tuple[tuple[SourceFile, ...], set[PurePosixPath]]:
+    """Return the files that are not those of the tree before, and the paths of those that are not there any more."""
+    start, end = common_ends(before.files, tree.files)
+    was, now = before.files[start : len(before.files) - end], tree.files[start : len(tree.files) - end]
+    same = set(map(id, was)).intersection(map(id, now))
+    return tuple(file for file in now if id(file) not in same), {file.path for file in was if id(file) not in same}
 
 
 def _known_parse(file: SourceFile, record: FileRecord | None) -> ParsedFile | None:
@@ -108,17 +237,23 @@ def _known_parse(file: SourceFile, record: FileRecord | None) -> ParsedFile | No
     return record.good if record.good is not None and record.good.digest == file.digest else None
 
 
-def _present(
-    tree: SourceTree, before: Records, fresh: Mapping[PurePosixPath, ParsedFile]
-) -> dict[PurePosixPath, FileRecord]:
+def _change_of(
+    difference: TreeDifference, fresh: Mapping[PurePosixPath, ParsedFile], served: ServedFiles
+) -> TreeChange:
     present = {}
-    for file in tree.files:
-        parsed = fresh.get(file.path) or _known_parse(file, before.get(file.path))
-        present[file.path] = FileRecord(parsed, None, parsed.problems if parsed else ())
-    for problem in tree.problems:
-        if problem.severity is Severity.ERROR:
-            present[problem.path] = FileRecord(None, None, (problem,))
-    return present
+    for file in difference.files:
+        record = served.records.get(file.path)
+        parsed = fresh.get(file.path) or _known_parse(file, record)
+        if record is None or parsed is None or not record.good is record.parsed is parsed:
+            present[file.path] = FileRecord(parsed, None, parsed.problems if parsed else ())
+    for path, problem in difference.errors.items():
+        present[path] = FileRecord(None, None, (problem,))
+    return TreeChange({path: present[path] for path in sorted(present, key=_parts)}, difference.gone, served)
+
+
+def _parts(path: PurePosixPath) -> tuple[str, ...]:
+    # Comparing the parts is what comparing the paths does, and takes a tenth of the time.
+    return path.parts
 
 
 def _place(problem: Problem) -> tuple[object, ...]:
@@ -127,32 +262,67 @@ def _place(problem: Problem) -> tuple[object, ...]:
     return path, problem.line, problem.column, problem.pointer, problem.rule, problem.message, problem.remedy
 
 
-def _in_order(records: Records) -> dict[PurePosixPath, FileRecord]:
-    # Comparing the parts is what comparing the paths does, and takes a tenth of the time.
-    return {path: records[path] for path in sorted(records, key=lambda path: path.parts)}
+def _problems(
+    tree: SourceTree, before: Loaded | None, records: Records, changed: Collection[PurePosixPath]
+) -> tuple[Problem, ...]:
+    """Return all that is wrong, sorted by place, given the files of which something else may be wrong than before."""
+    of_tree: defaultdict[PurePosixPath, list[Problem]] = defaultdict(list)
+    for problem in tree.problems:
+        of_tree[problem.path].append(problem)
+    old: tuple[Problem, ...] = ()
+    if before is None or before.memory is None:
+        paths = {*records, *of_tree}
+    else:
+        old, paths = before.problems, {*changed, *of_tree, *(problem.path for problem in before.memory.tree.problems)}
+    pieces: list[Problem] = []
+    start = 0
+    for path in sorted(paths, key=_parts):
+        first = bisect_left(old, path.parts, start, key=_parts_of_problem)
+        pieces += old[start:first]
+        record = records.get(path)
+        pieces += sorted({*(record.problems if record else ()), *of_tree.get(path, ())}, key=_place)
+        start = bisect_right(old, path.parts, first, key=_parts_of_problem)
+    return (*pieces, *old[start:])
+
+
+def _parts_of_problem(problem: Problem) -> tuple[str, ...]:
+    return problem.path.parts
 
 
 def _held(records: Records) -> Iterator[HeldFile]:
-    for path, record in records.items():
+    for path in sorted(records, key=_parts):
+        record = records[path]
         if record.is_held or record.was_never_good:
             first = next((p for p in record.problems if p.severity is Severity.ERROR), None)
             digest = record.parsed.digest if record.parsed else ""
             yield HeldFile(path, first, record.good is not None, digest)
 
 
-def merge(records: Records, old_records: Records, before: Snapshot | None, *, authored: bool) -> Snapshot:
+def _repeating(
+    before: frozenset[PurePosixPath], changes: Mapping[PurePosixPath, FileChange]
+) -> frozenset[PurePosixPath]:
+    repeating = {path for path, change in changes.items() if change.repeats}
+    return before if before == repeating else (before - changes.keys()) | repeating
+
+
+def merge(
+    records: Records,
+    changes: Mapping[PurePosixPath, FileChange],
+    before: Snapshot | None,
+    declared: Declarations | None = None,
+) -> Snapshot:
     """Make the snapshot that `records` add up to.
 
     Args:
         records: all files, as they were accepted; no name of a type is in two of them.
-        old_records: the same of the tree before.
-        before: the snapshot that those add up to; None for the first. What changed files do not touch is kept.
-        authored: send the authors' versions.
+        changes: the files that are not served as before, or are not good, and what changed in them.
+        before: the snapshot before; None for the first. What changed files do not touch is kept.
+        declared: what authors declare, where their versions are to be sent.
     """
     generation = before.generation + 1 if before else 1
-    good = [record.good for record in records.values() if record.good is not None]
-    was, now = _replaced(old_records, records), _replaced(records, old_records)
-    by_type, changes = {}, {}
+    was = _by_type(change.lost for change in changes.values())
+    now = _by_type(change.added for change in changes.values())
+    by_type, type_changes = {}, {}
     for type_url in TYPE_URLS:
         old = before.by_type[type_url] if before else Rows(type_url)
         new = now.get(type_url, {})
@@ -160,21 +330,33 @@ def merge(records: Records, old_records: Records, before: Snapshot | None, *, au
         # Merging may be done beside the event loop, which works out nothing then that takes long.
         by_type[type_url] = rows = old.with_changes(new.values(), removed).prepared()
         if before is None or rows.changes_since(old):
-            changes[type_url] = _change(old, rows, generation)
+            type_changes[type_url] = _change(old, rows, generation)
         else:
-            changes[type_url] = before.changes[type_url]
-    undeclared = _undeclared(good, before)
-    incomplete = _incomplete(records)
+            type_changes[type_url] = before.changes[type_url]
+    undeclared = _undeclared(changes.values(), before)
+    incomplete = _incomplete(records, changes)
     return Snapshot(
         generation,
         MappingProxyType(by_type),
-        MappingProxyType(_authored(good) if authored else {}),
-        MappingProxyType(changes),
+        MappingProxyType({}) if declared is None else authored_versions(declared, lambda: _good(records)),
+        MappingProxyType(type_changes),
         incomplete,
         # Of a tree in which nothing was ever good, no type may be reported as empty.
         undeclared & (incomplete if len(undeclared) < len(TYPE_URLS) else frozenset(TYPE_URLS)),
         undeclared,
     )
+
+
+def _good(records: Records) -> Iterator[ParsedFile]:
+    return (record.good for record in records.values() if record.good is not None)
+
+
+def _by_type(resources: Iterable[Iterable[Resource]]) -> Mapping[TypeUrl, Mapping[str, Resource]]:
+    """Return resources by type and name; of a name that is repeated in a file, the last one counts."""
+    found: defaultdict[TypeUrl, dict[str, Resource]] = defaultdict(dict)
+    for resource in chain.from_iterable(resources):
+        found[resource.type_url][resource.name] = resource
+    return found
 
 
 def same_content(snapshot: Snapshot, other: Snapshot) -> bool:
@@ -194,17 +376,6 @@ def _served(snapshot: Snapshot) -> tuple[object, ...]:
     )
 
 
-def _replaced(records: Records, others: Records) -> Mapping[TypeUrl, Mapping[str, Resource]]:
-    """Return by type and name what is served of those files of which the other records serve something else."""
-    found: defaultdict[TypeUrl, dict[str, Resource]] = defaultdict(dict)
-    for path, record in records.items():
-        other = others[path].good if path in others else None
-        if record.good is not None and record.good is not other:
-            for resource in record.good.resources:
-                found[resource.type_url][resource.name] = resource
-    return found
-
-
 def _change(old: Rows, rows: Rows, generation: int) -> TypeChange:
     change = rows.changes_since(old)
     updated, removed = sorted(change.fresh | change.renewed), tuple(sorted(change.removed))
@@ -213,14 +384,14 @@ def _change(old: Rows, rows: Rows, generation: int) -> TypeChange:
     return TypeChange(generation, added, changed, removed, tuple(sorted(files)))
 
 
-def _undeclared(good: Iterable[ParsedFile], before: Snapshot | None) -> frozenset[TypeUrl]:
+def _undeclared(changes: Iterable[FileChange], before: Snapshot | None) -> frozenset[TypeUrl]:
     """Return the types that no document ever listed; a type whose last file was removed is declared still, and empty."""
-    declared = frozenset[TypeUrl]().union(*{document.declared for parsed in good for document in parsed.documents})
+    declared = frozenset[TypeUrl]().union(*{change.now.declared for change in changes if change.now is not None})
     return (before.undeclared if before else frozenset(TYPE_URLS)) - declared
 
 
-def _incomplete(records: Records) -> frozenset[TypeUrl]:
-    never_good = [path for path, record in records.items() if record.was_never_good]
+def _incomplete(records: Records, changed: Iterable[PurePosixPath]) -> frozenset[TypeUrl]:
+    never_good = [path for path in changed if path in records and records[path].was_never_good]
     return frozenset[TypeUrl]().union(*map(may_define, never_good))
 
 
@@ -228,16 +399,6 @@ def may_define(path: PurePosixPath) -> frozenset[TypeUrl]:
     """Return the types that a file may define which could not be read: that of its name, else any."""
     row = exact_type_from_path(path)
     return frozenset((row.type_url,)) if row else frozenset(TYPE_URLS)
-
-
-def _authored(good: Iterable[ParsedFile]) -> dict[TypeUrl, str]:
-    return {
-        type_url: Version(document.version_info)
-        for parsed in good
-        for document in parsed.documents
-        if document.version_info is not None
-        for type_url in document.declared
-    }
 
 
 Parse = Callable[[tuple[SourceFile, ...]], Iterable[ParsedFile]]

@@ -7,14 +7,15 @@ replace it, and drain its connections. So it is served by a name that is made of
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import PurePosixPath
 from typing import Any
 
 from fsxds.resource_types import BY_SHORT_NAME, BY_TYPE_URL, ResourceType, name_of_domain, route_configuration_of
-from fsxds.resources import Document, Key, Reference, Resource, Snapshot, key_of
-from fsxds.snapshots.check_protocol import Conflicts, Proposal
+from fsxds.resources import Document, Key, Reference, Resource, key_of
+from fsxds.snapshots.check_protocol import Conflicts
+from fsxds.snapshots.proposals import Proposal, Proposals
 from fsxds.snapshots.references import HOST, HOST_NAME, UNNAMED
 from fsxds.snapshots.shape import wrapper_path
 from fsxds.values import Fault, FieldPath, Problem, Severity
@@ -170,29 +171,23 @@ def duplicate_name(resource: Resource, first: Resource) -> Problem:
     )
 
 
-class UniqueNames:
-    """Holds back files that define a name which another file has. `served` is what is served now."""
+def unique_names(proposals: Proposals) -> Conflicts:
+    """Find the files that define names which they do not own, and which file has each of these."""
+    # A file that is served as it was, and is on trial beside that, is looked at where others repeat a name.
+    served = {proposal.path for proposal in proposals if proposal.is_last_good}
+    tried = [one for one in proposals.on_trial if one.path in served]
+    left_out = {id(resource) for one in tried for resource in proposals.served.change_to(one.path, one.parsed).added}
+    if not _repeated(proposals, left_out):
+        return {}
+    # No other file has to do with the names that are in two.
+    return _duplicates(proposals.of_files(frozenset().union(*_repeated(proposals, frozenset()))))
 
-    def __init__(self, served: Snapshot | None) -> None:
-        self._served = served
 
-    def __call__(self, proposals: tuple[Proposal, ...]) -> Conflicts:
-        """Find the files with names that they do not own, and which file has each of these."""
-        return _duplicates(proposals) if self._may_repeat(proposals) else {}
-
-    def _may_repeat(self, proposals: tuple[Proposal, ...]) -> bool:
-        """Whether a name is in two files; what is served already has no name twice, and is only looked up."""
-        served = self._served
-        unchanged = {proposal.path for proposal in proposals if served is not None and proposal.is_last_good}
-        first: dict[Key, PurePosixPath] = {}
-        for proposal in proposals:
-            for resource in () if proposal.path in unchanged else proposal.parsed.resources:
-                owner = served.resources(resource.type_url).get(resource.name) if served is not None else None
-                if owner is not None and owner.origin.path != proposal.path and owner.origin.path in unchanged:
-                    return True
-                if first.setdefault(key_of(resource), proposal.path) != proposal.path:
-                    return True
-        return False
+def _repeated(proposals: Proposals, left_out: Container[int]) -> list[frozenset[PurePosixPath]]:
+    """Return by names that several files define these files; resources of the ids in `left_out` do not count."""
+    keys = {key_of(resource) for resource in proposals.added if id(resource) not in left_out}
+    paths = (frozenset(one.origin.path for one in proposals.defining(key) if id(one) not in left_out) for key in keys)
+    return [several for several in paths if len(several) > 1]
 
 
 def _duplicates(proposals: tuple[Proposal, ...]) -> Conflicts:

@@ -9,7 +9,6 @@ from hypothesis import strategies as st
 from fsxds.lint.linter import Linter
 from fsxds.lint.rules import RuleLevels
 from fsxds.lint.tree_names import StaticNames
-from fsxds.lint.tree_references import ReferenceMemory
 from fsxds.snapshots.load import Acceptance
 from fsxds.values import Severity
 from tests.support.mentions import MentionStory, held, load_mentions, served, tell
@@ -360,17 +359,3 @@ def test_memory_makes_no_difference(steps: list[dict[str, str | None]]) -> None:
         loaded = story.step(edits)
         if not loaded.held and not any(problem.severity is Severity.ERROR for problem in loaded.problems):
             assert load_mentions(story.files).problems == loaded.problems
-
-
-def test_only_what_changed_is_looked_at() -> None:
-    """After one edit, the names of one file are collected, and what was reported of the others is reported again as it was."""
-    files = {f"{index}.rds": f"RDS r{index} CDS:d{index}\nCDS c{index}" for index in range(50)}
-    story = MentionStory()
-    before = story.step(files).memory
-    after = story.step({"7.rds": "RDS r7 CDS:c7\nCDS c7"}).memory
-
-    assert isinstance(before, ReferenceMemory)
-    assert isinstance(after, ReferenceMemory)
-
-    assert 1 == len([key for key, names in after.names.items() if before.names.get(key) is not names])
-    assert {"7.rds"} == {str(path) for path, told in before.reported.items() if after.reported.get(path) is not told}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import PurePosixPath
 
 import pytest
@@ -9,11 +10,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fsxds.lint.linter import Linter
-from fsxds.resources import ParsedFile
-from fsxds.snapshots.accept import AuthoredVersions, accept
-from fsxds.snapshots.check_protocol import Conflicts, FileRecord, Proposal, Records
-from fsxds.snapshots.load import Acceptance, load
-from fsxds.snapshots.names import UniqueNames
+from fsxds.resources import ParsedFile, Snapshot
+from fsxds.snapshots.accept import AuthoredVersions, TreeChange, accept, declarations_of
+from fsxds.snapshots.check_protocol import Conflicts, FileRule
+from fsxds.snapshots.load import Acceptance, load, merge
+from fsxds.snapshots.names import unique_names
+from fsxds.snapshots.proposals import FileRecord, Proposal, Proposals, Records, ServedFiles
 from fsxds.snapshots.references import CLAIMED
 from fsxds.values import Problem, SourceFile
 from tests.support.mentions import MentionStory
@@ -37,12 +39,16 @@ def present(**contents: str) -> dict[PurePosixPath, FileRecord]:
     return {file.path: FileRecord(file, None, file.problems) for file in files}
 
 
-def no_conflicts(_proposals: tuple[Proposal, ...]) -> Conflicts:
+def no_conflicts(_proposals: Proposals) -> Conflicts:
     return {}
 
 
-def accepted(tree: Records, before: Records | None = None) -> dict[PurePosixPath, FileRecord]:
-    return accept(tree, before or {}, [no_conflicts], whole_trees=False)
+def accepted(
+    tree: Records, before: Records | None = None, rules: Iterable[FileRule] = (no_conflicts,)
+) -> dict[PurePosixPath, FileRecord]:
+    served = ServedFiles(None, before)
+    change = TreeChange(tree, frozenset(served.records.keys() - tree.keys()), served)
+    return accept(change, rules, whole_trees=False)
 
 
 def test_good_file_is_served_as_it_stands() -> None:
@@ -78,11 +84,11 @@ def test_rules_hear_of_trusted_files_first() -> None:
     tree[PurePosixPath("d.yaml")] = before[PurePosixPath("d.yaml")]
     heard: list[tuple[str, bool, bool]] = []
 
-    def listen(proposals: tuple[Proposal, ...]) -> Conflicts:
+    def listen(proposals: Proposals) -> Conflicts:
         heard.extend((proposal.path.stem, proposal.is_last_good, proposal.is_gone) for proposal in proposals)
         return {}
 
-    accept(tree, before, [listen], whole_trees=False)
+    accepted(tree, before, [listen])
 
     expected = [
         ("d", True, False),
@@ -99,7 +105,7 @@ def test_rule_cannot_take_away_what_is_served() -> None:
     before = accepted(present(a="CDS a=1"))
     tree = {A: before[A]}
 
-    records = accept(tree, before, [lambda _: {A: (problem(A, 1, "whim"),)}], whole_trees=False)
+    records = accepted(tree, before, [lambda _: {A: (problem(A, 1, "whim"),)}])
 
     assert records[A].good is before[A].good
     assert records[A].problems == ()
@@ -109,14 +115,14 @@ def test_later_rules_judge_what_the_first_left() -> None:
     """A rule is asked when the rules before it have nothing to say any more."""
     heard: list[set[PurePosixPath]] = []
 
-    def no_b(proposals: tuple[Proposal, ...]) -> Conflicts:
+    def no_b(proposals: Proposals) -> Conflicts:
         return {proposal.path: (problem(B, 1, "no-b"),) for proposal in proposals if proposal.path == B}
 
-    def listen(proposals: tuple[Proposal, ...]) -> Conflicts:
+    def listen(proposals: Proposals) -> Conflicts:
         heard.append({proposal.path for proposal in proposals if not proposal.is_on_trial})
         return {}
 
-    records = accept(present(a="CDS a=1", b="CDS b=1"), {}, [no_b, listen], whole_trees=False)
+    records = accepted(present(a="CDS a=1", b="CDS b=1"), {}, [no_b, listen])
 
     assert heard == [{A}, {A}], "the second time, whether b may be served now"
     assert [found.rule for found in records[B].problems] == ["no-b"]
@@ -125,12 +131,12 @@ def test_later_rules_judge_what_the_first_left() -> None:
 def test_rules_are_asked_again_after_each_conflict() -> None:
     """What is left after a conflict is judged anew, however the rules were handed in."""
 
-    def first_b_then_a(proposals: tuple[Proposal, ...]) -> Conflicts:
+    def first_b_then_a(proposals: Proposals) -> Conflicts:
         paths = {proposal.path for proposal in proposals} - {C}
         return {path: (problem(path, 1, "whim"),) for path in sorted(paths)[-1:]}
 
     tree = present(a="CDS a=1", b="CDS b=1", c="CDS c=1")
-    records = accept(tree, {}, (rule for rule in (first_b_then_a,)), whole_trees=False)
+    records = accepted(tree, {}, (rule for rule in (first_b_then_a,)))
 
     assert [C] == [path for path, record in records.items() if record.good]
 
@@ -139,10 +145,10 @@ def test_vanished_file_in_conflict_is_given_up() -> None:
     """A vanished file that a rule objects to, though nobody defines what it held, is not kept."""
     before = accepted(present(a="CDS a=1"))
 
-    def no_a(proposals: tuple[Proposal, ...]) -> Conflicts:
+    def no_a(proposals: Proposals) -> Conflicts:
         return {proposal.path: (problem(A, 1, "no-a"),) for proposal in proposals if proposal.path == A}
 
-    records = accept(present(b="!"), before, [no_a], whole_trees=False)
+    records = accepted(present(b="!"), before, [no_a])
 
     assert {B} == records.keys()
 
@@ -151,11 +157,11 @@ def test_what_is_left_of_a_vanished_file_is_no_file() -> None:
     """What is left of a vanished file has no digest, so that it is not taken for the file when that comes back."""
     before = accepted(present(a="CDS a=1 b=1"))
 
-    def first_wins(proposals: tuple[Proposal, ...]) -> Conflicts:
+    def first_wins(proposals: Proposals) -> Conflicts:
         names = [resource.name for proposal in proposals for resource in proposal.parsed.resources]
         return {A: (problem(A, 1, "double"),)} if len(names) > len(set(names)) else {}
 
-    records = accept(present(b="CDS a=2", c="!"), before, [first_wins], whole_trees=False)
+    records = accepted(present(b="CDS a=2", c="!"), before, [first_wins])
 
     good = records[A].good
     assert good is not None
@@ -170,11 +176,11 @@ def test_accepting_ends_whatever_rules_say(objections: list[set[str]]) -> None:
     before = accepted(present(a="CDS a=1", b="CDS b=1"))
     answers = iter(objections)
 
-    def object_at_random(_proposals: tuple[Proposal, ...]) -> Conflicts:
+    def object_at_random(_proposals: Proposals) -> Conflicts:
         paths = {PurePosixPath(f"{name}.yaml") for name in next(answers, set())}
         return {path: (problem(path, 1, "whim"),) for path in paths}
 
-    records = accept(present(a="CDS a=2", c="CDS c=1", d="!"), before, [object_at_random], whole_trees=False)
+    records = accepted(present(a="CDS a=2", c="CDS c=1", d="!"), before, [object_at_random])
 
     assert records[A].good in (records[A].parsed, before[A].good)
 
@@ -186,14 +192,27 @@ def proposal(name: str, content: str, *, is_last_good: bool = False, was: str | 
     return Proposal(path, parsed, is_last_good, was=(parsed,) if is_last_good else served)
 
 
+def of(*proposals: Proposal) -> Proposals:
+    """Put proposals beside what is served of their files."""
+    records = {one.path: FileRecord(was, was) for one in proposals for was in one.was}
+    return Proposals(ServedFiles(merge(records, ServedFiles().changes_to(records, ()), None), records), proposals)
+
+
+def disagreements(served: Snapshot, *proposals: Proposal) -> dict[PurePosixPath, tuple[Problem, ...]]:
+    """Return what is wrong with the versions of files beside what is served."""
+    records = {one.path: FileRecord(was, was) for one in proposals for was in one.was}
+    declared = declarations_of(record.good for record in records.values() if record.good)
+    return dict(AuthoredVersions(declared)(Proposals(ServedFiles(served, records), proposals)))
+
+
 def told(found: dict[PurePosixPath, tuple[Problem, ...]]) -> dict[str, list[str]]:
     return {path.stem: [str(problem) for problem in problems] for path, problems in found.items()}
 
 
 def test_name_in_two_files_is_put_to_the_less_trusted() -> None:
     """The file that comes later is named, with the place of each name that it takes."""
-    found = UniqueNames(None)(
-        (proposal("new", "LDS l=1\nCDS a=1", is_last_good=True), proposal("b", "CDS b=1\nCDS a=2 l=1\nLDS l=2"))
+    found = unique_names(
+        of(proposal("new", "LDS l=1\nCDS a=1", is_last_good=True), proposal("b", "CDS b=1\nCDS a=2 l=1\nLDS l=2"))
     )
 
     expected = {
@@ -207,24 +226,24 @@ def test_name_in_two_files_is_put_to_the_less_trusted() -> None:
 
 def test_name_in_two_types_is_no_conflict() -> None:
     """Names are unique within a type."""
-    assert UniqueNames(None)((proposal("a", "CDS a=1"), proposal("b", "EDS a=1"))) == {}
+    assert unique_names(of(proposal("a", "CDS a=1"), proposal("b", "EDS a=1"))) == {}
 
 
 def test_name_repeated_within_a_file_is_not_for_this_rule() -> None:
     """What stands twice in one file is found where that file is read."""
-    assert UniqueNames(None)((proposal("a", "CDS a=1 a=1\nCDS a=1"),)) == {}
+    assert unique_names(of(proposal("a", "CDS a=1 a=1\nCDS a=1"))) == {}
 
 
 def test_versions_agree_within_a_type() -> None:
     """One version for all documents of a type is what is asked for; types may differ."""
-    check = AuthoredVersions(None)
+    check = AuthoredVersions({})
 
-    assert check((proposal("a", "CDS@1 a=1\nLDS@2 l=1"), proposal("b", "CDS@1 b=1"))) == {}
+    assert check(of(proposal("a", "CDS@1 a=1\nLDS@2 l=1"), proposal("b", "CDS@1 b=1"))) == {}
 
 
 def test_version_that_disagrees_is_put_to_the_less_trusted() -> None:
     """The file whose version is not that of a more trusted one is named."""
-    found = AuthoredVersions(None)((proposal("b", "CDS@1 b=1"), proposal("a", "CDS@2 a=1")))
+    found = disagreements(snapshot({}), proposal("b", "CDS@1 b=1", is_last_good=True), proposal("a", "CDS@2 a=1"))
 
     expected = {
         "a": [
@@ -239,14 +258,14 @@ def test_version_that_disagrees_is_put_to_the_less_trusted() -> None:
 
 def test_versions_of_one_file_agree_too() -> None:
     """Two documents of a file may disagree as two files do."""
-    found = AuthoredVersions(None)((proposal("a", "CDS@1 a=1\nCDS@2 b=1"),))
+    found = AuthoredVersions({})(of(proposal("a", "CDS@1 a=1\nCDS@2 b=1")))
 
     assert [path.stem for path in found] == ["a"]
 
 
 def test_missing_version_is_a_problem() -> None:
     """Where the authors' versions are served, every document needs one."""
-    found = AuthoredVersions(None)((proposal("a", "CDS a=1"), proposal("b", "CDS@1 b=1")))
+    found = AuthoredVersions({})(of(proposal("a", "CDS a=1"), proposal("b", "CDS@1 b=1")))
 
     expected = {
         "a": ["a.yaml:1:1: error: there is no version_info for its clusters; add one, or serve `--versions content`"]
@@ -257,7 +276,7 @@ def test_missing_version_is_a_problem() -> None:
 @pytest.mark.parametrize("content", ["CDS@1 a=2", "CDS@1 a=1 b=1", "CDS@1"])
 def test_content_must_not_change_under_its_version(content: str) -> None:
     """A resource that is other than, new in, or gone from what was served under a version is a problem of its file."""
-    check = AuthoredVersions(snapshot({"CDS": {"a": "1"}}, authored={"CDS": "1"}))
+    served = snapshot({"CDS": {"a": "1"}}, authored={"CDS": "1"})
 
     expected = {
         "a": [
@@ -267,29 +286,30 @@ def test_content_must_not_change_under_its_version(content: str) -> None:
             )
         ]
     }
-    assert expected == told(dict(check((proposal("a", content, was="CDS@1 a=1"),))))
+    assert expected == told(dict(disagreements(served, proposal("a", content, was="CDS@1 a=1"))))
 
 
 def test_same_content_may_keep_its_version() -> None:
     """A file that changed in its comments alone needs no new version."""
-    check = AuthoredVersions(snapshot({"CDS": {"a": "1"}}, authored={"CDS": "1"}))
+    served = snapshot({"CDS": {"a": "1"}}, authored={"CDS": "1"})
 
-    assert check((proposal("a", "CDS@1 a=1"),)) == {}
+    assert disagreements(served, proposal("a", "CDS@1 a=1")) == {}
 
 
 def test_new_version_may_have_any_content() -> None:
     """New content under a new version is what versions are for, also next to another type that kept both."""
-    check = AuthoredVersions(snapshot({"CDS": {"a": "1"}, "LDS": {"l": "1"}}, authored={"CDS": "1", "LDS": "1"}))
+    served = snapshot({"CDS": {"a": "1"}, "LDS": {"l": "1"}}, authored={"CDS": "1", "LDS": "1"})
 
-    assert check((proposal("a", "CDS@2 a=2\nLDS@1 l=1"),)) == {}
+    assert disagreements(served, proposal("a", "CDS@2 a=2\nLDS@1 l=1")) == {}
 
 
 def test_stale_version_is_put_to_what_is_news() -> None:
     """Only a file that changed, and speaks of the type, can have changed the content of the type."""
-    check = AuthoredVersions(snapshot({"CDS": {"a": "1", "b": "1"}}, authored={"CDS": "1"}))
+    served = snapshot({"CDS": {"a": "1", "b": "1"}}, authored={"CDS": "1"})
 
-    found = check(
-        (proposal("a", "CDS@1 a=1", is_last_good=True), proposal("b", "CDS@1 b=2"), proposal("c", "LDS@1 l=1"))
+    found = disagreements(
+        served,
+        *(proposal("a", "CDS@1 a=1", is_last_good=True), proposal("b", "CDS@1 b=2"), proposal("c", "LDS@1 l=1")),
     )
 
     assert [path.stem for path in found] == ["b"]
@@ -299,12 +319,11 @@ def test_names_of_what_is_served_are_found_in_the_snapshot() -> None:
     """A new file is compared with what is served already, as far as the files that are served so stay as they are."""
     served = proposal("a", "CDS a=1", is_last_good=True)
     new, other = proposal("b", "CDS a=2"), proposal("c", "CDS c=1")
-    current = snapshot({"CDS": {"a": "1"}})
 
-    assert UniqueNames(current)((served, new, other)).keys() == {PurePosixPath("b.yaml")}
-    assert UniqueNames(current)((served, other)) == {}
+    assert unique_names(of(served, new, other)).keys() == {PurePosixPath("b.yaml")}
+    assert unique_names(of(served, other)) == {}
     # The file that had the name has another content now.
-    assert UniqueNames(current)((proposal("a", "CDS x=1"), new, other)) == {}
+    assert unique_names(of(proposal("a", "CDS x=1", was="CDS a=1"), new, other)) == {}
 
 
 @pytest.mark.parametrize(

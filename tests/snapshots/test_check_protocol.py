@@ -5,6 +5,7 @@ from fsxds.lint.linter import Linter
 from fsxds.snapshots.check_protocol import FieldLocator, NoCheck
 from fsxds.snapshots.load import Acceptance, load
 from fsxds.snapshots.parse import FileParser
+from fsxds.snapshots.proposals import Decision, Proposals, ServedFiles
 from fsxds.values import Fault, Problem, SourceTree
 from tests.support.trees import tree_of
 
@@ -110,8 +111,8 @@ def test_place_of_a_ttl(parser: FileParser) -> None:
 def test_no_check_finds_nothing(catalogue: Catalogue) -> None:
     """Without a linter files are held back for their own errors alone."""
     check, found = NoCheck(), Fault("odd", "it is odd", "")
-    judged = check.tree_check(None, FieldLocator(SourceTree(()), None))
+    judged = check.tree_check(None, FieldLocator(SourceTree(()), None), ServedFiles())
 
     assert {} == check.message_hooks(catalogue)
     assert found is check.adjusted(found)
-    assert ((), None, {}) == (judged.rules, judged.memory, judged.report({}))
+    assert ((), None, {}) == (judged.rules, judged.memory, judged.report(Decision({}, Proposals(ServedFiles(), ()))))

@@ -17,7 +17,7 @@ A, B = PurePosixPath("a.yaml"), PurePosixPath("b.yaml")
 
 def test_nothing_makes_the_first_generation() -> None:
     """A snapshot of no files has a row for every type, and says of none of them that it is empty."""
-    empty = merge({}, {}, None, authored=False)
+    empty = merge({}, {}, None)
 
     assert empty.generation == 1
     assert ALL_TYPES == empty.by_type.keys() == empty.versions.keys() == empty.undeclared == empty.withheld

@@ -18,7 +18,7 @@ def tree_of(files: Mapping[str, str | bytes], problems: Iterable[Problem] = ()) 
     return SourceTree(
         tuple(
             SourceFile.of(PurePosixPath(path), content.encode() if isinstance(content, str) else content)
-            for path, content in sorted(files.items())
+            for path, content in sorted(files.items(), key=lambda file: PurePosixPath(file[0]).parts)
         ),
         tuple(problems),
     )

@@ -5,8 +5,8 @@ from types import MappingProxyType
 import pytest
 
 from fsxds.lint.linter import Linter
+from fsxds.lint.memberships import MOST_HINTS
 from fsxds.lint.rules import RuleLevels
-from fsxds.lint.tree_references import MOST_HINTS
 from fsxds.snapshots.load import Acceptance
 from fsxds.values import Severity
 from tests.support.mentions import MentionStory, held, load_mentions, served, tell

@@ -1,0 +1,158 @@
+"""Collections: Envoy asks for virtual hosts by their route configuration, and for endpoints by their locality.
+
+That a collection is empty, or that nothing asks for one, is reported once for it in a file.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Collection, Container, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import PurePosixPath
+from types import MappingProxyType
+
+from fsxds.lint.mentions import IN_COLLECTIONS, TouchedKeys, collection_of
+from fsxds.lint.reference_findings import ReferenceFinding, nearest
+from fsxds.lint.tree_names import TreeNames
+from fsxds.resource_types import route_configuration_of
+from fsxds.resources import Key, ParsedFile, Resource
+from fsxds.snapshots.references import ROUTES, VIRTUAL_HOST
+from fsxds.values import Fault, FieldPath, Severity, TypeUrl
+
+# Each takes some milliseconds where there are many route configurations, whenever one of them changes.
+MOST_HINTS = 5
+
+MEMBERSHIP_RULES = ("no-virtual-hosts", "no-lb-endpoints", "unused-virtual-host")
+
+Table = tuple[PurePosixPath, Key]
+"""A file, and the collection of the virtual hosts of a route configuration that are in it."""
+
+
+@dataclass(frozen=True, slots=True)
+class MembershipScope:
+    """What is reported about the collections of all files.
+
+    Attributes:
+        unknown: the types that files may define which could not be read; of these, nothing is reported as missing.
+        has_routes: the tree has route configurations, so that those of its virtual hosts should be there.
+        hints: the route configurations that were probably meant, for the first few files and tables.
+    """
+
+    unknown: frozenset[TypeUrl] = frozenset()
+    has_routes: bool = False
+    hints: Mapping[Table, str] = field(default_factory=lambda: MappingProxyType({}))
+
+
+class Memberships:
+    """Finds empty collections, and virtual hosts in collections that no resource asks for."""
+
+    def __init__(self, names: TreeNames, held: Collection[PurePosixPath] = (), held_good: Container[int] = ()) -> None:
+        """Look at the names of a tree.
+
+        Args:
+            names: those names.
+            held: the files that rules hold back, which come after all others.
+            held_good: the ids of the resources that are served of files which are held back, for whatever reason.
+        """
+        self._names = names
+        self._held = held
+        self._held_good = held_good
+
+    def scope(
+        self, unknown: frozenset[TypeUrl], before: MembershipScope | None = None, touched: TouchedKeys | None = None
+    ) -> MembershipScope:
+        """Return what is reported.
+
+        Args:
+            unknown: the types of which nothing is reported as missing.
+            before: what was reported of the tree before; None where that is not known.
+            touched: the names of which something may be otherwise than there.
+        """
+        has_routes = ROUTES not in unknown and bool(self._names.mentions.declared.get(ROUTES))
+        if before is not None and has_routes == before.has_routes and not _is_about_hosts(touched):
+            return MembershipScope(unknown, has_routes, before.hints)
+        return MembershipScope(unknown, has_routes, MappingProxyType(self._hints() if has_routes else {}))
+
+    def findings(self, parsed: ParsedFile, scope: MembershipScope) -> Iterator[ReferenceFinding]:
+        """Yield what is wrong with a file."""
+        if self._names.open.empty:
+            yield from self._empty(parsed, scope)
+        if self._names.open.unasked and scope.has_routes:
+            yield from self._unasked(parsed, scope)
+
+    def _empty(self, parsed: ParsedFile, scope: MembershipScope) -> Iterator[ReferenceFinding]:
+        """Yield the collections that a file asks for, and that are empty."""
+        for key, (resource, field_path) in _collections(parsed).items():
+            if key not in self._names.open.empty or key[0] in scope.unknown:
+                continue
+            if key[0] == VIRTUAL_HOST:
+                fact = f'there are no virtual hosts of route configuration "{resource.name}" in this tree'
+                remedy = f'name them "{resource.name}/<name>", unless they come from elsewhere'
+                rule = "no-virtual-hosts"
+            else:
+                fact = f'there is nothing in the collection "{key[1]}" in this tree'
+                remedy = "name endpoints so that they are in it, unless they come from elsewhere"
+                rule = "no-lb-endpoints"
+            yield ReferenceFinding(resource, Fault(rule, fact, remedy, field_path, severity=Severity.NOTE))
+
+    def _unasked(self, parsed: ParsedFile, scope: MembershipScope) -> Iterator[ReferenceFinding]:
+        """Yield the first virtual host of each route configuration that is not there, or discovers none."""
+        seen = set()
+        for host in parsed.resources:
+            if host.type_url != VIRTUAL_HOST:
+                continue
+            key = VIRTUAL_HOST, collection_of(VIRTUAL_HOST, host.name)
+            if key in self._names.open.unasked and key not in seen:
+                seen.add(key)
+                words = self._words(route_configuration_of(host.name), scope.hints.get((parsed.path, key), ""))
+                yield ReferenceFinding(host, Fault("unused-virtual-host", *words, severity=Severity.WARNING))
+
+    def _words(self, table: str, hint: str) -> tuple[str, str]:
+        """Return the fact and the remedy of virtual hosts that no route configuration asks for."""
+        found = self._route_configuration(table)
+        if found is not None:
+            fact = f'route configuration "{table}" at {found.origin} has no vhds; Envoy asks for none of its hosts'
+            return fact, "add `vhds: {config_source: {ads: {}, resource_api_version: V3}}` to it"
+        remedy = f'did you mean "{hint}"?' if hint else "name the host after the route configuration that it belongs to"
+        return f'there is no route configuration "{table}"; Envoy asks for none of its virtual hosts', remedy
+
+    def _route_configuration(self, name: str) -> Resource | None:
+        """Return the route configuration of a name; of several, that of the last file, and rather one that is served."""
+        found = self._names.defining((ROUTES, name))
+        return max(found, key=lambda one: (id(one) in self._held_good, self._place(one)), default=None)
+
+    def _hints(self) -> dict[Table, str]:
+        names = self._names
+        tables: dict[Table, Resource] = {}
+        for key in names.open.unasked:
+            hosts = [host for host in names.mentions.members.of(key) if names.is_present(host)]
+            if not hosts or names.defining((ROUTES, route_configuration_of(hosts[0].name))):
+                continue
+            for host in hosts:
+                table = host.origin.path, key
+                tables[table] = min(host, tables.get(table, host), key=self._place)
+        first = heapq.nsmallest(MOST_HINTS, tables, key=lambda table: self._place(tables[table]))
+        routes = {name for name in names.names_of(ROUTES) if names.defining((ROUTES, name))} if first else set()
+        return {table: nearest(route_configuration_of(tables[table].name), routes) for table in first}
+
+    def _place(self, resource: Resource) -> tuple[object, ...]:
+        """Return what resources are sorted by: their files, and their places in those."""
+        origin = resource.origin
+        steps = tuple((isinstance(step, str), step) for step in origin.field_path)
+        return origin.path in self._held, origin.path.parts, origin.document, origin.line, steps
+
+
+def _is_about_hosts(touched: TouchedKeys | None) -> bool:
+    """Whether it may be otherwise now which virtual hosts no route configuration asks for, and which was meant."""
+    return touched is None or bool(touched.collections) or any(type_url == ROUTES for type_url, _ in touched.names)
+
+
+def _collections(parsed: ParsedFile) -> Mapping[Key, tuple[Resource, FieldPath]]:
+    """Return the collections that a file asks for, each with the place of the first mention."""
+    found: dict[Key, tuple[Resource, FieldPath]] = {}
+    for resource in parsed.resources:
+        for reference in resource.references:
+            if reference.type_url in IN_COLLECTIONS and not reference.is_static:
+                key = reference.type_url, collection_of(reference.type_url, reference.name)
+                found.setdefault(key, (resource, reference.field_path))
+    return found

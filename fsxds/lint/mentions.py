@@ -1,0 +1,302 @@
+"""Who mentions what in a tree: by the names that are mentioned, the resources that do.
+
+All of it is immutable, and shares what is the same with what it was made of, so that the next tree costs what changed.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import PurePosixPath
+from types import MappingProxyType
+from typing import TypeAlias, TypeVar
+
+from rpds import HashTrieMap, HashTrieSet
+
+from fsxds.resource_types import route_configuration_of
+from fsxds.resources import Key, ParsedFile, Resource, key_of
+from fsxds.snapshots.references import ANY, CLAIMED, IN_FILE, LB_ENDPOINT, VIRTUAL_HOST
+from fsxds.values import Severity, TypeUrl
+
+IN_COLLECTIONS = frozenset({LB_ENDPOINT, VIRTUAL_HOST})
+"""Types of which Envoy asks for what is in a collection."""
+
+Mention: TypeAlias = tuple[Key, Resource]
+
+Counted = TypeVar("Counted", bound=Hashable)
+
+# Resources by their ids: equal ones of two files are two.
+_Several: TypeAlias = "HashTrieMap[int, Resource]"
+
+
+class ByKey:
+    """Resources by keys; most keys have one."""
+
+    __slots__ = ("_found",)
+
+    def __init__(self, found: HashTrieMap[Key, Resource | _Several] | None = None) -> None:
+        self._found: HashTrieMap[Key, Resource | _Several] = HashTrieMap() if found is None else found
+
+    def __contains__(self, key: object) -> bool:
+        """Whether there is a resource of this key."""
+        return key in self._found
+
+    def __bool__(self) -> bool:
+        """Whether there is any."""
+        return len(self._found) > 0
+
+    def of(self, key: Key) -> Collection[Resource]:
+        """Return the resources of a key."""
+        found = self._found.get(key)
+        if found is None:
+            return ()
+        return (found,) if isinstance(found, Resource) else found.values()
+
+    def with_changes(self, lost: Iterable[Mention], added: Iterable[Mention]) -> ByKey:
+        """Return these without some, and with others."""
+        changed: dict[Key, Resource | _Several | None] = {}
+        for key, resource in lost:
+            changed[key] = _without(changed[key] if key in changed else self._found.get(key), resource)
+        for key, resource in added:
+            changed[key] = _with(changed[key] if key in changed else self._found.get(key), resource)
+        if not changed:
+            return self
+        found = self._found
+        for key in [key for key, left in changed.items() if left is None]:
+            found = found.discard(key)
+        return ByKey(found.update({key: left for key, left in changed.items() if left is not None}))
+
+
+def _with(found: Resource | _Several | None, resource: Resource) -> Resource | _Several:
+    if found is None or found is resource:
+        return resource
+    several = HashTrieMap({id(found): found}) if isinstance(found, Resource) else found
+    return several.insert(id(resource), resource)
+
+
+def _without(found: Resource | _Several | None, resource: Resource) -> Resource | _Several | None:
+    if found is None or found is resource:
+        return None
+    if isinstance(found, Resource):
+        return found
+    left = found.discard(id(resource))
+    return next(iter(left.values())) if len(left) == 1 else left
+
+
+class KeySet:
+    """Types and names."""
+
+    __slots__ = ("_by_type",)
+
+    def __init__(self, by_type: Mapping[TypeUrl, HashTrieSet[str]] | None = None) -> None:
+        self._by_type: Mapping[TypeUrl, HashTrieSet[str]] = {} if by_type is None else by_type
+
+    def __contains__(self, key: Key) -> bool:
+        """Whether a type and name are in it."""
+        names = self._by_type.get(key[0])
+        return names is not None and key[1] in names
+
+    def __iter__(self) -> Iterator[Key]:
+        """Yield all."""
+        return ((type_url, name) for type_url, names in self._by_type.items() for name in names)
+
+    def __bool__(self) -> bool:
+        """Whether there is any."""
+        return any(len(names) for names in self._by_type.values())
+
+    @property
+    def types(self) -> Collection[TypeUrl]:
+        """The types that are looked at, some of them without any name."""
+        return self._by_type.keys()
+
+    def of(self, type_url: TypeUrl) -> Collection[str]:
+        """Return the names of a type."""
+        return self._by_type.get(type_url, ())
+
+    def updated(self, keys: Iterable[Key], belongs: Callable[[Key], bool]) -> KeySet:
+        """Return the set in which of these keys those are that belong to it; all others are as they were."""
+        added: dict[TypeUrl, list[str]] = {}
+        by_type = dict(self._by_type)
+        for key in keys:
+            type_url, name = key
+            if belongs(key):
+                added.setdefault(type_url, []).append(name)
+            elif key in self:
+                by_type[type_url] = by_type[type_url].discard(name)
+        for type_url, names in added.items():
+            by_type[type_url] = by_type.get(type_url, HashTrieSet()).update(names)
+        return KeySet(by_type)
+
+    def of_types(self, types: Iterable[TypeUrl]) -> KeySet:
+        """Return the set of just these types, with no names of those that are new."""
+        return KeySet({type_url: self._by_type.get(type_url, HashTrieSet()) for type_url in types})
+
+
+class CollectedMentions:
+    """What some resources mention, and the collections that they are in; each with the resource."""
+
+    def __init__(self, resources: Iterable[Resource]) -> None:
+        self.demanded: list[Mention] = []
+        self.noted: list[Mention] = []
+        self.static: list[Mention] = []
+        self.claims: list[Mention] = []
+        self.sources: list[Mention] = []
+        self.asked: list[Mention] = []
+        self.members: list[Mention] = []
+        self.defined: list[Key] = []
+        for resource in resources:
+            self._collect(resource)
+
+    def _collect(self, resource: Resource) -> None:
+        self.defined.append(key_of(resource))
+        if resource.type_url in IN_COLLECTIONS:
+            collection = resource.type_url, collection_of(resource.type_url, resource.name)
+            self.members.append((collection, resource))
+        for type_url, name, _, severity, is_static in resource.references:
+            if is_static:
+                self.static.append(((type_url, name), resource))
+            elif type_url in CLAIMED:
+                self.claims.append(((type_url, name), resource))
+            elif type_url.startswith(IN_FILE):
+                self.sources.append((source_key(PurePosixPath(name.partition("\n")[0])), resource))
+            elif type_url in IN_COLLECTIONS:
+                self.asked.append(((type_url, collection_of(type_url, name)), resource))
+            else:
+                # What may be used need not be there.
+                mentions = self.noted if severity is Severity.NOTE else self.demanded
+                mentions.append(((type_url, name), resource))
+
+
+def source_key(path: PurePosixPath) -> Key:
+    """Return by what those are found who name a file: paths in a tree are ends of the paths by which they are named."""
+    return TypeUrl(IN_FILE), path.name
+
+
+def collection_of(type_url: TypeUrl, name: str) -> str:
+    """Return the collection that a resource is in by its name, or that is asked for by this one: both give the same.
+
+    That of virtual hosts is `<route configuration>/*`. Of `xdstp://authority/type/directory/name?key=value`, directory and
+    parameters make the collection, in any order of these.
+    """
+    if type_url == VIRTUAL_HOST:
+        return f"{route_configuration_of(name)}/{ANY}"
+    path, mark, parameters = name.partition("?")
+    directory = path.rpartition("/")[0]
+    return f"{directory}/{ANY}{mark}{'&'.join(sorted(parameters.split('&')))}"
+
+
+@dataclass(frozen=True, slots=True)
+class TouchedKeys:
+    """The keys of which something may be otherwise: those of references, of static ones, collections and claims."""
+
+    names: frozenset[Key] = frozenset()
+    static: frozenset[Key] = frozenset()
+    collections: frozenset[Key] = frozenset()
+    claims: frozenset[Key] = frozenset()
+
+    def __or__(self, other: TouchedKeys) -> TouchedKeys:
+        """Return the keys of both."""
+        return TouchedKeys(
+            self.names | other.names,
+            self.static | other.static,
+            self.collections | other.collections,
+            self.claims | other.claims,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class NamesChange:
+    """What is otherwise in one tree than in another: the files, and the resources that are only in one of them."""
+
+    lost_files: tuple[ParsedFile, ...]
+    added_files: tuple[ParsedFile, ...]
+    lost: CollectedMentions
+    added: CollectedMentions
+
+    @classmethod
+    def of(
+        cls,
+        lost: tuple[Iterable[ParsedFile], Iterable[Resource]],
+        added: tuple[Iterable[ParsedFile], Iterable[Resource]],
+    ) -> NamesChange:
+        """Collect the mentions of resources that are only in one of two trees, given with the files that differ."""
+        return cls(tuple(lost[0]), tuple(added[0]), CollectedMentions(lost[1]), CollectedMentions(added[1]))
+
+    @property
+    def touched(self) -> TouchedKeys:
+        """The keys of which something may be otherwise."""
+        both = self.lost, self.added
+        names = {key for one in both for key in one.defined}
+        names |= {(one.type_url, one.name) for parsed in (*self.lost_files, *self.added_files) for one in parsed.unread}
+        names |= {(type_url, ANY) for type_url in {type_url for type_url, _ in names}}
+        names |= {key for one in both for mentions in (one.demanded, one.noted) for key, _ in mentions}
+        return TouchedKeys(
+            frozenset(names),
+            frozenset(key for one in both for key, _ in one.static),
+            frozenset(key for one in both for mentions in (one.asked, one.members) for key, _ in mentions),
+            frozenset(key for one in both for key, _ in one.claims),
+        )
+
+
+Counts: TypeAlias = Mapping[TypeUrl, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Mentions:
+    """Who mentions what in a tree.
+
+    Attributes:
+        demanded: by what has to be there, the resources that need it.
+        noted: by what may be used, the resources that may.
+        static: by what has to be in the bootstrap, the resources that need it.
+        claims: by what only one resource may have, those that have it.
+        sources: by `source_key`, the resources that name such a file.
+        asked: by a collection, the resources that ask for it.
+        members: by a collection, the resources in it.
+        unread: how many resources of a type and name have a mistake.
+        declared: how many files list a type.
+        defined: how many resources of a type there are, read or not.
+    """
+
+    demanded: ByKey = field(default_factory=ByKey)
+    noted: ByKey = field(default_factory=ByKey)
+    static: ByKey = field(default_factory=ByKey)
+    claims: ByKey = field(default_factory=ByKey)
+    sources: ByKey = field(default_factory=ByKey)
+    asked: ByKey = field(default_factory=ByKey)
+    members: ByKey = field(default_factory=ByKey)
+    unread: Mapping[Key, int] = field(default_factory=lambda: MappingProxyType({}))
+    declared: Counts = field(default_factory=lambda: MappingProxyType({}))
+    defined: Counts = field(default_factory=lambda: MappingProxyType({}))
+
+    def with_changes(self, change: NamesChange) -> Mentions:
+        """Return the mentions of the other tree."""
+        lost, added = change.lost, change.added
+        was = [(one.type_url, one.name) for parsed in change.lost_files for one in parsed.unread]
+        now = [(one.type_url, one.name) for parsed in change.added_files for one in parsed.unread]
+        return Mentions(
+            self.demanded.with_changes(lost.demanded, added.demanded),
+            self.noted.with_changes(lost.noted, added.noted),
+            self.static.with_changes(lost.static, added.static),
+            self.claims.with_changes(lost.claims, added.claims),
+            self.sources.with_changes(lost.sources, added.sources),
+            self.asked.with_changes(lost.asked, added.asked),
+            self.members.with_changes(lost.members, added.members),
+            _counted(self.unread, was, now),
+            _counted(self.declared, _declared(change.lost_files), _declared(change.added_files)),
+            _counted(self.defined, _types((*lost.defined, *was)), _types((*added.defined, *now))),
+        )
+
+
+def _declared(files: Iterable[ParsedFile]) -> Iterator[TypeUrl]:
+    return (type_url for parsed in files for type_url in parsed.declared)
+
+
+def _types(keys: Iterable[Key]) -> Iterator[TypeUrl]:
+    return (type_url for type_url, _ in keys)
+
+
+def _counted(before: Mapping[Counted, int], lost: Iterable[Counted], added: Iterable[Counted]) -> Mapping[Counted, int]:
+    fewer, more = Counter(lost), Counter(added)
+    return +(Counter(before) + more - fewer) if fewer or more else before

@@ -283,6 +283,9 @@ def _is_empty_file(path: str) -> bool:
     return stat.S_ISREG(status.st_mode) and status.st_size == 0
 
 
+# The line in a file `.git`: a key, and a path.
+_MOST_GITDIR_BYTES = 8 + 4096
+
 # After a git command.
 _MOMENT_S = 0.001
 
@@ -348,14 +351,34 @@ class Writers:
         began and ended since the last call left another index behind; then it is still worth a moment.
         """
         for directory in (self._root, *self._root.parents):
-            # Unlike Path.is_dir, this is false where we may not look.
-            if os.path.isdir(directory / ".git"):  # noqa: PTH112
-                index = _times_of(directory / ".git/index")
+            if (git := _git_directory(directory)) is not None:
+                index = _times_of(git / "index")
                 index_before, self._index = self._index, index
-                lock = _times_of(directory / ".git/index.lock")
+                lock = _times_of(git / "index.lock")
                 rest_s = 0.0 if lock is None else self._patience.git_s - abs(time.time() - lock[0] / 1e9)
                 return max(0.0, rest_s, _MOMENT_S if index != index_before else 0.0)
         return 0.0
+
+
+def _git_directory(directory: Path) -> Path | None:
+    """Return where git keeps the index of a directory; None where that is no top of a repository, worktree or submodule.
+
+    Source: gitrepository-layout(5): `.git` may be a file with the line `gitdir: PATH`.
+    """
+    path = directory / ".git"
+    # Unlike Path.is_dir, this is false where we may not look.
+    if os.path.isdir(path):  # noqa: PTH112
+        return path
+    try:
+        # Should it be a pipe, nobody waits for a writer.
+        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        try:
+            key, _, target = os.fsdecode(os.read(descriptor, _MOST_GITDIR_BYTES)).strip().partition(": ")
+        finally:
+            os.close(descriptor)
+    except OSError:
+        return None
+    return directory / target if key == "gitdir" and "\0" not in target else None
 
 
 def _times_of(path: Path) -> tuple[int, int] | None:

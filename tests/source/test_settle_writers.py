@@ -10,6 +10,7 @@ from fsxds.source.settle import Patience, Writers, is_open_for_writing, read_und
 from fsxds.values import SourceFile
 
 PATH = PurePosixPath("a.yaml")
+AUTHOR = ("-c", "user.name=x", "-c", "user.email=x@example.com")
 PATIENCE = Patience(writer_s=2.0, git_s=10.0, twice_s=1.0)
 
 
@@ -120,3 +121,24 @@ def test_git_is_waited_for_while_it_holds_its_lock(tmp_path: Path) -> None:
     assert (without_s, forgotten_s, again_s) == (0.0, 0.0, 0.0)
     assert 0.0 < other_index_s < 0.1
     assert 9.0 < held_s <= 10.0
+
+
+def test_the_lock_of_a_worktree_is_where_its_git_file_says(tmp_path: Path) -> None:
+    """In a worktree or submodule `.git` is a file that names the directory; what else it may be locks nothing."""
+    repository, tree = tmp_path / "repository", tmp_path / "tree"
+    commit = [*AUTHOR, "commit", "-q", "--allow-empty", "-m", "one"]
+    for arguments in (["init", "-q"], commit, ["worktree", "add", "-q", str(tree)]):
+        repository.mkdir(exist_ok=True)
+        subprocess.run(["git", *arguments], cwd=repository, check=True, capture_output=True)
+    (repository / ".git/worktrees/tree/index.lock").touch()
+    held_s = Writers(tree, PATIENCE).git_rest_s()
+    others = []
+    for content in (b"", b"gitdir: ", b"gitdir: /nowhere", b"gitdir: a\0b", b"\xff" * 10_000):
+        (tree / ".git").write_bytes(content)
+        others.append(Writers(tree, PATIENCE).git_rest_s())
+    (tree / ".git").unlink()
+    os.mkfifo(tree / ".git")
+    others.append(Writers(tree, PATIENCE).git_rest_s())
+
+    assert 9.0 < held_s <= 10.0
+    assert others == [0.0] * 6

@@ -22,6 +22,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path, PurePosixPath
 from sys import version as python_version
 
+from fsxds import __version__
 from fsxds.disk_cache.pack import NAME_BYTES, Pack, Record
 from fsxds.disk_cache.private_directory import NotPrivateError
 from fsxds.events import CacheFailed, CacheRead, Observer
@@ -190,13 +191,14 @@ def code_digest() -> bytes:
 
     The version alone would not do: who works on fsxds changes code many times between two versions.
     """
-    whole = hashlib.sha256(f"{python_version}\0{_versions()}\0".encode())
-    for folder, folders, names in os.walk(Path(__file__).parent.parent):
+    whole = hashlib.sha256(f"{python_version}\0{__version__}\0{_versions()}\0".encode())
+    top = Path(__file__).parent.parent
+    for folder, folders, names in os.walk(top):
         folders[:] = sorted(name for name in folders if name != "__pycache__")
         for name in sorted(names):
-            if name.endswith((".py", ".md", ".json")):
+            if name.endswith((".py", ".pyc", ".md", ".json")):
                 path = Path(folder, name)
-                whole.update(f"{path}\0".encode())
+                whole.update(f"{path.relative_to(top)}\0".encode())
                 whole.update(hashlib.sha256(path.read_bytes()).digest())
     return whole.digest()
 

@@ -195,7 +195,7 @@ def _answer(connection: Connection, parser: FileParser) -> None:
         signal.setitimer(signal.ITIMER_PROF, 0)
         for result in results:
             connection.send_bytes(result)
-        parsed_bytes += sum(len(file.content) for file in files)
+        parsed_bytes += sum(file.size_bytes for file in files)
         del files, results
         if parsed_bytes > COLLECT_AFTER_BYTES:
             parsed_bytes = 0

@@ -98,9 +98,9 @@ class ParseLimits:
 
     def apart(self, files: tuple[SourceFile, ...]) -> list[SourceFile]:
         """Return those of the files that are parsed in the worker: the large ones, and all where the others are many."""
-        small = sum(len(file.content) for file in files if len(file.content) <= self.file_apart_above_bytes)
+        small = sum(file.size_bytes for file in files if file.size_bytes <= self.file_apart_above_bytes)
         are_many = small > self.apart_above_bytes
-        return [file for file in files if are_many or len(file.content) > self.file_apart_above_bytes]
+        return [file for file in files if are_many or file.size_bytes > self.file_apart_above_bytes]
 
 
 @dataclass(slots=True, eq=False)
@@ -156,11 +156,11 @@ class _Queue:
         size_bytes = 0
         while self._order:
             job = self._order[-1]
-            size_bytes += len(job.file.content)
+            size_bytes += job.file.size_bytes
             if batch and (batch[0].is_suspect or job.is_suspect or size_bytes > BATCH_BYTES):
                 break
             batch.append(self._order.pop())
-            self._waiting_bytes -= len(job.file.content)
+            self._waiting_bytes -= job.file.size_bytes
         self._taken.update(batch)
         return batch
 
@@ -188,8 +188,8 @@ class _Queue:
     def _due(self) -> list[_Job]:
         now_s = monotonic()
         due = [job for job in self._left() if job.due_s <= now_s]
-        self._waiting_bytes = sum(len(job.file.content) for job in due)
-        return sorted(due, key=lambda job: (job.deaths, job.is_suspect, len(job.file.content)), reverse=True)
+        self._waiting_bytes = sum(job.file.size_bytes for job in due)
+        return sorted(due, key=lambda job: (job.deaths, job.is_suspect, job.file.size_bytes), reverse=True)
 
     def _left(self) -> Iterable[_Job]:
         return (job for job in self.jobs.values() if not job.is_over and job not in self._taken)
@@ -365,7 +365,7 @@ class Parsing:
 
     def _parse_apart(self, lane: _Lane, batch: list[_Job], loop: asyncio.AbstractEventLoop) -> None:
         """Have files parsed by a worker; in a thread."""
-        limit_s = self._limits.time_of(sum(len(job.file.content) for job in batch))
+        limit_s = self._limits.time_of(sum(job.file.size_bytes for job in batch))
         worker = self._living_worker(lane)
         lane.running = batch, monotonic()
         results: list[_Result] | None = None
@@ -483,7 +483,7 @@ def _parse_by_workers(
     files: tuple[SourceFile, ...], rules: ParseRules, limits: ParseLimits, cache: ParseCache | None
 ) -> tuple[ParsedFile, ...] | None:
     """Parse files by several processes; None where that is not worth it, or not possible."""
-    size_bytes = sum(len(file.content) for file in files)
+    size_bytes = sum(file.size_bytes for file in files)
     if limits.workers == 1 or size_bytes < PARSE_BY_WORKERS_ABOVE_BYTES or _is_in_event_loop():
         return None
     with suppress(WorkerStartError):

@@ -403,16 +403,22 @@ async def test_killed_workers_lose_nothing(rules: ParseRules) -> None:
     assert names_in(parsed) == [f"c{number}" for number in range(30)]
 
 
+class DeadlyCheck(NoCheck):
+    """A check that ends the process which finds a fault."""
+
+    def adjusted(self, _: Found) -> Never:
+        """End the process."""
+        os._exit(3)
+
+
 async def test_a_worker_that_dies_blames_its_own_files_alone(rules: ParseRules) -> None:
     """Of workers side by side, one dies on each attempt at one file; all others are parsed."""
-    files = many(20)
-    async with parsing_apart(rules, SIDE_BY_SIDE) as parsing, asyncio.TaskGroup() as tasks:
-        killer = tasks.create_task(kill_while_parsing(parsing, files[7]))
-        parsed = await parsing.parse(files)
-        killer.cancel()
+    deadly = tree_of({"050.cds.yaml": "- name: a\n  typo: 1\n"}).files
+    async with parsing_apart(ParseRules(rules.catalogue, check=DeadlyCheck()), SIDE_BY_SIDE) as parsing:
+        *others, last = await parsing.parse((*many(20), *deadly))
 
-    assert [file.path for file in parsed if not file.is_good] == [files[7].path]
-    assert [problem.rule for problem in parsed[7].problems] == ["parser-died"]
+    assert names_in(others) == [f"c{number}" for number in range(20)]
+    assert ["parser-died"] == [problem.rule for problem in last.problems]
 
 
 async def test_commands_parse_as_serving_does(rules: ParseRules) -> None:

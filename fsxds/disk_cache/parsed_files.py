@@ -77,7 +77,7 @@ class ParseCache:
     def find(self, files: Sequence[SourceFile]) -> Sequence[ParsedFile | None]:
         """Return the result of each file, None where it is not known. Of few bytes it is not worth looking for."""
         found: Sequence[ParsedFile | None] = [None] * len(files)
-        if sum(len(file.content) for file in files) < WORTH_BYTES or not self._is_usable:
+        if sum(file.size_bytes for file in files) < WORTH_BYTES or not self._is_usable:
             return found
         try:
             found = self._opened().find(files)

@@ -30,9 +30,10 @@ from fsxds.resource_types import BY_SHORT_NAME
 from fsxds.settings.options import Settings
 from fsxds.snapshots.check_protocol import NoCheck
 from fsxds.snapshots.parse import field_rules
-from fsxds.tools.doctor.bootstrap_file import BootstrapFile, read_bootstrap
+from fsxds.tools.doctor.bootstrap_file import BootstrapFile, Written, read_bootstrap
 from fsxds.tools.importing.left_over import XdsConnection
 from fsxds.tools.importing.pieces import ImportLossError
+from fsxds.tools.importing.placeholders import placeholder_faults
 from fsxds.tools.importing.placing import Target, write_import
 from fsxds.tools.importing.plan import ImportPlan, Planner, plain_text
 from fsxds.tools.importing.upgrading import upgraded
@@ -111,12 +112,15 @@ def _read(file: str, catalogue: Catalogue, *, is_upgraded: bool) -> BootstrapFil
     """Read a bootstrap, in the spellings of API v3 if that is asked for; prints on stderr what was rewritten."""
     path, content = PurePosixPath(file), _content(file)
     rules = field_rules(catalogue, NoCheck())
-    if not is_upgraded or (format_of(path) or FORMATS[0]).name not in {"yaml", "json"}:
+    text = _text_of(path, content)
+    if text is None:
         return read_bootstrap(path, content, catalogue, rules)
-    try:
-        upgrade = upgraded(plain_text(content), catalogue)
-    except UnicodeDecodeError:
-        return read_bootstrap(path, content, catalogue, rules)  # which reports it
+    if faults := placeholder_faults(text, file):
+        written = Written(catalogue, SourceFile.of(path, content), None)
+        return BootstrapFile(None, tuple(written.problems(faults)), written)
+    if not is_upgraded:
+        return read_bootstrap(path, content, catalogue, rules)
+    upgrade = upgraded(text, catalogue)
     for change in upgrade.changes:
         print(escape(f"{file}:{change.line}: {change.before} is {change.after} now"), file=sys.stderr)
     if upgrade.changes:
@@ -128,6 +132,16 @@ def _read(file: str, catalogue: Catalogue, *, is_upgraded: bool) -> BootstrapFil
         replace(one, path=PurePosixPath(file), line=lines[min(one.line, len(lines)) - 1]) for one in read.problems
     )
     return replace(read, problems=tuple(placed))
+
+
+def _text_of(path: PurePosixPath, content: bytes) -> str | None:
+    """Return the text of YAML and JSON; None for other formats, and for what its reader will reject."""
+    if (format_of(path) or FORMATS[0]).name not in {"yaml", "json"}:
+        return None
+    try:
+        return plain_text(content)
+    except UnicodeDecodeError:
+        return None
 
 
 def _planner(file: str, read: BootstrapFile, catalogue: Catalogue) -> Planner:

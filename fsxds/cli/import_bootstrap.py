@@ -41,6 +41,10 @@ from fsxds.values import SourceFile, SourceTree
 
 STDIN = "-"
 
+# Of the files that were written; programs get all.
+_MOST_LISTED = 40
+_OWNED = " (for its owner alone)"
+
 
 class ImportFlags(TypedDict):
     """The flags of the command."""
@@ -208,12 +212,13 @@ def _shown(path: Path) -> str:
 def _print(imported: Imported, report: Report) -> None:
     plan, target = imported.plan, imported.target
     would_be = "" if imported.is_written else "would be "
-    for file in plan.files:
-        mode = " (for its owner alone)" if file.is_secret else ""
-        print(escape(f"{target.directory / file.path}{mode}"))
+    for file in plan.files[:_MOST_LISTED]:
+        print(escape(f"{target.directory / file.path}{_OWNED if file.is_secret else ''}"))
+    if len(plan.files) > _MOST_LISTED:
+        print(f"… and {len(plan.files) - _MOST_LISTED} more")
     for empty in plan.empty:
         print(escape(f"{target.directory / empty.path}"))
-    print(escape(f"{_shown(target.bootstrap)}{' (for its owner alone)' if plan.is_secret else ''}"))
+    print(escape(f"{_shown(target.bootstrap)}{_OWNED if plan.is_secret else ''}"))
     counts = ", ".join(_counts(plan))
     print(f"\n{would_be}imported: {counts or 'no resource'}; nothing is lost")
     for kept in plan.kept:

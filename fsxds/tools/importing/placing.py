@@ -98,9 +98,8 @@ def _staging(directory: Path) -> Iterator[Path]:
 def _write(path: Path, content: bytes, *, is_secret: bool) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600 if is_secret else 0o666), "wb") as file:  # noqa: PTH123
+        # Not forced to the disk: the bootstrap that it is made of is still there.
         file.write(content)
-        file.flush()
-        os.fsync(file.fileno())
 
 
 def _move(path: Path, place: Path, moves: list[tuple[Path, Path]]) -> None:

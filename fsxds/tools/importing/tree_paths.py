@@ -21,6 +21,7 @@ class TreePaths:
 
     def __init__(self) -> None:
         self._taken: set[str] = set()
+        self._numbers: dict[str, int] = {}  # {path in lower case: the number to try next}
         self._exclusion = Exclusion(EXCLUDED)
 
     def path_of(self, row: ResourceType, name: str) -> PurePosixPath:
@@ -32,8 +33,11 @@ class TreePaths:
         stem = _UNSAFE.sub("_", name)[:LONGEST_NAME].strip("-.") or "unnamed"
         if not self._is_ours(PurePosixPath(row.noun, f"{stem}.yaml"), row):
             stem = f"{row.noun.removesuffix('s')}-{stem}"
-        paths = (PurePosixPath(row.noun, stem if number == 1 else f"{stem}-{number}") for number in count(1))
-        path = next(path for path in paths if str(path).lower() not in self._taken)
+        plain = PurePosixPath(row.noun, stem)
+        first = self._numbers.get(str(plain).lower(), 1)
+        paths = ((number, plain.with_name(f"{stem}-{number}") if number > 1 else plain) for number in count(first))
+        number, path = next((number, path) for number, path in paths if str(path).lower() not in self._taken)
+        self._numbers[str(plain).lower()] = number + 1
         self._taken.add(str(path).lower())
         return path
 

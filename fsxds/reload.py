@@ -114,7 +114,7 @@ def load_trees(
     def parse(files: tuple[SourceFile, ...]) -> tuple[ParsedFile, ...]:
         return tuple(parsed[file.path, file.digest] for file in files)
 
-    return tuple(_with_ignored(load(tree, None, parse, acceptance), tree.ignored, check) for tree in trees)
+    return tuple(with_ignored(load(tree, None, parse, acceptance), tree.ignored, check) for tree in trees)
 
 
 def cache_of(
@@ -126,7 +126,7 @@ def cache_of(
     return ParseCache(settings.cache_dir, directory, rules.digest, observer)
 
 
-def _with_ignored(loaded: Loaded, paths: tuple[PurePosixPath, ...], check: Check) -> Loaded:
+def with_ignored(loaded: Loaded, paths: tuple[PurePosixPath, ...], check: Check) -> Loaded:
     """Return a tree with one note about all ignored files, at the first."""
     if not paths:
         return loaded

@@ -32,6 +32,8 @@ EDGES = {
     "reload.py": (1, "a file on which loading fails is found and set aside; the others are served"),
     "parse_worker.py": (1, "an error of the worker process is raised in the process that asked it"),
     "observe/log.py": (1, "a line that cannot be written ends nobody's work"),
+    "editor/session.py": (1, "a load of the tree that fails ends no other"),
+    "editor/language_server.py": (1, "a request of an editor is answered with an error, alone"),
     "transports/mirror/directory.py": (1, "what was made beside a file is removed, and the error raised on"),
     "transports/rest/application.py": (1, "a request ends with 500 for its client alone"),
     "transports/grpc_streams/calls.py": (1, "a call ends with INTERNAL for its client alone"),

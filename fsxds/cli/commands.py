@@ -512,8 +512,28 @@ def completion(context: click.Context, shell: str) -> None:
     print(SCRIPTS[shell](context.find_root().command, {}, "fsxds", COMPLETION_VARIABLE).source(), end="")
 
 
+@table_command(
+    "lsp",
+    """\
+  fsxds lsp
+  fsxds lsp config/xds
+  fsxds lsp config/xds --settings config/fsxds.yaml""",
+)
+@click.argument("directory", metavar="[DIR]", required=False, type=existing_directory)
+def lsp(directory: Path | None, settings: Settings) -> None:
+    """Be the language server of editors, for the tree DIR.
+
+    An editor starts it, and talks to it by stdin and stdout. It reports problems while you type, by the rules of
+    `fsxds check`, completes fields, values, types and names, explains them, and finds and renames resources. Without DIR,
+    the tree is the folder that the editor opens. It needs the extra `editor`.
+    """
+    from fsxds.cli.lsp import run_lsp
+
+    run_lsp(directory, settings)
+
+
 # In the order in which a user meets them.
 COMMANDS: tuple[click.Command, ...] = (
     *(init, import_, dev, check, explain, diff, convert, show),
-    *(serve, mirror, watch, bootstrap, doctor, schema, completion),
+    *(serve, mirror, watch, bootstrap, doctor, schema, lsp, completion),
 )

@@ -54,7 +54,7 @@ def _rule(name: str) -> PlainValue:
         "id": name,
         "shortDescription": {"text": _first_sentence(row.meaning)},
         "fullDescription": {"text": f"{row.meaning} {row.envoy}".strip()},
-        "help": {"text": row.remedy, "markdown": _markdown(row)},
+        "help": {"text": row.remedy, "markdown": page_as_markdown(row)},
         "defaultConfiguration": {"level": row.severity.value},
     }
 
@@ -63,7 +63,8 @@ def _first_sentence(text: str) -> str:
     return re.split(r"(?<=\.)\s", text, maxsplit=1)[0]
 
 
-def _markdown(row: Rule) -> str:
+def page_as_markdown(row: Rule) -> str:
+    """Write the page of a rule in Markdown, without its name."""
     parts = [row.meaning, row.envoy, f"**To fix it:** {row.remedy}"]
     parts += [f"{title}:\n\n{_fenced(text)}" for title, text in (("Wrong", row.wrong), ("Right", row.right)) if text]
     return "\n\n".join(part for part in parts if part)

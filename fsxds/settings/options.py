@@ -104,7 +104,7 @@ def reloadable(row: Value) -> Value:
     return value
 
 
-ALL = ("serve", "check", "mirror", "show", "dev", "diff", "doctor")
+ALL = ("serve", "check", "mirror", "show", "dev", "diff", "doctor", "lsp")
 SETTINGS_READERS = (*ALL, "convert", "bootstrap", "import")
 API_USERS = (*SETTINGS_READERS, "schema", "watch")
 LASTING = ("serve", "dev")

@@ -11,6 +11,8 @@ that comes by CDS in the same moment is there in time: Envoy loads clusters firs
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import TypeAlias
 
 from fsxds.api.catalogue import Catalogue, DynamicMessage
@@ -159,6 +161,21 @@ _ANY = (
     f"{_SPECIFIERS}lua.v3.LuaConfig",
     "envoy.extensions.router.cluster_specifiers.golang.v3alpha.Config",
 )
+
+
+NAMING_FIELDS: Mapping[str, TypeUrl] = MappingProxyType({
+    **{f"{message_type}.{field}": CLUSTER for message_type, field, _ in _NAMED},
+    **{f"{message_type}.{field}": CLUSTER for message_type, field in _ROUTED},
+    "envoy.extensions.clusters.aggregate.v3.ClusterConfig.clusters": CLUSTER,
+    "envoy.config.core.v3.HttpUri.cluster": CLUSTER,
+    "envoy.config.core.v3.GrpcService.EnvoyGrpc.cluster_name": CLUSTER,
+    "envoy.config.core.v3.ApiConfigSource.cluster_names": CLUSTER,
+    "envoy.config.cluster.v3.Cluster.EdsClusterConfig.service_name": ENDPOINTS,
+    "envoy.extensions.filters.network.http_connection_manager.v3.Rds.route_config_name": ROUTES,
+    "envoy.config.route.v3.ScopedRouteConfiguration.route_configuration_name": ROUTES,
+    "envoy.extensions.transport_sockets.tls.v3.SdsSecretConfig.name": SECRET,
+})  # fmt: skip
+"""The fields that hold nothing but names of resources, by their full names, and the type that each names."""
 
 
 def _cluster_hooks() -> Hooks:

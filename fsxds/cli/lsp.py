@@ -1,0 +1,46 @@
+"""`fsxds lsp [DIR]`: the language server, over stdin and stdout."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+from pathlib import Path
+from typing import BinaryIO
+
+import click
+
+from fsxds import reload
+from fsxds.errors import UsageError
+from fsxds.lint.linter import linter_of
+from fsxds.observe.log import open_log
+from fsxds.settings.options import Settings
+from fsxds.supervisor import AbandonedThreads
+
+try:
+    from fsxds.editor.language_server import ServerSetup, TreeServer
+except ModuleNotFoundError as error:
+    if (error.name or "").partition(".")[0] == "fsxds":
+        raise
+    raise UsageError(f"lsp needs {error.name}: pip install 'fsxds[editor]'") from error
+
+
+def run_lsp(directory: Path | None, settings: Settings) -> None:
+    """Serve one editor until it closes its end or asks for the end."""
+    # stdout is for the protocol alone: whatever else is printed goes to stderr.
+    output = os.fdopen(os.dup(sys.stdout.fileno()), "wb")
+    os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
+    catalogue = reload.find_catalogue(settings)
+    with open_log("human", "warning") as log:
+        setup = ServerSetup(directory, settings, catalogue, linter_of(settings), log.receive)
+        try:
+            # Not by `cli/running.py`, whose ways to serve thousands of clients take longer to import than all of this.
+            with asyncio.Runner() as runner:
+                runner.get_loop().set_default_executor(AbandonedThreads())
+                runner.run(_serve(setup, output))
+        except SystemExit as ended:
+            raise click.exceptions.Exit(ended.code if isinstance(ended.code, int) else 1) from None
+
+
+async def _serve(setup: ServerSetup, output: BinaryIO) -> None:
+    await TreeServer(setup).serve(sys.stdin.buffer, output)

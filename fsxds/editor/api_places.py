@@ -1,0 +1,258 @@
+"""What the API expects at a place of a document: which message, field, type or name.
+
+It goes by the keys on the way and the `@type`s beside it, so a document needs neither be whole nor right.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from enum import Enum
+from pathlib import PurePosixPath
+
+from google.protobuf.descriptor import Descriptor, FieldDescriptor
+
+from fsxds.api.catalogue import Catalogue
+from fsxds.api.fields import ANY, LIST_VALUE, SPECIAL_JSON, STRUCT, VALUE, fields_by_name, is_map, map_parts
+from fsxds.editor.outline import Form, OutlineNode, Trail
+from fsxds.lint.extensions import extension_facts
+from fsxds.resource_types import BY_MESSAGE_TYPE, RESOURCE_TYPES, ResourceType, type_from_path
+from fsxds.snapshots.references import NAMING_FIELDS, TYPED_STRUCTS
+from fsxds.snapshots.shape import DISCOVERY_RESPONSE, RESOURCE_WRAPPER, is_envelope, is_wrapper
+from fsxds.values import PlainValue, TypeUrl
+
+_FREE = frozenset({STRUCT, VALUE, LIST_VALUE})
+_PER_ROUTE = ".typed_per_filter_config"
+_FILTER_CONFIG = "envoy.config.route.v3.FilterConfig"
+_HTTP_FILTERS = "envoy.filters.http"
+
+# Extension points where more than the category decides, so that they are not in `extension_facts.json`.
+_MORE_POINTS = {
+    "envoy.config.listener.v3.Listener.listener_filters": "envoy.filters.listener envoy.filters.udp_listener",
+    "envoy.config.cluster.v3.Cluster.typed_dns_resolver_config": "envoy.network.dns_resolver",
+    "envoy.config.cluster.v3.LoadBalancingPolicy.Policy.typed_extension_config": "envoy.load_balancing_policies",
+    "envoy.config.route.v3.ClusterSpecifierPlugin.extension": "envoy.router.cluster_specifier_plugin",
+}
+_DISCOVERED = "envoy.filters.http envoy.filters.http.upstream envoy.filters.network envoy.filters.listener"
+_OPTIONS_OF_PROTOCOLS = "envoy.config.cluster.v3.Cluster.typed_extension_protocol_options"
+
+
+class Role(Enum):
+    """What is expected at a place."""
+
+    DOCUMENT = "the top of a document"
+    RESOURCES = "a list of resources"
+    ELEMENT = "a resource whose type is not known"
+    MESSAGE = "a message"
+    LIST = "a list"
+    MAP = "a map"
+    SCALAR = "a value"
+    ANY = "a message of any type, without its @type"
+    TYPE_URL = "the URL of a type"
+    FREE = "anything"
+
+
+@dataclass(frozen=True, slots=True)
+class Expectation:
+    """What is expected of a value.
+
+    Attributes:
+        role: which form it has.
+        descriptor: the message, where it is one.
+        field: the field that holds it.
+        row: the type of resource that it is, or that the resources in it are.
+        categories: of an extension, those that fit.
+        types: of a message of any type, those that fit, where categories do not say.
+        is_packed: it is a message with an `@type`.
+    """
+
+    role: Role
+    descriptor: Descriptor | None = None
+    field: FieldDescriptor | None = None
+    row: ResourceType | None = None
+    categories: tuple[str, ...] = ()
+    types: tuple[str, ...] = ()
+    is_packed: bool = False
+
+    @property
+    def extension_categories(self) -> tuple[str, ...]:
+        """The categories of the extension that this message holds; none where it is the content of one."""
+        return () if self.is_packed and self.row is None else self.categories
+
+    @property
+    def is_resource(self) -> bool:
+        """Whether it is a resource, and not part of one."""
+        return self.role is Role.MESSAGE and self.row is not None
+
+
+class ApiPlaces:
+    """Answers what is expected in the documents of one file."""
+
+    def __init__(self, catalogue: Catalogue, path: PurePosixPath) -> None:
+        self._catalogue = catalogue
+        self._hint = type_from_path(path)
+        self._facts = extension_facts()
+
+    def along(self, trail: Trail) -> tuple[Expectation, ...]:
+        """Return what is expected of the document, and of the value behind each step of a way into it."""
+        expected = self.settled(Expectation(Role.DOCUMENT, row=self._hint), trail.root)
+        found = [expected]
+        for step in trail.steps:
+            expected = self.settled(self.within(expected, step.holder, step.key), step.value)
+            found.append(expected)
+        return tuple(found)
+
+    def settled(self, expected: Expectation, node: OutlineNode | None) -> Expectation:
+        """Return what is expected of a value, by what can be seen of it."""
+        form = node.form if node is not None else None
+        if expected.role is Role.LIST and form is not Form.SEQUENCE and form is not None:
+            # Envoy takes one value for a list of one.
+            return self.settled(self.element_of(expected), node)
+        if expected.role is Role.RESOURCES and form is Form.MAPPING:
+            return self.settled(replace(expected, role=Role.ELEMENT), node)
+        if expected.role in (Role.DOCUMENT, Role.ELEMENT):
+            if form is Form.SEQUENCE and expected.role is Role.DOCUMENT:
+                return replace(expected, role=Role.RESOURCES)
+            return self._element(expected, node) if node is not None and form is Form.MAPPING else expected
+        if expected.role is Role.ANY and node is not None:
+            message = self._typed(node)
+            return replace(expected, role=Role.MESSAGE, descriptor=message, is_packed=True) if message else expected
+        return expected
+
+    def element_of(self, expected: Expectation) -> Expectation:
+        """Return what is expected of an element of a list."""
+        if expected.role is Role.RESOURCES:
+            return replace(expected, role=Role.ELEMENT)
+        return self._one(expected.field, expected) if expected.field is not None else Expectation(Role.FREE)
+
+    def in_field(self, field: FieldDescriptor, holder: Expectation) -> Expectation:
+        """Return what is expected of the value of a field in a message."""
+        points = self._facts.extension_points.get(field.full_name) or _MORE_POINTS.get(field.full_name, "")
+        points = points or self._facts.packed.get(field.full_name, "")
+        # What holds an extension has its category, until the message within is reached.
+        is_content = field.message_type is not None and field.message_type.full_name == ANY
+        categories = tuple(points.split()) or (holder.extension_categories if is_content else ())
+        expected = Expectation(Role.FREE, field=field, categories=categories)
+        if is_map(field):
+            return replace(expected, role=Role.MAP, types=self._packed_in(field))
+        return replace(expected, role=Role.LIST) if field.is_repeated else self._one(field, expected)
+
+    def resource_types(self) -> tuple[str, ...]:
+        """Return the message types that resources may have, that of the file's name first."""
+        known = [row for row in RESOURCE_TYPES if self._catalogue.knows(row.message_type)]
+        return tuple(row.message_type for row in sorted(known, key=lambda row: row is not self._hint))
+
+    def _element(self, expected: Expectation, node: OutlineNode) -> Expectation:
+        """Return what an object of a document is: a response, a wrapper or a resource."""
+        shallow: dict[str, PlainValue] = {
+            member.key: node.text_of(member.key) for member in node.members if member.has_colon
+        }
+        if shallow and is_envelope(shallow):
+            row = _row_of(node.text_of("type_url", "typeUrl")) or expected.row
+            return Expectation(Role.MESSAGE, self._catalogue.descriptor(DISCOVERY_RESPONSE), types=_types(row))
+        if is_wrapper(shallow):
+            inner = node.member("resource")
+            message = self._typed(inner.value) if inner is not None and inner.value is not None else None
+            row = BY_MESSAGE_TYPE.get(message.full_name) if message is not None else expected.row
+            return Expectation(Role.MESSAGE, self._catalogue.descriptor(RESOURCE_WRAPPER), types=_types(row))
+        if "@type" in shallow:
+            message = self._typed(node)
+            row = BY_MESSAGE_TYPE.get(message.full_name) if message else None
+            if message is None:
+                return replace(expected, role=Role.ELEMENT)
+            return Expectation(Role.MESSAGE, message, row=row, is_packed=True, categories=_categories(row))
+        row = expected.row
+        if row is None or not self._catalogue.knows(row.message_type):
+            return replace(expected, role=Role.ELEMENT)
+        message = self._catalogue.descriptor(row.message_type)
+        return Expectation(Role.MESSAGE, message, row=row, categories=_categories(row))
+
+    def _typed(self, node: OutlineNode) -> Descriptor | None:
+        named = node.text_of("@type")
+        return self._catalogue.descriptor(named.rpartition("/")[2]) if named else None
+
+    def within(self, expected: Expectation, holder: OutlineNode, key: str | int) -> Expectation:
+        """Return what is expected behind a key, or of an element, of a value; `expected` is of that value."""
+        if isinstance(key, int):
+            return self.element_of(expected)
+        if key == "@type" and expected.role in (Role.MESSAGE, Role.ANY, Role.ELEMENT, Role.DOCUMENT):
+            return replace(expected, role=Role.TYPE_URL)
+        if expected.role is Role.MAP and expected.field is not None:
+            value = map_parts(expected.field)[1]
+            return self._one(value, expected)
+        if expected.role is not Role.MESSAGE or expected.descriptor is None:
+            return Expectation(Role.FREE)
+        return self._behind_key(expected, expected.descriptor, holder, key)
+
+    def _behind_key(self, expected: Expectation, message: Descriptor, holder: OutlineNode, key: str) -> Expectation:
+        row = BY_MESSAGE_TYPE.get(expected.types[0]) if expected.types else None
+        if message.full_name == DISCOVERY_RESPONSE and key == "resources":
+            return Expectation(Role.RESOURCES, row=row)
+        if message.full_name == DISCOVERY_RESPONSE and key in ("type_url", "typeUrl"):
+            return Expectation(Role.TYPE_URL, row=row)
+        if message.full_name == RESOURCE_WRAPPER and key == "resource":
+            return Expectation(Role.ELEMENT, row=row)
+        if message.full_name in TYPED_STRUCTS and key == "value":
+            named = holder.text_of("type_url", "typeUrl")
+            inner = self._catalogue.descriptor(named.rpartition("/")[2]) if named else None
+            return Expectation(Role.MESSAGE, inner) if inner else Expectation(Role.FREE)
+        if expected.is_packed and message.full_name in SPECIAL_JSON and key == "value":
+            return Expectation(Role.FREE)
+        field = fields_by_name(message).get(key)
+        return Expectation(Role.FREE) if field is None else self.in_field(field, expected)
+
+    def _one(self, field: FieldDescriptor, expected: Expectation) -> Expectation:
+        """Return what is expected of one value of a field: of a list, of an element; `expected` is of the whole."""
+        message: Descriptor | None = field.message_type
+        if message is None:
+            return replace(expected, role=Role.SCALAR, field=field)
+        if message.full_name == ANY:
+            return replace(expected, role=Role.ANY, field=field)
+        if message.full_name in _FREE:
+            return replace(expected, role=Role.FREE, field=field)
+        if message.full_name in SPECIAL_JSON:
+            return replace(expected, role=Role.SCALAR, field=field)
+        return replace(expected, role=Role.MESSAGE, descriptor=message, field=field)
+
+    def _packed_in(self, field: FieldDescriptor) -> tuple[str, ...]:
+        """Return the types that fit into a map of messages of any type, where that is known."""
+        if field.full_name == _OPTIONS_OF_PROTOCOLS:
+            return tuple(sorted(self._types_of("envoy.upstream_options")))
+        if not field.full_name.endswith(_PER_ROUTE):
+            return ()
+        of_filters = self._types_of(_HTTP_FILTERS) - self._facts.not_for_routes - self._facts.for_routes.keys()
+        own = self._facts.for_routes.values()
+        return tuple(one for one in (*sorted({*of_filters, *own}), _FILTER_CONFIG) if self._catalogue.knows(one))
+
+    def _types_of(self, category: str) -> frozenset[str]:
+        features = self._catalogue.features
+        return features.types(category) if features is not None else frozenset()
+
+
+def named_type(expected: Expectation) -> TypeUrl | None:
+    """Return the type of the resource that a value names; None where it names none."""
+    return NAMING_FIELDS.get(expected.field.full_name) if expected.field is not None else None
+
+
+def own_name_type(holder: Expectation, key: str | int) -> TypeUrl | None:
+    """Return the type of the resource whose name stands at a key of it, or of the wrapper around it; None for others."""
+    message = holder.descriptor
+    if message is None or not isinstance(key, str):
+        return None
+    if message.full_name == RESOURCE_WRAPPER:
+        return BY_MESSAGE_TYPE[holder.types[0]].type_url if key == "name" and holder.types else None
+    row = holder.row if holder.is_resource else None
+    field = fields_by_name(message).get(key)
+    is_name = row is not None and field is not None and field.name == row.name_field
+    return row.type_url if is_name and row is not None else None
+
+
+def _row_of(type_url: str | None) -> ResourceType | None:
+    return BY_MESSAGE_TYPE.get(type_url.rpartition("/")[2]) if type_url else None
+
+
+def _types(row: ResourceType | None) -> tuple[str, ...]:
+    return (row.message_type,) if row is not None else ()
+
+
+def _categories(row: ResourceType | None) -> tuple[str, ...]:
+    return tuple(_DISCOVERED.split()) if row is not None and row.short_name == "ecds" else ()

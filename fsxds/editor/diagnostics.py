@@ -1,0 +1,114 @@
+"""Problems as an editor shows them: with the part of the text that each is about, and links."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
+from pathlib import Path, PurePosixPath
+
+from fsxds.editor.text_positions import ProblemPositions, Span
+from fsxds.formats import format_of
+from fsxds.lint.report import presentable_text
+from fsxds.lint.rules import PAGES, chapters
+from fsxds.values import Problem, Severity
+
+MOST_SHOWN = 1000
+"""Problems of one file that are shown; more of them only make an editor slow."""
+
+_WORD = re.compile(r"""-?(?:"(?:[^"\\\r\n]|\\.)*"|'[^'\r\n]*'|[^\s,{}\[\]<>#"':]+(?::[^\s,{}\[\]<>#"':]+)*|[^\r\n])""")
+_LIST_MARK = re.compile(r"(?:-[ \t]+)+(?=\S)")
+_LINE = re.compile(r"[^\r\n]*")
+# How messages name another place of the tree: `already defined at clusters.yaml:3`.
+_OTHER_PLACE = re.compile(r"\bat (?P<path>[^\s,;]+):(?P<line>\d+)\b")
+
+
+@dataclass(frozen=True, slots=True)
+class RelatedPlace:
+    """Another file and line, from 1, that a problem has to do with."""
+
+    path: PurePosixPath
+    line: int
+
+
+@dataclass(frozen=True, slots=True)
+class Diagnostic:
+    """A problem of one file, without secrets; `page` is the address of its rule's page, empty where there is none."""
+
+    span: Span
+    severity: Severity
+    rule: str
+    message: str
+    page: str
+    related: tuple[RelatedPlace, ...] = ()
+
+    @property
+    def is_unused(self) -> bool:
+        """Whether it is about what nothing uses."""
+        return self.rule.startswith("unused-")
+
+    @property
+    def is_deprecated(self) -> bool:
+        """Whether it is about what is out of use."""
+        return self.rule.startswith("deprecated-")
+
+
+def diagnostics_of(problems: Sequence[Problem], text: str, known: Mapping[PurePosixPath, object]) -> list[Diagnostic]:
+    """Return the problems of one file with their places in its text, the worst of them where there are too many.
+
+    `known` are the files of the tree.
+    """
+    if not problems:
+        return []
+    if len(problems) > MOST_SHOWN:
+        problems = sorted(problems, key=lambda problem: tuple(Severity).index(problem.severity))[:MOST_SHOWN]
+    positions = problem_positions(problems[0].path, text)
+    return [
+        Diagnostic(
+            span_of_problem(problem, positions),
+            problem.severity,
+            problem.rule,
+            presentable_text(f"{problem.message}; {problem.remedy}" if problem.remedy else problem.message),
+            page_address(problem.rule),
+            tuple(_related(problem, known)),
+        )
+        for problem in problems
+    ]
+
+
+def problem_positions(path: PurePosixPath, text: str) -> ProblemPositions:
+    """Return what finds the places of problems of a file in its text."""
+    file_format = format_of(path)
+    return ProblemPositions(text, is_yaml=file_format is not None and file_format.name == "yaml")
+
+
+def span_of_problem(problem: Problem, positions: ProblemPositions) -> Span:
+    """Return the word that a problem is about; the first line where it is about the whole file."""
+    text = positions.text
+    if (problem.line, problem.column) == (1, 1) and not problem.pointer and problem.rule != "bad-syntax":
+        first = _LINE.match(text)
+        return 0, first.end() if first else 0
+    start = positions.index(problem.line, problem.column)
+    mark = _LIST_MARK.match(text, start)
+    start = mark.end() if mark else start
+    word = _WORD.match(text, start)
+    return (start, word.end()) if word else (start, start)
+
+
+def _related(problem: Problem, known: Mapping[PurePosixPath, object]) -> Iterator[RelatedPlace]:
+    for match in _OTHER_PLACE.finditer(problem.message):
+        path = PurePosixPath(match["path"])
+        if path in known:
+            yield RelatedPlace(path, int(match["line"]))
+
+
+@cache
+def page_address(rule: str) -> str:
+    """Return the address of the page of a rule, in the installed package; empty for what is no rule."""
+    page = next((page for page in PAGES if any(one.name == rule for one in chapters()[page].rules)), None)
+    if page is None:
+        return ""
+    path = Path(str(files("fsxds") / "lint" / "pages" / f"{page}.md"))
+    return f"{path.absolute().as_uri()}#{rule}"

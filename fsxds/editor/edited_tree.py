@@ -1,0 +1,159 @@
+"""A tree as it is in an editor: the files on disk, with what is not saved yet in place of them; read and loaded.
+
+The problems are those that `fsxds check` would report of the same content, whatever was typed before.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path, PurePosixPath
+from types import MappingProxyType
+
+from fsxds.api.catalogue import Catalogue
+from fsxds.editor.resource_names import ResourceNames
+from fsxds.errors import TreeLost
+from fsxds.lint.linter import Linter
+from fsxds.parse_worker import parse_one
+from fsxds.reload import LoadingRules, exclusion_of, is_read, scanner_of, with_ignored
+from fsxds.resources import ParsedFile
+from fsxds.settings.options import Settings
+from fsxds.snapshots.load import Loaded, load
+from fsxds.values import Problem, Severity, SourceFile, SourceTree
+
+Buffers = Mapping[PurePosixPath, str]
+"""The texts that are open in the editor, by their paths in the tree."""
+
+
+@dataclass(frozen=True)
+class TreeView:
+    """A tree at one moment.
+
+    Attributes:
+        files: what is in each file, saved or not.
+        problems: all that is wrong with it.
+        parsed: each file as it is now.
+        readable: each file as it was when it could be read last.
+        static_clusters: names that the bootstrap defines.
+    """
+
+    files: Mapping[PurePosixPath, SourceFile]
+    problems: tuple[Problem, ...]
+    parsed: Mapping[PurePosixPath, ParsedFile]
+    readable: Mapping[PurePosixPath, ParsedFile]
+    static_clusters: frozenset[str] = frozenset()
+
+    @cached_property
+    def names(self) -> ResourceNames:
+        """The names that the files define and mention."""
+        return ResourceNames.of(self.readable.values())
+
+    def text(self, path: PurePosixPath) -> str:
+        """Return the text of a file, empty where there is none, or none that can be read."""
+        file = self.files.get(path)
+        return "" if file is None else file.content.decode(errors="replace")
+
+
+NOTHING_READ = TreeView({}, (), {}, {})
+
+
+class EditedTree:
+    """Reads a tree again and again, and parses each content once. For one caller at a time; it may block."""
+
+    def __init__(self, root: Path, settings: Settings, catalogue: Catalogue, linter: Linter) -> None:
+        self.root = root.absolute()
+        self._settings = settings
+        self._linter = linter
+        self._scanner = scanner_of(self.root, settings)
+        self._exclusion = exclusion_of(settings)
+        rules = LoadingRules.of(settings, catalogue, linter)
+        # As `fsxds check`: every problem has its own line and column.
+        self._acceptance = replace(rules.acceptance, locate_up_to_bytes=None)
+        self._parser = rules.parsing.make_parser()
+        self._scanned = SourceTree(())
+        self._parsed: dict[tuple[PurePosixPath, str], ParsedFile] = {}
+        self._readable: dict[PurePosixPath, ParsedFile] = {}
+        self._clean: Loaded | None = None
+
+    def path_of(self, path: Path) -> PurePosixPath | None:
+        """Return the path in the tree of a file that belongs to it, None for others; the file need not exist."""
+        for root, one in ((self.root, path), (self.root.resolve(), path.resolve())):
+            if one.is_relative_to(root):
+                inside = PurePosixPath(one.relative_to(root))
+                return inside if self._belongs(inside) else None
+        return None
+
+    def _belongs(self, path: PurePosixPath) -> bool:
+        is_hidden = any(part.startswith(".") for part in path.parts)
+        return bool(path.parts) and is_read(path.name) and not is_hidden and not self._exclusion.covers(str(path))
+
+    def load(self, buffers: Buffers, *, is_disk_read: bool) -> TreeView:
+        """Return the tree as it is now, with what is open in place of what is saved.
+
+        Args:
+            buffers: the open files.
+            is_disk_read: look at the files on disk again.
+        """
+        if is_disk_read:
+            self._scanned = self._scan()
+        tree = self._overlaid(self._scanned, buffers)
+        loaded = self._loaded(tree)
+        view = self._view(tree, loaded)
+        present = {(file.path, file.digest) for file in tree.files}
+        self._parsed = {key: parsed for key, parsed in self._parsed.items() if key in present}
+        return view
+
+    def problems_with(self, buffers: Buffers) -> tuple[Problem, ...]:
+        """Return what would be wrong with the tree if these were open; nothing else changes."""
+        return self._loaded(self._overlaid(self._scanned, buffers)).problems
+
+    def _scan(self) -> SourceTree:
+        try:
+            return self._scanner.scan()
+        except TreeLost:
+            # What is open in the editor is still checked.
+            return SourceTree(())
+
+    def _overlaid(self, tree: SourceTree, buffers: Buffers) -> SourceTree:
+        files = {file.path: file for file in tree.files}
+        for path, text in buffers.items():
+            content = text.encode("utf-8", "surrogatepass")
+            if len(content) <= self._settings.max_file_size_bytes:
+                files[path] = SourceFile.of(path, content)
+        problems = tuple(problem for problem in tree.problems if problem.path not in buffers)
+        ordered = sorted(files.values(), key=lambda file: file.path.parts)
+        return replace(tree, files=tuple(ordered), problems=problems)
+
+    def _loaded(self, tree: SourceTree) -> Loaded:
+        """Load a tree on top of an earlier one, which is fast, where that makes no difference to loading it anew.
+
+        It makes one where something is wrong: what was good once stays, and who had a name first keeps it.
+        """
+        loaded = load(tree, self._clean, self._parse, self._acceptance)
+        if loaded.held or any(problem.severity is Severity.ERROR for problem in loaded.problems):
+            loaded = load(tree, None, self._parse, self._acceptance)
+        else:
+            self._clean = loaded
+        return with_ignored(loaded, tree.ignored, self._linter)
+
+    def _parse(self, files: Iterable[SourceFile]) -> list[ParsedFile]:
+        return [self._parse_once(file) for file in files]
+
+    def _parse_once(self, file: SourceFile) -> ParsedFile:
+        key = file.path, file.digest
+        if key not in self._parsed:
+            self._parsed[key] = parse_one(self._parser, file)
+        return self._parsed[key]
+
+    def _view(self, tree: SourceTree, loaded: Loaded) -> TreeView:
+        parsed = {path: record.parsed for path, record in loaded.records.items() if record.parsed is not None}
+        readable = {path: one if one.documents else self._readable.get(path, one) for path, one in parsed.items()}
+        self._readable = readable
+        return TreeView(
+            {file.path: file for file in tree.files},
+            loaded.problems,
+            MappingProxyType(parsed),
+            MappingProxyType(readable),
+            self._linter.static.clusters or frozenset(),
+        )

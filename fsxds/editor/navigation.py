@@ -1,0 +1,204 @@
+"""Names in a tree: which one is at a place, where it is defined and mentioned, and the symbols of files."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import PurePosixPath
+
+from fsxds.api.catalogue import Catalogue
+from fsxds.editor.api_places import ApiPlaces, Expectation, named_type, own_name_type
+from fsxds.editor.diagnostics import problem_positions, span_of_problem
+from fsxds.editor.edited_tree import TreeView
+from fsxds.editor.outline import Form, OutlineNode, TextOutline, Trail, read_outline
+from fsxds.editor.resource_names import NamePlace, name_trail, scalar_text, span_of
+from fsxds.editor.text_positions import Span
+from fsxds.resource_types import BY_TYPE_URL, RESOURCE_TYPES
+from fsxds.resources import Key
+from fsxds.snapshots.references import ANY, CLUSTER, ENDPOINTS
+from fsxds.values import Problem, TypeUrl
+
+MOST_SYMBOLS = 500
+"""Symbols of a tree that an editor is sent at once: it asks again for each letter."""
+
+# Levels of named parts within a resource, such as virtual hosts and filters.
+_DEEPEST_SYMBOL = 12
+
+
+@dataclass(frozen=True, slots=True)
+class TextPlace:
+    """A part of a file's text."""
+
+    path: PurePosixPath
+    span: Span
+
+
+@dataclass(frozen=True, slots=True)
+class NameAt:
+    """A name at a place: the resources that it may be of, and where it is written.
+
+    The name of a cluster may be that of its endpoints as well.
+    """
+
+    keys: tuple[Key, ...]
+    span: Span
+    is_definition: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Symbol:
+    """A resource, or a named part of one; `noun` says what it is, `span` covers it, `name_span` its name."""
+
+    name: str
+    noun: str
+    span: Span
+    name_span: Span
+    parts: tuple[Symbol, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class TreeSymbol:
+    """A resource of a tree, with the line on which it begins, from 1."""
+
+    name: str
+    noun: str
+    path: PurePosixPath
+    span: Span
+
+
+class Navigator:
+    """Answers where names lead in one view of a tree; it remembers the outlines of the files that it looked at.
+
+    Attributes:
+        view: the tree as it was loaded last.
+        catalogue: the API.
+    """
+
+    def __init__(self, view: TreeView, catalogue: Catalogue, newer: Mapping[PurePosixPath, str] | None = None) -> None:
+        """Look at a tree; `newer` are texts that were typed since it was loaded."""
+        self.view = view
+        self.catalogue = catalogue
+        self._newer = newer or {}
+        self._outlines: dict[PurePosixPath, TextOutline] = {}
+
+    def text(self, path: PurePosixPath) -> str:
+        """Return the text of a file as it is now."""
+        newer = self._newer.get(path)
+        return self.view.text(path) if newer is None else newer
+
+    def outline(self, path: PurePosixPath) -> TextOutline:
+        """Return the outline of a file."""
+        if path not in self._outlines:
+            self._outlines[path] = read_outline(self.text(path))
+        return self._outlines[path]
+
+    def name_at(self, path: PurePosixPath, index: int) -> NameAt | None:
+        """Return the name of a resource that is written at an index of a file, None where there is none."""
+        trail = self.outline(path).trail_to(index)
+        text = scalar_text(trail)
+        if trail is None or not text or not trail.steps or trail.is_key:
+            return None
+        expected = ApiPlaces(self.catalogue, path).along(trail)
+        key = trail.steps[-1].key
+        own = own_name_type(expected[-2], key)
+        found = own or named_type(expected[-1])
+        if found is None:
+            return None
+        keys = [(found, text)]
+        place = (path, trail.document, trail.path)
+        if own and any((one.path, one.document, one.field_path) == place for one in self._mentions((ENDPOINTS, text))):
+            keys.append((ENDPOINTS, text))
+        return NameAt(tuple(keys), span_of(trail), own is not None)
+
+    def names_of(self, type_url: TypeUrl) -> list[str]:
+        """Return the names of a type that may be mentioned, sorted."""
+        static = self.view.static_clusters if type_url == CLUSTER else frozenset()
+        return sorted({*self.view.names.of_type(type_url), *static})
+
+    def problems_between(self, path: PurePosixPath, start: int, end: int) -> list[Problem]:
+        """Return the problems of a file that are about a part of its text."""
+        positions = problem_positions(path, self.text(path))
+        own = [problem for problem in self.view.problems if problem.path == path]
+        spans = [(problem, span_of_problem(problem, positions)) for problem in own]
+        return [problem for problem, span in spans if span[0] <= end and start <= span[1]]
+
+    def definitions(self, key: Key) -> list[TextPlace]:
+        """Return where a resource is defined: its name, or else the line on which it begins."""
+        return [self._defined(key, place) for place in self.view.names.definitions.get(key, ())]
+
+    def mentions(self, key: Key) -> list[TextPlace]:
+        """Return where a resource is named by others."""
+        found = (self.outline(one.path).follow(one.document, one.field_path) for one in self._mentions(key))
+        places = zip(self._mentions(key), found, strict=True)
+        return [TextPlace(one.path, span_of(trail)) for one, trail in places if scalar_text(trail) == key[1] and trail]
+
+    def symbols(self, path: PurePosixPath) -> list[Symbol]:
+        """Return the resources of a file as it is now, with their named parts."""
+        outline, places = self.outline(path), ApiPlaces(self.catalogue, path)
+        found: list[Symbol] = []
+        for number, root in enumerate(outline.documents):
+            if root is not None:
+                (expected,) = places.along(Trail(number, root, ()))
+                found += _resource_symbols(places, expected, root)
+        return found
+
+    def tree_symbols(self, query: str) -> list[TreeSymbol]:
+        """Return the resources whose name has the letters of a query, in any case."""
+        wanted = query.lower()
+        order = {row.type_url: number for number, row in enumerate(RESOURCE_TYPES)}
+        keys = [key for key in self.view.names.definitions if wanted in key[1].lower()]
+        keys.sort(key=lambda key: (order[key[0]], key[1]))
+        return [
+            TreeSymbol(key[1], BY_TYPE_URL[key[0]].noun, place.path, place.span)
+            for key in keys[:MOST_SYMBOLS]
+            for place in self.definitions(key)
+        ]
+
+    def _mentions(self, key: Key) -> tuple[NamePlace, ...]:
+        return () if key[1] == ANY else self.view.names.mentions.get(key, ())
+
+    def _defined(self, key: Key, place: NamePlace) -> TextPlace:
+        outline = self.outline(place.path)
+        trail = name_trail(outline, key, place) or outline.follow(place.document, place.field_path)
+        return TextPlace(place.path, span_of(trail) if trail is not None else (0, 0))
+
+
+def _resource_symbols(places: ApiPlaces, expected: Expectation, node: OutlineNode | None) -> Iterator[Symbol]:
+    """Yield the resources in a value, which may be a response, a wrapper, a list or a resource."""
+    if node is None:
+        return
+    if node.form is Form.SEQUENCE:
+        for element in node.elements:
+            yield from _resource_symbols(places, places.settled(places.element_of(expected), element), element)
+        return
+    if expected.is_resource and expected.row is not None:
+        yield _symbol(node, expected.row.noun, node.text_of(expected.row.name_field or "name", "clusterName") or "", 0)
+        return
+    for name in ("resources", "resource"):
+        member = node.member(name)
+        if member is not None and member.value is not None:
+            inner = places.within(expected, node, name)
+            yield from _resource_symbols(places, places.settled(inner, member.value), member.value)
+
+
+def _symbol(node: OutlineNode, noun: str, name: str, depth: int) -> Symbol:
+    member = node.member("name", "cluster_name", "clusterName")
+    name_span = (member.value.start, member.value.end) if member and member.value else (node.start, node.start)
+    parts = tuple(_named_parts(node, depth + 1)) if depth < _DEEPEST_SYMBOL else ()
+    return Symbol(name or f"({noun})", noun, (node.start, node.end), name_span, parts)
+
+
+def _named_parts(node: OutlineNode, depth: int) -> Iterator[Symbol]:
+    """Yield the objects within a value that have a name."""
+    if depth >= _DEEPEST_SYMBOL:
+        return
+    inner = [(member.key, member.value) for member in node.members]
+    inner += [("", element) for element in node.elements]
+    for key, value in inner:
+        if value is None or value.form is Form.SCALAR:
+            continue
+        name = value.text_of("name") if value.form is Form.MAPPING else None
+        if name:
+            yield _symbol(value, key or "part", name, depth)
+        else:
+            yield from _named_parts(value, depth + 1)

@@ -1,0 +1,212 @@
+"""Rename a resource everywhere in a tree: its definition and all that mentions it; refused where that is not certain.
+
+What was found is not trusted but tried: the tree is loaded with the edits, and must have no problem that it did not have.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import PurePosixPath
+
+from fsxds.editor.navigation import NameAt, Navigator
+from fsxds.editor.outline import Form, Trail
+from fsxds.editor.resource_names import NamePlace, name_trail, scalar_text, span_of
+from fsxds.editor.text_positions import Span
+from fsxds.formats.yaml_scalars import resolve_plain
+from fsxds.resource_types import BY_TYPE_URL
+from fsxds.resources import Key
+from fsxds.snapshots.references import ANY, CLUSTER, ENDPOINTS, ROUTES, SECRET, VIRTUAL_HOST
+from fsxds.values import Problem, Severity
+
+Edits = Mapping[PurePosixPath, Mapping[Span, str]]
+"""What to write in place of which parts, by file."""
+
+Try = Callable[[Mapping[PurePosixPath, str]], Iterable[Problem]]
+"""Returns what would be wrong with the tree if these files had these texts."""
+
+_TEXT_FORMATS = (".yaml", ".yml", ".json")
+_RENAMED = frozenset({CLUSTER, ENDPOINTS, ROUTES, SECRET})
+_PLAIN = re.compile(r"[A-Za-z0-9_./]([\w./ +@:-]*[\w./+@-])?")
+
+
+class UncertainRenameError(Exception):
+    """A resource cannot be renamed with certainty; the text says why, for the user."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Written:
+    """A place where one of the names is written in the text of a file."""
+
+    path: PurePosixPath
+    span: Span
+    quote: str
+
+
+def renameable(navigator: Navigator, path: PurePosixPath, index: int) -> NameAt:
+    """Return the name that is at an index; UncertainRenameError where it is not that of a resource which can be renamed."""
+    found = navigator.name_at(path, index)
+    if found is None:
+        raise UncertainRenameError("there is no name of a resource here")
+    for type_url, _ in found.keys:
+        if type_url not in _RENAMED:
+            raise UncertainRenameError(f"{BY_TYPE_URL[type_url].noun} cannot be renamed: what is outside may name them")
+    return found
+
+
+def rename(navigator: Navigator, found: NameAt, new_name: str, attempt: Try) -> Edits:
+    """Return the edits that give a resource another name, everywhere.
+
+    Args:
+        navigator: of the tree as it is now.
+        found: the name, from `renameable`.
+        new_name: what it is to be.
+        attempt: loads the tree with other texts.
+
+    Raises:
+        UncertainRenameError: it is not certain that these are all places, or that the tree stays as good as it is.
+    """
+    _require_name(new_name)
+    _require_whole_tree(navigator)
+    written = _everywhere(navigator, found.keys, new_name)
+    edits: defaultdict[PurePosixPath, dict[Span, str]] = defaultdict(dict)
+    for one in written:
+        edits[one.path][one.span] = _as_written(new_name, one)
+    texts = {path: edited(navigator.text(path), parts) for path, parts in edits.items()}
+    before = Counter(map(_essence, navigator.view.problems))
+    more = [problem for problem in attempt(texts) if not before[_essence(problem)]]
+    if more:
+        worst = min(more, key=lambda problem: tuple(Severity).index(problem.severity))
+        raise UncertainRenameError(f"with this name, {worst.path}:{worst.line} would be wrong: {worst.rule}")
+    return edits
+
+
+def edited(text: str, parts: Mapping[Span, str]) -> str:
+    """Return a text with other words in place of some parts."""
+    for (start, end), new in sorted(parts.items(), reverse=True):
+        text = text[:start] + new + text[end:]
+    return text
+
+
+def _essence(problem: Problem) -> tuple[str, str, str]:
+    return str(problem.path), problem.rule, problem.pointer
+
+
+def _require_name(name: str) -> None:
+    if not name.strip() or name != name.strip() or not name.isprintable():
+        raise UncertainRenameError("write a name of printable characters, without blanks around it")
+    if name == ANY:
+        raise UncertainRenameError('"*" is no name')
+
+
+def _require_whole_tree(navigator: Navigator) -> None:
+    """Demand that every file could be read: one that could not may mention the name."""
+    for path, parsed in navigator.view.parsed.items():
+        wrong = next((problem for problem in parsed.problems if problem.severity is Severity.ERROR), None)
+        if wrong is not None:
+            raise UncertainRenameError(f"{path}:{wrong.line} has an error, and may mention the name; fix it first")
+    missing = next((one for one in navigator.view.problems if one.path not in navigator.view.parsed), None)
+    if missing is not None and missing.severity is Severity.ERROR:
+        raise UncertainRenameError(f"{missing.path} cannot be read, and may mention the name")
+
+
+def _everywhere(navigator: Navigator, keys: Iterable[Key], new_name: str) -> set[_Written]:
+    """Return all places where resources of these keys, and those that share a place with them, are named."""
+    names, waiting, done = navigator.view.names, list(keys), set[Key]()
+    by_place = _keys_by_place(navigator)
+    found: set[_Written] = set()
+    while waiting:
+        key = waiting.pop()
+        if key in done:
+            continue
+        done.add(key)
+        _require_certain(navigator, key, new_name)
+        definitions = names.definitions.get(key, ())
+        trails = [
+            *((place, name_trail(navigator.outline(place.path), key, place)) for place in definitions),
+            *((one, _trail(navigator, one)) for one in names.mentions.get(key, ())),
+        ]
+        for place, trail in trails:
+            one = _written(navigator, key, place, trail)
+            found.add(one)
+            waiting += by_place.get((one.path, one.span), ())
+    _require_no_other_words(navigator, done, found)
+    return found
+
+
+def _keys_by_place(navigator: Navigator) -> Mapping[tuple[PurePosixPath, Span], list[Key]]:
+    """Return what is named at the places that name a cluster and its endpoints at once."""
+    by_place: defaultdict[tuple[PurePosixPath, Span], list[Key]] = defaultdict(list)
+    names = navigator.view.names
+    for key, places in names.mentions.items():
+        if key[0] != ENDPOINTS:
+            continue
+        for place in places:
+            trail = _trail(navigator, place)
+            if trail is not None and (CLUSTER, key[1]) in names.definitions:
+                is_own = place.field_path == (*place.resource_path, "name")
+                by_place[place.path, span_of(trail)] += [key, (CLUSTER, key[1])] if is_own else [key]
+    return by_place
+
+
+def _trail(navigator: Navigator, place: NamePlace) -> Trail | None:
+    return navigator.outline(place.path).follow(place.document, place.field_path)
+
+
+def _require_certain(navigator: Navigator, key: Key, new_name: str) -> None:
+    names, (type_url, name) = navigator.view.names, key
+    noun = BY_TYPE_URL[type_url].noun
+    definitions = names.definitions.get(key, ())
+    if len(definitions) > 1:
+        raise UncertainRenameError(f"{noun}: the name is defined {len(definitions)} times")
+    if type_url == CLUSTER and name in navigator.view.static_clusters:
+        raise UncertainRenameError("the bootstrap defines a cluster of this name, which is not renamed here")
+    if not definitions and type_url != ENDPOINTS:
+        raise UncertainRenameError(f"{noun}: nothing in this tree defines the name")
+    if (type_url, new_name) in names.definitions or new_name in navigator.view.static_clusters:
+        raise UncertainRenameError(f"{noun}: the name is taken already")
+    if type_url == ROUTES and (VIRTUAL_HOST, f"{name}/{ANY}") in names.mentions:
+        raise UncertainRenameError("virtual hosts are found by the name of this route configuration")
+    for place in names.mentions.get(key, ()):
+        if place.is_static:
+            raise UncertainRenameError(f"{place.path} means a resource of the bootstrap by this name")
+
+
+def _written(navigator: Navigator, key: Key, place: NamePlace, trail: Trail | None) -> _Written:
+    node = trail.value if trail is not None else None
+    if trail is None or node is None or node.form is not Form.SCALAR or scalar_text(trail) != key[1]:
+        raise UncertainRenameError(f"{place.path}: a place that names it cannot be found; is it written by an alias?")
+    text = navigator.text(place.path)[node.start : node.end]
+    if place.path.suffix.lower() not in _TEXT_FORMATS or node.quote in ("|", ">") or len(text.splitlines()) != 1:
+        raise UncertainRenameError(f"{place.path}: a place that names it is in a form that is not edited")
+    return _Written(place.path, (node.start, node.end), node.quote)
+
+
+def _require_no_other_words(navigator: Navigator, keys: Iterable[Key], found: set[_Written]) -> None:
+    """Demand that the names are nowhere else in files of resources that may use any, such as those with Lua code."""
+    spans = {(one.path, one.span[0]) for one in found}
+    for type_url, name in keys:
+        word = re.compile(rf"(?<![\w.-]){re.escape(name)}(?![\w.-])")
+        for path in sorted({place.path for place in navigator.view.names.mentions.get((type_url, ANY), ())}):
+            text = navigator.text(path)
+            starts = (match.start() for match in word.finditer(text))
+            if any((path, start) not in spans and (path, start - 1) not in spans for start in starts):
+                raise UncertainRenameError(f"{path} may use it by its name in code or in a text")
+
+
+def _as_written(name: str, place: _Written) -> str:
+    if place.quote == "'":
+        return "'" + name.replace("'", "''") + "'"
+    is_plain = _PLAIN.fullmatch(name) and resolve_plain(name) == name and ": " not in name
+    if place.quote == '"' or place.path.suffix.lower() == ".json" or not is_plain:
+        return json.dumps(name, ensure_ascii=False)
+    return name
+
+
+def placed_edits(edits: Edits) -> Iterator[tuple[PurePosixPath, Span, str]]:
+    """Yield each edit with its file."""
+    for path, parts in edits.items():
+        yield from ((path, span, new) for span, new in parts.items())

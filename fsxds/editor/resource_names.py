@@ -1,0 +1,99 @@
+"""Where the names of a tree's resources are defined, and where they are mentioned."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import PurePosixPath
+
+from fsxds.api.fields import camel_case
+from fsxds.editor.outline import Form, TextOutline, Trail
+from fsxds.editor.text_positions import Span
+from fsxds.resource_types import BY_TYPE_URL
+from fsxds.resources import Key, ParsedFile, key_of
+from fsxds.snapshots.references import ANY, CLAIMED, IN_FILE
+from fsxds.snapshots.shape import wrapper_path
+from fsxds.values import FieldPath, TypeUrl
+
+
+@dataclass(frozen=True, slots=True)
+class NamePlace:
+    """Where a name is written: a file, one of its documents, and the path in it.
+
+    `resource_path` leads to the resource that it is in. `is_static` of a mention that the bootstrap has to define.
+    """
+
+    path: PurePosixPath
+    document: int
+    field_path: FieldPath
+    resource_path: FieldPath = ()
+    is_static: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class ResourceNames:
+    """The names of a tree. The mention of `*` stands for all names of its type."""
+
+    definitions: Mapping[Key, tuple[NamePlace, ...]]
+    mentions: Mapping[Key, tuple[NamePlace, ...]]
+
+    @classmethod
+    def of(cls, files: Iterable[ParsedFile]) -> ResourceNames:
+        """Collect the names of files."""
+        definitions: defaultdict[Key, list[NamePlace]] = defaultdict(list)
+        mentions: defaultdict[Key, list[NamePlace]] = defaultdict(list)
+        for parsed in files:
+            for number, document in enumerate(parsed.documents):
+                for unread in document.unread:
+                    place = NamePlace(parsed.path, number, unread.field_path, unread.field_path)
+                    definitions[unread.type_url, unread.name].append(place)
+            for resource in parsed.resources:
+                origin = resource.origin
+                place = NamePlace(parsed.path, origin.document, origin.field_path, origin.field_path)
+                definitions[key_of(resource)].append(place)
+                for one in resource.references:
+                    if one.type_url in CLAIMED or one.type_url.startswith(IN_FILE):
+                        continue
+                    field_path = origin.field_path + one.field_path
+                    place = NamePlace(parsed.path, origin.document, field_path, origin.field_path, one.is_static)
+                    mentions[one.type_url, one.name].append(place)
+        return cls(
+            {key: tuple(places) for key, places in definitions.items()},
+            {key: tuple(places) for key, places in mentions.items()},
+        )
+
+    def of_type(self, type_url: TypeUrl) -> list[str]:
+        """Return the names that are defined of a type, sorted."""
+        return sorted(name for one, name in self.definitions if one == type_url and name != ANY)
+
+
+def name_trail(outline: TextOutline, key: Key, definition: NamePlace) -> Trail | None:
+    """Return the way to the name of a resource that is defined at a place; None where it is not written there."""
+    row = BY_TYPE_URL[key[0]]
+    candidates: list[FieldPath] = []
+    if row.name_field is not None:
+        spellings = (row.name_field, camel_case(row.name_field))
+        candidates += [(*definition.field_path, spelling) for spelling in spellings]
+    around = wrapper_path(definition.field_path)
+    if around != definition.field_path:
+        candidates.append((*around, "name"))
+    for path in candidates:
+        trail = outline.follow(definition.document, path)
+        if trail is not None and scalar_text(trail) == key[1]:
+            return trail
+    return None
+
+
+def scalar_text(trail: Trail | None) -> str | None:
+    """Return the text of the scalar that a way leads to, None where it leads to none."""
+    node = trail.value if trail is not None else None
+    return node.text if node is not None and node.form is Form.SCALAR else None
+
+
+def span_of(trail: Trail) -> Span:
+    """Return where the value at the end of a way is, else its key, else the beginning of the text."""
+    if trail.value is not None:
+        return trail.value.start, trail.value.end
+    last = trail.steps[-1].member if trail.steps else None
+    return last.span if last is not None else (0, 0)

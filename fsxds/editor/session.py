@@ -1,0 +1,178 @@
+"""One editor at work on a tree: what is open, the newest state of the tree, and the problems to show.
+
+Loading happens in a thread. What is typed meanwhile is loaded next, all at once, so the newest text is shown soon.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+from typing import Never, TypeVar
+
+from fsxds.api.catalogue import Catalogue
+from fsxds.editor.diagnostics import Diagnostic, diagnostics_of
+from fsxds.editor.edited_tree import EditedTree, TreeView
+from fsxds.editor.navigation import Navigator
+from fsxds.events import InternalError, Observer
+from fsxds.store import Latest
+from fsxds.values import Problem
+
+Value = TypeVar("Value")
+
+# Letters that are typed in one go are loaded at once; nobody sees so short a delay.
+QUIET_S = 0.03
+
+
+@dataclass(frozen=True, slots=True)
+class OpenDocument:
+    """A text that is open in the editor, with the names that the editor has for it and its state."""
+
+    uri: str
+    version: int | None
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class ShownFile:
+    """The problems of one file, and the text that their places are in; `document` is None where it is not open."""
+
+    path: PurePosixPath
+    text: str
+    document: OpenDocument | None
+    diagnostics: tuple[Diagnostic, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class _Wanted:
+    """What is to be loaded: what is open, and whether the files on disk may have changed."""
+
+    documents: Mapping[PurePosixPath, OpenDocument]
+    is_disk_read: bool
+
+
+class Session:
+    """Knows the state of one tree. Its methods are called in the event loop; what takes long runs in a thread."""
+
+    def __init__(
+        self, tree: EditedTree, catalogue: Catalogue, show: Callable[[ShownFile], None], observer: Observer
+    ) -> None:
+        """Begin with nothing open.
+
+        Args:
+            tree: reads and loads it.
+            catalogue: the API.
+            show: is called with each file whose problems are others than before.
+            observer: receives errors of fsxds itself.
+        """
+        self.root = tree.root
+        self._tree = tree
+        self._catalogue = catalogue
+        self._show = show
+        self._observer = observer
+        self._documents: dict[PurePosixPath, OpenDocument] = {}
+        self._is_disk_read = True
+        self._wanted: Latest[_Wanted | None] = Latest(None)
+        self._view: Latest[TreeView | None] = Latest(None)
+        self._shown: dict[PurePosixPath, ShownFile] = {}
+        # One thread at a time works on the tree, and one on requests: they would only wait for each other.
+        self._loading = asyncio.Lock()
+        self._answering = asyncio.Lock()
+
+    def path_of(self, path: Path) -> PurePosixPath | None:
+        """Return the path in the tree of a file, None where it is not part of it."""
+        return self._tree.path_of(path)
+
+    def open(self, path: PurePosixPath, document: OpenDocument) -> None:
+        """Note that a text is open, or what it is now."""
+        is_new = path not in self._documents
+        self._documents[path] = document
+        self.look_again(is_disk_read=is_new)
+
+    def close(self, path: PurePosixPath) -> None:
+        """Note that a text is not open any more; what is on disk counts again."""
+        self._documents.pop(path, None)
+        self.look_again(is_disk_read=True)
+
+    def look_again(self, *, is_disk_read: bool) -> None:
+        """Have the tree loaded; with `is_disk_read`, files on disk may have changed."""
+        self._is_disk_read |= is_disk_read
+        self._wanted.replace(_Wanted(dict(self._documents), self._is_disk_read))
+
+    async def keep_current(self) -> Never:
+        """Load what is wanted, and show the problems, as long as the task runs. An error of one load ends no other."""
+        done: _Wanted | None = None
+        while True:
+            await self._wanted.other_than(done)
+            await asyncio.sleep(QUIET_S)
+            done = self._wanted.current
+            if done is None:
+                continue
+            try:
+                await self._load(done)
+            except BrokenPipeError:
+                # The editor is gone: nobody is left to show anything to.
+                raise
+            # The edge of one load: what is typed next may load.
+            except Exception as error:  # noqa: BLE001
+                self._observer(InternalError("diagnostics", error))
+                self._is_disk_read = True
+
+    async def _load(self, wanted: _Wanted) -> None:
+        texts = {path: document.text for path, document in wanted.documents.items()}
+        self._is_disk_read = False
+        async with self._loading:
+            view = await asyncio.to_thread(self._tree.load, texts, is_disk_read=wanted.is_disk_read)
+            shown = await asyncio.to_thread(self._files_to_show, view, wanted.documents)
+        self._view.replace(view)
+        for path, file in shown.items():
+            if file != self._shown.get(path, ShownFile(path, "", None, ())):
+                self._show(file)
+        self._shown = {path: file for path, file in shown.items() if file.diagnostics or file.document}
+
+    def _files_to_show(
+        self, view: TreeView, documents: Mapping[PurePosixPath, OpenDocument]
+    ) -> dict[PurePosixPath, ShownFile]:
+        """Return all files that are open, have problems, or had some."""
+        problems: dict[PurePosixPath, list[Problem]] = {path: [] for path in (*self._shown, *documents)}
+        for problem in view.problems:
+            problems.setdefault(problem.path, []).append(problem)
+        shown = {}
+        for path, found in problems.items():
+            text = view.text(path) if found else ""
+            diagnostics = tuple(diagnostics_of(found, text, view.files))
+            shown[path] = ShownFile(path, text, documents.get(path), diagnostics)
+        return shown
+
+    async def ask(self, question: Callable[[Navigator], Value]) -> Value:
+        """Answer a question about the tree with the newest texts, in a thread, after the first load. Safe to cancel."""
+        async with self._answering:
+            navigator = await self._navigator()
+            return await asyncio.to_thread(question, navigator)
+
+    async def ask_with_trial(self, question: Callable[[Navigator, EditedTree], Value]) -> Value:
+        """Answer a question for which the tree is loaded in other forms."""
+        async with self._loading:
+            texts = {path: document.text for path, document in self._documents.items()}
+
+            def answer() -> Value:
+                view = self._tree.load(texts, is_disk_read=True)
+                return question(Navigator(view, self._catalogue), self._tree)
+
+            return await asyncio.to_thread(answer)
+
+    async def _navigator(self) -> Navigator:
+        while (view := self._view.current) is None:
+            await self._view.replaced()
+        newer = {path: document.text for path, document in self._documents.items()}
+        return Navigator(view, self._catalogue, newer)
+
+    def uri_of(self, path: PurePosixPath) -> str:
+        """Return the address of a file, as the editor knows it where it is open."""
+        document = self._documents.get(path)
+        return document.uri if document is not None else (self.root / path).as_uri()
+
+    def texts(self) -> dict[PurePosixPath, str]:
+        """Return what is open."""
+        return {path: document.text for path, document in self._documents.items()}

@@ -1,0 +1,84 @@
+"""Indexes of a text, and how others count them: editors by lines and code units, problems by lines and columns from 1."""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_right
+from dataclasses import dataclass
+from typing import TypeAlias
+
+Span: TypeAlias = tuple[int, int]
+"""A part of a text: the index of its first character, and that behind its last."""
+
+# Language Server Protocol 3.17, "Text Documents".
+_BREAK = re.compile("\r\n|\n|\r")
+# What YAML takes for the end of a line; the other formats know the line feed alone.
+_YAML_BREAK = re.compile("\r\n|[\r\n\x85\u2028\u2029]")
+_LINE_FEED = re.compile("\n")
+_BYTE_ORDER_MARK = "\ufeff"
+
+UNITS = {"utf-8": 1, "utf-16": 2, "utf-32": 4}
+"""The bytes of a code unit, by the encodings that a client may count in."""
+
+
+@dataclass(frozen=True, slots=True)
+class EditorPosition:
+    """A place as the protocol has it: the line, and the code units before it on that line, both from 0."""
+
+    line: int
+    character: int
+
+
+class TextPositions:
+    """Converts the positions of one text; those outside of it become the nearest within."""
+
+    def __init__(self, text: str, encoding: str = "utf-16") -> None:
+        """Count as a client does that has negotiated `encoding`."""
+        self._text = text
+        self._encoding = encoding
+        self._starts = _starts(text, _BREAK)
+
+    def position(self, index: int) -> EditorPosition:
+        """Return where an index is."""
+        index = max(0, min(index, len(self._text)))
+        line = bisect_right(self._starts, index) - 1
+        return EditorPosition(line, self._units(self._text[self._starts[line] : index]))
+
+    def index(self, position: EditorPosition) -> int:
+        """Return the index of a position; one within a character is that before it."""
+        if position.line >= len(self._starts):
+            return len(self._text)
+        start = self._starts[max(0, position.line)]
+        end = self._starts[position.line + 1] if position.line + 1 < len(self._starts) else len(self._text)
+        line = self._text[start:end].rstrip("\r\n")
+        units = 0
+        for count, letter in enumerate(line):
+            units += self._units(letter)
+            if units > position.character:
+                return start + count
+        return start + len(line)
+
+    def _units(self, part: str) -> int:
+        if part.isascii():
+            return len(part)
+        name = self._encoding if self._encoding == "utf-8" else f"{self._encoding}-le"
+        return len(part.encode(name, "surrogatepass")) // UNITS[self._encoding]
+
+
+class ProblemPositions:
+    """Finds the places of problems in one text: lines and columns from 1, of the text without its byte order mark."""
+
+    def __init__(self, text: str, *, is_yaml: bool) -> None:
+        self.text = text
+        self._starts = _starts(text, _YAML_BREAK if is_yaml else _LINE_FEED)
+
+    def index(self, line: int, column: int) -> int:
+        """Return the index of a place; the end of the text where it has no such line."""
+        if line > len(self._starts):
+            return len(self.text)
+        mark = len(_BYTE_ORDER_MARK) if line == 1 and self.text.startswith(_BYTE_ORDER_MARK) else 0
+        return min(len(self.text), self._starts[line - 1] + column - 1 + mark)
+
+
+def _starts(text: str, line_break: re.Pattern[str]) -> list[int]:
+    return [0, *(match.end() for match in line_break.finditer(text))]

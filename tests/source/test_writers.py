@@ -6,7 +6,7 @@ import subprocess
 import sys
 from pathlib import Path, PurePosixPath
 
-from fsxds.source.settle import Patience, Writers, is_open_for_writing, read_undisturbed
+from fsxds.source.writers import Patience, Writers, is_open_for_writing, read_undisturbed
 from fsxds.values import SourceFile
 
 PATH = PurePosixPath("a.yaml")

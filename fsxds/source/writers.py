@@ -1,0 +1,173 @@
+"""Find out whether anybody is still writing where events do not say: by leases on the files, and by git's lock."""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import os
+import signal
+import time
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+
+from fsxds.values import SourceFile
+
+# The line in a file `.git`: a key, and a path.
+_MOST_GITDIR_BYTES = 8 + 4096
+
+# After a git command.
+_MOMENT_S = 0.001
+
+
+@dataclass(frozen=True, slots=True)
+class Patience:
+    """How long to wait for writers, in seconds.
+
+    `writer_s`: for one who has a file open, since it last changed. `git_s`: for a running git command, since it began.
+    `twice_s`: between the two looks that must find the same content where nobody can say whether a file is open.
+    """
+
+    writer_s: float
+    git_s: float
+    twice_s: float
+
+
+class Writers:
+    """Remembers since when each changed file holds still."""
+
+    def __init__(self, root: Path, patience: Patience) -> None:
+        """Start knowing nothing about the tree at `root`."""
+        self._root = root
+        self._patience = patience
+        # When git's index was written, and its inode.
+        self._index: tuple[int, int] | None = None
+        # {path: (what was read, when it was first seen so)}
+        self._since: dict[PurePosixPath, tuple[SourceFile, float]] = {}
+
+    def rests_s(
+        self, changed: Iterable[SourceFile], now_s: float, *, can_ask: bool, is_reported: bool
+    ) -> dict[PurePosixPath, float]:
+        """Return how many seconds each of the changed files should be left to its writer; those that nobody writes to are left out.
+
+        Args:
+            changed: what differs from what was served last.
+            now_s: `time.monotonic()` of the look that read them.
+            can_ask: whether this kernel knows of everybody who opens these files.
+            is_reported: whether the end of each writing has an event, so that without one nobody writes.
+        """
+        since = self._since
+        self._since = {
+            file.path: since[file.path] if file.path in since and since[file.path][0] is file else (file, now_s)
+            for file in changed
+        }
+        waits = {}
+        for path, (_, seen_s) in self._since.items():
+            is_open = is_open_for_writing(self._root / path) if can_ask else None
+            if is_open and not _is_old(self._root / path, self._patience.writer_s):
+                waits[path] = seen_s + self._patience.writer_s - now_s
+            elif is_open is None and not is_reported:
+                waits[path] = seen_s + self._patience.twice_s - now_s
+        return {path: wait_s for path, wait_s in waits.items() if wait_s > 0.0}
+
+    def has_nobody(self, path: PurePosixPath) -> bool:
+        """Whether it is certain that nobody, and no git command, writes to a file now."""
+        return is_open_for_writing(self._root / path) is False and self.git_rest_s() == 0.0
+
+    def git_rest_s(self) -> float:
+        """Return how many seconds a running git command should be waited for, 0.0 for none.
+
+        Git holds the lock on its index while it replaces files, so half of a checkout is known to be half. A command that
+        began and ended since the last call left another index behind; then it is still worth a moment.
+        """
+        for directory in (self._root, *self._root.parents):
+            if (git := _git_directory(directory)) is not None:
+                index = _times_of(git / "index")
+                index_before, self._index = self._index, index
+                lock = _times_of(git / "index.lock")
+                rest_s = 0.0 if lock is None else self._patience.git_s - abs(time.time() - lock[0] / 1e9)
+                return max(0.0, rest_s, _MOMENT_S if index != index_before else 0.0)
+        return 0.0
+
+
+def _git_directory(directory: Path) -> Path | None:
+    """Return where git keeps the index of a directory; None where that is no top of a repository, worktree or submodule.
+
+    Source: gitrepository-layout(5): `.git` may be a file with the line `gitdir: PATH`.
+    """
+    path = directory / ".git"
+    # Unlike Path.is_dir, this is false where we may not look.
+    if os.path.isdir(path):  # noqa: PTH112
+        return path
+    try:
+        # Should it be a pipe, nobody waits for a writer.
+        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        try:
+            key, _, target = os.fsdecode(os.read(descriptor, _MOST_GITDIR_BYTES)).strip().partition(": ")
+        finally:
+            os.close(descriptor)
+    except OSError:
+        return None
+    return directory / target if key == "gitdir" and "\0" not in target else None
+
+
+def _times_of(path: Path) -> tuple[int, int] | None:
+    try:
+        status = path.stat()
+    except OSError:
+        return None
+    return status.st_mtime_ns, status.st_ino
+
+
+def is_open_for_writing(path: Path) -> bool | None:
+    """Ask the kernel whether anybody has a file open for writing; None when it does not say.
+
+    A read lease is granted only while nobody has. It is given back at once. It is not granted on the files of other
+    users (unless to root), nor by all filesystems.
+
+    Source: fcntl(2), "Leases".
+    """
+    try:
+        descriptor = _open_with_lease(path)
+    except OSError as error:
+        return True if error.errno == errno.EAGAIN else None
+    os.close(descriptor)
+    return False
+
+
+def read_undisturbed(path: Path, max_size_bytes: int) -> bytes | None:
+    """Return what a file holds while nobody has it open for writing; None where somebody has, or the kernel does not say.
+
+    Whoever opens it for writing meanwhile waits until it is read. A larger file is not read.
+    """
+    try:
+        descriptor = _open_with_lease(path)
+        try:
+            content = os.read(descriptor, max_size_bytes + 1)
+        finally:
+            os.close(descriptor)
+    except OSError:
+        return None
+    return content if len(content) <= max_size_bytes else None
+
+
+def _open_with_lease(path: Path) -> int:
+    """Open a file, with a lease that ends when it is closed; OSError with EAGAIN when somebody has it open for writing."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    try:
+        # Whoever opens the file for writing in this very moment makes the kernel send a signal. The default, SIGIO,
+        # would end the process; SIGURG is ignored by default.
+        fcntl.fcntl(descriptor, fcntl.F_SETSIG, signal.SIGURG)
+        fcntl.fcntl(descriptor, fcntl.F_SETLEASE, fcntl.F_RDLCK)
+    except OSError:
+        os.close(descriptor)
+        raise
+    return descriptor
+
+
+def _is_old(path: Path, age_s: float) -> bool:
+    """Whether a file was last modified longer ago than that; one that is gone is old."""
+    try:
+        return time.time() - path.stat().st_mtime > age_s
+    except OSError:
+        return True

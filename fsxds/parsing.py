@@ -8,12 +8,13 @@ import os
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from time import monotonic
 from types import TracebackType
 from typing import Never, Self
 
 from fsxds.disk_cache.parsed_files import ParseCache
+from fsxds.parse_queue import FileKey, ParseJob, ParseQueue, file_key
 from fsxds.parse_worker import OutOfTimeError, ParseRules, ParseWorker, WorkerDiedError, WorkerStartError, parse_all
 from fsxds.resources import ParsedFile
 from fsxds.snapshots.parsed_bytes import DamagedBytesError, decode
@@ -38,9 +39,6 @@ FIRST_PATIENCE_S = 10.0
 
 # A worker takes a second to start.
 WORTH_KILLING_AFTER_S = 2.0
-
-# So many bytes of small files are handed to a worker at once: each exchange costs half a millisecond.
-BATCH_BYTES = 256 * 1024
 
 # Workers, however many cores there are: each takes 30 MB and more, by the files that it has seen.
 MOST_WORKERS = 4
@@ -104,103 +102,11 @@ class ParseLimits:
 
 
 @dataclass(slots=True, eq=False)
-class _Job:
-    """A file to parse apart: what became of it, how often its parser died of it, and when it is tried (again).
-
-    `is_suspect`: the parser died of it, or of another that was parsed with it.
-    """
-
-    file: SourceFile
-    parsed: ParsedFile | None = None
-    deaths: int = 0
-    is_suspect: bool = False
-    due_s: float = 0.0
-
-    @property
-    def is_over(self) -> bool:
-        """Whether the result holds for as long as the content is the same."""
-        return self.parsed is not None and self.parsed.digest == self.file.digest
-
-
-class _Queue:
-    """The files to parse apart: small ones first, and last what a parser died of. Each is with one worker at a time.
-
-    Attributes:
-        jobs: all files that are wished, with what became of them.
-    """
-
-    def __init__(self) -> None:
-        self.jobs: dict[_JobKey, _Job] = {}
-        self._waiting_bytes = 0
-        self._taken: set[_Job] = set()
-        # What is due, the next one last; None to be sorted anew.
-        self._order: list[_Job] | None = None
-
-    def request(self, files: Iterable[SourceFile]) -> set[_Job]:
-        """Have these files parsed, and no others; return those that were not wished before."""
-        before, self.jobs = self.jobs, {}
-        for file in files:
-            self.jobs[_key_of(file)] = before.get(_key_of(file)) or _Job(file)
-        self._order = None
-        return {job for key, job in self.jobs.items() if key not in before}
-
-    def has(self, job: _Job) -> bool:
-        """Whether a file is still wished."""
-        return self.jobs.get(_key_of(job.file)) is job
-
-    def take(self) -> list[_Job]:
-        """Return what one worker parses next: small files together, a large one alone, and alone what a parser died of."""
-        if not self._order:
-            self._order = self._due()
-        batch: list[_Job] = []
-        size_bytes = 0
-        while self._order:
-            job = self._order[-1]
-            size_bytes += job.file.size_bytes
-            if batch and (batch[0].is_suspect or job.is_suspect or size_bytes > BATCH_BYTES):
-                break
-            batch.append(self._order.pop())
-            self._waiting_bytes -= job.file.size_bytes
-        self._taken.update(batch)
-        return batch
-
-    def give_back(self, batch: list[_Job]) -> None:
-        """Have files that a worker is done with, or died of, taken again where they are not over."""
-        self._taken.difference_update(batch)
-        if any(not job.is_over for job in batch):
-            self._order = None
-
-    def give_back_all(self) -> None:
-        """Have everything that a worker took taken again: there is no worker any more."""
-        self._taken.clear()
-        self._order = None
-
-    def due_s(self) -> float | None:
-        """Return when the next file is due; None where nothing waits for its time."""
-        return min((job.due_s for job in self._left()), default=None)
-
-    def waiting_bytes(self) -> int:
-        """Return how many bytes are due that no worker has taken yet."""
-        if self._order is None:
-            self._order = self._due()
-        return self._waiting_bytes
-
-    def _due(self) -> list[_Job]:
-        now_s = monotonic()
-        due = [job for job in self._left() if job.due_s <= now_s]
-        self._waiting_bytes = sum(job.file.size_bytes for job in due)
-        return sorted(due, key=lambda job: (job.deaths, job.is_suspect, job.file.size_bytes), reverse=True)
-
-    def _left(self) -> Iterable[_Job]:
-        return (job for job in self.jobs.values() if not job.is_over and job not in self._taken)
-
-
-@dataclass(slots=True, eq=False)
 class _Lane:
     """One worker, if it runs, and what it parses, since when."""
 
     worker: ParseWorker | None = None
-    running: tuple[list[_Job], float] | None = None
+    running: tuple[list[ParseJob], float] | None = None
 
     def end(self) -> None:
         """End the worker; whoever waits for it gets an error."""
@@ -240,9 +146,9 @@ class Parsing:
         self._lanes = [_Lane() for _ in range(self._limits.workers)]
         self._is_over = False
         self._is_first = True
-        self._queue = _Queue()
+        self._queue = ParseQueue()
         # Files that `parse` waits for; `look_again` reports what becomes of the others.
-        self._awaited: set[_Job] = set()
+        self._awaited: set[ParseJob] = set()
         self._progress = asyncio.Event()
         self._changed = asyncio.Event()
         self._added = asyncio.Event()
@@ -263,12 +169,12 @@ class Parsing:
         again when `look_again` is called. Others wait for it until none was done for `patience_s`, and only once.
         """
         parsed = await self._known(files)
-        unknown = tuple(file for file in files if _key_of(file) not in parsed)
-        apart = {_key_of(file) for file in self._limits.apart(unknown)}
-        self._request(file for file in unknown if _key_of(file) in apart)
-        here = tuple(file for file in unknown if _key_of(file) not in apart)
+        unknown = tuple(file for file in files if file_key(file) not in parsed)
+        apart = {file_key(file) for file in self._limits.apart(unknown)}
+        self._request(file for file in unknown if file_key(file) in apart)
+        here = tuple(file for file in unknown if file_key(file) not in apart)
         for file, result in zip(here, await asyncio.to_thread(parse_all, self._parser, here), strict=True):
-            parsed[_key_of(file)] = result
+            parsed[file_key(file)] = result
             self._keep(file, result)
         await self._until_done()
         # What was done in this moment is in, whoever waits for it.
@@ -276,7 +182,7 @@ class Parsing:
         parsed |= {key: job.parsed or _unfinished(job.file) for key, job in jobs.items()}
         # The caller knows the content of what is over from now on.
         self._queue.jobs = {key: job for key, job in jobs.items() if not job.is_over}
-        return tuple(parsed[_key_of(file)] for file in files)
+        return tuple(parsed[file_key(file)] for file in files)
 
     async def keep_parsing(self) -> Never:
         """Parse what is to be parsed apart, and again what its parser died of.
@@ -311,12 +217,12 @@ class Parsing:
         finally:
             await asyncio.to_thread(cache.write)
 
-    async def _known(self, files: tuple[SourceFile, ...]) -> dict[_JobKey, ParsedFile]:
+    async def _known(self, files: tuple[SourceFile, ...]) -> dict[FileKey, ParsedFile]:
         """Return what the cache knows of files, where it is worth asking: at a start, and when many change."""
         if self._cache is None or not (self._is_first or len(files) >= MANY_FILES):
             return {}
         found = await asyncio.to_thread(self._cache.find, files)
-        return {_key_of(file): parsed for file, parsed in zip(files, found, strict=True) if parsed is not None}
+        return {file_key(file): parsed for file, parsed in zip(files, found, strict=True) if parsed is not None}
 
     def _keep(self, file: SourceFile, parsed: ParsedFile, encoded: bytes | None = None) -> None:
         if self._cache is not None and self._cache.add(file, parsed, encoded):
@@ -363,7 +269,7 @@ class Parsing:
             async with asyncio.timeout(None if time_s is None else time_s - monotonic()):
                 await self._changed.wait()
 
-    def _parse_apart(self, lane: _Lane, batch: list[_Job], loop: asyncio.AbstractEventLoop) -> None:
+    def _parse_apart(self, lane: _Lane, batch: list[ParseJob], loop: asyncio.AbstractEventLoop) -> None:
         """Have files parsed by a worker; in a thread."""
         limit_s = self._limits.time_of(sum(job.file.size_bytes for job in batch))
         worker = self._living_worker(lane)
@@ -392,7 +298,7 @@ class Parsing:
             worker.end()
         return worker
 
-    def _receive_batch(self, batch: list[_Job], results: list[_Result] | None) -> None:
+    def _receive_batch(self, batch: list[ParseJob], results: list[_Result] | None) -> None:
         """Store the results of a batch. If the worker died on several files, any may be the cause: each is parsed alone next."""
         if results is None and len(batch) > 1:
             for job in batch:
@@ -402,7 +308,7 @@ class Parsing:
                 self._receive(job, None if results is None else results[number])
         self._queue.give_back(batch)
 
-    def _receive(self, job: _Job, result: _Result | None) -> None:
+    def _receive(self, job: ParseJob, result: _Result | None) -> None:
         """Store the result of a file; None if the worker died on it."""
         if not self._queue.has(job):
             return
@@ -430,13 +336,8 @@ class Parsing:
             lane.end()
 
 
-_JobKey = tuple[PurePosixPath, str]
 _Result = tuple[ParsedFile, bytes | None]
 """What a file parsed to, and the same as bytes, if they are at hand."""
-
-
-def _key_of(file: SourceFile) -> _JobKey:
-    return file.path, file.digest
 
 
 def _provisional(file: SourceFile, rule: str, message: str, remedy: str) -> ParsedFile:

@@ -17,7 +17,7 @@ Times are readings of any clock that only goes forward, in seconds.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass, replace
 from enum import Enum, auto
 
@@ -39,6 +39,9 @@ MOST_PARTS = 16
 MOST_BATCHES = 256
 
 NOTHING: frozenset[str] = frozenset()
+
+Share = Callable[[frozenset[str]], frozenset[str]]
+"""Returns names as one set for all who have the same."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +85,7 @@ class Acks:
         is_full_state: each response replaces those before it, so that the last one alone counts.
         is_whole: all that is pending can only be sent again in one response.
         most_retries: so many responses may be on their way that have something pending.
+        share: returns names as the one set that streams which NACK the same have of them.
     """
 
     __slots__ = (
@@ -98,13 +102,15 @@ class Acks:
         "unapplied",
     )
 
-    def __init__(self, *, is_full_state: bool = False, is_whole: bool = False, most_retries: int = 1) -> None:
+    def __init__(
+        self, *, is_full_state: bool = False, is_whole: bool = False, most_retries: int = 1, share: Share | None = None
+    ) -> None:
         self.last_nonce: Nonce | None = None
         self.sent: Version | None = None
         self.acked: Version | None = None
         self.nacked: Version | None = None
         self.reason: str | None = None
-        self.pending = Pending(is_whole=is_whole or is_full_state)
+        self.pending = Pending(is_whole=is_whole or is_full_state, share=share)
         # The names that were fresh in full states that were NACKed: they are again when these are sent again.
         self.unapplied = NOTHING
         self._is_full_state = is_full_state
@@ -226,11 +232,12 @@ class Pending:
     With `is_whole`, all of them can only be sent again in one response, so they share one back-off.
     """
 
-    __slots__ = ("_batches", "_is_whole", "names")
+    __slots__ = ("_batches", "_is_whole", "_share", "names")
 
-    def __init__(self, *, is_whole: bool = False) -> None:
+    def __init__(self, *, is_whole: bool = False, share: Share | None = None) -> None:
         self.names = NOTHING
         self._is_whole = is_whole
+        self._share = share
         # No name is in two of them.
         self._batches: list[_Batch] = []
 
@@ -309,7 +316,7 @@ class Pending:
             parts = [replace(batch, names=names, is_part=True) for names in _parts(batch.names, room + 1)]
             room -= len(parts) - 1
             batches += parts
-        self._batches = batches
+        self._batches = self._shared(batches)
 
     def _keep(self, batches: list[_Batch]) -> None:
         """Keep these; where they are too many, unite those that were NACKed most."""
@@ -317,9 +324,15 @@ class Pending:
         if len(batches) > most:
             batches.sort(key=lambda batch: batch.nacks)
             batches[most - 1 :] = [_united(batches[most - 1 :])]
-        self._batches = batches
-        # Streams that NACK the same share the one set of its names.
-        self.names = batches[0].names if len(batches) == 1 else NOTHING.union(*(batch.names for batch in batches))
+        self._batches = batches = self._shared(batches)
+        names = batches[0].names if len(batches) == 1 else NOTHING.union(*(batch.names for batch in batches))
+        self.names = names if self._share is None else self._share(names)
+
+    def _shared(self, batches: list[_Batch]) -> list[_Batch]:
+        """Return batches whose names all streams hold once that NACKed the same: a mistake is NACKed by all of them."""
+        if self._share is None:
+            return batches
+        return [replace(batch, names=self._share(batch.names)) for batch in batches]
 
 
 def _without(batch: _Batch, names: frozenset[str]) -> Iterator[_Batch]:

@@ -281,7 +281,7 @@ class _DeltaWatch:
         self.type_url = type_url
         self.names = HostNames(memory) if type_url == VIRTUAL_HOSTS else DeltaNames(type_url, memory)
         self._memory, self._ttl, self._absence = memory, ttl, absence
-        self._acks = Acks(is_whole=self.names.keeps_together, most_retries=MOST_PARTS)
+        self._acks = Acks(is_whole=self.names.keeps_together, most_retries=MOST_PARTS, share=memory.share)
         self._heartbeats = Heartbeats()
         # The rows that the client was last sent something of; None until it is known what it holds.
         self._base: Rows | None = None

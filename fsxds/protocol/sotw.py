@@ -213,7 +213,7 @@ class _SotwWatch:
 
     def __init__(self, row: ResourceType, memory: SharedMemory, ttl: TtlUse) -> None:
         self.subscription = Subscription.initial(row.type_url)
-        self.acks = Acks(is_full_state=row.full_state_in_sotw)
+        self.acks = Acks(is_full_state=row.full_state_in_sotw, share=memory.share)
         self._row, self._memory, self._ttl = row, memory, ttl
         self._heartbeats = Heartbeats()
         # The rows that the client was last sent something of; None until it is known what it holds.

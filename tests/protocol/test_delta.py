@@ -90,6 +90,21 @@ def test_equal_subscriptions_are_kept_once() -> None:
     assert memory.share(names) is names
 
 
+def test_what_streams_nack_is_kept_once() -> None:
+    """Ten thousand clients NACK the same mistake: what is pending is one set of names for all of them, also in parts."""
+    memory, current = SharedMemory(), snapshot({"CDS": _contents(40)})
+    streams = [_stream(memory), _stream(memory)]
+    for stream in streams:
+        first = _ask(stream, current).responses[0]
+        _ask(stream, current, nonce=first.nonce, error_detail="no")
+        stream.receive_timer(1.0)
+    one, other = (stream._watches[CDS]._acks.pending for stream in streams)
+
+    assert one.names is other.names
+    assert len(one._batches) > 1
+    assert all(mine.names is theirs.names for mine, theirs in zip(one._batches, other._batches, strict=True))
+
+
 def test_what_a_stream_is_said_to_hold() -> None:
     """The status of a watch has what was sent, accepted and rejected, and what is missing."""
     stream = _stream()

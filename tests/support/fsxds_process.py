@@ -8,8 +8,10 @@ tests start some two hundred of them; the real start is tested in `tests/command
 from __future__ import annotations
 
 import atexit
+import importlib
 import json
 import os
+import pkgutil
 import random
 import runpy
 import select
@@ -212,8 +214,11 @@ def _become(message: dict[str, Any], files: list[int]) -> list[str]:
 
 def main() -> None:
     """Import everything, and fork; each copy goes on as `python -m fsxds`."""
-    from fsxds.settings import reading  # noqa: F401
+    from fsxds import cli
 
+    for module in pkgutil.iter_modules(cli.__path__, "fsxds.cli."):
+        importlib.import_module(module.name)
+    importlib.import_module("fsxds.app")
     arguments = _fork_for_all(socket.socket(fileno=int(sys.argv[1])))
     if arguments is not None:
         sys.argv = ["fsxds", *arguments]

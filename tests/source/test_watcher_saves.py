@@ -18,7 +18,7 @@ from tests.source.watching import Contents, point, watched, write
 OLD, NEW = "old: 1\n" * 100, "new: 2\n" * 100
 # What is quiet is taken every half second: a longer settle time would prove nothing, nor may the steps of a save take longer.
 LONG = WatchOptions(settle_s=0.5)
-STEPS = WatchOptions(settle_s=1.0)
+STEPS = WatchOptions(settle_s=0.4)
 STEP_S = 0.025
 
 
@@ -186,6 +186,23 @@ async def test_temporary_files_that_follow_each_other_are_one_change(tmp_path: P
         await record.until_contents(dict.fromkeys(names, NEW))
 
         assert record.history == [dict.fromkeys(names, OLD), dict.fromkeys(names, NEW)]
+
+
+@pytest.mark.skipif(shutil.which("rsync") is None, reason="no rsync")
+@pytest.mark.parametrize("options", [[], ["--inplace"], ["--bwlimit=400"], ["--delete"]])
+async def test_rsync_of_several_files_is_one_change(tmp_path: Path, options: list[str]) -> None:
+    """Files that are changed, added and removed by rsync are seen together, also where the transfer is slow."""
+    tree, other = tmp_path / "tree", tmp_path / "other"
+    old = {f"{number}.yaml": OLD * 20 for number in range(5)}
+    new = {f"{number}.yaml": NEW * 20 for number in range(1, 6)}
+    write(tree, old)
+    write(other, new)
+    async with watched(tree, STEPS) as record:
+        await asyncio.to_thread(run, "rsync", "-rI", "--whole-file", *options, f"{other}/", f"{tree}/")
+        expected = new if "--delete" in options else old | new
+        await record.until_contents(expected)
+
+        assert record.history == [old, expected]
 
 
 async def test_a_row_of_saves_is_two_changes_at_most(tmp_path: Path) -> None:

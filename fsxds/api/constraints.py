@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from types import MappingProxyType
-from typing import Final, NamedTuple, TypeAlias, cast
+from typing import Any, Final, NamedTuple, TypeAlias, cast
 
 from google.protobuf.any_pb2 import Any as AnyMessage
 from google.protobuf.descriptor import Descriptor, FieldDescriptor
@@ -37,6 +37,7 @@ from fsxds.api.constraint_options import ApiRules, RuleGroups
 from fsxds.api.fields import ANY, FieldValue, descriptor_of, is_map, map_parts
 from fsxds.api.secrets import Secrecy
 from fsxds.api.walk import MAX_DEPTH, Hook, Path, TooManyFaultsError, Visit, Walk
+from fsxds.memo import Lru
 
 # Where Envoy 1.40 does not hold messages to the rules of the API, as trying each out has shown.
 
@@ -76,13 +77,43 @@ Step: TypeAlias = Callable[[FieldValue, Path, Walk], None]
 Report: TypeAlias = Callable[[FieldValue, Path, str | int, Walk], None]
 """Reports what is wrong with a value; its path is that of its holder and one step more, made only for a fault."""
 
+
+class _OneStep(NamedTuple):
+    """What is done with the one value of a field that is no list, as data: most fields need no call of their own.
+
+    Attributes:
+        name: that of the field.
+        tests: the value is reported where one of them is true.
+        report: reports the value.
+        visit: visits the message that is the value.
+    """
+
+    name: str
+    tests: tuple[Callable[[FieldValue], object], ...] = ()
+    report: Report | None = None
+    visit: Visit | None = None
+
+    def take(self, value: FieldValue, path: Path, walk: Walk) -> None:
+        """Do it; a `Step`."""
+        if self.report is not None:
+            self.report(value, path, self.name, walk)
+        if self.visit is not None:
+            self.visit(value, (path, self.name), walk)
+
+
 # Per field: how many demands its presence meets, and what is done with its value.
-_Rows: TypeAlias = dict[FieldDescriptor, tuple[int, Step | None]]
+_Rows: TypeAlias = dict[FieldDescriptor, tuple[int, _OneStep, Step | None]]
+
+_NOTHING: Final = _OneStep("")
 
 _NO_HOOKS: Mapping[str, tuple[Hook, ...]] = MappingProxyType({})
 
 # A message of bytes has at most 100 levels; real ones are no deeper than a listener, its filter and that one's filter.
 _ANYS_OF_ANY_DEPTH: Final = 3
+
+# Contents of Anys that are remembered for each mode, and the largest of them: some megabytes at most.
+_MOST_SILENT: Final = 4096
+_LARGEST_SILENT: Final = 2000
 
 
 class _Mode(NamedTuple):
@@ -160,8 +191,8 @@ class FieldRules:
             visit = self._any_visit(mode._replace(is_ruled=mode.is_opened))
         elif hooks and not self._has_fields_to_visit(descriptor):
             visit = None
-        for hook in reversed(hooks):
-            visit = _visit_with_hook(hook, visit)
+        if hooks:
+            visit = _visit_with_hooks(hooks, visit)
         # Known before its fields are looked at: a message may hold messages of its own type.
         self._visits[key] = visit
         self._compile(descriptor, mode, rows, demands)
@@ -177,20 +208,22 @@ class FieldRules:
         """Find out what is done with each field, and what must be there."""
         if mode.is_ruled:
             demands += [choice_demand(oneof) for oneof in descriptor.oneofs if self._rules.is_required(oneof)]
-        steps: dict[FieldDescriptor, Step | None] = {}
+        steps: dict[FieldDescriptor, Step | _OneStep | None] = {}
         for field in descriptor.fields:
             step, demand = self._compile_field(field, mode)
             for hook in reversed(self._hooks.get(field.full_name, ())):
-                step = _step_after_hook(hook, field.name, step)
+                step = _step_after_hook(hook, field.name, step.take if isinstance(step, _OneStep) else step)
             steps[field] = step
             if demand is not None:
                 demands.append(demand)
         for field, step in steps.items():
             met = sum(field.name in demand.fields for demand in demands)
-            if met or step is not None:
-                rows[field] = met, step
+            if isinstance(step, _OneStep):
+                rows[field] = met, step, None
+            elif met or step is not None:
+                rows[field] = met, _NOTHING, step
 
-    def _compile_field(self, field: FieldDescriptor, mode: _Mode) -> tuple[Step | None, Demand | None]:
+    def _compile_field(self, field: FieldDescriptor, mode: _Mode) -> tuple[Step | _OneStep | None, Demand | None]:
         rules = self._rules.rules_of(field) if mode.is_ruled else {}
         mode = self._mode_within(field, rules, mode)
         banned = disallowed_checks(field, self._rules) if mode.is_opened else []
@@ -199,10 +232,8 @@ class FieldRules:
         visit = None if field.message_type is None else self._visit_of(field.message_type, mode)
         if not field.is_repeated:
             checks = [*banned, *element_checks(field, rules)]
-            report = _report_of(beyond_presence(field, checks), secret=mode.is_secret)
-            return _step_for_one(field.name, report, visit), required_demand(field, rules) or default_demand(
-                field, checks
-            )
+            demand = required_demand(field, rules) or default_demand(field, checks)
+            return _step_for_one(field.name, beyond_presence(field, checks), visit, secret=mode.is_secret), demand
         checks = [*banned, *whole_checks(field, rules)]
         wholes = [_report_of(beyond_presence(field, checks), secret=mode.is_secret)]
         if rules.get("repeated", {}).get("unique"):
@@ -231,8 +262,10 @@ class FieldRules:
         return mode._replace(is_ruled=mode.is_ruled and not is_unvisited(rules), is_secret=is_secret)
 
     def _any_visit(self, mode: _Mode) -> Visit:
-        """Return what visits the content of an Any. Of one that cannot be read the converter has reported."""
+        """Return what visits the content of an Any."""
         packed: dict[str, tuple[type[Message], Visit | None]] = {}
+        # Contents in which there was nothing to report or to note; many are alike, in their resource and in others.
+        silent: Lru[tuple[str, bytes, str | int | None], bool] = Lru(_MOST_SILENT)
 
         def visit_content(message: Message, path: Path, walk: Walk) -> None:
             holder, walk = cast("AnyMessage", message), cast("_Walk", walk)
@@ -247,16 +280,32 @@ class FieldRules:
             message_class, visit = found
             if visit is None:
                 return
-            try:
-                content = message_class.FromString(holder.value)
-            except DecodeError:
+            content = holder.value
+            # What is around the content is looked at by nobody but those who say so, except for the field that it is in.
+            key = holder.type_url, content, path and path[1]
+            if silent.get(key):
                 return
-            walk.any_depth += 1
-            if walk.any_depth < _ANYS_OF_ANY_DEPTH or _is_within_depth(path, walk.any_depth):
-                visit(content, path, walk)
-            walk.any_depth -= 1
+            noted = walk.noted
+            _visit_packed(content, message_class, visit, (path, walk))
+            if walk.noted == noted and len(content) <= _LARGEST_SILENT and not mode.is_secret:
+                silent.put(key, value=True)
 
         return visit_content
+
+
+def _visit_packed(content: bytes, message_class: type[Message], visit: Visit, place: tuple[Path, _Walk]) -> None:
+    """Visit the content of an Any. Of one that cannot be read the converter has reported."""
+    path, walk = place
+    try:
+        message = message_class.FromString(content)
+    except DecodeError:
+        return
+    walk.any_depth += 1
+    if walk.any_depth < _ANYS_OF_ANY_DEPTH or _is_within_depth(path, walk.any_depth):
+        visit(message, path, walk)
+    else:
+        walk.depend_on_place()
+    walk.any_depth -= 1
 
 
 def _is_within_depth(path: Path, any_depth: int) -> bool:
@@ -288,11 +337,18 @@ def _fields_visit(rows: _Rows, demands: Sequence[Demand]) -> Visit:
         met = 0
         for field, value in message.ListFields():
             row = row_of(field)
-            if row is not None:
-                meets, step = row
-                met += meets
-                if step is not None:
-                    step(value, path, walk)
+            if row is None:
+                continue
+            meets, (name, tests, report, visit_inner), step = row
+            met += meets
+            for is_broken in tests:
+                if is_broken(value) and report is not None:
+                    report(value, path, name, walk)
+                    break
+            if visit_inner is not None:
+                visit_inner(value, (path, name), walk)
+            elif step is not None:
+                step(value, path, walk)
         if met != len(demands):
             _report_missing(message, path, walk, demands)
 
@@ -307,17 +363,22 @@ def _report_missing(message: Message, path: Path, walk: Walk, demands: Sequence[
             walk.error(place, one.rule, one.message, one.remedy)
 
 
-def _visit_with_hook(hook: Hook, visit: Visit | None) -> Visit:
-    """Return what calls a hook before and after the fields are visited, if there is anything in them to visit."""
+def _visit_with_hooks(hooks: Sequence[Hook], visit: Visit | None) -> Visit:
+    """Return what calls hooks before and after the fields are visited, if there is anything in them to visit."""
 
-    def visit_with_hook(message: Message, path: Path, walk: Walk) -> None:
-        leave = hook(message, path, walk)
+    def visit_with_hooks(message: Message, path: Path, walk: Walk) -> None:
+        leaves: Any = None  # the innermost first, each with those around it
+        for hook in hooks:
+            leave = hook(message, path, walk)
+            if leave is not None:
+                leaves = leave, leaves
         if visit is not None:
             visit(message, path, walk)
-        if leave is not None:
+        while leaves is not None:
+            leave, leaves = leaves
             leave()
 
-    return visit_with_hook
+    return visit_with_hooks
 
 
 # What is done with the value of a field
@@ -332,17 +393,11 @@ def _step_after_hook(hook: Hook, name: str, step: Step | None) -> Step:
     return step_after_hook
 
 
-def _step_for_one(name: str, report: Report | None, visit: Visit | None) -> Step | None:
+def _step_for_one(name: str, checks: Sequence[ValueCheck], visit: Visit | None, *, secret: bool) -> _OneStep | None:
+    report = _report_of(checks, secret=secret)
     if report is None and visit is None:
         return None
-
-    def step(value: FieldValue, path: Path, walk: Walk) -> None:
-        if report is not None:
-            report(value, path, name, walk)
-        if visit is not None:
-            visit(value, (path, name), walk)
-
-    return step
+    return _OneStep(name, tuple(check.is_broken for check in checks), report, visit)
 
 
 def _step_for_list(

@@ -8,9 +8,10 @@ one to take. Both ask `scalars` which values a field takes.
 
 from __future__ import annotations
 
+import marshal
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 from google.protobuf.descriptor import Descriptor, FieldDescriptor
 from google.protobuf.message import DecodeError, Message
@@ -40,6 +41,7 @@ from fsxds.api.fields import (
     type_of_url,
 )
 from fsxds.api.scalars import Read, WrongValueError
+from fsxds.memo import Lru
 from fsxds.values import Fault, PlainValue, Severity, SpelledFloat
 
 
@@ -125,6 +127,18 @@ _AS_IS: Mapping[int, type] = {
 _Row: TypeAlias = tuple[str, type | None, Convert, int]
 
 
+# Anys that are remembered, because many are alike, and the most bytes of one: some megabytes at most.
+_MOST_REMEMBERED = 4096
+_LARGEST_REMEMBERED = 2000
+
+
+class _KnownAny(NamedTuple):
+    """What became of an Any: the fields of its message, and the depth at which it was not too deep."""
+
+    fields: Mapping[str, object]
+    depth: int
+
+
 class CompiledConverter:
     """Builds messages of a catalogue from values in the canonical JSON form.
 
@@ -144,6 +158,7 @@ class CompiledConverter:
             VALUE: _value_fields,
         }
         self._packed: dict[str, tuple[type[Message], Convert, bool]] = {}  # by type URL
+        self._anys: Lru[bytes, _KnownAny] = Lru(_MOST_REMEMBERED)  # by their content
 
     def build(self, value: PlainValue, message_class: type[Message]) -> Message | None:
         """Return the message that the value means, or None when the value is odd in any way."""
@@ -196,8 +211,16 @@ class CompiledConverter:
             raise Odd
         if not value:
             return value
+        key = _content_of(value)
+        known = self._anys.get(key) if key is not None else None
+        # What fits at some depth fits further up as well.
+        if known is not None and depth <= known.depth:
+            return known.fields
         message = self._packed_message(value, depth)
-        return {"type_url": value["@type"], "value": message.SerializeToString(deterministic=True)}
+        fields = {"type_url": value["@type"], "value": message.SerializeToString(deterministic=True)}
+        if key is not None and len(key) <= _LARGEST_REMEMBERED:
+            self._anys.put(key, _KnownAny(fields, depth))
+        return fields
 
     def _packed_message(self, value: PlainValue, depth: int) -> Message:
         if type(value) is not dict or depth > DEEPEST_MESSAGE:
@@ -223,6 +246,18 @@ class CompiledConverter:
             converter = self._converter(descriptor_of(message_class))
             packed = self._packed[type_url] = (message_class, converter, message_type in SPECIAL_JSON)
         return packed
+
+
+def _content_of(value: PlainValue) -> bytes | None:
+    """Return bytes that are equal for what is equal in value, type and order; None where there are none so simple.
+
+    `marshal` is quicker than a walk in Python. In this version, what it writes goes by the values alone; it refuses
+    `SpelledFloat`, which another type of float would have to tell from its number.
+    """
+    try:
+        return marshal.dumps(value, 2)
+    except ValueError:
+        return None
 
 
 def _made(message_class: type[Message], fields: object) -> Message:

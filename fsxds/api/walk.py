@@ -73,18 +73,24 @@ class TooManyFaultsError(Exception):
 
 
 class Walk:
-    """What one walk found: the faults of the message, and its references to others, in the order of the fields."""
+    """What one walk found: the faults of the message, and its references to others, in the order of the fields.
 
-    __slots__ = ("_errors", "_visit", "faults", "references")
+    `noted` counts what was found, whatever became of it. What an Any holds is not walked again, there or elsewhere, where
+    nothing was noted in it: a check whose silence is due to what is around the Any has to say so (`depend_on_place`).
+    """
+
+    __slots__ = ("_errors", "_visit", "faults", "noted", "references")
 
     def __init__(self, visit: Visit) -> None:
         self._visit = visit
         self._errors = 0
+        self.noted = 0
         self.faults: list[Fault] = []
         self.references: list[Reference] = []
 
     def error(self, path: Path, rule: str, message: str, remedy: str) -> None:
         """Report an error at a place; with the last of too many, the walk ends."""
+        self.noted += 1
         self.faults.append(Fault(rule, message, remedy, field_path_of(path)))
         self._errors += 1
         if self._errors > MOST_ERRORS:
@@ -92,15 +98,22 @@ class Walk:
 
     def warning(self, path: Path, rule: str, message: str, remedy: str) -> None:
         """Report what Envoy takes, but hardly anybody means."""
+        self.noted += 1
         self.faults.append(Fault(rule, message, remedy, field_path_of(path), severity=Severity.WARNING))
 
     def refer(self, path: Path, type_url: TypeUrl, name: str, severity: Severity) -> None:
         """Note a mention of another resource, and the severity of there being none of that name."""
+        self.noted += 1
         self.references.append(Reference(type_url, name, field_path_of(path), severity))
 
     def refer_to_static(self, path: Path, type_url: TypeUrl, name: str, severity: Severity) -> None:
         """Note a mention of a resource that has to be in the bootstrap."""
+        self.noted += 1
         self.references.append(Reference(type_url, name, field_path_of(path), severity, is_static=True))
+
+    def depend_on_place(self) -> None:
+        """Note that what is said here goes by more than the message and the field that it is in: what is around it."""
+        self.noted += 1
 
     def enter(self, message: Message, path: Path) -> None:
         """Walk a message that is at this place in another form, such as the content of a TypedStruct."""

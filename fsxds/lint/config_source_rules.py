@@ -43,6 +43,7 @@ def _check_presence(field: str) -> Hook:
 
 def _check_collection(locality: DynamicMessage, path: Path, walk: Walk) -> None:
     """Check the name of a collection of endpoints: Envoy rejects others when they come by EDS, where alone it looks."""
+    walk.depend_on_place()
     is_served = field_path_of(path)[:1] != ("load_assignment",)
     if is_served and not _COLLECTION.fullmatch(locality.leds_collection_name):
         message = "Envoy asks for endpoints of a locality by names of another form"
@@ -67,6 +68,7 @@ def _holder(path: Path) -> str | int | None:
 
 
 def _check_source(source: DynamicMessage, path: Path, walk: Walk) -> None:
+    walk.depend_on_place()
     if _holder(path) == "rds_config_source":
         return  # of scoped routes: read only when a scope names its routes
     if source.api_type == _REST:

@@ -152,6 +152,7 @@ def pipe_fault(pipe: DynamicMessage) -> tuple[str, str, str] | None:
 
 def _resolver_names(resolvers: frozenset[str]) -> Hook:
     def check_name(name: str, path: Path, walk: Walk) -> None:
+        walk.depend_on_place()
         # Envoy does not look at named endpoints.
         if name not in resolvers and "named_endpoints" not in field_path_of(path):
             remedy = f"remove it, or write one of {', '.join(sorted(resolvers))}"
@@ -292,7 +293,10 @@ def _is_unread(path: Path) -> bool:
 
 def _check_duration(duration: DynamicMessage, path: Path, walk: Walk) -> None:
     seconds = duration.seconds
-    if (0 <= seconds <= LONGEST_S and duration.nanos >= 0) or _is_unread(path):
+    if 0 <= seconds <= LONGEST_S and duration.nanos >= 0:
+        return
+    walk.depend_on_place()
+    if _is_unread(path):
         return
     if seconds < 0 or duration.nanos < 0:
         walk.error(path, "wrong-duration", "must not be negative", 'write a duration from "0s" on')

@@ -132,6 +132,7 @@ class _Codecs:
 
     def check_manager(self, manager: DynamicMessage, path: Path, walk: Walk) -> None:
         """Check the codec of an HTTP connection manager."""
+        walk.depend_on_place()
         if self._is_quic is None or self._is_quic == (manager.codec_type == _HTTP3):
             return
         message = "a QUIC listener uses HTTP/3" if self._is_quic else "HTTP/3 needs a QUIC listener"

@@ -122,6 +122,7 @@ class _RouteContext:
 
     def check_body(self, action: DynamicMessage, path: Path, walk: Walk) -> None:
         """Check the size of a body that is written in the configuration."""
+        walk.depend_on_place()
         if self._largest is None or not action.HasField("body"):
             return
         body = inline(action.body)
@@ -132,6 +133,7 @@ class _RouteContext:
 
     def check_plugin(self, name: FieldValue, path: Path, walk: Walk) -> None:
         """Check that the plugin that a route names is one of its configuration's."""
+        walk.depend_on_place()
         if self._plugins is not None and name not in self._plugins:
             message = f'"{name}" is not among the cluster_specifier_plugins of this route configuration'
             walk.error(path, "wrong-route", message, "add the plugin there, or correct the name")
@@ -216,6 +218,7 @@ class PathTemplates:
 
     def check_match(self, policy: DynamicMessage, path: Path, walk: Walk) -> None:
         """Check the template that a route matches by, and remember it for the rewriting of the same route."""
+        walk.depend_on_place()
         pattern = _content(policy.typed_config, self._match)
         self._matched = _route_of(path), pattern
         if pattern is not None:
@@ -223,6 +226,7 @@ class PathTemplates:
 
     def check_rewrite(self, policy: DynamicMessage, path: Path, walk: Walk) -> None:
         """Check that the rewriting of a route fits the template that it matches by."""
+        walk.depend_on_place()
         rewrite = _content(policy.typed_config, self._rewrite)
         if rewrite is None:
             return

@@ -220,6 +220,7 @@ def _refer_any(_: DynamicMessage, path: Path, walk: Walk) -> None:
 
 
 def _refer_uri(cluster: DynamicMessage, path: Path, walk: Walk) -> None:
+    walk.depend_on_place()
     # Zipkin's collector is looked for at once, all others when they are called.
     is_collector = _ends(path, "collector_service", "http_uri", "cluster")
     walk.refer(path, CLUSTER, cluster, Severity.ERROR if is_collector else Severity.WARNING)
@@ -227,6 +228,7 @@ def _refer_uri(cluster: DynamicMessage, path: Path, walk: Walk) -> None:
 
 def _refer_grpc(cluster: DynamicMessage, path: Path, walk: Walk) -> None:
     # That of a config source has to be static (ENVOY.md E6), and is noted with the source.
+    walk.depend_on_place()
     if not _is_of_source(path):
         walk.refer(path, CLUSTER, cluster, Severity.WARNING)
 
@@ -244,6 +246,7 @@ def _validate_routes(config: DynamicMessage, path: Path, walk: Walk) -> Leave | 
 
     It does by default where the configuration is within a listener; by RDS only where `validate_clusters` asks for it.
     """
+    walk.depend_on_place()
     is_inline = path is not None
     if not (config.validate_clusters.value if config.HasField("validate_clusters") else is_inline):
         return None

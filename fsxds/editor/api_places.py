@@ -18,22 +18,14 @@ from fsxds.lint.extensions import extension_facts
 from fsxds.resource_types import BY_MESSAGE_TYPE, RESOURCE_TYPES, ResourceType, type_from_path
 from fsxds.snapshots.references import NAMING_FIELDS, TYPED_STRUCTS
 from fsxds.snapshots.shape import DISCOVERY_RESPONSE, RESOURCE_WRAPPER, is_envelope, is_wrapper
+from fsxds.tools.packed_places import PackedTypes, Place
 from fsxds.values import PlainValue, TypeUrl
 
 _FREE = frozenset({STRUCT, VALUE, LIST_VALUE})
 _PER_ROUTE = ".typed_per_filter_config"
 _FILTER_CONFIG = "envoy.config.route.v3.FilterConfig"
 _HTTP_FILTERS = "envoy.filters.http"
-
-# Extension points where more than the category decides, so that they are not in `extension_facts.json`.
-_MORE_POINTS = {
-    "envoy.config.listener.v3.Listener.listener_filters": "envoy.filters.listener envoy.filters.udp_listener",
-    "envoy.config.cluster.v3.Cluster.typed_dns_resolver_config": "envoy.network.dns_resolver",
-    "envoy.config.cluster.v3.LoadBalancingPolicy.Policy.typed_extension_config": "envoy.load_balancing_policies",
-    "envoy.config.route.v3.ClusterSpecifierPlugin.extension": "envoy.router.cluster_specifier_plugin",
-}
-_DISCOVERED = "envoy.filters.http envoy.filters.http.upstream envoy.filters.network envoy.filters.listener"
-_OPTIONS_OF_PROTOCOLS = "envoy.config.cluster.v3.Cluster.typed_extension_protocol_options"
+_EXTENSION = "envoy.config.core.v3.TypedExtensionConfig"
 
 
 class Role(Enum):
@@ -60,8 +52,8 @@ class Expectation:
         descriptor: the message, where it is one.
         field: the field that holds it.
         row: the type of resource that it is, or that the resources in it are.
-        categories: of an extension, those that fit.
-        types: of a message of any type, those that fit, where categories do not say.
+        place: of an extension, the words of its place, by which `PackedTypes` knows what fits.
+        types: of a message of any type, those that fit, where its place does not say.
         is_packed: it is a message with an `@type`.
     """
 
@@ -69,14 +61,14 @@ class Expectation:
     descriptor: Descriptor | None = None
     field: FieldDescriptor | None = None
     row: ResourceType | None = None
-    categories: tuple[str, ...] = ()
+    place: Place = ()
     types: tuple[str, ...] = ()
     is_packed: bool = False
 
     @property
-    def extension_categories(self) -> tuple[str, ...]:
-        """The categories of the extension that this message holds; none where it is the content of one."""
-        return () if self.is_packed and self.row is None else self.categories
+    def extension_place(self) -> Place:
+        """The place of the extension that this message holds; empty where it is the content of one."""
+        return () if self.is_packed and self.row is None else self.place
 
     @property
     def is_resource(self) -> bool:
@@ -91,6 +83,7 @@ class ApiPlaces:
         self._catalogue = catalogue
         self._hint = type_from_path(path)
         self._facts = extension_facts()
+        self._packed = catalogue.once(PackedTypes)
 
     def along(self, trail: Trail) -> tuple[Expectation, ...]:
         """Return what is expected of the document, and of the value behind each step of a way into it."""
@@ -126,12 +119,10 @@ class ApiPlaces:
 
     def in_field(self, field: FieldDescriptor, holder: Expectation) -> Expectation:
         """Return what is expected of the value of a field in a message."""
-        points = self._facts.extension_points.get(field.full_name) or _MORE_POINTS.get(field.full_name, "")
-        points = points or self._facts.packed.get(field.full_name, "")
-        # What holds an extension has its category, until the message within is reached.
+        # What holds an extension has its place, until the message within is reached.
         is_content = field.message_type is not None and field.message_type.full_name == ANY
-        categories = tuple(points.split()) or (holder.extension_categories if is_content else ())
-        expected = Expectation(Role.FREE, field=field, categories=categories)
+        place = self._packed.place_of(field, holder.extension_place if is_content else ())
+        expected = Expectation(Role.FREE, field=field, place=place)
         if is_map(field):
             return replace(expected, role=Role.MAP, types=self._packed_in(field))
         return replace(expected, role=Role.LIST) if field.is_repeated else self._one(field, expected)
@@ -159,12 +150,12 @@ class ApiPlaces:
             row = BY_MESSAGE_TYPE.get(message.full_name) if message else None
             if message is None:
                 return replace(expected, role=Role.ELEMENT)
-            return Expectation(Role.MESSAGE, message, row=row, is_packed=True, categories=_categories(row))
+            return Expectation(Role.MESSAGE, message, row=row, is_packed=True, place=self._place_of(row))
         row = expected.row
         if row is None or not self._catalogue.knows(row.message_type):
             return replace(expected, role=Role.ELEMENT)
         message = self._catalogue.descriptor(row.message_type)
-        return Expectation(Role.MESSAGE, message, row=row, categories=_categories(row))
+        return Expectation(Role.MESSAGE, message, row=row, place=self._place_of(row))
 
     def _typed(self, node: OutlineNode) -> Descriptor | None:
         named = node.text_of("@type")
@@ -215,17 +206,15 @@ class ApiPlaces:
 
     def _packed_in(self, field: FieldDescriptor) -> tuple[str, ...]:
         """Return the types that fit into a map of messages of any type, where that is known."""
-        if field.full_name == _OPTIONS_OF_PROTOCOLS:
-            return tuple(sorted(self._types_of("envoy.upstream_options")))
         if not field.full_name.endswith(_PER_ROUTE):
             return ()
-        of_filters = self._types_of(_HTTP_FILTERS) - self._facts.not_for_routes - self._facts.for_routes.keys()
+        of_filters = {*self._packed.types(_HTTP_FILTERS)} - self._facts.not_for_routes - self._facts.for_routes.keys()
         own = self._facts.for_routes.values()
         return tuple(one for one in (*sorted({*of_filters, *own}), _FILTER_CONFIG) if self._catalogue.knows(one))
 
-    def _types_of(self, category: str) -> frozenset[str]:
-        features = self._catalogue.features
-        return features.types(category) if features is not None else frozenset()
+    def _place_of(self, row: ResourceType | None) -> Place:
+        is_extension = row is not None and row.message_type == _EXTENSION
+        return self._packed.place_of_discovered() if is_extension else ()
 
 
 def named_type(expected: Expectation) -> TypeUrl | None:
@@ -252,7 +241,3 @@ def _row_of(type_url: str | None) -> ResourceType | None:
 
 def _types(row: ResourceType | None) -> tuple[str, ...]:
     return (row.message_type,) if row is not None else ()
-
-
-def _categories(row: ResourceType | None) -> tuple[str, ...]:
-    return tuple(_DISCOVERED.split()) if row is not None and row.short_name == "ecds" else ()

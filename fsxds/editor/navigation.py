@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import PurePosixPath
+from typing import TypeAlias
 
 from fsxds.api.catalogue import Catalogue
 from fsxds.editor.api_places import ApiPlaces, Expectation, named_type, own_name_type
@@ -13,6 +14,7 @@ from fsxds.editor.edited_tree import TreeView
 from fsxds.editor.outline import Form, OutlineNode, TextOutline, Trail, read_outline
 from fsxds.editor.resource_names import NamePlace, name_trail, scalar_text, span_of
 from fsxds.editor.text_positions import Span
+from fsxds.memo import Lru
 from fsxds.resource_types import BY_TYPE_URL, RESOURCE_TYPES
 from fsxds.resources import Key
 from fsxds.snapshots.references import ANY, CLUSTER, ENDPOINTS
@@ -20,6 +22,12 @@ from fsxds.values import Problem, TypeUrl
 
 MOST_SYMBOLS = 500
 """Symbols of a tree that an editor is sent at once: it asks again for each letter."""
+
+MOST_OUTLINES = 16
+"""Outlines that are remembered: of the files that the last questions were about."""
+
+OutlineMemory: TypeAlias = Lru[tuple[PurePosixPath, str], TextOutline]
+"""Outlines by the file and its text."""
 
 # Levels of named parts within a resource, such as virtual hosts and filters.
 _DEEPEST_SYMBOL = 12
@@ -74,12 +82,18 @@ class Navigator:
         catalogue: the API.
     """
 
-    def __init__(self, view: TreeView, catalogue: Catalogue, newer: Mapping[PurePosixPath, str] | None = None) -> None:
-        """Look at a tree; `newer` are texts that were typed since it was loaded."""
+    def __init__(
+        self,
+        view: TreeView,
+        catalogue: Catalogue,
+        newer: Mapping[PurePosixPath, str] | None = None,
+        outlines: OutlineMemory | None = None,
+    ) -> None:
+        """Look at a tree; `newer` are texts that were typed since it was loaded, `outlines` are shared with others."""
         self.view = view
         self.catalogue = catalogue
         self._newer = newer or {}
-        self._outlines: dict[PurePosixPath, TextOutline] = {}
+        self._known: OutlineMemory = Lru(MOST_OUTLINES) if outlines is None else outlines
 
     def text(self, path: PurePosixPath) -> str:
         """Return the text of a file as it is now."""
@@ -88,9 +102,8 @@ class Navigator:
 
     def outline(self, path: PurePosixPath) -> TextOutline:
         """Return the outline of a file."""
-        if path not in self._outlines:
-            self._outlines[path] = read_outline(self.text(path))
-        return self._outlines[path]
+        text = self.text(path)
+        return self._known.find((path, text), lambda: read_outline(text))
 
     def name_at(self, path: PurePosixPath, index: int) -> NameAt | None:
         """Return the name of a resource that is written at an index of a file, None where there is none."""

@@ -14,8 +14,9 @@ from typing import Never, TypeVar
 from fsxds.api.catalogue import Catalogue
 from fsxds.editor.diagnostics import Diagnostic, diagnostics_of
 from fsxds.editor.edited_tree import EditedTree, TreeView
-from fsxds.editor.navigation import Navigator
+from fsxds.editor.navigation import MOST_OUTLINES, Navigator, OutlineMemory
 from fsxds.events import InternalError, Observer
+from fsxds.memo import Lru
 from fsxds.store import Latest
 from fsxds.values import Problem
 
@@ -76,6 +77,7 @@ class Session:
         self._wanted: Latest[_Wanted | None] = Latest(None)
         self._view: Latest[TreeView | None] = Latest(None)
         self._shown: dict[PurePosixPath, ShownFile] = {}
+        self._outlines: OutlineMemory = Lru(MOST_OUTLINES)
         # One thread at a time works on the tree, and one on requests: they would only wait for each other.
         self._loading = asyncio.Lock()
         self._answering = asyncio.Lock()
@@ -166,7 +168,7 @@ class Session:
         while (view := self._view.current) is None:
             await self._view.replaced()
         newer = {path: document.text for path, document in self._documents.items()}
-        return Navigator(view, self._catalogue, newer)
+        return Navigator(view, self._catalogue, newer, self._outlines)
 
     def uri_of(self, path: PurePosixPath) -> str:
         """Return the address of a file, as the editor knows it where it is open."""

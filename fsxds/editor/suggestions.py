@@ -24,7 +24,7 @@ from fsxds.editor.api_words import ApiWords, is_switch, siblings, type_words
 from fsxds.editor.outline import Form, OutlineNode, Trail, read_outline
 from fsxds.editor.text_positions import Span
 from fsxds.resource_types import PREFIX
-from fsxds.tools.packed_places import packable_types
+from fsxds.tools.packed_places import ANYTHING, PackedTypes, packable_types
 from fsxds.values import TypeUrl
 
 MOST_SUGGESTIONS = 1000
@@ -267,21 +267,19 @@ class Completion:
         """Yield the names of the extensions that fit, where the message that holds the name configures one."""
         features = self._catalogue.features
         holder = places.along(replace(place.trail, steps=place.trail.steps[:-1]))[-1]
-        for category in holder.extension_categories if features is not None else ():
+        for category in holder.extension_place if features is not None else ():
             for name in sorted(features.names(category)) if features is not None else ():
                 yield Suggestion(name, SuggestionSort.VALUE, _quoted(place, name), detail=category, field=field)
 
     def _types(self, here: Expectation, places: ApiPlaces) -> list[str]:
-        """Return the message types that fit: of a category, of resources, or all."""
-        features = self._catalogue.features
+        """Return the message types that fit: of the place, of resources, or all."""
         if here.types:
             return list(here.types)
-        if here.categories and features is not None:
-            fitting = frozenset[str]().union(*(features.types(category) for category in here.categories))
-            return sorted(name for name in fitting if self._catalogue.knows(name))
         if here.field is None:
             return list(places.resource_types())
-        return list(packable_types(self._catalogue))
+        packed = self._catalogue.once(PackedTypes)
+        fitting = {name for word in here.place if word != ANYTHING for name in packed.types(word)}
+        return sorted(fitting) or list(packable_types(self._catalogue))
 
 
 def _is_any(field: FieldDescriptor) -> bool:

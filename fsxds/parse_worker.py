@@ -24,7 +24,7 @@ from fsxds.disk_cache.parsed_files import code_digest
 from fsxds.resources import ParsedFile
 from fsxds.snapshots.check_protocol import Check, NoCheck
 from fsxds.snapshots.parse import FileParser
-from fsxds.snapshots.parsed_bytes import encode
+from fsxds.snapshots.parsed_bytes import decode, encode
 from fsxds.supervisor import MOST_ATTEMPTS, internal_problem
 from fsxds.values import Severity, SourceFile
 
@@ -111,14 +111,21 @@ class ParseWorker:
         """Whether the process is there, as far as anybody knows."""
         return self._process.is_alive()
 
-    def parse(self, files: tuple[SourceFile, ...], limit_s: float) -> tuple[bytes, ...]:
+    def parse(
+        self, files: tuple[SourceFile, ...], limit_s: float, known: tuple[tuple[SourceFile, bytes], ...] = ()
+    ) -> tuple[bytes, ...]:
         """Have files parsed, in so many seconds of processor time, and return the results as `decode` reads them.
+
+        Args:
+            files: the files.
+            limit_s: the seconds.
+            known: what files parsed to elsewhere, from which the worker learns before that.
 
         Raises:
             OutOfTimeError: it took more; the worker has ended.
             WorkerDiedError: it was killed, or `end` was called meanwhile.
         """
-        self._send((files, limit_s))
+        self._send((files, limit_s, known))
         try:
             return tuple(self._connection.recv_bytes() for _ in files)
         except (EOFError, OSError) as error:
@@ -186,9 +193,11 @@ def _work(connection: Connection) -> None:
 def _answer(connection: Connection, parser: FileParser) -> None:
     parsed_bytes = 0
     while True:
-        files, limit_s = connection.recv()
+        files, limit_s, known = connection.recv()
         signal.setitimer(signal.ITIMER_PROF, limit_s)
         try:
+            for file, encoded in known:
+                parser.learn(file, decode(file.path, file.digest, encoded))
             results = [encode(parse_one(parser, file)) for file in files]
         except MemoryError:
             os._exit(1)
@@ -196,7 +205,7 @@ def _answer(connection: Connection, parser: FileParser) -> None:
         for result in results:
             connection.send_bytes(result)
         parsed_bytes += sum(file.size_bytes for file in files)
-        del files, results
+        del files, results, known
         if parsed_bytes > COLLECT_AFTER_BYTES:
             parsed_bytes = 0
             gc.collect()

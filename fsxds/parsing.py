@@ -8,7 +8,7 @@ import os
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from time import monotonic
 from types import TracebackType
 from typing import Never, Self
@@ -17,7 +17,7 @@ from fsxds.disk_cache.parsed_files import ParseCache
 from fsxds.parse_queue import FileKey, ParseJob, ParseQueue, file_key
 from fsxds.parse_worker import OutOfTimeError, ParseRules, ParseWorker, WorkerDiedError, WorkerStartError, parse_all
 from fsxds.resources import ParsedFile
-from fsxds.snapshots.parsed_bytes import DamagedBytesError, decode
+from fsxds.snapshots.parsed_bytes import DamagedBytesError, decode, encode
 from fsxds.values import BackOff, Problem, SourceFile
 
 MIB = 1024 * 1024
@@ -147,6 +147,9 @@ class Parsing:
         self._is_over = False
         self._is_first = True
         self._queue = ParseQueue()
+        # Large files that the first worker did not parse itself, with what they parsed to: it learns of each before it
+        # parses the next content, so that the first edit costs no more than others.
+        self._unlearned: dict[PurePosixPath, tuple[SourceFile, ParsedFile]] = {}
         # Files that `parse` waits for; `look_again` reports what becomes of the others.
         self._awaited: set[ParseJob] = set()
         self._progress = asyncio.Event()
@@ -221,8 +224,19 @@ class Parsing:
         """Return what the cache knows of files, where it is worth asking: at a start, and when many change."""
         if self._cache is None or not (self._is_first or len(files) >= MANY_FILES):
             return {}
-        found = await asyncio.to_thread(self._cache.find, files)
-        return {file_key(file): parsed for file, parsed in zip(files, found, strict=True) if parsed is not None}
+        results = await asyncio.to_thread(self._cache.find, files)
+        found = {file_key(file): (file, parsed) for file, parsed in zip(files, results, strict=True) if parsed}
+        for file, parsed in found.values():
+            self._note_unlearned(file, parsed)
+        return {key: parsed for key, (_, parsed) in found.items()}
+
+    def _note_unlearned(self, file: SourceFile, parsed: ParsedFile) -> None:
+        if file.size_bytes > self._limits.file_apart_above_bytes:
+            self._unlearned[file.path] = file, parsed
+
+    def _take_unlearned(self, batch: list[ParseJob]) -> tuple[tuple[SourceFile, bytes], ...]:
+        known = (self._unlearned.pop(job.file.path, None) for job in batch)
+        return tuple((row[0], encode(row[1])) for row in known if row is not None)
 
     def _keep(self, file: SourceFile, parsed: ParsedFile, encoded: bytes | None = None) -> None:
         if self._cache is not None and self._cache.add(file, parsed, encoded):
@@ -276,10 +290,13 @@ class Parsing:
         lane.running = batch, monotonic()
         results: list[_Result] | None = None
         try:
-            encoded = worker.parse(tuple(job.file for job in batch), limit_s)
+            encoded = worker.parse(tuple(job.file for job in batch), limit_s, self._take_unlearned(batch))
             results = [
                 (decode(job.file.path, job.file.digest, each), each) for job, each in zip(batch, encoded, strict=True)
             ]
+            if lane is not self._lanes[0]:
+                for job, (parsed, _) in zip(batch, results, strict=True):
+                    self._note_unlearned(job.file, parsed)
         except OutOfTimeError:
             if len(batch) == 1:
                 results = [(_out_of_time(batch[0].file, limit_s), None)]

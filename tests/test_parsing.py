@@ -6,13 +6,14 @@ import signal
 import time
 from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import asynccontextmanager, suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
 from typing import Any, Never
 
 import pytest
 
 from fsxds.api.catalogue import Catalogue
+from fsxds.api.walk import Hooks
 from fsxds.disk_cache.parsed_files import ParseCache
 from fsxds.events import CacheRead, Event
 from fsxds.parse_worker import ParseRules, WorkerStartError, parse_all
@@ -463,6 +464,52 @@ async def test_results_go_to_the_cache(rules: ParseRules, tmp_path: Path) -> Non
     assert first == again
     assert events == [CacheRead(0, 5), CacheRead(5, 5)]
     assert parse_now(files, rules, limits, cache()) == first
+
+
+@dataclass(frozen=True)
+class CountingCheck(NoCheck):
+    """Counts the clusters that any process parses, by the bytes of a file."""
+
+    counts: Path
+
+    def message_hooks(self, _: Catalogue) -> Hooks:
+        """Count in the walk over each."""
+        return {"envoy.config.cluster.v3.Cluster": (self.count,)}
+
+    def count(self, *_: object) -> None:
+        """Count one."""
+        with self.counts.open("ab") as file:
+            file.write(b".")
+
+
+def test_first_edit_after_a_start_costs_what_it_changes(rules: ParseRules, tmp_path: Path) -> None:
+    """Of a large file that came from the cache, the next content is parsed by its items, as it is when it was parsed."""
+    check = CountingCheck(tmp_path / "counts")
+    counting = ParseRules(rules.catalogue, check=check)
+
+    def list_of(number: int) -> tuple[SourceFile, ...]:
+        items = "".join(f"- name: c{index}\n  alt_stat_name: {'x' * 400}\n" for index in range(1000))
+        return tree_of({"cds.yaml": f"{items}- name: last{number}\n"}).files
+
+    async def parse_twice(number: int) -> int:
+        """Return how many clusters the second content costs."""
+        cache = ParseCache(tmp_path / "cache", tmp_path, counting.digest, lambda _: None)
+        async with asyncio.TaskGroup() as tasks:
+            with Parsing(counting, ALL_APART, cache=cache) as parsing:
+                keeping = [tasks.create_task(work()) for work in (parsing.keep_parsing, parsing.keep_written)]
+                await parsing.parse(list_of(number))
+                before = len(check.counts.read_bytes())
+                (parsed,) = await parsing.parse(list_of(number + 1))
+                for task in keeping:
+                    task.cancel()
+        assert len(parsed.resources) == 1001
+        assert parsed.resources[-1].name == f"last{number + 1}"
+        return len(check.counts.read_bytes()) - before
+
+    assert asyncio.run(parse_twice(1)) == 1
+    check.counts.write_bytes(b"")
+    assert asyncio.run(parse_twice(2)) == 1
+    assert len(check.counts.read_bytes()) == 1
 
 
 def test_cores_are_those_of_this_process() -> None:

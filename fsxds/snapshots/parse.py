@@ -82,9 +82,13 @@ class FileParser:
         if document is not None:
             return ParsedFile(file.path, file.digest, (document,))
         parsed = self._parse_whole(file, file_format, hint)
-        if len(parsed.documents) == 1 and not parsed.problems:
-            self._chunks.learn(file, hint, parsed.documents[0])
+        self.learn(file, parsed)
         return parsed
+
+    def learn(self, file: SourceFile, parsed: ParsedFile) -> None:
+        """Remember what a file parsed to, here or elsewhere, so that its next edit costs what that changes."""
+        if len(parsed.documents) == 1 and not parsed.problems:
+            self._chunks.learn(file, type_from_path(file.path), parsed.documents[0])
 
     def _parse_whole(self, file: SourceFile, file_format: Format, hint: ResourceType | None) -> ParsedFile:
         decoded = file_format.decode(file.content, self._tools.catalogue, hint.message_type if hint else None)

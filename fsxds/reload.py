@@ -155,7 +155,7 @@ class Loader:
         """Parse what changed, and accept what can be served of it."""
         self._changed = changed_files(tree, before)
         parsed = await self._parsing.parse(self._changed)
-        # Merging looks at every name: some milliseconds for ten thousand, which polls need not wait for.
+        # Loading costs what changed, which may be all: polls need not wait for that.
         return await asyncio.to_thread(load, tree, before, lambda _: parsed, self._acceptance)
 
     async def pack(self) -> None:
@@ -215,7 +215,7 @@ class Reload:
     async def receive(self, settled: Settled, loader: Loader) -> None:
         """Load a tree, and publish it where it changes what is served."""
         tree = settled.tree
-        self._set_aside = {path: row for path, row in self._set_aside.items() if _holds(tree, path, row.file)}
+        self._set_aside = {path: row for path, row in self._set_aside.items() if tree.file_at(path) == row.file}
         if self._attempts.are_over(tree):
             self._set_aside |= await self._failing(tree, loader)
         with self._attempts.on(tree):
@@ -261,11 +261,6 @@ class Reload:
         except Exception as error:  # noqa: BLE001
             return error
         return None
-
-
-def _holds(tree: SourceTree, path: PurePosixPath, file: SourceFile | None) -> bool:
-    """Whether a tree has this content at a path; None for no file."""
-    return next((other for other in tree.files if other.path == path), None) == file
 
 
 def _without(tree: SourceTree, set_aside: Mapping[PurePosixPath, _SetAside]) -> SourceTree:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import difflib
 import heapq
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import PurePosixPath
@@ -119,6 +120,7 @@ def _words_of_static(reference: Reference) -> tuple[str, str]:
 MOST_LOOKED_UP = 20
 
 _LARGEST_DIFFERENCE = 3
+_LEAST_SIMILARITY = 0.6
 
 
 def similar_names(names: TreeNames, unknown: Collection[TypeUrl], before: Mapping[Key, str]) -> Mapping[Key, str]:
@@ -145,9 +147,20 @@ def similar_names(names: TreeNames, unknown: Collection[TypeUrl], before: Mappin
 
 
 def nearest(name: str, names: Iterable[str]) -> str:
-    """Return the name that is most like this one, empty where none is."""
-    near = [other for other in names if abs(len(other) - len(name)) <= _LARGEST_DIFFERENCE and other != ANY]
-    return next(iter(difflib.get_close_matches(name, near, 1, cutoff=0.6)), "")
+    """Return the name that is most like this one, empty where none is: what `difflib.get_close_matches` finds, only sooner."""
+    matcher = difflib.SequenceMatcher(b=name)
+    counts = Counter(name)
+    characters, amounts = tuple(counts), tuple(counts.values())
+    least, best = _LEAST_SIMILARITY, ""
+    for other in names:
+        if abs(len(other) - len(name)) > _LARGEST_DIFFERENCE or other == ANY:
+            continue
+        # No more can agree than the characters that both have; comparing their order takes ten times as long.
+        if 2.0 * sum(map(min, amounts, map(other.count, characters))) / (len(name) + len(other)) < least:
+            continue
+        matcher.set_seq1(other)
+        least, best = max((least, best), (matcher.ratio(), other))
+    return best
 
 
 @dataclass(frozen=True, slots=True)

@@ -83,6 +83,8 @@ class TreeNames:
     ) -> None:
         """Work out the names; `also` are touched by more than what is mentioned."""
         self.mentions = before.mentions.with_changes(change)
+        # They are looked up much faster here, which counts in the first tree.
+        self._new_demands = frozenset(key for key, _ in change.added.demanded)
         self.touched = change.touched if also is None else change.touched | also
         self._definitions = definitions
         self.open = self._updated(before.open)
@@ -108,14 +110,15 @@ class TreeNames:
 
     def is_defined(self, key: Key) -> bool:
         """Whether there is something of this type and name, be it only in the bootstrap; or anything, where it is `ANY`."""
+        if self._definitions.is_defined(key) or key in self.mentions.unread:
+            return True
         if key[1] == ANY and self.mentions.defined.get(key[0]):
             return True
-        is_static = key[0] == CLUSTER and key[1] in (self.static.clusters or ())
-        return is_static or key in self.mentions.unread or bool(self.defining(key))
+        return key[0] == CLUSTER and key[1] in (self.static.clusters or ())
 
     def is_mentioned(self, key: Key) -> bool:
         """Whether a resource needs or may use it."""
-        return key in self.mentions.demanded or key in self.mentions.noted
+        return key in self._new_demands or key in self.mentions.demanded or key in self.mentions.noted
 
     def is_demanded(self, key: Key) -> bool:
         """Whether a resource needs it that is in its file now."""
@@ -129,7 +132,7 @@ class TreeNames:
         mentions, touched = self.mentions, self.touched
         secrets = {key for key in touched.names if key[0] == SECRET and key in mentions.static}
         return OpenNames(
-            before.missing.updated(touched.names, lambda key: self.is_demanded(key) and not self.is_defined(key)),
+            before.missing.updated(touched.names, lambda key: not self.is_defined(key) and self.is_demanded(key)),
             self._unmentioned(before.unmentioned),
             before.lacking.updated(touched.static | secrets, self._is_lacking),
             before.empty.updated(
@@ -189,6 +192,10 @@ class Definitions:
         """Return the resources of a type and name."""
         found = self._proposals.defining(key)
         return (*found, *self._unserved[key]) if key in self._unserved else found
+
+    def is_defined(self, key: Key) -> bool:
+        """Whether a resource has a type and name."""
+        return key in self._unserved or self._proposals.is_defined(key)
 
     def names_of(self, type_url: TypeUrl) -> Iterator[str]:
         """Yield all names of a type, some of them twice."""

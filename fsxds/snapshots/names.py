@@ -186,7 +186,8 @@ def unique_names(proposals: Proposals) -> Conflicts:
 def _repeated(proposals: Proposals, left_out: Container[int]) -> list[frozenset[PurePosixPath]]:
     """Return by names that several files define these files; resources of the ids in `left_out` do not count."""
     keys = {key_of(resource) for resource in proposals.added if id(resource) not in left_out}
-    paths = (frozenset(one.origin.path for one in proposals.defining(key) if id(one) not in left_out) for key in keys)
+    definers = (found for key in keys if len(found := proposals.defining(key)) > 1)
+    paths = (frozenset(one.origin.path for one in several if id(one) not in left_out) for several in definers)
     return [several for several in paths if len(several) > 1]
 
 

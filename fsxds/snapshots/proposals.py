@@ -210,6 +210,13 @@ class Proposals:
         added, row = self._added.get(key, ()), self.served.row(key)
         return (*added,) if row is None or id(row) in self._lost else (row, *added)
 
+    def is_defined(self, key: Key) -> bool:
+        """Whether a resource has a type and name."""
+        if key in self._added:
+            return True
+        row = self.served.row(key)
+        return row is not None and id(row) not in self._lost
+
     def names_of(self, type_url: TypeUrl) -> Iterator[str]:
         """Yield all names of a type, some of them twice."""
         rows = self.served.rows(type_url)

@@ -1,8 +1,13 @@
 from __future__ import annotations
 
+import difflib
+
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from fsxds.lint.linter import Linter
+from fsxds.lint.reference_findings import nearest
 from fsxds.snapshots.load import Acceptance, Loaded, load
 from fsxds.snapshots.parse import FileParser
 from fsxds.values import Severity
@@ -64,3 +69,14 @@ def test_file_of_elsewhere(parser: FileParser, path: str) -> None:
     loaded = load_with(parser, path, files)
 
     assert [] == [problem for problem in loaded.problems if "file" in problem.rule]
+
+
+NAMES = st.text("abc-1", max_size=9)
+
+
+@given(NAMES, st.lists(NAMES))
+def test_nearest_name_is_that_of_difflib(name: str, names: list[str]) -> None:
+    """Most names are passed over without comparing them, and the same one is found."""
+    near = [other for other in names if abs(len(other) - len(name)) <= 3]
+
+    assert next(iter(difflib.get_close_matches(name, near, 1, cutoff=0.6)), "") == nearest(name, names)

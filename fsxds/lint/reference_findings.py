@@ -153,7 +153,7 @@ def nearest(name: str, names: Iterable[str]) -> str:
     characters, amounts = tuple(counts), tuple(counts.values())
     least, best = _LEAST_SIMILARITY, ""
     for other in names:
-        if abs(len(other) - len(name)) > _LARGEST_DIFFERENCE or other == ANY:
+        if not other or other == ANY or abs(len(other) - len(name)) > _LARGEST_DIFFERENCE:
             continue
         # No more can agree than the characters that both have; comparing their order takes ten times as long.
         if 2.0 * sum(map(min, amounts, map(other.count, characters))) / (len(name) + len(other)) < least:

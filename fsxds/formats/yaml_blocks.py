@@ -32,18 +32,20 @@ _Line: TypeAlias = _Row | tuple[()]
 
 # Forms of values. Of a flow collection, its text is the value, and its brackets are counted.
 _SCALAR: Final = 0
-_BELOW, _LITERAL, _STRIPPED_LITERAL = -1, -2, -3
+_BELOW, _LITERAL, _STRIPPED_LITERAL, _OPEN_QUOTE = -1, -2, -3, -4
 
 # A key ends at a colon that a blank follows, a plain scalar before " #" too. None of ours begins with a character that YAML
 # keeps for itself. libyaml takes keys of up to 1024 characters.
-_KEY = r"""\w[\w./@+-]{0,200}+|'[^']{1,200}+'|"[^"\\]{1,200}+\""""
-_PLAIN = r"(?:[\w./^~$<=()+;\\]|-[0-9]|:\w)[^\s:#]*+(?:(?: ++|:++)[^\s:#]++)*+"
+_KEY = r"""[\w/][\w./@+-]{0,200}+|'[^']{1,200}+'|"[^"\\]{1,200}+\""""
+_PLAIN = r"(?:[\w./^~$<=()+;\\]|-[0-9]|::?\w)[^\s:#]*+(?:(?: ++|:++)[^\s:#]++)*+"
 _QUOTED = r"""'(?:[^']|'')*+'|"(?:[^"\\]|\\["\\/nt])*+\""""
+_UNCLOSED = r"'(?:[^']|'')*+(?!.)"
 _FLOW = r"[{\[][^#]*[}\]]"
 _LINE: Final = re.compile(
-    rf"( *+)((?:- ++)*+)(?:({_KEY}):(?: ++|$))?+({_PLAIN}|{_QUOTED}|{_FLOW}|\|-?)?+ *+(?:(?<![^ ])#.*+)?+"
+    rf"( *+)((?:- ++)*+)(?:({_KEY}):(?: ++|$))?+({_PLAIN}|{_QUOTED}|{_UNCLOSED}|{_FLOW}|\|-?)?+ *+(?:(?<![^ ])#.*+)?+"
 )
 
+_REST_OF_QUOTED: Final = re.compile(r"((?:[^']|'')*+)(?:(') *+(?:(?<= )#.*+)?+)?+")
 _DASH: Final = re.compile(r"- +")
 _AS_BLANKS: Final = str.maketrans("\n\t", "  ")  # within a literal block
 
@@ -104,7 +106,7 @@ class _BlockReader:
 
     def _read_lines(self) -> None:  # noqa: C901, PLR0912 - a call for every line would take as long again
         known, column, top = _known.get, self._column, self._top
-        literal: _Literal | None = None
+        literal: _Literal | _SingleQuoted | None = None
         for number, line in enumerate(_lines_of(self._text), 1):
             if literal is not None:
                 if literal.takes(line):
@@ -128,12 +130,12 @@ class _BlockReader:
             self._opened = key if form == _BELOW else None
             if form > 0:
                 self._read_flow_into(-1 if key is None else key, form)
+            elif form == _OPEN_QUOTE:
+                literal = _SingleQuoted(top, -1 if key is None else key, column, str(value))
             elif form < _BELOW:
                 literal = _Literal(top, -1 if key is None else key, column, is_stripped=form == _STRIPPED_LITERAL)
         if literal is not None:
-            if not self._text.endswith("\n"):
-                raise _OtherFormError
-            literal.end()
+            literal.end_with(self._text)
 
     def _move(self, row: _Row, number: int) -> None:  # noqa: C901 - every second line comes here
         """Go to the container that a line is in, which may begin with it."""
@@ -217,17 +219,57 @@ class _Literal:
             if len(self._indent) <= self._column or line[len(self._indent)] == "\t":
                 raise _OtherFormError
         if not self._indent or not line.startswith(self._indent):
-            self.end()
+            self._end_block()
             return False
         self._lines.append(line[len(self._indent) :])
         return True
 
-    def end(self) -> None:
-        """Store the value."""
+    def end_with(self, document: str) -> None:
+        """End where the text of the whole document does."""
+        if not document.endswith("\n"):
+            raise _OtherFormError
+        self._end_block()
+
+    def _end_block(self) -> None:
         text = "\n".join(self._lines).rstrip("\n") + self._end
         if not self._indent or not text.translate(_AS_BLANKS).isprintable():
             raise _OtherFormError
         self._holder[self._key] = text
+
+
+class _SingleQuoted:
+    """A text in single quotes over several lines, and where its value belongs. Breaks become blanks, empty lines breaks."""
+
+    def __init__(self, holder: Any, key: str | int, column: int, first: str) -> None:
+        self._holder = holder
+        self._key = key
+        self._column = column
+        self._parts = [first.rstrip(" ")]
+        self._empty_lines = 0
+        self._is_closed = False
+
+    def takes(self, line: str) -> bool:
+        """Take a line if it is of the text; none is after the one that ends it."""
+        if self._is_closed:
+            return False
+        text = line.lstrip(" ")
+        if not text:
+            self._empty_lines += 1
+            return True
+        match = _REST_OF_QUOTED.fullmatch(text)
+        if match is None or len(line) - len(text) <= self._column or not line.isprintable():
+            raise _OtherFormError
+        self._is_closed = match[2] is not None
+        self._parts += ("\n" * self._empty_lines or " ", match[1] if self._is_closed else match[1].rstrip(" "))
+        self._empty_lines = 0
+        if self._is_closed:
+            self._holder[self._key] = "".join(self._parts).replace("''", "'")
+        return True
+
+    def end_with(self, _: str) -> None:
+        """End where the document does."""
+        if not self._is_closed:
+            raise _OtherFormError
 
 
 def _lines_of(text: str) -> Iterator[str]:
@@ -283,6 +325,8 @@ def _key_of(text: str) -> str:
 def _value_of(text: str) -> tuple[PlainValue, int]:
     """Return the value that is written in a line, and its form."""
     match text[0]:
+        case "'" if text.count("'") % 2:
+            return text[1:], _OPEN_QUOTE
         case "'":
             return text[1:-1].replace("''", "'"), _SCALAR
         case '"':

@@ -4,8 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
+from fsxds.resource_types import BY_SHORT_NAME
+from tests.agreement.cases import text_of
+from tests.agreement.seeds import Seed, seeds
+
+PREFIX = "type.googleapis.com/"
 HEAD = "version_info: '1'\nresources:\n"
 
 CLUSTER = """\
@@ -125,6 +130,49 @@ def lean_clusters(first: int, count: int, port: int = 8080) -> str:
         for i in range(first, first + count)
     )
     return HEAD + "".join(rows)
+
+
+# What names a resource or another one, or sets it apart: it is another one in each copy.
+_NAMING = frozenset({"cluster", "cluster_name", "route_config_name", "service_name", "stat_prefix"})
+
+
+def diverse(count: int) -> str:
+    """Return a DiscoveryResponse of `count` resources as YAML, of all types that are served and of many extensions.
+
+    They are the valid resources that `tests/agreement` starts from (clusters of all sorts of discovery and balancing,
+    listeners with all HTTP filters, routes with all sorts of matches, secrets, …), over and over under other names.
+    """
+    kinds = [
+        seed for seed in seeds() if seed.name != "runtime-numbers"
+    ]  # which holds words that mean true to Envoy alone
+    return HEAD + "".join(
+        text_of([_copy(kinds[number % len(kinds)], number // len(kinds))], ".yaml") for number in range(count)
+    )
+
+
+def _copy(seed: Seed, number: int) -> Any:
+    row = BY_SHORT_NAME[seed.type_name]
+    resource = {"@type": row.type_url, **_renamed(seed.resource, number)}
+    if row.name_field == "name":
+        resource["name"] = f"{seed.name}-{number}"
+    if seed.type_name == "vhds":
+        name = f"routes/{seed.name}-{number}"
+        return {
+            "@type": f"{PREFIX}envoy.service.discovery.v3.Resource",
+            "name": name,
+            "resource": resource | {"name": name},
+        }
+    return resource
+
+
+def _renamed(value: Any, number: int) -> Any:
+    if isinstance(value, dict):
+        return {
+            key: f"{part}-{number}" if key in _NAMING and isinstance(part, str) else _renamed(part, number)
+            for key, part in value.items()
+            if isinstance(key, str)  # as opposed to `on`, a bool to PyYAML
+        }
+    return [_renamed(part, number) for part in value] if isinstance(value, list) else value
 
 
 def write_tree(root: Path, count: int, files: int) -> Path:

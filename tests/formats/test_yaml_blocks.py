@@ -42,6 +42,16 @@ g: 1.5
 h: -7
 "i j": ~
 j: a:b:c d # comment
+o: 'one
+  two \x20
+
+  it''s three '  # comment
+p:
+- '
+  # q'
+- '
+
+  '
 
 k:
 l: {}
@@ -110,7 +120,7 @@ def test_a_text_of_the_form() -> None:
     assert decoded is not None
     (document,) = decoded.documents
     assert isinstance(document, PlainDocument)
-    assert (2, (31, 32)) == (document.line, document.item_lines)
+    assert (2, (41, 42)) == (document.line, document.item_lines)
 
 
 def test_files_of_the_project() -> None:
@@ -165,6 +175,11 @@ def test_mutations() -> None:
         "a: |\n  b",
         "a: |\nb: c\n",
         "a: b\n  c",
+        "a: 'b\nc'",
+        "a: 'b\n  c' d",
+        "a: 'b\n  c': d",
+        "a: 'b\n  c",
+        "a: 'b\n\tc'",
         "a:\n  b",
         "a: {b: 1,\n  c: 2}",
         'a: "b\n  c"',

@@ -20,9 +20,10 @@ from fsxds.supervisor import AbandonedThreads
 try:
     from fsxds.editor.language_server import ServerSetup, TreeServer
 except ModuleNotFoundError as error:
-    if (error.name or "").partition(".")[0] == "fsxds":
+    package = (error.name or "").partition(".")[0]
+    if package == "fsxds":
         raise
-    raise UsageError(f"lsp needs {error.name}: pip install 'fsxds[editor]'") from error
+    raise UsageError(f"lsp needs {package}: pip install 'fsxds[editor]'") from error
 
 
 def run_lsp(directory: Path | None, settings: Settings) -> None:

@@ -12,7 +12,7 @@ from fsxds.editor.api_places import ApiPlaces, Expectation, named_type, own_name
 from fsxds.editor.diagnostics import problem_positions, span_of_problem
 from fsxds.editor.edited_tree import TreeView
 from fsxds.editor.outline import Form, OutlineNode, TextOutline, Trail, read_outline
-from fsxds.editor.resource_names import NamePlace, name_trail, scalar_text, span_of
+from fsxds.editor.resource_names import NamePlace, name_trails, scalar_text, span_of
 from fsxds.editor.text_positions import Span
 from fsxds.memo import Lru
 from fsxds.resource_types import BY_TYPE_URL, RESOURCE_TYPES
@@ -172,7 +172,8 @@ class Navigator:
 
     def _defined(self, key: Key, place: NamePlace) -> TextPlace:
         outline = self.outline(place.path)
-        trail = name_trail(outline, key, place) or outline.follow(place.document, place.field_path)
+        named = name_trails(outline, key, place)
+        trail = named[0] if named else outline.follow(place.document, place.field_path)
         return TextPlace(place.path, span_of(trail) if trail is not None else (0, 0))
 
 

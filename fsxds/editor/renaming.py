@@ -14,7 +14,7 @@ from pathlib import PurePosixPath
 
 from fsxds.editor.navigation import NameAt, Navigator
 from fsxds.editor.outline import Form, Trail
-from fsxds.editor.resource_names import NamePlace, name_trail, scalar_text, span_of
+from fsxds.editor.resource_names import NamePlace, name_trails, scalar_text, span_of
 from fsxds.editor.text_positions import Span
 from fsxds.formats.yaml_scalars import resolve_plain
 from fsxds.resource_types import BY_TYPE_URL
@@ -126,7 +126,7 @@ def _everywhere(navigator: Navigator, keys: Iterable[Key], new_name: str) -> set
         _require_certain(navigator, key, new_name)
         definitions = names.definitions.get(key, ())
         trails = [
-            *((place, name_trail(navigator.outline(place.path), key, place)) for place in definitions),
+            *(pair for place in definitions for pair in _definition(navigator, key, place)),
             *((one, _trail(navigator, one)) for one in names.mentions.get(key, ())),
         ]
         for place, trail in trails:
@@ -135,6 +135,11 @@ def _everywhere(navigator: Navigator, keys: Iterable[Key], new_name: str) -> set
             waiting += by_place.get((one.path, one.span), ())
     _require_no_other_words(navigator, done, found)
     return found
+
+
+def _definition(navigator: Navigator, key: Key, place: NamePlace) -> list[tuple[NamePlace, Trail | None]]:
+    found = name_trails(navigator.outline(place.path), key, place)
+    return [(place, trail) for trail in found] or [(place, None)]
 
 
 def _keys_by_place(navigator: Navigator) -> Mapping[tuple[PurePosixPath, Span], list[Key]]:

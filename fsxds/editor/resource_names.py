@@ -68,21 +68,18 @@ class ResourceNames:
         return sorted(name for one, name in self.definitions if one == type_url and name != ANY)
 
 
-def name_trail(outline: TextOutline, key: Key, definition: NamePlace) -> Trail | None:
-    """Return the way to the name of a resource that is defined at a place; None where it is not written there."""
+def name_trails(outline: TextOutline, key: Key, definition: NamePlace) -> list[Trail]:
+    """Return the ways to the name of a resource that is defined at a place: its own, and that of the wrapper around it."""
     row = BY_TYPE_URL[key[0]]
     candidates: list[FieldPath] = []
     if row.name_field is not None:
-        spellings = (row.name_field, camel_case(row.name_field))
+        spellings = dict.fromkeys((row.name_field, camel_case(row.name_field)))
         candidates += [(*definition.field_path, spelling) for spelling in spellings]
     around = wrapper_path(definition.field_path)
     if around != definition.field_path:
         candidates.append((*around, "name"))
-    for path in candidates:
-        trail = outline.follow(definition.document, path)
-        if trail is not None and scalar_text(trail) == key[1]:
-            return trail
-    return None
+    trails = (outline.follow(definition.document, path) for path in candidates)
+    return [trail for trail in trails if trail is not None and scalar_text(trail) == key[1]]
 
 
 def scalar_text(trail: Trail | None) -> str | None:

@@ -142,3 +142,27 @@ def test_naming_fields_exist(bench: Workbench, catalogue: Catalogue) -> None:
     assert fields == []
     assert len(unknown) < 5
     assert (ENDPOINTS, "pool") in bench.navigator.view.names.mentions
+
+
+WRAPPED = """\
+resources:
+- name: wrapped
+  resource:
+    "@type": type.googleapis.com/envoy.config.cluster.v3.Cluster
+    name: wrapped
+    type: STATIC
+"""
+
+
+def test_wrapped_resources(tmp_path: Path, catalogue: Catalogue) -> None:
+    """The name of a wrapper is that of the resource in it."""
+    routes = FILES["routes.yaml"].replace("cluster: web", "cluster: wrapped")
+    bench = workbench(tmp_path, catalogue, {**FILES, "routes.yaml": routes, "more.yaml": WRAPPED})
+    mention = bench.navigator.name_at(*bench.at("routes.yaml", "cluster: wrapped", 10))
+    around = bench.navigator.name_at(*bench.at("more.yaml", "- name: wrapped", 9))
+
+    assert mention is not None
+    assert around is not None
+    assert around.keys == mention.keys == ((CLUSTER, "wrapped"),)
+    assert [words(bench, one) for one in bench.navigator.definitions(mention.keys[0])] == [("more.yaml", "wrapped")]
+    assert [one.name for one in bench.navigator.symbols(PurePosixPath("more.yaml"))] == ["wrapped"]

@@ -9,7 +9,7 @@ import pytest
 
 from fsxds.api.catalogue import Catalogue
 from fsxds.editor.renaming import UncertainRenameError, edited, rename, renameable
-from tests.editor.test_navigation import ALL, ENDPOINTS_FILE, LISTENER
+from tests.editor.test_navigation import ALL, ENDPOINTS_FILE, LISTENER, WRAPPED
 from tests.editor.trees import CLUSTERS, FILES, ROUTES, Workbench, workbench
 
 
@@ -127,3 +127,14 @@ def test_a_rename_that_breaks_something(tmp_path: Path, catalogue: Catalogue) ->
 
     with pytest.raises(UncertainRenameError, match=r"clusters.yaml:1 would be wrong: bad-syntax"):
         rename(bench.navigator, found, "x", lambda _: broken)
+
+
+def test_a_wrapped_cluster(tmp_path: Path, catalogue: Catalogue) -> None:
+    """A resource with a wrapper has its name twice, and both are changed."""
+    routes = ROUTES.replace("cluster: web", "cluster: wrapped")
+    bench = workbench(tmp_path, catalogue, {**FILES, "routes.yaml": routes, "more.yaml": WRAPPED})
+
+    assert renamed(bench, bench.at("routes.yaml", "cluster: wrapped", 10), "other") == {
+        "routes.yaml": ROUTES.replace("cluster: web", "cluster: other"),
+        "more.yaml": WRAPPED.replace("name: wrapped", "name: other"),
+    }

@@ -5,8 +5,8 @@ the settings. Nothing else decides what it parses to, so a file that is renamed 
 
 A record can be read only by who has the file that it was made of: it is enciphered and authenticated by keys made of the
 file's own digest, which stands nowhere in a pack. So a pack shows nothing of the tree to who cannot read the tree, and what is
-damaged or forged is no more than a file that is not in it. The cipher is the output of SHAKE-256 for that key and a fresh nonce,
-the authenticator is keyed BLAKE2b. X
+damaged or forged is no more than a file that is not in it. The cipher is the output of SHAKE-256 for that key and a fresh
+nonce, the authenticator is keyed BLAKE2b. Files with `Secret` resources or private keys in PEM are not written at all.
 """
 
 from __future__ import annotations

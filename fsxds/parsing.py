@@ -269,6 +269,9 @@ class Parsing:
         is_first = lane is self._lanes[0]
         while True:
             self._changed.clear()
+            if not is_first:
+                # What wakes all of them is for the first one first: it knows the large files, and edits of them cost it little.
+                await asyncio.sleep(0)
             is_worth_it = is_first or lane.worker is not None or self._queue.waiting_bytes() > WORTH_A_WORKER_BYTES
             batch = self._queue.take() if is_worth_it else []
             if batch:

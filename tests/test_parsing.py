@@ -387,6 +387,26 @@ async def test_little_needs_one_worker(rules: ParseRules) -> None:
         assert len(worker_pids(parsing)) == 1
 
 
+async def test_edits_of_a_large_file_go_to_the_worker_that_knows_it(rules: ParseRules) -> None:
+    """However large a file is, no other worker starts for it alone: that would parse all of it again at every second edit."""
+    padding = f"# {'x' * 98}\n" * 12_000
+    seen: set[int] = set()
+
+    async def look() -> None:
+        while True:
+            seen.update(worker_pids(parsing))
+            await asyncio.sleep(0)
+
+    async with parsing_apart(rules, SIDE_BY_SIDE) as parsing, asyncio.TaskGroup() as tasks:
+        looking = tasks.create_task(look())
+        for number in range(6):
+            await parsing.parse(tree_of({"cds.yaml": f"{padding}- name: c{number}\n"}).files)
+            await asyncio.sleep(0.1)  # until all workers wait again
+        looking.cancel()
+
+    assert len(seen) == 1
+
+
 async def test_killed_workers_lose_nothing(rules: ParseRules) -> None:
     """Workers that are killed again and again while they parse side by side delay their files, and lose none."""
     files = many(30)

@@ -179,7 +179,7 @@ RESOURCES_PER_STEP = 200
 
 
 class AdsConfigSources:
-    """Rewrites snapshots; each resource is worked on once, and rows in which nothing changed stay the same object.
+    """Rewrites snapshots; each resource is worked on once, and rows in which nothing is rewritten stay the same object.
 
     A source becomes `ads: {}` where it is REST, gRPC or `self` and asks for a type that the tree defines; paths, and
     sources of other types, stay as they were written. `initial_fetch_timeout` stays. A resource that is rewritten has the
@@ -206,7 +206,7 @@ class AdsConfigSources:
         return replace(snapshot, by_type=MappingProxyType(by_type), changes=MappingProxyType(changes))
 
     async def _rewrite_rows(self, type_url: TypeUrl, authored: Rows) -> Rows:
-        before, rewritten_before = self._rows.get(type_url, (Rows(type_url), Rows(type_url)))
+        before, rewritten_before = self._rows.get(type_url) or (Rows(type_url),) * 2
         if before is authored:
             return rewritten_before
         change = authored.changes_since(before)
@@ -216,7 +216,8 @@ class AdsConfigSources:
             updated.append(self._rewrite(authored[name]))
             if count % RESOURCES_PER_STEP == 0:
                 await asyncio.sleep(0)
-        rewritten = rewritten_before.with_changes(updated, change.removed)
+        is_as_authored = before is rewritten_before and all(each is authored[each.name] for each in updated)
+        rewritten = authored if is_as_authored else rewritten_before.with_changes(updated, change.removed)
         self._rows[type_url] = authored, rewritten
         return rewritten
 

@@ -90,6 +90,28 @@ async def test_work_follows_the_change(sources: AdsConfigSources) -> None:
     assert three.by_type[CDS]["b"] is not one.by_type[CDS]["b"]
 
 
+async def test_rows_without_sources_are_those_of_the_tree(sources: AdsConfigSources) -> None:
+    """As long as nothing of a type had to be rewritten, its rows take no memory a second time; then only what has."""
+    first = snapshot(1, cds=[by_eds("a", source=FILE), by_eds("b", source=FILE)])
+    rows = first.by_type[CDS]
+    of_file, of_rest = (snapshot(cds=[by_eds("c", source=source)]).by_type[CDS].values() for source in (FILE, REST))
+    without = rows.with_changes(of_file, ["b"])
+    with_source = without.with_changes(of_rest, ())
+    found = [
+        (await sources.rewrite(replace(first, generation=generation, by_type={**first.by_type, CDS: each}))).by_type[
+            CDS
+        ]
+        for generation, each in enumerate((rows, without, with_source), 1)
+    ]
+
+    assert found[0] is rows
+    assert found[1] is without
+    assert list(found[2]) == ["a", "c"]
+    assert found[2]["a"] is rows["a"]
+    assert found[2]["c"] != with_source["c"]
+    assert found[2].changes_since(found[1]).fresh == {"c"}
+
+
 async def test_streams_hear_of_sources_that_become_ads(sources: AdsConfigSources) -> None:
     """When the tree first speaks of endpoints, clusters that did not change are told again, with their new source."""
     before = snapshot(1, cds=[by_eds("web", source=REST)], unsure={"undeclared": ["eds"]})

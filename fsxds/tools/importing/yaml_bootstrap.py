@@ -123,13 +123,13 @@ class YamlBootstrap:
     def _extended(self, part: TextPart, section: PlainValue, known: Known) -> str | None:
         """Return a part with the keys that are new in it behind its own; None where that is not all that is new."""
         node = part.node
-        if not isinstance(node, MappingNode) or not node.is_block or not isinstance(section, dict):
+        if not isinstance(node, MappingNode) or not node.is_block or not node.pairs or not isinstance(section, dict):
             return None
         own = {key_text(key) for key, _ in node.pairs}
         new = {key: value for key, value in section.items() if key not in own}
         if own - section.keys() or has_merge_key(node) or not new:
             return None
-        lines = reindented(as_yaml(new, {}), node.column)
+        lines = reindented(as_yaml(new, {}), node.pairs[0][0].column)
         return f"{self._cutter.cut(part, known)}{lines.rstrip()}\n"
 
     def _generated(self, name: str, section: PlainValue, left: LeftOver) -> str:

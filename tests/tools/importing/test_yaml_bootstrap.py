@@ -174,3 +174,10 @@ static_resources:
     left = plan_of(text, catalogue).bootstrap.decode()
 
     assert "  # Myself.\n  - name: me   # this fleet\n    type: STATIC\n" in left
+
+
+def test_a_node_with_an_anchor_gets_what_it_lacks(catalogue: Catalogue) -> None:
+    """New keys stand where its own do, whatever is before them on the line of the node."""
+    text = "node: &n   # mine\n    # who\n    id: a\nstatic_resources: {clusters: [{name: a}]}\n"
+
+    assert b"node: &n   # mine\n    # who\n    id: a\n    cluster: envoy\n" in plan_of(text, catalogue).bootstrap

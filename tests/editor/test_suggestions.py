@@ -14,6 +14,7 @@ from tests.editor.trees import placed
 
 NAMES = {CLUSTER: ["api", "web"], ROUTES: ["main"], SECRET: ["cert"], ENDPOINTS: ["eps"]}
 HCM = "type.googleapis.com/envoy.extensions.filters.network.http_connection_manager.v3.HttpConnectionManager"
+MODULE = "type.googleapis.com/envoy.extensions.filters.http.dynamic_modules.v3.DynamicModuleFilter"
 LISTENER = f"""\
 - name: a
   filter_chains:
@@ -91,6 +92,12 @@ def test_places(catalogue: Catalogue, name: str, text: str, expected: set[str], 
         ),
         ("cds.yaml", '- typed_extension_protocol_options: {a: {"@type": ⌖', "HttpProtocolOptions", "v3.Router"),
         ("lds.yaml", '- listener_filters: [{typed_config: {"@type": ⌖', "TlsInspector", "v3.Router"),
+        (
+            "lds.yaml",
+            LISTENER + f'        http_filters: [{{typed_config: {{"@type": {MODULE}, filter_config: {{"@type": ⌖',
+            "google.protobuf.StringValue",
+            "no such type",
+        ),
     ],
 )
 def test_types_fit_the_place(catalogue: Catalogue, name: str, text: str, expected: str, unexpected: str) -> None:

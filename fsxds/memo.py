@@ -42,8 +42,10 @@ class Lru(Generic[Key, Value]):
         """Return a value and count it as used; None where there is none."""
         value = self._values.get(key)
         if value is not None:
-            with suppress(KeyError):
+            try:  # noqa: SIM105 - in a third of the time of `suppress`
                 self._values.move_to_end(key)
+            except KeyError:
+                pass
         return value
 
     def find(self, key: Key, make: Callable[[], Value]) -> Value:

@@ -366,6 +366,9 @@ def _report_missing(message: Message, path: Path, walk: Walk, demands: Sequence[
 def _visit_with_hooks(hooks: Sequence[Hook], visit: Visit | None) -> Visit:
     """Return what calls hooks before and after the fields are visited, if there is anything in them to visit."""
 
+    if len(hooks) == 1:
+        return _visit_with_hook(hooks[0], visit)
+
     def visit_with_hooks(message: Message, path: Path, walk: Walk) -> None:
         leaves: Any = None  # the innermost first, each with those around it
         for hook in hooks:
@@ -379,6 +382,17 @@ def _visit_with_hooks(hooks: Sequence[Hook], visit: Visit | None) -> Visit:
             leave()
 
     return visit_with_hooks
+
+
+def _visit_with_hook(hook: Hook, visit: Visit | None) -> Visit:
+    def visit_with_hook(message: Message, path: Path, walk: Walk) -> None:
+        leave = hook(message, path, walk)
+        if visit is not None:
+            visit(message, path, walk)
+        if leave is not None:
+            leave()
+
+    return visit_with_hook
 
 
 # What is done with the value of a field

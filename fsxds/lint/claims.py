@@ -18,6 +18,7 @@ from types import MappingProxyType
 
 from fsxds.api.catalogue import Catalogue, DynamicMessage
 from fsxds.api.walk import Hooks, Path, Walk
+from fsxds.lint.field_values import ip_version
 from fsxds.lint.reference_findings import ReferenceFinding
 from fsxds.resource_types import BY_SHORT_NAME, BY_TYPE_URL, name_of_domain
 from fsxds.resources import ParsedFile, Reference, Resource
@@ -82,13 +83,22 @@ def _key(address: DynamicMessage) -> tuple[str, ...] | None:
     socket = address.socket_address
     if not socket.port_value:
         return None
-    try:
-        ip = ipaddress.ip_address(socket.address)
-    except ValueError:
+    host = _host(socket.address)
+    if host is None:
         return None
-    host = f"[{ip}]" if ip.version == 6 else str(ip)
     network = getattr(socket, "network_namespace_filepath", "")
     return f"{host}:{socket.port_value}", "udp" if socket.protocol == _UDP else "tcp", network
+
+
+def _host(address: str) -> str | None:
+    """Return an IP address in the one spelling that equal ones have; None for what is none."""
+    if ip_version(address) == 4:
+        return address  # of which there is one spelling, and `ipaddress` takes its time
+    try:
+        ip = ipaddress.ip_address(address)
+    except ValueError:
+        return None
+    return f"[{ip}]"
 
 
 @dataclass(frozen=True, slots=True)

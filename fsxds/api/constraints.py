@@ -365,7 +365,6 @@ def _report_missing(message: Message, path: Path, walk: Walk, demands: Sequence[
 
 def _visit_with_hooks(hooks: Sequence[Hook], visit: Visit | None) -> Visit:
     """Return what calls hooks before and after the fields are visited, if there is anything in them to visit."""
-
     if len(hooks) == 1:
         return _visit_with_hook(hooks[0], visit)
 

@@ -50,6 +50,8 @@ LINES = st.sampled_from(
 TOY_LINES = st.sampled_from(
     ["CDS@1 a=1", "CDS@1 a=2 b=1", "CDS@2 b=1 b=1", "CDS b=1+60s a=1", "EDS@1 a=1 a=1", "EDS@1 a=1", "CDS@1", "LDS@3 l=1", "?", "!"]
 )  # fmt: skip
+# More missing names than are compared with others.
+MANY = " ".join(f"CDS:m{number:02}" for number in range(30))
 PATHS = st.sampled_from(["a.cds.yaml", "b.yaml", "b/c.yaml", "d", "lds.yaml"])
 LEVELS: tuple[dict[str, Severity | None], ...] = (
     {},
@@ -138,6 +140,25 @@ def test_memory_makes_no_difference_to_versions(
 ) -> None:
     """The same of authors' versions, and of names that are repeated in a file."""
     check_steps(Parser(stories.parse_file), Acceptance(whole, authored, Linter()), steps)
+
+
+@pytest.mark.parametrize(
+    "steps",
+    [
+        # What only a broken file defines is known as long as that is there.
+        [{"a.cds.yaml": "CDS z\n! [0].x", "d": f"RDS r CDS:z {MANY}\nCDS c"}, {"a.cds.yaml": None}],
+        # What a file would define that is not accepted, because of another one, is not defined any more.
+        [
+            {"a.cds.yaml": "CDS z", "d": f"RDS r CDS:z {MANY}"},
+            {"a.cds.yaml": "CDS y", "e.rtds.yaml": "!"},
+            {"a.cds.yaml": "CDS z", "e.rtds.yaml": None},
+        ],
+    ],
+)
+@pytest.mark.parametrize("whole", [False, True])
+def test_memory_makes_no_difference_to_what_is_held(steps: list[dict[str, str | None]], *, whole: bool) -> None:
+    """What was reported of files that are held back is otherwise when these change or go."""
+    check_steps(Parser(mentions.parse_file), Acceptance(whole, check=Linter()), steps)
 
 
 def test_failed_load_changes_nothing() -> None:

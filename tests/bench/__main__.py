@@ -22,7 +22,6 @@ from tests.bench import (
     starts,
     streaming,
 )
-from tests.bench.data import TREES
 from tests.bench.figures import Figure, print_figures
 
 
@@ -40,7 +39,7 @@ PARTS: Mapping[str, Callable[[argparse.Namespace], Iterable[Figure]]] = {
     "faults": lambda given: faults.measure(given.chaos),
     "latency": lambda _: latency.measure(),
 }
-ROWS = {**growth.rows_for(growth.MANY), **starts.rows_for(tuple(TREES))}
+ROWS = {**growth.rows_for(growth.MANY), **starts.rows_for()}
 LONG_ROWS = growth.rows_for(growth.MOST)
 
 

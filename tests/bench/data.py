@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any
 
 from fsxds.resource_types import BY_SHORT_NAME
 from tests.agreement.cases import text_of
@@ -183,13 +182,6 @@ def write_tree(root: Path, count: int, files: int) -> Path:
     for number in range(files):
         (folder / f"part-{number:03d}.yaml").write_text(clusters(number * each, each))
     return folder / "part-000.yaml"
-
-
-WriteTree: TypeAlias = Callable[[Path, int, int], object]
-"""Writes so many resources in so many files below a directory."""
-
-TREES: Mapping[str, WriteTree] = {"uniform": write_tree}
-"""Trees by what is in them."""
 
 
 def replace_file(path: Path, text: str) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import PurePosixPath
 
@@ -209,9 +209,3 @@ def _as_written(name: str, place: _Written) -> str:
     if place.quote == '"' or place.path.suffix.lower() == ".json" or not is_plain:
         return json.dumps(name, ensure_ascii=False)
     return name
-
-
-def placed_edits(edits: Edits) -> Iterator[tuple[PurePosixPath, Span, str]]:
-    """Yield each edit with its file."""
-    for path, parts in edits.items():
-        yield from ((path, span, new) for span, new in parts.items())

@@ -13,10 +13,13 @@ import hashlib
 import multiprocessing
 import os
 import signal
+import sys
 import threading
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from multiprocessing.connection import Connection
 from pathlib import Path
+from types import ModuleType
 from typing import Self
 
 from fsxds.api.catalogue import Catalogue
@@ -30,6 +33,25 @@ from fsxds.values import Severity, SourceFile
 
 # After so many bytes of files the collector looks for what they left; each look costs some milliseconds.
 COLLECT_AFTER_BYTES = 1_000_000
+
+
+# Held while this process has no main module.
+_starting = threading.Lock()
+
+
+@contextlib.contextmanager
+def _without_main() -> Iterator[None]:
+    """Hide the main module from multiprocessing, which would run it again in the process that it starts.
+
+    A worker needs nothing of it, and the script of somebody who calls `fsxds.load` may do anything when it is run.
+    """
+    with _starting:
+        main = sys.modules["__main__"]
+        sys.modules["__main__"] = ModuleType("__main__")
+        try:
+            yield
+        finally:
+            sys.modules["__main__"] = main
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +115,8 @@ class ParseWorker:
         context.set_forkserver_preload([__name__, type(rules.check).__module__])
         ours, theirs = context.Pipe()
         process = context.Process(target=_work, args=(theirs,), daemon=True, name="fsxds parser")
-        process.start()
+        with _without_main():
+            process.start()
         theirs.close()
         worker = cls(process.pid or 0, process, ours)
         catalogue = rules.catalogue

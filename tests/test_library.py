@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import doctest
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -63,3 +64,26 @@ def test_examples(monkeypatch: pytest.MonkeyPatch) -> None:
     results = doctest.testmod(fsxds)
 
     assert (0, True) == (results.failed, results.attempted > 0)
+
+
+def test_a_worker_does_not_run_the_script_that_started_it(tmp_path: Path) -> None:
+    """Whoever calls `fsxds.load` needs no `if __name__ == "__main__"`."""
+    script = tmp_path / "mine.py"
+    lines = [
+        "print('mine', flush=True)",
+        "from fsxds.parse_worker import ParseRules, ParseWorker",
+        "from fsxds.reload import find_catalogue",
+        "from fsxds.settings.options import Settings",
+        "worker = ParseWorker.start(ParseRules(find_catalogue(Settings())))",
+        "print(worker.is_alive, __import__('sys').modules['__main__'].__file__)",
+    ]
+    script.write_text("\n".join(lines))
+    done = subprocess.run(
+        [sys.executable, script],
+        env=os.environ | {"PYTHONPATH": str(Path(fsxds.__file__).parents[1])},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+    assert done.stdout.splitlines() == ["mine", f"True {script}"]

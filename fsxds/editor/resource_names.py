@@ -83,9 +83,11 @@ def name_trails(outline: TextOutline, key: Key, definition: NamePlace) -> list[T
 
 
 def scalar_text(trail: Trail | None) -> str | None:
-    """Return the text of the scalar that a way leads to, None where it leads to none."""
+    """Return the text of the scalar that a way leads to, None where it leads to none, as to an anchor or an alias."""
     node = trail.value if trail is not None else None
-    return node.text if node is not None and node.form is Form.SCALAR else None
+    if node is None or node.form is not Form.SCALAR or (not node.quote and node.text.startswith(("&", "*"))):
+        return None
+    return node.text
 
 
 def span_of(trail: Trail) -> Span:

@@ -229,7 +229,7 @@ async def test_errors_from_within(editor: Editor) -> None:
 
 
 async def test_cancelled_requests(editor: Editor) -> None:
-    """Requests that are cancelled while another takes long end with an error, and that other as usual."""
+    """Requests that are cancelled end with an error, or were answered before; one that takes long beside them, as usual."""
     editor.open("big.cds.yaml", BIG)
     document = types.TextDocumentIdentifier(editor.uri("big.cds.yaml"))
     symbols = editor.client.text_document_document_symbol_async(types.DocumentSymbolParams(document))
@@ -246,7 +246,7 @@ async def test_cancelled_requests(editor: Editor) -> None:
 
     assert found is not None
     assert len(found) == 20_000
-    assert {type(one) for one in outcomes} == {JsonRpcRequestCancelled}
+    assert {type(one) for one in outcomes} <= {JsonRpcRequestCancelled, types.Hover}
 
 
 async def test_a_document_that_is_closed_while_it_is_asked_about(editor: Editor) -> None:

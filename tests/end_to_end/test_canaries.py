@@ -7,16 +7,22 @@ from __future__ import annotations
 
 import json
 import sys
+import tempfile
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
-from pathlib import PurePosixPath
+from pathlib import Path, PurePosixPath
+from typing import Any
 
 import yaml
+from click.testing import CliRunner
 from google.protobuf import text_format
 from rich.console import Console
 
 from fsxds.api.secrets import Masker, mask_reason
 from fsxds.cli import main, show
+from fsxds.editor.diagnostics import diagnostics_of
+from fsxds.editor.hover import hover
+from fsxds.editor.suggestions import Completion
 from fsxds.events import Level
 from fsxds.formats import FORMATS
 from fsxds.lint.linter import Linter
@@ -37,9 +43,13 @@ from fsxds.tools.diff.compare import Comparer
 from fsxds.tools.diff.difference import Compared, Side, json_text, markdown, text_lines
 from fsxds.transports.client_status.contents import Contents
 from fsxds.values import Nonce, SourceFile, Version
+from tests.editor.trees import workbench
 from tests.support.canaries import Canaries, broken_files, resources
 from tests.support.polls import envoy_catalogue
 from tests.support.trees import tree_of
+
+# The editor is asked at one of so many places.
+EVERY = 5
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 
@@ -50,12 +60,15 @@ Exits = dict[str, Callable[[], Iterator[str]]]
 EXITS_OF_COMMANDS = {
     "bootstrap": (),  # written of settings alone
     "check": tuple(f"problems {row.name}" for row in PROBLEM_FORMATS),
+    "completion": (),  # the names of commands, types, rules and files
     "convert": ("convert",),  # what it writes is the user's own file
     "dev": ("log text", "log json", "NACK"),
     "diff": ("diff text", "diff json", "diff markdown"),
     "doctor": tuple(f"problems {row.name}" for row in PROBLEM_FORMATS),
     "explain": (),  # the book of rules
+    "import": ("import text", "import json", "import problems"),
     "init": (),  # the package's own files
+    "lsp": ("editor problems", "editor hover", "editor suggestions"),
     "mirror": ("log text", "log json"),
     "schema": (),  # the descriptors
     "serve": ("log text", "log json", "NACK", "client status"),
@@ -95,7 +108,28 @@ def exits_of_resources(before: tuple[Resource, ...], after: tuple[Resource, ...]
             text for row in before for text in (str(contents.body_of(row)), str(contents.json_of(row)))
         ),
         "NACK": lambda: map(_nack, before),
+        "import text": lambda: iter([_imported(before, "text")]),
+        "import json": lambda: iter([_imported(before, "json")]),
     }
+
+
+def _imported(resources: tuple[Resource, ...], output_format: str) -> str:
+    """Return what the import of a bootstrap prints that has these resources as extensions."""
+    bootstrap: Any = envoy_catalogue().message_class("envoy.config.bootstrap.v3.Bootstrap")()
+    bootstrap.static_resources.clusters.add(name="a", type="STATIC")
+    for resource in resources:
+        bootstrap.bootstrap_extensions.add().MergeFromString(resource.body)
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder, "envoy.pb")
+        file.write_bytes(bootstrap.SerializeToString())
+        return _printed(["import", str(file), f"{folder}/tree", "--no-envoy", "--format", output_format])
+
+
+def _printed(arguments: list[str]) -> str:
+    """Return what a command prints, on both streams."""
+    result = CliRunner().invoke(main.fsxds, arguments)
+    assert result.exception is None or isinstance(result.exception, SystemExit), result.exception
+    return result.output
 
 
 def _nack(resource: Resource) -> str:
@@ -126,12 +160,41 @@ def exits_of_broken_files(files: dict[str, str]) -> Exits:
             row = next(row for row in FORMATS if file.path.suffix in row.suffixes)
             yield from map(str, reader.read(file, row, type_from_path(file.path)).problems)
 
+    def not_imported() -> Iterator[str]:
+        with tempfile.TemporaryDirectory() as folder:
+            for number, (name, text) in enumerate(files.items()):
+                file = Path(folder, f"{number}{PurePosixPath(name).suffix}")
+                file.write_text(text, encoding="utf-8")
+                yield _printed(["import", str(file), f"{folder}/tree", "--no-envoy"])
+
     human = human_renderer(Console(width=10_000))
     return {
+        "import problems": not_imported,
+        **_exits_of_editor(files),
         **{f"problems {row.name}": lambda row=row: iter([row.write(report)]) for row in PROBLEM_FORMATS},  # type: ignore[misc]
         "convert": converted,
         "log text": lambda: (human(line, NOW) for line in lines),
         "log json": lambda: (json_renderer(line, NOW) for line in lines),
+    }
+
+
+def _exits_of_editor(files: dict[str, str]) -> Exits:
+    """Return what an editor shows of files, at places all over them."""
+    catalogue = envoy_catalogue()
+    texts = {path: text for path, text in files.items() if PurePosixPath(path).suffix in {".yaml", ".json"}}
+    with tempfile.TemporaryDirectory() as folder:
+        navigator = workbench(Path(folder), catalogue, texts).navigator
+    places = [(PurePosixPath(path), text, at) for path, text in texts.items() for at in range(0, len(text), EVERY)]
+    suggesting = Completion(catalogue)
+
+    return {
+        "editor problems": lambda: (
+            str(one)
+            for path, text in texts.items()
+            for one in diagnostics_of(navigator.problems_between(PurePosixPath(path), 0, len(text)), text, {})
+        ),
+        "editor hover": lambda: (str(hover(navigator, path, at)) for path, _, at in places),
+        "editor suggestions": lambda: (str(suggesting.suggest(text, at, path, {})) for path, text, at in places),
     }
 
 

@@ -31,8 +31,8 @@ def run_lsp(directory: Path | None, settings: Settings) -> None:
     # stdout is for the protocol alone: whatever else is printed goes to stderr.
     output = os.fdopen(os.dup(sys.stdout.fileno()), "wb")
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
-    catalogue = reload.find_catalogue(settings)
-    with open_log("human", "warning") as log:
+    with output, open_log("human", "warning") as log:
+        catalogue = reload.find_catalogue(settings)
         setup = ServerSetup(directory, settings, catalogue, linter_of(settings), log.receive)
         try:
             # Not by `cli/running.py`, whose ways to serve thousands of clients take longer to import than all of this.

@@ -398,15 +398,21 @@ def _folder_of(params: types.InitializeParams) -> Path | None:
 
 
 class _BoundedReader:
-    """Reads messages in a thread; an input that is no message of a bearable size is the end."""
+    """Reads messages in a thread; an input that fails, or that is no message of a bearable size, is the end."""
 
     def __init__(self, source: BinaryIO) -> None:
         self._source = source
 
     async def readline(self) -> bytes:
-        return await asyncio.to_thread(self._source.readline, _LONGEST_HEADER)
+        return await self._read(self._source.readline, _LONGEST_HEADER)
 
     async def readexactly(self, size: int) -> bytes:
         if size > MOST_MESSAGE_BYTES:
             return b""
-        return await asyncio.to_thread(self._source.read, size)
+        return await self._read(self._source.read, size)
+
+    async def _read(self, read: Callable[[int], bytes], size: int) -> bytes:
+        try:
+            return await asyncio.to_thread(read, size)
+        except OSError:
+            return b""

@@ -19,8 +19,8 @@ LINES = [line for block in BLOCKS for line in block.splitlines()]
 EXAMPLES = [line.partition(" > ")[0] for line in LINES if line.startswith("fsxds ")]
 ROWS = {name: status.strip() for name, status in re.findall(r"^\| \[`fsxds (\w+).*\|([^|]*)\|$", PAGE, re.MULTILINE)}
 
-# They run until they are ended, or ask a server; `tests/end_to_end` runs them.
-LASTING = ("fsxds dev ", "fsxds serve ", "fsxds watch ")
+# They run until they are ended, or ask a server; `tests/end_to_end` runs them, and `tests/editor` the last one.
+LASTING = ("fsxds dev ", "fsxds serve ", "fsxds watch ", "fsxds lsp ")
 
 
 @pytest.fixture(scope="module")

@@ -141,6 +141,7 @@ def is_secret_name(name: str) -> bool:
     return _TELLING.search("".join(pieces)) is not None or not _TELLING_PIECES.isdisjoint(pieces)
 
 
+@lru_cache(maxsize=4096)
 def is_secret_field(name: str) -> bool:
     """Return whether a field or a key of this name holds a secret, in snake_case or camelCase, and also with a typing error."""
     snake = "_".join(_pieces(name))

@@ -14,9 +14,11 @@ from types import TracebackType
 from typing import Never, Self
 
 from fsxds.disk_cache.parsed_files import ParseCache
+from fsxds.memo import Lru
 from fsxds.parse_queue import FileKey, ParseJob, ParseQueue, file_key
 from fsxds.parse_worker import OutOfTimeError, ParseRules, ParseWorker, WorkerDiedError, WorkerStartError, parse_all
 from fsxds.resources import ParsedFile
+from fsxds.snapshots.parse import FileParser
 from fsxds.snapshots.parsed_bytes import DamagedBytesError, decode, encode
 from fsxds.values import BackOff, Problem, SourceFile
 
@@ -52,6 +54,14 @@ PARSE_BY_WORKERS_ABOVE_BYTES = 8 * MIB
 # As many files at once may be those of an earlier state of the tree, which the cache knows.
 MANY_FILES = 32
 
+# Edits of large files are parsed here where little of a file is new, of no larger files than this and of no more at once:
+# an exchange with a worker costs 20 ms for a MiB of it, and to look for what is new costs 5 ms, in steps that hold the GIL.
+MOST_EDITED_BYTES = 8 * MIB
+MOST_EDITED_FILES = 8
+
+# What large files parsed to is kept for the next edit of each, up to so many bytes of those files.
+MOST_UNLEARNED_BYTES = 128 * MIB
+
 # Results are written to the cache together, and of a file that is written again and again the last one.
 WRITE_AFTER_S = 5.0
 
@@ -74,7 +84,7 @@ class ParseLimits:
 
     Attributes:
         apart_above_bytes: changes of more bytes in all are parsed apart.
-        file_apart_above_bytes: a file of more bytes is parsed apart.
+        file_apart_above_bytes: a file of more bytes is parsed apart, unless no more of them are new.
         time_s: processor time for one MiB of a file, and for any smaller file.
         patience_s: how long what is done waits for the next file to be done.
         first_patience_s: the same for the first files of all.
@@ -99,6 +109,14 @@ class ParseLimits:
         small = sum(file.size_bytes for file in files if file.size_bytes <= self.file_apart_above_bytes)
         are_many = small > self.apart_above_bytes
         return [file for file in files if are_many or file.size_bytes > self.file_apart_above_bytes]
+
+
+_KnownFile = tuple[SourceFile, ParsedFile]
+"""A file, and what it parsed to."""
+
+
+def _make_unlearned() -> Lru[PurePosixPath, _KnownFile]:
+    return Lru(MOST_UNLEARNED_BYTES, lambda known: known[0].size_bytes, MOST_UNLEARNED_BYTES)
 
 
 @dataclass(slots=True, eq=False)
@@ -149,7 +167,9 @@ class Parsing:
         self._queue = ParseQueue()
         # Large files that the first worker did not parse itself, with what they parsed to: it learns of each before it
         # parses the next content, so that the first edit costs no more than others.
-        self._unlearned: dict[PurePosixPath, tuple[SourceFile, ParsedFile]] = {}
+        self._unlearned = _make_unlearned()
+        # The same for the parser of this process.
+        self._unlearned_here = _make_unlearned()
         # Files that `parse` waits for; `look_again` reports what becomes of the others.
         self._awaited: set[ParseJob] = set()
         self._progress = asyncio.Event()
@@ -172,6 +192,7 @@ class Parsing:
         again when `look_again` is called. Others wait for it until none was done for `patience_s`, and only once.
         """
         parsed = await self._known(files)
+        parsed |= await self._edited(tuple(file for file in files if file_key(file) not in parsed))
         unknown = tuple(file for file in files if file_key(file) not in parsed)
         apart = {file_key(file) for file in self._limits.apart(unknown)}
         self._request(file for file in unknown if file_key(file) in apart)
@@ -227,16 +248,30 @@ class Parsing:
         results = await asyncio.to_thread(self._cache.find, files)
         found = {file_key(file): (file, parsed) for file, parsed in zip(files, results, strict=True) if parsed}
         for file, parsed in found.values():
-            self._note_unlearned(file, parsed)
+            self._note(file, parsed, self._unlearned, self._unlearned_here)
         return {key: parsed for key, (_, parsed) in found.items()}
 
-    def _note_unlearned(self, file: SourceFile, parsed: ParsedFile) -> None:
-        if file.size_bytes > self._limits.file_apart_above_bytes:
-            self._unlearned[file.path] = file, parsed
+    async def _edited(self, files: tuple[SourceFile, ...]) -> dict[FileKey, ParsedFile]:
+        """Parse here those of the files that are large, and of which little is new."""
+        most_bytes = self._limits.file_apart_above_bytes
+        large = [
+            file
+            for file in files
+            if most_bytes < file.size_bytes <= MOST_EDITED_BYTES and file_key(file) not in self._queue.jobs
+        ]
+        if self._is_first or not large or len(large) > MOST_EDITED_FILES:
+            return {}
+        edits = [(file, self._unlearned_here.pop(file.path)) for file in large]
+        results = await asyncio.to_thread(_parse_edits, self._parser, edits, most_bytes)
+        for file, parsed in results:
+            self._note(file, parsed, self._unlearned)
+            self._keep(file, parsed)
+        return {file_key(file): parsed for file, parsed in results}
 
-    def _take_unlearned(self, batch: list[ParseJob]) -> tuple[tuple[SourceFile, bytes], ...]:
-        known = (self._unlearned.pop(job.file.path, None) for job in batch)
-        return tuple((row[0], encode(row[1])) for row in known if row is not None)
+    def _note(self, file: SourceFile, parsed: ParsedFile, *unlearned: Lru[PurePosixPath, _KnownFile]) -> None:
+        if file.size_bytes > self._limits.file_apart_above_bytes and not parsed.problems:
+            for each in unlearned:
+                each.put(file.path, (file, parsed))
 
     def _keep(self, file: SourceFile, parsed: ParsedFile, encoded: bytes | None = None) -> None:
         if self._cache is not None and self._cache.add(file, parsed, encoded):
@@ -275,7 +310,8 @@ class Parsing:
             is_worth_it = is_first or lane.worker is not None or self._queue.waiting_bytes() > WORTH_A_WORKER_BYTES
             batch = self._queue.take() if is_worth_it else []
             if batch:
-                await asyncio.to_thread(self._parse_apart, lane, batch, asyncio.get_running_loop())
+                known = [row for job in batch if (row := self._unlearned.pop(job.file.path)) is not None]
+                await asyncio.to_thread(self._parse_apart, lane, batch, known, asyncio.get_running_loop())
                 continue
             if not is_first:
                 lane.end()
@@ -286,20 +322,20 @@ class Parsing:
             async with asyncio.timeout(None if time_s is None else time_s - monotonic()):
                 await self._changed.wait()
 
-    def _parse_apart(self, lane: _Lane, batch: list[ParseJob], loop: asyncio.AbstractEventLoop) -> None:
-        """Have files parsed by a worker; in a thread."""
+    def _parse_apart(
+        self, lane: _Lane, batch: list[ParseJob], known: list[_KnownFile], loop: asyncio.AbstractEventLoop
+    ) -> None:
+        """Have files parsed by a worker, which learns what is known of them before; in a thread."""
         limit_s = self._limits.time_of(sum(job.file.size_bytes for job in batch))
         worker = self._living_worker(lane)
         lane.running = batch, monotonic()
         results: list[_Result] | None = None
         try:
-            encoded = worker.parse(tuple(job.file for job in batch), limit_s, self._take_unlearned(batch))
+            learned = tuple((file, encode(parsed)) for file, parsed in known)
+            encoded = worker.parse(tuple(job.file for job in batch), limit_s, learned)
             results = [
                 (decode(job.file.path, job.file.digest, each), each) for job, each in zip(batch, encoded, strict=True)
             ]
-            if lane is not self._lanes[0]:
-                for job, (parsed, _) in zip(batch, results, strict=True):
-                    self._note_unlearned(job.file, parsed)
         except OutOfTimeError:
             if len(batch) == 1:
                 results = [(_out_of_time(batch[0].file, limit_s), None)]
@@ -307,7 +343,7 @@ class Parsing:
             pass
         finally:
             lane.running = None
-        loop.call_soon_threadsafe(self._receive_batch, batch, results)
+        loop.call_soon_threadsafe(self._receive_batch, lane, batch, results)
 
     def _living_worker(self, lane: _Lane) -> ParseWorker:
         """Return the worker of a lane, and start it before that where there is none."""
@@ -318,7 +354,7 @@ class Parsing:
             worker.end()
         return worker
 
-    def _receive_batch(self, batch: list[ParseJob], results: list[_Result] | None) -> None:
+    def _receive_batch(self, lane: _Lane, batch: list[ParseJob], results: list[_Result] | None) -> None:
         """Store the results of a batch. If the worker died on several files, any may be the cause: each is parsed alone next."""
         if results is None and len(batch) > 1:
             for job in batch:
@@ -327,6 +363,10 @@ class Parsing:
             for number, job in enumerate(batch):
                 self._receive(job, None if results is None else results[number])
         self._queue.give_back(batch)
+        if results is not None:
+            others = (self._unlearned,) if lane is not self._lanes[0] else ()
+            for job, (parsed, _) in zip(batch, results, strict=True):
+                self._note(job.file, parsed, self._unlearned_here, *others)
 
     def _receive(self, job: ParseJob, result: _Result | None) -> None:
         """Store the result of a file; None if the worker died on it."""
@@ -358,6 +398,24 @@ class Parsing:
 
 _Result = tuple[ParsedFile, bytes | None]
 """What a file parsed to, and the same as bytes, if they are at hand."""
+
+
+def _parse_edits(
+    parser: FileParser, edits: list[tuple[SourceFile, _KnownFile | None]], most_bytes: int
+) -> list[_KnownFile]:
+    """Return those of the files of which little is new, each after what it held before, with what they parse to."""
+    parsed: list[_KnownFile] = []
+    for file, known in edits:
+        try:
+            if known is not None:
+                parser.learn(*known)
+            result = parser.parse_edit(file, most_bytes)
+        # The edge of one file: a worker parses it, and says what is wrong if that fails there too.
+        except Exception:  # noqa: BLE001
+            result = None
+        if result is not None:
+            parsed.append((file, result))
+    return parsed
 
 
 def _provisional(file: SourceFile, rule: str, message: str, remedy: str) -> ParsedFile:

@@ -30,6 +30,7 @@ MOST_PARAMETERS = 5
 EDGES = {
     "supervisor.py": (1, "a component ends no other"),
     "reload.py": (1, "a file on which loading fails is found and set aside; the others are served"),
+    "parsing.py": (1, "an edit on which fsxds fails is parsed by a worker, whose errors are problems of the file"),
     "parse_worker.py": (1, "an error of the worker process is raised in the process that asked it"),
     "observe/log.py": (1, "a line that cannot be written ends nobody's work"),
     "editor/session.py": (1, "a load of the tree that fails ends no other"),

@@ -16,8 +16,8 @@ from fsxds.api.catalogue import Catalogue
 from fsxds.api.walk import Hooks
 from fsxds.disk_cache.parsed_files import ParseCache
 from fsxds.events import CacheRead, Event
-from fsxds.parse_worker import ParseRules, WorkerStartError, parse_all
-from fsxds.parsing import ParseLimits, Parsing, cores, parse_now
+from fsxds.parse_worker import ParseRules, ParseWorker, WorkerStartError, parse_all
+from fsxds.parsing import MOST_EDITED_FILES, ParseLimits, Parsing, cores, parse_now
 from fsxds.resources import ParsedFile
 from fsxds.snapshots.check_protocol import Found, NoCheck
 from fsxds.snapshots.parse import FileParser
@@ -530,6 +530,142 @@ def test_first_edit_after_a_start_costs_what_it_changes(rules: ParseRules, tmp_p
     check.counts.write_bytes(b"")
     assert asyncio.run(parse_twice(2)) == 1
     assert len(check.counts.read_bytes()) == 1
+
+
+HALF_KIB = "x" * 500
+
+
+def list_with(changed: range, to: str, count: int = 1000) -> tuple[SourceFile, ...]:
+    """Return one large file of clusters of half a KiB, of which some differ."""
+    marks = [to if index in changed else "same" for index in range(count)]
+    items = (f"- name: c{index}\n  alt_stat_name: {mark}{HALF_KIB}\n" for index, mark in enumerate(marks))
+    return tree_of({"cds.yaml": "".join(items)}).files
+
+
+@pytest.fixture
+def asked(monkeypatch: pytest.MonkeyPatch) -> list[tuple[SourceFile, ...]]:
+    """Return a list of what workers are asked to parse from now on."""
+    batches: list[tuple[SourceFile, ...]] = []
+    parse = ParseWorker.parse
+
+    def parse_and_note(self: ParseWorker, files: tuple[SourceFile, ...], *others: Any) -> tuple[bytes, ...]:
+        batches.append(files)
+        return parse(self, files, *others)
+
+    monkeypatch.setattr(ParseWorker, "parse", parse_and_note)
+    return batches
+
+
+PATIENT = ParseLimits(patience_s=60, first_patience_s=60)
+EDITS = [range(3, 4), range(0), range(998, 1000)]
+
+
+@pytest.mark.parametrize("is_cached", [False, True], ids=["from a worker", "from the cache"])
+async def test_small_edit_of_a_large_file_asks_no_worker(
+    rules: ParseRules, tmp_path: Path, asked: list[tuple[SourceFile, ...]], is_cached: bool
+) -> None:
+    """Wherever it was parsed first, the edits of a large file are parsed here, and say what the whole says."""
+    base = list_with(range(0), "")
+
+    def cache() -> ParseCache:
+        return ParseCache(tmp_path, tmp_path, rules.digest, lambda _: None)
+
+    if is_cached:
+        parse_now(base, rules, ParseLimits(), cache())
+    async with asyncio.TaskGroup() as tasks:
+        with Parsing(rules, PATIENT, cache=cache()) as parsing:
+            keeping = tasks.create_task(parsing.keep_parsing())
+            await parsing.parse(base)
+            assert len(asked) == (not is_cached)
+            asked.clear()
+            base[0].pack()
+            for changed in EDITS:
+                files = list_with(changed, "other")
+                parsed = await parsing.parse(files)
+
+                right = parse_all(FileParser(rules.catalogue), files)
+                assert parsed == right
+                assert [row.origin for row in parsed[0].resources] == [row.origin for row in right[0].resources]
+            assert asked == []
+            keeping.cancel()
+
+
+async def test_large_change_goes_to_a_worker_that_knows_the_edits(
+    rules: ParseRules, tmp_path: Path, asked: list[tuple[SourceFile, ...]]
+) -> None:
+    """After edits here, a worker parses what is new of a larger change, and edits after that are parsed here again."""
+    check = CountingCheck(tmp_path / "counts")
+
+    async def cost_of(files: tuple[SourceFile, ...]) -> int:
+        check.counts.write_bytes(b"")
+        assert await parsing.parse(files) == parse_all(FileParser(rules.catalogue), files)
+        return len(check.counts.read_bytes())
+
+    async with parsing_apart(ParseRules(rules.catalogue, check=check), PATIENT) as parsing:
+        assert await cost_of(list_with(range(0), "")) == 1000
+        assert await cost_of(list_with(range(7), "edited")) == 7
+        assert len(asked) == 1
+        assert await cost_of(list_with(range(400), "edited")) == 393
+        assert len(asked) == 2
+        assert await cost_of(list_with(range(401), "edited")) == 1
+        assert len(asked) == 2
+
+
+async def test_edit_with_a_mistake_goes_to_a_worker(rules: ParseRules, asked: list[tuple[SourceFile, ...]]) -> None:
+    """What is wrong in an edit is what the whole says; its correction is an edit of the last good content."""
+    async with parsing_apart(rules, PATIENT) as parsing:
+        await parsing.parse(list_with(range(0), ""))
+        faulty = tree_of({"cds.yaml": list_with(range(0), "")[0].content + b"- name: d\n  typo: 1\n"}).files
+        assert await parsing.parse(faulty) == parse_all(FileParser(rules.catalogue), faulty)
+        assert len(asked) == 2
+        (parsed,) = await parsing.parse(list_with(range(5), "other"))
+
+    assert parsed.is_good
+    assert len(asked) == 2
+
+
+@dataclass(frozen=True)
+class FailingHere(NoCheck):
+    """A check that fails in one process."""
+
+    pid: int
+
+    def message_hooks(self, _: Catalogue) -> Hooks:
+        """Fail in the walk over each cluster."""
+        return {"envoy.config.cluster.v3.Cluster": (self.fail,)}
+
+    def fail(self, *_: object) -> None:
+        """Fail as nobody expects."""
+        if os.getpid() == self.pid:
+            raise ZeroDivisionError
+
+
+async def test_edit_on_which_parsing_here_fails_goes_to_a_worker(
+    rules: ParseRules, asked: list[tuple[SourceFile, ...]]
+) -> None:
+    """An error of fsxds in an edit ends nothing: the worker says what the file holds."""
+    async with parsing_apart(ParseRules(rules.catalogue, check=FailingHere(os.getpid())), PATIENT) as parsing:
+        await parsing.parse(list_with(range(0), ""))
+        (parsed,) = await parsing.parse(list_with(range(1), "other"))
+
+    assert parsed.is_good
+    assert len(asked) == 2
+
+
+async def test_many_edits_at_once_go_to_workers(rules: ParseRules, asked: list[tuple[SourceFile, ...]]) -> None:
+    """Of more large files than a few, none is parsed here."""
+
+    def trees(to: str) -> tuple[SourceFile, ...]:
+        (file,) = list_with(range(1), to, 300)
+        return tree_of({f"{number}.cds.yaml": file.content for number in range(MOST_EDITED_FILES + 1)}).files
+
+    async with parsing_apart(rules, PATIENT) as parsing:
+        await parsing.parse(trees("one"))
+        before = len(asked)
+        await parsing.parse(trees("other"))
+        assert len(asked) == before + MOST_EDITED_FILES + 1
+        await parsing.parse(trees("third")[1:])
+        assert len(asked) == before + MOST_EDITED_FILES + 1
 
 
 def test_cores_are_those_of_this_process() -> None:

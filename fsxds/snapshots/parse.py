@@ -10,6 +10,7 @@ file to be parsed as a whole, which gives the same of good files, and reports th
 from __future__ import annotations
 
 import hashlib
+import math
 import re
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass, replace
@@ -84,6 +85,11 @@ class FileParser:
         parsed = self._parse_whole(file, file_format, hint)
         self.learn(file, parsed)
         return parsed
+
+    def parse_edit(self, file: SourceFile, most_bytes: int) -> ParsedFile | None:
+        """Parse a file of which at most so many bytes are new since it was parsed or learned last; None for any other."""
+        document = self._chunks.parse_edit(file, type_from_path(file.path), most_bytes)
+        return None if document is None else ParsedFile(file.path, file.digest, (document,))
 
     def learn(self, file: SourceFile, parsed: ParsedFile) -> None:
         """Remember what a file parsed to, here or elsewhere, so that its next edit costs what that changes."""
@@ -204,6 +210,21 @@ class ChunkParser:
             self._known.pop(file.path)
         return document
 
+    def parse_edit(self, file: SourceFile, hint: ResourceType | None, most_bytes: int) -> Document | None:
+        """Return the one document of a file whose head and unknown items have at most so many bytes, or None.
+
+        In the second case what is known of the file stays, and hardly more than those bytes were parsed.
+        """
+        known = self._known.get(file.path)
+        if known is None or not self._is_large_list(file):
+            return None
+        content = file.content
+        # What is cut, and how often, is bounded before it is.
+        if content.find(_ITEM) > most_bytes or content.count(_ITEM) > len(known) + most_bytes // len(_ITEM):
+            return None
+        pieces = _take_apart(content)
+        return None if pieces is None else self._read(file.path, pieces, hint, most_bytes)
+
     def learn(self, file: SourceFile, hint: ResourceType | None, document: Document) -> None:
         """Remember the items of a faultless document that was parsed as a whole, so that the next edit costs little."""
         if not self._is_large_list(file):
@@ -230,16 +251,21 @@ class ChunkParser:
         row = format_of(file.path)
         return row is not None and row.name == "yaml"
 
-    def _read(self, path: PurePosixPath, pieces: _Pieces, hint: ResourceType | None) -> Document | None:
+    def _read(
+        self, path: PurePosixPath, pieces: _Pieces, hint: ResourceType | None, most_bytes: float = math.inf
+    ) -> Document | None:
         envelope = self._envelope(pieces)
         if envelope is None:
             return None
         known, context = self._known.get(path), _context(hint, envelope)
         before = known.items if known is not None and known.context == context else {}
+        keys = [_digest(text) for text in pieces.items]
+        unknown_bytes = sum(len(text) for key, text in zip(keys, pieces.items, strict=True) if key not in before)
+        if unknown_bytes > most_bytes:
+            return None
         now, resources, line = {}, [], _first_line(pieces)
         list_path: FieldPath = ("resources",) if pieces.is_envelope else ()
-        for index, text in enumerate(pieces.items):
-            key = _digest(text)
+        for index, (key, text) in enumerate(zip(keys, pieces.items, strict=True)):
             found = before.get(key) or self._read_item(path, text, envelope, hint)
             if found is None:
                 return None

@@ -609,6 +609,62 @@ def test_random_edits_say_what_the_whole_says(catalogue: Catalogue, parser: File
         assert lines_of(expected) == lines_of(actual), text
 
 
+def test_random_edits_are_parsed_as_the_whole_or_not_at_all(catalogue: Catalogue, parser: FileParser) -> None:
+    """Items that are inserted, changed, moved and cut, and odd bytes, give what the whole gives, or nothing."""
+    random = Random(21)
+    odd = ["'", "[", "&a ", "*a", "---\n", "\n- ", "# x\n", "- name: other\n", "\r", "\u2028", "9"]
+    outcomes = []
+    for _ in range(250):
+        items = [ITEM.format(number=number) for number in range(12)]
+        head = random.choice(["", "resources:\n", "version_info: 'v'\nresources:\n"])
+        base = file_of(head + "".join(items))
+        for _ in range(random.randint(1, 3)):
+            at, step = random.randrange(len(items)), random.randrange(4)
+            if step == 0:
+                items.insert(at, ITEM.format(number=random.randrange(9, 99)))
+            elif step == 1:
+                items[at] = items[at].replace("1s", "2s")
+            elif step == 2:
+                items.append(items.pop(at))
+            else:
+                items.pop(at)
+        text = head + "".join(items)
+        if random.random() < 0.4:
+            place = random.randrange(len(text))
+            text = text[:place] + random.choice(odd) + text[place:]
+        parser.learn(base, whole(catalogue, base))
+        edit = parser.parse_edit(file_of(text), random.choice([0, 50, 200, 1000]))
+        outcomes.append(edit is not None)
+        if edit is not None:
+            expected = whole(catalogue, file_of(text))
+            assert expected == edit, text
+            assert lines_of(expected) == lines_of(edit), text
+    assert min(outcomes.count(True), outcomes.count(False)) > 30
+
+
+def test_more_than_an_edit_is_not_parsed_and_forgets_nothing(parser: FileParser) -> None:
+    """A file that is unknown, or of which too much is new, at its head too, parses to nothing; the next edit is one."""
+    text = text_of(20)
+    most_bytes = len(ITEM)
+    assert parser.parse_edit(file_of(text), 10**9) is None
+    before = parser.parse(file_of(text)).resources
+    for more in (
+        text.replace("name: c5\n", "name: c5" + "5" * most_bytes + "\n"),
+        text.replace("name: c5\n", "name: d5\n").replace("name: c6\n", "name: d6\n"),
+        "#" * most_bytes + "\n" + text,
+        "type_url: type.googleapis.com/envoy.config.cluster.v3.Cluster\n" + text,
+        text.replace("resources:\n", "resources:\n" + "- {}\n" * most_bytes),
+        text.replace("name: c5\n", "name: [\n"),
+        "name: a\n",
+        "",
+    ):
+        assert parser.parse_edit(file_of(more), most_bytes) is None, more
+
+    edited = parser.parse_edit(file_of(text.replace("name: c5\n", "name: d5\n")), most_bytes)
+    assert edited is not None
+    assert [old.body is new.body for old, new in zip(before, edited.resources, strict=True)].count(True) == 19
+
+
 def test_an_item_that_means_what_another_says_is_not_remembered(catalogue: Catalogue, parser: FileParser) -> None:
     """An edit of an anchored item reaches the items that refer to it."""
     text = text_of(5).replace("- name: c1\n", "- &one\n  name: c1\n")

@@ -253,7 +253,7 @@ class Settings:
             "1MB",
             READING,
             LASTING,
-            "Changes of more bytes than this are parsed in a process of their own, and each file above 128 KiB.",
+            "Changes of more bytes than this are parsed in a process of their own, and more than 128 KiB of one file.",
         )
     )
     parse_time_s: float = reloadable(

@@ -89,12 +89,11 @@ class Cutter:
         ends_open = isinstance(leaf, TextNode) and leaf.keeps_breaks
         return reindented(text if ends_open else f"{text.rstrip()}\n", 0)
 
-    def lead_of(self, end: int, start: int) -> int:
-        """Return where the comments begin that belong to what is at `start`, behind something that ends at `end`."""
-        return self._lead(end, start)
-
     def _lead(self, end: int, start: int) -> int:
-        """Comments that are indented more than what follows belong to what precedes."""
+        """Return where the comments begin that belong to what is at `start`, behind something that ends at `end`.
+
+        Comments that are indented more than what follows belong to what precedes.
+        """
         line = self._line_of(start)
         if line <= end and self._text[line:start].strip():
             return start

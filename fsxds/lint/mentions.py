@@ -14,6 +14,7 @@ from typing import TypeAlias, TypeVar
 
 from rpds import HashTrieMap, HashTrieSet
 
+from fsxds.protocol import name_index
 from fsxds.resource_types import route_configuration_of
 from fsxds.resources import Key, ParsedFile, Resource, key_of
 from fsxds.snapshots.references import ANY, CLAIMED, IN_FILE, LB_ENDPOINT, VIRTUAL_HOST
@@ -181,9 +182,7 @@ def collection_of(type_url: TypeUrl, name: str) -> str:
     """
     if type_url == VIRTUAL_HOST:
         return f"{route_configuration_of(name)}/{ANY}"
-    path, mark, parameters = name.partition("?")
-    directory = path.rpartition("/")[0]
-    return f"{directory}/{ANY}{mark}{'&'.join(sorted(parameters.split('&')))}"
+    return name_index.collection_of(name)
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,51 +7,62 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, aclosing, asynccontextmanager, contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from time import monotonic
-from typing import Never, cast
+from typing import Never, TypeVar, cast
 
 from fsxds.errors import FsxdsError, UsageError
 from fsxds.events import (
+    AdminExposed,
     ApiFound,
-    FilesWritten,
     Level,
+    LingeringDropped,
     ListeningStarted,
     SettingsRejected,
     SettingsReloaded,
     StartDelayed,
 )
 from fsxds.formats.libyaml import require_libyaml
+from fsxds.history.state import State
+from fsxds.history.state_writer import StateWriter
 from fsxds.observe.clients import FORGOTTEN_AFTER_S, Clients
 from fsxds.observe.log import Log
 from fsxds.parsing import Parsing
 from fsxds.protocol.ttl import TtlMode
+from fsxds.publishing.drained_listeners import DrainWatch
+from fsxds.publishing.node_channels import NodeChannels
+from fsxds.publishing.publisher import Publisher, PublishRules
+from fsxds.publishing.rollout_operator import RolloutOperator
 from fsxds.readiness import ReadyFile, report_waits, reported_wait
-from fsxds.reload import Loader, LoadingRules, Reload, cache_of, find_catalogue, load_once, scanner_of
+from fsxds.reload import Loader, LoadingRules, Reload, cache_of, find_catalogue, scanner_of
 from fsxds.resource_types import BY_TYPE_URL
 from fsxds.settings.forms import OFF, Address, parse_address
+from fsxds.settings.mirror_rules import MirrorRule
 from fsxds.settings.options import Settings
 from fsxds.settings.reading import SettingsChange, SettingsReader
 from fsxds.snapshots.check_protocol import Check
-from fsxds.snapshots.load import Loaded
 from fsxds.source.targets import WatchMode, WatchOptions
 from fsxds.source.watcher import Settled, watch
 from fsxds.store import Latest, SnapshotStore
 from fsxds.supervisor import Supervisor, until_stopped, words_of
+from fsxds.transports.admin.admin_api import AdminApi, is_exposed
 from fsxds.transports.client_status.status_service import ClientReports, client_status_handlers, client_status_paths
 from fsxds.transports.config_sources import AdsConfigSources, Rewriting
 from fsxds.transports.grpc_streams.discovery import GrpcServices
 from fsxds.transports.grpc_streams.grpc_server import listening_grpc
 from fsxds.transports.grpc_streams.stream import StreamContext
-from fsxds.transports.mirror.writer import Mirror, Mirroring, MirrorOptions, write_once
+from fsxds.transports.mirror.writer import Mirror, Mirroring, MirrorOptions
 from fsxds.transports.rest.application import HeldPolls, RestJson, make_application
 from fsxds.transports.rest.http_server import listening, raise_open_files_limit
 from fsxds.transports.sockets import until_lost
 from fsxds.values import PlainValue
+from fsxds.views import Views, node_of
+
+Value = TypeVar("Value")
 
 # A drain takes milliseconds, or as long as clients take what was handed to them; less than `supervisor.STOP_WITHIN_S`.
 GRACE_S = 6.5
@@ -63,14 +74,6 @@ CheckOf = Callable[[Settings], Check]
 """Makes what judges files as the settings ask for; UsageError where they cannot be followed."""
 
 
-def mirror_once(directory: Path, out: Path, settings: Settings, check: Check) -> tuple[Loaded, FilesWritten]:
-    """Load a tree and write it as mirrored files, once."""
-    reject_loop(directory, out)
-    catalogue = find_catalogue(settings)
-    loaded = load_once(directory, settings, catalogue, check)
-    return loaded, write_once(loaded.snapshot, Mirror(out, catalogue, mirror_options(settings)))
-
-
 async def serve(directory: Path, settings: Settings, log: Log, check_of: CheckOf, reader: SettingsReader) -> None:
     """Serve a tree until SIGTERM or Ctrl-C; SIGHUP has `reader` read the settings again.
 
@@ -78,9 +81,11 @@ async def serve(directory: Path, settings: Settings, log: Log, check_of: CheckOf
         UsageError: the address is taken, or the mirror belongs to another process; alone or in an exception group.
         KeyboardInterrupt: it was ended by Ctrl-C.
     """
-    if settings.mirror is not None:
-        reject_loop(directory, settings.mirror)
-    elif settings.http == settings.grpc == OFF:
+    mirrors = mirrors_of(settings)
+    for rule in mirrors:
+        reject_loop(directory, rule.directory)
+    _require_views(settings)
+    if not mirrors and settings.http == settings.grpc == OFF:
         raise UsageError("there is nobody to serve: REST and gRPC are off; give --http, --grpc or --mirror")
     ready_file = None if settings.ready_file is None else ReadyFile(settings.ready_file)
 
@@ -97,21 +102,26 @@ async def serve(directory: Path, settings: Settings, log: Log, check_of: CheckOf
 
 
 async def run(application: Application, reader: SettingsReader, ready_file: ReadyFile | None) -> None:
-    """Run all that `fsxds serve` has, until cancelled: the listeners, the mirror and the ready file of the settings."""
-    out = application.settings.mirror
+    """Run all that `fsxds serve` has, until cancelled: the listeners, the mirrors and the ready file of the settings."""
     async with AsyncExitStack() as stack:
-        mirroring = None
-        if out is not None:
-            mirroring = stack.enter_context(application.mirroring(out, mirror_options(application.settings)))
+        stack.callback(application.close)
+        rules = mirrors_of(application.settings)
+        mirrors = [stack.enter_context(application.mirroring(rule)) for rule in rules]
         server = await stack.enter_async_context(application.serving())
         tasks = server.tasks
-        if mirroring is not None:
-            application.start(tasks, "mirror", mirroring.keep_mirrored)
-        waits_for = partial(application.waits_for, mirroring)
+        for mirroring in mirrors:
+            name = "mirror" if len(mirrors) == 1 else f"mirror {mirroring.root}"
+            application.start(tasks, name, mirroring.keep_mirrored)
+        pages = {
+            str(each.root): rule.admin for rule, each in zip(rules, mirrors, strict=True) if rule.admin is not None
+        }
+        if pages:
+            application.start(tasks, "drain watch", DrainWatch(application.publisher, pages).keep_watching)
+        waits_for = partial(application.waits_for, mirrors)
         application.start(tasks, "start-up", partial(report_waits, waits_for, application.report_wait))
         application.start(tasks, "settings", partial(application.keep_settings, reader))
         if ready_file is not None:
-            keep_ready_file = partial(_keep_ready_file, ready_file, application, server, mirroring)
+            keep_ready_file = partial(_keep_ready_file, ready_file, application, server, mirrors)
             application.start(tasks, "ready file", keep_ready_file)
         tasks.create_task(application.run())
         # Cancelled here, all of them end side by side.
@@ -159,12 +169,15 @@ class Application:
     Attributes:
         settings: those in use; what can change while running is replaced.
         catalogue: the message types of the Envoy in use.
-        store: what is served.
-        streams: what is served on streams: the same, or with its config sources made ADS.
+        publisher: publishes what is loaded.
+        channels: knows what each node is served.
+        operator: what operators see and decide of that.
         reload: loads trees, and knows what it loaded last.
         clients: who is connected, and what each holds.
         reports: answers requests for the status of clients.
         supervisor: runs all components.
+        state: the state directory, held until `close`; None without one.
+        keeper: writes to it what is served; None without one.
     """
 
     def __init__(self, directory: Path, settings: Settings, log: Log, check_of: CheckOf) -> None:
@@ -176,16 +189,35 @@ class Application:
         with reported_wait("the API of Envoy to be read", self.report_wait):
             self.catalogue = find_catalogue(settings)
         log.receive(ApiFound(self.catalogue.description))
-        self.store = SnapshotStore()
-        self.streams = SnapshotStore() if settings.ads_config_sources else self.store
-        self.reload = Reload(self.store, log.receive)
+        self.state = None if settings.state is None else State.open(settings.state, log.receive)
+        self.keeper = None if self.state is None else StateWriter(self.state, directory, log.receive)
+        self._rewriting: Rewriting | None = None
+        if settings.ads_config_sources:
+            self._rewriting = Rewriting(AdsConfigSources(self.catalogue), log.receive)
+        with reported_wait("what was served before to be read", self.report_wait):
+            self.publisher = Publisher(PublishRules.of(settings), log.receive, self.keeper, self._rewriting)
+        self.reload = Reload(self.publisher, log.receive)
+        self.channels = NodeChannels(self.publisher, _views_of(settings), self.reload, settings.canary)
+        self.operator = RolloutOperator(self.publisher, lambda: self.channels.views, self.state)
         self.clients = Clients(FORGOTTEN_AFTER_S + settings.max_hold_s)
         self.reports = ClientReports(self.clients, self.catalogue)
         self.supervisor = Supervisor(log.receive)
         self._trees: Latest[Settled | None] = Latest(None)
         self._loading = Latest(LoadingRules.of(settings, self.catalogue, check_of(settings)))
         self._watching = Latest(WatchRules.of(settings))
-        self._mirrors: list[Mirror] = []
+        self._mirrors: list[tuple[MirrorRule, Mirror]] = []
+
+    @property
+    def store(self) -> SnapshotStore:
+        """What is served of the whole tree."""
+        return self.publisher.whole.store
+
+    def close(self) -> None:
+        """Give the state directory back; report what lingers and is not kept in one."""
+        if self.state is not None:
+            self.state.close()
+        elif count := sum(len(rollout.machine.status.lingering) for rollout in self.publisher.rollouts.values()):
+            self._log.receive(LingeringDropped(count))
 
     def start(self, tasks: asyncio.TaskGroup, component: str, work: Callable[[], Awaitable[None]]) -> None:
         """Run a component in a task of its own."""
@@ -195,25 +227,26 @@ class Application:
         """Watch, load, and report, until cancelled; `serving` and `mirroring` are run beside it."""
         async with asyncio.TaskGroup() as tasks:
             self.start(tasks, "log", self._log.report_changes)
+            self.start(tasks, "publisher", self.publisher.keep_publishing)
+            if self.keeper is not None:
+                self.start(tasks, "state", self.keeper.keep_written)
             tasks.create_task(self._loading.run_with(self._load))
             watch_again = partial(self.supervisor.run, "watcher", self._watch)
             tasks.create_task(self._watching.run_with(lambda _: watch_again()))
-            if self.streams is not self.store:
-                sources = AdsConfigSources(self.catalogue)
-                rewriting = Rewriting(self.store, self.streams, sources, self._log.receive)
-                self.start(tasks, "ADS rewriting", rewriting.keep_rewritten)
+            if self._rewriting is not None:
+                self.start(tasks, "ADS rewriting", self._rewriting.keep_rewritten)
 
     async def _load(self, rules: LoadingRules) -> None:
         """Load the newest tree by these rules, until cancelled; after other rules, each of its files is judged again."""
         limits = rules.limits
-        if self.reload.loaded is not None:
+        if self.reload.views is not None:
             # There is no first load any more for which others would wait longer.
             limits = replace(limits, first_patience_s=limits.patience_s)
         cache = cache_of(self._directory, self.settings, rules.parsing, self._log.receive)
         with Parsing(rules.parsing, limits, self._load_again, cache) as parsing:
             self.reload.change_rules()
             self._load_again()
-            loader = Loader(parsing, rules.acceptance)
+            loader = Loader(parsing, rules.acceptance, rules.view_rules)
             async with asyncio.TaskGroup() as tasks:
                 self.start(tasks, "parser", parsing.keep_parsing)
                 self.start(tasks, "parse cache", parsing.keep_written)
@@ -237,16 +270,16 @@ class Application:
         self._log.receive(StartDelayed(waits_for, elapsed_s))
 
     @contextmanager
-    def mirroring(self, out: Path, options: MirrorOptions) -> Iterator[Mirroring]:
+    def mirroring(self, rule: MirrorRule) -> Iterator[Mirroring]:
         """Hold the lock on a directory of mirrored files, whose options follow the settings; `keep_mirrored` is to be run.
 
         Raises:
             UsageError: another process owns it.
         """
-        mirror = Mirror(out, self.catalogue, options)
-        self._mirrors.append(mirror)
+        mirror = Mirror(rule.directory, self.catalogue, mirror_options(self.settings, rule))
+        self._mirrors.append((rule, mirror))
         with mirror:
-            yield Mirroring(self.store, mirror, self._log.receive)
+            yield Mirroring(self.channels, mirror, self._log.receive, node_of(rule.attributes))
 
     async def keep_settings(self, reader: SettingsReader) -> Never:
         """Apply what can change of the settings after each SIGHUP; if there is a mistake in them, the old ones stay."""
@@ -261,6 +294,7 @@ class Application:
 
     def _read_settings(self, reader: SettingsReader) -> tuple[SettingsChange, LoadingRules]:
         change = SettingsChange.between(self.settings, reader.read(), reader.command)
+        _require_views(change.settings)
         return change, LoadingRules.of(change.settings, self.catalogue, self._check_of(change.settings))
 
     def _apply(self, change: SettingsChange, loading: LoadingRules) -> None:
@@ -271,29 +305,31 @@ class Application:
         self.settings = settings
         self._log.write_from(Level[settings.log_level.upper()])
         self.clients.polls.forgotten_after_s = FORGOTTEN_AFTER_S + settings.max_hold_s
-        for mirror in self._mirrors:
-            mirror.change(mirror_options(settings))
+        self.publisher.change_rules(PublishRules.of(settings))
+        self.channels.change_rules(_views_of(settings), settings.canary)
+        for rule, mirror in self._mirrors:
+            mirror.change(mirror_options(settings, rule))
         if loading != before:
             self._loading.replace(loading)
         if (watching := WatchRules.of(settings)) != self._watching.current:
             self._watching.replace(watching)
         self._log.receive(SettingsReloaded(changed, change.needs_restart))
 
-    def waits_for(self, mirroring: Mirroring | None = None) -> str:
+    def waits_for(self, mirrors: Iterable[Mirroring] = ()) -> str:
         """Return what the first snapshot and its first mirrored files wait for; empty when they are there."""
-        snapshot, settled, directory = self.store.current, self._trees.current, self._directory
+        settled, directory = self._trees.current, self._directory
         if settled is None:
             return f"{directory} to be read: it is not there, large, or written to all the time"
         count, size_bytes = len(settled.tree.files), sum(file.size_bytes for file in settled.tree.files)
-        if snapshot is None:
+        snapshots = self.publisher.published.current
+        if snapshots is None:
             return f"{count} files of {size_bytes:,} bytes in all to be parsed"
-        if len(snapshot.withheld) == len(BY_TYPE_URL):
+        if snapshots and all(len(snapshot.withheld) == len(BY_TYPE_URL) for snapshot in snapshots.values()):
             if not count:
                 return f"the first file with configuration in {directory}"
             return f"the first file without a mistake: none of {count} in {directory} can be served"
-        if mirroring is not None and not mirroring.has_written.is_set():
-            return f"the first mirrored files in {mirroring.root}"
-        return ""
+        waiting = next((each for each in mirrors if not each.has_written.is_set()), None)
+        return "" if waiting is None else f"the first mirrored files in {waiting.root}"
 
     @asynccontextmanager
     async def serving(self) -> AsyncIterator[RunningServer]:
@@ -328,20 +364,29 @@ class Application:
 
     def listen_rest(self, address: Address) -> AbstractAsyncContextManager[Address]:
         """Serve polls at an address."""
-        held = HeldPolls(self.store, lambda: self.settings.max_hold_s)
+        held = HeldPolls(self.channels, lambda: self.settings.max_hold_s)
         rest = RestJson(held, self.catalogue, self._log.receive, self.clients.polls)
         return listening(make_application(rest, client_status_paths(self.reports)), address, grace_s=GRACE_S)
 
     def listen_grpc(self, address: Address) -> AbstractAsyncContextManager[Address]:
         """Serve streams at an address."""
-        shared = StreamContext(self.streams, self._log.receive, self.clients, TtlMode(self.settings.ttl))
+        shared = StreamContext(self.channels, self._log.receive, self.clients, TtlMode(self.settings.ttl))
         services = GrpcServices(shared, client_status_handlers(self.reports))
         return listening_grpc(services, address, self.supervisor, grace_s=GRACE_S)
+
+    @asynccontextmanager
+    async def listen_admin(self, address: Address) -> AsyncIterator[Address]:
+        """Let operators ask and decide at an address."""
+        api = AdminApi(self.operator, address, self._log.receive)
+        async with listening(api.application(), address, grace_s=GRACE_S, option="admin") as bound:
+            if is_exposed(bound):
+                self._log.receive(AdminExposed(str(bound)))
+            yield bound
 
 
 @dataclass(frozen=True, slots=True)
 class Transport:
-    """One way to serve clients.
+    """One way to serve clients, or operators.
 
     Attributes:
         name: what users read of it.
@@ -357,6 +402,7 @@ class Transport:
 TRANSPORTS: tuple[Transport, ...] = (
     Transport("REST", lambda settings: settings.http, Application.listen_rest),
     Transport("gRPC", lambda settings: settings.grpc, Application.listen_grpc),
+    Transport("admin", lambda settings: settings.admin, Application.listen_admin),
 )
 
 
@@ -381,11 +427,11 @@ class Listener:
 
 
 async def _keep_ready_file(
-    ready_file: ReadyFile, application: Application, server: RunningServer, mirroring: Mirroring | None
+    ready_file: ReadyFile, application: Application, server: RunningServer, mirrors: Iterable[Mirroring]
 ) -> Never:
     """Write the ready file when the first snapshot is served, and again whenever other components are degraded."""
-    await application.store.newer_than(0)
-    if mirroring is not None:
+    await application.publisher.until_received()
+    for mirroring in mirrors:
         await mirroring.has_written.wait()
     while True:
         degraded = application.supervisor.degraded.current
@@ -403,11 +449,17 @@ def _readiness(application: Application, server: RunningServer, degraded: tuple[
     return {
         "http": server.addresses.get("REST"),
         "grpc": server.addresses.get("gRPC"),
+        "admin": server.addresses.get("admin"),
         "mirror": None if mirror is None else str(mirror),
+        "mirrors": [str(rule.directory) for rule in application.settings.mirrors or ()],
         "versions": versions,
         "degraded": [*degraded],
         "pid": os.getpid(),
     }
+
+
+def _views_of(settings: Settings) -> Views:
+    return Views(settings.views, settings.variables)
 
 
 def reject_loop(directory: Path, out: Path) -> None:
@@ -421,12 +473,35 @@ def reject_loop(directory: Path, out: Path) -> None:
         raise UsageError(f"{out}: the mirror is inside of the tree {directory}; choose a directory outside of it")
 
 
-def mirror_options(settings: Settings) -> MirrorOptions:
-    """Return how files are mirrored."""
+def mirrors_of(settings: Settings) -> tuple[MirrorRule, ...]:
+    """Return all directories of mirrored files."""
+    of_flag = () if settings.mirror is None else (MirrorRule(settings.mirror),)
+    return (*of_flag, *(settings.mirrors or ()))
+
+
+def _require_views(settings: Settings) -> None:
+    """Reject mirrors whose nodes have no view. Which layers exist makes no difference.
+
+    Raises:
+        UsageError: there is one.
+    """
+    views = _views_of(settings)
+    for rule in mirrors_of(settings):
+        if views.layers_of(node_of(rule.attributes), ()) is None:
+            fact = f"{rule.directory}: no view of the settings is for the node of this mirror"
+            raise UsageError(f"{fact}; add a rule to `views`, or name a view or a node in `mirrors`")
+
+
+def mirror_options(settings: Settings, rule: MirrorRule) -> MirrorOptions:
+    """Return how the files of a directory are written."""
     return MirrorOptions(
-        form=settings.mirror_format,
-        rewrite_config_sources=settings.mirror_config_sources,
-        durable=settings.mirror_durable,
-        pause_s=settings.mirror_pause_s,
+        form=rule.format or settings.mirror_format,
+        rewrite_config_sources=_first(rule.config_sources, settings.mirror_config_sources),
+        durable=_first(rule.durable, settings.mirror_durable),
+        pause_s=_first(rule.pause_s, settings.mirror_pause_s),
         rescan_s=settings.rescan_s,
     )
+
+
+def _first(of_rule: Value | None, of_settings: Value) -> Value:
+    return of_settings if of_rule is None else of_rule

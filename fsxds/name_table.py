@@ -1,7 +1,8 @@
 """Values by name, in the order of the names, as an immutable mapping that shares what is equal with later ones.
 
 A name is found by its hash, in one of many small dicts. The order is that of chunks, which hold some hundred names each. A
-change copies the dicts and the chunks that it touches, and the lists of them.
+change copies the dicts and the chunks that it touches, and the lists of them. A few names that are new are in a dict of their
+own: a thousand tables that add some names each to the same one share all dicts but that.
 
 Which names a chunk begins with follows from these names alone (`begins_chunk`). So equal names are in equal chunks, whatever
 changes led to them, and what is worked out from chunks is comparable between processes.
@@ -27,6 +28,9 @@ NAMES_PER_CHUNK = 128
 
 # There are as many dicts, a power of two, as let each of them have 64 to 128 names when they are made, 16 to 256 later.
 NEW_BUCKET, LEAST_BUCKET, MOST_BUCKET = 64, 16, 256
+
+# So many new names are in a dict of their own.
+MOST_ADDED = 16
 
 
 def begins_chunk(name: str) -> bool:
@@ -69,7 +73,7 @@ class _Run:
 class NameTable(Mapping[str, Value]):
     """Values by name, in the order of the names; never changed."""
 
-    __slots__ = ("_buckets", "_mask", "_size", "chunks")
+    __slots__ = ("_added", "_buckets", "_mask", "_size", "chunks")
 
     def __init__(self, members: Mapping[str, Value] | None = None) -> None:
         """Take values by name, in any order; those of a table are shared with it."""
@@ -78,26 +82,30 @@ class NameTable(Mapping[str, Value]):
         else:
             chunks = tuple(_split(sorted(members), members, begins_chunk)) if members else ()
             size = len(members) if members else 0
-            self._set(chunks, _buckets_of(chunks, size), size)
+            self._set(chunks, _buckets_of(chunks, size), {}, size)
 
     def _share(self, table: NameTable[Value]) -> None:
-        self._set(table.chunks, table._buckets, len(table))
+        self._set(table.chunks, table._buckets, table._added, len(table))
 
-    def _set(self, chunks: Chunks[Value], buckets: Buckets[Value], size: int) -> None:
-        self.chunks, self._buckets, self._size = chunks, buckets, size
+    def _set(self, chunks: Chunks[Value], buckets: Buckets[Value], added: dict[str, Value], size: int) -> None:
+        self.chunks, self._buckets, self._added, self._size = chunks, buckets, added, size
         self._mask = len(buckets) - 1
 
     def __getitem__(self, name: str) -> Value:
         """Return the value of this name."""
-        return self._buckets[hash(name) & self._mask][name]
+        try:
+            return self._buckets[hash(name) & self._mask][name]
+        except KeyError:
+            return self._added[name]
 
     def get(self, name: str, default: Any = None) -> Value | Any:
         """Return the value of this name, or another one where there is none."""
-        return self._buckets[hash(name) & self._mask].get(name, default)
+        bucket = self._buckets[hash(name) & self._mask]
+        return bucket[name] if name in bucket else self._added.get(name, default)
 
     def __contains__(self, name: object) -> bool:
         """Whether there is a value of this name."""
-        return name in self._buckets[hash(name) & self._mask]
+        return name in self._buckets[hash(name) & self._mask] or name in self._added
 
     def __len__(self) -> int:
         """Return how many names there are."""
@@ -121,8 +129,8 @@ class NameTable(Mapping[str, Value]):
 
     def among(self, names: Iterable[object]) -> set[str]:
         """Return those of these names that have a value."""
-        buckets, mask = self._buckets, self._mask
-        return {name for name in names if name in buckets[hash(name) & mask]}
+        buckets, mask, added = self._buckets, self._mask, self._added
+        return {name for name in names if name in buckets[hash(name) & mask] or name in added}
 
     def starting_with(self, prefix: str) -> Iterator[tuple[str, Value]]:
         """Yield the names that begin with a prefix, and their values, in order."""
@@ -137,12 +145,13 @@ class NameTable(Mapping[str, Value]):
         """Return a table with other or more values, and without some names, each of which is in this one."""
         size = len(self) - len(removed) + len(new) - len(self.among(new))
         chunks = self._changed_chunks(new, removed)
+        added: dict[str, Value] = {}
         if len(self._buckets) * LEAST_BUCKET <= size <= len(self._buckets) * MOST_BUCKET:
-            buckets = self._changed_buckets(new, removed)
+            buckets, added = self._changed_buckets(new, removed)
         else:
             buckets = _buckets_of(chunks, size)
         table = NameTable[Value]()
-        table._set(chunks, buckets, size)
+        table._set(chunks, buckets, added, size)
         return table
 
     def differing(self, other: NameTable[Value]) -> set[str]:
@@ -151,16 +160,26 @@ class NameTable(Mapping[str, Value]):
         names = chain.from_iterable(chunk.names for chunk in mine ^ others)
         return {name for name in names if self.get(name) is not other.get(name)}
 
-    def _changed_buckets(self, new: Mapping[str, Value], removed: AbstractSet[str]) -> Buckets[Value]:
+    def _changed_buckets(
+        self, new: Mapping[str, Value], removed: AbstractSet[str]
+    ) -> tuple[Buckets[Value], dict[str, Value]]:
+        """Return the dicts of a table with others names, and the one of those that were added last."""
         buckets, mask = list(self._buckets), self._mask
-        copied = {hash(name) & mask for name in chain(new, removed)}
+        added = {name: value for name, value in self._added.items() if name not in removed}
+        placed: dict[str, Value] = {}
+        for name, value in new.items():
+            (placed if name in buckets[hash(name) & mask] else added)[name] = value
+        if len(added) > MOST_ADDED:
+            placed, added = {**placed, **added}, {}
+        gone = [name for name in removed if name not in self._added]
+        copied = {hash(name) & mask for name in chain(placed, gone)}
         for at in copied:
             buckets[at] = buckets[at].copy()
-        for name, value in new.items():
+        for name, value in placed.items():
             buckets[hash(name) & mask][name] = value
-        for name in removed:
+        for name in gone:
             del buckets[hash(name) & mask][name]
-        return tuple(buckets)
+        return tuple(buckets) if copied else self._buckets, added
 
     def _changed_chunks(self, new: Mapping[str, Value], removed: AbstractSet[str]) -> Chunks[Value]:
         if not self.chunks:

@@ -25,6 +25,7 @@ from typing import Self
 from fsxds.api.catalogue import Catalogue
 from fsxds.disk_cache.parsed_files import code_digest
 from fsxds.resources import ParsedFile
+from fsxds.settings.view_rules import Variables
 from fsxds.snapshots.check_protocol import Check, NoCheck
 from fsxds.snapshots.parse import FileParser
 from fsxds.snapshots.parsed_bytes import decode, encode
@@ -56,15 +57,21 @@ def _without_main() -> Iterator[None]:
 
 @dataclass(frozen=True, slots=True)
 class ParseRules:
-    """What a parser must know: the API, the severity of an unknown field, and what judges resources."""
+    """What a parser must know: the API, the severity of an unknown field, what judges resources, and variables.
+
+    `variables` are `texts` and `unset` of `Variables`, by name, as rows that can be sent to another process.
+    """
 
     catalogue: Catalogue
     unknown_fields: Severity = Severity.ERROR
     check: Check = field(default_factory=NoCheck)
+    variables: tuple[tuple[tuple[str, str], ...], ...] = field(default=((), ()), repr=False)
 
     def make_parser(self) -> FileParser:
         """Return a parser; it compiles the API's rules, which takes a moment."""
-        return FileParser(self.catalogue, self.unknown_fields, self.check)
+        parser = FileParser(self.catalogue, self.unknown_fields, self.check)
+        parser.variables = Variables(*map(dict, self.variables))
+        return parser
 
     def digest(self) -> bytes:
         """Return a digest of all that decides what a file parses to, beside the file itself."""
@@ -77,6 +84,7 @@ class ParseRules:
             repr((sorted(features.foreign), features.is_exact) if features else None).encode(),
             self.unknown_fields.value.encode(),
             self.check.identity.encode(),
+            repr(self.variables).encode("utf-8", "surrogatepass"),
         ):
             whole.update(hashlib.sha256(part).digest())
         return whole.digest()
@@ -122,7 +130,7 @@ class ParseWorker:
         catalogue = rules.catalogue
         api = catalogue.serialized, catalogue.description, catalogue.features
         try:
-            worker._send((api, rules.unknown_fields, rules.check))
+            worker._send((api, rules.unknown_fields, rules.check, rules.variables))
             ours.recv()
         except (WorkerDiedError, EOFError, OSError) as error:
             process.join()
@@ -206,8 +214,8 @@ def _work(connection: Connection) -> None:
     # Two thirds of the time of building large trees of plain values is the collector looking at them (and finding nothing).
     gc.disable()
     with contextlib.suppress(EOFError, OSError):
-        api, unknown_fields, check = connection.recv()
-        parser = ParseRules(Catalogue.of(*api), unknown_fields, check).make_parser()
+        api, *others = connection.recv()
+        parser = ParseRules(Catalogue.of(*api), *others).make_parser()
         gc.freeze()
         connection.send(None)
         _answer(connection, parser)

@@ -4,27 +4,32 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path, PurePosixPath
-from typing import TYPE_CHECKING, Never
+from time import monotonic
+from typing import TYPE_CHECKING, Never, Protocol
 
 from fsxds.api.catalogue import Catalogue
 from fsxds.disk_cache.parsed_files import ParseCache
-from fsxds.events import Observer, SnapshotPublished, TreeLoaded
+from fsxds.events import Observer, TreeLoaded
 from fsxds.formats import format_of
 from fsxds.formats.libyaml import require_libyaml
 from fsxds.parse_worker import ParseRules
 from fsxds.parsing import ParseLimits, Parsing, parse_now
-from fsxds.resources import ParsedFile
+from fsxds.resources import ParsedFile, Snapshot
 from fsxds.settings.options import Settings
+from fsxds.settings.view_rules import Variables, ViewRule
 from fsxds.snapshots.check_protocol import Check
-from fsxds.snapshots.load import Acceptance, Loaded, changed_files, load, same_content, unjudged
+from fsxds.snapshots.load import Acceptance, Loaded, changed_files, load
+from fsxds.snapshots.loaded_views import LoadedViews, ViewsLoad, unjudged_views, whole_tree
+from fsxds.snapshots.patches import Patching
 from fsxds.source.envoy_api import AskFeatures, find_api
 from fsxds.source.listing import Exclusion
 from fsxds.source.scan import Scanner
-from fsxds.store import Latest, SnapshotStore
+from fsxds.store import Latest
 from fsxds.supervisor import Attempts, internal_problem
-from fsxds.values import Problem, Severity, SourceFile, SourceTree
+from fsxds.values import WHOLE_TREE, Layers, Problem, Severity, SourceFile, SourceTree
+from fsxds.views import Views
 
 if TYPE_CHECKING:
     # With watchdog, which commands that load a tree once do without.
@@ -32,6 +37,9 @@ if TYPE_CHECKING:
 
 # Finding the line of a field costs a walk over its file: 0.2 s for a megabyte, at every edit as long as the problem lasts.
 LOCATE_UP_TO_BYTES = 1_000_000
+
+# Who saves an edit file by file may break references with the first file, and mend them with the next one.
+NEXT_SAVE_WITHIN_S = 1.0
 
 # Ignored files that are named in one note; the others are counted.
 MOST_IGNORED = 5
@@ -70,11 +78,17 @@ def scan_once(directory: Path, settings: Settings) -> SourceTree:
 
 @dataclass(frozen=True, slots=True)
 class LoadingRules:
-    """By what files are parsed and accepted."""
+    """By what files are parsed and accepted.
+
+    `views` are the settings that say which folders are layers; None where the whole tree is the one view. `variables`
+    hold where those of no view do.
+    """
 
     parsing: ParseRules
     limits: ParseLimits
     acceptance: Acceptance
+    views: tuple[ViewRule, ...] | None = None
+    variables: Variables | None = field(default=None, repr=False)
 
     @classmethod
     def of(cls, settings: Settings, catalogue: Catalogue, check: Check) -> LoadingRules:
@@ -86,8 +100,17 @@ class LoadingRules:
             authored_versions=settings.versions == "authored",
             check=check,
             locate_up_to_bytes=LOCATE_UP_TO_BYTES,
+            patching=None if settings.views is None else Patching(catalogue, unknown_fields, check),
         )
-        return cls(ParseRules(catalogue, unknown_fields, check), limits, acceptance)
+        variables = settings.variables or Variables()
+        rows = tuple(variables.texts.items()), tuple(variables.unset.items())
+        rules = ParseRules(catalogue, unknown_fields, check, rows)
+        return cls(rules, limits, acceptance, settings.views, settings.variables)
+
+    @property
+    def view_rules(self) -> Views | None:
+        """What says which folders are layers; None where the whole tree is the one view."""
+        return None if self.views is None else Views(self.views, self.variables)
 
 
 def load_once(directory: Path, settings: Settings, catalogue: Catalogue, check: Check) -> Loaded:
@@ -128,35 +151,69 @@ def cache_of(
 
 def with_ignored(loaded: Loaded, paths: tuple[PurePosixPath, ...], check: Check) -> Loaded:
     """Return a tree with one note about all ignored files, at the first."""
+    note = ignored_note(paths, check)
+    return loaded if note is None else replace(loaded, problems=tuple(sorted((*loaded.problems, note))))
+
+
+def ignored_note(paths: tuple[PurePosixPath, ...], check: Check) -> Problem | None:
+    """Return one note about all ignored files, at the first; None where there are none, or nobody wants to know."""
     if not paths:
-        return loaded
+        return None
     first, *others = paths
     named = ", ".join(str(path) for path in others[:MOST_IGNORED])
     more = f", … {len(others) - MOST_IGNORED} more" if len(others) > MOST_IGNORED else ""
     fact = "ignored: no format has this suffix" + (f"; nor {named}{more}" if others else "")
     remedy = "rename what holds resources to .yaml, .json, .textproto or .pb"
-    note = check.adjusted(Problem(first, 1, 1, "", "ignored-file", fact, remedy, Severity.NOTE))
-    return loaded if note is None else replace(loaded, problems=tuple(sorted((*loaded.problems, note))))
+    return check.adjusted(Problem(first, 1, 1, "", "ignored-file", fact, remedy, Severity.NOTE))
 
 
 NOTHING = SourceTree(())
 
 
 class Loader:
-    """Loads trees by one set of rules, each on top of the one before."""
+    """Loads trees by one set of rules, each on top of the one before.
 
-    def __init__(self, parsing: Parsing, acceptance: Acceptance) -> None:
+    Args:
+        parsing: parses files.
+        acceptance: how trees are accepted.
+        rules: say which folders are layers; None where the whole tree is the one view.
+    """
+
+    def __init__(self, parsing: Parsing, acceptance: Acceptance, rules: Views | None = None) -> None:
         self._parsing = parsing
         self._acceptance = acceptance
+        self._rules = rules
         # What was parsed for the last tree.
         self._changed: tuple[SourceFile, ...] = ()
 
-    async def load(self, tree: SourceTree, before: Loaded | None) -> Loaded:
-        """Parse what changed, and accept what can be served of it."""
-        self._changed = changed_files(tree, before)
-        parsed = await self._parsing.parse(self._changed)
+    async def load(self, tree: SourceTree, before: LoadedViews | None, wanted: Collection[Layers]) -> LoadedViews:
+        """Parse what changed, and accept what can be served of it in the views that are wanted."""
+        rules = self._rules
+        if rules is None:
+            return await self._load_whole(tree, before.by_layers.get(WHOLE_TREE) if before else None)
+        variables = {layers: rules.variables_of(layers) for layers in wanted}
+        views = await asyncio.to_thread(ViewsLoad, tree, variables, rules.layer_names, before)
+        parsed = await self._parse(views.unparsed)
+        return await asyncio.to_thread(views.load, parsed, self._acceptance)
+
+    async def _load_whole(self, tree: SourceTree, before: Loaded | None) -> LoadedViews:
+        parsed = await self._parse(changed_files(tree, before))
         # Loading costs what changed, which may be all: polls need not wait for that.
-        return await asyncio.to_thread(load, tree, before, lambda _: parsed, self._acceptance)
+        return whole_tree(await asyncio.to_thread(load, tree, before, lambda _: parsed, self._acceptance))
+
+    async def _parse(self, files: tuple[SourceFile, ...]) -> tuple[ParsedFile, ...]:
+        self._changed = files
+        return await self._parsing.parse(files)
+
+    def breaks_references(self, before: LoadedViews | None, views: LoadedViews) -> bool:
+        """Whether references lead nowhere in a tree that did not in the one before."""
+        if before is None or before.problems is views.problems:
+            return False
+        return not self._broken_references(views) <= self._broken_references(before)
+
+    def _broken_references(self, views: LoadedViews) -> set[tuple[PurePosixPath, str]]:
+        rules = self._acceptance.check.reference_rules
+        return {(problem.path, problem.message) for problem in views.problems if problem.rule in rules}
 
     async def pack(self) -> None:
         """Let the text of what was loaded last take less memory, when it is served."""
@@ -177,35 +234,69 @@ class _SetAside:
     problem: Problem
 
 
+class Targets(Protocol):
+    """What publishes what was loaded."""
+
+    def receive(self, targets: Mapping[Layers, Snapshot], detected_s: float) -> None:
+        """Take what the tree asks for, by layers; `detected_s` is the monotonic clock at the first sign of the change."""
+
+
 class Reload:
-    """Publishes a snapshot for every settled tree that changes what is served; a bad file keeps its last good content.
+    """Loads every settled tree, and has what it asks for published; a bad file keeps its last good content.
 
     What was loaded survives a failure. A tree on which loading failed three times in a row (errors of fsxds itself) is
     loaded without the changes that it fails on: they are set aside as problems, until their files change.
 
     Attributes:
-        loaded: the tree as it was loaded last; None before the first.
+        views: what was loaded last; None before the first.
     """
 
-    def __init__(self, store: SnapshotStore, observer: Observer) -> None:
-        self.loaded: Loaded | None = None
-        self._store = store
+    def __init__(self, targets: Targets, observer: Observer) -> None:
+        self.views: LoadedViews | None = None
+        self._targets = targets
         self._observer = observer
+        self._wanted: dict[Layers, None] = {}
+        self._trees: Latest[Settled | None] = Latest(None)
         # What of the tree was loaded last.
         self._tree = NOTHING
         self._received: Settled | None = None
         self._attempts = Attempts()
         self._set_aside: dict[PurePosixPath, _SetAside] = {}
+        # Until when trees are passed over that may be half an edit; None while there is none.
+        self._waits_until_s: float | None = None
+
+    @property
+    def loaded(self) -> Loaded | None:
+        """The whole tree as it was loaded last; None before the first, and where the settings have views."""
+        return None if self.views is None else self.views.by_layers.get(WHOLE_TREE)
+
+    @property
+    def existing(self) -> frozenset[str]:
+        """The folders of the tree that was loaded last, each of which may be a layer."""
+        return frozenset() if self.views is None else self.views.existing
+
+    def want(self, layers: Layers) -> None:
+        """Have a view loaded, now and with each tree. To be called in the event loop."""
+        if layers not in self._wanted:
+            self._wanted[layers] = None
+            current = self._trees.current
+            if current is not None:
+                self._trees.replace(replace(current, detected_s=monotonic()))
+
+    def drop(self, layers: Layers) -> None:
+        """Load a view no more, from the next load on."""
+        self._wanted.pop(layers, None)
 
     def change_rules(self) -> None:
         """Have the next load, by other rules, parse and judge every file again. What is served stays."""
-        if self.loaded is not None:
-            self.loaded = unjudged(self.loaded)
+        if self.views is not None:
+            self.views = unjudged_views(self.views)
         # To set aside what fails under these rules, each file counts as changed.
         self._tree, self._set_aside, self._attempts = NOTHING, {}, Attempts()
 
     async def keep_current(self, trees: Latest[Settled | None], loader: Loader) -> Never:
         """Load each tree; after a failure, the same one again."""
+        self._trees = trees
         while True:
             settled = await trees.other_than(self._received)
             if settled is not None:
@@ -213,29 +304,49 @@ class Reload:
             self._received = settled
 
     async def receive(self, settled: Settled, loader: Loader) -> None:
-        """Load a tree, and publish it where it changes what is served."""
+        """Load a tree, and have it published.
+
+        A tree in which more references lead nowhere than in the one before may be half an edit: it is passed over if another
+        one comes soon.
+        """
         tree = settled.tree
         self._set_aside = {path: row for path, row in self._set_aside.items() if tree.file_at(path) == row.file}
         if self._attempts.are_over(tree):
             self._set_aside |= await self._failing(tree, loader)
         with self._attempts.on(tree):
             chosen = _without(tree, self._set_aside)
-            loaded = await loader.load(chosen, self.loaded)
-        self.loaded, self._tree = loaded, chosen
-        is_new = self._store.current is None or not same_content(loaded.snapshot, self._store.current)
+            views = await loader.load(chosen, self.views, tuple(self._wanted))
+        if self._may_be_replaced(settled, views, loader) and await self._is_replaced(settled):
+            return
+        self._waits_until_s = None
+        self.views, self._tree = views, chosen
         try:
-            self._observer(TreeLoaded(loaded.problems, loaded.held))
-            if is_new:
-                self._observer(SnapshotPublished(loaded.snapshot, settled.detected_s))
+            self._observer(TreeLoaded(views.problems, views.held))
         finally:
             # Also where reporting it fails.
-            if is_new:
-                self._store.publish(loaded.snapshot)
+            snapshots = {layers: loaded.snapshot for layers, loaded in views.by_layers.items()}
+            self._targets.receive(snapshots, settled.detected_s)
         await loader.pack()
+
+    def _may_be_replaced(self, settled: Settled, views: LoadedViews, loader: Loader) -> bool:
+        """Whether a tree may be half an edit; it is none where other views are wanted of the same tree."""
+        is_kept = self._trees.current is not None and settled.tree.files != self._tree.files
+        return is_kept and loader.breaks_references(self.views, views)
+
+    async def _is_replaced(self, settled: Settled) -> bool:
+        """Wait for a tree after this one, and return whether it came in time; for all of a row of trees there is one time."""
+        if self._waits_until_s is None:
+            self._waits_until_s = asyncio.get_running_loop().time() + NEXT_SAVE_WITHIN_S
+        try:
+            async with asyncio.timeout_at(self._waits_until_s):
+                await self._trees.other_than(settled)
+        except TimeoutError:
+            return False
+        return True
 
     async def _failing(self, tree: SourceTree, loader: Loader) -> dict[PurePosixPath, _SetAside]:
         """Return the changes of a tree that loading fails on, each with its problem."""
-        before = {file.path: file for file in self._tree.files}
+        before = {file.path: file for file in self._loaded_files()}
         now = {file.path: file for file in tree.files}
         paths = sorted((before.keys() | now.keys()) - self._set_aside.keys())
         changed = [path for path in paths if before.get(path) != now.get(path)]
@@ -254,9 +365,15 @@ class Reload:
                 groups += [group[half:], group[:half]]
         return failing
 
+    def _loaded_files(self) -> Iterable[SourceFile]:
+        """Return the files of the tree that were loaded last: of views, those of their layers."""
+        if self.views is None or self.views.memory is None:
+            return self._tree.files
+        return (file for layer in self.views.memory.layers.values() for file in layer.files)
+
     async def _error_of(self, tree: SourceTree, loader: Loader) -> Exception | None:
         try:
-            await loader.load(tree, self.loaded)
+            await loader.load(tree, self.views, tuple(self._wanted))
         # The edge of one file: which of them is it that all the others must not wait for?
         except Exception as error:  # noqa: BLE001
             return error

@@ -31,7 +31,8 @@ class ResourceType:
         grpc: the package of its gRPC service below `envoy.service`, the service, and the noun of its methods; empty
             where ADS alone serves it.
         has_sotw: its service has the SotW method and the unary one beside the Delta one.
-        uses_clusters: its resources name clusters, which are removed only after these moved on.
+        is_user: in a rollout its resources change after what they use was added and before that is removed. The others are
+            used.
         followed_by: the short name of the type whose resources an Envoy needs again with a resource of this one, by
             Delta; empty for none.
         comes_and_goes: an Envoy lets go of its resources, and takes them up again within one flight without a request that
@@ -57,7 +58,7 @@ class ResourceType:
     file_words: tuple[str, ...] = ()
     grpc: str = ""
     has_sotw: bool = True
-    uses_clusters: bool = False
+    is_user: bool = False
     followed_by: str = ""
     comes_and_goes: bool = False
     absence_hangs_envoy: bool = False
@@ -96,21 +97,21 @@ RESOURCE_TYPES: tuple[ResourceType, ...] = (
                  grpc="endpoint.v3.LocalityEndpointDiscoveryService LocalityEndpoints", has_sotw=False, name_field=None,
                  file_words=("lb_endpoints",)),
     ResourceType("ecds", "envoy.config.core.v3.TypedExtensionConfig", "extension-configs", "extension_configs",
-                 grpc="extension.v3.ExtensionConfigDiscoveryService ExtensionConfigs", comes_and_goes=True,
-                 absence_hangs_envoy=True, holds_config_sources=True,
+                 grpc="extension.v3.ExtensionConfigDiscoveryService ExtensionConfigs", is_user=True,
+                 comes_and_goes=True, absence_hangs_envoy=True, holds_config_sources=True,
                  file_words=("extension_configs",), file_order=50, new_file_order=35),
     ResourceType("lds", "envoy.config.listener.v3.Listener", "listeners", "listeners",
                  grpc="listener.v3.ListenerDiscoveryService Listeners", full_state_in_sotw=True, may_be_empty=True,
-                 uses_clusters=True, survives_expiry=True, holds_config_sources=True, file_order=80),
+                 is_user=True, survives_expiry=True, holds_config_sources=True, file_order=80),
     ResourceType("rds", "envoy.config.route.v3.RouteConfiguration", "routes", "routes",
-                 grpc="route.v3.RouteDiscoveryService Routes", may_be_empty=True, uses_clusters=True,
+                 grpc="route.v3.RouteDiscoveryService Routes", may_be_empty=True, is_user=True,
                  followed_by="vhds", comes_and_goes=True, absence_hangs_envoy=True, holds_config_sources=True,
                  file_order=60),
     ResourceType("srds", "envoy.config.route.v3.ScopedRouteConfiguration", "scoped-routes", "scoped-routes",
                  grpc="route.v3.ScopedRoutesDiscoveryService ScopedRoutes", full_state_in_sotw=True, may_be_empty=True,
-                 uses_clusters=True, file_words=("scoped_routes",), file_order=70),
+                 is_user=True, file_words=("scoped_routes",), file_order=70),
     ResourceType("vhds", "envoy.config.route.v3.VirtualHost", "virtual-hosts", None,
-                 grpc="route.v3.VirtualHostDiscoveryService VirtualHosts", has_sotw=False,
+                 grpc="route.v3.VirtualHostDiscoveryService VirtualHosts", has_sotw=False, is_user=True,
                  file_words=("virtual_hosts",)),
 )  # fmt: skip
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from math import inf
 from pathlib import PurePosixPath
 from types import MappingProxyType
@@ -14,7 +14,7 @@ from typing import NamedTuple, TypeVar
 from fsxds.memo import AnswersByNames, Lru
 from fsxds.name_table import Chunk, NameTable
 from fsxds.set_versions import version_of_set, version_of_table
-from fsxds.values import FieldPath, Problem, Severity, TypeUrl, Version
+from fsxds.values import FieldPath, PlainValue, Problem, Severity, TypeUrl, Version
 
 Derived = TypeVar("Derived")
 
@@ -38,16 +38,32 @@ class Origin:
     """Where a resource was written: its file, and the line (from 1) on which it begins.
 
     `document` counts the documents of the file from 0; `field_path` leads from the top of the document to the resource.
+    A resource that a layer patched is that of the patch; `patched` says which of its fields were written elsewhere.
     """
 
     path: PurePosixPath
     line: int
     document: int = field(default=0, compare=False)
     field_path: FieldPath = field(default=(), compare=False)
+    patched: Patched | None = field(default=None, compare=False, repr=False)
 
     def __str__(self) -> str:
         """`edge/cds.yaml:12`."""
         return f"{self.path}:{self.line}"
+
+
+@dataclass(frozen=True, slots=True)
+class Patched:
+    """Where the fields of a patched resource were written.
+
+    Attributes:
+        base: the origin of the resource that was patched.
+        sources: of paths in the patched resource, whether the patch wrote what is there, and its path in the patch, or in the
+            base. The longest path that leads to a field counts; the base wrote all else.
+    """
+
+    base: Origin
+    sources: Mapping[FieldPath, tuple[bool, FieldPath]]
 
 
 class Reference(NamedTuple):
@@ -109,11 +125,36 @@ class UnreadResource:
 
 
 @dataclass(frozen=True, slots=True)
+class LayerEdit:
+    """What a layer does to a resource of the layers below it.
+
+    Attributes:
+        type_url: the type of the resource.
+        name: its name.
+        origin: where it is written.
+        column: counts from 1.
+        patch: what is merged into the resource; None deletes it. It is never changed.
+    """
+
+    type_url: TypeUrl
+    name: str
+    origin: Origin
+    column: int = 1
+    patch: Mapping[str, PlainValue] | None = field(default=None, repr=False)
+
+    @property
+    def key(self) -> Key:
+        """Type and name of the resource."""
+        return self.type_url, self.name
+
+
+@dataclass(frozen=True, slots=True)
 class Document:
     """One document of a file: what it holds, and what it declares.
 
     `declared` are the types that it lists, more than those of its resources where a list is empty on purpose.
-    `version_info` is what its author wrote, None where nothing was. `unread` are not among the resources.
+    `version_info` is what its author wrote, None where nothing was. `unread` are not among the resources. `edits` are of
+    resources in layers below that of the file.
     """
 
     path: PurePosixPath
@@ -121,12 +162,14 @@ class Document:
     declared: frozenset[TypeUrl]
     version_info: str | None = None
     unread: tuple[UnreadResource, ...] = ()
+    edits: tuple[LayerEdit, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class ParsedFile:
     """The documents of one file and the problems found in it; `digest` is that of the content that was parsed.
 
+    `takes` are the resources of layers below that it deletes or patches, where that was done.
     `mark` is of this one object alone, so that what is worked out of it can be found by it without keeping it alive.
     """
 
@@ -134,6 +177,7 @@ class ParsedFile:
     digest: str
     documents: tuple[Document, ...] = ()
     problems: tuple[Problem, ...] = ()
+    takes: frozenset[Key] = frozenset()
     mark: object = field(init=False, default_factory=object, compare=False, repr=False)
 
     @property
@@ -152,6 +196,11 @@ class ParsedFile:
         return tuple(resource for document in self.documents for resource in document.unread)
 
     @property
+    def edits(self) -> tuple[LayerEdit, ...]:
+        """What it does to resources of layers below, of all its documents."""
+        return tuple(edit for document in self.documents for edit in document.edits)
+
+    @property
     def declared(self) -> frozenset[TypeUrl]:
         """The types that its documents list."""
         return frozenset[TypeUrl]().union(*(document.declared for document in self.documents))
@@ -163,19 +212,13 @@ class ResourceList(Collection[Resource]):
     It is equal to itself alone, so that what is made of it can be found by it at no cost.
     """
 
-    __slots__ = ("_names", "_resources", "_table", "_unions", "_version")
+    __slots__ = ("_names", "_resources")
 
     def __init__(self, resources: NameTable[Resource] | Iterable[Resource] = ()) -> None:
         """Take resources in the order of their names; a table is not copied."""
-        self._table: NameTable[Resource] | None = None
         self._resources: Collection[Resource]
-        if isinstance(resources, NameTable):
-            self._table, self._resources = resources, resources.values()
-        else:
-            self._resources = tuple(resources)
+        self._resources = resources.values() if isinstance(resources, NameTable) else tuple(resources)
         self._names: frozenset[str] | None = None
-        self._unions: Lru[tuple[Resource, ...], ResourceList] | None = None
-        self._version: Version | None = None
 
     def __iter__(self) -> Iterator[Resource]:
         """Yield the resources by name."""
@@ -195,26 +238,6 @@ class ResourceList(Collection[Resource]):
         if self._names is None:
             self._names = frozenset(resource.name for resource in self._resources)
         return self._names
-
-    @property
-    def version(self) -> Version:
-        """The version of a set of just these resources; ask it of no empty list."""
-        if self._version is None:
-            type_url = next(iter(self)).type_url
-            self._version = version_of_table(type_url, self._as_table())
-        return self._version
-
-    def with_others(self, others: tuple[Resource, ...]) -> ResourceList:
-        """Return these resources and others, in the order of their names."""
-        if self._unions is None:
-            self._unions = Lru(MOST_LISTS)
-        return self._unions.find(others, lambda: self._union(others))
-
-    def _union(self, others: tuple[Resource, ...]) -> ResourceList:
-        return ResourceList(self._as_table().changed({resource.name: resource for resource in others}, frozenset()))
-
-    def _as_table(self) -> NameTable[Resource]:
-        return NameTable({each.name: each for each in self}) if self._table is None else self._table
 
 
 NO_RESOURCES = ResourceList()
@@ -359,6 +382,18 @@ class Rows(NameTable[Resource]):
         table = self.changed(new, gone)
         return Rows(self.type_url, table, (self, self._change(new, gone)) if self else None)
 
+    def with_those_of(self, earlier: Rows, names: AbstractSet[str]) -> Rows:
+        """Return these rows and those of earlier ones that have these names, of which none is in these.
+
+        They know how they differ from the earlier ones, and take over what still holds of what is known of those.
+        """
+        change = self.changes_since(earlier)
+        change = replace(change, removed=change.removed - names)
+        if not change and not change.moved:
+            return earlier
+        table = self.changed({name: earlier[name] for name in names}, frozenset())
+        return Rows(self.type_url, table, (earlier, change))
+
     def _change(self, new: Mapping[str, Resource], gone: frozenset[str]) -> RowsChange:
         """Return how rows differ from these in which some are new or others, and some are missing."""
         kept = self.among(new)
@@ -373,10 +408,20 @@ class Rows(NameTable[Resource]):
         if not earlier:
             # Not kept: those are all names, and it is the first load alone that asks.
             return RowsChange(frozenset(self))
-        return self._changes.find(earlier._mark, lambda: self._compare(earlier))
+        return self._changes.find(earlier._mark, lambda: self._compare(earlier, self.differing(earlier)))
 
-    def _compare(self, earlier: Rows) -> RowsChange:
-        differing = self.differing(earlier)
+    def changes_over(self, below: Rows, earlier: Rows, earlier_below: Rows) -> RowsChange:
+        """Return how these differ from earlier rows, where both were made of others by a few changes; it costs these."""
+        if earlier is self or not earlier:
+            return self.changes_since(earlier)
+        names = self.changes_since(below).names | earlier.changes_since(earlier_below).names
+        names |= below.changes_since(earlier_below).names
+        return self._changes.find(
+            earlier._mark,
+            lambda: self._compare(earlier, {one for one in names if self.get(one) is not earlier.get(one)}),
+        )
+
+    def _compare(self, earlier: Rows, differing: AbstractSet[str]) -> RowsChange:
         new = {name: self[name] for name in self.among(differing)}
         return earlier._change(new, frozenset(differing - new.keys()))
 
@@ -444,3 +489,12 @@ class Snapshot:
         """Return the resources of a type by name, none for a type that is not served."""
         rows = self.by_type.get(type_url)
         return Rows(type_url) if rows is None else rows
+
+    def beyond(self, other: Snapshot) -> Iterator[Resource]:
+        """Yield the resources that the other one has not, or with other content; it costs what differs."""
+        for type_url, rows in self.by_type.items():
+            others = other.resources(type_url)
+            for name in rows.changes_since(others).names:
+                found, known = rows.get(name), others.get(name)
+                if found is not None and (known is None or known.version != found.version):
+                    yield found

@@ -54,9 +54,14 @@ async def _run(work: Callable[[Value], Awaitable[object]], value: Value) -> None
 
 
 class SnapshotStore:
-    """Holds the current snapshot, None before the first."""
+    """Holds the current snapshot, None before the first.
+
+    Attributes:
+        listeners: by whom they belong to: what is called whenever a snapshot was published.
+    """
 
     def __init__(self) -> None:
+        self.listeners: dict[object, Callable[[], object]] = {}
         self._latest: Latest[Snapshot | None] = Latest(None)
 
     @property
@@ -67,6 +72,8 @@ class SnapshotStore:
     def publish(self, snapshot: Snapshot) -> None:
         """Make `snapshot` current and wake all waiters. Its generation must be above the current one's."""
         self._latest.replace(snapshot)
+        for listener in self.listeners.values():
+            listener()
 
     async def newer_than(self, generation: int) -> Snapshot:
         """Wait for a snapshot above `generation` (0 for the first) and return the newest. Safe to cancel."""

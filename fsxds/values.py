@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import hashlib
+import math
 import zlib
 from bisect import bisect_left
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 from pathlib import PurePosixPath
-from typing import NewType, Self, TypeAlias
+from typing import NewType, Protocol, Self, TypeAlias
 
 TypeUrl = NewType("TypeUrl", str)
 """A full type URL, for example `type.googleapis.com/envoy.config.cluster.v3.Cluster`."""
@@ -24,6 +26,16 @@ PlainValue: TypeAlias = "dict[str, PlainValue] | list[PlainValue] | str | int | 
 
 FieldPath: TypeAlias = tuple[str | int, ...]
 """Keys and indexes from the top of a document down to a value, as the author spelled them."""
+
+Layers: TypeAlias = tuple[str, ...]
+"""The layers of a view for one node, in order: folders of the tree as posix paths, of which later ones win.
+
+All of them exist. `()` is the whole tree. A name that begins with `/` is no folder and has no files:
+`/staging`, always the last, says that the variables of the view `staging` hold; `NO_LAYERS` is a view of nothing.
+"""
+
+WHOLE_TREE: Layers = ()
+NO_LAYERS: Layers = ("/",)
 
 
 class Severity(Enum):
@@ -56,6 +68,7 @@ class Problem:
 
     `line` and `column` count from 1; 1:1 is the whole file. `pointer` is a field path as text
     (`resources[2].name`), or empty. `rule` is the stable name of the rule that was broken.
+    `elsewhere` is the same problem where another file wrote what is wrong, None where this one did.
     """
 
     path: PurePosixPath
@@ -66,6 +79,7 @@ class Problem:
     message: str
     remedy: str
     severity: Severity = field(default=Severity.ERROR, compare=False)
+    elsewhere: Problem | None = field(default=None, compare=False, repr=False)
 
     @classmethod
     def of_file(cls, path: PurePosixPath, rule: str, message: str, remedy: str) -> Self:
@@ -88,6 +102,23 @@ def pointer_of(field_path: FieldPath) -> str:
     return text
 
 
+def scalar_text(value: object) -> str | None:
+    """Return a text, number or truth value as JSON would write it, without quotes; None for anything else."""
+    if isinstance(value, str):
+        return value
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if not isinstance(value, int | float):
+        return None
+    # Numbers of metadata are floats on the wire: 3 is 3.0 there.
+    try:
+        number = float(value)
+    except OverflowError:
+        return None
+    is_whole = math.isfinite(number) and number.is_integer() and abs(number) < 2**53
+    return str(int(number)) if is_whole else repr(number)
+
+
 # Level 1 packs a hundred megabytes of text or more in a second, and other threads go on meanwhile.
 PACKING_LEVEL = 1
 
@@ -95,21 +126,28 @@ PACKING_LEVEL = 1
 SMALLEST_PACKED_BYTES = 16 * 1024
 
 
+VARIABLES_MARK = b"# fsxds: variables"
+"""The first line of a file in which variables are replaced."""
+
+
 class SourceFile:
     """One file as it was read; equal to another one of the same path and content.
 
     Attributes:
+        has_variables: its first line asks for variables to be replaced.
         path: is relative to the tree.
         digest: the SHA-256 of the content.
         size_bytes: of the content.
     """
 
-    __slots__ = ("_content", "_packed", "digest", "path", "size_bytes")
+    __slots__ = ("_content", "_packed", "digest", "has_variables", "path", "size_bytes")
 
     def __init__(self, path: PurePosixPath, content: bytes, digest: str) -> None:
         self.path, self.digest, self.size_bytes = path, digest, len(content)
         self._content: bytes | None = content
         self._packed = b""
+        begins = content.startswith(VARIABLES_MARK)
+        self.has_variables = begins and not content[len(VARIABLES_MARK) :].split(b"\n", 1)[0].strip()
 
     @classmethod
     def of(cls, path: PurePosixPath, content: bytes) -> SourceFile:
@@ -148,6 +186,58 @@ class SourceFile:
         return f"SourceFile({str(self.path)!r}, digest={self.digest!r})"
 
 
+class ProjectedFile(SourceFile):
+    """A file of which something else is served than it holds; it has a digest of its own, and shares the content."""
+
+    __slots__ = ("_original",)
+
+    def __init__(self, original: SourceFile, digest: str) -> None:
+        self.path, self.digest, self.size_bytes = original.path, digest, original.size_bytes
+        self.has_variables = original.has_variables
+        self._original = original
+
+    @property
+    def content(self) -> bytes:
+        """What was read."""
+        return self._original.content
+
+    def pack(self) -> None:
+        """Keep the content compressed from now on."""
+        self._original.pack()
+
+
+class VariedFile(ProjectedFile):
+    """A file whose variables have other values in a view than elsewhere.
+
+    Attributes:
+        texts: the values, by name.
+        unset: the names in the environment of those that have no value there.
+    """
+
+    __slots__ = ("texts", "unset")
+
+    def __init__(self, original: SourceFile, texts: Mapping[str, str], unset: Mapping[str, str]) -> None:
+        values = repr((original.digest, sorted(texts.items()), sorted(unset.items())))
+        super().__init__(original, hashlib.sha256(values.encode("utf-8", "surrogatepass")).hexdigest())
+        # Plain dicts, which can be sent to a process that parses.
+        self.texts, self.unset = dict(texts), dict(unset)
+
+
+class Tree(Protocol):
+    """Files at one settled moment, sorted by path; `problems` name those that exist and could not be read."""
+
+    @property
+    def files(self) -> tuple[SourceFile, ...]:
+        """All of them; to ask for those of a tree that lies over another costs a look at each."""
+
+    @property
+    def problems(self) -> tuple[Problem, ...]:
+        """What could not be read."""
+
+    def file_at(self, path: PurePosixPath) -> SourceFile | None:
+        """Return the file at a path; None where there is none."""
+
+
 @dataclass(frozen=True, slots=True)
 class SourceTree:
     """All files of a tree at one settled moment, sorted by path.
@@ -168,6 +258,28 @@ class SourceTree:
 
 
 @dataclass(frozen=True, slots=True)
+class OverlaidTree:
+    """A tree over another one: some files are others, or new. It costs what it changes.
+
+    `problems` are those of all files of both.
+    """
+
+    below: Tree
+    changed: Mapping[PurePosixPath, SourceFile]
+    problems: tuple[Problem, ...] = ()
+
+    @property
+    def files(self) -> tuple[SourceFile, ...]:
+        """All files, sorted by path."""
+        below = {file.path: file for file in self.below.files}
+        return tuple(sorted({**below, **self.changed}.values(), key=lambda file: file.path.parts))
+
+    def file_at(self, path: PurePosixPath) -> SourceFile | None:
+        """Return the file at a path; None where there is none."""
+        return self.changed.get(path) or self.below.file_at(path)
+
+
+@dataclass(frozen=True, slots=True)
 class HeldFile:
     """A file of which something older is served, or nothing.
 
@@ -178,6 +290,12 @@ class HeldFile:
     problem: Problem | None
     has_last_good: bool
     digest: str = field(default="", compare=False)
+
+
+class PlainText(str):
+    """Text that YAML has without quotes, where that makes a difference: `${NAME}`."""
+
+    __slots__ = ()
 
 
 class SpelledFloat(float):

@@ -12,6 +12,9 @@ from fsxds.lint.linter import Linter
 from fsxds.snapshots.parse import FileParser
 from fsxds.source.envoy_api import find_api
 
+# Tests run side by side, and their servers with them: each has a port of its own, as with --http 127.0.0.1:0.
+os.environ.setdefault("FSXDS_ADMIN", "127.0.0.1:0")
+
 # A busy machine makes any example slow, so none has a deadline, and none is given up for the time that it took to make.
 _PATIENT = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture])
 

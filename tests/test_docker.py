@@ -82,6 +82,7 @@ def test_commands_of_the_image_install_and_serve(tmp_path: Path) -> None:
     places = {"/config": str(ROOT / "config/xds"), "0.0.0.0:18001": "127.0.0.1:0", "0.0.0.0:18000": "127.0.0.1:0"}
     path = f"{tmp_path}/opt/fsxds/bin:/usr/bin:/bin"
     environment = {"PATH": path, "FSXDS_READY_FILE": str(ready_file), "XDG_CACHE_HOME": str(tmp_path)}
+    environment["FSXDS_ADMIN"] = "127.0.0.1:0"
     executable, *arguments = [places.get(word, word) for word in command]
     argv = [str(shutil.which(executable, path=path)), *arguments]
     with (tmp_path / "log").open("wb") as log:

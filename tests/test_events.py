@@ -18,15 +18,32 @@ from fsxds.envoy.envoy_lines import LocalEnvoyLog
 from fsxds.envoy.envoy_log import EnvoyLogLine
 from fsxds.envoy.process import EndedEnvoy
 from fsxds.envoy.snapshot_status import EnvoyNack, InProgress
-from fsxds.events import CATALOGUE, EVENTS_BY_NAME, FIELDS, Event, Level, Remark
+from fsxds.events import Event, Level, Remark
 from fsxds.observe.internal_errors import LibraryLogs
 from fsxds.observe.log import Log, LogOutput
+from fsxds.observe.log_catalogue import CATALOGUE, EVENTS_BY_NAME, FIELDS
 from fsxds.observe.log_lines import LogLine
 from fsxds.observe.problem_reports import MOST_LINES
 from fsxds.protocol.messages import Acknowledgement, Node
 from fsxds.protocol.subscription import Subscription
 from fsxds.resource_types import BY_SHORT_NAME
-from fsxds.resources import TypeChange
+from fsxds.resources import RowsChange, TypeChange
+from fsxds.rollout import (
+    Completed,
+    Held,
+    LingeringEnded,
+    LingeringStarted,
+    Rejection,
+    Removal,
+    RolledBack,
+    Standing,
+    Step,
+    StepKind,
+    StepStarted,
+    StepTimedOut,
+    Stopped,
+    Superseded,
+)
 from fsxds.values import HeldFile, Problem, Version
 from tests.support.log_events import events_section
 from tests.support.snapshots import snapshot
@@ -42,13 +59,32 @@ PROBLEMS = tuple(
 CHANGE = TypeChange(1, added=("a",), files=(PATH,))
 CHANGED = replace(snapshot({"CDS": {"a": "1"}}, generation=1), changes={CDS.type_url: CHANGE})
 
+
+class Taker:
+    """A client that takes everything."""
+
+    def standing(self, _: Step) -> Standing:
+        """Return that it has taken it."""
+        return Standing.TAKEN
+
+
+CLIENT, REJECTION = Taker(), Rejection(CDS.type_url, VERSION, frozenset({"a"}), "no such thing")
+STEP = Step(StepKind.GROW, CHANGED, {CDS.type_url: RowsChange(frozenset({"a"}))})
+
 SAMPLES: tuple[Event, ...] = (
     events.ApiFound("Envoy 1.40.0"),
     events.TransportChosen("rest", "as --transport says"),
     events.ListeningStarted("REST", "127.0.0.1:1"),
+    events.AdminExposed("0.0.0.0:1"),
+    events.RolloutCommanded("rollout/abort", {"view": "edge"}, "127.0.0.1"),
     events.StartDelayed("the API", 3.0),
     events.CacheRead(3, 4),
     events.CacheFailed(Path("/cache"), "no space left on device"),
+    events.StateFailed(Path("/state"), "No space left on device", 2.0),
+    events.StateRecovered(Path("/state")),
+    events.StateRestored(Path("/state"), 2, 3),
+    events.LingeringDropped(3),
+    events.StateIgnored("/state/history-9.sqlite", "another version of fsxds wrote it"),
     events.StopRequested("SIGTERM"),
     events.SettingsReloaded(("settle",), ("http",)),
     events.SettingsReloaded((), ()),
@@ -65,6 +101,14 @@ SAMPLES: tuple[Event, ...] = (
     events.QueueOverflowed(),
     events.TreeLoaded(PROBLEMS, (HeldFile(PATH, PROBLEMS[0], has_last_good=True),)),
     events.SnapshotPublished(CHANGED, 0.0),
+    *(events.RolloutChanged(("edge",), True, happened, {CLIENT: "edge-1"}) for happened in (
+        StepStarted("1a", STEP), StepTimedOut("1a", STEP, frozenset((CLIENT,))), Completed("1a"), Superseded("1a"),
+        RolledBack("1a", "2b"), RolledBack("1a", "2b", ((CLIENT, REJECTION),)), Stopped("1a", ((CLIENT, REJECTION),)),
+        Held("1a", (Removal(CDS.type_url, 5, 8),)), LingeringStarted("1a", frozenset(((CDS.type_url, "a"),))),
+        LingeringEnded("1a", frozenset(((CDS.type_url, "a"),))),
+    )),
+    events.RejectionsChanged(PROBLEMS[:1]),
+    events.RejectionsChanged(()),
     events.StreamOpened(NODE, "StreamClusters", "127.0.0.1"),
     events.StreamClosed(NODE, "StreamClusters", "127.0.0.1"),
     events.ResponseSent(NODE, SUBSCRIPTION, VERSION),

@@ -36,7 +36,7 @@ EDGES = {
     "editor/session.py": (1, "a load of the tree that fails ends no other"),
     "editor/language_server.py": (1, "a request of an editor is answered with an error, alone"),
     "transports/mirror/directory.py": (1, "what was made beside a file is removed, and the error raised on"),
-    "transports/rest/application.py": (1, "a request ends with 500 for its client alone"),
+    "transports/rest/http_edge.py": (1, "a request ends with 500 for its client alone"),
     "transports/grpc_streams/calls.py": (1, "a call ends with INTERNAL for its client alone"),
     "transports/grpc_streams/stream.py": (
         2,
@@ -56,7 +56,7 @@ SPAWNING = {"create_task", "ensure_future", "gather", "wait", "run_coroutine_thr
 WHOLE_PACKAGE_TESTS = {"test_examples", "test_conversations", "test_convergence", "test_trees"}
 PURE = (
     *("values.py", "errors.py", "memo.py", "resource_types.py", "resources.py"),
-    *("api/", "comparison/", "formats/", "rules/", "snapshots/", "doctor/", "protocol/"),
+    *("api/", "comparison/", "formats/", "rules/", "snapshots/", "doctor/", "protocol/", "rollout/"),
 )
 
 

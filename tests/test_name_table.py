@@ -118,7 +118,7 @@ def test_names_are_a_set(members: dict[str, int], names: frozenset[str]) -> None
 
 
 def test_what_no_change_touches_is_shared() -> None:
-    """Of a large table, a change makes two chunks anew at most, and copies two of the dicts."""
+    """Of a large table, a change makes two chunks anew at most, and copies one of the dicts at most."""
     table = NameTable(dict.fromkeys((f"{number:06d}" for number in range(20_000)), 0))
     beginning = table.chunks[7].first
     for new, removed in (({"001234": 1}, {}), ({"0012340": 1}, {}), ({}, {"001234"}), ({}, {beginning})):
@@ -126,7 +126,7 @@ def test_what_no_change_touches_is_shared() -> None:
         again = changed.changed({name: table[name] for name in removed}, frozenset(new.keys() - table.keys()))
 
         assert len(set(changed.chunks) - set(table.chunks)) <= 2
-        assert len({*map(id, changed._buckets)} - {*map(id, table._buckets)}) == 1
+        assert len({*map(id, changed._buckets)} - {*map(id, table._buckets)}) <= 1
         assert shape(again) == shape(table) or "001234" in new
 
 

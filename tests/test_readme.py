@@ -23,7 +23,15 @@ TOP = Path(__file__).parent.parent
 README_BYTES = 10_000
 PAGES = sorted(
     path
-    for pattern in ("*.md", "config/*.md", "docker/*.md", "fsxds/*.md", "fsxds/*/README.md", "tests/README.md")
+    for pattern in (
+        "*.md",
+        "config/*.md",
+        "config/*/README.md",
+        "docker/*.md",
+        "fsxds/*.md",
+        "fsxds/*/README.md",
+        "tests/README.md",
+    )
     for path in TOP.glob(pattern)
 )
 
@@ -117,13 +125,28 @@ def _tree_pages() -> list[Path]:
 @pytest.mark.parametrize("page", _tree_pages(), ids=lambda page: str(page.relative_to(TOP)))
 def test_trees_have_no_errors(page: Path, tmp_path: Path) -> None:
     """The files of a page, whose first lines are their names, are a tree without errors, for a real Envoy too."""
+    settings = []
     for block in _blocks(page):
-        if block.language == "yaml" and block.file_name not in {None, SETTINGS_FILE}:
-            path = tmp_path / str(block.file_name)
+        if block.language == "yaml" and block.file_name is not None:
+            folder = tmp_path if block.file_name == SETTINGS_FILE else tmp_path / "xds"
+            path = folder / block.file_name
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(block.text, encoding="utf-8")
+            settings += ["--settings", str(path)] if block.file_name == SETTINGS_FILE else []
 
-    assert main(["check", str(tmp_path), "--with-envoy"]) == 0
+    assert main(["check", str(tmp_path / "xds"), "--with-envoy", *settings]) == 0
+
+
+def test_files_of_a_page_stand_beside_it() -> None:
+    """The page about views shows the files of the tree and the settings that are beside it, as they are."""
+    folder = TOP / "config" / "views"
+    shown = {
+        folder / ("" if block.file_name == SETTINGS_FILE else "xds") / str(block.file_name): block.text
+        for block in _blocks(folder / "README.md")
+        if block.file_name is not None
+    }
+
+    assert shown == {path: path.read_text(encoding="utf-8") for path in folder.rglob("*.yaml")}
 
 
 def test_the_tree_of_readme_is_complete(tmp_path: Path) -> None:

@@ -1,28 +1,33 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
 import pytest
 
-from fsxds.events import Event, SnapshotPublished, TreeLoaded
+from fsxds.events import Event, Observer, SnapshotPublished, TreeLoaded
+from fsxds.lint.linter import Linter
 from fsxds.parse_worker import ParseRules
 from fsxds.parsing import Parsing
 from fsxds.protocol.messages import Node
 from fsxds.protocol.poll import Hold, PollMemory, PollRequest
 from fsxds.protocol.subscription import Subscription, version_of
 from fsxds.reload import Loader, Reload
-from fsxds.resources import Snapshot
-from fsxds.snapshots.load import Acceptance
+from fsxds.resources import ParsedFile, Snapshot
+from fsxds.settings.view_rules import ViewRule
+from fsxds.snapshots.load import Acceptance, same_content
+from fsxds.snapshots.loaded_views import LoadedViews
 from fsxds.source.envoy_api import find_api
 from fsxds.source.watcher import Settled
 from fsxds.store import Latest, SnapshotStore
-from fsxds.values import Severity
+from fsxds.values import Layers, Severity, SourceFile, SourceTree
+from fsxds.views import Views as ViewRules
+from tests.support.faulty_server import until
 from tests.support.snapshots import type_url
 from tests.support.trees import tree_of
 
-CDS = type_url("CDS")
+CDS, RDS = type_url("CDS"), type_url("RDS")
 
 
 @dataclass
@@ -43,6 +48,21 @@ class Listener:
                 self.snapshots.append(event.snapshot)
 
 
+@dataclass
+class AtOnce:
+    """Publishes what is loaded at once, where it differs."""
+
+    store: SnapshotStore
+    observer: Observer
+
+    def receive(self, targets: Mapping[Layers, Snapshot], detected_s: float) -> None:
+        """Publish."""
+        snapshot = targets[()]
+        if self.store.current is None or not same_content(snapshot, self.store.current):
+            self.observer(SnapshotPublished(snapshot, detected_s))
+            self.store.publish(snapshot)
+
+
 @pytest.fixture(scope="module")
 def rules() -> ParseRules:
     """What Envoy knows."""
@@ -60,7 +80,7 @@ async def run(parsing: Parsing, *contents: dict[str, str], acceptance: Acceptanc
     """Keep a store current with these trees, detected at 1.0, 2.0, and so on."""
     store = SnapshotStore()
     listener = Listener(store)
-    reload, loader = Reload(store, listener), Loader(parsing, acceptance or Acceptance())
+    reload, loader = Reload(AtOnce(store, listener), listener), Loader(parsing, acceptance or Acceptance())
     for number, files in enumerate(contents, 1):
         await reload.receive(Settled(tree_of(files), float(number)), loader)
     return listener
@@ -100,7 +120,9 @@ async def test_text_is_packed_when_it_is_served(parsing: Parsing) -> None:
     text = "".join(f"- name: a{number:05d}\n" for number in range(2000))
     tree = tree_of({"cds.yaml": text, "eds.yaml": ""})
     store = SnapshotStore()
-    await Reload(store, Listener(store)).receive(Settled(tree, 1.0), Loader(parsing, Acceptance()))
+    await Reload(AtOnce(store, Listener(store)), Listener(store)).receive(
+        Settled(tree, 1.0), Loader(parsing, Acceptance())
+    )
 
     assert store.current is not None
     assert len(store.current.by_type[CDS]) == 2000
@@ -113,7 +135,7 @@ async def test_other_rules_judge_every_file_anew(parsing: Parsing, rules: ParseR
     tree = Settled(tree_of({"cds.yaml": "- name: a\n", "more.cds.yaml": "- {name: b, no_such_field: 1}\n"}), 1.0)
     store = SnapshotStore()
     listener = Listener(store)
-    reload = Reload(store, listener)
+    reload = Reload(AtOnce(store, listener), listener)
     await reload.receive(tree, Loader(parsing, Acceptance()))
     with Parsing(replace(rules, unknown_fields=Severity.WARNING)) as lenient:
         for other, acceptance in (
@@ -204,7 +226,7 @@ async def test_waiters_are_woken(parsing: Parsing) -> None:
         waiter = tasks.create_task(store.newer_than(0))
         trees: Latest[Settled | None] = Latest(None)
         loader = Loader(parsing, Acceptance())
-        keeper = tasks.create_task(Reload(store, listener).keep_current(trees, loader))
+        keeper = tasks.create_task(Reload(AtOnce(store, listener), listener).keep_current(trees, loader))
         trees.replace(Settled(tree_of({"cds.yaml": "- name: a\n"}), 1.0))
         snapshot = await waiter
         keeper.cancel()
@@ -233,8 +255,174 @@ async def test_a_tree_that_comes_while_another_is_loaded_is_not_missed(parsing: 
     for name in ("a", "b", "c"):
         trees.replace(Settled(tree_of({"cds.yaml": f"- name: {name}\n"}), 1.0))
     async with asyncio.TaskGroup() as tasks:
-        keeper = tasks.create_task(Reload(store, listener).keep_current(trees, Loader(parsing, Acceptance())))
+        keeper = tasks.create_task(
+            Reload(AtOnce(store, listener), listener).keep_current(trees, Loader(parsing, Acceptance()))
+        )
         await store.newer_than(0)
         keeper.cancel()
 
     assert [("published", (1.0, ["c"]))] == [row for row in listener.events if row[0] == "published"]
+
+
+class CountingLoader(Loader):
+    """Checks references, and notes each tree that was loaded."""
+
+    def __init__(self, parsing: Parsing) -> None:
+        super().__init__(parsing, Acceptance(check=Linter()))
+        self.loaded = asyncio.Queue[None]()
+
+    async def load(self, tree: SourceTree, before: LoadedViews | None, wanted: Collection[Layers]) -> LoadedViews:
+        """Load it, and note that."""
+        result = await super().load(tree, before, wanted)
+        self.loaded.put_nowait(None)
+        return result
+
+
+CLUSTERS = "[{name: NAME, type: STATIC, connect_timeout: 1s}]"
+ROUTES = """
+- name: front
+  virtual_hosts: [{name: all, domains: ["*"], routes: [{match: {prefix: /}, route: {cluster: NAME}}]}]
+"""
+
+
+def moved(cluster: str, route: str) -> SourceTree:
+    """Return a tree with a cluster, and with a route to one of this or another name."""
+    return tree_of({"cds.yaml": CLUSTERS.replace("NAME", cluster), "rds.yaml": ROUTES.replace("NAME", route)})
+
+
+async def published(parsing: Parsing, *trees: SourceTree) -> list[tuple[list[str], list[bytes]]]:
+    """Return the clusters and routes of all snapshots of these trees, each of which comes when the one before was loaded."""
+    latest = Latest[Settled | None](None)
+    listener = Listener(SnapshotStore())
+    reload, loader = Reload(AtOnce(listener.store, listener), listener), CountingLoader(parsing)
+    async with asyncio.TaskGroup() as tasks:
+        keeper = tasks.create_task(reload.keep_current(latest, loader))
+        for tree in trees:
+            latest.replace(Settled(tree, 1.0))
+            await loader.loaded.get()
+        await until(lambda: reload.loaded is not None and reload._tree is trees[-1])
+        keeper.cancel()
+    return [
+        (list(one.resources(CDS)), [routes.body for routes in one.resources(RDS).values()])
+        for one in listener.snapshots
+    ]
+
+
+@pytest.mark.parametrize("half", [moved("a", "b"), moved("b", "a")], ids=["routes-first", "clusters-first"])
+async def test_half_an_edit_is_passed_over(parsing: Parsing, half: SourceTree) -> None:
+    """A tree that breaks a reference, and is followed by one that mends it, is not published."""
+    found = await published(parsing, moved("a", "a"), half, moved("b", "b"))
+
+    assert await published(parsing, moved("a", "a"), moved("b", "b")) == found
+
+
+async def test_a_tree_with_a_broken_reference_is_published_when_no_other_comes(parsing: Parsing) -> None:
+    """Whoever names a cluster that does not exist is served after a while."""
+    (_, whole), (clusters, broken) = await published(parsing, moved("a", "a"), moved("a", "b"))
+
+    assert ["a"] == clusters
+    assert whole != broken
+
+
+async def test_trees_that_break_references_are_not_passed_over_forever(parsing: Parsing) -> None:
+    """Of a row of trees that break more and more references one is published in the end."""
+    latest = Latest[Settled | None](None)
+    listener = Listener(SnapshotStore())
+    loader = CountingLoader(parsing)
+    async with asyncio.timeout(60), asyncio.TaskGroup() as tasks:
+        keeper = tasks.create_task(Reload(AtOnce(listener.store, listener), listener).keep_current(latest, loader))
+        number = 0
+        while len(listener.snapshots) < 2:
+            latest.replace(Settled(moved("a", f"b{number}" if number else "a"), 1.0))
+            await loader.loaded.get()
+            number += 1
+        keeper.cancel()
+
+    assert number > 2
+
+
+# Views
+
+
+@dataclass
+class Views:
+    """Keeps the clusters of each view that was passed on, and how often something was."""
+
+    clusters: dict[Layers, list[str]] = field(default_factory=dict)
+    count: int = 0
+
+    def receive(self, targets: Mapping[Layers, Snapshot], _: float) -> None:
+        """Keep them."""
+        self.clusters = {layers: list(snapshot.resources(CDS)) for layers, snapshot in targets.items()}
+        self.count += 1
+
+
+RULES = ViewRules((ViewRule("all", (), ("common", "a", "b")),))
+TREE = {"common/cds.yaml": "- name: web\n", "a/cds.yaml": "- name: a\n", "b/cds.yaml": "- name: b\n"}
+
+
+async def test_views_are_loaded_when_they_are_wanted(parsing: Parsing) -> None:
+    """A view that is wanted is loaded of the tree that is there, and then of each tree, until it is dropped."""
+    latest = Latest[Settled | None](Settled(tree_of(TREE), 1.0))
+    views, loader = Views(), Loader(parsing, Acceptance(), RULES)
+    reload = Reload(views, lambda _: None)
+    async with asyncio.timeout(60), asyncio.TaskGroup() as tasks:
+        keeper = tasks.create_task(reload.keep_current(latest, loader))
+        await until(lambda: views.count == 1)
+        assert views.clusters == {}
+        assert reload.views is not None
+        assert reload.views.existing == {"common", "a", "b"}
+
+        reload.want(("common", "a"))
+        await until(lambda: views.clusters == {("common", "a"): ["a", "web"]})
+        reload.want(("common", "a"))
+        reload.want(("common",))
+        await until(lambda: views.clusters == {("common", "a"): ["a", "web"], ("common",): ["web"]})
+        assert views.count == 3
+
+        reload.drop(("common",))
+        latest.replace(Settled(tree_of({**TREE, "a/cds.yaml": "- name: c\n"}), 2.0))
+        await until(lambda: views.clusters == {("common", "a"): ["c", "web"]})
+        keeper.cancel()
+
+
+async def test_view_on_which_loading_fails_stops_no_other(parsing: Parsing, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where fsxds itself fails on a file of a new view, that file is set aside, and the other views go on."""
+    views, loader = Views(), Loader(parsing, Acceptance(), RULES)
+    reload = Reload(views, lambda _: None)
+    tree = Settled(tree_of(TREE), 1.0)
+    reload.want(("common", "a"))
+    await reload.receive(tree, loader)
+    reload.want(("common", "b"))
+    parse = parsing.parse
+
+    async def fail(files: tuple[SourceFile, ...]) -> tuple[ParsedFile, ...]:
+        if any(file.path.parts[0] == "b" for file in files):
+            raise RuntimeError("of fsxds")
+        return await parse(files)
+
+    monkeypatch.setattr(parsing, "parse", fail)
+    for _ in range(3):
+        with pytest.raises(RuntimeError):
+            await reload.receive(tree, loader)
+    await reload.receive(tree, loader)
+
+    assert views.clusters == {("common", "a"): ["a", "web"], ("common", "b"): ["web"]}
+    assert reload.views is not None
+    assert [str(problem.path) for problem in reload.views.problems] == ["b/cds.yaml"]
+
+
+async def test_other_rules_keep_what_views_serve(parsing: Parsing, rules: ParseRules) -> None:
+    """What was good in a view stays where other rules forbid it."""
+    views = Views()
+    reload = Reload(views, lambda _: None)
+    reload.want(("common", "a"))
+    tree = Settled(tree_of({**TREE, "a/cds.yaml": "- {name: a, no_such_field: 1}\n"}), 1.0)
+    with Parsing(replace(rules, unknown_fields=Severity.WARNING)) as lenient:
+        await reload.receive(tree, Loader(lenient, Acceptance(), RULES))
+    reload.change_rules()
+    await reload.receive(tree, Loader(parsing, Acceptance(), RULES))
+
+    assert views.clusters == {("common", "a"): ["a", "web"]}
+    assert reload.views is not None
+    assert [file.has_last_good for file in reload.views.held] == [True]

@@ -98,7 +98,7 @@ def test_types_that_others_follow_name_a_row() -> None:
     followed = {row.short_name: row.followed_by for row in RESOURCE_TYPES if row.followed_by}
 
     assert followed == {"cds": "eds", "eds": "leds", "rds": "vhds"}
-    assert {row.short_name for row in RESOURCE_TYPES if row.uses_clusters} == {"lds", "rds", "srds"}
+    assert {row.short_name for row in RESOURCE_TYPES if row.is_user} == {"ecds", "lds", "rds", "srds", "vhds"}
 
 
 @pytest.mark.parametrize(

@@ -163,18 +163,6 @@ def test_selected_resources_are_in_order(names: frozenset[str]) -> None:
     assert all(resource in selected for resource in selected)
 
 
-def test_removed_resources_beside_the_others() -> None:
-    """Resources that were removed are put in their places, and all of them have a version of their own."""
-    before, after = endpoints(a="1", b="1"), endpoints(2, a="1", c="1")
-    current, removed = after.resources(EDS).everything, (before.resources(EDS)["b"],)
-    union = current.with_others(removed)
-
-    assert [resource.name for resource in union] == ["a", "b", "c"]
-    for _ in range(2):
-        assert union.version == endpoints(a="1", b="1", c="1").versions[EDS]
-    assert current.with_others((before.resources(EDS)["b"],)) is union
-
-
 def test_changes_are_the_difference() -> None:
     """Rows are compared with those of any earlier snapshot; the answer is kept."""
     before, after = (
@@ -244,7 +232,7 @@ def test_the_past_is_forgotten() -> None:
             rows = endpoints(generation, a=str(generation)).resources(EDS)
             alive.append(weakref.ref(rows))
             rows.changes_since(before)
-            rows.select(frozenset("a")).with_others(())
+            rows.select(frozenset("a"))
             rows.version_of(frozenset("a"))
             Lookup.of(rows, before).existing(frozenset("a"))
             before = rows
@@ -307,7 +295,6 @@ def test_versions_follow_from_contents_alone(changes: list[tuple[list[str], str]
     anew = Rows(EDS, {name: resource("EDS", name, text) for name, text in contents.items()})
     assert list(rows.items()) == list(anew.items())
     assert rows.version == anew.version == version_of_set(EDS, [(name, row.version) for name, row in anew.items()])
-    assert rows.everything.version == rows.version
     changed = {name for name in before.keys() | contents if before.get(name) != contents.get(name)}
     assert rows.changes_since(first).fresh | rows.changes_since(first).removed == changed
     assert first.version == version_of_set(EDS, [(name, first[name].version) for name in sorted(before)])

@@ -14,10 +14,11 @@ from fsxds.protocol.poll import Hold, PollMemory, PollRequest, Send
 from fsxds.protocol.sotw import SotwStream
 from fsxds.protocol.subscription import SharedMemory, Subscription
 from fsxds.protocol.ttl import TtlMode
-from fsxds.resources import Resource, Rows, Snapshot
+from fsxds.resources import Resource, Rows, RowsChange, Snapshot
+from fsxds.rollout import Rollout, RolloutOptions, StepKind
 from tests.support.snapshots import resource, type_url
 
-CDS = type_url("CDS")
+CDS, LDS = type_url("CDS"), type_url("LDS")
 COUNT = 5000
 NAMES = tuple(f"c{number:04d}" for number in range(COUNT))
 WANTED = NAMES[:10]
@@ -126,3 +127,39 @@ def test_polls(rows: Rows) -> None:
         rows = after
 
         assert isinstance(decision, Send if is_told else Hold)
+
+
+def test_rows_that_keep_some_of_earlier_ones(rows: Rows) -> None:
+    """They know how they differ from these, share their chunks with the later ones, and know what did not change."""
+    wanted = frozenset(WANTED)
+    before = _following(rows, resource("CDS", NAMES[7]))
+    selected = before.select(wanted)
+    after = _following(before, resource("CDS", "new"), removed=(NAMES[4000], NAMES[4001]))
+    both = after.with_those_of(before, frozenset((NAMES[4000],)))
+
+    assert {"new", NAMES[4000]} == both.among(("new", NAMES[4000], NAMES[4001]))
+    assert RowsChange(frozenset(("new",)), removed=frozenset((NAMES[4001],))) == both.changes_since(before)
+    assert RowsChange(removed=frozenset((NAMES[4000],))) == after.changes_since(both)
+    assert len(set(both.chunks) - set(after.chunks)) <= 2
+    assert both.select(wanted) is selected
+    gone = _following(before, removed=(NAMES[4000],))
+    assert gone.with_those_of(before, frozenset((NAMES[4000],))) is before
+
+
+def test_rollouts(rows: Rows) -> None:
+    """Steps are planned by what an edit changed."""
+    listeners = Rows(LDS, {"l": resource("LDS", "l", "1")})
+    targets = [Snapshot(1, {CDS: rows, LDS: listeners})]
+    for edit, (after, _) in enumerate(_edits(rows)):
+        listeners = listeners.with_changes([resource("LDS", "l", str(edit))], ())
+        targets.append(Snapshot(1, {CDS: after, LDS: listeners}))
+    rollout, found = Rollout(RolloutOptions(linger_s=0)), []
+    for target in targets:
+        rollout.receive_target(target, 0.0)
+        while rollout.step is not None:
+            found.append(rollout.step.step_kind)
+            rollout.receive_waiting(frozenset(), 0.0)
+        assert rollout.served is target
+
+    grow, switch, shrink = StepKind.GROW, StepKind.SWITCH, StepKind.SHRINK
+    assert found[1:] == [grow, switch, grow, switch, grow, switch, switch, shrink]

@@ -6,12 +6,15 @@ import json
 import shlex
 import sys
 from dataclasses import replace
+from math import ceil
 from pathlib import Path
 from typing import TypedDict
 
 from fsxds import reload
+from fsxds.cli.loading import load_chosen
 from fsxds.cli.problems import warn_if_empty
 from fsxds.cli.running import spinner
+from fsxds.cli.viewing import Choice
 from fsxds.envoy.bootstrap_text import bootstrap_text
 from fsxds.envoy.envoy_bootstrap import (
     BootstrapRequest,
@@ -22,8 +25,8 @@ from fsxds.envoy.envoy_bootstrap import (
     rest_bootstrap,
 )
 from fsxds.errors import UsageError
-from fsxds.lint.linter import linter_of
 from fsxds.observe.log_lines import count_of, escape
+from fsxds.protocol.node_attributes import metadata_of
 from fsxds.resource_types import BY_SHORT_NAME
 from fsxds.settings.forms import OFF, TcpAddress, parse_address
 from fsxds.settings.options import Settings
@@ -45,6 +48,8 @@ class BootstrapFlags(TypedDict):
     mirror: Path | None
     node: str
     cluster: str
+    node_metadata: dict[str, str]
+    view: str | None
     admin_port: int
     output_format: str
 
@@ -52,7 +57,7 @@ class BootstrapFlags(TypedDict):
 def run_bootstrap(directory: Path | None, settings: Settings, flags: BootstrapFlags) -> None:
     """Print a bootstrap that subscribes to what is in the tree; UsageError where nothing says how Envoy reaches fsxds."""
     address = None if flags["address"] is None else read_address(flags["address"])
-    request = ALL_TYPES if directory is None else _request_of(directory, settings)
+    request = ALL_TYPES if directory is None else _request_of(directory, settings, _choice(flags))
     section = bootstrap_section(request, flags, address, settings)
     if flags["output_format"] == "json":
         print(json.dumps(section, indent=2, ensure_ascii=False))
@@ -69,10 +74,17 @@ def read_address(written: str) -> str:
     return str(address)
 
 
-def _request_of(directory: Path, settings: Settings) -> BootstrapRequest:
+def _choice(flags: BootstrapFlags) -> Choice:
+    """Return what chooses the view of the Envoy: what it will say of itself, or the name of the view."""
+    named = () if flags["view"] is None else (("view", flags["view"]),)
+    metadata = ((f"metadata.{key}", value) for key, value in flags["node_metadata"].items())
+    return (*named, ("id", flags["node"]), ("cluster", flags["cluster"]), *metadata)
+
+
+def _request_of(directory: Path, settings: Settings, choice: Choice) -> BootstrapRequest:
     """Return the types of a tree, with those that broken files may hold; all types where nothing is configuration."""
     with spinner(f"loading {directory}"):
-        loaded = reload.load_once(directory, settings, reload.find_catalogue(settings), linter_of(settings))
+        loaded = load_chosen(directory, settings, reload.find_catalogue(settings), choice)
     warn_if_empty(directory, loaded)
     if not loaded.records:
         return ALL_TYPES
@@ -89,7 +101,8 @@ def bootstrap_section(
     request: BootstrapRequest, flags: BootstrapFlags, address: str | None, settings: Settings
 ) -> Section:
     """Return a bootstrap; UsageError where nothing says how Envoy reaches fsxds."""
-    identity = Identity(flags["node"], flags["cluster"], flags["admin_port"], INITIAL_FETCH_TIMEOUT)
+    metadata = metadata_of((f"metadata.{key}", value) for key, value in flags["node_metadata"].items())
+    identity = Identity(flags["node"], flags["cluster"], flags["admin_port"], INITIAL_FETCH_TIMEOUT, metadata)
     if flags["transport"] == "files":
         mirror, suffix = mirror_of(flags, settings), f".{settings.mirror_format}"
 
@@ -126,4 +139,6 @@ def _usage(directory: Path | None, flags: BootstrapFlags, address: str | None, s
         serve += ["--http" if flags["transport"] == "rest" else "--grpc", address]
     if flags["transport"] in {"ads", "delta"}:
         serve.append("--ads-config-sources")
-    return escape(shlex.join(serve)), "envoy -c bootstrap.yaml"
+    if settings.linger_s != Settings().linger_s:
+        serve += ["--linger", f"{settings.linger_s:g}s"]
+    return escape(shlex.join(serve)), f"envoy -c bootstrap.yaml --drain-time-s {ceil(settings.linger_s)}"

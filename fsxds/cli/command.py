@@ -125,7 +125,7 @@ def table_command(name: str, examples: str) -> Callable[[Callable[..., None]], T
         name: the command, as the rows name it.
         examples: shown at the end of the help, as they stand.
     """
-    rows = [row for row in OPTIONS if name in row.commands]
+    rows = [row for row in OPTIONS if name in row.commands and row.has_flag]
 
     def decorate(function: Callable[..., None]) -> TableCommand:
         @functools.wraps(function)

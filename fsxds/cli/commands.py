@@ -1,4 +1,4 @@
-"""Every command: its arguments, flags and help.
+"""Every command: its arguments, flags and help; those of operators are in `admin_commands`.
 
 The work of a command is in a module of its name, or here where it is short. What it needs is imported when it runs:
 `--help` and shell completion import this module, and little else.
@@ -6,15 +6,16 @@ The work of a command is in a module of its name, or here where it is short. Wha
 
 from __future__ import annotations
 
-import sys
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Unpack
 
 import click
 
+from fsxds.cli.admin_commands import history, rollback, rollout
 from fsxds.cli.command import EXAMPLES, CommandOption, TableCommand, existing_directory, table_command, tree_argument
 from fsxds.cli.completion import COMPLETION_VARIABLE, SCRIPTS, any_path, directories, message_types, rule_names
+from fsxds.cli.viewing import Choice, NodeFlags, node_metadata_option, with_view_flags
 from fsxds.resource_types import RESOURCE_TYPES
 from fsxds.settings.options import Settings
 
@@ -28,9 +29,6 @@ if TYPE_CHECKING:
 
 # Of `fsxds convert`: the names of the formats.
 FORMAT_NAMES = ("yaml", "json", "textproto", "pb")
-
-# Of `fsxds mirror`: a file is missing, or was in the way.
-INCOMPLETE_MIRROR = 1
 
 _PATH = click.Path(path_type=Path)
 _TYPE_NAME = click.Choice([row.short_name for row in RESOURCE_TYPES])
@@ -57,6 +55,9 @@ def init(directory: Path, *, is_empty: bool) -> None:
     run_init(directory, is_empty=is_empty)
 
 
+_local = partial(click.option, cls=CommandOption, group="The Envoy")
+
+
 @table_command(
     "dev",
     """\
@@ -65,7 +66,10 @@ def init(directory: Path, *, is_empty: bool) -> None:
   fsxds dev config/xds --transport mirror --envoy ~/bin/envoy""",
 )
 @tree_argument
-def dev(directory: Path, settings: Settings, reader: SettingsReader) -> None:
+@_local("--node-id", metavar="ID", default="fsxds-dev", help="What Envoy calls itself, by which views know it.")
+@_local("--node-cluster", metavar="NAME", default="fsxds-dev", help="The fleet that it belongs to.")
+@node_metadata_option(group="The Envoy", help="A value in its metadata, such as tier=gold; may be given again.")
+def dev(directory: Path, settings: Settings, reader: SettingsReader, **node: Unpack[NodeFlags]) -> None:
     """Serve DIR and start a real Envoy on it.
 
     Envoy gets everything by REST, or by a gRPC stream where the tree asks for one; --transport chooses. Prints where
@@ -73,11 +77,15 @@ def dev(directory: Path, settings: Settings, reader: SettingsReader) -> None:
     it; where it did not, the reason, and the file and line of the resource. Ctrl-C ends both.
     """
     from fsxds.cli.running import run
+    from fsxds.envoy.envoy_bootstrap import Identity
     from fsxds.observe.log import open_log
+    from fsxds.protocol.node_attributes import metadata_of
     from fsxds.tools.dev import serve_to_local_envoy
 
+    metadata = metadata_of((f"metadata.{key}", value) for key, value in node["node_metadata"].items())
+    identity = Identity(node["node_id"], node["node_cluster"], metadata=metadata)
     with open_log(settings.log_format, settings.log_level) as log:
-        run(serve_to_local_envoy(directory, settings, log, reader))
+        run(serve_to_local_envoy(directory, settings, log, reader, identity))
 
 
 _imported = partial(click.option, cls=CommandOption, group="The bootstrap that is left")
@@ -154,7 +162,8 @@ _checked = partial(click.option, cls=CommandOption, group="What is checked")
     shell_complete=any_path,
     help="The name of the file that comes by stdin; it tells its format and type.",
 )
-def check(paths: tuple[str, ...], stdin_path: str | None, settings: Settings) -> None:
+@with_view_flags
+def check(paths: tuple[str, ...], stdin_path: str | None, settings: Settings, choice: Choice) -> None:
     """Report every problem in PATH.
 
     PATH is a directory, which is checked as a tree of its own, a file, or - for stdin. Files are checked within the tree
@@ -168,7 +177,7 @@ def check(paths: tuple[str, ...], stdin_path: str | None, settings: Settings) ->
     """
     from fsxds.cli.check import run_check
 
-    run_check(paths, stdin_path, settings)
+    run_check(paths, stdin_path, settings, choice)
 
 
 @table_command(
@@ -196,7 +205,8 @@ _compared = partial(click.option, cls=CommandOption, group="Comparing")
     """\
   fsxds diff config/xds other/xds
   fsxds diff http://127.0.0.1:18001 config/xds
-  fsxds diff --git main..HEAD config/xds --format markdown""",
+  fsxds diff --git main..HEAD config/xds --format markdown
+  fsxds diff @3 @now""",
 )
 @click.argument("sides", metavar="[A] [B]", nargs=-1, shell_complete=directories)
 @_compared(
@@ -205,10 +215,12 @@ _compared = partial(click.option, cls=CommandOption, group="Comparing")
     metavar="A..B",
     help="Compare two revisions of DIR, or one with what is there now.",
 )
-def diff(sides: tuple[str, ...], revisions: str | None, settings: Settings) -> None:
+@with_view_flags
+def diff(sides: tuple[str, ...], revisions: str | None, settings: Settings, choice: Choice) -> None:
     """Show which resources and fields differ between A and B.
 
-    A and B are directories, or addresses of a running fsxds: http://HOST:PORT, or unix:PATH. With --git A..B there is
+    A and B are directories, addresses of a running fsxds: http://HOST:PORT, or unix:PATH; or snapshots of its history:
+    @3, and @now for the newest, which are read from --state, or from where the server at --admin has it. With --git A..B there is
     one directory, by default the current one, and its revisions are compared; A...B begins where the two parted, and
     A alone is compared with the files that are there now. Secrets are hidden.
     What could not be read of either side is named, and of what may be in it nothing is reported as added or removed.
@@ -216,7 +228,7 @@ def diff(sides: tuple[str, ...], revisions: str | None, settings: Settings) -> N
     """
     from fsxds.cli.diff import run_diff
 
-    run_diff(sides, revisions, settings)
+    run_diff(sides, revisions, settings, choice)
 
 
 _converted = partial(click.option, cls=CommandOption, group="Converting")
@@ -257,7 +269,8 @@ def convert(file: str, settings: Settings, **flags: Unpack[ConvertFlags]) -> Non
   fsxds show config/xds --type cds --format yaml""",
 )
 @tree_argument
-def show(directory: Path, settings: Settings) -> None:
+@with_view_flags
+def show(directory: Path, settings: Settings, choice: Choice) -> None:
     """Show what would be served of DIR.
 
     The table has names, versions, and the file and line of each resource. The formats json and yaml print the
@@ -265,7 +278,7 @@ def show(directory: Path, settings: Settings) -> None:
     """
     from fsxds.cli.show import run_show
 
-    run_show(directory, settings)
+    run_show(directory, settings, choice)
 
 
 @table_command(
@@ -299,32 +312,18 @@ def serve(directory: Path, settings: Settings, reader: SettingsReader) -> None:
   fsxds mirror config/xds out --mirror-format yaml --mirror-config-sources""",
 )
 @tree_argument
-@click.argument("out", metavar="OUT", type=_PATH, shell_complete=directories)
-def mirror(directory: Path, out: Path, settings: Settings) -> None:
+@click.argument("out", metavar="[OUT]", required=False, type=_PATH, shell_complete=directories)
+@with_view_flags
+def mirror(directory: Path, out: Path | None, settings: Settings, choice: Choice) -> None:
     """Write DIR as files that Envoy watches, once.
 
     OUT then holds what Envoy's filesystem subscriptions need. Files that are equal already are left alone; nothing
-    that fsxds did not write is touched. Exit status: 0 all is written, 1 a file of DIR has a mistake or a file that
-    fsxds did not write stood in the way, 2 wrong use.
+    that fsxds did not write is touched. Without OUT, all `mirrors` of the settings are written. Exit status: 0 all is
+    written, 1 a file of DIR has a mistake or a file that fsxds did not write stood in the way, 2 wrong use.
     """
-    from fsxds import app
-    from fsxds.cli.problems import has_errors, line_of, placed, warn_if_empty
-    from fsxds.cli.running import spinner
-    from fsxds.lint.linter import linter_of
-    from fsxds.observe.change_reports import remark_lines, summary
-    from fsxds.observe.log_lines import escape
+    from fsxds.cli.mirror import run_mirror
 
-    with spinner(f"mirroring {directory}", in_lines=True):
-        loaded, report = app.mirror_once(directory, out, settings, linter_of(settings))
-    warn_if_empty(directory, loaded)
-    problems = [placed(problem, directory) for problem in loaded.problems]
-    for problem in problems:
-        print(line_of(problem), file=sys.stderr)
-    print(f"{out}: {summary(report)}")
-    for line in remark_lines(report):
-        print(escape(line.text), file=sys.stderr)
-    if report.blocked or has_errors(problems):
-        raise click.exceptions.Exit(INCOMPLETE_MIRROR)
+    run_mirror(directory, out, settings, choice)
 
 
 _client = partial(click.option, cls=CommandOption, group="The client")
@@ -351,8 +350,9 @@ _client = partial(click.option, cls=CommandOption, group="The client")
 @_client("--delta", is_flag=True, help="Receive changes alone, not the state of the world.")
 @_client("--ads", is_flag=True, help="Use the stream of all types, not that of the one type.")
 @_client("--rest", is_flag=True, help="Poll over REST; an http:// address means the same.")
-@_client("--node", metavar="ID", help="The id of the node; by default a new one.")
-@_client("--cluster", metavar="NAME", default="watch", help="The fleet that the node belongs to.")
+@_client("--node", "--node-id", metavar="ID", help="The id of the node; by default a new one.")
+@_client("--cluster", "--node-cluster", metavar="NAME", default="watch", help="The fleet that the node belongs to.")
+@node_metadata_option(group="The client", help="A value in its metadata, such as tier=gold; may be given again.")
 @_client(
     "--agent",
     metavar="NAME",
@@ -398,8 +398,10 @@ _envoy = partial(click.option, cls=CommandOption, group="The Envoy")
 )
 @_envoy("--address", metavar="HOST:PORT", help="Where fsxds listens, or unix:/path; a name is looked up by DNS.")
 @_envoy("--mirror", metavar="PATH", type=_PATH, help="Where the mirrored files are.")
-@_envoy("--node", metavar="ID", default="envoy", help="The id of the Envoy; each has its own.")
-@_envoy("--cluster", metavar="NAME", default="envoy", help="The fleet that it belongs to.")
+@_envoy("--node", "--node-id", metavar="ID", default="envoy", help="The id of the Envoy; each has its own.")
+@_envoy("--cluster", "--node-cluster", metavar="NAME", default="envoy", help="The fleet that it belongs to.")
+@node_metadata_option(group="The Envoy", help="A value in its metadata, such as tier=gold; may be given again.")
+@_envoy("--view", metavar="NAME", help="The view that it sees, instead of that of such a node.")
 @_envoy(
     "--admin-port",
     metavar="PORT",
@@ -429,18 +431,26 @@ def bootstrap(directory: Path | None, settings: Settings, **flags: Unpack[Bootst
   fsxds doctor config/xds --bootstrap envoy.yaml --severity warning --format github""",
 )
 @tree_argument
-def doctor(directory: Path, settings: Settings) -> None:
+@_envoy(
+    "--envoy-admin",
+    "envoys",
+    metavar="HOST:PORT",
+    multiple=True,
+    help="The admin page of an Envoy that runs, whose drain time is compared with --linger; may be given again.",
+)
+def doctor(directory: Path, settings: Settings, envoys: tuple[str, ...]) -> None:
     """Report what will go wrong when an Envoy starts on DIR.
 
     Reads the bootstrap that --bootstrap names, and the tree: time limits, pauses, paths, circuit breakers and streams
     that do not go together, or that Envoy rejects. Without a bootstrap, only the config sources of the tree are
     examined. Mistakes within the tree are reported by `fsxds check`; of a broken file, which cannot be examined, the
-    first is reported here too. Exit status: 0 healthy (there may be problems of a lower severity than --severity),
+    first is reported here too. Of Envoys that run, whose admin pages --envoy-admin and the setting mirrors name, the drain
+    time is compared with --linger. Exit status: 0 healthy (there may be problems of a lower severity than --severity),
     1 problems, 2 wrong use.
     """
     from fsxds.cli.doctor import run_doctor
 
-    run_doctor(directory, settings)
+    run_doctor(directory, settings, envoys)
 
 
 _schema = partial(click.option, cls=CommandOption, group="What the schema is of")
@@ -535,5 +545,6 @@ def lsp(directory: Path | None, settings: Settings) -> None:
 # In the order in which a user meets them.
 COMMANDS: tuple[click.Command, ...] = (
     *(init, import_, dev, check, explain, diff, convert, show),
-    *(serve, mirror, watch, bootstrap, doctor, schema, lsp, completion),
+    *(serve, rollout, history, rollback),
+    *(mirror, watch, bootstrap, doctor, schema, lsp, completion),
 )

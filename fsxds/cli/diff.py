@@ -1,4 +1,4 @@
-"""`fsxds diff A B`: which resources and fields are different between two trees, servers or revisions."""
+"""`fsxds diff A B`: which resources and fields are different between two trees, servers, revisions, or former snapshots."""
 
 from __future__ import annotations
 
@@ -12,19 +12,29 @@ import click
 from rich.console import Console
 
 from fsxds import reload
+from fsxds.api.catalogue import Catalogue
 from fsxds.cli.command import existing_directory
+from fsxds.cli.loading import chosen_view
 from fsxds.cli.problems import line_of
 from fsxds.cli.running import spinner
+from fsxds.cli.viewing import Choice
 from fsxds.errors import UsageError
 from fsxds.lint.linter import linter_of
 from fsxds.observe.log_lines import escape
+from fsxds.protocol.messages import Node
 from fsxds.resource_types import RESOURCE_TYPES, ResourceType
+from fsxds.resources import Snapshot
 from fsxds.settings.options import Settings
 from fsxds.snapshots.load import Loaded, may_define
+from fsxds.tools.client.admin_client import ask_admin, report_of
 from fsxds.tools.diff.compare import Comparer, Gap
 from fsxds.tools.diff.difference import Compared, Side, Unread, json_text, markdown, summary, text_lines
+from fsxds.tools.diff.kept_sides import is_kept, read_kept
 from fsxds.tools.diff.sides import Repository, fetch_served, is_running_address
+from fsxds.transports.admin.rollout_control import StatusReport
 from fsxds.values import Problem, Severity, SourceTree
+from fsxds.view_loading import ViewLoader, only_view
+from fsxds.views import node_of
 
 DIFFERENT = 1
 INCOMPLETE = 3
@@ -34,28 +44,27 @@ _NOT_OVER_REST = tuple(row for row in RESOURCE_TYPES if row.rest_path is None)
 
 @dataclass(frozen=True, slots=True)
 class _Read:
-    """One side as it was read."""
+    """One side as it was read: a tree, or a snapshot that was `kept`."""
 
     side: Side
     tree: SourceTree
     is_running: bool = False
     unavailable: tuple[ResourceType, ...] = ()
+    kept: Snapshot | None = None
 
 
-def run_diff(sides: tuple[str, ...], revisions: str | None, settings: Settings) -> None:
+def run_diff(sides: tuple[str, ...], revisions: str | None, settings: Settings, choice: Choice) -> None:
     """Compare two sides, print the difference, and exit with 1 or 3 where there is one, or something was not read."""
     with spinner("loading both sides"):
-        before, after = _read_git(revisions, sides, settings) if revisions is not None else _read_both(sides, settings)
+        node = node_of(choice) if choice else None
+        read = _read_git(revisions, sides, settings) if revisions is not None else _read_both(sides, settings, node)
+        before, after = read
         catalogue = reload.find_catalogue(settings)
-        loaded = reload.load_trees((before.tree, after.tree), settings, catalogue, linter_of(settings))
-        for read, result in zip((before, after), loaded, strict=True):
-            _print_problems(read, result)
+        (earlier, of_before), (later, of_after) = _load((before, after), settings, catalogue, choice)
         over_rest = before.is_running or after.is_running
         comparer = Comparer(catalogue, over_rest=over_rest)
-        of_before, of_after = (list(_gaps(read, result)) for read, result in zip((before, after), loaded, strict=True))
-        gaps = [gap for gap, _ in of_before], [gap for gap, _ in of_after]
-        difference = comparer.compare(loaded[0].snapshot, loaded[1].snapshot, gaps)
-    left = [row.noun for row in _NOT_OVER_REST if any(one.snapshot.resources(row.type_url) for one in loaded)]
+        difference = comparer.compare(earlier, later, ([gap for gap, _ in of_before], [gap for gap, _ in of_after]))
+    left = [row.noun for row in _NOT_OVER_REST if any(one.resources(row.type_url) for one in (earlier, later))]
     if over_rest and left:
         print(f"{' and '.join(left)} are not compared: they have no REST form", file=sys.stderr)
     unread = tuple(unread for _, unread in (*of_before, *of_after))
@@ -67,15 +76,57 @@ def run_diff(sides: tuple[str, ...], revisions: str | None, settings: Settings) 
         raise click.exceptions.Exit(DIFFERENT)
 
 
-def _read_both(sides: tuple[str, ...], settings: Settings) -> Iterator[_Read]:
+def _load(
+    reads: tuple[_Read, _Read], settings: Settings, catalogue: Catalogue, choice: Choice
+) -> Iterator[tuple[Snapshot, list[tuple[Gap, Unread]]]]:
+    """Yield the snapshot of each side, and what could not be read of it; its problems are printed."""
+    # What a server sends is one view already.
+    own = [read.tree for read in reads if read.kept is None and not read.is_running]
+    sent = [read.tree for read in reads if read.is_running]
+    loader = ViewLoader(settings, catalogue, linter_of(settings))
+    views = loader.load(own, lambda views, existing: (chosen_view(choice, views, existing),))
+    of_own = map(only_view, views)
+    of_sent = iter(reload.load_trees(sent, settings, catalogue, linter_of(settings)))
+    for read in reads:
+        if read.kept is not None:
+            yield read.kept, []
+            continue
+        result = next(of_sent if read.is_running else of_own)
+        _print_problems(read, result)
+        yield result.snapshot, list(_gaps(read, result))
+
+
+def _read_both(sides: tuple[str, ...], settings: Settings, node: Node | None) -> Iterator[_Read]:
     if len(sides) != 2:
-        raise click.UsageError("give two of them: directories, or addresses of a running fsxds; or --git A..B")
-    return (_read_side(text, settings) for text in sides)
+        raise click.UsageError(
+            "give two of them: directories, addresses of a running fsxds, or @N and @now of its history; or --git A..B"
+        )
+    names = frozenset(filter(is_kept, sides))
+    kept = read_kept(_state_directory(settings), names) if names else {}
+    return (
+        _Read(Side(text, f"{text}:"), SourceTree(()), kept=kept[text])
+        if text in kept
+        else _read_side(text, settings, node)
+        for text in sides
+    )
 
 
-def _read_side(text: str, settings: Settings) -> _Read:
+def _state_directory(settings: Settings) -> Path:
+    """Return where the history is: a running fsxds knows, where the settings do not say."""
+    if settings.state is not None:
+        return settings.state
+    try:
+        status = report_of(StatusReport, asyncio.run(ask_admin(settings.admin, "GET", "/rollout", {})))
+    except UsageError as error:
+        raise UsageError(f"{error} To compare without it, give its --state DIR") from error
+    if status.state is None:
+        raise UsageError(f"{settings.admin}: fsxds keeps no history there; start it with --state DIR")
+    return Path(status.state)
+
+
+def _read_side(text: str, settings: Settings, node: Node | None) -> _Read:
     if is_running_address(text):
-        served = asyncio.run(fetch_served(text))
+        served = asyncio.run(fetch_served(text, node))
         return _Read(Side(text, None), served.tree, is_running=True, unavailable=served.unavailable)
     directory = existing_directory(text)
     return _Read(_side_of(directory), reload.scan_once(directory, settings))

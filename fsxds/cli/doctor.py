@@ -2,60 +2,84 @@
 
 from __future__ import annotations
 
+import asyncio
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
 
 import click
+from envoy.config.core.v3 import base_pb2
 
 from fsxds import reload
-from fsxds.api.catalogue import Catalogue
+from fsxds.api.catalogue import Catalogue, DynamicMessage
+from fsxds.cli.loading import chosen_view
 from fsxds.cli.problems import FOUND_PROBLEMS, base_for, path_from, print_report, warn_if_empty
 from fsxds.cli.running import spinner
+from fsxds.cli.viewing import Choice
 from fsxds.errors import UsageError
 from fsxds.lint.linter import levels_of, linter_of, make_field_rules
 from fsxds.lint.report import Report, findings_of, resource_counts
 from fsxds.lint.report_formats import BY_NAME
 from fsxds.lint.rules import RuleLevels, chapters
 from fsxds.observe.log_lines import count_of, escape
+from fsxds.protocol.messages import ENVOY
+from fsxds.protocol.node_attributes import attributes_of_message
+from fsxds.settings.forms import parse_address
 from fsxds.settings.options import Settings
-from fsxds.snapshots.load import Loaded
+from fsxds.snapshots.loaded_views import LoadedViews
 from fsxds.tools.doctor.bootstrap_file import BootstrapFile, read_bootstrap, resource_problems
+from fsxds.tools.doctor.drain_time import drain_remark
 from fsxds.tools.doctor.examine import Case, examine
 from fsxds.tools.doctor.facts import look_at
 from fsxds.values import Problem, Severity, SourceTree
+from fsxds.view_loading import ViewLoader
+from fsxds.views import View, Views
 
 # A source that Envoy rejects, or that crashes it, is found when the tree is loaded, and held back.
 _SOURCE_RULE = "wrong-config-source"
 
 
-def run_doctor(directory: Path, settings: Settings) -> None:
-    """Examine a tree and the bootstrap of the settings, and print the report."""
+def run_doctor(directory: Path, settings: Settings, envoys: tuple[str, ...] = ()) -> None:
+    """Examine a tree, the bootstrap of the settings, and running Envoys by their admin pages, and print the report."""
+    addresses = [parse_address(text) for text in envoys]
+    addresses += [rule.admin for rule in settings.mirrors or () if rule.admin is not None]
     with spinner(f"examining {directory}"):
         catalogue = reload.find_catalogue(settings)
         tree = reload.scan_once(directory, settings)
         # Without the bootstrap: what does not fit it is reported below, and a file held back for it could not be examined.
         alone = replace(settings, bootstrap=None)
-        (loaded,) = reload.load_trees((tree,), alone, catalogue, linter_of(alone), directory)
         base = base_for(settings.check_format, directory)
         bootstrap = None if settings.bootstrap is None else _read(settings.bootstrap, base, catalogue)
+
+        def choose(views: Views, existing: Collection[str]) -> tuple[View, ...]:
+            if bootstrap is None or bootstrap.message is None:
+                return views.possible(existing)
+            return (chosen_view(_choice(bootstrap.message), views, existing),)
+
+        (loaded,) = ViewLoader(alone, catalogue, linter_of(alone), directory).load((tree,), choose)
         report = _report_of(Examined(directory, loaded, tree, bootstrap), base, settings, catalogue)
     print_report(report, settings.check_format)
-    warn_if_empty(directory, loaded)
+    warn_if_empty(directory, next(iter(loaded.by_layers.values())))
     if loaded.problems:
         known = count_of(len(loaded.problems), "problem")
         print(f"the tree itself has {known}: fsxds check {escape(str(directory))} lists them", file=sys.stderr)
-    if report.has_failed:
+    remarks = [remark for address in addresses if (remark := asyncio.run(drain_remark(address, settings.linger_s)))]
+    for remark in remarks:
+        print(escape(remark), file=sys.stderr)
+    if report.has_failed or (remarks and settings.check_severity != Severity.ERROR.value):
         raise click.exceptions.Exit(FOUND_PROBLEMS)
 
 
 @dataclass(frozen=True, slots=True)
 class Examined:
-    """What is examined: a tree, as it was loaded and as it was read, and a bootstrap, None where there is none."""
+    """What is examined: a tree, as it was loaded and as it was read, and a bootstrap, None where there is none.
+
+    With a bootstrap, what was loaded is the view of its node; without, all views are.
+    """
 
     directory: Path
-    loaded: Loaded
+    loaded: LoadedViews
     tree: SourceTree
     bootstrap: BootstrapFile | None
 
@@ -64,8 +88,9 @@ def _report_of(examined: Examined, base: Path, settings: Settings, catalogue: Ca
     """Return the report on a bootstrap and a tree; all paths in it lead from `base`."""
     bootstrap, root = examined.bootstrap, path_from(base, examined.directory)
     is_rewritten = settings.mirror_config_sources or settings.ads_config_sources
-    case = Case(bootstrap.message if bootstrap else None, examined.loaded.snapshot, is_rewritten=is_rewritten)
-    found = examine(case, catalogue, look_at)
+    message = bootstrap.message if bootstrap else None
+    snapshots = [view.snapshot for view in examined.loaded.by_layers.values()]
+    found = [examine(Case(message, one, is_rewritten=is_rewritten), catalogue, look_at) for one in snapshots]
     sources = {file.path: file.content for file in examined.tree.files}
     shown = sources if BY_NAME[settings.check_format].shows_source else {}
     # What is held back could not be examined.
@@ -73,12 +98,15 @@ def _report_of(examined: Examined, base: Path, settings: Settings, catalogue: Ca
     levels = levels_of(settings)
     rules_of_loading = {_SOURCE_RULE, *(rule.name for rule in chapters()["bootstrap"].rules)}
     known = [one for one in examined.loaded.problems if one in held or one.rule in rules_of_loading]
-    of_tree = _adjusted(resource_problems(found.resources, catalogue, sources), levels)
+    of_tree = _adjusted(
+        (problem for one in found for problem in resource_problems(one.resources, catalogue, sources)), levels
+    )
     findings = findings_of((*known, *of_tree), root, shown, sources.keys(), catalogue.knows_word)
     files = [str(root / path) for path in sources]
     if bootstrap is not None:
         path = bootstrap.written.file.path
-        of_bootstrap = _adjusted((*bootstrap.problems, *bootstrap.problems_of(found.bootstrap)), levels)
+        faults = [fault for one in found for fault in one.bootstrap]
+        of_bootstrap = _adjusted((*bootstrap.problems, *bootstrap.problems_of(faults)), levels)
         shown = {path: bootstrap.written.file.content} if shown else {}
         findings += findings_of(of_bootstrap, PurePosixPath(), shown, is_word=catalogue.knows_word)
         files.append(str(path))
@@ -86,10 +114,18 @@ def _report_of(examined: Examined, base: Path, settings: Settings, catalogue: Ca
         str(examined.directory),
         tuple(sorted(findings, key=lambda finding: finding.problem)),
         tuple(sorted(files)),
-        resource_counts(examined.loaded.snapshot),
+        resource_counts(snapshots),
         Severity(settings.check_severity),
         str(base),
     )
+
+
+def _choice(bootstrap: DynamicMessage) -> Choice:
+    """Return what the node of a bootstrap says of itself."""
+    node = base_pb2.Node.FromString(bootstrap.node.SerializeToString())
+    texts = {"id": node.id, "cluster": node.cluster, "user_agent_name": ENVOY}
+    named = ((attribute, text) for attribute, text in texts.items() if text)
+    return (*named, *attributes_of_message(node))
 
 
 def _read(path: Path, base: Path, catalogue: Catalogue) -> BootstrapFile:

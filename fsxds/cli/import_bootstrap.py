@@ -83,6 +83,8 @@ def run_import(file: str, directory: Path, settings: Settings, flags: ImportFlag
         address=flags["address"],
         mirror=flags["mirror"],
         node=flags["node"],
+        node_metadata={},
+        view=None,
         cluster=flags["cluster"],
         admin_port=0,
         output_format="yaml",

@@ -9,24 +9,19 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
 import yaml
-from rich import box
-from rich.console import Console
-from rich.table import Table
-from rich.text import Text
 
 from fsxds import reload
 from fsxds.api.secrets import Masker
+from fsxds.cli.loading import load_chosen
 from fsxds.cli.problems import warn_if_empty
 from fsxds.cli.running import spinner
-from fsxds.lint.linter import linter_of
-from fsxds.observe.log_lines import count_of, escape, type_name
+from fsxds.cli.tables import print_table
+from fsxds.cli.viewing import Choice
+from fsxds.observe.log_lines import count_of, type_name
 from fsxds.resources import Resource
 from fsxds.settings.options import Settings
 from fsxds.snapshots.load import Loaded
 from fsxds.values import PlainValue, TypeUrl
-
-# Wide enough that no table is folded where a program reads it.
-PIPE_WIDTH = 10_000
 
 SHORT_DIGITS = 12
 
@@ -45,14 +40,14 @@ class ServedResource:
         return type_name(self.resource.type_url)
 
 
-def run_show(directory: Path, settings: Settings) -> None:
+def run_show(directory: Path, settings: Settings, choice: Choice) -> None:
     """Print what would be served of a tree, as the settings ask."""
     with spinner(f"loading {directory}"):
         catalogue = reload.find_catalogue(settings)
-        loaded = reload.load_once(directory, settings, catalogue, linter_of(settings))
+        loaded = load_chosen(directory, settings, catalogue, choice)
     rows = [row for row in rows_of(loaded, directory) if settings.show_type in (None, row.type_name)]
     if settings.show_format == "table":
-        print_table(rows)
+        print_resources(rows)
     else:
         listing = as_plain(rows, loaded, Masker(catalogue))
         print(dumped(listing, settings.show_format))
@@ -80,10 +75,8 @@ def _authored_versions(loaded: Loaded) -> dict[tuple[TypeUrl, str], str | None]:
     }
 
 
-def print_table(rows: list[ServedResource]) -> None:
-    """Print one line per resource on stdout, folded to the width of a terminal, never cut."""
-    console = Console(width=None if sys.stdout.isatty() else PIPE_WIDTH, highlight=False)
-    table = Table(box=box.SIMPLE_HEAD if console.is_terminal else None, pad_edge=False)
+def print_resources(rows: list[ServedResource]) -> None:
+    """Print one line per resource on stdout."""
     columns: list[tuple[str, Callable[[ServedResource], str]]] = [
         ("TYPE", lambda row: row.type_name),
         ("NAME", lambda row: row.resource.name),
@@ -96,11 +89,7 @@ def print_table(rows: list[ServedResource]) -> None:
         columns.append(("TTL", lambda row: "" if row.resource.ttl_s is None else f"{row.resource.ttl_s:g}s"))
     if any(row.resource.aliases for row in rows):
         columns.append(("ALIASES", lambda row: " ".join(row.resource.aliases)))
-    for heading, _ in columns:
-        table.add_column(heading, overflow="fold")
-    for row in rows:
-        table.add_row(*(Text(escape(cell(row))) for _, cell in columns))
-    console.print(table)
+    print_table([heading for heading, _ in columns], ([cell(row) for _, cell in columns] for row in rows))
 
 
 def as_plain(rows: list[ServedResource], loaded: Loaded, masker: Masker) -> dict[str, PlainValue]:

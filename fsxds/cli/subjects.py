@@ -66,6 +66,8 @@ class Subject:
         """Return the settings with which it is loaded: of files alone, nothing is demanded that others may have."""
         if not self.is_partial:
             return settings
+        # Files by themselves are in no layer.
+        settings = replace(settings, views=None)
         changed = dict.fromkeys(_USED_BY_OTHERS, OFF) | dict.fromkeys(_ASKS_OTHERS, Severity.NOTE.value)
         return replace(settings, rules={**changed, **(settings.rules or {})})
 

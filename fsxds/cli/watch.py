@@ -37,6 +37,7 @@ class WatchFlags(TypedDict):
     rest: bool
     node: str | None
     cluster: str
+    node_metadata: dict[str, str]
     agent: str
     ttl: bool
     count: int | None
@@ -64,7 +65,10 @@ def _node(flags: WatchFlags) -> Node:
     # An id of its own: a server remembers by it what it sent to a client that polls.
     own_id = f"watch-{socket.gethostname()}-{os.getpid()}"
     features = TTL_FEATURES if flags["ttl"] else frozenset[str]()
-    return Node(flags["node"] or own_id, flags["cluster"], features=features, agent=flags["agent"])
+    attributes = tuple(sorted((f"metadata.{key}", value) for key, value in flags["node_metadata"].items()))
+    return Node(
+        flags["node"] or own_id, flags["cluster"], features=features, agent=flags["agent"], attributes=attributes
+    )
 
 
 def _wanted(address: str, flags: WatchFlags) -> ClientOptions:

@@ -16,6 +16,7 @@ from fsxds.api.fields import ANY, LIST_VALUE, SPECIAL_JSON, STRUCT, VALUE, field
 from fsxds.editor.outline import Form, OutlineNode, Trail
 from fsxds.lint.extensions import extension_facts
 from fsxds.resource_types import BY_MESSAGE_TYPE, RESOURCE_TYPES, ResourceType, type_from_path
+from fsxds.snapshots.layer_documents import KIND, PATCH, TYPE_WORDS
 from fsxds.snapshots.references import NAMING_FIELDS, TYPED_STRUCTS
 from fsxds.snapshots.shape import DISCOVERY_RESPONSE, RESOURCE_WRAPPER, is_envelope, is_wrapper
 from fsxds.tools.packed_places import PackedTypes, Place
@@ -40,6 +41,9 @@ class Role(Enum):
     SCALAR = "a value"
     ANY = "a message of any type, without its @type"
     TYPE_URL = "the URL of a type"
+    LAYER = "what a layer does to those below it"
+    PATCHES = "patches by types"
+    PATCHES_OF_TYPE = "patches by names"
     FREE = "anything"
 
 
@@ -105,7 +109,7 @@ class ApiPlaces:
         if expected.role in (Role.DOCUMENT, Role.ELEMENT):
             if form is Form.SEQUENCE and expected.role is Role.DOCUMENT:
                 return replace(expected, role=Role.RESOURCES)
-            return self._element(expected, node) if node is not None and form is Form.MAPPING else expected
+            return self._object(expected, node) if node is not None and form is Form.MAPPING else expected
         if expected.role is Role.ANY and node is not None:
             message = self._typed(node)
             return replace(expected, role=Role.MESSAGE, descriptor=message, is_packed=True) if message else expected
@@ -131,6 +135,11 @@ class ApiPlaces:
         """Return the message types that resources may have, that of the file's name first."""
         known = [row for row in RESOURCE_TYPES if self._catalogue.knows(row.message_type)]
         return tuple(row.message_type for row in sorted(known, key=lambda row: row is not self._hint))
+
+    def _object(self, expected: Expectation, node: OutlineNode) -> Expectation:
+        """Return what an object of a document is, or a document that is one."""
+        is_layer = expected.role is Role.DOCUMENT and node.text_of("kind") == KIND
+        return Expectation(Role.LAYER) if is_layer else self._element(expected, node)
 
     def _element(self, expected: Expectation, node: OutlineNode) -> Expectation:
         """Return what an object of a document is: a response, a wrapper or a resource."""
@@ -171,8 +180,18 @@ class ApiPlaces:
             value = map_parts(expected.field)[1]
             return self._one(value, expected)
         if expected.role is not Role.MESSAGE or expected.descriptor is None:
-            return Expectation(Role.FREE)
+            return self._in_layer(expected, key)
         return self._behind_key(expected, expected.descriptor, holder, key)
+
+    def _in_layer(self, expected: Expectation, key: str) -> Expectation:
+        """Return what is expected behind a key of a document about other layers."""
+        if expected.role is Role.LAYER and key == PATCH:
+            return Expectation(Role.PATCHES)
+        if expected.role is Role.PATCHES and key in TYPE_WORDS:
+            return Expectation(Role.PATCHES_OF_TYPE, row=TYPE_WORDS[key])
+        if expected.role is Role.PATCHES_OF_TYPE and expected.row is not None:
+            return Expectation(Role.MESSAGE, self._catalogue.descriptor(expected.row.message_type))
+        return Expectation(Role.FREE)
 
     def _behind_key(self, expected: Expectation, message: Descriptor, holder: OutlineNode, key: str) -> Expectation:
         row = BY_MESSAGE_TYPE.get(expected.types[0]) if expected.types else None

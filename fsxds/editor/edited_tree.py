@@ -16,11 +16,14 @@ from fsxds.editor.resource_names import ResourceNames
 from fsxds.errors import TreeLost
 from fsxds.lint.linter import Linter
 from fsxds.parse_worker import parse_one
-from fsxds.reload import LoadingRules, exclusion_of, is_read, scanner_of, with_ignored
+from fsxds.reload import LoadingRules, exclusion_of, ignored_note, is_read, scanner_of, with_ignored
 from fsxds.resources import ParsedFile
 from fsxds.settings.options import Settings
+from fsxds.snapshots.layered_tree import LayeredTree
 from fsxds.snapshots.load import Loaded, load
+from fsxds.snapshots.loaded_views import LoadedViews, ViewsLoad
 from fsxds.values import Problem, Severity, SourceFile, SourceTree
+from fsxds.views import Views
 
 Buffers = Mapping[PurePosixPath, str]
 """The texts that are open in the editor, by their paths in the tree."""
@@ -58,6 +61,18 @@ class TreeView:
 NOTHING_READ = TreeView({}, (), {}, {})
 
 
+@dataclass(frozen=True, slots=True)
+class _Outcome:
+    """What came of loading a tree: all that is wrong, and what its files parsed to."""
+
+    problems: tuple[Problem, ...]
+    parsed: Mapping[PurePosixPath, ParsedFile]
+
+
+def _is_clean(loaded: Loaded | LoadedViews) -> bool:
+    return not loaded.held and all(problem.severity is not Severity.ERROR for problem in loaded.problems)
+
+
 class EditedTree:
     """Reads a tree again and again, and parses each content once. For one caller at a time; it may block."""
 
@@ -75,6 +90,10 @@ class EditedTree:
         self._parsed: dict[tuple[PurePosixPath, str], ParsedFile] = {}
         self._readable: dict[PurePosixPath, ParsedFile] = {}
         self._clean: Loaded | None = None
+        self._views = Views(settings.views, settings.variables)
+        # One object, by which a load knows that the layers are those of the load before.
+        self._layer_names = self._views.layer_names
+        self._clean_views: LoadedViews | None = None
 
     def path_of(self, path: Path) -> PurePosixPath | None:
         """Return the path in the tree of a file that belongs to it, None for others; the file need not exist."""
@@ -98,8 +117,7 @@ class EditedTree:
         if is_disk_read:
             self._scanned = self._scan()
         tree = self._overlaid(self._scanned, buffers)
-        loaded = self._loaded(tree)
-        view = self._view(tree, loaded)
+        view = self._view(tree, self._loaded(tree))
         present = {(file.path, file.digest) for file in tree.files}
         self._parsed = {key: parsed for key, parsed in self._parsed.items() if key in present}
         return view
@@ -125,17 +143,40 @@ class EditedTree:
         ordered = sorted(files.values(), key=lambda file: file.path.parts)
         return replace(tree, files=tuple(ordered), problems=problems)
 
-    def _loaded(self, tree: SourceTree) -> Loaded:
+    def _loaded(self, tree: SourceTree) -> _Outcome:
         """Load a tree on top of an earlier one, which is fast, where that makes no difference to loading it anew.
 
         It makes one where something is wrong: what was good once stays, and who had a name first keeps it.
         """
+        if self._views.names:
+            return self._loaded_views(tree)
         loaded = load(tree, self._clean, self._parse, self._acceptance)
-        if loaded.held or any(problem.severity is Severity.ERROR for problem in loaded.problems):
-            loaded = load(tree, None, self._parse, self._acceptance)
-        else:
+        if _is_clean(loaded):
             self._clean = loaded
-        return with_ignored(loaded, tree.ignored, self._linter)
+        else:
+            loaded = load(tree, None, self._parse, self._acceptance)
+        parsed = {path: record.parsed for path, record in loaded.records.items() if record.parsed is not None}
+        return _Outcome(with_ignored(loaded, tree.ignored, self._linter).problems, parsed)
+
+    def _loaded_views(self, tree: SourceTree) -> _Outcome:
+        """Load every view that the settings can produce."""
+        loaded = self._load_views(tree, self._clean_views)
+        if _is_clean(loaded):
+            self._clean_views = loaded
+        else:
+            loaded = self._load_views(tree, None)
+        note = ignored_note(tree.ignored, self._linter)
+        problems = loaded.problems if note is None else tuple(sorted((*loaded.problems, note)))
+        # A file in no layer is edited too.
+        return _Outcome(problems, {file.path: self._parse_once(file) for file in tree.files})
+
+    def _load_views(self, tree: SourceTree, before: LoadedViews | None) -> LoadedViews:
+        folders = LayeredTree.of(
+            tree, self._layer_names, before.memory.tree if before and before.memory else None
+        ).folders
+        wanted = {view.layers: self._views.variables_of(view.layers) for view in self._views.possible(folders)}
+        views_load = ViewsLoad(tree, wanted, self._layer_names, before)
+        return views_load.load(self._parse(views_load.unparsed), self._acceptance)
 
     def _parse(self, files: Iterable[SourceFile]) -> list[ParsedFile]:
         return [self._parse_once(file) for file in files]
@@ -146,8 +187,8 @@ class EditedTree:
             self._parsed[key] = parse_one(self._parser, file)
         return self._parsed[key]
 
-    def _view(self, tree: SourceTree, loaded: Loaded) -> TreeView:
-        parsed = {path: record.parsed for path, record in loaded.records.items() if record.parsed is not None}
+    def _view(self, tree: SourceTree, loaded: _Outcome) -> TreeView:
+        parsed = loaded.parsed
         readable = {path: one if one.documents else self._readable.get(path, one) for path, one in parsed.items()}
         self._readable = readable
         return TreeView(

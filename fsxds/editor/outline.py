@@ -73,7 +73,7 @@ class OutlineNode:
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class OutlineStep:
     """One step from a value into it: the member, or the index and the element."""
 
     holder: OutlineNode
@@ -91,7 +91,7 @@ class Trail:
 
     document: int
     root: OutlineNode | None
-    steps: tuple[Step, ...]
+    steps: tuple[OutlineStep, ...]
     is_key: bool = False
 
     @property
@@ -123,7 +123,7 @@ class TextOutline:
         if document >= len(self.documents):
             return None
         root = node = self.documents[document]
-        steps: list[Step] = []
+        steps: list[OutlineStep] = []
         for key in path:
             if node is None:
                 return None
@@ -137,15 +137,15 @@ class TextOutline:
         return Trail(document, root, tuple(steps))
 
 
-def _step(node: OutlineNode, key: str | int) -> Step | None:
+def _step(node: OutlineNode, key: str | int) -> OutlineStep | None:
     if isinstance(key, int):
-        return Step(node, key, node.elements[key]) if key < len(node.elements) else None
+        return OutlineStep(node, key, node.elements[key]) if key < len(node.elements) else None
     member = node.member(key)
-    return None if member is None else Step(node, key, member.value, member)
+    return None if member is None else OutlineStep(node, key, member.value, member)
 
 
 def _trail(document: int, root: OutlineNode, index: int) -> Trail:
-    steps: list[Step] = []
+    steps: list[OutlineStep] = []
     node: OutlineNode | None = root
     while node is not None:
         inner = next((step for step in _inner(node) if _covers(step, index)), None)
@@ -158,12 +158,12 @@ def _trail(document: int, root: OutlineNode, index: int) -> Trail:
     return Trail(document, root, tuple(steps))
 
 
-def _inner(node: OutlineNode) -> Iterator[Step]:
-    yield from (Step(node, one.key, one.value, one) for one in node.members)
-    yield from (Step(node, number, element) for number, element in enumerate(node.elements))
+def _inner(node: OutlineNode) -> Iterator[OutlineStep]:
+    yield from (OutlineStep(node, one.key, one.value, one) for one in node.members)
+    yield from (OutlineStep(node, number, element) for number, element in enumerate(node.elements))
 
 
-def _covers(step: Step, index: int) -> bool:
+def _covers(step: OutlineStep, index: int) -> bool:
     start = step.member.span[0] if step.member else step.value.start if step.value else index + 1
     end = step.value.end if step.value else step.member.span[1] if step.member else index
     return start <= index <= end

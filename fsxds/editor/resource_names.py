@@ -48,6 +48,10 @@ class ResourceNames:
                 for unread in document.unread:
                     place = NamePlace(parsed.path, number, unread.field_path, unread.field_path)
                     definitions[unread.type_url, unread.name].append(place)
+                for edit in document.edits:
+                    if edit.patch is None:
+                        place = NamePlace(parsed.path, number, edit.origin.field_path)
+                        mentions[edit.key].append(place)
             for resource in parsed.resources:
                 origin = resource.origin
                 place = NamePlace(parsed.path, origin.document, origin.field_path, origin.field_path)

@@ -23,7 +23,8 @@ from fsxds.editor.api_places import ApiPlaces, Expectation, Role, named_type
 from fsxds.editor.api_words import ApiWords, is_switch, siblings, type_words
 from fsxds.editor.outline import Form, OutlineNode, Trail, read_outline
 from fsxds.editor.text_positions import Span
-from fsxds.resource_types import PREFIX
+from fsxds.resource_types import PREFIX, RESOURCE_TYPES
+from fsxds.snapshots.layer_documents import DELETE, PATCH
 from fsxds.tools.packed_places import ANYTHING, PackedTypes, packable_types
 from fsxds.values import TypeUrl
 
@@ -129,7 +130,8 @@ class Completion:
             yield from self._keys(place, places, expected[-2], last.holder)
             return
         here = expected[-1]
-        if here.role in (Role.MESSAGE, Role.DOCUMENT, Role.ELEMENT, Role.ANY) and not place.is_flow:
+        keyed = (Role.MESSAGE, Role.DOCUMENT, Role.ELEMENT, Role.ANY, Role.LAYER, Role.PATCHES)
+        if here.role in keyed and not place.is_flow:
             # A word on a line of its own, or behind a dash, may become a key.
             if last is None or last.member is None or place.is_alone:
                 yield from self._keys(place, places, here, None)
@@ -148,6 +150,12 @@ class Completion:
                 yield Suggestion("resources", SuggestionSort.FIELD, self._key(place, "resources"), snippet, rank=0)
             if holder.row is not None and self._catalogue.knows(holder.row.message_type):
                 yield from self._fields(place, self._of_row(holder), present)
+        words = {Role.LAYER: (DELETE, PATCH), Role.PATCHES: tuple(row.noun for row in RESOURCE_TYPES)}.get(
+            holder.role, ()
+        )
+        for word in words:
+            if word not in present:
+                yield Suggestion(word, SuggestionSort.FIELD, self._key(place, word))
         if holder.role in (Role.DOCUMENT, Role.ELEMENT, Role.ANY) and "@type" not in present:
             yield self._type_key(place, rank=0 if holder.row is None else 6)
         if holder.role is Role.MESSAGE:

@@ -180,6 +180,11 @@ class AdminPage:
         warming = await self._get("/config_dump", resource="dynamic_warming_clusters")
         return (*parse_init_dump(targets or "{}"), *parse_warming_clusters(warming or "{}"))
 
+    async def drain_time_s(self) -> float | None:
+        """Return how long it drains a listener that was replaced: its `--drain-time-s`."""
+        text = await self._get("/server_info")
+        return None if text is None else parse_drain_time(text)
+
     async def _get(self, path: str, **query: str) -> str | None:
         try:
             async with self._session.get(self._url + path, params=query) as response:
@@ -199,6 +204,14 @@ def parse_statistics(text: str) -> Statistics:
         elif re.fullmatch(r"-?\d+", value):
             statistics[name] = int(value)
     return statistics
+
+
+def parse_drain_time(text: str) -> float | None:
+    """Read `--drain-time-s` in `/server_info`, in seconds; None where what came is something else."""
+    try:
+        return float(str(json.loads(text)["command_line_options"]["drain_time"]).removesuffix("s"))
+    except (ValueError, LookupError, TypeError):
+        return None
 
 
 def parse_init_dump(text: str) -> tuple[str, ...]:

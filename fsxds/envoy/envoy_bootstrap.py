@@ -7,9 +7,10 @@ and the subscriptions that Envoy starts with (`BootstrapRequest`). All others fo
 from __future__ import annotations
 
 import ipaddress
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from pathlib import PurePath
+from types import MappingProxyType
 
 from fsxds.resource_types import BY_SHORT_NAME
 from fsxds.resources import Snapshot
@@ -156,12 +157,14 @@ class Identity:
         admin_port: where its admin page listens on 127.0.0.1; port 0: the kernel chooses.
         initial_fetch_timeout: how long its start waits for the first answer of each type (ENVOY.md E17). In `fsxds dev`, an answer that
             cannot come yet should not keep a person waiting.
+        metadata: what else it says of itself.
     """
 
     node_id: str = "fsxds-dev"
     node_cluster: str = "fsxds-dev"
     admin_port: int = 0
     initial_fetch_timeout: str = "5s"
+    metadata: Mapping[str, PlainValue] = field(default_factory=lambda: MappingProxyType({}))
 
 
 def rest_bootstrap(xds: str, wanted: BootstrapRequest, identity: Identity | None = None) -> Section:
@@ -263,7 +266,11 @@ def _subscriptions(
 
 def _bootstrap(identity: Identity, clusters: list[PlainValue], dynamic: Section, runtime: Section) -> Section:
     return {
-        "node": {"id": identity.node_id, "cluster": identity.node_cluster},
+        "node": {
+            "id": identity.node_id,
+            "cluster": identity.node_cluster,
+            **({"metadata": {**identity.metadata}} if identity.metadata else {}),
+        },
         "admin": {"address": socket_address("127.0.0.1", identity.admin_port)},
         **({"static_resources": {"clusters": clusters}} if clusters else {}),
         "dynamic_resources": dynamic,

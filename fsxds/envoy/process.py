@@ -25,6 +25,8 @@ LONGEST_LINE_BYTES = 65536
 LINES_KEPT = 2000
 TAIL_LINES = 12
 ADDRESS_POLL_S = 0.02
+# How long an old listener keeps its connections after an edit; Envoy's ten minutes hide the edit from a browser.
+DRAIN_S = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,7 +189,6 @@ def command_line(executable: Path, config: Path, address_file: Path) -> tuple[st
         "--disable-hot-restart",
         "--concurrency",
         "1",
-        # How long an old listener keeps its connections after an edit; Envoy's ten minutes hide the edit from a browser.
         "--drain-time-s",
-        "2",
+        str(DRAIN_S),
     )

@@ -26,7 +26,7 @@ from fsxds.values import FieldPath, PlainValue, Problem, Severity, pointer_of
 
 
 @dataclass(frozen=True, slots=True)
-class Rejection:
+class EnvoyRejection:
     """Why Envoy rejects a resource.
 
     Attributes:
@@ -312,7 +312,7 @@ class ProblemWriter:
         self._masker = Masker(catalogue)
         self._read = read
 
-    def problem(self, rejection: Rejection) -> Problem:
+    def problem(self, rejection: EnvoyRejection) -> Problem:
         """Return what Envoy rejects, and where that was written."""
         resource = rejection.resource
         if resource is None:

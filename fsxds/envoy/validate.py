@@ -28,7 +28,7 @@ from fsxds.envoy.envoy_log import (
     read_failure,
     read_log_line,
 )
-from fsxds.envoy.rejections import ProblemWriter, Rejection
+from fsxds.envoy.rejections import EnvoyRejection, ProblemWriter
 from fsxds.envoy.static_bootstrap import BOOTSTRAP, SRDS, Member, Prepared, Renderer, Rendering
 from fsxds.envoy.stub_files import STUB_FILE
 from fsxds.errors import UsageError
@@ -295,7 +295,7 @@ def _content(path: Path) -> bytes | None:
         return None
 
 
-def rejections_of(resources: Iterable[Resource], options: ValidationOptions) -> tuple[Rejection, ...]:
+def rejections_of(resources: Iterable[Resource], options: ValidationOptions) -> tuple[EnvoyRejection, ...]:
     """Return what Envoy rejects of resources that it would get together, in push order.
 
     Raises:
@@ -348,9 +348,9 @@ class _Validation:
         self._progress(self._answered, self._answered + 2 * sum(answer is not None for answer in answers))
         return answers
 
-    def rejection(self, conflict: Conflict) -> Rejection:
+    def rejection(self, conflict: Conflict) -> EnvoyRejection:
         """Return what a conflict means in terms of resources."""
         parts = [self._renderer.prepared[member] for member in conflict.members]
         *others, last = (one.resource for one in parts) if parts else (None,)
         is_certain = all(one.is_complete for one in parts)
-        return Rejection(last, conflict.reason, tuple(one for one in others if one), is_certain)
+        return EnvoyRejection(last, conflict.reason, tuple(one for one in others if one), is_certain)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from math import isfinite
 
-from fsxds.values import PlainValue, SpelledFloat
+from fsxds.values import PlainText, PlainValue, SpelledFloat
 
 NULLS = frozenset(("", "~", "null", "Null", "NULL"))
 _TRUE_WORDS = ("y", "yes", "on")
@@ -54,7 +54,7 @@ def resolve_plain(text: str) -> PlainValue:
     if text in AMBIGUOUS_WORDS:
         return AMBIGUOUS_WORDS[text]
     if text[0] not in _FIRST_LETTERS or len(text) > _LONGEST_NUMBER:
-        return text
+        return PlainText(text) if text[0] == "$" else text
     if _INTEGER.match(text):
         return _integer(text)
     return _float(text) if _FLOAT.match(text) else text

@@ -23,6 +23,7 @@ from fsxds.lint import (
     routes,
     tls,
 )
+from fsxds.lint.reference_findings import MISSING_RULES
 from fsxds.lint.rules import RuleLevels, read_levels
 from fsxds.lint.tree_names import StaticNames, read_bootstrap_file, static_names
 from fsxds.lint.tree_references import ReferenceCheck, ReferenceMemory
@@ -69,6 +70,11 @@ class Linter:
         """The severities that differ; static names count in trees alone."""
         changed = sorted((name, level.value if level else None) for name, level in self.levels.changed.items())
         return f"{type(self).__qualname__} {changed}"
+
+    @property
+    def reference_rules(self) -> frozenset[str]:
+        """The rules about names that the tree does not have; what the bootstrap lacks does not come with a file."""
+        return MISSING_RULES
 
     def message_hooks(self, catalogue: Catalogue) -> Hooks:
         """Return the checks of messages, by the full names of messages and fields."""

@@ -119,15 +119,20 @@ class KeySet:
         """Return the set in which of these keys those are that belong to it; all others are as they were."""
         added: dict[TypeUrl, list[str]] = {}
         by_type = dict(self._by_type)
+        is_same = True
         for key in keys:
             type_url, name = key
-            if belongs(key):
-                added.setdefault(type_url, []).append(name)
-            elif key in self:
+            is_in = key in self
+            if belongs(key) is is_in:
+                continue
+            is_same = False
+            if is_in:
                 by_type[type_url] = by_type[type_url].discard(name)
+            else:
+                added.setdefault(type_url, []).append(name)
         for type_url, names in added.items():
             by_type[type_url] = by_type.get(type_url, HashTrieSet()).update(names)
-        return KeySet(by_type)
+        return self if is_same else KeySet(by_type)
 
     def of_types(self, types: Iterable[TypeUrl]) -> KeySet:
         """Return the set of just these types, with no names of those that are new."""
@@ -197,11 +202,19 @@ class TouchedKeys:
     def __or__(self, other: TouchedKeys) -> TouchedKeys:
         """Return the keys of both."""
         return TouchedKeys(
-            self.names | other.names,
-            self.static | other.static,
-            self.collections | other.collections,
-            self.claims | other.claims,
+            _both(self.names, other.names),
+            _both(self.static, other.static),
+            _both(self.collections, other.collections),
+            _both(self.claims, other.claims),
         )
+
+
+# Most sets of keys are empty, and a thousand views have some each: all of them are one object.
+_NONE = frozenset[Key]()
+
+
+def _both(keys: frozenset[Key], others: frozenset[Key]) -> frozenset[Key]:
+    return keys | others if keys and others else keys or others or _NONE
 
 
 @dataclass(frozen=True, slots=True)
@@ -231,10 +244,10 @@ class NamesChange:
         names |= {(type_url, ANY) for type_url in {type_url for type_url, _ in names}}
         names |= {key for one in both for mentions in (one.demanded, one.noted) for key, _ in mentions}
         return TouchedKeys(
-            frozenset(names),
-            frozenset(key for one in both for key, _ in one.static),
-            frozenset(key for one in both for mentions in (one.asked, one.members) for key, _ in mentions),
-            frozenset(key for one in both for key, _ in one.claims),
+            frozenset(names) or _NONE,
+            frozenset(key for one in both for key, _ in one.static) or _NONE,
+            frozenset(key for one in both for mentions in (one.asked, one.members) for key, _ in mentions) or _NONE,
+            frozenset(key for one in both for key, _ in one.claims) or _NONE,
         )
 
 

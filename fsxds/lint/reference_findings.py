@@ -77,6 +77,9 @@ REFERENTS: Mapping[TypeUrl, Referent] = {
     ),
 }
 
+MISSING_RULES = frozenset(referent.missing for referent in REFERENTS.values())
+"""The rules that references within a tree break which lead nowhere."""
+
 _OF_BOOTSTRAP = {CLUSTER: "no-static-cluster", SECRET: "no-static-secret"}
 
 

@@ -165,7 +165,15 @@ def presentable_text(text: str) -> str:
     return escape(mask_text(text))
 
 
-def resource_counts(snapshot: Snapshot) -> dict[str, int]:
-    """Count the resources of a snapshot by the noun of their type; types without resources are left out."""
-    counts = {row.noun: len(snapshot.resources(row.type_url)) for row in RESOURCE_TYPES}
+def resource_counts(snapshots: Iterable[Snapshot]) -> dict[str, int]:
+    """Count the resources of views by the noun of their type; types without resources are left out.
+
+    A resource that several views have counts once, and one of which they have different contents counts for each.
+    """
+    first, *others = snapshots
+    more = {
+        (resource.type_url, resource.name, resource.version) for other in others for resource in other.beyond(first)
+    }
+    counted = Counter(type_url for type_url, _, _ in more)
+    counts = {row.noun: len(first.resources(row.type_url)) + counted[row.type_url] for row in RESOURCE_TYPES}
     return {noun: number for noun, number in counts.items() if number}

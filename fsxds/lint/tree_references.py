@@ -26,9 +26,9 @@ from fsxds.lint.reference_findings import FileAt, ReferenceFinding, ReferenceFin
 from fsxds.lint.tree_names import Definitions, NamesOfFiles, TreeNames
 from fsxds.lint.tree_report import KnownReport, ReferenceSettings, ReportedFindings, ReportedTree, TreeReport, claiming
 from fsxds.resources import ParsedFile, Resource
-from fsxds.snapshots.check_protocol import Conflicts, FieldLocator, FileRule
+from fsxds.snapshots.check_protocol import Conflicts, FieldLocator, FileRule, problem_at
 from fsxds.snapshots.proposals import Decision, Proposal, Proposals, ServedFiles
-from fsxds.values import Problem, Severity, TypeUrl, pointer_of
+from fsxds.values import Problem, Severity, TypeUrl
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,11 +170,11 @@ class ReferenceCheck:
         return ReportedFindings(parsed, findings, tuple(self._placed(parsed, findings)))
 
     def _placed(self, parsed: ParsedFile, findings: tuple[ReferenceFinding, ...]) -> Iterator[Problem]:
-        places = self._locator.locate(parsed, [(finding.resource, finding.fault.field_path) for finding in findings])
-        for finding, (line, column) in zip(findings, places, strict=True):
-            fault = finding.fault
-            pointer = pointer_of(finding.resource.origin.field_path + fault.field_path)
-            yield Problem(parsed.path, line, column, pointer, fault.rule, fault.message, fault.remedy, fault.severity)
+        places = self._locator.places(
+            parsed, [(finding.resource.origin, finding.fault.field_path) for finding in findings]
+        )
+        for finding, place in zip(findings, places, strict=True):
+            yield problem_at(place, finding.fault)
 
 
 def _declared_beside_trials(names: TreeNames, proposals: Proposals) -> frozenset[TypeUrl]:

@@ -16,6 +16,7 @@ from rich.console import Console
 from fsxds.api.secrets import mask_reason
 from fsxds.events import (
     AckReceived,
+    AdminExposed,
     ApiFound,
     CacheFailed,
     CacheRead,
@@ -27,17 +28,25 @@ from fsxds.events import (
     FilesWritten,
     InternalError,
     Level,
+    LingeringDropped,
     ListeningStarted,
     MirrorFailed,
     NackReceived,
     QueueOverflowed,
+    RejectionsChanged,
     RequestRejected,
     ResponseSent,
+    RolloutChanged,
+    RolloutCommanded,
     SettingsRejected,
     SettingsReloaded,
     SnapshotPublished,
     SnapshotSetAside,
     StartDelayed,
+    StateFailed,
+    StateIgnored,
+    StateRecovered,
+    StateRestored,
     StopRequested,
     StreamClosed,
     StreamOpened,
@@ -64,9 +73,10 @@ from fsxds.observe.log_lines import (
     type_name,
 )
 from fsxds.observe.problem_reports import ProblemReports
+from fsxds.observe.rollout_lines import rollout_line
 from fsxds.protocol.messages import Node
 from fsxds.supervisor import MOST_ATTEMPTS, fault_of, place_of
-from fsxds.values import TypeUrl, Version
+from fsxds.values import Problem, TypeUrl, Version
 
 # Names of files in one line for programs.
 MOST_FILES = 20
@@ -113,6 +123,9 @@ class Log:
         self._clock = clock or Clock()
         self._reports = ChangeReports(self.write, self._clock.now_s)
         self._problems = ProblemReports(output.level)
+        self._tree = TreeLoaded((), ())
+        # What clients rejected of it.
+        self._rejected_files: tuple[Problem, ...] = ()
         self._mirror = MirrorReports()
         self._rejections = RepeatLimit()
         self.internal_errors = InternalErrors()
@@ -168,7 +181,13 @@ class Log:
             case SnapshotPublished():
                 self._reports.publish(event.snapshot, event.detected_s)
             case TreeLoaded():
-                yield from self._problems.update(event.problems, event.held, self._clock.moment())
+                self._tree = event
+                yield from self._problems.update(self._tree_problems(), event.held, self._clock.moment())
+            case RejectionsChanged():
+                self._rejected_files = event.problems
+                yield from self._problems.update(self._tree_problems(), self._tree.held, self._clock.moment())
+            case RolloutChanged():
+                yield rollout_line(event)
             case FilesWritten():
                 yield from self._mirror.written(event)
             case MirrorFailed():
@@ -179,6 +198,9 @@ class Log:
                 yield from self._rejection_lines(event)
             case _:
                 yield line_of(event)
+
+    def _tree_problems(self) -> tuple[Problem, ...]:
+        return (*self._tree.problems, *self._rejected_files)
 
     def rejected(self, type_url: TypeUrl, client: str) -> None:
         """Have the report of a type's newest change say that a client NACKed it."""
@@ -239,6 +261,23 @@ def _(event: ListeningStarted) -> LogLine:
 
 
 @line_of.register
+def _(event: AdminExposed) -> LogLine:
+    text = (
+        f"admin: other machines can reach {event.address}, and all who do may approve, abort and roll back; use a "
+        "loopback address or unix:PATH, or let a firewall keep them out"
+    )
+    return LogLine(Level.WARNING, "admin_exposed", text, {"address": event.address})
+
+
+@line_of.register
+def _(event: RolloutCommanded) -> LogLine:
+    said = "".join(f" {name}={word}" for name, word in event.words.items())
+    text = f"admin: {event.command}{said}, from {event.peer or 'the unix socket'}"
+    details: Details = {"command": event.command, "peer": event.peer, "words": {**event.words}}
+    return LogLine(Level.INFO, "rollout_commanded", text, details)
+
+
+@line_of.register
 def _(event: CacheRead) -> LogLine:
     text = f"cache: {event.found} of {count_of(event.count, 'file')} need not be parsed"
     return LogLine(Level.INFO, "cache_read", text, {"found": event.found, "count": event.count})
@@ -249,6 +288,41 @@ def _(event: CacheFailed) -> LogLine:
     text = f"cache: {event.directory} is not used, and every start parses all files: {event.reason}; give another --cache-dir"
     details: Details = {"directory": str(event.directory), "error": event.reason}
     return LogLine(Level.WARNING, "cache_failed", text, details)
+
+
+@line_of.register
+def _(event: StateFailed) -> LogLine:
+    text = f"state: {event.directory} cannot be written ({event.reason}), and is tried again; what is served goes on"
+    details: Details = {"directory": str(event.directory), "error": event.reason, "retry_s": event.retry_s}
+    return LogLine(Level.ERROR, "state_failed", text, details)
+
+
+@line_of.register
+def _(event: StateRecovered) -> LogLine:
+    details: Details = {"directory": str(event.directory)}
+    return LogLine(Level.INFO, "state_recovered", f"state: {event.directory} is written again", details)
+
+
+@line_of.register
+def _(event: StateRestored) -> LogLine:
+    views = count_of(event.channel_count, "view")
+    names = count_of(event.draining_count, "resource")
+    text = f"state: what was served before is served again, in {views}; draining listeners may use {names}"
+    details: Details = {"directory": str(event.directory), "count": event.channel_count}
+    return LogLine(Level.INFO, "state_restored", text, details)
+
+
+@line_of.register
+def _(event: LingeringDropped) -> LogLine:
+    resources = count_of(event.count, "resource")
+    text = f"the end of fsxds ends what lingers: {resources} that open connections may use; --state keeps them"
+    return LogLine(Level.WARNING, "lingering_dropped", text, {"count": event.count})
+
+
+@line_of.register
+def _(event: StateIgnored) -> LogLine:
+    text = f"state: {event.subject} is not used: {event.reason}"
+    return LogLine(Level.WARNING, "state_ignored", text, {"subject": event.subject, "reason": event.reason})
 
 
 @line_of.register

@@ -52,7 +52,7 @@ STYLES = {Level.DEBUG: "dim", Level.INFO: "none", Level.WARNING: "yellow", Level
 
 @dataclass(frozen=True, slots=True)
 class LogLine:
-    """One line, of which `events.CATALOGUE` has a row.
+    """One line, of which `log_catalogue.CATALOGUE` has a row.
 
     Attributes:
         level: its severity.

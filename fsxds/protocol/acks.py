@@ -7,6 +7,7 @@
 | A NACKed response may have been applied in part: each of its names is pending until a response with it is ACKed. | ENVOY.md E12 |
 | The same content is sent again with back-off: it may have come too early only, before what it needs. | ENVOY.md E10 |
 | A poll has no nonce: its version, or the lack of one, shows what became of the response before it. | xDS protocol, "REST-JSON polling subscriptions" |
+| A step of a rollout is taken when what was sent of it is answered, and rejected when what it changed is pending. | `rollout`; ENVOY.md E70 |
 
 Back-off belongs to a resource at a version: other NACKs do not lengthen it, and new content begins without one. Nobody
 knows which resource of a NACKed response was to blame, so each is sent again in a smaller response, alone in the end.
@@ -23,8 +24,9 @@ from enum import Enum, auto
 
 from fsxds.protocol.messages import Acknowledgement, WatchStatus
 from fsxds.protocol.subscription import WILDCARD, Subscription
-from fsxds.resources import NO_RESOURCES, Resource, ResourceList
-from fsxds.values import BackOff, Nonce, Version
+from fsxds.resources import NO_RESOURCES, Resource, ResourceList, RowsChange
+from fsxds.rollout import Rejection, Standing
+from fsxds.values import BackOff, Nonce, TypeUrl, Version
 
 # A version that was NACKed is sent again after 1, 2, 4, … and at most 60 seconds.
 BACK_OFF = BackOff(longest_s=60.0)
@@ -49,7 +51,8 @@ class Sent:
     """A response that awaits its ACK or NACK: its resources, and the names in it that have none.
 
     `fresh` are the names that the client may not have held as they are, `unrequested` those that it did not subscribe to,
-    `unpopulated` hosts that no virtual host serves. With `is_retry`, something in it was NACKed before.
+    `unpopulated` hosts that no virtual host serves. With `is_retry`, something in it was NACKed before. `generation` is that
+    of the snapshot that it brings; 0 for a heartbeat, which brings nothing.
     """
 
     version: Version
@@ -59,6 +62,7 @@ class Sent:
     unrequested: frozenset[str] = NOTHING
     unpopulated: frozenset[str] = NOTHING
     is_retry: bool = False
+    generation: int = 0
 
     @property
     def names(self) -> frozenset[str]:
@@ -92,6 +96,7 @@ class Acks:
         "_answered",
         "_is_full_state",
         "_most_retries",
+        "_pending_since",
         "_unanswered",
         "acked",
         "last_nonce",
@@ -117,6 +122,8 @@ class Acks:
         self._most_retries = most_retries
         self._unanswered: dict[Nonce, Sent] = {}
         self._answered: Nonce | None = None
+        # The generation of the first of the NACKed responses in a row.
+        self._pending_since = 0
 
     @property
     def in_flight(self) -> frozenset[str]:
@@ -193,8 +200,38 @@ class Acks:
             excepted = self.in_flight | sent.unrequested
             rejected = sent.names - excepted if excepted else sent.names
         if rejected:
+            if not self.pending.names:
+                self._pending_since = sent.generation
             self.pending.nack(rejected, now_s)
         return rejected
+
+    def standing(
+        self, type_url: TypeUrl, change: RowsChange, generation: int, *, selects: bool
+    ) -> Standing | Rejection:
+        """Return whether the client took a change of the type, of which it was sent all that it is to have.
+
+        Args:
+            type_url: the type.
+            change: what the step changed of it.
+            generation: that of the snapshot with the change.
+            selects: the client subscribes to something in the change.
+        """
+        # Also what was sent before: a step may be joined with one that clients have not taken yet.
+        since = 1 if selects else generation
+        if any(sent.generation >= since for sent in self._unanswered.values()):
+            return Standing.PENDING
+        names = self._rejected(change, generation) if self.pending.names else NOTHING
+        if not names or self.nacked is None:
+            return Standing.TAKEN
+        return Rejection(type_url, self.nacked, names, self.reason or None)
+
+    def _rejected(self, change: RowsChange, generation: int) -> frozenset[str]:
+        """Return the names in a change that are pending because of it."""
+        names = self.pending.names & (change.fresh | change.renewed)
+        if not self._is_full_state:
+            return names
+        # What was NACKed before the change is in each full state since: nobody knows whether the change is to blame.
+        return NOTHING if self._pending_since < generation else names or change.removed
 
     def status(
         self, subscription: Subscription, resources: Collection[Resource], missing: tuple[str, ...]
@@ -211,6 +248,13 @@ class Acks:
             missing=missing,
             rejected=self.pending.names,
         )
+
+
+def combined(standings: Iterable[Standing | Rejection]) -> Standing | Rejection:
+    """Return how a client stands that stands so in each of its types: one rejection counts, and one that is pending."""
+    found = tuple(standings)
+    rejection = next((standing for standing in found if isinstance(standing, Rejection)), None)
+    return rejection or (Standing.PENDING if Standing.PENDING in found else Standing.TAKEN)
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@
 | A client that brings `initial_resource_versions` is sent what differs from them. | xDS protocol, "Reconnect"; ENVOY.md E39 |
 | A name that does not exist, or not any more, is reported as removed once it is certain (`Absence`). | xDS protocol, "Deleting Resources" |
 | What was NACKed is sent again with back-off, in ever smaller responses (`Acks`). | ENVOY.md E10, E12 |
-| One change goes out as one batch, in push order (`RESOURCE_TYPES`); removals come last, in reverse order (`rollout`). | xDS protocol, "Eventual consistency considerations" |
+| One snapshot goes out as one batch, in push order (`RESOURCE_TYPES`): what is used before what uses it; removals of what is used come last. | xDS protocol, "Eventual consistency considerations" |
 | The endpoints of a new or changed cluster are sent again after it: an Envoy waits for them, and does not ask. | ENVOY.md E34 |
 | So are virtual hosts after their route configuration, and locality endpoints after their endpoints. | ENVOY.md E44, E45 |
 | An Envoy is sent the endpoints of a new cluster before it asks: what moves to it in the same batch would find none. | ENVOY.md E35 |
@@ -19,7 +19,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 
-from fsxds.protocol.acks import MOST_PARTS, NOTHING, Acks, Sent
+from fsxds.protocol.acks import MOST_PARTS, NOTHING, Acks, Sent, combined
 from fsxds.protocol.lookup import NO_ALIASES, NO_CHANGES, Changes, DeltaNames, Lookup, references_to
 from fsxds.protocol.messages import (
     ENVOY,
@@ -36,7 +36,7 @@ from fsxds.protocol.ttl import Heartbeats, TtlMode, TtlUse, earliest, ttl_use
 from fsxds.protocol.virtual_hosts import ROUTES, VIRTUAL_HOSTS, HostNames, ends_of_any_wait, ends_of_wait
 from fsxds.resource_types import BY_SHORT_NAME, BY_TYPE_URL, RESOURCE_TYPES, ResourceType, in_push_order
 from fsxds.resources import NO_RESOURCES, Resource, ResourceList, Rows, Snapshot
-from fsxds.rollout import Staged, make_before_break
+from fsxds.rollout import Rejection, Standing, Step
 from fsxds.values import Nonce, TypeUrl, Version
 
 CLUSTERS = BY_SHORT_NAME["cds"].type_url
@@ -99,6 +99,10 @@ class DeltaStream:
     def receive_timer(self, now_s: float) -> tuple[DeltaResponse, ...]:
         """Return what is due at this time: what was NACKed before, and heartbeats."""
         return self._batch(now_s)
+
+    def standing(self, step: Step) -> Standing | Rejection:
+        """Return whether the client has taken what a step changed of its subscriptions, or NACKed some of it."""
+        return combined(watch.standing(step) for watch in self._watches.values() if watch.type_url in step.changed)
 
     def subscription_of(self, type_url: TypeUrl) -> Subscription:
         """Return the subscription to a type; to nothing where the client never requested it."""
@@ -167,17 +171,11 @@ class DeltaStream:
             again[needed] = again.get(needed, NOTHING) | names
 
     def _responses(self, updates: list[DeltaUpdate], now_s: float) -> Iterator[DeltaResponse]:
-        for update in make_before_break(self._staged(updates)):
+        for update in _removals_last(updates):
             yield self._watches[update.type_url].send(update, self._next_nonce(), now_s)
         for watch in self._watches.values():
             if heartbeat := watch.heartbeat(self._next_nonce, now_s):
                 yield heartbeat
-
-    def _staged(self, updates: list[DeltaUpdate]) -> Iterator[Staged[DeltaUpdate]]:
-        for update in updates:
-            # A domain may move from one virtual host to another, and no two may have it: these updates stay whole.
-            is_divided = len(updates) > 1 and not self._watches[update.type_url].names.keeps_together
-            yield Staged(*update.divided()) if is_divided else Staged(update)
 
     def _next_nonce(self) -> Nonce:
         self._nonces += 1
@@ -198,13 +196,29 @@ class DeltaUpdate:
     aliases: Mapping[str, tuple[str, ...]] = field(default_factory=lambda: NO_ALIASES)
     unrequested: frozenset[str] = NOTHING
 
-    def divided(self) -> tuple[DeltaUpdate | None, DeltaUpdate | None]:
-        """Return the part that removes nothing from the client, and the rest; None where there is no such part."""
-        if not self.changes.removed:
-            return self, None
+    def divided(self) -> tuple[DeltaUpdate | None, DeltaUpdate]:
+        """Return the part that removes nothing from the client, None where there is none, and the removal."""
         rest = replace(self.changes, removed=NOTHING)
         removal = DeltaUpdate(self.type_url, self.version, Changes(removed=self.changes.removed))
         return replace(self, changes=rest) if rest else None, removal
+
+
+def _removals_last(updates: list[DeltaUpdate]) -> Iterator[DeltaUpdate]:
+    """Yield the updates of one batch, the removals of what others use at its end.
+
+    In a rollout they come in a step of their own. A client that missed steps, because it was away or late, has users of
+    what is removed until it has the rest of the batch.
+    """
+    removals = []
+    for update in updates:
+        if len(updates) == 1 or not update.changes.removed or BY_TYPE_URL[update.type_url].is_user:
+            yield update
+            continue
+        rest, removal = update.divided()
+        removals.append(removal)
+        if rest is not None:
+            yield rest
+    yield from reversed(removals)
 
 
 class Absence:
@@ -273,7 +287,7 @@ class _DeltaWatch:
     """
 
     __slots__ = (
-        *("_absence", "_acks", "_asked", "_base", "_heartbeats", "_held", "_left", "_memory", "_ttl"),
+        *("_absence", "_acks", "_asked", "_base", "_generation", "_heartbeats", "_held", "_left", "_memory", "_ttl"),
         *("names", "type_url"),
     )
 
@@ -285,6 +299,8 @@ class _DeltaWatch:
         self._heartbeats = Heartbeats()
         # The rows that the client was last sent something of; None until it is known what it holds.
         self._base: Rows | None = None
+        # That of the snapshot that was looked at last.
+        self._generation = 0
         # Names that are to be answered as soon as something can be sent.
         self._asked = NOTHING
         # What the client has from another stream, until it was compared.
@@ -338,6 +354,7 @@ class _DeltaWatch:
 
         Every update has to be sent: from now on the client counts as holding what `snapshot` has.
         """
+        self._generation = snapshot.generation
         if self.type_url in snapshot.withheld or (self._base is None and not self._asked):
             return None
         rows = snapshot.resources(self.type_url)
@@ -452,7 +469,14 @@ class _DeltaWatch:
         changes, resources = update.changes, update.resources
         absence = changes.absent | changes.removed
         names = absence | changes.unpopulated
-        sent = Sent(update.version, resources, names, NOTHING, update.unrequested, changes.unpopulated)
+        sent = Sent(
+            update.version,
+            resources,
+            names,
+            unrequested=update.unrequested,
+            unpopulated=changes.unpopulated,
+            generation=self._generation,
+        )
         self._acks.record(nonce, sent)
         if self._ttl is not TtlUse.NONE and self._base is not None:
             self._heartbeats.plan(self._base.shortest_ttl_s, now_s, is_all=False)
@@ -482,6 +506,14 @@ class _DeltaWatch:
         nonce = next_nonce()
         self._acks.record(nonce, Sent(version, renewed))
         return DeltaResponse(self.type_url, version, nonce, NO_RESOURCES, with_ttl=True, heartbeats=tuple(renewed))
+
+    def standing(self, step: Step) -> Standing | Rejection:
+        """Return whether the client has taken what a step changed of this type, or NACKed some of it."""
+        change, generation = step.changed[self.type_url], step.snapshot.generation
+        selects = self.names.may_select_any(change)
+        if self._generation >= generation:
+            return self._acks.standing(self.type_url, change, generation, selects=selects)
+        return Standing.PENDING if selects else Standing.TAKEN
 
     def resources(self) -> Collection[Resource]:
         """Return what the client should hold, pending or not."""

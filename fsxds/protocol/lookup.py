@@ -314,6 +314,10 @@ class DeltaNames:
         own = self.names & lookup.rows.keys()
         return own | lookup.names(self._indirect) if self._indirect else own
 
+    def may_select_any(self, change: RowsChange) -> bool:
+        """Whether any of the changed resources may be wanted; of names that stand for others that is not looked up."""
+        return bool(self._indirect) or self.subscription.selects_any(change)
+
     def wants(self, name: str, lookup: Lookup) -> bool:
         """Whether a resource of this name is wanted."""
         return self.selects_all or name in self.names or name in lookup.names(self._indirect)

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Generic, TypeVar
 
+from fsxds.protocol.node_attributes import Attributes
 from fsxds.resources import Resource
 from fsxds.values import Nonce, TypeUrl, Version
 
@@ -26,7 +27,8 @@ MOST_KEPT_NODE_BYTES = 16 * 1024
 class Node:
     """The client: `node.id` and `node.cluster` of a request, and the IP address it came from ("" on a Unix socket).
 
-    `features` are its `client_features`, `agent` is its `user_agent_name`. `serialized` is the whole node without the list
+    `features` are its `client_features`, `agent` is its `user_agent_name`. `attributes` are what views match beside these:
+    `user_agent_version`, `locality.region`, `metadata.tier`, … with their values (see `node_attributes.py`). `serialized` is the whole node without the list
     of extensions (61 kB in an Envoy), empty where that takes more than `MOST_KEPT_NODE_BYTES`; it is kept to be shown, and
     decides nothing.
     """
@@ -36,6 +38,7 @@ class Node:
     peer: str = ""
     features: frozenset[str] = frozenset()
     agent: str = ""
+    attributes: Attributes = field(default=(), repr=False)
     serialized: bytes = field(default=b"", compare=False, repr=False)
 
 

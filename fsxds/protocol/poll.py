@@ -17,19 +17,20 @@ Source: xDS protocol, "REST-JSON polling subscriptions"; ENVOY.md E1 to E11.
 
 from __future__ import annotations
 
-import hashlib
+from collections import OrderedDict
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from fsxds.errors import ProtocolError
-from fsxds.memo import Lru
 from fsxds.protocol.acks import PolledVersion, PollEvidence, PollState
 from fsxds.protocol.messages import Acknowledgement, Node
+from fsxds.protocol.polling_node import PolledWatch, PollingNode
 from fsxds.protocol.subscription import Selection, Subscription, select, version_of
 from fsxds.resource_types import BY_TYPE_URL
 from fsxds.resources import Snapshot
 from fsxds.values import Nonce, Version
 
-# A client is forgotten when this many others polled after it; it then counts as new.
+# A client is forgotten when others polled for so many subscriptions after it; it then counts as new.
 MOST_REMEMBERED = 100_000
 
 # An Envoy that polls without a version within this time after a response did not restart in between: it NACKs every response.
@@ -114,8 +115,7 @@ def patience_s(expected_timeout_ms: float | None, query_timeout_s: float | None,
     return max_hold_s
 
 
-_Key = bytes
-"""A digest of client and subscription; names may be long, and a hundred thousand of them are remembered."""
+_Key = tuple[str, str, str]
 
 
 class PollMemory:
@@ -123,10 +123,28 @@ class PollMemory:
 
     Clients without a `node.id` are not remembered: each of their polls stands for itself. Times are readings of any clock
     that only goes forward, in seconds.
+
+    Args:
+        most_remembered: so many subscriptions of all clients are remembered.
+        forget: called with each node that is not remembered any more.
     """
 
-    def __init__(self, most_remembered: int = MOST_REMEMBERED) -> None:
-        self._sent: Lru[_Key, PolledVersion] = Lru(most_remembered)
+    def __init__(
+        self, most_remembered: int = MOST_REMEMBERED, forget: Callable[[PollingNode], object] = lambda _: None
+    ) -> None:
+        # The client that polled last is the last.
+        self._nodes: OrderedDict[_Key, PollingNode] = OrderedDict()
+        self._watches = 0
+        self._most_remembered = most_remembered
+        self._forget = forget
+
+    def __len__(self) -> int:
+        """How many subscriptions are remembered."""
+        return self._watches
+
+    def node_of(self, node: Node) -> PollingNode | None:
+        """Return what is known of a client's polls; None where it is not remembered."""
+        return self._nodes.get(_key(node))
 
     def receive_request(
         self, request: PollRequest, snapshot: Snapshot | None, now_s: float
@@ -138,78 +156,121 @@ class PollMemory:
             snapshot: what is current, None before anything was loaded.
             now_s: the time.
         """
-        acknowledgement = self._receive_ack(request, now_s)
-        return self.receive_snapshot(request, snapshot, now_s), acknowledgement
+        acknowledgement = self._receive_ack(request, self._receive_poll(request, now_s), now_s)
+        decision = self.receive_snapshot(request, snapshot, now_s)
+        if (node := self.node_of(request.node)) is not None:
+            node.receive_ack(request.subscription)
+        return decision, acknowledgement
 
     def receive_snapshot(self, request: PollRequest, snapshot: Snapshot | None, now_s: float) -> Decision:
         """Decide again for a poll that is held: there is a newer snapshot, or `Hold.until_s` was reached."""
-        sent = self._sent.get(_key(request)) or self._recognize(request, snapshot, now_s)
+        watch = self._watch_of(request)
+        sent = watch.sent or _recognize(request, snapshot, now_s)
         decision = _decide(request, snapshot, sent, now_s)
         if isinstance(decision, Send):
             version = decision.selection.version
             nacks = sent.nacks if sent is not None and sent.version == version else 0
-            self._keep(request, PolledVersion(version, now_s, now_s, nacks=nacks))
+            sent = PolledVersion(version, now_s, now_s, nacks=nacks)
+            if snapshot is not None and (node := self.node_of(request.node)) is not None:
+                node.receive_sent(request.subscription, version, snapshot.generation)
+        watch.sent = sent
         return decision
 
     def receive_deadline(self, request: PollRequest, now_s: float) -> None:
         """Note that a held poll ends now with nothing new."""
-        sent = self._sent.get(_key(request))
+        sent = self._watch_of(request).sent
         if sent is not None:
             sent.ended_at_s = now_s
 
     def receive_lost(self, request: PollRequest) -> None:
         """Note that a response was not received by its client."""
-        sent = self._sent.get(_key(request))
+        sent = self._watch_of(request).sent
         if sent is not None:
             sent.receive_lost()
 
-    def _receive_ack(self, request: PollRequest, now_s: float) -> Acknowledgement | None:
-        key = _key(request)
-        sent = self._sent.get(key)
+    def receive_end(self, request: PollRequest, now_s: float, *, is_given_up: bool) -> None:
+        """Note that a poll is over, whatever became of it; `is_given_up`: its client did not wait for the response."""
+        node = self.node_of(request.node)
+        if node is not None:
+            node.receive_end(request.subscription, now_s, is_given_up=is_given_up)
+
+    def _receive_poll(self, request: PollRequest, now_s: float) -> PolledWatch:
+        if not request.node.id:
+            return PolledWatch()
+        key = _key(request.node)
+        node = self._nodes.get(key)
+        if node is None:
+            node = self._nodes[key] = PollingNode(request.node)
+        node.node = request.node
+        self._nodes.move_to_end(key)
+        self._watches += request.subscription not in node.watches
+        watch = node.receive_poll(request.subscription, now_s)
+        while self._watches > self._most_remembered:
+            self._forget_oldest()
+        return watch
+
+    def _forget_oldest(self) -> None:
+        key, oldest = next(iter(self._nodes.items()))
+        oldest.forget_oldest()
+        self._watches -= 1
+        if not oldest.watches:
+            del self._nodes[key]
+            self._forget(oldest)
+
+    def _watch_of(self, request: PollRequest) -> PolledWatch:
+        """Return what is remembered of a subscription; of what is not, something that is forgotten at once."""
+        node = self.node_of(request.node)
+        if node is None or request.subscription not in node.watches:
+            return PolledWatch()
+        self._nodes.move_to_end(_key(request.node))
+        node.watches.move_to_end(request.subscription)
+        return node.watches[request.subscription]
+
+    def _receive_ack(self, request: PollRequest, watch: PolledWatch, now_s: float) -> Acknowledgement | None:
+        sent = watch.sent
         if sent is None:
-            return self._receive_nack_of_another(request, now_s)
+            return _receive_nack_of_another(request, watch, now_s)
         evidence = _evidence_of(request, sent, now_s)
         is_new = sent.receive(evidence)
         if sent.state is PollState.FORGOTTEN:
-            self._sent.pop(key)
+            watch.sent = None
         if not is_new or evidence is PollEvidence.NOTHING:
             return None
         if evidence is PollEvidence.ACK:
             return Acknowledgement(sent.version, accepted=True)
-        if sent.nacks != max(_allowed_nacks(request), 1):
+        least_nacks = max(_allowed_nacks(request), 1)
+        if request.error_detail is not None or sent.nacks > least_nacks:
+            self._reject(request, sent)
+        if sent.nacks != least_nacks:
             return None
         return Acknowledgement(sent.version, accepted=False, reason=request.error_detail)
 
-    def _receive_nack_of_another(self, request: PollRequest, now_s: float) -> Acknowledgement | None:
-        """Take a NACK of what a previous process or another replica sent: the nonce is the version that it sent."""
-        if request.error_detail is None or not request.response_nonce:
-            return None
-        version = Version(request.response_nonce)
-        self._keep(request, PolledVersion(version, now_s, now_s, PollState.NACKED_BEFORE, nacks=1))
-        return Acknowledgement(version, accepted=False, reason=request.error_detail)
-
-    def _recognize(self, request: PollRequest, snapshot: Snapshot | None, now_s: float) -> PolledVersion | None:
-        """Return the ACK of a client that this process never answered, if it holds what it should."""
-        subscription = request.subscription
-        if snapshot is None or subscription.type_url in snapshot.withheld or request.version_info is None:
-            return None
-        version = version_of(snapshot, subscription)
-        if request.version_info != version:
-            return None
-        held = PolledVersion(version, now_s, now_s, PollState.ACKED)
-        self._keep(request, held)
-        return held
-
-    def _keep(self, request: PollRequest, sent: PolledVersion) -> None:
-        if request.node.id:
-            self._sent.put(_key(request), sent)
+    def _reject(self, request: PollRequest, sent: PolledVersion) -> None:
+        node = self.node_of(request.node)
+        if node is not None:
+            node.receive_nack(request.subscription, sent, request.error_detail or None)
 
 
-def _key(request: PollRequest) -> _Key:
-    node, subscription = request.node, request.subscription
-    names = "\0".join(sorted(subscription.names))
-    parts = (node.id, node.cluster, node.peer, subscription.type_url, str(subscription.wildcard), names)
-    return hashlib.sha256("\0".join(parts).encode(errors="surrogatepass")).digest()
+def _key(node: Node) -> _Key:
+    return node.id, node.cluster, node.peer
+
+
+def _receive_nack_of_another(request: PollRequest, watch: PolledWatch, now_s: float) -> Acknowledgement | None:
+    """Take a NACK of what a previous process or another replica sent: the nonce is the version that it sent."""
+    if request.error_detail is None or not request.response_nonce:
+        return None
+    version = Version(request.response_nonce)
+    watch.sent = PolledVersion(version, now_s, now_s, PollState.NACKED_BEFORE, nacks=1)
+    return Acknowledgement(version, accepted=False, reason=request.error_detail)
+
+
+def _recognize(request: PollRequest, snapshot: Snapshot | None, now_s: float) -> PolledVersion | None:
+    """Return the ACK of a client that this process never answered, if it holds what it should."""
+    subscription = request.subscription
+    if snapshot is None or subscription.type_url in snapshot.withheld or request.version_info is None:
+        return None
+    version = version_of(snapshot, subscription)
+    return PolledVersion(version, now_s, now_s, PollState.ACKED) if request.version_info == version else None
 
 
 def _evidence_of(request: PollRequest, sent: PolledVersion, now_s: float) -> PollEvidence:

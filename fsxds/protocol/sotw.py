@@ -10,7 +10,7 @@
 | A client that has the version of what it should hold is sent nothing at first. | xDS protocol, "Resource updates" |
 | Until something of a type was loaded, or could be missing by mistake, its full state is not sent to who has one. | `Snapshot.withheld`, `incomplete`, `undeclared` |
 | What was NACKed is sent again alone, with back-off (`Acks`); its content is not part of the version meanwhile. | ENVOY.md E10 |
-| One change goes out as one batch, in push order (`RESOURCE_TYPES`), clusters that are removed last (`rollout`). | xDS protocol, "Eventual consistency considerations" |
+| One snapshot goes out as one batch, in push order (`RESOURCE_TYPES`): what is used before what uses it. | xDS protocol, "Eventual consistency considerations" |
 | The endpoints of a new or changed cluster are sent after it, before its ACK, which Envoy holds back until then. | ENVOY.md E33 |
 """
 
@@ -19,13 +19,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 
-from fsxds.protocol.acks import NOTHING, Acks, Answer, Sent
+from fsxds.protocol.acks import NOTHING, Acks, Answer, Sent, combined
 from fsxds.protocol.messages import ENVOY, Node, Reaction, SotwRequest, SotwResponse, WatchStatus
 from fsxds.protocol.subscription import WILDCARD, SharedMemory, Subscription, names_without, version_of
 from fsxds.protocol.ttl import Heartbeats, TtlMode, TtlUse, earliest, ttl_use
 from fsxds.resource_types import BY_SHORT_NAME, BY_TYPE_URL, ResourceType, in_push_order
-from fsxds.resources import Resource, ResourceList, Rows, Snapshot
-from fsxds.rollout import USERS_OF_CLUSTERS, Staged, make_before_break
+from fsxds.resources import ResourceList, Rows, Snapshot
+from fsxds.rollout import Rejection, Standing, Step
 from fsxds.set_versions import version_of_set
 from fsxds.values import Nonce, TypeUrl, Version
 
@@ -94,6 +94,10 @@ class SotwStream:
         """Return the state of each type, in push order."""
         return tuple(watch.status() for watch in self._watches.values())
 
+    def standing(self, step: Step) -> Standing | Rejection:
+        """Return whether the client has taken what a step changed of its subscriptions, or NACKed some of it."""
+        return combined(watch.standing(step) for watch in self._watches.values() if watch.type_url in step.changed)
+
     def subscription_of(self, type_url: TypeUrl) -> Subscription:
         """Return the subscription to a type; to nothing where the client never requested it."""
         watch = self._watches.get(type_url)
@@ -134,13 +138,13 @@ class SotwStream:
         snapshot = self._snapshot
         if snapshot is None:
             return ()
-        updates: dict[TypeUrl, SotwUpdate] = {}
+        updates: list[SotwUpdate] = []
         for watch in self._watches.values():
             is_first = not watch.is_initialized
             update = watch.update(snapshot, again.get(watch.type_url, NOTHING), now_s)
             if update is None:
                 continue
-            updates[watch.type_url] = update
+            updates.append(update)
             if watch.type_url == CLUSTERS and self._is_aggregated:
                 # Endpoints come later in push order.
                 follow = self._endpoints_after(_endpoints_of(update.fresh, snapshot), is_first=is_first)
@@ -156,21 +160,12 @@ class SotwStream:
         # cluster in the same batch fails.
         return watch.repeatable(names, unrequested=self._is_envoy and watch.is_initialized and not is_first)
 
-    def _responses(self, updates: dict[TypeUrl, SotwUpdate], now_s: float) -> Iterator[SotwResponse]:
-        for update in make_before_break(self._staged(updates)):
+    def _responses(self, updates: Iterable[SotwUpdate], now_s: float) -> Iterator[SotwResponse]:
+        for update in updates:
             yield self._watches[update.type_url].send(update, self._next_nonce(), now_s)
         for watch in self._watches.values():
             if heartbeat := watch.heartbeat(self._next_nonce, now_s):
                 yield heartbeat
-
-    def _staged(self, updates: dict[TypeUrl, SotwUpdate]) -> Iterator[Staged[SotwUpdate]]:
-        for type_url, update in updates.items():
-            # What is removed may be what the client NACKed: sending it once more would hold up the rest.
-            is_in_use = type_url == CLUSTERS and updates.keys() & USERS_OF_CLUSTERS
-            if is_in_use and update.removed and not self._watches[type_url].acks.pending.names:
-                yield Staged(update.with_removed() if update.fresh else None, update)
-            else:
-                yield Staged(update)
 
     def _next_nonce(self) -> Nonce:
         self._nonces += 1
@@ -186,21 +181,12 @@ def _endpoints_of(clusters: Iterable[str], snapshot: Snapshot) -> Iterator[str]:
 
 @dataclass(frozen=True, slots=True)
 class SotwUpdate:
-    """What is sent of one type: `resources`, of which the client may not hold those named in `fresh` as they are.
-
-    `removed` are the resources that a full state removes.
-    """
+    """What is sent of one type: `resources`, of which the client may not hold those named in `fresh` as they are."""
 
     type_url: TypeUrl
     version: Version
     resources: ResourceList
     fresh: frozenset[str]
-    removed: tuple[Resource, ...] = ()
-
-    def with_removed(self) -> SotwUpdate:
-        """Return the same without a removal."""
-        both = self.resources.with_others(self.removed)
-        return replace(self, version=both.version, resources=both, removed=())
 
 
 class _SotwWatch:
@@ -209,7 +195,10 @@ class _SotwWatch:
     What the client holds is not kept by name: it is what `_base` has of the subscription, except for what is pending.
     """
 
-    __slots__ = ("_base", "_claimed", "_heartbeats", "_memory", "_postponed", "_row", "_ttl", "acks", "subscription")
+    __slots__ = (
+        *("_base", "_claimed", "_generation", "_heartbeats", "_memory", "_postponed", "_row", "_ttl"),
+        *("acks", "subscription"),
+    )
 
     def __init__(self, row: ResourceType, memory: SharedMemory, ttl: TtlUse) -> None:
         self.subscription = Subscription.initial(row.type_url)
@@ -218,6 +207,8 @@ class _SotwWatch:
         self._heartbeats = Heartbeats()
         # The rows that the client was last sent something of; None until it is known what it holds.
         self._base: Rows | None = None
+        # That of the snapshot that was looked at last.
+        self._generation = 0
         # The version that the client had when it opened the stream.
         self._claimed: Version | None = None
         # Names that the client asked for again, but that could not be sent again yet.
@@ -292,6 +283,7 @@ class _SotwWatch:
 
         Every update has to be sent: from now on the client counts as holding what `snapshot` has.
         """
+        self._generation = snapshot.generation
         if self.type_url in snapshot.withheld:
             return None
         if self._base is None:
@@ -301,7 +293,7 @@ class _SotwWatch:
             return None
         fresh, removed = self._difference(base, self._base)
         if self._row.full_state_in_sotw:
-            return self._full_update(snapshot, fresh | again, tuple(base[name] for name in sorted(removed)), now_s)
+            return self._full_update(snapshot, fresh | again, now_s, is_changed=bool(fresh or removed))
         return self._partial_update(snapshot, fresh, again, now_s)
 
     @property
@@ -350,9 +342,9 @@ class _SotwWatch:
         return fresh & self.subscription.names, change.removed & self.subscription.names
 
     def _full_update(
-        self, snapshot: Snapshot, fresh: frozenset[str], removed: tuple[Resource, ...], now_s: float
+        self, snapshot: Snapshot, fresh: frozenset[str], now_s: float, *, is_changed: bool
     ) -> SotwUpdate | None:
-        if fresh or removed:
+        if fresh or is_changed:
             self.acks.pending.renew(self.acks.pending.names, now_s)
         elif not self.acks.due(now_s):
             return None
@@ -361,7 +353,7 @@ class _SotwWatch:
             fresh = resources.names
         self.acks.pending.sent_again(self.acks.pending.names)
         version = version_of(snapshot, self.subscription)
-        return SotwUpdate(self.type_url, version, resources, fresh | self.acks.unapplied, removed)
+        return SotwUpdate(self.type_url, version, resources, fresh | self.acks.unapplied)
 
     def _partial_update(
         self, snapshot: Snapshot, fresh: frozenset[str], again: frozenset[str], now_s: float
@@ -395,7 +387,7 @@ class _SotwWatch:
         """Make the response of an update, and remember it until its ACK or NACK."""
         if self._postponed:
             self._postponed -= update.resources.names
-        self._record(nonce, Sent(update.version, update.resources, fresh=update.fresh))
+        self._record(nonce, Sent(update.version, update.resources, fresh=update.fresh, generation=self._generation))
         self._heartbeats.plan(self._shortest_ttl_s(), now_s, is_all=self._row.full_state_in_sotw)
         with_ttl = self._ttl is not TtlUse.NONE
         return SotwResponse(self.type_url, update.version, nonce, update.resources, with_ttl)
@@ -434,6 +426,14 @@ class _SotwWatch:
             return SotwResponse(self.type_url, version, nonce, base.select(names), with_ttl=True)
         rest = base.select(names - renewed.names)
         return SotwResponse(self.type_url, version, nonce, rest, with_ttl=True, heartbeats=tuple(renewed))
+
+    def standing(self, step: Step) -> Standing | Rejection:
+        """Return whether the client has taken what a step changed of this type, or NACKed some of it."""
+        change, generation = step.changed[self.type_url], step.snapshot.generation
+        selects = self.subscription.selects_any(change)
+        if self._generation >= generation:
+            return self.acks.standing(self.type_url, change, generation, selects=selects)
+        return Standing.PENDING if selects else Standing.TAKEN
 
     def status(self) -> WatchStatus:
         """Return the state of this type."""

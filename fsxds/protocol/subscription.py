@@ -18,7 +18,7 @@ from pathlib import PurePosixPath
 from weakref import WeakValueDictionary
 
 from fsxds.memo import Lru
-from fsxds.resources import Resource, ResourceList, Rows, Snapshot
+from fsxds.resources import Resource, ResourceList, Rows, RowsChange, Snapshot
 from fsxds.values import TypeUrl, Version
 
 WILDCARD = "*"
@@ -72,6 +72,11 @@ class Subscription:
         never_named = self.never_named and not added and WILDCARD not in removed
         wildcard = (self.wildcard or WILDCARD in added) and WILDCARD not in removed
         return Subscription(self.type_url, (self.names | added) - removed - {WILDCARD}, wildcard, never_named)
+
+    def selects_any(self, change: RowsChange) -> bool:
+        """Whether any of the changed resources is selected, by its own name. Its cost is that of the fewer names."""
+        names = (change.fresh, change.renewed, change.removed)
+        return any(names) if self.wildcard else not all(map(self.names.isdisjoint, names))
 
     def added_to(self, before: Subscription) -> frozenset[str]:
         """Return the names that are new since `before`, `*` among them for everything."""

@@ -81,6 +81,7 @@ class OptionForm(Generic[Value]):
         choices: all values, where they can be listed.
         bare: what stands for the value where a flag is given without one; None where it needs one.
         negation: another flag, which stands for the value false; empty for none.
+        in_file_only: it has no flag and no variable; `read` raises `structured.MistakesFound`.
     """
 
     metavar: str
@@ -90,6 +91,7 @@ class OptionForm(Generic[Value]):
     choices: tuple[str, ...] = ()
     bare: str | None = None
     negation: str = ""
+    in_file_only: bool = False
 
 
 def _number(written: object, text: str, units: Mapping[str, float]) -> float:
@@ -138,6 +140,13 @@ def _read_address_or_off(written: object) -> str:
     return OFF if written is False or str(written).lower() == OFF else _read_text(written)
 
 
+def _read_address(written: object) -> Address:
+    try:
+        return parse_address(_read_text(written))
+    except UsageError as error:
+        raise ValueError(written) from error
+
+
 def _read_path(written: object) -> Path:
     return Path(_read_text(written)).expanduser()
 
@@ -172,12 +181,21 @@ DURATION = OptionForm("DURATION", f"{_DURATION})", _read_duration, _number_schem
 INTERVAL = OptionForm("DURATION", f"{_DURATION}, 10ms at least)", _read_interval, _number_schema(DURATION_TEXT))
 SIZE = OptionForm("SIZE", "a size (write 64MiB, 500kB or a number of bytes)", _read_size, _number_schema(SIZE_TEXT))
 SWITCH = OptionForm("BOOLEAN", "true or false", _read_switch, {"type": "boolean"})
+# As a word of its own, where `--no-NAME` says less than `--NAME off`.
+ON_OR_OFF = OptionForm("on|off", "on or off", _read_switch, {"enum": ["on", "off", True, False]}, ("on", "off"))
 ADDRESS_OR_OFF = OptionForm(
     "ADDRESS",
     "an address or off (write 127.0.0.1:18000, [::1]:18000, :18000, unix:/run/fsxds.sock or off)",
     _read_address_or_off,
     {"anyOf": [{"type": "string", "minLength": 1}, {"const": False}]},
 )
+ADDRESS = OptionForm(
+    "ADDRESS",
+    "an address (write 127.0.0.1:9901, [::1]:9901, :9901 or unix:/run/envoy.sock)",
+    _read_address,
+    {"type": "string", "minLength": 1},
+)
+MIRROR_FORMAT = one_of("pb", "json", "yaml", "pb_text")
 PATH = OptionForm("PATH", "a path", _read_path, {"type": "string", "minLength": 1})
 _TEXT: Schema = {"type": "string", "minLength": 1}
 _LIST: Schema = {"anyOf": [{"type": "array", "items": _TEXT}, _TEXT]}

@@ -22,7 +22,9 @@ from fsxds.settings.forms import (
     EXECUTABLE,
     GLOBS,
     INTERVAL,
+    MIRROR_FORMAT,
     NAMES,
+    ON_OR_OFF,
     PATH,
     RULE_LEVELS,
     SIZE,
@@ -30,6 +32,9 @@ from fsxds.settings.forms import (
     OptionForm,
     one_of,
 )
+from fsxds.settings.mirror_rules import MIRRORS, MirrorRule
+from fsxds.settings.rollout_forms import CANARY, COUNT, SHARE_OR_OFF, Canary
+from fsxds.settings.view_rules import VARIABLES, VIEWS, Variables, ViewRule
 from fsxds.values import Severity
 
 Value = TypeVar("Value")
@@ -78,6 +83,11 @@ class Option:
         """The environment variable, such as `FSXDS_SETTLE`."""
         return f"FSXDS_{self.name.upper()}"
 
+    @property
+    def has_flag(self) -> bool:
+        """Whether it has a flag and an environment variable; lists and mappings stand in a settings file alone."""
+        return not self.form.in_file_only
+
     def complaint(self, written: object) -> str:
         """Return why `written` is no value of this option, and what would be."""
         near = get_close_matches(str(written), self.form.choices, 1)
@@ -108,11 +118,13 @@ ALL = ("serve", "check", "mirror", "show", "dev", "diff", "doctor", "lsp")
 SETTINGS_READERS = (*ALL, "convert", "bootstrap", "import")
 API_USERS = (*SETTINGS_READERS, "schema", "watch")
 LASTING = ("serve", "dev")
+ADMIN_USERS = ("rollout", "history", "rollback")
 WRITING = ("serve", "mirror", "dev")
 HOLDING = ("serve", "mirror", "show", "dev")
 
-READING, WATCHING, CHECKS = "Reading the tree", "Watching for changes", "Checks"
-REST, GRPC = "REST", "gRPC"
+VIEWING, READING, WATCHING, CHECKS = "Views", "Reading the tree", "Watching for changes", "Checks"
+REST, GRPC, ADMIN = "REST", "gRPC", "Admin"
+ROLLOUT = "Rollouts"
 MIRROR, API, OUTPUT = "Mirrored files", "Envoy's API", "Output"
 
 # Names that one tool owns, so that nobody keeps resources in a file of such a name; what could be a name for resources
@@ -157,12 +169,76 @@ class Settings:
         "Make the resources on streams subscribe by ADS instead of REST or other streams.",
     )
 
+    admin: str = option(
+        ADDRESS_OR_OFF,
+        "127.0.0.1:18002",
+        ADMIN,
+        (*LASTING, *ADMIN_USERS, "diff"),
+        "Where operators see rollouts and decide about them; off for nowhere.",
+    )
+    state: Path | None = optional(
+        PATH,
+        ADMIN,
+        ("serve", "diff"),
+        "The private directory in which the history and the place of each rollout are kept; secrets are in it.",
+    )
+
+    rollout: bool = reloadable(
+        option(
+            ON_OR_OFF,
+            "on",
+            ROLLOUT,
+            LASTING,
+            "Serve a change in steps, so that nothing goes before what uses it has moved on; off serves it at once.",
+        )
+    )
+    linger_s: float = reloadable(
+        option(
+            DURATION,
+            "600s",
+            ROLLOUT,
+            ("serve", "bootstrap", "doctor"),
+            "How long what a changed listener used stays, for its open connections: Envoy's --drain-time-s.",
+        )
+    )
+    step_timeout_s: float = reloadable(
+        option(INTERVAL, "5s", ROLLOUT, LASTING, "How long a step waits for clients that do not take it.")
+    )
+    nack_limit: int = reloadable(
+        option(COUNT, "1", ROLLOUT, LASTING, "How many clients must reject a change for it to be taken back.")
+    )
+    on_nack: str = reloadable(
+        option(
+            one_of("rollback", "hold", "continue"),
+            "rollback",
+            ROLLOUT,
+            LASTING,
+            "What happens then: what was good is served again; the change stays as far as it got; or it goes on.",
+        )
+    )
+    max_removal: float = reloadable(
+        option(
+            SHARE_OR_OFF,
+            "50%",
+            ROLLOUT,
+            ("serve",),
+            "A change that removes more of a type than this, or all of it, waits for `fsxds rollout approve`; off for none.",
+        )
+    )
+    approved: tuple[str, ...] | None = reloadable(
+        optional(NAMES, ROLLOUT, ("serve",), "Versions that are served although they remove more than that.")
+    )
+    canary: Canary | None = reloadable(
+        optional(CANARY, ROLLOUT, ("serve",), "Which nodes get a change first: those of a view, or a share of all.")
+    )
+    bake_s: float = reloadable(
+        option(DURATION, "30s", ROLLOUT, ("serve",), "How long these have a change before the others get it.")
+    )
+
     mirror: Path | None = optional(
         PATH, MIRROR, ("serve",), "Write files that Envoy's filesystem subscriptions watch into this directory."
     )
-    mirror_format: str = option(
-        one_of("pb", "json", "yaml", "pb_text"), "pb", MIRROR, WRITING, "How they are written; Envoy reads pb fastest."
-    )
+    mirror_format: str = option(MIRROR_FORMAT, "pb", MIRROR, WRITING, "How they are written; Envoy reads pb fastest.")
     mirror_config_sources: bool = option(
         SWITCH,
         "false",
@@ -181,6 +257,17 @@ class Settings:
     )
     mirror_durable: bool = reloadable(
         option(SWITCH, "true", MIRROR, WRITING, "Force each file to the disk before it replaces the one before.")
+    )
+
+    mirrors: tuple[MirrorRule, ...] | None = optional(
+        MIRRORS, MIRROR, ("serve", "mirror"), "Several such directories, each with what one view or node sees."
+    )
+
+    views: tuple[ViewRule, ...] | None = reloadable(
+        optional(VIEWS, VIEWING, ALL, "Which layers of the tree which nodes see; without it all see the whole tree.")
+    )
+    variables: Variables | None = reloadable(
+        optional(VARIABLES, VIEWING, ALL, "What stands for `${NAME}` in files that ask for it, in all views.")
     )
 
     watch: str = reloadable(
@@ -365,7 +452,7 @@ class Settings:
     )
     # `fsxds schema --settings` asks for the schema of such a file.
     settings: Path | None = optional(
-        PATH, OUTPUT, SETTINGS_READERS, "A YAML file of settings; its paths are relative to it."
+        PATH, OUTPUT, (*SETTINGS_READERS, *ADMIN_USERS), "A YAML file of settings; its paths are relative to it."
     )
 
 

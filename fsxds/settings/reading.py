@@ -17,7 +17,11 @@ from typing import Any
 
 from fsxds.errors import UsageError
 from fsxds.settings.forms import SWITCH, TRUE, Schema
+from fsxds.settings.mirror_rules import unknown_views
 from fsxds.settings.options import BY_NAME, OPTIONS, Option, Settings
+from fsxds.settings.settings_file import SettingsFile
+from fsxds.settings.structured import MistakesFound
+from fsxds.settings.view_rules import no_such_view
 
 Demands = Mapping[str, Callable[[Any], object]]
 """What is demanded of values beyond their form, by the names of options; each raises UsageError, which names the option."""
@@ -44,6 +48,8 @@ def read_settings(
     if path:
         values |= _read_file(Path(str(path)), demands)
     for row in OPTIONS:
+        if not row.has_flag:
+            continue
         if row.name in flags:
             values[row.field] = flags[row.name]
         elif text := environment.get(row.variable):
@@ -53,7 +59,20 @@ def read_settings(
         if row.name in demands:
             demands[row.name](values[row.field])
     values.setdefault("cache_dir", _user_cache_dir(environment))
-    return replace(Settings(), **values)
+    canary, names = values.get("canary"), [rule.name for rule in values.get("views") or ()]
+    if canary is not None and canary.view is not None and canary.view not in names:
+        raise UsageError(f"canary: {no_such_view(canary.view, names)}")
+    return _with_variables(replace(Settings(), **values), environment)
+
+
+def _with_variables(settings: Settings, environment: Mapping[str, str]) -> Settings:
+    """Return the settings with the variables of the tree that the environment has."""
+    views, variables = settings.views, settings.variables
+    return replace(
+        settings,
+        views=views and tuple(rule.found_in(environment) for rule in views),
+        variables=variables and variables.found_in(environment),
+    )
 
 
 def _read_variable(row: Option, text: str) -> object:
@@ -103,32 +122,37 @@ def _read_file(path: Path, demands: Demands) -> dict[str, object]:
     # Not needed by `--help`, and as slow to import as all of the rest of the settings.
     from jsonschema import Draft202012Validator
 
-    written, places = _parse(path)
-    faults: list[str] = []
-    values: dict[str, object] = {}
-    wrong = {str(error.path[0]) for error in Draft202012Validator(settings_schema()).iter_errors(written) if error.path}
-    seen: set[str] = set()
-    for key, place in places:
+    file = SettingsFile.read(path)
+    faults = [*file.duplicates()]
+    values: dict[str, Any] = {}
+    # Lists and mappings are read part by part, with better words than a schema has.
+    flat = {key: value for key, value in file.written.items() if key not in BY_NAME or BY_NAME[key].has_flag}
+    wrong = {str(error.path[0]) for error in Draft202012Validator(settings_schema()).iter_errors(flat) if error.path}
+    for key, written in file.written.items():
         row = BY_NAME.get(key)
         if row is None:
             near = get_close_matches(key, BY_NAME, 1)
             hint = f"did you mean {near[0]}?" if near else f"the settings are {', '.join(BY_NAME)}"
-            faults.append(f"{place}: {key}: there is no such setting; {hint}")
-        elif key in seen:
-            faults.append(f"{place}: {key}: is set twice; keep one of them")
-        elif written.get(key) is not None or key in wrong:
+            faults.append(file.placed((key,), f"{key}: there is no such setting; {hint}"))
+        elif written is not None or key in wrong:
             try:
-                values[row.field] = _value_in_file(row, written.get(key), path, is_wrong=key in wrong)
+                values[row.field] = _value_in_file(row, written, path, is_wrong=key in wrong)
                 if key in demands:
                     demands[key](values[row.field])
+            except MistakesFound as error:
+                faults += [file.fault((key, *mistake.path), mistake.fact) for mistake in error.mistakes]
             except ValueError:
-                faults.append(f"{place}: {key}: {row.complaint(written.get(key))}")
+                faults.append(file.fault((key,), row.complaint(written)))
             except UsageError as error:
                 # It names the key itself.
-                faults.append(f"{place}: {error}")
-        seen.add(key)
+                faults.append(file.placed((key,), str(error)))
+    names = [rule.name for rule in values.get("views") or ()]
+    faults += [file.fault(("mirrors", *at), fact) for at, fact in unknown_views(values.get("mirrors") or (), names)]
+    canary = values.get("canary")
+    if canary is not None and canary.view is not None and canary.view not in names:
+        faults.append(file.fault(("canary",), no_such_view(canary.view, names)))
     if faults:
-        raise UsageError("\n".join(faults))
+        raise file.error_of(faults)
     return values
 
 
@@ -137,27 +161,9 @@ def _value_in_file(row: Option, written: object, path: Path, *, is_wrong: bool) 
     if is_wrong:
         raise ValueError(written)
     value = row.form.read(written)
+    if row.name == "mirrors":
+        return tuple(mirror.seen_from(path.parent) for mirror in value)
     return path.parent / value if isinstance(value, Path) else value
-
-
-def _parse(path: Path) -> tuple[dict[str, object], list[tuple[str, str]]]:
-    """Return what a settings file says, and each key with its place (`fsxds.yaml:3:1`), in order."""
-    import yaml
-
-    try:
-        loader = yaml.SafeLoader(path.read_bytes())
-        node = loader.get_single_node()
-        written = {} if node is None else loader.construct_document(node)
-    except OSError as error:
-        raise UsageError(f"{path}: cannot be read: {error.strerror}; --settings names a YAML file") from error
-    except yaml.YAMLError as error:
-        mark = getattr(error, "problem_mark", None)
-        place = f"{mark.line + 1}:{mark.column + 1}" if mark else "1:1"
-        raise UsageError(f"{path}:{place}: {getattr(error, 'problem', None) or 'is not YAML'}") from error
-    if not isinstance(written, dict):
-        raise UsageError(f"{path}:1:1: is not a mapping; write one option per line, such as settle: 50ms")
-    marks = [(key.value, key.start_mark) for key, _ in node.value] if node else []
-    return written, [(str(key), f"{path}:{mark.line + 1}:{mark.column + 1}") for key, mark in marks]
 
 
 class SettingsReader:

@@ -6,17 +6,18 @@ of them.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import PurePosixPath
-from typing import Protocol, TypeVar
+from typing import NamedTuple, Protocol, TypeVar
 
 from fsxds.api.catalogue import Catalogue
+from fsxds.api.fields import camel_case
 from fsxds.api.walk import Hooks
 from fsxds.formats import format_of
-from fsxds.resources import ParsedFile, Resource
+from fsxds.resources import Origin, ParsedFile
 from fsxds.snapshots.proposals import Decision, Proposals, ServedFiles
-from fsxds.values import Fault, FieldPath, Problem, SourceTree
+from fsxds.values import Fault, FieldPath, Problem, SourceFile, Tree, pointer_of
 
 Found = TypeVar("Found", Fault, Problem)
 
@@ -28,23 +29,101 @@ FileRule = Callable[[Proposals], Conflicts]
 """A rule between files: given proposals, it returns the files to hold back, and why. It costs what the proposals change."""
 
 
+class Place(NamedTuple):
+    """Where a field is written.
+
+    Attributes:
+        path: the file.
+        line: counts from 1.
+        column: counts from 1.
+        field_path: leads to the field from the top of its document.
+        below: where the layers below wrote it, if it is a field of a patched resource that the patch did not write.
+    """
+
+    path: PurePosixPath
+    line: int
+    column: int
+    field_path: FieldPath
+    below: Place | None = None
+
+
 class FieldLocator:
     """Finds the lines of fields in a tree; each file costs a walk over its text, so larger ones can be left out."""
 
-    def __init__(self, tree: SourceTree, up_to_bytes: int | None) -> None:
+    def __init__(self, tree: Tree, up_to_bytes: int | None) -> None:
         self._tree = tree
         self._up_to_bytes = up_to_bytes
 
-    def locate(self, parsed: ParsedFile, wanted: Collection[tuple[Resource, FieldPath]]) -> list[tuple[int, int]]:
-        """Return line and column, from 1, of each field, given by its resource and its path in it; else of the resource."""
+    def places(self, parsed: ParsedFile, wanted: Iterable[tuple[Origin, FieldPath]]) -> list[Place]:
+        """Return the place of each field, given by the origin of its resource and its path in it.
+
+        Where the text is not at hand, it is that of the resource.
+        """
+        sources = [_source_of(origin, path) for origin, path in wanted]
         file, file_format = self._tree.file_at(parsed.path), format_of(parsed.path)
-        find = None if file_format is None else file_format.locate
-        is_small = self._up_to_bytes is None or (file is not None and file.size_bytes <= self._up_to_bytes)
-        if file is None or find is None or file.digest != parsed.digest or not is_small:
-            return [(resource.origin.line, 1) for resource, _ in wanted]
-        paths = [(resource.origin.document, resource.origin.field_path + path) for resource, path in wanted]
-        places = find(file.content, set(paths))
-        return [places[path] for path in paths]
+        find = None if file_format is None or file is None or file.digest != parsed.digest else file_format.locate
+        if file is None or find is None or not self._is_small(file):
+            return [
+                Place(parsed.path, source.origin.line, 1, source.field_path, self._below(source)) for source in sources
+            ]
+        found = find(file.content, {(source.origin.document, source.field_path) for source in sources})
+        return [
+            Place(parsed.path, *found[row.origin.document, row.field_path], row.field_path, self._below(row))
+            for row in sources
+        ]
+
+    def _is_small(self, file: SourceFile) -> bool:
+        return self._up_to_bytes is None or file.size_bytes <= self._up_to_bytes
+
+    def _below(self, source: _Source) -> Place | None:
+        """Return the place of a field that no patch wrote which is further up."""
+        if source.below is None:
+            return None
+        below = _source_of(*source.below)
+        while below.below is not None:
+            below = _source_of(*below.below)
+        origin, file, file_format = below.origin, self._tree.file_at(below.origin.path), format_of(below.origin.path)
+        find = file_format.locate if file_format else None
+        if file is None or find is None or not file.size_bytes or not self._is_small(file):
+            return Place(origin.path, origin.line, 1, below.field_path)
+        # What is below is known by the API's names alone. A field is written behind all that it is in.
+        spelled = (
+            *origin.field_path,
+            *(camel_case(step) if isinstance(step, str) else step for step in source.below[1]),
+        )
+        places = find(file.content, {(origin.document, below.field_path), (origin.document, spelled)})
+        return Place(origin.path, *max(places.values()), below.field_path)
+
+
+class _Source(NamedTuple):
+    """Where a field comes from: a path in the document of an origin; and another origin with a path, where that has it."""
+
+    origin: Origin
+    field_path: FieldPath
+    below: tuple[Origin, FieldPath] | None = None
+
+
+def _source_of(origin: Origin, path: FieldPath) -> _Source:
+    if origin.patched is None:
+        return _Source(origin, origin.field_path + path)
+    is_written, source = False, path
+    for length in range(len(path), -1, -1):
+        if path[:length] in origin.patched.sources:
+            is_written, start = origin.patched.sources[path[:length]]
+            source = start + path[length:]
+            break
+    if is_written:
+        return _Source(origin, origin.field_path + source)
+    return _Source(origin, origin.field_path, (origin.patched.base, source))
+
+
+def problem_at(place: Place, fault: Fault, pointer: Callable[[FieldPath], str] = pointer_of) -> Problem:
+    """Return a fault as the problem of a place."""
+    below = None if place.below is None else problem_at(place.below, fault, pointer)
+    text = pointer(place.field_path)
+    return Problem(
+        place.path, place.line, place.column, text, fault.rule, fault.message, fault.remedy, fault.severity, below
+    )
 
 
 class TreeCheck(Protocol):
@@ -72,6 +151,10 @@ class Check(Protocol):
     def identity(self) -> str:
         """A text that is the same, in every process, for checks that find the same in a file by itself."""
 
+    @property
+    def reference_rules(self) -> frozenset[str]:
+        """The rules that references break which lead nowhere."""
+
     def message_hooks(self, catalogue: Catalogue) -> Hooks:
         """Return what looks at the messages of resources, in the walk over each."""
 
@@ -96,6 +179,11 @@ class NoCheck:
     def identity(self) -> str:
         """The name of this class, or of one derived from it."""
         return type(self).__qualname__
+
+    @property
+    def reference_rules(self) -> frozenset[str]:
+        """Nothing looks at references."""
+        return frozenset()
 
     def message_hooks(self, _: Catalogue) -> Hooks:
         """Look at no message."""

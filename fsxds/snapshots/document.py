@@ -16,8 +16,9 @@ from fsxds.api.v2_spellings import similar_type
 from fsxds.api.walk import Unreadable, unreadable_parts
 from fsxds.formats.decoded import MAX_FAULTS, MessageDocument, PlainDocument
 from fsxds.resource_types import BY_MESSAGE_TYPE, ResourceType
-from fsxds.resources import Origin, Reference, Resource, UnreadResource, version_of_body
+from fsxds.resources import LayerEdit, Origin, Reference, Resource, UnreadResource, version_of_body
 from fsxds.snapshots import names, shape
+from fsxds.snapshots.layer_documents import is_layer_document, read_layer_document
 from fsxds.snapshots.names import LISTENER, ONLY_ONE, VIRTUAL_HOST, name_of_unnamed, unnamed_fault
 from fsxds.snapshots.shape import DISCOVERY_RESPONSE, RESOURCE_WRAPPER, Piece, TypeClaim, shape_of
 from fsxds.values import Fault, FieldPath, PlainValue, Severity, TypeUrl
@@ -38,6 +39,7 @@ class DocumentDraft:
     version_info: str | None = None
     broken: int = 0
     with_ttl: set[TypeUrl] = field(default_factory=set)
+    edits: tuple[LayerEdit, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +89,10 @@ class DocumentReader:
 
     def _read_plain(self, document: PlainDocument, draft: DocumentDraft) -> None:
         """Read a document of plain values."""
+        if is_layer_document(document.value):
+            origin = Origin(self._path, document.line, draft.number)
+            draft.edits, draft.faults = read_layer_document(document.value, origin)
+            return
         shape = shape_of(document.value, self._unknown_fields)
         draft.version_info = shape.version_info
         draft.faults += shape.faults

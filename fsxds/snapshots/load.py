@@ -28,9 +28,11 @@ from fsxds.snapshots.accept import (
     declarations_with,
 )
 from fsxds.snapshots.check_protocol import Check, FieldLocator, FileRule, NoCheck
+from fsxds.snapshots.layer_documents import nothing_below
 from fsxds.snapshots.names import unique_names
+from fsxds.snapshots.patches import Patching
 from fsxds.snapshots.proposals import FileChange, FileRecord, Records, ServedFiles, common_ends
-from fsxds.values import HeldFile, Problem, Severity, SourceFile, SourceTree, TypeUrl
+from fsxds.values import HeldFile, OverlaidTree, Problem, Severity, SourceFile, Tree, TypeUrl
 
 TYPE_URLS = tuple(row.type_url for row in RESOURCE_TYPES)
 
@@ -45,12 +47,14 @@ class Acceptance:
         check: judges the files beside one another; what is no error holds nothing back.
         locate_up_to_bytes: in files up to this size, what is wrong with a reference is reported at its own line and
             column, in larger ones at those of its resource; None for no limit.
+        patching: patches resources of layers below; None where there are no layers.
     """
 
     whole_trees: bool = False
     authored_versions: bool = False
     check: Check = field(default_factory=NoCheck)
     locate_up_to_bytes: int | None = None
+    patching: Patching | None = field(default=None, compare=False, repr=False)
 
 
 class FileRecords(Mapping[PurePosixPath, FileRecord]):
@@ -106,7 +110,7 @@ class LoadMemory:
         declarations: what authors declare in what is served; None where their versions do not count.
     """
 
-    tree: SourceTree
+    tree: Tree
     check: object
     repeating: frozenset[PurePosixPath]
     declarations: Declarations | None
@@ -127,7 +131,7 @@ class Loaded:
     memory: LoadMemory | None = field(default=None, compare=False, repr=False)
 
 
-def changed_files(tree: SourceTree, before: Loaded | None) -> tuple[SourceFile, ...]:
+def changed_files(tree: Tree, before: Loaded | None) -> tuple[SourceFile, ...]:
     """Return the files whose content was not parsed yet; the others cost one comparison each."""
     known = before.records if before else {}
     files = TreeDifference.between(before, tree).files
@@ -144,7 +148,7 @@ def unjudged(loaded: Loaded) -> Loaded:
     return replace(loaded, records=FileRecords(HashTrieMap(records)), memory=None)
 
 
-def load(tree: SourceTree, before: Loaded | None, parse: Parse, acceptance: Acceptance) -> Loaded:
+def load(tree: Tree, before: Loaded | None, parse: Parse, acceptance: Acceptance) -> Loaded:
     """Load a tree, on top of what was loaded before.
 
     Args:
@@ -155,7 +159,7 @@ def load(tree: SourceTree, before: Loaded | None, parse: Parse, acceptance: Acce
     """
     memory = before.memory if before else None
     served = _served_by(before)
-    fresh = {parsed.path: parsed for parsed in parse(changed_files(tree, before))}
+    fresh = {parsed.path: _undone(parsed, acceptance) for parsed in parse(changed_files(tree, before))}
     change = _change_of(TreeDifference.between(before, tree), fresh, served)
     locator = FieldLocator(tree, acceptance.locate_up_to_bytes)
     check = acceptance.check.tree_check(memory.check if memory else None, locator, served)
@@ -174,6 +178,14 @@ def load(tree: SourceTree, before: Loaded | None, parse: Parse, acceptance: Acce
         records,
         LoadMemory(tree, check.memory, _repeating(served.repeating, changes), declared),
     )
+
+
+def _undone(parsed: ParsedFile, acceptance: Acceptance) -> ParsedFile:
+    """Return a file with problems for what it says about layers below: where there are some, that was done already."""
+    if not parsed.edits:
+        return parsed
+    found = nothing_below(parsed, (), acceptance.check.adjusted)
+    return replace(parsed, problems=tuple(sorted((*parsed.problems, *found))))
 
 
 def _served_by(before: Loaded | None) -> ServedFiles:
@@ -205,7 +217,7 @@ class TreeDifference:
     gone: frozenset[PurePosixPath]
 
     @classmethod
-    def between(cls, before: Loaded | None, tree: SourceTree) -> TreeDifference:
+    def between(cls, before: Loaded | None, tree: Tree) -> TreeDifference:
         """Compare a tree with what was loaded. Files that are the same objects cost one comparison each."""
         errors = {problem.path: problem for problem in tree.problems if problem.severity is Severity.ERROR}
         if before is None:
@@ -213,7 +225,7 @@ class TreeDifference:
         if before.memory is None:
             files, missing = tree.files, set(before.records)
         else:
-            files, missing = _other_files(before.memory.tree, tree)
+            files, missing = differing_files(before.memory.tree, tree)
             # What is not served as it is may be now.
             missing.update(file.path for file in before.held)
             found = (tree.file_at(path) for path in missing.difference(file.path for file in files))
@@ -221,10 +233,13 @@ class TreeDifference:
         return cls(files, errors, frozenset(missing - errors.keys() - {file.path for file in files}))
 
 
-def _other_files(before: SourceTree, tree: SourceTree) -> tuple[tuple[SourceFile, ...], set[PurePosixPath]]:
+def differing_files(before: Tree, tree: Tree) -> tuple[tuple[SourceFile, ...], set[PurePosixPath]]:
     """Return the files that are not those of the tree before, and the paths of those that are not there any more."""
-    start, end = common_ends(before.files, tree.files)
-    was, now = before.files[start : len(before.files) - end], tree.files[start : len(tree.files) - end]
+    if isinstance(tree, OverlaidTree) and tree.below is before:
+        return tuple(tree.changed.values()), set(tree.changed)
+    was, now = before.files, tree.files
+    start, end = common_ends(was, now)
+    was, now = was[start : len(was) - end], now[start : len(now) - end]
     same = set(map(id, was)).intersection(map(id, now))
     return tuple(file for file in now if id(file) not in same), {file.path for file in was if id(file) not in same}
 
@@ -263,7 +278,7 @@ def _place(problem: Problem) -> tuple[object, ...]:
 
 
 def _problems(
-    tree: SourceTree, before: Loaded | None, records: Records, changed: Collection[PurePosixPath]
+    tree: Tree, before: Loaded | None, records: Records, changed: Collection[PurePosixPath]
 ) -> tuple[Problem, ...]:
     """Return all that is wrong, sorted by place, given the files of which something else may be wrong than before."""
     of_tree: defaultdict[PurePosixPath, list[Problem]] = defaultdict(list)
@@ -341,8 +356,7 @@ def merge(
         MappingProxyType({}) if declared is None else authored_versions(declared, lambda: _good(records)),
         MappingProxyType(type_changes),
         incomplete,
-        # Of a tree in which nothing was ever good, no type may be reported as empty.
-        undeclared & (incomplete if len(undeclared) < len(TYPE_URLS) else frozenset(TYPE_URLS)),
+        _withheld(undeclared, incomplete),
         undeclared,
     )
 
@@ -362,6 +376,34 @@ def _by_type(resources: Iterable[Iterable[Resource]]) -> Mapping[TypeUrl, Mappin
 def same_content(snapshot: Snapshot, other: Snapshot) -> bool:
     """Whether two snapshots serve the same to everybody."""
     return _served(snapshot) == _served(other)
+
+
+def following(loaded: Loaded, before: Loaded, below: tuple[Snapshot, Snapshot]) -> Loaded:
+    """Return what was loaded on top of something else as what follows `before`: its last changes are those since then.
+
+    `below` is what it was loaded on top of, and the same of `before`.
+    """
+    snapshot, was = loaded.snapshot, before.snapshot
+    generation = was.generation + 1
+    changes = {}
+    for type_url, rows in snapshot.by_type.items():
+        old, (now_below, old_below) = was.by_type[type_url], (each.by_type[type_url] for each in below)
+        is_same = not rows.changes_over(now_below, old, old_below)
+        changes[type_url] = was.changes[type_url] if is_same else _change(old, rows, generation)
+    undeclared = snapshot.undeclared & was.undeclared
+    next_one = replace(
+        snapshot,
+        generation=generation,
+        changes=MappingProxyType(changes),
+        withheld=_withheld(undeclared, snapshot.incomplete),
+        undeclared=snapshot.undeclared if undeclared == snapshot.undeclared else undeclared,
+    )
+    return replace(loaded, snapshot=next_one)
+
+
+def _withheld(undeclared: frozenset[TypeUrl], incomplete: frozenset[TypeUrl]) -> frozenset[TypeUrl]:
+    # Of a tree in which nothing was ever good, no type may be reported as empty.
+    return undeclared & (incomplete if len(undeclared) < len(TYPE_URLS) else frozenset(TYPE_URLS))
 
 
 def _served(snapshot: Snapshot) -> tuple[object, ...]:
@@ -387,7 +429,9 @@ def _change(old: Rows, rows: Rows, generation: int) -> TypeChange:
 def _undeclared(changes: Iterable[FileChange], before: Snapshot | None) -> frozenset[TypeUrl]:
     """Return the types that no document ever listed; a type whose last file was removed is declared still, and empty."""
     declared = frozenset[TypeUrl]().union(*{change.now.declared for change in changes if change.now is not None})
-    return (before.undeclared if before else frozenset(TYPE_URLS)) - declared
+    undeclared = before.undeclared if before else frozenset(TYPE_URLS)
+    # The same object, of which a thousand views have one.
+    return undeclared if undeclared.isdisjoint(declared) else undeclared - declared
 
 
 def _incomplete(records: Records, changed: Iterable[PurePosixPath]) -> frozenset[TypeUrl]:

@@ -12,7 +12,7 @@ from __future__ import annotations
 import hashlib
 import math
 import re
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import PurePosixPath
@@ -27,12 +27,14 @@ from fsxds.formats.decoded import MAX_FAULTS, MessageDocument, PlainDocument
 from fsxds.formats.positions import Found, Locate
 from fsxds.memo import Lru
 from fsxds.resource_types import ResourceType, type_from_path
-from fsxds.resources import Document, Origin, ParsedFile, Resource
+from fsxds.resources import Document, LayerEdit, Origin, ParsedFile, Resource
+from fsxds.settings.view_rules import Variables
 from fsxds.snapshots import references
 from fsxds.snapshots.check_protocol import Check, NoCheck
 from fsxds.snapshots.document import DocumentDraft, DocumentReader, Tools
 from fsxds.snapshots.names import repeated_names
-from fsxds.values import Fault, FieldPath, PlainValue, Problem, Severity, SourceFile
+from fsxds.snapshots.variables import Substitution
+from fsxds.values import Fault, FieldPath, PlainValue, Problem, Severity, SourceFile, VariedFile
 
 # Below this size a file parses in less time than anybody notices.
 SMALLEST_BYTES = 100_000
@@ -56,6 +58,9 @@ class FileParser:
     """Turns files into documents, or into problems; one catalogue, any number of files.
 
     Lists of `chunked_from_bytes` and more are parsed by their items when they come again. `check` judges their resources.
+
+    Attributes:
+        variables: what stands for `${NAME}` where no view has other variables.
     """
 
     def __init__(
@@ -68,6 +73,7 @@ class FileParser:
     ) -> None:
         converter = Converter(catalogue, unknown_fields=unknown_fields)
         self._check = check or NoCheck()
+        self.variables = Variables()
         self._tools = Tools(catalogue, converter, field_rules(catalogue, self._check), unknown_fields)
         self._chunks = ChunkParser(self._tools, chunked_from_bytes)
 
@@ -79,7 +85,7 @@ class FileParser:
             problem = Problem.of_file(file.path, "unknown-format", fact, "rename the file")
             return ParsedFile(file.path, file.digest, problems=(problem,))
         hint = type_from_path(file.path)
-        document = self._chunks.parse(file, hint)
+        document = None if file.has_variables else self._chunks.parse(file, hint)
         if document is not None:
             return ParsedFile(file.path, file.digest, (document,))
         parsed = self._parse_whole(file, file_format, hint)
@@ -88,18 +94,20 @@ class FileParser:
 
     def parse_edit(self, file: SourceFile, most_bytes: int) -> ParsedFile | None:
         """Parse a file of which at most so many bytes are new since it was parsed or learned last; None for any other."""
+        if file.has_variables:
+            return None
         document = self._chunks.parse_edit(file, type_from_path(file.path), most_bytes)
         return None if document is None else ParsedFile(file.path, file.digest, (document,))
 
     def learn(self, file: SourceFile, parsed: ParsedFile) -> None:
         """Remember what a file parsed to, here or elsewhere, so that its next edit costs what that changes."""
-        if len(parsed.documents) == 1 and not parsed.problems:
+        if len(parsed.documents) == 1 and not parsed.problems and not file.has_variables:
             self._chunks.learn(file, type_from_path(file.path), parsed.documents[0])
 
     def _parse_whole(self, file: SourceFile, file_format: Format, hint: ResourceType | None) -> ParsedFile:
         decoded = file_format.decode(file.content, self._tools.catalogue, hint.message_type if hint else None)
         drafts = [
-            DocumentReader(self._tools, file.path, document, hint).read(number)
+            self._draft(file, document, hint, number)
             for number, document in enumerate(decoded.documents)
             if not _is_void(document)
         ]
@@ -109,10 +117,29 @@ class FileParser:
         problems = list(problems_of(file, file_format.locate, _bounded(faults), self._tools.catalogue))
         if not drafts and not problems:
             problems.append(_void_file(file.path))
-        documents = tuple(_finished(file.path, draft) for draft in drafts)
+        edits = _placed_edits(file, file_format.locate, drafts)
+        documents = tuple(_finished(file.path, draft, edits) for draft in drafts)
         repeated = map(self._check.adjusted, islice(repeated_names(documents), MAX_FAULTS))
         problems += (problem for problem in repeated if problem is not None)
         return ParsedFile(file.path, file.digest, documents, tuple(sorted(problems)))
+
+    def _draft(
+        self, file: SourceFile, document: PlainDocument | MessageDocument, hint: ResourceType | None, number: int
+    ) -> DocumentDraft:
+        if not file.has_variables or not isinstance(document, PlainDocument):
+            return DocumentReader(self._tools, file.path, document, hint).read(number)
+        substitution = Substitution(variables_of(file, self.variables))
+        document = replace(document, value=substitution.replaced(document.value))
+        draft = DocumentReader(self._tools, file.path, document, hint).read(number)
+        undefined = {fault.field_path for fault in substitution.faults}
+        others = (fault for fault in draft.faults if fault.field_path not in undefined)
+        draft.faults = [*substitution.faults, *map(substitution.without_values, others)]
+        return draft
+
+
+def variables_of(file: SourceFile, others: Variables) -> Variables:
+    """Return the variables of a file: those of its view, or else others."""
+    return Variables(file.texts, file.unset) if isinstance(file, VariedFile) else others
 
 
 def field_rules(catalogue: Catalogue, check: Check) -> FieldRules:
@@ -128,8 +155,24 @@ def _is_void(document: PlainDocument | MessageDocument) -> bool:
     return isinstance(document, PlainDocument) and document.value is None
 
 
-def _finished(path: PurePosixPath, draft: DocumentDraft) -> Document:
-    return Document(path, tuple(draft.resources), frozenset(draft.declared), draft.version_info, tuple(draft.unread))
+def _finished(path: PurePosixPath, draft: DocumentDraft, edits: Mapping[int, tuple[LayerEdit, ...]]) -> Document:
+    declared, of_draft = frozenset(draft.declared), edits.get(draft.number, ())
+    return Document(path, tuple(draft.resources), declared, draft.version_info, tuple(draft.unread), of_draft)
+
+
+def _placed_edits(
+    file: SourceFile, locate: Locate | None, drafts: Iterable[DocumentDraft]
+) -> Mapping[int, tuple[LayerEdit, ...]]:
+    """Return what documents do to other layers, by their numbers, each with its line and column."""
+    found = {draft.number: draft.edits for draft in drafts if draft.edits}
+    if not found or locate is None:
+        return found
+    places = locate(file.content, {(n, edit.origin.field_path) for n, edits in found.items() for edit in edits})
+    placed: dict[int, tuple[LayerEdit, ...]] = {}
+    for number, edits in found.items():
+        at = ((edit, *places[number, edit.origin.field_path]) for edit in edits)
+        placed[number] = tuple(replace(edit, origin=replace(edit.origin, line=line), column=c) for edit, line, c in at)
+    return placed
 
 
 def _bounded(faults: list[tuple[int, Fault]]) -> list[tuple[int, Fault]]:

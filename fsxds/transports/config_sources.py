@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from functools import partial
 from types import MappingProxyType
 from typing import Never
 
@@ -12,10 +13,10 @@ from google.protobuf.descriptor import Descriptor, FieldDescriptor
 from google.protobuf.message import DecodeError, Message
 
 from fsxds.api.catalogue import Catalogue, DynamicMessage
+from fsxds.channels import Channel
 from fsxds.events import Observer, SnapshotSetAside
 from fsxds.resource_types import BY_SHORT_NAME, RESOURCE_TYPES
 from fsxds.resources import Resource, Rows, Snapshot, TypeChange, version_of_body
-from fsxds.store import SnapshotStore
 from fsxds.supervisor import Attempts
 from fsxds.values import TypeUrl
 
@@ -179,7 +180,9 @@ RESOURCES_PER_STEP = 200
 
 
 class AdsConfigSources:
-    """Rewrites snapshots; each resource is worked on once, and rows in which nothing is rewritten stay the same object.
+    """Rewrites snapshots, each on top of the one before, whichever channel that was of: what they share is worked on once.
+
+    Rows in which nothing is rewritten stay the same object.
 
     A source becomes `ads: {}` where it is REST, gRPC or `self` and asks for a type that the tree defines; paths, and
     sources of other types, stay as they were written. `initial_fetch_timeout` stays. A resource that is rewritten has the
@@ -189,15 +192,15 @@ class AdsConfigSources:
     def __init__(self, catalogue: Catalogue) -> None:
         self._finder = ConfigSourceFinder(catalogue)
         self._undeclared: frozenset[TypeUrl] = frozenset()
-        # {type: (as authored, as rewritten)} of the snapshot before.
-        self._rows: dict[TypeUrl, tuple[Rows, Rows]] = {}
+        # As authored and as rewritten, of the snapshot before with these types undeclared.
+        self._rows: dict[tuple[frozenset[TypeUrl], TypeUrl], tuple[Rows, Rows]] = {}
 
     async def rewrite(self, snapshot: Snapshot) -> Snapshot:
         """Return the snapshot for streams. One call at a time; the event loop goes on meanwhile."""
         by_type, changes = dict(snapshot.by_type), dict(snapshot.changes)
         if snapshot.undeclared != self._undeclared:
             # Other types can be asked for now: anything may be rewritten in another way than before.
-            self._rows, self._undeclared = {}, snapshot.undeclared
+            self._undeclared = snapshot.undeclared
             for type_url in WITH_CONFIG_SOURCES:
                 change = changes.get(type_url, TypeChange(snapshot.generation))
                 changes[type_url] = replace(change, generation=snapshot.generation)
@@ -206,7 +209,8 @@ class AdsConfigSources:
         return replace(snapshot, by_type=MappingProxyType(by_type), changes=MappingProxyType(changes))
 
     async def _rewrite_rows(self, type_url: TypeUrl, authored: Rows) -> Rows:
-        before, rewritten_before = self._rows.get(type_url) or (Rows(type_url),) * 2
+        key = self._undeclared, type_url
+        before, rewritten_before = self._rows.get(key) or (Rows(type_url),) * 2
         if before is authored:
             return rewritten_before
         change = authored.changes_since(before)
@@ -218,7 +222,7 @@ class AdsConfigSources:
                 await asyncio.sleep(0)
         is_as_authored = before is rewritten_before and all(each is authored[each.name] for each in updated)
         rewritten = authored if is_as_authored else rewritten_before.with_changes(updated, change.removed)
-        self._rows[type_url] = authored, rewritten
+        self._rows[key] = authored, rewritten
         return rewritten
 
     def _rewrite(self, resource: Resource) -> Resource:
@@ -238,25 +242,38 @@ class AdsConfigSources:
 
 
 class Rewriting:
-    """Keeps `target` in step with `store`, rewritten; what was rewritten survives a failure.
+    """Keeps what channels serve on streams in step with what they serve, rewritten; what was rewritten survives a failure.
 
-    A snapshot on which it failed three times in a row is skipped: `target` stays as it is until the next one.
+    A snapshot on which it failed three times in a row is skipped: what streams are served stays until the next one.
     """
 
-    def __init__(
-        self, store: SnapshotStore, target: SnapshotStore, sources: AdsConfigSources, observer: Observer
-    ) -> None:
-        self._store = store
-        self._target = target
+    def __init__(self, sources: AdsConfigSources, observer: Observer) -> None:
         self._sources = sources
         self._attempts = Attempts(lambda error: observer(SnapshotSetAside("ADS rewriting", error)))
-        self._generation = 0
+        # Those with something newer.
+        self._published: asyncio.Queue[Channel] = asyncio.Queue()
+
+    def follow(self, channel: Channel) -> None:
+        """Rewrite each newer snapshot of a channel, as long as that exists."""
+        channel.store.listeners[self] = partial(self._published.put_nowait, channel)
 
     async def keep_rewritten(self) -> Never:
-        """Rewrite each newer snapshot, until cancelled."""
+        """Rewrite what is published, until cancelled; what a failure leaves over is done the next time."""
         while True:
-            snapshot = await self._store.newer_than(self._generation)
-            if not self._attempts.are_over(snapshot.generation):
-                with self._attempts.on(snapshot.generation):
-                    self._target.publish(await self._sources.rewrite(snapshot))
-            self._generation = snapshot.generation
+            channel = await self._published.get()
+            is_done = False
+            try:
+                await self._rewrite(channel)
+                is_done = True
+            finally:
+                if not is_done:
+                    self._published.put_nowait(channel)
+
+    async def _rewrite(self, channel: Channel) -> None:
+        snapshot, before = channel.store.current, channel.streams.current
+        if snapshot is None or (before is not None and before.generation >= snapshot.generation):
+            return
+        subject = channel, snapshot.generation
+        if not self._attempts.are_over(subject):
+            with self._attempts.on(subject):
+                channel.streams.publish(await self._sources.rewrite(snapshot))

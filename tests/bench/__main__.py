@@ -21,6 +21,7 @@ from tests.bench import (
     serving,
     starts,
     streaming,
+    views,
 )
 from tests.bench.figures import Figure, print_figures
 
@@ -38,6 +39,7 @@ PARTS: Mapping[str, Callable[[argparse.Namespace], Iterable[Figure]]] = {
     "departing": lambda given: chain(departing.measure(given.departures), rest_departing.measure(given.departures)),
     "faults": lambda given: faults.measure(given.chaos),
     "latency": lambda _: latency.measure(),
+    "views": lambda _: views.measure(_api()),
 }
 ROWS = {**growth.rows_for(growth.MANY), **starts.rows_for()}
 LONG_ROWS = growth.rows_for(growth.MOST)

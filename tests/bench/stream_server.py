@@ -23,12 +23,12 @@ from fsxds.protocol.ttl import TtlMode
 from fsxds.resource_types import BY_SHORT_NAME, RESOURCE_TYPES
 from fsxds.resources import Origin, Resource, Rows, Snapshot, version_of_body
 from fsxds.settings.forms import TcpAddress
-from fsxds.store import SnapshotStore
 from fsxds.supervisor import Supervisor
 from fsxds.transports.grpc_streams.discovery import GrpcServices
 from fsxds.transports.grpc_streams.grpc_server import listening_grpc
 from fsxds.transports.grpc_streams.stream import StreamContext
 from tests.bench.bare_server import announce
+from tests.support.channels import OneChannel
 
 CDS = BY_SHORT_NAME["cds"].type_url
 BODY_BYTES = 900  # of a cluster with TLS, health checks and breakers
@@ -122,12 +122,12 @@ def ignore(_: Event) -> None:
 
 async def serve_fsxds(tree: Tree, ready: Path) -> None:
     """Serve snapshots as `fsxds serve` does."""
-    store = SnapshotStore()
-    services = GrpcServices(StreamContext(store, ignore, Clients(), TtlMode.ENVOY))
+    channels = OneChannel()
+    services = GrpcServices(StreamContext(channels, ignore, Clients(), TtlMode.ENVOY))
 
     def publish(snapshot: Snapshot) -> float:
         began = time.monotonic()
-        store.publish(snapshot)
+        channels.store.publish(snapshot)
         return began
 
     async with listening_grpc(services, TcpAddress("127.0.0.1", 0), Supervisor(ignore), grace_s=1) as bound:

@@ -112,3 +112,11 @@ def test_wrong_words(capfd: pytest.CaptureFixture[str]) -> None:
     assert "port 0 is none to connect to" in refusal(capfd, "--address", "127.0.0.1:0")
     assert "is no address" in refusal(capfd, "--address", "localhost")
     assert "is not one of" in refusal(capfd, "--transport", "grpc")
+
+
+def test_the_drain_of_envoy_is_as_long_as_what_lingers(capfd: pytest.CaptureFixture[str]) -> None:
+    """Both commands at the top have the time, that of fsxds only where it is not its default."""
+    assert "#   fsxds serve DIR\n#   envoy -c bootstrap.yaml --drain-time-s 600\n" in printed(capfd)
+    assert "#   fsxds serve DIR --linger 30.5s\n#   envoy -c bootstrap.yaml --drain-time-s 31\n" in printed(
+        capfd, "--linger", "30.5s"
+    )

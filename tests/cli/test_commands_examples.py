@@ -20,7 +20,8 @@ EXAMPLES = [line.partition(" > ")[0] for line in LINES if line.startswith("fsxds
 ROWS = {name: status.strip() for name, status in re.findall(r"^\| \[`fsxds (\w+).*\|([^|]*)\|$", PAGE, re.MULTILINE)}
 
 # They run until they are ended, or ask a server; `tests/end_to_end` runs them, and `tests/editor` the last one.
-LASTING = ("fsxds dev ", "fsxds serve ", "fsxds watch ", "fsxds lsp ")
+ASKING = ("fsxds rollout ", "fsxds history", "fsxds rollback ", "fsxds diff @")
+LASTING = ("fsxds dev ", "fsxds serve ", "fsxds watch ", "fsxds lsp ", *ASKING)
 
 
 @pytest.fixture(scope="module")

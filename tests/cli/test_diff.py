@@ -202,7 +202,7 @@ def test_a_running_server(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> 
 @pytest.mark.parametrize(
     ("arguments", "line"),
     [
-        (["."], "fsxds diff: give two of them: directories, or addresses of a running fsxds; or --git A..B"),
+        (["."], "fsxds diff: give two of them: directories, addresses of a running fsxds, or @N"),
         ([".", ".", "."], "fsxds diff: give two of them"),
         ([".", "nosuch"], "fsxds: nosuch: there is no such directory"),
         (["http://127.0.0.1:1", "."], "fsxds: http://127.0.0.1:1: cannot be asked: Connection refused"),

@@ -9,6 +9,7 @@ import pytest
 
 from fsxds.cli.main import main
 from tests.cli.trees import CLUSTERS, TYPO, write_tree
+from tests.support.envoy import Envoy
 
 CONFIG = Path(__file__).parents[2] / "config"
 
@@ -114,3 +115,32 @@ def test_a_bootstrap_for_mirrored_files_lacks_no_cluster(
 
     assert "2 clusters, 1 endpoint, 3 listeners" in err
     assert "the tree itself" not in err
+
+
+def test_a_drain_that_outlasts_what_lingers(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    """The drain time of a running Envoy, by its admin page, is compared with --linger, by flag and by settings."""
+    tree = str(write_tree(tmp_path, cds=CLUSTERS))
+    settings = tmp_path / "fsxds.yaml"
+    with Envoy({}, drain_s=30) as envoy:
+        host, port = envoy.admin
+        admin = f"{host}:{port}"
+        settings.write_text(f"mirrors: [{{directory: out, admin: '{admin}'}}]\nlinger: 10s\n")
+        _, long = diagnosis(capfd, tree, "--envoy-admin", admin)
+        _, short = diagnosis(capfd, tree, "--envoy-admin", admin, "--linger", "29s")
+        diagnosis(capfd, tree, "--envoy-admin", admin, "--linger", "29s", "--severity", "warning", status=1)
+        _, of_mirror = diagnosis(capfd, tree, "--settings", str(settings))
+
+    assert "go on for" not in long
+    assert "go on for 30 s, and fsxds keeps what they use for 29 s" in short
+    assert "give fsxds --linger 30s, or start Envoy with --drain-time-s 29" in short
+    assert "keeps what they use for 10 s" in of_mirror
+
+
+def test_an_admin_page_that_does_not_answer(
+    tmp_path: Path, unused_tcp_port: int, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """It is wrong use, as nothing was compared."""
+    tree = str(write_tree(tmp_path, cds=CLUSTERS))
+    _, err = diagnosis(capfd, tree, "--envoy-admin", f"127.0.0.1:{unused_tcp_port}", status=2)
+
+    assert f"127.0.0.1:{unused_tcp_port}: no Envoy answers there; give the address of its admin page" in err

@@ -11,8 +11,10 @@ from hypothesis import strategies as st
 
 from fsxds.api.catalogue import Catalogue
 from fsxds.lint.linter import linter_of
-from fsxds.reload import load_once
+from fsxds.reload import load_once, scan_once
 from fsxds.settings.options import Settings
+from fsxds.settings.view_rules import ViewRule
+from fsxds.view_loading import ViewLoader
 from tests.editor.trees import CLUSTERS, FILES, ROUTES, Workbench, workbench, write
 
 # Contents that make and break references, names and syntax in several files.
@@ -156,3 +158,41 @@ def test_parsed_files_are_reused(tmp_path: Path, catalogue: Catalogue) -> None:
     routes, clusters = PurePosixPath("routes.yaml"), PurePosixPath("clusters.yaml")
     assert after.parsed[routes] is before.parsed[routes]
     assert after.parsed[clusters] is not before.parsed[clusters]
+
+
+VIEWS = (
+    ViewRule("edge", (("cluster", ("edge",)),), ("common", "edge", "nodes/{node.id}")),
+    ViewRule("all", (), ("common",)),
+)
+LAYERED = (
+    "common/clusters.yaml",
+    "common/routes.yaml",
+    "edge/more.cds.yaml",
+    "nodes/a/x.routes.yaml",
+    "lost/clusters.yaml",
+)
+
+
+@pytest.fixture(scope="module")
+def layered(tmp_path_factory: pytest.TempPathFactory, catalogue: Catalogue) -> Workbench:
+    """A tree of layers that every example goes on with."""
+    return workbench(tmp_path_factory.mktemp("tree"), catalogue, {}, views=VIEWS)
+
+
+@given(st.lists(st.tuples(st.sampled_from(LAYERED), st.sampled_from(CONTENTS)), min_size=1, max_size=6))
+@settings(max_examples=40)
+def test_problems_of_views_are_those_of_check(
+    layered: Workbench, tmp_path_factory: pytest.TempPathFactory, catalogue: Catalogue, edits: list[tuple[str, str]]
+) -> None:
+    """With views, the problems are those of all views that the settings can produce, after any edits."""
+    chosen, saved, texts = Settings(views=VIEWS), tmp_path_factory.mktemp("saved"), dict[str, str]()
+    for name, text in edits:
+        texts[name] = text
+        buffers = {PurePosixPath(path): content for path, content in texts.items()}
+        view = layered.tree.load(buffers, is_disk_read=False)
+    write(saved, texts)
+    loader = ViewLoader(chosen, catalogue, linter_of(chosen))
+    (loaded,) = loader.load((scan_once(saved, chosen),), lambda views, existing: views.possible(existing))
+
+    assert list(map(str, loaded.problems)) == list(map(str, view.problems))
+    assert {PurePosixPath(path) for path in texts} == set(view.parsed)

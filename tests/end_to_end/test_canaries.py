@@ -66,10 +66,13 @@ EXITS_OF_COMMANDS = {
     "diff": ("diff text", "diff json", "diff markdown"),
     "doctor": tuple(f"problems {row.name}" for row in PROBLEM_FORMATS),
     "explain": (),  # the book of rules
+    "history": (),  # names and counts
     "import": ("import text", "import json", "import problems"),
     "init": (),  # the package's own files
     "lsp": ("editor problems", "editor hover", "editor suggestions"),
     "mirror": ("log text", "log json"),
+    "rollback": (),  # numbers
+    "rollout": ("NACK",),  # names, ids, and reasons of clients as in the log
     "schema": (),  # the descriptors
     "serve": ("log text", "log json", "NACK", "client status"),
     "show": ("show json", "show yaml"),

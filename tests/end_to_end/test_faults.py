@@ -17,7 +17,6 @@ from fsxds.protocol.delta import DeltaStream
 from fsxds.protocol.sotw import SotwStream
 from fsxds.protocol.ttl import TtlMode
 from fsxds.settings.forms import UnixAddress
-from fsxds.store import SnapshotStore
 from fsxds.supervisor import Supervisor
 from fsxds.transports.client_status.status_service import CLIENT_STATUS_PATH, ClientReports, client_status_handlers
 from fsxds.transports.grpc_streams.calls import INTERNAL
@@ -26,6 +25,7 @@ from fsxds.transports.grpc_streams.grpc_server import listening_grpc
 from fsxds.transports.grpc_streams.stream import StreamContext
 from fsxds.transports.rest.application import ROWS
 from tests.end_to_end import chaos
+from tests.support.channels import OneChannel
 from tests.support.errors import AT_ONCE, Recorder
 from tests.support.faulty_server import CDS_URL, Boom, Faults, FaultyServer, following, serving_with_faults, until
 from tests.support.grpc_clients import LOCALHOST, channel_to, serving_grpc
@@ -37,6 +37,7 @@ COMPONENTS: dict[str, tuple[Any, ...]] = {
     "parser": ("fsxds.parsing.Parsing._change_until",),
     "parse cache": ("fsxds.parsing.Parsing.keep_written",),
     "reload": ("fsxds.reload.load",),
+    "publisher": ("fsxds.publishing.channel_rollout.ChannelRollout.advance",),
     "log": ("fsxds.observe.change_reports.PublishedChange.line",),
     "ADS rewriting": ("fsxds.transports.config_sources.AdsConfigSources.rewrite",),
     "streams": ("fsxds.transports.grpc_streams.stream.StreamCall.wake",),
@@ -47,8 +48,12 @@ COMPONENTS: dict[str, tuple[Any, ...]] = {
     "start-up": ("fsxds.app.report_waits",),
     "REST listener": ("fsxds.app.until_lost", lambda address: not isinstance(address, UnixAddress)),
     "gRPC listener": ("fsxds.app.until_lost", lambda address: isinstance(address, UnixAddress)),
+    "admin listener": ("fsxds.app.is_exposed",),
 }
-AT_START = ("parse cache", "health", "ready file", "settings", "start-up", "REST listener", "gRPC listener")
+AT_START = (
+    *("parse cache", "health", "ready file", "settings", "start-up"),
+    *("REST listener", "gRPC listener", "admin listener"),
+)
 
 
 def mirrored(server: FaultyServer) -> bytes:
@@ -83,9 +88,11 @@ async def test_every_component_comes_back(tmp_path: Path) -> None:
 
 async def test_every_grpc_handler_is_an_edge() -> None:
     """An error within any method that is registered is INTERNAL for its client, reported, and nobody else's."""
-    store, recorder = SnapshotStore(), Recorder()
+    channels, recorder = OneChannel(), Recorder()
     reports = ClientReports(Clients(), envoy_catalogue())
-    services = GrpcServices(StreamContext(store, recorder, Clients(), TtlMode.ENVOY), client_status_handlers(reports))
+    services = GrpcServices(
+        StreamContext(channels, recorder, Clients(), TtlMode.ENVOY), client_status_handlers(reports)
+    )
     methods = [
         (name, method) for handler in services.handlers for name, method in _inner(handler)._method_handlers.items()
     ]

@@ -152,6 +152,7 @@ def states_by_name(server: Server) -> dict[str, str]:
 
 def test_a_rejected_version_does_not_loop_and_heals(fleet: Fleet) -> None:
     """What Envoy refuses is offered again with back-off only, is told with its file, and ends with the next version."""
+    fleet.options = ("--on-nack", "continue")
     fleet.write("cds.yaml", static_cluster("a"))
     with fleet.running() as (server, envoy):
         fleet.write("cds.yaml", static_cluster("new"), refused_cluster("bad"))
@@ -201,6 +202,7 @@ def test_a_listener_that_cannot_be_made_harms_no_other(fleet: Fleet) -> None:
 def test_what_was_rejected_is_offered_again(fleet: Fleet, tmp_path: Path) -> None:
     """An update that Envoy refused for a reason of its own is taken once that is mended, with no change in any file."""
     authority = tmp_path / "ca.pem"
+    fleet.options = ("--on-nack", "continue")
     fleet.write("cds.yaml", static_cluster("a"))
     with fleet.running() as (server, envoy):
         late = refused_cluster("late").replace("/nowhere/ca.pem", str(authority))

@@ -6,11 +6,14 @@ import http.client
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from fsxds.resources import Snapshot
+from fsxds.rollout import Rollout, RolloutOptions
 from fsxds.transports.mirror.files import FORMS
 from fsxds.transports.mirror.writer import Mirror, MirrorOptions
 from tests.support.envoy import Envoy
@@ -39,12 +42,23 @@ class Out:
         self.root = root
         self.form = form
         self.mirror = Mirror(root, catalogue(), MirrorOptions(form, rewrite_config_sources=True, **options))
+        self._rollout = Rollout(RolloutOptions(linger_s=0.0))
         self._generation = 0
 
     def write(self, **values: Any) -> dict[str, str]:
         """Write the next snapshot; return its versions as Envoy's stat scopes have them."""
+        return self._write(snapshot(**values))
+
+    def roll_out(self, **values: Any) -> Iterator[dict[str, str]]:
+        """Write the next snapshot in the steps of a rollout, each when Envoy took the one before; yield their versions."""
+        self._rollout.receive_target(snapshot(**values), 0.0)
+        while self._rollout.step is not None:
+            yield self._write(self._rollout.step.snapshot)
+            self._rollout.receive_waiting(frozenset(), 0.0)
+
+    def _write(self, made: Snapshot) -> dict[str, str]:
         self._generation += 1
-        made = snapshot(self._generation, **values)
+        made = replace(made, generation=self._generation)
         report = self.mirror.write(made)
         assert (report.kept, report.left_sources, report.blocked) == ((), (), ())
         versions = {row.rpartition(".")[2]: version for row, version in made.versions.items()}
@@ -158,22 +172,24 @@ def test_a_file_of_one_resource_changes_version_only_with_that_resource(out: Out
 
 
 def test_a_cluster_goes_without_a_failed_request(out: Out) -> None:
-    """Routes move to a new cluster while the old one goes in the same change: no client sees an error, ten times over."""
+    """Routes move to a new cluster while the old one goes in the same change: in steps, no client sees an error, ten times over."""
     out.write(lds=BACKENDS)
     with Envoy(out.bootstrap()) as envoy:
         ports = envoy.listener_ports()
         listeners = [*BACKENDS, by_rds("front", 0, "front")]
 
-        def move(round_: int) -> dict[str, str]:
+        def move(round_: int) -> None:
             name = f"c{round_}"
             endpoints = assignment(name, ports["one" if round_ % 2 else "two"])
-            return out.write(cds=[by_eds(name)], eds=[endpoints], rds=[routes("front", name)], lds=listeners)
+            table = routes("front", name)
+            for versions in out.roll_out(cds=[by_eds(name)], eds=[endpoints], rds=[table], lds=listeners):
+                envoy.wait_converged(versions)
 
-        envoy.wait_converged(move(0))
+        move(0)
         port = envoy.listener_ports()["front"]
         with visitor(port) as answers:
             for round_ in range(1, 11):
-                envoy.wait_converged(move(round_))
+                move(round_)
 
         assert answers == {"200 one", "200 two"}
         assert envoy.cluster_names(dynamic_only=True) == {"c10"}

@@ -75,9 +75,9 @@ def tree(tmp_path: Path) -> Path:
 
 
 @contextmanager
-def running(tree: Path, tmp_path: Path, **options: Any) -> Iterator[tuple[Server, Envoy]]:
+def running(tree: Path, tmp_path: Path, *arguments: str, **options: Any) -> Iterator[tuple[Server, Envoy]]:
     """Serve a tree to a real Envoy."""
-    with Server(tree, tmp_path) as server, Envoy(bootstrap(server.port, **options)) as envoy:
+    with Server(tree, tmp_path, *arguments) as server, Envoy(bootstrap(server.port, **options)) as envoy:
         yield server, envoy
 
 
@@ -187,7 +187,7 @@ def test_runtime_and_secrets_follow(tree: Path, tmp_path: Path) -> None:
 def test_a_rejected_version_does_not_loop_and_heals(tree: Path, tmp_path: Path) -> None:
     """What Envoy refuses is offered again with back-off only, is told with its file, and ends with the next version."""
     write_file(tree / "cds.yaml", document([static_cluster("a")]))
-    with running(tree, tmp_path) as (server, envoy):
+    with running(tree, tmp_path, "--on-nack", "continue") as (server, envoy):
         write_file(tree / "cds.yaml", document([static_cluster("new"), refused_cluster("bad")]))
         envoy.wait_stat(f"{CDS}.update_rejected", 1)
         time.sleep(2.5)

@@ -135,4 +135,4 @@ def test_rest_can_be_off(tmp_path: Path) -> None:
     with Server(tmp_path / "tree", tmp_path, http="off") as server:
         assert server.ready["http"] is None
         assert server.ready["grpc"]
-        assert [line["name"] for line in server.log_events("listening")] == ["gRPC"]
+        assert [line["name"] for line in server.log_events("listening")] == ["gRPC", "admin"]

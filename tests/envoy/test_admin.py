@@ -5,8 +5,9 @@ from __future__ import annotations
 import json
 
 import aiohttp
+import pytest
 
-from fsxds.envoy.admin import AdminPage, Listening, parse_listeners, parse_statistics
+from fsxds.envoy.admin import AdminPage, Listening, parse_drain_time, parse_listeners, parse_statistics
 
 
 def test_statistics_are_numbers_and_texts() -> None:
@@ -45,3 +46,18 @@ async def test_envoy_that_does_not_answer_is_none(unused_tcp_port: int) -> None:
         assert await admin.statistics() is None
         assert await admin.listeners() is None
         assert not await admin.is_live()
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ('{"command_line_options": {"drain_time": "600s"}}', 600.0),
+        ('{"command_line_options": {"drain_time": "0.5s"}}', 0.5),
+        ('{"command_line_options": {}}', None),
+        ("[]", None),
+        ("<html>", None),
+    ],
+)
+def test_drain_time(text: str, expected: float | None) -> None:
+    """It is among the options of the command line; what is none of Envoy's answers has none."""
+    assert expected == parse_drain_time(text)

@@ -111,9 +111,17 @@ def test_one_and_many(number: int, noun: str, expected: str) -> None:
 
 def test_resources_are_counted_by_type() -> None:
     """Types come in push order, those without resources are left out."""
-    assert {"clusters": 2, "listeners": 1} == resource_counts(
-        snapshot({"LDS": {"web": "1"}, "CDS": {"a": "1", "b": "1"}, "RDS": {}})
-    )
+    counts = resource_counts([snapshot({"LDS": {"web": "1"}, "CDS": {"a": "1", "b": "1"}, "RDS": {}})])
+
+    assert {"clusters": 2, "listeners": 1} == counts
+    assert ["clusters", "listeners"] == list(counts)
+
+
+def test_what_views_have_in_common_counts_once() -> None:
+    """A resource of several views counts once, and once more for each other content."""
+    views = [{"CDS": {"a": "1", "b": "1"}}, {"CDS": {"a": "1", "b": "2", "c": "1"}}, {"CDS": {"c": "1"}}]
+
+    assert {"clusters": 4} == resource_counts(map(snapshot, views))
 
 
 def test_presentable_text_leaves_harmless_text_alone() -> None:

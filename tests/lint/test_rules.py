@@ -40,7 +40,15 @@ PACKAGE = Path(app.__file__).parent
 # Where problems are found; elsewhere they are only passed on.
 FINDING = (
     *("api", "envoy", "formats", "lint", "snapshots", "source", "tools/doctor"),
-    *("cli/check.py", "cli/problems.py", "parse_worker.py", "parsing.py", "reload.py", "supervisor.py"),
+    *(
+        "cli/check.py",
+        "cli/problems.py",
+        "parse_worker.py",
+        "parsing.py",
+        "publishing/rejected_resources.py",
+        "reload.py",
+        "supervisor.py",
+    ),
 )
 RULE_NAME = re.compile(r"[a-z]+(-[a-z]+)*\Z")
 

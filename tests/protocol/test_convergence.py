@@ -10,10 +10,13 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 
 from fsxds.protocol.messages import Node
 from fsxds.protocol.poll import Decision, Hold, PollMemory, PollRequest, Send
+from fsxds.protocol.polling_node import LONGEST_PAUSE_S
 from fsxds.protocol.subscription import Selection, Subscription, select
 from fsxds.resources import Snapshot
+from fsxds.rollout import Standing
 from fsxds.values import Version
 from tests.support.snapshots import snapshot, type_url
+from tests.support.steps import step_between
 
 NAMES = ("a", "b")
 LONGEST_BACK_OFF_S = 60.0
@@ -38,6 +41,8 @@ class Client:
     # The version that was not accepted, how often in a row, and when it was sent last.
     nacked: tuple[Version | None, int, float] = (None, 0, 0.0)
     ended_at_s: float = 0.0
+    # The server knows of it, and its last poll was not broken off.
+    is_known: bool = False
 
     def poll(self) -> PollRequest:
         """Return the poll that the client has open, or would send."""
@@ -46,7 +51,7 @@ class Client:
 
     def start_again(self) -> None:
         """Forget everything, as a new process does."""
-        self.version, self.held, self.is_waiting = None, {}, False
+        self.version, self.held, self.is_waiting, self.is_known = None, {}, False, False
         self.is_unsure = self.was_unsure_at_restart = False
         self.nacked = (None, 0, 0.0)
 
@@ -75,13 +80,14 @@ class Polling(RuleBasedStateMachine):
         self.memory = PollMemory()
         self.clients = _clients()
         self.contents: dict[str, dict[str, str]] = {"CDS": {}, "EDS": {}, "SDS": {}}
-        self.current = snapshot(self.contents)
+        self.current = self.before = snapshot(self.contents)
 
     @rule(
         short_name=st.sampled_from(["CDS", "EDS", "SDS"]), name=st.sampled_from(NAMES), content=st.sampled_from("-12")
     )
     def edit(self, short_name: str, name: str, content: str) -> None:
         """Write a resource, or remove it."""
+        self.before = self.current
         self.contents[short_name].pop(name, None)
         if content != "-":
             self.contents[short_name][name] = content
@@ -108,11 +114,21 @@ class Polling(RuleBasedStateMachine):
         client = self.clients[number]
         if client.is_waiting:
             self.memory.receive_deadline(client.poll(), self.now_s)
+            self.memory.receive_end(client.poll(), self.now_s, is_given_up=False)
             client.is_waiting, client.ended_at_s = False, self.now_s
+
+    @rule(number=CLIENT_NUMBERS)
+    def break_off(self, number: int) -> None:
+        """Let a client give up a poll that is held."""
+        client = self.clients[number]
+        if client.is_waiting:
+            self.memory.receive_end(client.poll(), self.now_s, is_given_up=True)
+            client.is_waiting = client.is_known = False
 
     @rule(number=CLIENT_NUMBERS)
     def start_client_again(self, number: int) -> None:
         """Replace a client by a new process."""
+        self.break_off(number)
         self.clients[number].start_again()
 
     @rule()
@@ -120,7 +136,7 @@ class Polling(RuleBasedStateMachine):
         """Replace the server by a new process on the same files; open polls break off."""
         self.memory = PollMemory()
         for client in self.clients:
-            client.is_waiting = False
+            client.is_waiting = client.is_known = False
             client.was_unsure_at_restart = client.is_unsure
             client.nacked = (None, 0, 0.0)
 
@@ -144,10 +160,28 @@ class Polling(RuleBasedStateMachine):
             if client.version == wanted.version and not client.is_unsure:
                 assert _held(wanted) == client.held
 
+    @invariant()
+    def a_step_that_is_taken_is_held(self) -> None:
+        """A step that counts as taken is what the client holds, of all that it still polls and that exists."""
+        step = step_between(self.before, self.current)
+        for client in self.clients:
+            node, subscription = self.memory.node_of(client.request.node), client.request.subscription
+            if node is None or node.standing(step) is not Standing.TAKEN or not client.is_known:
+                continue
+            if subscription.type_url in step.changed and subscription.selects_any(step.changed[subscription.type_url]):
+                wanted = _held(select(self.current, subscription))
+                is_gone = not subscription.wildcard and not wanted
+                assert is_gone or client.was_unsure_at_restart or client.held == wanted or self.is_silent(client)
+
+    def is_silent(self, client: Client) -> bool:
+        """Whether a client has not polled for so long that nobody waits for it."""
+        return not client.is_waiting and self.now_s - client.ended_at_s > LONGEST_PAUSE_S
+
     def teardown(self) -> None:
         """End with the fact that counts."""
         for client in self.clients:
             self.converge(client)
+        self.check_taken()
 
     def receive(self, client: Client, decision: Decision, fate: str) -> None:
         """Hand a decision to a client, and hold it against what a server may do."""
@@ -155,10 +189,13 @@ class Polling(RuleBasedStateMachine):
         client.is_waiting = isinstance(decision, Hold)
         if isinstance(decision, Hold):
             client.until_s = decision.until_s
+            if client.version == select(self.current, client.request.subscription).version:
+                client.is_known = True
             assert decision.until_s is None or self.now_s < decision.until_s <= self.now_s + LONGEST_BACK_OFF_S
             assert not started or not self.may_be_told(client), "a client that starts is answered at once"
             return
         assert isinstance(decision, Send)
+        client.is_known = True
         offered = decision.selection
         assert _held(offered) == _held(select(self.current, client.request.subscription))
         assert client.is_unsure or offered.version != client.version, "what was accepted is not answered again"
@@ -175,6 +212,8 @@ class Polling(RuleBasedStateMachine):
         if fate == "cut off":
             self.memory.receive_lost(client.poll())
             client.nacked = (None, 0, 0.0)
+            client.is_known = False
+        self.memory.receive_end(client.poll(), self.now_s, is_given_up=fate == "cut off")
 
     def check_back_off(self, client: Client, version: Version) -> None:
         """What a client did not accept is kept from it for 1, 2, 4 … and at most 60 seconds."""
@@ -202,6 +241,13 @@ class Polling(RuleBasedStateMachine):
             self.now_s = max(self.now_s, client.until_s or 0.0) if client.is_waiting else self.now_s
         if self.may_be_told(client):
             assert self.holds_what_it_should(client)
+
+    def check_taken(self) -> None:
+        """Let all clients that hold everything count as having taken the last step."""
+        step = step_between(self.before, self.current)
+        for client in self.clients:
+            node = self.memory.node_of(client.request.node)
+            assert node is None or node.standing(step) is Standing.TAKEN
 
     def holds_what_it_should(self, client: Client) -> bool:
         """Compare with the files, not with what `select` says."""

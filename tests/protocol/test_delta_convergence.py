@@ -9,7 +9,7 @@ from typing import ClassVar
 
 from hypothesis import settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from fsxds.protocol.acks import BACK_OFF
 from fsxds.protocol.delta import DeltaStream
@@ -17,8 +17,10 @@ from fsxds.protocol.messages import DeltaRequest, DeltaResponse, Node
 from fsxds.protocol.subscription import SharedMemory
 from fsxds.protocol.ttl import TtlMode
 from fsxds.resource_types import BY_TYPE_URL
+from fsxds.rollout import Standing
 from fsxds.values import Nonce, TypeUrl, Version
 from tests.support.snapshots import type_url
+from tests.support.steps import step_between
 from tests.support.written_files import WrittenFiles, body_of
 
 NAMES = ("a", "b", "c")
@@ -81,7 +83,8 @@ class DeltaStreams(RuleBasedStateMachine):
         for short_name in self.types:
             self.files.say("files", short_name, [])
         self.memory = SharedMemory()
-        self.current = self.files.snapshot()
+        self.current = self.before = self.files.snapshot()
+        self.is_published = True
         self.known = {short_name: Known() for short_name in self.types}
         self.to_server: deque[DeltaRequest] = deque()
         self.to_client: deque[DeltaResponse] = deque()
@@ -107,6 +110,8 @@ class DeltaStreams(RuleBasedStateMachine):
     @rule(number=st.integers(0, 2), index=st.integers(0, 2), content=st.sampled_from("-123"))
     def edit(self, number: int, index: int, content: str) -> None:
         """Write a resource, or remove it; the stream gets it when it looks."""
+        if self.is_published:
+            self.before, self.is_published = self.current, False
         short_name = self.types[number % len(self.types)]
         written = dict(self.files.contents[short_name])
         if short_name == "VHDS":
@@ -136,8 +141,25 @@ class DeltaStreams(RuleBasedStateMachine):
 
     def note_heard(self) -> None:
         """Note that the stream knows all that was written."""
+        self.is_published = True
         for known in self.known.values():
             known.edited.clear()
+
+    @invariant()
+    def a_step_that_is_taken_is_held(self) -> None:
+        """Where the server knows all that its client said, a step that counts as taken is what the client holds."""
+        step = step_between(self.before, self.current)
+        if self.to_server or self.stream.standing(step) is not Standing.TAKEN:
+            return
+        for short_name in self.types:
+            known, files = self.known[short_name], self.files.contents[short_name]
+            change = step.changed.get(type_url(short_name))
+            if change is None or short_name == "VHDS":
+                continue
+            for name in (change.fresh | change.removed) - known.hidden:
+                if known.was_asked and self.is_wanted(short_name, name):
+                    written = f"{name}={body_of(files[name])}".encode() if name in files else None
+                    assert known.held.get(name) == written, "it holds something else"
 
     @rule(seconds=st.sampled_from([0.3, 1.0, 3.0, 70.0]))
     def pass_time(self, seconds: float) -> None:
@@ -366,6 +388,7 @@ class DeltaStreams(RuleBasedStateMachine):
                     self.reach_client(0, is_taken=True)
             at_s = self.stream.timer_at_s
             if at_s is None:
+                assert self.stream.standing(step_between(self.before, self.current)) is Standing.TAKEN
                 return
             self.now_s = max(self.now_s, at_s)
             self.take_responses(self.stream.receive_timer(self.now_s))

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 
 from hypothesis import settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, precondition, rule
+from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from fsxds.protocol.acks import BACK_OFF
 from fsxds.protocol.messages import SotwRequest, SotwResponse
@@ -15,9 +15,11 @@ from fsxds.protocol.subscription import SharedMemory, Subscription, select
 from fsxds.protocol.ttl import TtlMode
 from fsxds.resource_types import BY_TYPE_URL, RESOURCE_TYPES
 from fsxds.resources import Reference, Rows, Snapshot
+from fsxds.rollout import Standing
 from fsxds.values import Nonce, Severity, TypeUrl
 from tests.support.snapshots import snapshot, type_url
 from tests.support.sotw_client import TypeClient
+from tests.support.steps import step_between
 
 NAMES = ("a", "b")
 SHORT_NAMES = ("CDS", "EDS", "LDS", "SDS")
@@ -40,7 +42,6 @@ class Wire:
     published: Snapshot | None = None
     sent: dict[TypeUrl, Nonce] = field(default_factory=dict)
     names: dict[TypeUrl, tuple[str, ...]] = field(default_factory=dict)
-    clusters: frozenset[str] = frozenset()
 
 
 @dataclass(slots=True)
@@ -63,7 +64,8 @@ class Streaming(RuleBasedStateMachine):
         self.memory = SharedMemory()
         self.contents: dict[str, dict[str, str]] = {name: {"a": "1"} for name in SHORT_NAMES}
         self.generation = 0
-        self.current = self.read_files()
+        self.is_published = True
+        self.current = self.before = self.read_files()
         # By type, what was rejected: full states as a whole (by no name), anything else by its name.
         self.nacks: dict[TypeUrl, dict[str, Nack]] = {}
         wants = {"CDS": None, "LDS": None, "EDS": frozenset(NAMES), "SDS": frozenset("a")}
@@ -76,10 +78,32 @@ class Streaming(RuleBasedStateMachine):
     @rule(short_name=TYPES, name=st.sampled_from(NAMES), content=st.sampled_from("-12"))
     def edit(self, short_name: str, name: str, content: str) -> None:
         """Write a resource, or remove it; the streams have not got it yet."""
+        if self.is_published:
+            self.before, self.is_published = self.current, False
         self.contents[short_name].pop(name, None)
         if content != "-":
             self.contents[short_name][name] = content
         self.current = self.read_files()
+
+    @invariant()
+    def a_step_that_is_taken_is_held(self) -> None:
+        """Where the server knows all that its client said, a step that counts as taken is what the client holds."""
+        step = step_between(self.before, self.current)
+        for wire in self.distinct_wires():
+            if not wire.to_server and wire.stream.standing(step) is Standing.TAKEN:
+                for short_name in SHORT_NAMES:
+                    if self.wires[short_name] is wire and type_url(short_name) in step.changed:
+                        self.check_taken(wire, self.clients[short_name])
+
+    def check_taken(self, wire: Wire, client: TypeClient) -> None:
+        """Compare what a client holds of what was changed."""
+        change = step_between(self.before, self.current).changed[type_url(client.short_name)]
+        subscription = wire.stream.subscription_of(type_url(client.short_name))
+        unsure = client.tainted | client.given_up | (client.nacked if client.is_full else set())
+        for name in (change.fresh | (change.removed if client.is_full else frozenset())) - unsure:
+            if (client.wants is None or name in client.wants) and (subscription.wildcard or name in subscription.names):
+                content = self.contents[client.short_name].get(name)
+                assert client.held.get(name) == (content and f"{name}={content}".encode()), "it holds something else"
 
     @rule()
     def publish(self) -> None:
@@ -87,6 +111,7 @@ class Streaming(RuleBasedStateMachine):
         for wire in self.distinct_wires():
             self.look(wire)
             self.send(wire, wire.stream.receive_snapshot(self.current, self.now_s))
+        self.is_published = True
 
     @rule(short_name=TYPES)
     def ask(self, short_name: str) -> None:
@@ -196,6 +221,8 @@ class Streaming(RuleBasedStateMachine):
                 n: b for n, b in held.items() if n not in unsure
             }, short_name
             assert not client.awaited & wanted.keys() - unsure, "a cluster waits for endpoints that are there"
+        step = step_between(self.before, self.current)
+        assert all(wire.stream.standing(step) is Standing.TAKEN for wire in self.distinct_wires())
         self.publish()
         assert not any(wire.to_client for wire in self.distinct_wires()), "nothing changed, and something was sent"
 
@@ -230,6 +257,7 @@ class Streaming(RuleBasedStateMachine):
         wire.asked.add(url)
         selection = select(self.current, Subscription.for_request(url, request.names))
         changed = self.look(wire)
+        self.is_published = True
         reaction = wire.stream.receive_request(request, self.current, self.now_s)
         answered = {response.type_url for response in reaction.responses}
         is_stale = request.nonce is not None and request.nonce != wire.sent.get(url, request.nonce)
@@ -274,7 +302,7 @@ class Streaming(RuleBasedStateMachine):
 
     def send(self, wire: Wire, responses: tuple[SotwResponse, ...]) -> None:
         """Put responses on their way, and hold them against what a server may do."""
-        self.check_order(wire, responses)
+        self.check_order(responses)
         for response in responses:
             row = BY_TYPE_URL[response.type_url]
             assert response.resources or row.full_state_in_sotw, "an empty list of what cannot be removed"
@@ -283,28 +311,13 @@ class Streaming(RuleBasedStateMachine):
             self.check_back_off(response)
             wire.sent[response.type_url] = response.nonce
             wire.bodies[response.nonce] = {resource.name: resource.body for resource in response.resources}
-            if response.type_url == type_url("CDS"):
-                wire.clusters = frozenset(names)
             wire.to_client.append(response)
 
-    def check_order(self, wire: Wire, responses: tuple[SotwResponse, ...]) -> None:
-        """What is used comes before what uses it; what is removed goes when nothing of the batch uses it any more."""
+    def check_order(self, responses: tuple[SotwResponse, ...]) -> None:
+        """Each type is sent once, what is used before what uses it."""
         order = [row.type_url for row in RESOURCE_TYPES]
-        types = [response.type_url for response in responses]
-        last = len(types) - 1
-        places = [order.index(url) for at, url in enumerate(types) if at != last or types.count(url) == 1]
-        only_go = types[-1:] == [type_url("CDS")] and len(types) > 1
-        assert only_go or places == sorted(places)
-        is_refused = any(status.rejected for status in wire.stream.statistics() if status.type_url == type_url("CDS"))
-        for at, response in enumerate(responses):
-            if response.type_url == type_url("CDS") and type_url("LDS") in types[at:]:
-                names = {resource.name for resource in response.resources}
-                assert is_refused or names >= wire.clusters & self.selected("CDS"), "a cluster goes before its listener"
-
-    def selected(self, short_name: str) -> frozenset[str]:
-        """Return the names that the client asks for now, of all there are."""
-        wants = self.clients[short_name].wants
-        return frozenset(NAMES) if wants is None else wants
+        places = [order.index(response.type_url) for response in responses]
+        assert places == sorted(set(places))
 
     def check_back_off(self, response: SotwResponse) -> None:
         """What a client rejected is kept from it for 1, 2, 4 … and at most 60 seconds."""

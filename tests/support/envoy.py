@@ -90,6 +90,8 @@ class Envoy(EnvoyAdmin):
         start_timeout: seconds to wait for that.
         extra_args: more arguments for the command line.
         cwd: where it runs, and makes the files that its configuration names without a folder.
+        drain_s: how long connections of a listener that was replaced go on.
+        workers: its threads that handle requests.
     """
 
     def __init__(
@@ -104,8 +106,12 @@ class Envoy(EnvoyAdmin):
         start_timeout: float = 30.0,
         extra_args: Iterable[str] = (),
         cwd: str | Path | None = None,
+        drain_s: int = 1,
+        workers: int = 1,
     ) -> None:
         super().__init__()
+        self._drain_s = drain_s
+        self._workers = workers
         self._cwd = cwd
         self._bootstrap = json.loads(json.dumps(bootstrap))
         self._bootstrap.setdefault("node", {"id": "test-node", "cluster": "test-cluster"})
@@ -150,8 +156,9 @@ class Envoy(EnvoyAdmin):
         config.write_text(json.dumps(self._bootstrap, indent=1))
         address_file = self.workdir / "admin_address"
         address_file.unlink(missing_ok=True)
-        argv = [self._binary, "-c", str(config), "--concurrency", "1", "--use-dynamic-base-id"]
-        argv += ["--admin-address-path", str(address_file), "--drain-time-s", "1", "--parent-shutdown-time-s", "2"]
+        argv = [self._binary, "-c", str(config), "--concurrency", str(self._workers), "--use-dynamic-base-id"]
+        drain = ["--drain-time-s", str(self._drain_s), "--parent-shutdown-time-s", str(self._drain_s + 1)]
+        argv += ["--admin-address-path", str(address_file), *drain]
         with self.log_path.open("wb") as log:
             self._process = subprocess.Popen(
                 argv + self._extra_args, stdout=log, stderr=subprocess.STDOUT, start_new_session=True, cwd=self._cwd

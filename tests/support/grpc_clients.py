@@ -24,6 +24,7 @@ from fsxds.transports.grpc_streams.discovery import GrpcServices
 from fsxds.transports.grpc_streams.grpc_server import listening_grpc
 from fsxds.transports.grpc_streams.stream import StreamContext
 from fsxds.transports.grpc_streams.stream_requests import AGGREGATED
+from tests.support.channels import OneChannel
 from tests.support.errors import AT_ONCE, Recorder
 from tests.support.snapshots import snapshot, type_url
 
@@ -144,14 +145,14 @@ async def serving_grpc(
     catalogue: Catalogue | None = None,
 ) -> AsyncIterator[GrpcServer]:
     """Run a server, and a channel to it; with `catalogue`, it tells of its clients as well."""
-    store, recorder, clients = SnapshotStore(), Recorder(), Clients()
+    channels, recorder, clients = OneChannel(), Recorder(), Clients()
     status = client_status_handlers(ClientReports(clients, catalogue)) if catalogue else ()
-    services = GrpcServices(StreamContext(store, recorder, clients, ttl_mode), status)
+    services = GrpcServices(StreamContext(channels, recorder, clients, ttl_mode), status)
     async with (
         listening_grpc(services, address, Supervisor(recorder, AT_ONCE), grace_s=grace_s) as bound,
         channel_to(bound) as channel,
     ):
-        yield GrpcServer(store, recorder, clients, services, bound, channel)
+        yield GrpcServer(channels.store, recorder, clients, services, bound, channel)
 
 
 def channel_to(address: Address, **options: int) -> AbstractAsyncContextManager[grpc.aio.Channel]:

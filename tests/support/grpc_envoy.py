@@ -102,7 +102,7 @@ class Fleet:
         self.tree.mkdir(exist_ok=True)
         self.variant = variant
         self._folder = folder
-        self._options = options
+        self.options = options
 
     def write(self, path: str, *items: str) -> None:
         """Write a file of resources, with config sources of the variant."""
@@ -110,7 +110,7 @@ class Fleet:
 
     def server(self, grpc: str = "127.0.0.1:0") -> Server:
         """Return fsxds on the tree, to be started."""
-        return Server(self.tree, self._folder, *self._options, grpc=grpc)
+        return Server(self.tree, self._folder, *self.options, grpc=grpc)
 
     def bootstrap(self, server: Server, *runtime_names: str) -> dict[str, Any]:
         """Return the bootstrap of an Envoy that asks `server`."""

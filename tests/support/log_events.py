@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from fsxds.events import CATALOGUE, FIELDS
+from fsxds.observe.log_catalogue import CATALOGUE, FIELDS
 
 
 def events_section() -> str:

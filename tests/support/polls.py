@@ -25,6 +25,7 @@ from fsxds.transports.client_status.status_service import ClientReports, client_
 from fsxds.transports.rest.application import REST, HeldPolls, RestJson, make_application
 from fsxds.transports.rest.http_server import listening
 from fsxds.values import TypeUrl
+from tests.support.channels import OneChannel
 from tests.support.envoy import find_envoy
 from tests.support.errors import Recorder
 
@@ -77,6 +78,7 @@ class Answer:
 class Server:
     """A running server and its client."""
 
+    channels: OneChannel
     store: SnapshotStore
     recorder: Recorder
     clients: Clients
@@ -126,9 +128,9 @@ async def until(predicate: Callable[[], bool]) -> None:
 @asynccontextmanager
 async def running(*, max_hold_s: float = 60.0, address: Address = LOCALHOST) -> AsyncIterator[Server]:
     """Run a server; the connections of its client are not compressed unless asked for."""
-    store, recorder = SnapshotStore(), Recorder()
+    channels, recorder = OneChannel(), Recorder()
     clients = Clients()
-    rest = RestJson(HeldPolls(store, lambda: max_hold_s), envoy_catalogue(), recorder, clients.polls)
+    rest = RestJson(HeldPolls(channels, lambda: max_hold_s), envoy_catalogue(), recorder, clients.polls)
     application = make_application(rest, client_status_paths(ClientReports(clients, envoy_catalogue())))
     async with listening(application, address, grace_s=1.0) as bound:
         is_tcp = isinstance(bound, TcpAddress)
@@ -136,4 +138,4 @@ async def running(*, max_hold_s: float = 60.0, address: Address = LOCALHOST) -> 
         base = f"http://{bound}" if is_tcp else "http://fsxds"
         headers = {"accept-encoding": "identity"}
         async with aiohttp.ClientSession(base, connector=connector, headers=headers) as client:
-            yield Server(store, recorder, clients, application, bound, client)
+            yield Server(channels, channels.store, recorder, clients, application, bound, client)

@@ -19,13 +19,12 @@ def _table(group: str, rows: list[Option]) -> str:
 
 def _line(row: Option) -> str:
     metavar = f" {row.form.metavar}" if row.form.metavar != "BOOLEAN" else ""
-    flag = f"`{row.flag}{metavar}`".replace("|", "\\|")
+    flag = f"`{row.flag}{metavar}`".replace("|", "\\|") if row.has_flag else ""
+    variable = f"`{row.variable}`" if row.has_flag else ""
     setting = f"`{row.name}`" if row.name in BY_NAME else ""
     default = f"`{row.default}`" if row.default else ""
     reloadable = "yes" if row.is_reloadable else ""
-    return (
-        f"| {flag} | {setting} | `{row.variable}` | {default} | {', '.join(row.commands)} | {reloadable} | {row.help} |"
-    )
+    return f"| {flag} | {setting} | {variable} | {default} | {', '.join(row.commands)} | {reloadable} | {row.help} |"
 
 
 if __name__ == "__main__":

@@ -35,7 +35,8 @@ class Server:
         self._fresh = fresh
         self.ready_file = workdir / "ready.json"
         self.log_file = workdir / "fsxds.log"
-        addresses = ["--http", http, "--grpc", grpc]
+        # Several of them run beside one another.
+        addresses = ["--http", http, "--grpc", grpc, "--admin", "127.0.0.1:0"]
         self._arguments = ["serve", str(tree), *addresses, "--ready-file", str(self.ready_file), *options]
         self._process: FsxdsProcess | subprocess.Popen[bytes] | None = None
         self._ready: dict[str, Any] = {}
@@ -71,6 +72,11 @@ class Server:
             self._process.kill()
             raise
 
+    def wait_for_end(self) -> int:
+        """Wait for the end of a process that somebody else ends, and return its exit status."""
+        assert self._process is not None
+        return self._process.wait(10)
+
     @property
     def pid(self) -> int:
         """The process id."""
@@ -89,6 +95,11 @@ class Server:
     def port(self) -> int:
         """The port of REST that is really bound."""
         return int(self.ready["http"].rpartition(":")[2])
+
+    @property
+    def admin(self) -> str:
+        """Where operators ask."""
+        return str(self.ready["admin"])
 
     @property
     def grpc_port(self) -> int:

@@ -108,7 +108,8 @@ def test_a_directory(tmp_path: Path) -> None:
     (tmp_path / "cds.yaml").write_text(CLUSTERS)
     with serve(tmp_path) as running:
         (tmp_path / "cds.yaml").write_text(CLUSTERS.replace("web", "api"))
-        assert ["api"] == list(running.settle().snapshot.resources(BY_SHORT_NAME["cds"].type_url))
+        running.settle()
+        assert ["api"] == list(running.snapshot.resources(BY_SHORT_NAME["cds"].type_url))
         with pytest.raises(UsageError, match="the directory is yours"):
             running.write("cds.yaml", "")
     assert (tmp_path / "cds.yaml").exists()

@@ -56,6 +56,8 @@ WEB = {"name": "web", "connect_timeout": "1s"}
         {"versionInfo": "1", "resources": [{"name": "web", "resource": WEB, "ttl": "5s", "aliases": ["x"]}]},
         {"@type": "type.googleapis.com/envoy.service.discovery.v3.DiscoveryResponse", "resources": [WEB]},
         [{"resource": WEB}, {"resources": [WEB]}],
+        {"kind": "Layer", "delete": {"clusters": ["web"], "rds": "main"}},
+        {"kind": "Layer", "patch": {"envoy.config.cluster.v3.Cluster": {"web": {"connect_timeout": None}}}},
     ],
 )
 def test_shapes_that_are_read(value: Any, clusters: Draft202012Validator) -> None:
@@ -75,6 +77,9 @@ def test_shapes_that_are_read(value: Any, clusters: Draft202012Validator) -> Non
         {"@type": "envoy.config.cluster.v3.Cluster", "name": "web"},
         {"name": "web", "connect_timeout": "1"},
         "web",
+        {"kind": "Layer", "delete": ["web"]},
+        {"kind": "Layer", "patch": {"cluster": {}}},
+        {"kind": "Layer", "patch": {"clusters": {"web": None}}},
     ],
 )
 def test_mistakes_are_refused(value: Any, clusters: Draft202012Validator) -> None:

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from fsxds.channels import Channel, ChannelKey
 from fsxds.resources import Rows, Snapshot, version_of_body
 from fsxds.store import SnapshotStore
 from fsxds.transports.config_sources import AdsConfigSources, Rewriting
@@ -124,9 +125,12 @@ async def test_streams_hear_of_sources_that_become_ads(sources: AdsConfigSources
 
 async def test_a_store_is_kept_in_step(sources: AdsConfigSources) -> None:
     """Each snapshot of the one store comes to the other, rewritten, with its generation."""
-    store, target = SnapshotStore(), SnapshotStore()
+    channel = Channel(ChannelKey(), SnapshotStore())
+    store, target = channel.store, channel.streams
+    rewriting = Rewriting(sources, Recorder())
+    rewriting.follow(channel)
     async with asyncio.TaskGroup() as tasks:
-        keeping = tasks.create_task(Rewriting(store, target, sources, Recorder()).keep_rewritten())
+        keeping = tasks.create_task(rewriting.keep_rewritten())
         for generation in (1, 2):
             store.publish(snapshot(generation, cds=[by_eds(f"web-{generation}", source=REST)]))
             found = await target.newer_than(generation - 1)

@@ -40,7 +40,7 @@ def open_channel(target: str) -> grpc.aio.Channel:
     return grpc.aio.insecure_channel(target, options=_OPTIONS)
 
 
-class Client(Protocol):
+class XdsClient(Protocol):
     """A client on any wire."""
 
     on_connected: Callable[[], None]
@@ -167,9 +167,9 @@ class ClientOptions:
 
 
 @asynccontextmanager
-async def connecting(wanted: ClientOptions, node: Node, converter: Converter) -> AsyncIterator[Client]:
+async def connecting(wanted: ClientOptions, node: Node, converter: Converter) -> AsyncIterator[XdsClient]:
     """Yield a client with its subscriptions."""
-    client: Client
+    client: XdsClient
     if wanted.wire is Wire.REST:
         async with PollingClient(wanted.target, wanted.rows[0], node, converter) as client:
             client.subscribe(wanted.rows[0].type_url, *wanted.names)
@@ -196,7 +196,7 @@ class Trouble:
     is_final: bool = False
 
 
-async def follow(client: Client, first_pause_s: float = FIRST_PAUSE_S) -> AsyncGenerator[Update | Trouble, None]:
+async def follow(client: XdsClient, first_pause_s: float = FIRST_PAUSE_S) -> AsyncGenerator[Update | Trouble, None]:
     """Yield each update, after its ACK, and each interruption; connect again when the connection is lost."""
     pause_s = first_pause_s
     while True:

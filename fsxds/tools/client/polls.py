@@ -13,6 +13,7 @@ import aiohttp
 
 from fsxds.api.converter import Converter
 from fsxds.protocol.messages import Node
+from fsxds.protocol.node_attributes import metadata_of
 from fsxds.resource_types import ResourceType
 from fsxds.tools.client.updates import (
     AGENT,
@@ -35,6 +36,16 @@ _PASSING = frozenset({408, 429, 500, 502, _UNAVAILABLE, 504})
 _UNIX = "unix:"
 
 
+def plain_node(node: Node) -> PlainValue:
+    """Return what a poll says of its node."""
+    return {
+        "id": node.id,
+        "cluster": node.cluster,
+        "user_agent_name": node.agent or AGENT,
+        "metadata": metadata_of(node.attributes),
+    }
+
+
 class PollingClient:
     """A client that polls for one type. Use as an async context manager; its methods are those of `StreamClient`.
 
@@ -53,7 +64,7 @@ class PollingClient:
         """
         self._address = address
         self._row = row
-        self._node: PlainValue = {"id": node.id, "cluster": node.cluster, "user_agent_name": node.agent or AGENT}
+        self._node = plain_node(node)
         self._converter = converter
         self.hold_s, self.late_s = HOLD_S, LATE_S
         self._names: list[str] = []

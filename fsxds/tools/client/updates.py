@@ -11,12 +11,15 @@ from types import MappingProxyType
 import grpc
 from envoy.config.core.v3 import base_pb2
 from envoy.service.discovery.v3 import discovery_pb2
+from google.protobuf import json_format
 from google.protobuf.message import DecodeError
+from google.protobuf.struct_pb2 import Struct
 from google.protobuf.wrappers_pb2 import StringValue
 
 from fsxds.api.catalogue import DynamicMessage
 from fsxds.errors import FsxdsError
 from fsxds.protocol.messages import Node
+from fsxds.protocol.node_attributes import metadata_of
 from fsxds.resource_types import PREFIX
 from fsxds.resources import Origin, Resource, version_of_body
 from fsxds.values import Nonce, TypeUrl, Version
@@ -124,6 +127,7 @@ def node_message(node: Node) -> DynamicMessage:
         cluster=node.cluster,
         user_agent_name=node.agent or AGENT,
         client_features=sorted(node.features),
+        metadata=json_format.ParseDict(metadata_of(node.attributes), Struct()),
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 from collections.abc import Callable, Mapping
@@ -13,9 +14,10 @@ from tempfile import TemporaryDirectory
 import aiohttp
 
 from fsxds.errors import UsageError
+from fsxds.protocol.messages import Node
 from fsxds.resource_types import RESOURCE_TYPES, ResourceType
-from fsxds.tools.client.polls import open_session, url_of, words_of
-from fsxds.values import SourceFile, SourceTree
+from fsxds.tools.client.polls import open_session, plain_node, url_of, words_of
+from fsxds.values import PlainValue, SourceFile, SourceTree
 
 # A poll that is not held is answered at once; what takes longer is not fsxds, or hangs.
 READ_PATIENCE_S = 30.0
@@ -23,7 +25,7 @@ READ_PATIENCE_S = 30.0
 _AT_ONCE = {"timeout": "0"}
 
 # 304: there are no resources of the type. 503: nothing good of it was loaded yet.
-_OK, _NOTHING_NEW, _UNAVAILABLE = 200, 304, 503
+_OK, _NOTHING_NEW, _NO_VIEW, _UNAVAILABLE = 200, 304, 404, 503
 
 
 def is_running_address(text: str) -> bool:
@@ -42,18 +44,21 @@ class Served:
     unavailable: tuple[ResourceType, ...]
 
 
-async def fetch_served(address: str) -> Served:
+async def fetch_served(address: str, node: Node | None = None) -> Served:
     """Return what a running fsxds serves of the types that have a REST form.
 
     Args:
         address: `http://host:port`, with a path before `/v3/` if need be, or `unix:` and the path of a socket.
+        node: who asks; None for nobody, who sees everything where there are no views.
 
     Raises:
         UsageError: nobody answers there, or someone else than fsxds.
     """
     try:
         async with open_session(address, READ_PATIENCE_S) as session:
-            answers = [(row, await _poll(session, url_of(address, row))) for row in RESOURCE_TYPES if row.rest_path]
+            asked = {"node": plain_node(node)} if node is not None else {}
+            rows = [row for row in RESOURCE_TYPES if row.rest_path]
+            answers = [(row, await _poll(session, url_of(address, row), asked)) for row in rows]
     except TimeoutError as error:
         raise UsageError(f"{address}: no response came in time; is fsxds running there?") from error
     except aiohttp.InvalidURL as error:
@@ -71,16 +76,28 @@ class _WrongResponseError(Exception):
     """The response is none of fsxds."""
 
 
-async def _poll(session: aiohttp.ClientSession, url: str) -> tuple[int, bytes]:
+async def _poll(session: aiohttp.ClientSession, url: str, asked: Mapping[str, PlainValue]) -> tuple[int, bytes]:
     """Return the status, and the DiscoveryResponse with all resources of a type, empty where nothing is served."""
-    async with session.post(url, params=_AT_ONCE, json={}) as response:
+    async with session.post(url, params=_AT_ONCE, json=asked) as response:
         if response.status in (_NOTHING_NEW, _UNAVAILABLE):
             return response.status, b""
+        if response.status == _NO_VIEW and (message := _message_of(await response.read())):
+            raise UsageError(f"{url}: {message}; give the node by --node-id, --node-cluster and --node-metadata")
         if response.status != _OK:
             raise _WrongResponseError(f"{response.url.path} is answered with status {response.status}")
         if response.content_type != "application/json":
             raise _WrongResponseError(f"{response.url.path} is answered with {response.content_type}, not with JSON")
         return response.status, await response.read()
+
+
+def _message_of(body: bytes) -> str:
+    """Return why fsxds has nothing for a node, nothing where somebody else answered."""
+    try:
+        error = json.loads(body)
+    except ValueError:
+        return ""
+    message = error.get("message") if isinstance(error, dict) else None
+    return message if isinstance(message, str) else ""
 
 
 # Of a commit that has no other name; git takes it as the commit's name as long as no other begins alike.

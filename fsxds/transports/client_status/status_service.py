@@ -23,7 +23,7 @@ from fsxds.protocol.messages import ClientStatus, Node
 from fsxds.resources import Resource
 from fsxds.transports.client_status.contents import Contents, Form, JsonForm, WireForm, resource_statuses
 from fsxds.transports.client_status.nodes import node_filter
-from fsxds.transports.rest.application import Handler
+from fsxds.transports.rest.http_edge import Handler
 from fsxds.transports.rest.poll_requests import read_body
 from fsxds.transports.rest.poll_responses import LARGE_RESOURCE_BYTES, Payload, send
 

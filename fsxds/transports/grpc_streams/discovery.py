@@ -8,12 +8,11 @@ from __future__ import annotations
 import asyncio
 import importlib
 import pkgutil
-import time
 from collections import defaultdict
 from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
 from functools import partial
-from typing import Any, Never
+from typing import Any
 
 import grpc
 import grpc.aio
@@ -117,10 +116,6 @@ def import_descriptors(services: Iterable[str]) -> None:
                 importlib.import_module(f"{package}.{module.name}")
 
 
-# How long waking streams may occupy the event loop at a time, so that requests are received in between.
-WAKE_SLICE_S = 0.005
-
-
 class GrpcServices:
     """All services of a gRPC server. Run them with `server.listening_grpc`.
 
@@ -134,7 +129,6 @@ class GrpcServices:
 
     def __init__(self, shared: StreamContext, extra: Iterable[grpc.GenericRpcHandler] = ()) -> None:
         self._shared = shared
-        self._store = shared.store
         self._observer = shared.observer
         # In the order of their arrival.
         self._streams: dict[StreamCall, None] = {}
@@ -160,7 +154,7 @@ class GrpcServices:
         async with asyncio.TaskGroup() as tasks:
             self._shared.write_in(tasks)
             lasting = (
-                tasks.create_task(supervisor.run("streams", self._wake_streams)),
+                tasks.create_task(supervisor.run("streams", self._shared.waking.keep_waking)),
                 tasks.create_task(supervisor.run("health", self._report_health)),
             )
             # The first step of each, before the first stream comes.
@@ -206,27 +200,17 @@ class GrpcServices:
         try:
             request = self._shared.reader.sotw(content, method.row, peer)
             subscription = Subscription.for_request(request.type_url, request.names)
-            selection = answer_fetch(subscription, self._store.current)
+            node = request.node or Node("", peer=peer)
+            channel = await self._shared.channels.channel_of(node)
+            selection = answer_fetch(subscription, channel.streams.current)
         except ProtocolError as error:
             self._observer(RequestRejected(peer, error.code, str(error)))
             await context.abort(grpc.StatusCode[error.code], str(error))
             raise  # never reached: abort raises
-        self._observer(ResponseSent(request.node or Node("", peer=peer), subscription, selection.version))
+        self._observer(ResponseSent(node, subscription, selection.version))
         nonce = nonce_of(selection.version)
         return self._shared.writer.write(SotwResponse(request.type_url, selection.version, nonce, selection.resources))
 
-    async def _wake_streams(self) -> Never:
-        """Wake all streams for each newer snapshot."""
-        generation = 0
-        while True:
-            generation = (await self._store.newer_than(generation)).generation
-            slice_end_s = time.monotonic() + WAKE_SLICE_S
-            for stream in tuple(self._streams):
-                stream.wake()
-                if time.monotonic() >= slice_end_s:
-                    await asyncio.sleep(0)
-                    slice_end_s = time.monotonic() + WAKE_SLICE_S
-
     async def _report_health(self) -> None:
-        await self._store.newer_than(0)
+        await self._shared.channels.until_serving()
         await self._health.report(is_serving=True)

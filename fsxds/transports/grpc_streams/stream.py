@@ -15,6 +15,7 @@ from typing import Any, Protocol
 
 import grpc.aio
 
+from fsxds.channels import Channel, Channels
 from fsxds.errors import ProtocolError
 from fsxds.events import (
     InternalError,
@@ -30,10 +31,11 @@ from fsxds.protocol.subscription import SharedMemory, Subscription
 from fsxds.protocol.ttl import TtlMode
 from fsxds.resource_types import BY_TYPE_URL
 from fsxds.resources import Snapshot
-from fsxds.store import SnapshotStore
+from fsxds.rollout import Rejection, Standing, Step
 from fsxds.transports.grpc_streams.calls import INTERNAL, STOPPING, where
 from fsxds.transports.grpc_streams.stream_requests import Context, DiscoveryMethod, GrpcRequestReader, peer_of
 from fsxds.transports.grpc_streams.stream_responses import ResponseWriter
+from fsxds.transports.grpc_streams.waking import Waking
 from fsxds.values import TypeUrl
 
 # So many types that are not served are reported per stream; its requests for more of them are ignored silently.
@@ -78,6 +80,9 @@ class StreamCore(Protocol):
     def receive_timer(self, now_s: float) -> Responses:
         """Do what is due."""
 
+    def standing(self, step: Step) -> Standing | Rejection:
+        """Return where the client is with a step."""
+
     def subscription_of(self, type_url: TypeUrl) -> Subscription:
         """Return what the client wants of a type."""
 
@@ -89,20 +94,21 @@ class StreamContext:
     """What all streams of a server share.
 
     Args:
-        store: what is served.
+        channels: knows what each node is served.
         observer: receives what happens to streams.
         registry: knows each stream while it lasts.
         ttl_mode: which resources keep their time to live.
     """
 
-    def __init__(self, store: SnapshotStore, observer: Observer, registry: StreamRegistry, ttl_mode: TtlMode) -> None:
-        self.store = store
+    def __init__(self, channels: Channels, observer: Observer, registry: StreamRegistry, ttl_mode: TtlMode) -> None:
+        self.channels = channels
         self.observer = observer
         self.registry = registry
         self.ttl_mode = ttl_mode
         self.memory = SharedMemory()
         self.reader = GrpcRequestReader()
         self.writer = ResponseWriter()
+        self.waking = Waking()
         self._tasks: asyncio.TaskGroup | None = None
 
     def write_in(self, tasks: asyncio.TaskGroup) -> None:
@@ -127,6 +133,7 @@ class StreamCall:
     """
 
     __slots__ = (
+        "_channel",
         "_context",
         "_core",
         "_generation",
@@ -151,6 +158,8 @@ class StreamCall:
         self._peer = peer_of(context.peer())
         # Asking which loop runs takes longer than asking it for the time.
         self._loop = asyncio.get_running_loop()
+        # What its node is served; None until its first request.
+        self._channel: Channel | None = None
         # What the registry knows the stream by; None until its first request.
         self._token: object | None = None
         self._timer: asyncio.TimerHandle | None = None
@@ -179,8 +188,33 @@ class StreamCall:
             # gRPC refuses a status beside a response.
             await self._wait_for_turn()
 
+    @property
+    def name(self) -> str:
+        """What the client is called in the log."""
+        return self._node.id or self._peer
+
+    @property
+    def node(self) -> Node:
+        """The client as it described itself."""
+        return self._node
+
+    @property
+    def transport(self) -> str:
+        """How it is served."""
+        return "gRPC"
+
+    def standing(self, step: Step) -> Standing | Rejection:
+        """Return where the client is with a step."""
+        return self._core.standing(step)
+
+    def follow(self, channel: Channel) -> None:
+        """Look at another channel from now on, which the stream has joined already."""
+        self._channel = channel
+        self._shared.waking.follow(channel)
+        self.wake()
+
     def wake(self) -> None:
-        """Look at the store and the time; responses to that are written in a task of their own."""
+        """Look at the channel and the time; responses to that are written in a task of their own."""
         self._is_due = True
         if self._is_writing or self._is_closed:
             return
@@ -188,6 +222,7 @@ class StreamCall:
             responses = self._look()
             if not responses:
                 self._set_timer()
+                self._progress()
                 return
         # The edge of every stream, beside that of its handler: its caller wakes other streams too.
         except Exception as error:  # noqa: BLE001
@@ -212,7 +247,9 @@ class StreamCall:
             self._report_ignored(type_url)
             return
         await self._wait_for_turn()
-        snapshot = self._shared.store.current
+        if self._channel is None:
+            self._channel = await self._join(request.node)
+        snapshot = self._channel.streams.current
         reaction = self._core.receive_request(request, snapshot, self._loop.time())
         del request
         if self._token is None:
@@ -221,7 +258,16 @@ class StreamCall:
         if reaction.acknowledgement is not None:
             subscription = self._core.subscription_of(type_url)
             self._shared.observer(ack_or_nack(self._node, subscription, reaction.acknowledgement, snapshot))
+        # It may be the answer that a step waits for, and another step may follow before its response is written.
+        self._progress()
         await self._write(reaction.responses)
+
+    async def _join(self, node: Node | None) -> Channel:
+        """Follow the channel of the client from now on. Raises ProtocolError where there is none."""
+        channel = await self._shared.channels.channel_of(node or Node("", peer=self._peer))
+        channel.join(self)
+        self._shared.waking.follow(channel)
+        return channel
 
     async def _wait_for_turn(self) -> None:
         """Wait until no other task writes."""
@@ -260,11 +306,18 @@ class StreamCall:
                 self._written.set()
                 self._written = None
         self._set_timer()
+        self._progress()
+
+    def _progress(self) -> None:
+        """Have a step that waits for the client look where it is."""
+        if self._channel is not None:
+            self._channel.progressed(self)
 
     def _look(self) -> Responses:
         """Ask the core for responses to the current snapshot, or to the time."""
         self._is_due = False
-        snapshot, now_s = self._shared.store.current, self._loop.time()
+        snapshot = None if self._channel is None else self._channel.streams.current
+        now_s = self._loop.time()
         if snapshot is not None and snapshot.generation != self._generation:
             self._generation = snapshot.generation
             return self._core.receive_snapshot(snapshot, now_s)
@@ -324,6 +377,8 @@ class StreamCall:
     def _close(self) -> None:
         self._is_closed = True
         self._set_timer()
+        if self._channel is not None:
+            self._channel.leave(self)
         if self._token is not None:
             self._shared.registry.closed(self._token)
             self._shared.observer(StreamClosed(self._node, self._method.name, self._peer))

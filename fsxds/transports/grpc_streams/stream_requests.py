@@ -25,6 +25,7 @@ from fsxds.api.quotes import quoted_type_url
 from fsxds.errors import ProtocolError
 from fsxds.memo import Lru
 from fsxds.protocol.messages import MOST_KEPT_NODE_BYTES, DeltaRequest, Node, SotwRequest, without_message
+from fsxds.protocol.node_attributes import attributes_of_message
 from fsxds.resource_types import BY_TYPE_URL, RESOURCE_TYPES, ResourceType
 from fsxds.values import Nonce, TypeUrl, Version
 
@@ -173,6 +174,7 @@ class GrpcRequestReader:
                 peer=peer,
                 features=frozenset(message.client_features),
                 agent=message.user_agent_name,
+                attributes=attributes_of_message(message),
                 serialized=serialized if is_kept else b"",
             )
             self._nodes.put(key, node)

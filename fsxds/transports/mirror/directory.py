@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import os
 import stat
 from pathlib import Path, PurePosixPath
 
-from fsxds.errors import UsageError
+from fsxds.disk_cache.directory_lock import DirectoryLock
 
 OURS = ".fsxds"
 """The folder of the lock, the manifest and the temporaries: a rename among the direct children of a `watched_directory`
@@ -33,7 +32,7 @@ class MirrorDirectory:
     def __init__(self, root: Path, *, durable: bool) -> None:
         self.root = root
         self.durable = durable
-        self._lock: int | None = None
+        self._lock = DirectoryLock(root / _LOCK, "mirrors into this directory")
         self._unsynced: set[Path] = set()
 
     def hold(self) -> bool:
@@ -42,37 +41,14 @@ class MirrorDirectory:
         Raises:
             UsageError: another process has it.
         """
-        if self._lock is not None and self._is_the_same():
+        if self._lock.is_held:
             return False
-        self.release()
         (self.root / OURS).mkdir(mode=0o700, parents=True, exist_ok=True)
-        lock = os.open(self.root / _LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError as error:
-            owner = os.pread(lock, 20, 0).decode(errors="replace").strip()
-            os.close(lock)
-            fact = f"{self.root}: another fsxds (process {owner or 'unknown'}) mirrors into this directory"
-            raise UsageError(f"{fact}; end it, or choose another one") from error
-        self._lock = lock
-        os.ftruncate(lock, 0)
-        os.pwrite(lock, str(os.getpid()).encode(), 0)
-        return True
-
-    def _is_the_same(self) -> bool:
-        """Whether the directory is still the one that was locked: it may have been removed and made again."""
-        try:
-            named = (self.root / _LOCK).stat()
-        except FileNotFoundError:
-            return False
-        held = os.fstat(self._lock) if self._lock is not None else None
-        return held is not None and (held.st_dev, held.st_ino) == (named.st_dev, named.st_ino)
+        return self._lock.hold(self.root)
 
     def release(self) -> None:
         """Unlock the directory."""
-        if self._lock is not None:
-            os.close(self._lock)
-            self._lock = None
+        self._lock.release()
 
     def signature(self, path: PurePosixPath) -> Signature | None:
         """Return the signature of a file, None where there is no file of that name."""

@@ -8,8 +8,7 @@ from enum import IntEnum
 from pathlib import PurePosixPath
 
 from fsxds.resource_types import BY_SHORT_NAME, BY_TYPE_URL
-from fsxds.rollout import Staged, staged_state
-from fsxds.transports.mirror.files import Held, Layout, MirrorFile, united
+from fsxds.transports.mirror.files import Held, Layout, MirrorFile
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,35 +34,30 @@ class Remove:
     path: PurePosixPath
 
 
-Step = Write | Pause | Remove
+FileStep = Write | Pause | Remove
 
 
 class Phase(IntEnum):
     """The phases of a change, with a pause between any two of them.
 
-    Clusters change before the routes and listeners that use them; then what those do not use any more is removed.
+    Clusters change before the routes and listeners that use them; what is not used any more goes last.
     """
 
     CLUSTERS = 0
     LISTENERS = 1
-    UNUSED_CLUSTERS = 2
+    STAND_INS = 2
     UNUSED_FILES = 3
 
 
 CLUSTERS = BY_SHORT_NAME["cds"]
 
 
-def steps_to(layout: Layout, held: Held) -> tuple[Step, ...]:
+def steps_to(layout: Layout, held: Held) -> tuple[FileStep, ...]:
     """Return the steps from what is held to a layout; none when all is as it should be."""
     changed = [file for path, file in layout.files.items() if path not in held or held[path].content != file]
-    phases: dict[Phase, list[Step]] = {phase: [] for phase in Phase}
-    is_in_use = any(_phase(file, held) is Phase.LISTENERS for file in changed)
+    phases: dict[Phase, list[FileStep]] = {phase: [] for phase in Phase}
     for file in sorted(changed, key=lambda file: (_rank(file, held), file.path)):
-        staged = _staged_clusters(file, held) if is_in_use and file.type_url == CLUSTERS.type_url else Staged(file)
-        if staged.make is not None:
-            phases[_phase(file, held)].append(Write(staged.make))
-        if staged.removal is not None:
-            phases[Phase.UNUSED_CLUSTERS].append(Write(staged.removal))
+        phases[_phase(file, held)].append(Write(file))
     phases[Phase.UNUSED_FILES] += [Remove(path) for path in _unused_files(layout, held)]
     return tuple(_with_pauses(phases.values()))
 
@@ -75,16 +69,8 @@ def _rank(file: MirrorFile, held: Held) -> int:
 
 def _phase(file: MirrorFile, held: Held) -> Phase:
     if file.is_stand_in and file.path in held:
-        return Phase.UNUSED_CLUSTERS
+        return Phase.STAND_INS
     return Phase.LISTENERS if _rank(file, held) > CLUSTERS.file_order else Phase.CLUSTERS
-
-
-def _staged_clusters(file: MirrorFile, held: Held) -> Staged[MirrorFile]:
-    """Keep removed clusters until routes and listeners have changed: until then the file has old and new ones."""
-    if file.path not in held:
-        return Staged(file)
-    before = held[file.path].content
-    return staged_state(before, united(file, before), file)
 
 
 def _unused_files(layout: Layout, held: Held) -> list[PurePosixPath]:
@@ -94,7 +80,7 @@ def _unused_files(layout: Layout, held: Held) -> list[PurePosixPath]:
     return sorted(unused, key=lambda path: (-ranks[path], path))
 
 
-def _with_pauses(phases: Iterable[list[Step]]) -> Iterable[Step]:
+def _with_pauses(phases: Iterable[list[FileStep]]) -> Iterable[FileStep]:
     is_first = True
     for steps in phases:
         if steps and not is_first:

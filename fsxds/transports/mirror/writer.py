@@ -9,22 +9,25 @@ import time
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
-from typing import Never, Self
+from typing import Final, Never, Self
 
 from fsxds.api.catalogue import Catalogue
+from fsxds.channels import Channel, Channels
 from fsxds.events import FilesWritten, MirrorFailed, Observer, Remark, SnapshotSetAside
+from fsxds.protocol.messages import Node
 from fsxds.resource_types import BY_TYPE_URL
 from fsxds.resources import Snapshot
-from fsxds.store import SnapshotStore
+from fsxds.rollout import Standing, Step
 from fsxds.supervisor import Attempts
 from fsxds.transports.mirror.directory import MirrorDirectory, Signature
 from fsxds.transports.mirror.files import MirrorEncoding, MirrorFile
 from fsxds.transports.mirror.layout import LayoutMaker, MirrorConfigSources
 from fsxds.transports.mirror.manifest import MirrorRecords
-from fsxds.transports.mirror.steps import Pause, Remove, Step, Write, steps_to
+from fsxds.transports.mirror.steps import FileStep, Pause, Remove, Write, steps_to
 from fsxds.values import BackOff
 
 BACK_OFF = BackOff()
+NOBODY = Node("")
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +84,11 @@ class Mirror:
     def rescan_s(self) -> float:
         """How often to ask whether something changed."""
         return self._options.rescan_s
+
+    @property
+    def pause_s(self) -> float:
+        """How long Envoy gets to read what was written."""
+        return self._options.pause_s
 
     def has_changed(self) -> bool:
         """Whether one of our files was removed or changed by others since the last write; OSError where that cannot be known."""
@@ -146,7 +154,7 @@ class Mirror:
                 duration_s=time.monotonic() - started_s,
             )
 
-    def _blocked(self, steps: Iterable[Step]) -> Iterator[Remark]:
+    def _blocked(self, steps: Iterable[FileStep]) -> Iterator[Remark]:
         """Yield the files to write in whose place is something that fsxds did not write; an equal file is adopted."""
         for file in {step.file.path: step.file for step in steps if isinstance(step, Write)}.values():
             if (obstacle := self._directory.obstacle(file.path)) is not None:
@@ -208,7 +216,7 @@ class Mirror:
 class _Work:
     """The steps of one snapshot, and what came of them."""
 
-    def __init__(self, steps: tuple[Step, ...]) -> None:
+    def __init__(self, steps: tuple[FileStep, ...]) -> None:
         self.steps = steps
         self.is_announced = False
         self.written: list[PurePosixPath] = []
@@ -223,9 +231,11 @@ def write_once(snapshot: Snapshot, mirror: Mirror) -> FilesWritten:
 
 
 class Mirroring:
-    """Keeps a directory in step with the store; a snapshot that was overtaken is skipped.
+    """Keeps a directory in step with what a node is served; a snapshot that was overtaken is skipped.
 
     Files that others remove or change are written again, at the next rescan.
+
+    A step of a rollout is taken when its files are written and `MirrorOptions.pause_s` has passed: Envoys have read them then.
 
     A full disk, a read-only or missing directory is reported and tried again after 1, 2, 4, … 30 seconds, and with each
     newer snapshot. A snapshot on which it failed three times in a row by an error of fsxds is set aside: the files stay as
@@ -233,44 +243,84 @@ class Mirroring:
 
     Attributes:
         root: the directory.
+        node: of which the directory is the view.
         has_written: is set when the first snapshot is in the directory.
     """
 
-    def __init__(self, store: SnapshotStore, mirror: Mirror, observer: Observer) -> None:
-        self._store = store
+    transport: Final = "mirror"
+
+    def __init__(self, channels: Channels, mirror: Mirror, observer: Observer, node: Node = NOBODY) -> None:
+        self._channels = channels
+        # That of the node, while `keep_mirrored` runs.
+        self._channel: Channel
         self._mirror = mirror
         self._observer = observer
         self._attempts = Attempts(lambda error: observer(SnapshotSetAside("mirror", error)))
+        # That of the snapshot in the directory.
         self._generation = 0
         self._failures = 0
+        # Reached when there may be another channel to look at.
+        self._limit: asyncio.Timeout | None = None
         self.root = mirror.root
+        self.node = node
         self.has_written = asyncio.Event()
+
+    @property
+    def name(self) -> str:
+        """What it is called in the log."""
+        return str(self.root)
+
+    def standing(self, step: Step) -> Standing:
+        """Return whether the files have what a step brings."""
+        return Standing.TAKEN if self._generation >= step.snapshot.generation else Standing.PENDING
+
+    def wake(self) -> None:
+        """Do nothing: it waits for what is served by itself."""
+
+    def follow(self, channel: Channel) -> None:
+        """Look at another channel from now on, which the mirror has joined already."""
+        self._channel = channel
+        if self._limit is not None:
+            self._limit.reschedule(asyncio.get_running_loop().time())
 
     async def keep_mirrored(self) -> Never:
         """Write each newer snapshot until cancelled, which ends a write after its present file.
 
-        UsageError, when another process has the directory, is the caller's.
+        UsageError, when another process has the directory, is the caller's, and so is ProtocolError, when the node has no view.
         """
-        while True:
-            snapshot = await self._next()
-            if self._attempts.are_over(snapshot.generation):
-                self._generation = snapshot.generation
-                continue
-            with self._attempts.on(snapshot.generation):
-                await self._write(snapshot)
+        self._channel = await self._channels.channel_of(self.node)
+        self._channel.join(self)
+        try:
+            while True:
+                snapshot = await self._next()
+                if self._attempts.are_over(snapshot.generation):
+                    self._reach(snapshot)
+                    continue
+                with self._attempts.on(snapshot.generation):
+                    await self._write(snapshot)
+        finally:
+            self._channel.leave(self)
 
     async def _next(self) -> Snapshot:
         """Return the next snapshot to write: a newer one, or the same again when others removed or changed a file."""
         while True:
             with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(self._mirror.rescan_s):
-                    return await self._store.newer_than(self._generation)
+                return await self._newer_than(self._generation, self._mirror.rescan_s)
             try:
                 has_changed = await asyncio.to_thread(self._mirror.has_changed)
             except OSError:
                 has_changed = True  # Writing will report what is wrong.
-            if has_changed and self._store.current is not None:
-                return self._store.current
+            if has_changed and self._channel.store.current is not None:
+                return self._channel.store.current
+
+    async def _newer_than(self, generation: int, within_s: float) -> Snapshot:
+        """Wait for a newer snapshot. Raises TimeoutError when there is none in time, or perhaps in another channel."""
+        async with asyncio.timeout(within_s) as limit:
+            self._limit = limit
+            try:
+                return await self._channel.store.newer_than(generation)
+            finally:
+                self._limit = None
 
     async def _write(self, snapshot: Snapshot) -> None:
         try:
@@ -284,9 +334,15 @@ class Mirroring:
             retry_s = BACK_OFF.pause_s(self._failures)
             self._observer(MirrorFailed(error, retry_s))
             with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(retry_s):
-                    await self._store.newer_than(snapshot.generation)
+                await self._newer_than(snapshot.generation, retry_s)
         else:
-            self._generation, self._failures = snapshot.generation, 0
+            self._failures = 0
             self.has_written.set()
             self._observer(report)
+            if report.written or report.removed:
+                await asyncio.sleep(self._mirror.pause_s)
+            self._reach(snapshot)
+
+    def _reach(self, snapshot: Snapshot) -> None:
+        self._generation = snapshot.generation
+        self._channel.progressed(self)

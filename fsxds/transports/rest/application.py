@@ -3,41 +3,25 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Protocol
 
-from aiohttp import HttpVersion11, web
+from aiohttp import web
 
 from fsxds.api.catalogue import Catalogue
 from fsxds.api.printing import Printer
-from fsxds.errors import ProtocolError
-from fsxds.events import InternalError, Observer, RequestRejected, ResponseSent, ack_or_nack
+from fsxds.channels import Channels
+from fsxds.events import Observer, ResponseSent, ack_or_nack
 from fsxds.protocol.messages import Acknowledgement
 from fsxds.protocol.poll import Decision, Hold, PollMemory, PollRequest, Send, Unavailable
 from fsxds.protocol.subscription import Selection
 from fsxds.resource_types import RESOURCE_TYPES, ResourceType
 from fsxds.resources import Snapshot
-from fsxds.store import SnapshotStore
-from fsxds.transports.rest.http_server import Connection
-from fsxds.transports.rest.poll_requests import (
-    TOO_LARGE,
-    TOO_SLOW,
-    UNKNOWN_CODING,
-    RestRequestReader,
-    is_continue_expected,
-    is_json,
-    patience_of,
-    read_body,
-)
-from fsxds.transports.rest.poll_responses import (
-    CLIENT_GONE,
-    ErrorResponse,
-    ResponseBodies,
-    error_response,
-    not_modified,
-    send,
-)
+from fsxds.transports.rest.http_edge import Handler, HttpEdge
+from fsxds.transports.rest.poll_requests import RestRequestReader, is_json, patience_of, read_body
+from fsxds.transports.rest.poll_responses import ErrorResponse, ResponseBodies, error_response, not_modified, send
+from fsxds.transports.rest.polling_clients import RestClient, RestClients
 
 DEADLINE_HEADER = "x-envoy-expected-rq-timeout-ms"
 PREFIX = "/v3/discovery:"
@@ -47,17 +31,7 @@ WRONG_METHOD = ErrorResponse(
     405, 12, "this path takes POST alone, with a request in JSON as its body", {"Allow": "POST"}
 )
 WRONG_CONTENT = ErrorResponse(415, 3, "the body is not declared as JSON; send it with `content-type: application/json`")
-WRONG_EXPECTATION = ErrorResponse(417, 3, "the one expectation that can be met is `expect: 100-continue`")
-# The HTTP status and the gRPC code of what is wrong with a body; all other mistakes are 400 and INVALID_ARGUMENT.
-STATUSES = {TOO_LARGE: (413, 8), TOO_SLOW: (408, 4), UNKNOWN_CODING: (415, 3)}
-FULL = ErrorResponse(
-    503, 14, "too many connections for the limit of open files; close some and ask again", {"Retry-After": "5"}
-)
 STOPPING = ErrorResponse(503, 14, "the server stops; ask again", {"Retry-After": "1"})
-INTERNAL = ErrorResponse(500, 13, "an internal error of fsxds; the server's log has its traceback")
-
-Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
-"""Answers a POST with a body of JSON. Raises ProtocolError where that cannot be read."""
 
 
 class PollRegistry(Protocol):
@@ -77,18 +51,18 @@ class PollRegistry(Protocol):
 
 
 class HeldPolls:
-    """Lets polls wait for a newer snapshot; all of them share one event, and each has a timer.
+    """Lets polls wait for a newer snapshot; all of a channel share one event, and each has a timer.
 
     Args:
-        store: what is served.
+        channels: knows what each node is served.
         max_hold_s: returns the longest time that a poll is held.
 
     Attributes:
         is_draining: the server ends, and no poll is to be held.
     """
 
-    def __init__(self, store: SnapshotStore, max_hold_s: Callable[[], float]) -> None:
-        self.store = store
+    def __init__(self, channels: Channels, max_hold_s: Callable[[], float]) -> None:
+        self.channels = channels
         self.max_hold_s = max_hold_s
         self.is_draining = False
         self._limits: set[asyncio.Timeout] = set()
@@ -97,17 +71,23 @@ class HeldPolls:
         """How many polls are held now."""
         return len(self._limits)
 
-    async def wait(self, snapshot: Snapshot | None, until_s: float) -> float:
-        """Wait for a newer snapshot, `until_s` or the end of the server, and return what time it is then."""
+    async def wait(self, client: RestClient, snapshot: Snapshot | None, until_s: float) -> float:
+        """Wait for a snapshot newer than this, for another channel, `until_s` or the end of the server.
+
+        Returns:
+            What time it is then, of the event loop.
+        """
         try:
             async with asyncio.timeout_at(until_s) as limit:
                 self._limits.add(limit)
+                client.limits.add(limit)
                 try:
-                    await self.store.newer_than(0 if snapshot is None else snapshot.generation)
+                    await client.channel.store.newer_than(0 if snapshot is None else snapshot.generation)
                 finally:
                     self._limits.discard(limit)
+                    client.limits.discard(limit)
         except TimeoutError:
-            if not self.is_draining:
+            if limit.when() == until_s:
                 # Timers may fire a little early; at `until_s` it must be reached.
                 return max(until_s, asyncio.get_running_loop().time())
         return asyncio.get_running_loop().time()
@@ -127,10 +107,8 @@ def make_application(rest: RestJson, extra: Mapping[str, Handler]) -> web.Applic
     answered at once.
     """
     rest.handlers.update(extra)
-    application = web.Application()
+    application = rest.edge.application(rest.handlers)
     application[REST] = rest
-    for path in (*rest.handlers, "/{path:.*}"):
-        application.router.add_route("*", path, rest.answer, expect_handler=rest.check_expectation)
 
     async def drain(_: web.Application) -> None:
         rest.held.drain()
@@ -142,8 +120,6 @@ def make_application(rest: RestJson, extra: Mapping[str, Handler]) -> web.Applic
 class RestJson:
     """Answers REST requests. What a poll is answered, and when, is decided in `protocol.poll`.
 
-    An error of fsxds ends the request in which it happened alone.
-
     Args:
         held: has the polls that are held.
         catalogue: the API that resources and requests are of.
@@ -153,59 +129,55 @@ class RestJson:
     Attributes:
         held: the polls that are held.
         handlers: what answers each path.
+        edge: passes requests to them.
     """
 
     def __init__(self, held: HeldPolls, catalogue: Catalogue, observer: Observer, polls: PollRegistry) -> None:
         self.held = held
         self.handlers: dict[str, Handler] = {path: partial(self._answer_poll, row) for path, row in ROWS.items()}
+        self.edge = HttpEdge("REST request", self._answer, observer)
         self._observer = observer
         self._polls = polls
-        self._memory = PollMemory()
+        self._clients = RestClients()
+        self._memory = PollMemory(forget=self._clients.forget)
         self._requests = RestRequestReader(catalogue)
         self._bodies = ResponseBodies(Printer(catalogue))
 
-    async def answer(self, request: web.Request) -> web.StreamResponse:
-        """Answer one request of any kind."""
-        try:
-            return await self._answer_any(request)
-        except ProtocolError as error:
-            return self._reject(request, ErrorResponse(*STATUSES.get(error.code, (400, 3)), str(error)))
-        except ConnectionError:
-            # The body was read and the response written in there, and no other connection: the client went away.
-            return error_response(CLIENT_GONE)
-        # The edge of every request: an error of fsxds ends this one alone.
-        except Exception as error:  # noqa: BLE001
-            self._observer(InternalError("REST request", error))
-            return error_response(INTERNAL)
-
-    async def check_expectation(self, request: web.Request) -> web.StreamResponse | None:
-        """Reject an expectation that is unknown. `100-continue` is answered where the body is read, and only then."""
-        is_known = request.version < HttpVersion11 or is_continue_expected(request)
-        return None if is_known else self._reject(request, WRONG_EXPECTATION)
-
-    async def _answer_any(self, request: web.Request) -> web.StreamResponse:
-        if isinstance(request.protocol, Connection) and request.protocol.is_surplus:
-            response = self._reject(request, FULL)
-            response.force_close()
-            return response
+    async def _answer(self, request: web.Request) -> web.StreamResponse:
         handler = self.handlers.get(request.path)
         if handler is None:
             paths = ", ".join(self.handlers)
             fact = f"there is nothing at this path; POST to one of {paths}. VHDS and Delta have no REST form"
-            return self._reject(request, ErrorResponse(404, 5, fact))
+            return self.edge.reject(request, ErrorResponse(404, 5, fact))
         if request.method != "POST":
-            return self._reject(request, WRONG_METHOD)
+            return self.edge.reject(request, WRONG_METHOD)
         if not is_json(request.headers.get("Content-Type")):
-            return self._reject(request, WRONG_CONTENT)
+            return self.edge.reject(request, WRONG_CONTENT)
         return await handler(request)
 
     async def _answer_poll(self, row: ResourceType, request: web.Request) -> web.StreamResponse:
         poll, patience_s = await self._read(request, row)
-        decision, snapshot = await self._decide(poll, patience_s)
-        if isinstance(decision, Send) and snapshot is not None:
-            return await self._send(request, poll, decision.selection, snapshot)
+        channel = await self.held.channels.channel_of(poll.node)
+        # Of one moment: steps that follow each other may be published whenever this waits.
+        snapshot = channel.store.current
+        decided = self._receive(poll, snapshot), snapshot
+        client = self._clients.receive_poll(poll, self._memory.node_of(poll.node), channel)
+        is_answered = False
+        try:
+            decision, snapshot = await self._hold(client, poll, decided, patience_s)
+            if isinstance(decision, Send) and snapshot is not None:
+                response, is_answered = await self._send(request, poll, decision.selection, snapshot)
+            else:
+                response, is_answered = self._without_update(request, poll, decision), True
+        finally:
+            # Also when this is cancelled, because the client gave its poll up, or fails.
+            self._memory.receive_end(poll, asyncio.get_running_loop().time(), is_given_up=not is_answered)
+            self._clients.receive_end(client)
+        return response
+
+    def _without_update(self, request: web.Request, poll: PollRequest, decision: Decision) -> web.StreamResponse:
         if isinstance(decision, Unavailable):
-            return self._reject(request, ErrorResponse(503, 14, decision.reason, {"Retry-After": "1"}))
+            return self.edge.reject(request, ErrorResponse(503, 14, decision.reason, {"Retry-After": "1"}))
         if not self.held.is_draining:
             return not_modified()
         last = error_response(STOPPING) if poll.version_info is None else not_modified()
@@ -223,30 +195,37 @@ class RestJson:
         body = await read_body(request)
         return self._requests.read(body, row, request.remote or "", from_envoy=deadline is not None), patience_s
 
-    async def _decide(self, poll: PollRequest, patience_s: float) -> tuple[Decision, Snapshot | None]:
-        """Return how to answer, after waiting for it; Hold when there was no update until the deadline."""
+    def _receive(self, poll: PollRequest, snapshot: Snapshot | None) -> Decision:
+        """Take a poll as it arrives; return what to do."""
         now_s = asyncio.get_running_loop().time()
-        deadline_s = now_s + patience_s
-        snapshot = self.held.store.current
         decision, acknowledgement = self._memory.receive_request(poll, snapshot, now_s)
         self._polls.poll_received(poll, snapshot, now_s)
         if acknowledgement is not None:
             self._polls.ack_received(poll, acknowledgement, now_s)
             self._observer(ack_or_nack(poll.node, poll.subscription, acknowledgement, snapshot))
+        return decision
+
+    async def _hold(
+        self, client: RestClient, poll: PollRequest, decided: tuple[Decision, Snapshot | None], patience_s: float
+    ) -> tuple[Decision, Snapshot | None]:
+        """Wait while a poll is to be held; return what to answer, and of which snapshot. Hold: nothing new came in time."""
+        now_s, (decision, snapshot) = asyncio.get_running_loop().time(), decided
+        deadline_s = now_s + patience_s
         while isinstance(decision, Hold):
             if now_s >= deadline_s or self.held.is_draining:
                 self._memory.receive_deadline(poll, now_s)
                 self._polls.poll_ended(poll, now_s)
                 break
             until_s = deadline_s if decision.until_s is None else min(decision.until_s, deadline_s)
-            now_s = await self.held.wait(snapshot, until_s)
-            snapshot = self.held.store.current
+            now_s = await self.held.wait(client, snapshot, until_s)
+            snapshot = client.channel.store.current
             decision = self._memory.receive_snapshot(poll, snapshot, now_s)
         return decision, snapshot
 
     async def _send(
         self, request: web.Request, poll: PollRequest, selection: Selection, snapshot: Snapshot
-    ) -> web.StreamResponse:
+    ) -> tuple[web.StreamResponse, bool]:
+        """Answer with a selection; return also whether the client was there to receive it."""
         is_received = False
         try:
             payload = await self._bodies.payload_of(selection, snapshot, is_whole=poll.subscription.wildcard)
@@ -258,15 +237,7 @@ class RestJson:
         if is_received:
             self._observer(ResponseSent(poll.node, poll.subscription, selection.version))
             self._polls.response_sent(poll, selection, asyncio.get_running_loop().time())
-        return response
-
-    def _reject(self, request: web.Request, error: ErrorResponse) -> web.Response:
-        self._observer(RequestRejected(request.remote or "", error.status, error.message))
-        response = error_response(error)
-        if not request.content.is_eof():
-            # The rest of its body is not read.
-            response.force_close()
-        return response
+        return response, is_received
 
 
 REST = web.AppKey("rest", RestJson)

@@ -64,11 +64,14 @@ def keep_large_buffers_apart() -> None:
 
 
 @asynccontextmanager
-async def listening(application: web.Application, address: Address, *, grace_s: float) -> AsyncIterator[Address]:
+async def listening(
+    application: web.Application, address: Address, *, grace_s: float, option: str = "http"
+) -> AsyncIterator[Address]:
     """Serve `application` at `address` while the context lasts, and yield the address that was bound.
 
     A handler is cancelled when its client goes. At the end no new connection is taken, the application's `on_shutdown`
-    runs, and requests in progress end, within `grace_s` seconds, and as long as they go on.
+    runs, and requests in progress end, within `grace_s` seconds, and as long as they go on. `option` names the address in
+    errors.
 
     Raises:
         UsageError: when the address cannot be bound.
@@ -79,7 +82,7 @@ async def listening(application: web.Application, address: Address, *, grace_s: 
         # What waits longer is in `_stop`.
         shutdown_timeout=grace_s,
     )
-    with explained(address, "http"):
+    with explained(address, option):
         listeners = [bind_unix(address.path)] if isinstance(address, UnixAddress) else await bind_tcp(address)
     try:
         # Its file is removed before the sockets are closed: afterwards another process may put its own in this place.

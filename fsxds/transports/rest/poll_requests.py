@@ -23,6 +23,7 @@ from fsxds.api.quotes import quoted_type_url, shown_pointer
 from fsxds.errors import ProtocolError
 from fsxds.memo import Lru
 from fsxds.protocol.messages import MOST_KEPT_NODE_BYTES, Node, without_message
+from fsxds.protocol.node_attributes import Attributes, attributes_of_json, is_unicode
 from fsxds.protocol.poll import PollRequest, patience_s
 from fsxds.protocol.subscription import Subscription
 from fsxds.resource_types import ResourceType
@@ -143,7 +144,7 @@ def _decoded(body: bytes, coding: str) -> bytes:
 
 
 def _too_large() -> ProtocolError:
-    message = f"the body is over {MAX_REQUEST_BYTES} bytes; send the fields of a DiscoveryRequest alone"
+    message = f"the body is over {MAX_REQUEST_BYTES} bytes; send the fields of the request alone"
     return ProtocolError(message, TOO_LARGE)
 
 
@@ -205,7 +206,7 @@ class RestRequestReader:
             from_envoy=from_envoy,
         )
         # An Envoy sends the fields of its version, and no person types them.
-        if not _text("node.user_agent_name", _field(node, "user_agent_name")).lower().startswith("envoy"):
+        if not poll.node.agent.lower().startswith("envoy"):
             self._check_fields(fields)
         return poll
 
@@ -267,12 +268,9 @@ def _reason(detail: object) -> str:
 
 
 def _well_formed(name: str, text: str) -> str:
-    # The json module lets half of a surrogate pair through, which is no text and cannot be encoded again.
-    try:
-        text.encode()
-    except UnicodeEncodeError as error:
-        raise ProtocolError(f"{name}: holds half a surrogate pair; send valid Unicode") from error
-    return text
+    if is_unicode(text):
+        return text
+    raise ProtocolError(f"{name}: holds half a surrogate pair; send valid Unicode")
 
 
 _JSON_TYPE_NAMES = {
@@ -297,9 +295,26 @@ def _check_type_url(type_url: str, row: ResourceType) -> None:
 
 
 def _node(node: Mapping[str, object], peer: str) -> Node:
-    # Its features and its agent matter to streams alone.
+    # Its features matter to streams alone.
     texts = _text("node.id", node.get("id")), _text("node.cluster", node.get("cluster"))
-    return Node(*texts, peer, serialized=serialized_node(node))
+    agent = _text("node.user_agent_name", _field(node, "user_agent_name"))
+    return Node(*texts, peer, agent=agent, attributes=_attributes(node), serialized=serialized_node(node))
+
+
+def _attributes(node: Mapping[str, object]) -> Attributes:
+    """Return what views match of a node; what has another form than a node's is left out."""
+    version = _field(node, "user_agent_version")
+    if not version:
+        build = _members(_members(_field(node, "user_agent_build_version")).get("version"))
+        numbers = [_field(build, name) or 0 for name in ("major_number", "minor_number", "patch")]
+        version = ".".join(map(str, numbers)) if build and all(isinstance(one, int) for one in numbers) else ""
+    locality = _members(node.get("locality"))
+    named = {name: _field(locality, name) for name in ("region", "zone", "sub_zone")}
+    return attributes_of_json(version, named, _members(node.get("metadata")))
+
+
+def _members(value: object) -> Mapping[str, object]:
+    return value if isinstance(value, dict) else {}
 
 
 def serialized_node(node: Mapping[str, object]) -> bytes:

@@ -35,8 +35,8 @@ SLICE_BYTES = 256 * 1024
 
 # Instead of aiohttp's, which shows its own version and Python's.
 _SERVER = {"Server": "fsxds"}
-_JSON = {"Content-Type": "application/json", **_SERVER}
-_GZIPPED = {"Content-Encoding": "gzip", **_JSON}
+JSON = {"Content-Type": "application/json", **_SERVER}
+_GZIPPED = {"Content-Encoding": "gzip", **JSON}
 _ZERO_QUALITY = re.compile(r"q\s*=\s*0(\.0*)?")
 
 
@@ -209,8 +209,8 @@ class ErrorResponse:
 
 def error_response(error: ErrorResponse) -> web.Response:
     """Build the JSON error response, in the format of gRPC-JSON gateways."""
-    content = {"code": error.code, "message": error.message, "details": []}
-    return web.Response(status=error.status, body=json.dumps(content).encode(), headers={**_JSON, **error.headers})
+    body = json.dumps({"code": error.code, "message": error.message, "details": []}).encode()
+    return web.Response(status=error.status, body=body, headers={**JSON, **error.headers})
 
 
 # No client reads it: aiohttp expects a response from its handler, and finds that it cannot write it.
@@ -230,7 +230,7 @@ async def send(request: web.Request, payload: Payload) -> tuple[web.StreamRespon
     Returns:
         The response, and whether all of it was handed over to a client that was still there then.
     """
-    headers = _JSON
+    headers = JSON
     accepted = request.headers.get("Accept-Encoding")
     if accepted is not None and takes_gzip(accepted):
         headers, payload = _GZIPPED, await payload.gzipped()

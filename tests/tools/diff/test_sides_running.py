@@ -56,11 +56,21 @@ async def _missing(_: web.Request) -> web.Response:
     return web.Response(status=404)
 
 
+async def _strange(_: web.Request) -> web.Response:
+    return web.json_response(["no such page"], status=404)
+
+
+async def _no_view(_: web.Request) -> web.Response:
+    return web.json_response({"code": 5, "message": "no view is for this node"}, status=404)
+
+
 @pytest.mark.parametrize(
     ("handler", "complaint"),
     [
         (_page, "is answered with text/plain, not with JSON; is this fsxds"),
         (_missing, "is answered with status 404; is"),
+        (_strange, "is answered with status 404; is"),
+        (_no_view, "no view is for this node; give the node by --node-id"),
     ],
 )
 async def test_other_servers(handler: Handler, complaint: str) -> None:

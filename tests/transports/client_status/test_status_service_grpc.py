@@ -16,13 +16,13 @@ from fsxds.observe.clients import Clients
 from fsxds.protocol.messages import ClientStatus, Node
 from fsxds.protocol.ttl import TtlMode
 from fsxds.resource_types import BY_SHORT_NAME
-from fsxds.store import SnapshotStore
 from fsxds.transports.client_status import status_service
 from fsxds.transports.client_status.status_service import CLIENT_STATUS_SERVICE, ClientReports, client_status_handlers
 from fsxds.transports.grpc_streams.calls import LastingCalls
 from fsxds.transports.grpc_streams.discovery import GrpcServices
 from fsxds.transports.grpc_streams.grpc_server import listening_grpc
 from fsxds.transports.grpc_streams.stream import StreamContext
+from tests.support.channels import OneChannel
 from tests.support.errors import Recorder, make_supervisor
 from tests.support.grpc_clients import LOCALHOST, channel_to, serving_grpc
 from tests.support.polls import envoy_catalogue, until
@@ -246,9 +246,9 @@ async def test_an_aggregated_stream_is_one_client() -> None:
 
 async def test_the_service_stands_beside_the_others() -> None:
     """As an extra of the discovery services, known to health checks."""
-    store, clients = SnapshotStore(), Clients()
+    channels, clients = OneChannel(), Clients()
     extra = client_status_handlers(ClientReports(clients, envoy_catalogue()))
-    services = GrpcServices(StreamContext(store, Recorder(), clients, TtlMode.ENVOY), extra)
+    services = GrpcServices(StreamContext(channels, Recorder(), clients, TtlMode.ENVOY), extra)
     async with (
         listening_grpc(services, LOCALHOST, make_supervisor(), grace_s=0.1) as address,
         channel_to(address) as channel,

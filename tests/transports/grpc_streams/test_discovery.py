@@ -11,12 +11,12 @@ from fsxds.events import AckReceived, Event, ResponseSent
 from fsxds.observe.clients import Clients
 from fsxds.protocol.ttl import TtlMode
 from fsxds.resource_types import RESOURCE_TYPES, ResourceType
-from fsxds.store import SnapshotStore
 from fsxds.supervisor import Supervisor
 from fsxds.transports.grpc_streams.calls import INTERNAL
 from fsxds.transports.grpc_streams.discovery import GrpcServices
 from fsxds.transports.grpc_streams.grpc_server import listening_grpc
 from fsxds.transports.grpc_streams.stream import StreamContext
+from tests.support.channels import OneChannel
 from tests.support.errors import AT_ONCE, Recorder, make_supervisor
 from tests.support.grpc_clients import (
     LOCALHOST,
@@ -169,7 +169,7 @@ async def test_services_that_are_given() -> None:
         return content
 
     handler = grpc.method_handlers_generic_handler("some.Service", {"Say": grpc.unary_unary_rpc_method_handler(say)})
-    services = GrpcServices(StreamContext(SnapshotStore(), Recorder(), Clients(), TtlMode.ENVOY), [handler])
+    services = GrpcServices(StreamContext(OneChannel(), Recorder(), Clients(), TtlMode.ENVOY), [handler])
     async with (
         listening_grpc(services, LOCALHOST, make_supervisor(), grace_s=1.0) as bound,
         channel_to(bound) as channel,
@@ -195,18 +195,18 @@ class BrokenObserver(Recorder):
 @pytest.mark.parametrize("mistake", ["ack", "sent"])
 async def test_an_error_of_our_own_ends_its_stream(mistake: str, caplog: pytest.LogCaptureFixture) -> None:
     """Its client learns that there was one; it is reported, and another client is served on."""
-    store, recorder = SnapshotStore(), BrokenObserver()
-    services = GrpcServices(StreamContext(store, recorder, Clients(), TtlMode.ENVOY))
+    channels, recorder = OneChannel(), BrokenObserver()
+    services = GrpcServices(StreamContext(channels, recorder, Clients(), TtlMode.ENVOY))
     supervisor = Supervisor(recorder, AT_ONCE)
     async with listening_grpc(services, LOCALHOST, supervisor, grace_s=0.2) as bound, channel_to(bound) as channel:
-        store.publish(snapshot({"CDS": {"a": "1"}}))
+        channels.store.publish(snapshot({"CDS": {"a": "1"}}))
         stream = DiscoveryClient(channel, method_path("CDS", "Stream"))
         await stream.ask(node="n1")
         response = await stream.answer()
         if mistake == "ack":
             await stream.take(response)
         else:
-            store.publish(snapshot({"CDS": {"a": "2"}}, generation=2))
+            channels.store.publish(snapshot({"CDS": {"a": "2"}}, generation=2))
         assert await stream.end() == (grpc.StatusCode.INTERNAL, INTERNAL)
 
         other = DiscoveryClient(channel, method_path("CDS", "Stream"))

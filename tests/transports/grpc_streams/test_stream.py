@@ -397,24 +397,40 @@ async def test_a_request_while_news_are_written(server: GrpcServer) -> None:
     assert [response.nonce for response in responses] == ["2", "3"]
 
 
-async def test_an_error_before_the_first_request(server: GrpcServer) -> None:
-    """The client gets the status: gRPC refuses one beside a first response that is on its way, and is silent then."""
-    server.publish({"CDS": {"a": LARGE}})
-    async with slow_stream(server, "CDS") as stream:
-        await until(lambda: server.services.open_streams == 1)
-        (call,) = server.services._streams
-        held: list[Coroutine[Any, Any, None]] = []
-        with (
-            patch.object(SotwStream, "receive_snapshot", side_effect=Boom),
-            patch.object(StreamContext, "spawn", lambda _, work: held.append(work)),
-        ):
-            server.publish({"CDS": {"a": LARGE + "2"}})
-            await until(lambda: bool(held))
-        await stream.ask(node="n1")
-        await until(lambda: bool(call._core.statistics()))
-        await asyncio.gather(*held)
+async def test_an_error_beside_a_request(server: GrpcServer) -> None:
+    """The client gets the status once: what the request is answered is not sent beside it."""
+    server.publish({"CDS": {"a": "1"}})
+    stream = server.stream("CDS")
+    await stream.ask(node="n1")
+    response = await stream.answer()
+    (call,) = server.services._streams
+    # The client may have the response before the server is done with writing it.
+    await until(lambda: not call._is_writing)
+    held: list[Coroutine[Any, Any, None]] = []
+    with (
+        patch.object(SotwStream, "receive_snapshot", side_effect=Boom),
+        patch.object(StreamContext, "spawn", lambda _, work: held.append(work)),
+    ):
+        server.publish({"CDS": {"a": "2"}})
+        await until(lambda: bool(held))
+    await stream.take(response, resource_names=["a", "b"])
+    await until(lambda: call._core.subscription_of(CDS).names == {"a", "b"})
+    await asyncio.gather(*held)
 
-        assert await stream.end() == (grpc.StatusCode.INTERNAL, INTERNAL)
+    assert await stream.end() == (grpc.StatusCode.INTERNAL, INTERNAL)
+
+
+async def test_a_stream_before_its_first_request(server: GrpcServer) -> None:
+    """It is not woken: nobody knows yet what it is served."""
+    stream = server.stream("CDS")
+    with patch.object(SotwStream, "receive_snapshot", side_effect=Boom):
+        server.publish({"CDS": {"a": "1"}})
+        other = server.stream("CDS")
+        await other.ask(node="n2")
+        await other.answer()
+    await stream.ask(node="n1")
+
+    assert starts(await stream.answer()) == ["a=1"]
 
 
 async def test_an_error_within_a_request_while_news_are_written(server: GrpcServer) -> None:

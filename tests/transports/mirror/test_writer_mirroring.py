@@ -5,15 +5,19 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from fsxds.channels import Channel, ChannelKey
 from fsxds.errors import UsageError
 from fsxds.events import Event, FilesWritten, MirrorFailed, SnapshotSetAside
-from fsxds.store import SnapshotStore
+from fsxds.rollout import Standing
 from fsxds.transports.mirror.writer import Mirror, Mirroring, MirrorOptions, write_once
-from tests.transports.mirroring import assignment, catalogue, files_in, read, snapshot, static
+from tests.support.channels import OneChannel
+from tests.support.steps import step_between
+from tests.transports.mirroring import assignment, catalogue, files_in, read, snapshot, static, url
 
 
 class Listener:
@@ -49,23 +53,23 @@ def mirror_in(root: Path) -> Mirror:
 
 
 @asynccontextmanager
-async def serving(root: Path, store: SnapshotStore) -> AsyncIterator[Listener]:
+async def serving(root: Path, channel: Channel) -> AsyncIterator[Listener]:
     """Keep a directory in step while the block runs."""
     listener = Listener()
     async with asyncio.TaskGroup() as tasks:
-        task = tasks.create_task(Mirroring(store, mirror_in(root), listener).keep_mirrored())
+        task = tasks.create_task(Mirroring(OneChannel(channel), mirror_in(root), listener).keep_mirrored())
         yield listener
         task.cancel()
 
 
 async def test_every_newer_snapshot_is_written(tmp_path: Path) -> None:
     """The first that the store gets, and each after it; nothing before there is one."""
-    store = SnapshotStore()
-    async with serving(tmp_path, store) as listener:
+    channel = Channel(ChannelKey())
+    async with serving(tmp_path, channel) as listener:
         assert files_in(tmp_path) == set()
-        store.publish(snapshot(1, cds=[static("a")]))
+        channel.store.publish(snapshot(1, cds=[static("a")]))
         await listener.until(lambda: len(listener.reports) == 1)
-        store.publish(snapshot(2, cds=[static("b")]))
+        channel.store.publish(snapshot(2, cds=[static("b")]))
         await listener.until(lambda: len(listener.reports) == 2)
 
         assert [report.generation for report in listener.reports] == [1, 2]
@@ -74,11 +78,11 @@ async def test_every_newer_snapshot_is_written(tmp_path: Path) -> None:
 
 async def test_what_somebody_removed_or_changed_is_written_again(tmp_path: Path) -> None:
     """Within the time of a rescan the files are as they were, also without our own folder, and foreign ones are left alone."""
-    store, listener, out = SnapshotStore(), Listener(), tmp_path / "out"
-    store.publish(snapshot(1, cds=[static("a")], eds=[assignment("e", 1)]))
+    channel, listener, out = Channel(ChannelKey()), Listener(), tmp_path / "out"
+    channel.store.publish(snapshot(1, cds=[static("a")], eds=[assignment("e", 1)]))
     mirror = Mirror(out, catalogue(), MirrorOptions(pause_s=0.0, rescan_s=0.05))
     async with asyncio.TaskGroup() as tasks:
-        task = tasks.create_task(Mirroring(store, mirror, listener).keep_mirrored())
+        task = tasks.create_task(Mirroring(OneChannel(channel), mirror, listener).keep_mirrored())
         await listener.until(lambda: len(listener.reports) == 1)
         (out / "eds/e.pb").unlink()
         await listener.until(lambda: len(listener.reports) == 2)
@@ -104,10 +108,10 @@ async def test_a_failure_is_told_and_tried_again(tmp_path: Path) -> None:
     """What cannot be written now is written when it can be, without a newer snapshot."""
     blocker = tmp_path / "volume"
     blocker.write_text("not mounted yet")
-    store, listener = SnapshotStore(), Listener()
-    store.publish(snapshot(1, cds=[static("a")]))
+    channel, listener = Channel(ChannelKey()), Listener()
+    channel.store.publish(snapshot(1, cds=[static("a")]))
     async with asyncio.TaskGroup() as tasks:
-        task = tasks.create_task(Mirroring(store, mirror_in(blocker / "out"), listener).keep_mirrored())
+        task = tasks.create_task(Mirroring(OneChannel(channel), mirror_in(blocker / "out"), listener).keep_mirrored())
         await listener.until(lambda: len(listener.failures) == 1)
         blocker.unlink()
         await listener.until(lambda: len(listener.reports) == 1)
@@ -122,14 +126,14 @@ async def test_a_newer_snapshot_ends_the_wait(tmp_path: Path) -> None:
     """Each is tried at once, the waits in between grow, and what was overtaken is never written."""
     blocker = tmp_path / "volume"
     blocker.write_text("not mounted yet")
-    store, listener = SnapshotStore(), Listener()
+    channel, listener = Channel(ChannelKey()), Listener()
     async with asyncio.TaskGroup() as tasks:
-        task = tasks.create_task(Mirroring(store, mirror_in(blocker / "out"), listener).keep_mirrored())
+        task = tasks.create_task(Mirroring(OneChannel(channel), mirror_in(blocker / "out"), listener).keep_mirrored())
         for generation in range(1, 8):
-            store.publish(snapshot(generation, eds=[assignment(f"e{generation}", 1)]))
+            channel.store.publish(snapshot(generation, eds=[assignment(f"e{generation}", 1)]))
             await listener.until(lambda count=generation: len(listener.failures) == count)  # type: ignore[misc]
         blocker.unlink()
-        store.publish(snapshot(8))
+        channel.store.publish(snapshot(8))
         await listener.until(lambda: len(listener.reports) == 1)
         task.cancel()
 
@@ -139,18 +143,18 @@ async def test_a_newer_snapshot_ends_the_wait(tmp_path: Path) -> None:
 
 async def test_a_directory_of_another_process_ends_it(tmp_path: Path) -> None:
     """That is a mistake of whoever started it, and no reason to wait."""
-    store = SnapshotStore()
-    store.publish(snapshot(1))
+    channel = Channel(ChannelKey())
+    channel.store.publish(snapshot(1))
     with mirror_in(tmp_path), pytest.raises(UsageError, match="another fsxds"):
-        await Mirroring(store, mirror_in(tmp_path), Listener()).keep_mirrored()
+        await Mirroring(OneChannel(channel), mirror_in(tmp_path), Listener()).keep_mirrored()
 
 
 async def test_cancelling_does_not_wait_for_all_files(tmp_path: Path) -> None:
     """A write that is under way ends after its present file, so the process can end."""
-    store = SnapshotStore()
-    store.publish(snapshot(1, cds=[static("a")]))
+    channel = Channel(ChannelKey())
+    channel.store.publish(snapshot(1, cds=[static("a")]))
     with Mirror(tmp_path, catalogue(), MirrorOptions(pause_s=600.0)) as mirror:
-        task = asyncio.ensure_future(Mirroring(store, mirror, Listener()).keep_mirrored())
+        task = asyncio.ensure_future(Mirroring(OneChannel(channel), mirror, Listener()).keep_mirrored())
         async with asyncio.timeout(60):
             while not (tmp_path / "cds.pb").exists():
                 await asyncio.to_thread(lambda: None)
@@ -165,3 +169,52 @@ def test_writing_once_gives_the_directory_back(tmp_path: Path) -> None:
     """A command that writes and ends does not leave the directory locked, whether it worked or not."""
     assert write_once(snapshot(1), mirror_in(tmp_path)).generation == 1
     assert write_once(snapshot(2), mirror_in(tmp_path)).generation == 2
+
+
+async def test_a_step_is_taken_when_its_files_were_written_and_could_be_read(tmp_path: Path) -> None:
+    """Before, it is pending, and whoever waits for it is asked again; a step without other files is taken as well."""
+    channel, progressed = Channel(ChannelKey()), asyncio.Event()
+    channel.on_progress = lambda _: progressed.set()
+    before, grown = snapshot(1, cds=[static("a")]), snapshot(2, cds=[static("a"), static("b")])
+    async with serving(tmp_path, channel):
+        await asyncio.sleep(0)
+        for served in (before, grown, replace(grown, generation=3)):
+            progressed.clear()
+            channel.step = step_between(before, served)
+            channel.store.publish(served)
+            (mirroring,) = channel.clients
+            assert mirroring.standing(channel.step) is Standing.PENDING
+            await asyncio.wait_for(progressed.wait(), 60)
+            assert mirroring.standing(channel.step) is Standing.TAKEN
+            names = {resource.name for resource in read(tmp_path, "cds.pb").resources}
+            assert names == set(served.resources(url("cds")))
+    assert not channel.clients
+
+
+async def test_a_step_that_cannot_be_written_is_pending(tmp_path: Path) -> None:
+    """A directory that cannot be written holds the step up until others give up waiting."""
+    (tmp_path / "mirror").write_text("a file")
+    channel = Channel(ChannelKey())
+    async with serving(tmp_path / "mirror", channel) as listener:
+        channel.store.publish(snapshot(1, cds=[static("a")]))
+        await listener.until(lambda: bool(listener.failures))
+        (mirroring,) = channel.clients
+
+        assert mirroring.standing(step_between(snapshot(0), snapshot(1, cds=[static("a")]))) is Standing.PENDING
+
+
+async def test_another_channel_is_followed_at_once(tmp_path: Path) -> None:
+    """A mirror whose view becomes another one has its files without waiting for the next look at them."""
+    first, second = Channel(ChannelKey()), Channel(ChannelKey(is_canary=True))
+    second.store.publish(snapshot(7, cds=[static("b")]))
+    async with serving(tmp_path, first) as listener:
+        first.store.publish(snapshot(1, cds=[static("a")]))
+        await listener.until(lambda: len(listener.reports) == 1)
+        (mirroring,) = first.clients
+        second.join(mirroring)
+        first.leave(mirroring)
+        mirroring.follow(second)
+        await listener.until(lambda: len(listener.reports) == 2)
+
+    assert [report.generation for report in listener.reports] == [1, 7]
+    assert not second.clients

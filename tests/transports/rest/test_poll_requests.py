@@ -42,7 +42,14 @@ def test_an_empty_object_asks_for_everything() -> None:
     [
         {
             "version_info": "7",
-            "node": {"id": "n", "cluster": "c", "locality": {"region": "r"}},
+            "node": {
+                "id": "n",
+                "cluster": "c",
+                "locality": {"region": "r", "sub_zone": "s"},
+                "metadata": {"labels": {"tier": "gold"}},
+                "user_agent_name": "curl",
+                "user_agent_version": "8",
+            },
             "resource_names": ["b", "a"],
             "type_url": EDS.type_url,
             "response_nonce": "9",
@@ -50,7 +57,15 @@ def test_an_empty_object_asks_for_everything() -> None:
         },
         {
             "versionInfo": "7",
-            "node": {"id": "n", "cluster": "c", "userAgentName": "curl", "clientFeatures": ["f"]},
+            "node": {
+                "id": "n",
+                "cluster": "c",
+                "locality": {"region": "r", "subZone": "s"},
+                "metadata": {"labels": {"tier": "gold"}},
+                "userAgentName": "curl",
+                "userAgentVersion": "8",
+                "clientFeatures": ["f"],
+            },
             "resourceNames": ["a", "b", "a"],
             "typeUrl": EDS.type_url,
             "responseNonce": "9",
@@ -63,7 +78,14 @@ def test_an_empty_object_asks_for_everything() -> None:
 def test_all_fields_in_both_spellings(fields: dict[str, Any]) -> None:
     """Those of the node, of locators and of errors included."""
     subscription = Subscription(EDS.type_url, frozenset("ab"), wildcard=False)
-    expected = PollRequest(Node("n", "c", "10.0.0.1"), subscription, Version("7"), Nonce("9"), "no")
+    attributes = (
+        ("locality.region", "r"),
+        ("locality.sub_zone", "s"),
+        ("metadata.labels.tier", "gold"),
+        ("user_agent_version", "8"),
+    )
+    node = Node("n", "c", "10.0.0.1", agent="curl", attributes=attributes)
+    expected = PollRequest(node, subscription, Version("7"), Nonce("9"), "no")
 
     assert parse(**fields) == expected
 
@@ -179,7 +201,15 @@ def test_what_is_no_request(body: bytes) -> None:
 def test_envoys_own_request_is_understood() -> None:
     """The 77 kB of a real Envoy 1.40."""
     poll = RestRequestReader(CATALOGUE).read(REAL_REQUEST.read_bytes(), CDS, "", from_envoy=True)
-    expected = PollRequest(Node("n1", "c1"), Subscription(CDS.type_url), Version("v1"), from_envoy=True)
+    attributes = (
+        ("locality.region", "r"),
+        ("locality.zone", "z"),
+        ("metadata.n", "1"),
+        ("metadata.role", "edge"),
+        ("user_agent_version", "1.40.0"),
+    )
+    node = Node("n1", "c1", agent="envoy", attributes=attributes)
+    expected = PollRequest(node, Subscription(CDS.type_url), Version("v1"), from_envoy=True)
 
     assert poll == expected
 

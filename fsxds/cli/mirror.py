@@ -1,0 +1,77 @@
+"""`fsxds mirror DIR [OUT]`: write views of a tree as files that Envoy watches, once."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Collection
+from pathlib import Path
+
+import click
+
+from fsxds import app, reload
+from fsxds.cli.loading import chosen_view
+from fsxds.cli.problems import has_errors, line_of, placed, warn_if_empty
+from fsxds.cli.running import spinner
+from fsxds.cli.viewing import Choice
+from fsxds.errors import UsageError
+from fsxds.lint.linter import linter_of
+from fsxds.observe.change_reports import remark_lines, summary
+from fsxds.observe.log_lines import escape
+from fsxds.settings.mirror_rules import MirrorRule
+from fsxds.settings.options import Settings
+from fsxds.transports.mirror.writer import Mirror, write_once
+from fsxds.view_loading import ViewLoader
+from fsxds.views import View, Views
+
+# A file is missing, or was in the way.
+INCOMPLETE_MIRROR = 1
+
+
+def run_mirror(directory: Path, out: Path | None, settings: Settings, choice: Choice) -> None:
+    """Write one mirror, or all those of the settings, and exit with 1 where something is missing."""
+    rules = _wanted(out, settings, choice)
+    for rule in rules:
+        app.reject_loop(directory, rule.directory)
+    views: list[View] = []
+
+    def choose(all_views: Views, existing: Collection[str]) -> list[View]:
+        views.extend(chosen_view(rule.attributes, all_views, existing) for rule in rules)
+        return views
+
+    with spinner(f"mirroring {directory}", in_lines=True):
+        catalogue = reload.find_catalogue(settings)
+        loader = ViewLoader(settings, catalogue, linter_of(settings), directory)
+        (loaded,) = loader.load((reload.scan_once(directory, settings),), choose)
+        reports = [
+            write_once(
+                loaded.by_layers[view.layers].snapshot,
+                Mirror(rule.directory, catalogue, app.mirror_options(settings, rule)),
+            )
+            for rule, view in zip(rules, views, strict=True)
+        ]
+    warn_if_empty(directory, next(iter(loaded.by_layers.values())))
+    problems = [placed(problem, directory) for problem in loaded.problems]
+    for problem in problems:
+        print(line_of(problem), file=sys.stderr)
+    for rule, report in zip(rules, reports, strict=True):
+        print(f"{rule.directory}: {summary(report)}")
+        for line in remark_lines(report):
+            print(escape(line.text), file=sys.stderr)
+    if any(report.blocked for report in reports) or has_errors(problems):
+        raise click.exceptions.Exit(INCOMPLETE_MIRROR)
+
+
+def _wanted(out: Path | None, settings: Settings, choice: Choice) -> tuple[MirrorRule, ...]:
+    """Return the mirrors to write: all of the settings, the one of them that is in a directory, or one of the flags."""
+    rules = settings.mirrors or ()
+    if out is None:
+        if choice:
+            raise UsageError("the flags choose a view, and no directory is given for it; give OUT")
+        if not rules:
+            raise UsageError("give OUT, the directory to write to, or `mirrors` in the settings")
+        return rules
+    if not choice:
+        for rule in rules:
+            if rule.directory.resolve() == out.resolve():
+                return (rule,)
+    return (MirrorRule(out, node=choice),)

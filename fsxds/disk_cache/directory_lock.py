@@ -1,0 +1,72 @@
+"""A directory that one process at a time has for itself, by a lock on a file in it."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from contextlib import suppress
+from pathlib import Path
+
+from fsxds.errors import UsageError
+
+
+class DirectoryLock:
+    """The lock of one directory; it goes with its process."""
+
+    def __init__(self, path: Path, use: str) -> None:
+        """Lock a directory by a file in it.
+
+        Args:
+            path: the file.
+            use: what the process that has it does, for the message to others: `mirrors into this directory`.
+        """
+        self._path = path
+        self._use = use
+        self._lock: int | None = None
+
+    def hold(self, subject: Path) -> bool:
+        """Take the lock, and return whether it was not held before; the directory is there.
+
+        Args:
+            subject: what the user calls the directory.
+
+        Raises:
+            UsageError: another process has it.
+            OSError: the file cannot be opened.
+        """
+        if self.is_held:
+            return False
+        self.release()
+        flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
+        lock = os.open(self._path, flags, 0o600)
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            owner = os.pread(lock, 20, 0).decode(errors="replace").strip()
+            os.close(lock)
+            fact = f"{subject}: another fsxds (process {owner or 'unknown'}) {self._use}"
+            raise UsageError(f"{fact}; end it, or choose another one") from error
+        except OSError:
+            os.close(lock)
+            raise
+        self._lock = lock
+        with suppress(OSError):  # it is only for the message above, and the disk may be full
+            os.ftruncate(lock, 0)
+            os.pwrite(lock, str(os.getpid()).encode(), 0)
+        return True
+
+    @property
+    def is_held(self) -> bool:
+        """Whether the directory is still the one that was locked: it may have been removed and made again."""
+        if self._lock is None:
+            return False
+        try:
+            return os.path.samestat(os.fstat(self._lock), self._path.stat())
+        except FileNotFoundError:
+            return False
+
+    def release(self) -> None:
+        """Give the lock back."""
+        if self._lock is not None:
+            os.close(self._lock)
+            self._lock = None

@@ -1,0 +1,180 @@
+"""The history: which snapshots each view had, when, and what they changed."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+
+from fsxds.errors import UsageError
+from fsxds.history.kept_objects import snapshot_near
+from fsxds.history.object_table import read_object
+from fsxds.history.state_directory import DATABASE, StateError, open_database, reject_shared
+from fsxds.resource_types import RESOURCE_TYPES
+from fsxds.resources import Snapshot
+from fsxds.snapshots.parsed_bytes import DamagedBytesError
+from fsxds.values import Layers
+
+# Of ten thousand names that appear at once, nobody reads more; their number is kept.
+MOST_NAMES = 50
+
+
+@dataclass(frozen=True, slots=True)
+class SomeNames:
+    """How many names there are, and the first of them."""
+
+    count: int = 0
+    names: tuple[str, ...] = ()
+
+    @classmethod
+    def of(cls, names: Iterable[str]) -> SomeNames:
+        """Count names, and take the first."""
+        ordered = sorted(names)
+        return cls(len(ordered), tuple(ordered[:MOST_NAMES]))
+
+
+@dataclass(frozen=True, slots=True)
+class HistoryChange:
+    """What a snapshot changed of one type, against the one before it in the history."""
+
+    added: SomeNames = SomeNames()
+    changed: SomeNames = SomeNames()
+    removed: SomeNames = SomeNames()
+
+
+@dataclass(frozen=True, slots=True)
+class HistoryEntry:
+    """A snapshot in the history.
+
+    Attributes:
+        number: `@3` is the one with the number 3. No other one of the directory ever had it.
+        layers: of which nodes it is.
+        version: the id of the snapshot.
+        time_s: when it was kept, in seconds since 1970.
+        commit: the git commit of the tree at that time; None where it was in no repository.
+        changes: by the short names of types; those that did not change are not in it.
+    """
+
+    number: int
+    layers: Layers
+    version: str
+    time_s: float
+    commit: str | None = None
+    changes: Mapping[str, HistoryChange] = field(default_factory=dict)
+
+
+def changes_between(before: Snapshot | None, after: Snapshot) -> dict[str, HistoryChange]:
+    """Return what a snapshot changes, by the short names of types."""
+    changes = {}
+    for row in RESOURCE_TYPES:
+        old, new = before.resources(row.type_url) if before else {}, after.resources(row.type_url)
+        change = new.changes_since(before.resources(row.type_url)) if before else None
+        updated = frozenset(new) if change is None else change.fresh | change.renewed
+        added = {name for name in updated if name not in old}
+        names = (added, updated - added, change.removed if change else ())
+        if any(names):
+            changes[row.short_name] = HistoryChange(*map(SomeNames.of, names))
+    return changes
+
+
+def facts_of(made: HistoryEntry) -> str:
+    """Return what is kept of an entry beside its number, its layers and its snapshot."""
+    changes = {
+        name: [[each.count, each.names] for each in (change.added, change.changed, change.removed)]
+        for name, change in made.changes.items()
+    }
+    return json.dumps({"version": made.version, "time_s": made.time_s, "commit": made.commit, "changes": changes})
+
+
+def layers_key(layers: Layers) -> str:
+    """Return layers as they are in the database."""
+    return json.dumps(layers)
+
+
+def read_entries(connection: sqlite3.Connection, layers: Layers | None = None) -> tuple[HistoryEntry, ...]:
+    """Return the history of some layers, or of all; the newest first.
+
+    Raises:
+        DamagedBytesError: a row is not what was kept.
+    """
+    query, order = "SELECT number, layers, facts FROM entries", "ORDER BY number DESC"
+    if layers is None:
+        rows = connection.execute(f"{query} {order}")
+    else:
+        rows = connection.execute(f"{query} WHERE layers = ? {order}", (layers_key(layers),))
+    try:
+        return tuple(_entry(*row) for row in rows)
+    except (ValueError, TypeError, LookupError, AttributeError, ArithmeticError, RecursionError) as error:
+        raise DamagedBytesError(f"the history is damaged: {type(error).__name__}") from error
+
+
+def _entry(number: int, layers: bytes, facts: bytes) -> HistoryEntry:
+    read = json.loads(facts)
+    changes = {
+        name: HistoryChange(*(SomeNames(count, tuple(names)) for count, names in change))
+        for name, change in read["changes"].items()
+    }
+    return HistoryEntry(
+        number, tuple(json.loads(layers)), str(read["version"]), float(read["time_s"]), read["commit"], changes
+    )
+
+
+def read_snapshot(
+    connection: sqlite3.Connection, layers: Layers, number: int, near: Snapshot | None = None
+) -> Snapshot | None:
+    """Return the snapshot with a number; None where the history of these layers has none.
+
+    Args:
+        connection: the database.
+        layers: whose history it is.
+        number: that of the entry.
+        near: a snapshot that has much in common with it; what is equal is shared.
+
+    Raises:
+        DamagedBytesError: it is not what was kept.
+    """
+    query = "SELECT snapshot FROM entries WHERE layers = ? AND number = ?"
+    row = connection.execute(query, (layers_key(layers), number)).fetchone()
+    return None if row is None else snapshot_near(row[0], partial(read_object, connection), near)
+
+
+class History:
+    """The history of a state directory for who only reads it, beside the process that holds it. Blocking."""
+
+    def __init__(self, connection: sqlite3.Connection) -> None:
+        self._connection = connection
+
+    @classmethod
+    @contextmanager
+    def opened(cls, directory: Path) -> Iterator[History]:
+        """Open the history of a state directory.
+
+        Raises:
+            UsageError: there is none, or others can write to the directory.
+            StateError: it cannot be read.
+        """
+        try:
+            reject_shared(directory)
+            if not (directory / DATABASE).exists():
+                raise UsageError(f"{directory}: no history is in this directory; give the --state of a running fsxds")
+            connection = open_database(directory)
+            try:
+                # All that is read is of one moment.
+                connection.execute("BEGIN")
+                yield cls(connection)
+            finally:
+                connection.close()
+        except (OSError, sqlite3.Error, DamagedBytesError) as error:
+            raise StateError(f"{directory}: the history cannot be read: {error}") from error
+
+    def entries(self, layers: Layers | None = None) -> tuple[HistoryEntry, ...]:
+        """Return the history of some layers, or of all; the newest first."""
+        return read_entries(self._connection, layers)
+
+    def snapshot(self, layers: Layers, number: int, near: Snapshot | None = None) -> Snapshot | None:
+        """Return the snapshot with a number; None where the history of these layers has none."""
+        return read_snapshot(self._connection, layers, number, near)

@@ -1,0 +1,287 @@
+"""The state of the server on disk: the history of each view, and the place of each rollout.
+
+Everything here blocks, and is called in a thread. Each change is one transaction: after a crash it is there or it is not.
+What cannot be read is set aside and reported, and an empty database takes its place: nothing here is needed to serve.
+"""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from threading import Lock
+from typing import NamedTuple, Self
+
+from fsxds.channels import ChannelKey
+from fsxds.errors import UsageError
+from fsxds.events import Observer
+from fsxds.history.entries import (
+    HistoryEntry,
+    changes_between,
+    facts_of,
+    layers_key,
+    read_entries,
+    read_snapshot,
+)
+from fsxds.history.kept_objects import Digest, KeptObject, joined, object_of, parted, snapshot_near
+from fsxds.history.object_table import ObjectTable, read_object
+from fsxds.history.rollout_rows import (
+    OtherFormError,
+    channel_key,
+    channel_text,
+    decode_state,
+    encode_state,
+    snapshots_of,
+)
+from fsxds.history.state_directory import DATABASE, StateDirectory, StateError, is_damage
+from fsxds.resources import Snapshot
+from fsxds.rollout import RolloutState, snapshot_id
+from fsxds.snapshots.parsed_bytes import DamagedBytesError
+from fsxds.values import Layers
+
+# Of each view.
+MOST_SNAPSHOTS = 50
+
+
+class _Opened(NamedTuple):
+    """An open database."""
+
+    connection: sqlite3.Connection
+    objects: ObjectTable
+    status: os.stat_result
+
+
+class State:
+    """One state directory, which this process holds. Any thread may use it; each method waits for the others.
+
+    What a method that raises StateError was to write is not written; the next one begins with what is on the disk.
+    """
+
+    def __init__(self, path: Path, observer: Observer) -> None:
+        """Use a directory that is held; `open` does both."""
+        self._directory = StateDirectory(path, observer)
+        self._lock = Lock()
+        self._opened: _Opened | None = None
+
+    @classmethod
+    def open(cls, path: Path, observer: Observer) -> Self:
+        """Hold a directory until `close`, and report what is in it and is not used.
+
+        Raises:
+            UsageError: it cannot be made, others can write to it, or another process holds it.
+        """
+        state = cls(path, observer)
+        state._directory.hold()
+        state._directory.ignore_others()
+        return state
+
+    @property
+    def path(self) -> Path:
+        """The directory."""
+        return self._directory.path
+
+    def close(self) -> None:
+        """Let other processes have the directory."""
+        with self._lock:
+            self._close()
+            self._directory.release()
+
+    def record(self, layers: Layers, snapshot: Snapshot, commit: str | None, now_s: float) -> int:
+        """Append a snapshot to the history of some layers, and return its number; the oldest beyond 50 goes.
+
+        The newest one is not recorded again.
+
+        Args:
+            layers: whose history it is.
+            snapshot: its bodies are shared with what is kept already; the cost follows what is new.
+            commit: the git commit of the tree.
+            now_s: seconds since 1970.
+
+        Raises:
+            StateError: it could not be written.
+        """
+        with self._transaction() as opened:
+            made = HistoryEntry(0, layers, snapshot_id(snapshot), now_s, commit)
+            return _record(opened, snapshot, object_of(snapshot), made)
+
+    def save(
+        self, rollouts: Mapping[ChannelKey, RolloutState], commit: str | None, now_s: float
+    ) -> frozenset[ChannelKey]:
+        """Keep the places of rollouts, and what they reached; return the channels of all that are kept.
+
+        Args:
+            rollouts: those that changed. What canaries reached is in the history only if the others have no rollout.
+            commit: the git commit of the tree.
+            now_s: seconds since 1970.
+
+        Raises:
+            StateError: it could not be written.
+        """
+        with self._transaction() as opened:
+            saved = {key: _save(opened, key, rollout, now_s) for key, rollout in rollouts.items()}
+            texts = opened.connection.execute("SELECT channel FROM rollouts")
+            kept = frozenset(channel_key(text) for (text,) in texts)
+            for key, rollout in rollouts.items():
+                if rollout.good is not None and not (key.is_canary and replace(key, is_canary=False) in kept):
+                    version = snapshot_id(rollout.good)
+                    made = HistoryEntry(0, key.layers, version, now_s, commit)
+                    _record(opened, rollout.good, saved[key]["good"], made)
+        return kept
+
+    def forget(self, keys: Collection[ChannelKey]) -> None:
+        """Remove rollouts of which there is no use any more; the history stays.
+
+        Raises:
+            StateError: they could not be removed.
+        """
+        with self._transaction() as opened:
+            for key in keys:
+                _forget(opened, channel_text(key))
+
+    def rollouts(self, now_s: float) -> dict[ChannelKey, RolloutState]:
+        """Return the places of all rollouts, as of now; what cannot be read is reported and left out.
+
+        Args:
+            now_s: seconds since 1970.
+
+        Raises:
+            StateError: nothing can be read.
+        """
+        found: dict[ChannelKey, RolloutState] = {}
+        restored: dict[Digest, Snapshot] = {}
+
+        def restore(digest: Digest) -> Snapshot:
+            if digest not in restored:
+                # Those of one directory have much in common.
+                near = next(reversed(restored.values()), None)
+                restored[digest] = snapshot_near(digest, partial(read_object, connection), near)
+            return restored[digest]
+
+        damage: DamagedBytesError | None = None
+        with self._transaction() as (connection, _, _):
+            for text, facts in connection.execute("SELECT channel, facts FROM rollouts ORDER BY channel").fetchall():
+                try:
+                    found[channel_key(text)] = decode_state(facts, restore, now_s)
+                except OtherFormError as error:
+                    self._directory.ignore(text.decode(errors="replace"), str(error))
+                except DamagedBytesError as error:
+                    damage = error
+        if damage is not None:
+            self._set_aside(str(damage))
+        return found
+
+    def entries(self, layers: Layers | None = None) -> tuple[HistoryEntry, ...]:
+        """Return the history of some layers, or of all; the newest first.
+
+        Raises:
+            StateError: it cannot be read.
+        """
+        with self._transaction() as (connection, _, _):
+            return read_entries(connection, layers)
+
+    def snapshot(self, layers: Layers, number: int, near: Snapshot | None = None) -> Snapshot | None:
+        """Return the snapshot with a number; None where the history of these layers has none.
+
+        Args:
+            layers: whose history it is.
+            number: that of the entry.
+            near: a snapshot that has much in common with it; what is equal is shared.
+
+        Raises:
+            StateError: it cannot be read.
+        """
+        with self._transaction() as (connection, _, _):
+            return read_snapshot(connection, layers, number, near)
+
+    @contextmanager
+    def _transaction(self) -> Iterator[_Opened]:
+        """Open the database, if it is not; what is done within the context is done whole, or not at all."""
+        with self._lock:
+            is_done = False
+            try:
+                opened = self._ready()
+                opened.connection.execute("BEGIN")
+                yield opened
+                opened.connection.execute("COMMIT")
+                is_done = True
+            except (sqlite3.Error, UnicodeDecodeError, DamagedBytesError, OSError, UsageError) as error:
+                self._close()
+                if not isinstance(error, OSError | UsageError) and is_damage(error):
+                    self._set_aside(str(error))
+                raise StateError(_words_of(error)) from error
+            finally:
+                if not is_done:
+                    self._close()
+
+    def _ready(self) -> _Opened:
+        if self._opened is not None and not self._directory.is_same(self._opened.status):
+            self._close()
+        if self._opened is None:
+            self._directory.hold()
+            connection = self._directory.connect()
+            status = (self._directory.path / DATABASE).lstat()
+            self._opened = _Opened(connection, ObjectTable(connection), status)
+        return self._opened
+
+    def _set_aside(self, damage: str) -> None:
+        """Begin anew: what is damaged would be found again and again, by what shares it."""
+        self._close()
+        with suppress(OSError):
+            self._directory.set_aside(damage)
+
+    def _close(self) -> None:
+        """Close the database; what was not committed is not kept."""
+        opened, self._opened = self._opened, None
+        if opened is not None:
+            with suppress(sqlite3.Error):
+                opened.connection.close()
+
+
+def _words_of(error: Exception) -> str:
+    return (error.strerror or str(error)) if isinstance(error, OSError) else str(error)
+
+
+def _record(opened: _Opened, snapshot: Snapshot, kept: KeptObject, made: HistoryEntry) -> int:
+    """Append a snapshot to the history of its layers, unless it is the newest there; return its number."""
+    connection, objects, _ = opened
+    key = layers_key(made.layers)
+    query = "SELECT number, snapshot FROM entries WHERE layers = ? ORDER BY number DESC"
+    rows: list[tuple[int, bytes]] = connection.execute(query, (key,)).fetchall()
+    if rows and rows[0][1] == kept.digest:
+        return rows[0][0]
+    before = read_snapshot(connection, made.layers, rows[0][0], snapshot) if rows else None
+    objects.keep(kept)
+    facts = facts_of(replace(made, changes=changes_between(before, snapshot)))
+    insert = "INSERT INTO entries (layers, snapshot, facts) VALUES (?, ?, ?)"
+    number = connection.execute(insert, (key, kept.digest, facts)).lastrowid
+    for old, digest in rows[MOST_SNAPSHOTS - 1 :]:
+        connection.execute("DELETE FROM entries WHERE number = ?", (old,))
+        objects.release(digest)
+    return number or 0
+
+
+def _save(opened: _Opened, key: ChannelKey, rollout: RolloutState, now_s: float) -> dict[str, KeptObject]:
+    """Keep the place of a rollout, and return its snapshots by what they are in it."""
+    snapshots = snapshots_of(rollout)
+    # Most often they are one and the same.
+    made = {id(snapshot): object_of(snapshot) for snapshot in snapshots.values()}
+    kept = {name: made[id(snapshot)] for name, snapshot in snapshots.items()}
+    for each in kept.values():
+        opened.objects.keep(each)
+    _forget(opened, channel_text(key))
+    digests = {name: each.digest for name, each in kept.items()}
+    row = channel_text(key), joined(digests.values()), encode_state(rollout, digests, now_s)
+    opened.connection.execute("INSERT INTO rollouts (channel, snapshots, facts) VALUES (?, ?, ?)", row)
+    return kept
+
+
+def _forget(opened: _Opened, channel: str) -> None:
+    connection, objects, _ = opened
+    row = connection.execute("SELECT snapshots FROM rollouts WHERE channel = ?", (channel,)).fetchone()
+    connection.execute("DELETE FROM rollouts WHERE channel = ?", (channel,))
+    for digest in parted(row[0]) if row else ():
+        objects.release(digest)

@@ -1,0 +1,227 @@
+"""The directory on disk: that it is its owner's alone, the lock, and the database in it.
+
+The database is one file of SQLite, whose transactions are kept whole or not at all, whenever the process ends or the power
+goes. Of what is in it, only `state.py` knows.
+"""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import stat
+from contextlib import suppress
+from pathlib import Path
+
+from fsxds.disk_cache.directory_lock import DirectoryLock
+from fsxds.errors import FsxdsError, UsageError
+from fsxds.events import Observer, StateIgnored
+
+FORMAT = 1
+"""The version of the format. A database of another one has another name, and is left as it is."""
+
+DATABASE = f"history-{FORMAT}.sqlite"
+_JOURNAL = f"{DATABASE}-journal"
+_LOCK = "lock"
+
+DAMAGED = ".damaged"
+"""Ends the name of what was set aside."""
+
+_APPLICATION = 0x66737864  # "fsxd"
+
+# Another process that reads is done in milliseconds.
+BUSY_S = 5.0
+
+# Errors that go when the disk, the memory or another process lets them: all others are of the database.
+_OF_THE_SYSTEM = {
+    *(sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY, sqlite3.SQLITE_PERM),
+    *(sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_PROTOCOL, sqlite3.SQLITE_NOMEM, sqlite3.SQLITE_NOLFS),
+    *(sqlite3.SQLITE_AUTH, sqlite3.SQLITE_INTERRUPT, sqlite3.SQLITE_TOOBIG, sqlite3.SQLITE_MISUSE),
+}
+
+_WRITABLE = stat.S_IWGRP | stat.S_IWOTH
+
+# What a deleted secret was is overwritten, and a file that shrinks gives its room back.
+_PRAGMAS = (
+    "auto_vacuum = FULL",
+    "journal_mode = TRUNCATE",
+    "synchronous = FULL",
+    "secure_delete = ON",
+    "trusted_schema = OFF",
+    "temp_store = MEMORY",
+    "mmap_size = 0",
+)
+_SCHEMA = f"""
+BEGIN;
+CREATE TABLE objects (digest BLOB PRIMARY KEY, children BLOB NOT NULL, content BLOB NOT NULL);
+CREATE TABLE entries (
+  number INTEGER PRIMARY KEY AUTOINCREMENT, layers TEXT NOT NULL, snapshot BLOB NOT NULL, facts TEXT NOT NULL
+);
+CREATE INDEX entries_of_layers ON entries (layers, number);
+CREATE TABLE rollouts (channel TEXT PRIMARY KEY, snapshots BLOB NOT NULL, facts TEXT NOT NULL);
+PRAGMA application_id = {_APPLICATION};
+COMMIT;
+"""
+
+
+class StateError(FsxdsError):
+    """The state directory cannot be read or written; its text says why."""
+
+
+class StateDirectory:
+    """One state directory, held by one process at a time."""
+
+    def __init__(self, path: Path, observer: Observer) -> None:
+        """Use a directory, which is made with its parents where there is none.
+
+        Args:
+            path: the directory.
+            observer: receives what is in it and cannot be used.
+        """
+        self.path = path
+        self._observer = observer
+        self._lock = DirectoryLock(path / _LOCK, "keeps its state in this directory")
+
+    def hold(self) -> None:
+        """Lock the directory for this process.
+
+        Raises:
+            UsageError: it cannot be made, others can write to it, or another process holds it.
+        """
+        try:
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            with suppress(FileExistsError):
+                self.path.mkdir(mode=0o700)
+            reject_shared(self.path)
+            self._lock.hold(self.path)
+        except OSError as error:
+            raise UsageError(f"{self.path}: {error.strerror}; give another directory as --state") from error
+
+    def release(self) -> None:
+        """Unlock the directory."""
+        self._lock.release()
+
+    def connect(self) -> sqlite3.Connection:
+        """Open the database to write. What is in its place and is none is set aside, and an empty one is made.
+
+        Raises:
+            sqlite3.Error, OSError: that is not possible.
+        """
+        try:
+            return self._connect()
+        except (sqlite3.Error, UnicodeDecodeError) as error:
+            if not is_damage(error):
+                raise
+            self.set_aside(str(error))
+        return self._connect()
+
+    def _connect(self) -> sqlite3.Connection:
+        if (fault := self._made_private()) is not None:
+            self.set_aside(fault)
+            self._made_private()
+        connection = open_database(self.path)
+        try:
+            for pragma in _PRAGMAS:
+                connection.execute(f"PRAGMA {pragma}")
+            if connection.execute("SELECT count(*) FROM sqlite_master").fetchone() == (0,):
+                connection.executescript(_SCHEMA)
+            if connection.execute("PRAGMA application_id").fetchone() != (_APPLICATION,):
+                raise _NotOursError("it is a database of another program")
+            # It takes 20 ms for 20 MB, and what it finds would be answers that were never written.
+            if connection.execute("PRAGMA integrity_check(1)").fetchone() != (b"ok",):
+                raise _NotOursError("it is damaged")
+        except (sqlite3.Error, UnicodeDecodeError):
+            connection.close()
+            raise
+        return connection
+
+    def _made_private(self) -> str | None:
+        """Make an empty file where there is no database; return what is wrong with one that is there."""
+        path = self.path / DATABASE
+        flags = os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+        with suppress(FileExistsError):
+            # SQLite itself would make it readable for others, and its journal has the permissions of the database.
+            os.close(os.open(path, flags | os.O_CREAT | os.O_EXCL, 0o600))
+            sync_directory(self.path)
+        found = path.lstat()
+        if not stat.S_ISREG(found.st_mode):
+            return "it is no file"
+        if found.st_uid != os.geteuid():
+            return f"it belongs to user {found.st_uid}"
+        return "others can write to it" if found.st_mode & _WRITABLE else None
+
+    def set_aside(self, reason: str) -> None:
+        """Rename a database that cannot be used, so that an empty one takes its place; one of an earlier time goes."""
+        # The journal may be needed to repair it. Beside another database it would do harm.
+        for name in (DATABASE, _JOURNAL):
+            with suppress(FileNotFoundError):
+                (self.path / name).replace(self.path / f"{name}{DAMAGED}")
+        sync_directory(self.path)
+        self.ignore(str(self.path / f"{DATABASE}{DAMAGED}"), reason)
+
+    def ignore(self, subject: str, reason: str) -> None:
+        """Report that something in the directory is not used."""
+        self._observer(StateIgnored(subject, reason))
+
+    def ignore_others(self) -> None:
+        """Report the databases of other versions of fsxds, which stay."""
+        for path in sorted(self.path.glob("history-*.sqlite")):
+            if path.name != DATABASE:
+                self.ignore(str(path), "another version of fsxds wrote it")
+
+    def is_same(self, status: os.stat_result) -> bool:
+        """Whether the database is still the file with this status: somebody may have removed the directory."""
+        with suppress(FileNotFoundError):
+            return os.path.samestat(status, (self.path / DATABASE).lstat())
+        return False
+
+
+def reject_shared(path: Path) -> None:
+    """Reject a directory that others may change: what they put there would be served.
+
+    Raises:
+        UsageError: they can.
+        OSError: there is none.
+    """
+    found = path.stat()
+    if not stat.S_ISDIR(found.st_mode):
+        raise UsageError(f"{path}: is no directory; give another one as --state")
+    if found.st_uid != os.geteuid():
+        fact = f"{path}: belongs to user {found.st_uid}, who could change what is served"
+    elif found.st_mode & _WRITABLE:
+        fact = f"{path}: others can write to it (mode {stat.S_IMODE(found.st_mode):o}), and change what is served"
+    else:
+        return
+    raise UsageError(f"{fact}; give a directory that is not there yet, such as {path / 'fsxds'}, as --state")
+
+
+def open_database(path: Path) -> sqlite3.Connection:
+    """Open the database of a state directory; it is there. Each statement is a transaction, unless one was begun."""
+    uri = f"{(path / DATABASE).absolute().as_uri()}?mode=rw"
+    connection = sqlite3.connect(uri, uri=True, timeout=BUSY_S, isolation_level=None, check_same_thread=False)
+    # All text is JSON: whether it is UTF-8 is found with whether it is JSON.
+    connection.text_factory = bytes
+    return connection
+
+
+def is_damage(error: Exception) -> bool:
+    """Whether an error is of the database: it is none, has other tables, or was changed by something else than SQLite."""
+    code = getattr(error, "sqlite_errorcode", None)
+    if code is None:
+        # Of SQLite's own module: a mistake of fsxds. Others are about what was read.
+        return not isinstance(error, sqlite3.Error)
+    return code & 0xFF not in _OF_THE_SYSTEM  # the primary code, which is the low byte
+
+
+def sync_directory(path: Path) -> None:
+    """Make what was renamed or made in a directory survive a power failure."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+class _NotOursError(sqlite3.DatabaseError):
+    """A database has other tables than ours."""
+
+    sqlite_errorcode = sqlite3.SQLITE_NOTADB

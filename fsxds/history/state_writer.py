@@ -1,0 +1,172 @@
+"""Keep the state directory in step with what is served, beside the event loop: the newest state wins, nothing is queued."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Collection, Mapping
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+from threading import Lock
+from typing import Never
+
+from fsxds.channels import ChannelKey
+from fsxds.events import Observer, StateFailed, StateIgnored, StateRecovered, StateRestored
+from fsxds.history.git_commit import commit_of
+from fsxds.history.state import State
+from fsxds.history.state_directory import StateError
+from fsxds.rollout import DrainingListener, RolloutState
+from fsxds.values import BackOff
+
+BACK_OFF = BackOff()
+
+ReadState = Callable[[], RolloutState | None]
+"""Returns the place of a rollout at this moment; None where it has none yet."""
+
+
+class StateWriter:
+    """Writes the places of rollouts to a state directory, each as it is when it comes to it.
+
+    A full disk, a read-only or missing directory is reported and tried again after 1, 2, 4, … 30 seconds, and with each
+    change. What is served never waits for it.
+    """
+
+    def __init__(self, state: State, tree: Path, observer: Observer) -> None:
+        """Write to a directory that is held.
+
+        Args:
+            state: the directory.
+            tree: the directory that is served, whose git commit is noted.
+            observer: receives what fails.
+        """
+        self._state = state
+        self._tree = tree
+        self._observer = observer
+        self._due: dict[ChannelKey, ReadState] = {}
+        self._readers: dict[ChannelKey, ReadState] = {}
+        self._noted = asyncio.Event()
+        # As they are on the disk, and when that was.
+        self._kept: dict[ChannelKey, tuple[RolloutState, float]] = {}
+        self._failures = 0
+        # A write that a thread begins after the last one would take the directory again.
+        self._turn = Lock()
+        self._is_over = False
+
+    def restored(self) -> dict[ChannelKey, RolloutState]:
+        """Return the places of all rollouts when a process wrote them last, and report that; blocking, for the start."""
+        try:
+            found = self._state.rollouts(time.time())
+        except StateError as error:
+            self._observer(StateIgnored(str(self._state.path), str(error)))
+            return {}
+        if found:
+            lingering = sum(len(one.keys) + len(one.patterns) for rollout in found.values() for one in rollout.draining)
+            self._observer(StateRestored(self._state.path, len(found), lingering))
+        return found
+
+    def save(self, key: ChannelKey, read: ReadState) -> None:
+        """Have the place of a rollout written soon, as it is then."""
+        self._readers[key] = self._due[key] = read
+        self._noted.set()
+
+    def forget(self, key: ChannelKey) -> None:
+        """Have the place of a rollout removed soon: nobody follows it any more."""
+        self._readers.pop(key, None)
+        self._kept.pop(key, None)
+        self._due[key] = _nowhere
+        self._noted.set()
+
+    async def keep_written(self) -> Never:
+        """Write what changes until cancelled; what is to be written then is still written."""
+        self._is_over = False
+        try:
+            while True:
+                await self._noted.wait()
+                self._noted.clear()
+                await self._write()
+        finally:
+            with self._turn, suppress(StateError):
+                self._is_over = True
+                if self._due:
+                    self._save(self._changed(self._due), _forgotten(self._due))
+
+    async def _write(self) -> None:
+        due, self._due = self._due, {}
+        is_done = False
+        try:
+            changed, forgotten = self._changed(due), _forgotten(due)
+            if changed or forgotten:
+                on_disk = await asyncio.to_thread(self._save_in_turn, changed, forgotten)
+                self._take_kept(changed, on_disk)
+            is_done = True
+        except StateError as error:
+            self._failures += 1
+            retry_s = BACK_OFF.pause_s(self._failures)
+            self._observer(StateFailed(self._state.path, str(error), retry_s))
+            asyncio.get_running_loop().call_later(retry_s, self._noted.set)
+        finally:
+            if not is_done:
+                self._due = due | self._due
+
+    def _changed(self, due: Mapping[ChannelKey, ReadState]) -> dict[ChannelKey, RolloutState]:
+        """Return the places of rollouts that are not on the disk as they are."""
+        now_s = time.time()
+        states = ((key, read()) for key, read in due.items())
+        return {
+            key: state
+            for key, state in states
+            if state is not None and not (key in self._kept and is_same_place(*self._kept[key], state, now_s))
+        }
+
+    def _save_in_turn(
+        self, rollouts: Mapping[ChannelKey, RolloutState], forgotten: Collection[ChannelKey]
+    ) -> frozenset[ChannelKey]:
+        with self._turn:
+            return frozenset() if self._is_over else self._save(rollouts, forgotten)
+
+    def _save(
+        self, rollouts: Mapping[ChannelKey, RolloutState], forgotten: Collection[ChannelKey]
+    ) -> frozenset[ChannelKey]:
+        if forgotten:
+            self._state.forget(forgotten)
+        return self._state.save(rollouts, commit_of(self._tree), time.time())
+
+    def _take_kept(self, written: Mapping[ChannelKey, RolloutState], on_disk: frozenset[ChannelKey]) -> None:
+        if self._failures:
+            self._observer(StateRecovered(self._state.path))
+        self._failures = 0
+        now_s = time.time()
+        self._kept.update((key, (state, now_s)) for key, state in written.items())
+        # Somebody removed the directory, or it was damaged.
+        for key in self._kept.keys() - on_disk:
+            del self._kept[key]
+            if key in self._readers:
+                self.save(key, self._readers[key])
+
+
+def _nowhere() -> None:
+    """Return the place of a rollout that is forgotten."""
+
+
+def _forgotten(due: Mapping[ChannelKey, ReadState]) -> list[ChannelKey]:
+    return [key for key, read in due.items() if read is _nowhere]
+
+
+def is_same_place(before: RolloutState, before_s: float, after: RolloutState, after_s: float) -> bool:
+    """Return whether two states of a rollout, at two times in seconds, are the same but for the time that passed."""
+    are_same = (
+        before.served is after.served
+        and before.target is after.target
+        and before.good is after.good
+        and before.pinned is after.pinned
+        and (before.asked_id, before.tainted, before.is_back) == (after.asked_id, after.tainted, after.is_back)
+        and before.is_stopped == after.is_stopped
+    )
+    return are_same and _ends(before, before_s) == _ends(after, after_s)
+
+
+def _ends(state: RolloutState, now_s: float) -> list[DrainingListener]:
+    """Return what drains, with the second in which it ends."""
+    ends = ((one, one.ends_at_s) for one in state.draining)
+    return [one if left_s is None else replace(one, ends_at_s=round(now_s + left_s)) for one, left_s in ends]

@@ -1,0 +1,116 @@
+"""Ask the admin pages of Envoys whether anything drains there, so that what lingers may go before its time is over.
+
+| rule | source |
+| --- | --- |
+| Nothing drains in an Envoy that has taken the listeners that are served, none of which is warming, when both gauges of draining are 0. | ENVOY.md E66, E69 |
+| Nor may the process before it, which it took over from by a hot restart, have connections. | `server.parent_connections` |
+| All clients of a channel have to be known by their pages. Of others, the time decides, also for a while after they left. | |
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from typing import Never
+
+import aiohttp
+
+from fsxds.channels import ChannelClient
+from fsxds.protocol.subscription import Subscription, version_of
+from fsxds.publishing.channel_rollout import ChannelRollout
+from fsxds.publishing.publisher import Publisher
+from fsxds.resource_types import BY_SHORT_NAME
+from fsxds.settings.forms import Address, UnixAddress
+from fsxds.values import Version
+
+LOOK_EVERY_S = 1.0
+PATIENCE_S = 5.0
+
+_LISTENERS = BY_SHORT_NAME["lds"].type_url
+_VERSION = "listener_manager.lds.version_text"
+_GAUGES = (
+    "listener_manager.total_listeners_draining",
+    "listener_manager.total_filter_chains_draining",
+    "listener_manager.total_listeners_warming",
+    "server.parent_connections",
+)
+# One answer is of one moment.
+_FILTER = f"^({'|'.join((_VERSION, *_GAUGES))})$".replace(".", r"\.")
+_OK = 200
+
+
+class DrainWatch:
+    """Looks at Envoys that read mirrored files, while something lingers for them. `keep_watching` is to be run.
+
+    Args:
+        publisher: has the rollouts.
+        pages: where the admin pages are, by the directories that their Envoys read.
+    """
+
+    def __init__(self, publisher: Publisher, pages: Mapping[str, Address]) -> None:
+        self._publisher = publisher
+        self._pages = pages
+        # Until when clients without a page may have connections that drain.
+        self._others_until_s: dict[ChannelRollout, float] = {}
+
+    async def keep_watching(self) -> Never:
+        """Look once a second, until cancelled."""
+        while True:
+            await asyncio.sleep(LOOK_EVERY_S)
+            await self.look()
+
+    async def look(self) -> None:
+        """Let go what lingers where nothing drains."""
+        now_s = asyncio.get_running_loop().time()
+        self._others_until_s = {one: until_s for one, until_s in self._others_until_s.items() if until_s > now_s}
+        for rollout in tuple(self._publisher.rollouts.values()):
+            pages = [self._page_of(client) for client in rollout.channel.clients]
+            if None in pages:
+                self._others_until_s[rollout] = now_s + rollout.machine.options.linger_s
+            elif pages and rollout not in self._others_until_s:
+                await self._look_at(rollout, [page for page in pages if page is not None])
+
+    def _page_of(self, client: ChannelClient) -> Address | None:
+        return self._pages.get(client.name) if client.transport == "mirror" else None
+
+    async def _look_at(self, rollout: ChannelRollout, pages: list[Address]) -> None:
+        served, lingering = rollout.machine.served, rollout.machine.status.lingering.values()
+        listeners = {name for one in lingering if one.ends_at_s is not None for name in one.listeners}
+        if served is None or not listeners:
+            return
+        version = version_of(served, Subscription(_LISTENERS))
+        for page in pages:
+            if not has_drained(await _statistics(page), version):
+                return
+        # Nothing may have begun to drain meanwhile.
+        if rollout.machine.served is served:
+            rollout.machine.receive_drained(listeners, asyncio.get_running_loop().time())
+            self._publisher.note(rollout)
+
+
+async def _statistics(page: Address) -> str:
+    """Return what an admin page says, empty where there is none."""
+    is_unix = isinstance(page, UnixAddress)
+    connector = aiohttp.UnixConnector(str(page.path)) if isinstance(page, UnixAddress) else aiohttp.TCPConnector()
+    timeout = aiohttp.ClientTimeout(total=PATIENCE_S)
+    url = f"http://{'envoy' if is_unix else page}/stats"
+    try:
+        async with (
+            aiohttp.ClientSession(connector=connector, timeout=timeout) as session,
+            session.get(url, params={"filter": _FILTER}) as response,
+        ):
+            return await response.text() if response.status == _OK else ""
+    except (aiohttp.ClientError, TimeoutError, ValueError):
+        # It ends or starts, or is busy; the next look is soon.
+        return ""
+
+
+def has_drained(statistics: str, version: Version) -> bool:
+    """Whether an Envoy that has this version of the listeners, and no other, drains nothing.
+
+    Args:
+        statistics: the text form of `/stats`.
+        version: that of the listeners that are served.
+    """
+    values = dict(line.split(": ", 1) for line in statistics.splitlines() if ": " in line)
+    return values.get(_VERSION) == f'"{version}"' and all(values.get(name) == "0" for name in _GAUGES)

@@ -1,0 +1,162 @@
+"""What stays although the target does not have it, because connections of draining listeners use it.
+
+| rule | source |
+| --- | --- |
+| When a listener changes or goes, its open connections go on with its old version until the drain ends. | ENVOY.md E66 |
+| Until then, nothing goes that the old version names and the new one does not, whenever the tree drops it. | the same |
+| Neither does what that names in turn, as far as it goes as well: routes, their clusters, the endpoints of these. | the same |
+| What a resource names that stays in the tree does not linger: its changes reach open connections. | ENVOY.md E67 |
+| A name that ends with `*` may mean any resource that begins like it: all of them that go linger. | `ANY` in `snapshots/references.py` |
+| Mentions of the bootstrap's own resources keep nothing. | ENVOY.md E6 |
+
+`Draining` is what old versions name, whether it goes or not: one record for each of them. What lingers follows with each step.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from math import inf
+
+from fsxds.resource_types import BY_SHORT_NAME
+from fsxds.resources import Key, Resource, RowsChange, Snapshot
+from fsxds.values import TypeUrl
+
+LISTENERS = BY_SHORT_NAME["lds"].type_url
+
+
+@dataclass(frozen=True, slots=True)
+class Lingering:
+    """How long a resource lingers.
+
+    Attributes:
+        listeners: the names of the listeners whose connections may use it.
+        ends_at_s: when it goes at the latest; None until clients have taken that the listeners changed.
+    """
+
+    listeners: frozenset[str]
+    ends_at_s: float | None = None
+
+    def joined_with(self, other: Lingering) -> Lingering:
+        """Return this and another reason to stay as one: the later end counts."""
+        ends = None if None in {self.ends_at_s, other.ends_at_s} else max(self.ends_at_s or 0, other.ends_at_s or 0)
+        return Lingering(self.listeners | other.listeners, ends)
+
+
+@dataclass(frozen=True, slots=True)
+class DrainingListener:
+    """An old version of a listener, whose connections may be open still.
+
+    Attributes:
+        name: of the listener.
+        keys: the resources that it names and its next version does not.
+        patterns: those of its mentions that may mean several.
+        ends_at_s: when its connections are closed at the latest; None until clients have taken the next version.
+    """
+
+    name: str
+    keys: frozenset[Key]
+    patterns: frozenset[Key] = frozenset()
+    ends_at_s: float | None = None
+
+
+LingeringByKey = Mapping[Key, Lingering]
+Draining = tuple[DrainingListener, ...]
+Changes = Mapping[TypeUrl, RowsChange]
+
+
+def draining_after(served: Snapshot, target: Snapshot, draining: Draining) -> Draining:
+    """Return what drains when the listeners of the target are served; what begins with it has no end yet."""
+    rows, new_rows = served.resources(LISTENERS), target.resources(LISTENERS)
+    change = new_rows.changes_since(rows)
+    names = sorted(rows.among(change.fresh | change.removed))
+    found = (_drained(rows[name], new_rows.get(name)) for name in names)
+    return (*draining, *(one for one in found if one.keys or one.patterns)) if names else draining
+
+
+def _drained(old: Resource, new: Resource | None) -> DrainingListener:
+    keys = set(_named_by(old)) - set(() if new is None else _named_by(new))
+    patterns = frozenset(key for key in keys if is_pattern(key[1]))
+    return DrainingListener(old.name, frozenset(keys - patterns), patterns)
+
+
+def lingering_of(served: Snapshot, changes: Changes, draining: Draining) -> dict[Key, Lingering]:
+    """Return what of that which goes is in use by draining listeners. The cost follows what goes.
+
+    Args:
+        served: what is served now.
+        changes: how the target differs from it; what lingers already counts as removed.
+        draining: the old versions of listeners.
+    """
+    removed = {type_url: change.removed for type_url, change in changes.items() if change.removed}
+    removed_keys = {(type_url, name) for type_url, names in removed.items() for name in names} if draining else set()
+    found: dict[Key, Lingering] = {}
+    for listener in draining if removed_keys else ():
+        lingering = Lingering(frozenset((listener.name,)), listener.ends_at_s)
+        for key in _kept_by((*(listener.keys & removed_keys), *listener.patterns), served, removed):
+            found[key] = found[key].joined_with(lingering) if key in found else lingering
+    return found
+
+
+def _kept_by(keys: Iterable[Key], served: Snapshot, removed: Mapping[TypeUrl, frozenset[str]]) -> set[Key]:
+    """Return what mentions mean of that which is removed, and what that names in turn."""
+    found: set[Key] = set()
+    mentions = list(keys)
+    while mentions:
+        type_url, name = mentions.pop()
+        meant = {(type_url, one) for one in names_meant(name, removed.get(type_url, ()))} - found
+        found |= meant
+        mentions += [named for _, one in meant for named in _named_by(served.resources(type_url)[one])]
+    return found
+
+
+def _named_by(user: Resource) -> Iterator[Key]:
+    return ((one.type_url, one.name) for one in user.references if not one.is_static)
+
+
+def is_pattern(name: str) -> bool:
+    """Whether a mention may mean several resources."""
+    return name.endswith("*")
+
+
+def names_meant(name: str, existing: Collection[str]) -> Iterator[str]:
+    """Yield which of existing names a mention means: the one, or all that begin like a pattern."""
+    if is_pattern(name):
+        yield from (one for one in existing if one.startswith(name[:-1]))
+    elif name in existing:
+        yield name
+
+
+def names_by_type(keys: Iterable[Key]) -> dict[TypeUrl, frozenset[str]]:
+    """Return names by their types."""
+    names: defaultdict[TypeUrl, set[str]] = defaultdict(set)
+    for type_url, name in keys:
+        names[type_url].add(name)
+    return {type_url: frozenset(found) for type_url, found in names.items()}
+
+
+def with_ends(draining: Draining, ends_at_s: float) -> Draining:
+    """Return the same, in which everything has an end: all clients have taken the new listeners."""
+    return tuple(replace(one, ends_at_s=ends_at_s) if one.ends_at_s is None else one for one in draining)
+
+
+def without_drained(draining: Draining, listeners: Collection[str]) -> Draining:
+    """Return the same without the old versions of some listeners, unless clients have not taken the next one yet."""
+    return tuple(one for one in draining if one.ends_at_s is None or one.name not in listeners)
+
+
+def without_ended(draining: Draining, now_s: float) -> Draining:
+    """Return what drains on at this time."""
+    return tuple(one for one in draining if one.ends_at_s is None or one.ends_at_s > now_s)
+
+
+def shifted(draining: Draining, by_s: float) -> Draining:
+    """Return the same with all ends earlier or later by so much."""
+    return tuple(one if one.ends_at_s is None else replace(one, ends_at_s=one.ends_at_s + by_s) for one in draining)
+
+
+def first_end_s(draining: Draining) -> float | None:
+    """Return when the next one ends, None for none."""
+    first_s = min((one.ends_at_s for one in draining if one.ends_at_s is not None), default=inf)
+    return None if first_s == inf else first_s

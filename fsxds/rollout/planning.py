@@ -1,0 +1,248 @@
+"""The next step from what is served to a target: what is used comes before what uses it, and goes after it.
+
+| rule | source |
+| --- | --- |
+| GROW: what is used is added and changed; what the target does not have any more stays. | xDS protocol, "Eventual consistency considerations" |
+| SWITCH: what uses it changes, when all have the former. | the same |
+| SHRINK: what nothing uses any more goes, when all have switched. | the same |
+| Each is left out where there is nothing for it to do; where no two are needed, one step does everything. | |
+| Where only what is used changes, what a changed one named before goes after it: endpoints of a cluster that has its own now. | ENVOY.md E33 |
+| A rollback switches at once where it adds no name: what was there before is there still. | ENVOY.md E12 |
+| What lingers is a part of every step (`lingering`). | ENVOY.md E66 |
+| An author's version is that of exactly the rows that it was written for. | |
+| A type is withheld, incomplete or undeclared as in the snapshot that its rows are from; never one that has resources. | `Snapshot` |
+
+Nothing is remembered between steps: each is planned from what is served. So a new target can take over after any step, and
+every plan ends after three at most.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from enum import Enum, auto
+from types import MappingProxyType
+
+from fsxds.name_table import Chunk
+from fsxds.resource_types import BY_SHORT_NAME, RESOURCE_TYPES
+from fsxds.resources import Resource, Rows, RowsChange, Snapshot
+from fsxds.rollout.lingering import (
+    Changes,
+    Draining,
+    LingeringByKey,
+    draining_after,
+    lingering_of,
+    names_by_type,
+    names_meant,
+)
+from fsxds.rollout.step import Step, StepKind
+from fsxds.values import TypeUrl
+
+CLUSTERS = BY_SHORT_NAME["cds"].type_url
+ENDPOINTS = BY_SHORT_NAME["eds"].type_url
+
+# Any other type may use something.
+USED = frozenset(row.type_url for row in RESOURCE_TYPES if not row.is_user)
+
+NamesByType = Mapping[TypeUrl, Collection[str]]
+
+
+class Way(Enum):
+    """For what a step is planned: the first one to a target, a later one, or one back to what was good."""
+
+    FIRST = auto()
+    ONWARD = auto()
+    BACK = auto()
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedStep:
+    """A step, and what holds when it is served.
+
+    Attributes:
+        step: the step.
+        is_last: the target is reached.
+        draining: the old versions of listeners.
+        lingering: what these use and the target does not have.
+    """
+
+    step: Step
+    is_last: bool
+    draining: Draining
+    lingering: LingeringByKey
+
+
+def whole_step(served: Snapshot | None, target: Snapshot) -> Step | None:
+    """Return the one step that serves a target as it is; None where it would change nothing."""
+    if served is None:
+        rows = target.by_type.items()
+        changed = {type_url: RowsChange(frozenset(each)) for type_url, each in rows if each}
+        return _step(StepKind.WHOLE, target, changed)
+    changes = changes_between(served, target)
+    if not any(changes.values()) and _marks(served) == _marks(target):
+        return None
+    return _step(StepKind.WHOLE, target, changes)
+
+
+def next_step(
+    served: Snapshot, target: Snapshot, draining: Draining, way: Way, *, lingers: bool = True
+) -> PlannedStep | None:
+    """Plan the next step from what is served to a target; None where there is nothing left to do.
+
+    Args:
+        served: what is served now.
+        target: what is to be served.
+        draining: the old versions of listeners.
+        way: for what the step is.
+        lingers: whether what the listeners name that change now is to linger.
+    """
+    changes = changes_between(served, target)
+    after = draining_after(served, target, draining) if lingers else draining
+    lingering = lingering_of(served, changes, after)
+    kept = names_by_type(lingering)
+    change = _Change(served, changes, kept)
+    if change.needs_growth(way):
+        lingering = lingering_of(served, changes, draining)
+        return PlannedStep(_grown(served, target, changes), is_last=False, draining=draining, lingering=lingering)
+    if change.switches and change.shrinks:
+        kept |= {type_url: changes[type_url].removed for type_url in _used(changes)}
+        return PlannedStep(
+            _kept(StepKind.SWITCH, served, target, kept), is_last=False, draining=after, lingering=lingering
+        )
+    step = _kept(change.last_kind(way), served, target, kept)
+    if not step.changed and _marks(served) == _marks(step.snapshot):
+        return None
+    return PlannedStep(step, is_last=True, draining=after, lingering=lingering)
+
+
+def changes_between(served: Snapshot, target: Snapshot) -> dict[TypeUrl, RowsChange]:
+    """Return how the types of a target differ from what is served."""
+    return {type_url: rows.changes_since(served.resources(type_url)) for type_url, rows in target.by_type.items()}
+
+
+class _Change:
+    """What is left to do from what is served to a target, given the names that stay."""
+
+    def __init__(self, served: Snapshot, changes: Changes, kept: NamesByType) -> None:
+        self._served, self._changes, self._kept = served, changes, kept
+        used = _used(changes)
+        self._used_changes = {type_url: changes[type_url] for type_url in used}
+        self._grows = any(change.fresh or change.renewed for change in self._used_changes.values())
+        self.switches = any(map(self._differs, changes.keys() - used))
+        self.shrinks = any(map(self._removed, used))
+
+    def needs_growth(self, way: Way) -> bool:
+        """Whether what is used comes before anything else."""
+        if not self._grows:
+            return False
+        if self.switches:
+            return way is not Way.BACK or self._adds_names()
+        return self.shrinks and self._removes_what_changed_ones_named()
+
+    def last_kind(self, way: Way) -> StepKind:
+        """Return what the step does that does all that is left."""
+        if way is Way.FIRST:
+            return StepKind.WHOLE
+        return StepKind.SWITCH if self.switches else StepKind.SHRINK
+
+    def _differs(self, type_url: TypeUrl) -> bool:
+        change = self._changes[type_url]
+        return bool(change.fresh or change.renewed or self._removed(type_url))
+
+    def _removed(self, type_url: TypeUrl) -> frozenset[str]:
+        return self._changes[type_url].removed.difference(self._kept.get(type_url, ()))
+
+    def _adds_names(self) -> bool:
+        return any(
+            len(self._served.resources(type_url).among(change.fresh)) < len(change.fresh)
+            for type_url, change in self._used_changes.items()
+        )
+
+    def _removes_what_changed_ones_named(self) -> bool:
+        removed = {type_url: self._removed(type_url) for type_url in self._used_changes}
+        return any(
+            next(names_meant(reference.name, removed.get(reference.type_url, ())), None) is not None
+            for type_url, change in self._used_changes.items()
+            for name in self._served.resources(type_url).among(change.fresh)
+            for reference in self._served.resources(type_url)[name].references
+        )
+
+
+def _used(type_urls: Collection[TypeUrl]) -> list[TypeUrl]:
+    return [type_url for type_url in type_urls if type_url in USED]
+
+
+def _grown(served: Snapshot, target: Snapshot, changes: Changes) -> Step:
+    """Return the step after which everything is there that the served or the target's users use."""
+    used = _used(changes)
+    rows = {type_url: served.resources(type_url) for type_url in target.by_type}
+    rows |= {type_url: _with_kept(served, target, type_url, changes[type_url].removed) for type_url in used}
+    return _between(StepKind.GROW, served, target, rows)
+
+
+def _kept(step_kind: StepKind, served: Snapshot, target: Snapshot, kept: NamesByType) -> Step:
+    """Return the step that serves a target, together with names that it does not have."""
+    rows = {type_url: _with_kept(served, target, type_url, kept.get(type_url, ())) for type_url in target.by_type}
+    return _between(step_kind, served, target, rows)
+
+
+def _with_kept(served: Snapshot, target: Snapshot, type_url: TypeUrl, names: Collection[str]) -> Rows:
+    rows = target.by_type[type_url]
+    return rows.with_those_of(served.resources(type_url), frozenset(names)) if names else rows
+
+
+def _between(step_kind: StepKind, served: Snapshot, target: Snapshot, rows: Mapping[TypeUrl, Rows]) -> Step:
+    """Return the step that serves these rows, each of which is of what is served, of the target, or of both."""
+    changed = {type_url: each.changes_since(served.resources(type_url)) for type_url, each in rows.items()}
+    if all(each is target.by_type[type_url] for type_url, each in rows.items()):
+        return _step(step_kind, target, changed)
+    # The users of a GROW are as they were.
+    sources = {type_url: served if step_kind is StepKind.GROW and type_url not in USED else target for type_url in rows}
+    empty = {type_url: source for type_url, source in sources.items() if not rows[type_url]}
+    snapshot = Snapshot(
+        target.generation,
+        MappingProxyType(dict(rows)),
+        MappingProxyType(dict(_authored(served, target, rows))),
+        target.changes,
+        incomplete=frozenset(type_url for type_url, source in sources.items() if type_url in source.incomplete),
+        withheld=frozenset(type_url for type_url, source in empty.items() if type_url in source.withheld),
+        undeclared=frozenset(type_url for type_url, source in empty.items() if type_url in source.undeclared),
+    )
+    return _step(step_kind, snapshot, changed)
+
+
+def _authored(served: Snapshot, target: Snapshot, rows: Mapping[TypeUrl, Rows]) -> Iterator[tuple[TypeUrl, str]]:
+    for type_url, each in rows.items():
+        for source in (target, served):
+            if each is source.by_type.get(type_url) and type_url in source.authored:
+                yield type_url, source.authored[type_url]
+                break
+
+
+def _step(step_kind: StepKind, snapshot: Snapshot, changes: Changes) -> Step:
+    changed = {type_url: change for type_url, change in changes.items() if change}
+    return Step(step_kind, snapshot, MappingProxyType(changed), _endpoints_of(snapshot, changed))
+
+
+def _endpoints_of(snapshot: Snapshot, changed: Changes) -> frozenset[str]:
+    """Return the names of the endpoints that new and changed clusters have, as far as they exist."""
+    clusters, endpoints = snapshot.resources(CLUSTERS), snapshot.resources(ENDPOINTS)
+    fresh = changed[CLUSTERS].fresh if CLUSTERS in changed else frozenset()
+    if not fresh or not endpoints:
+        return frozenset()
+    if len(fresh) == len(clusters):
+        # The first target: views share most of their clusters, and what was found out of these.
+        return frozenset(endpoints.among(frozenset().union(*(chunk.once(_eds_names) for chunk in clusters.chunks))))
+    return frozenset(endpoints.among(_names_of_endpoints(clusters[name] for name in fresh)))
+
+
+def _eds_names(chunk: Chunk[Resource]) -> frozenset[str]:
+    return frozenset(_names_of_endpoints(chunk.values))
+
+
+def _names_of_endpoints(clusters: Iterable[Resource]) -> Iterator[str]:
+    return (one.name for cluster in clusters for one in cluster.references if one.type_url == ENDPOINTS)
+
+
+def _marks(snapshot: Snapshot) -> tuple[object, ...]:
+    return dict(snapshot.authored), snapshot.incomplete, snapshot.withheld, snapshot.undeclared

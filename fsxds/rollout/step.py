@@ -1,0 +1,132 @@
+"""One step of a rollout, and what clients answer to it."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from enum import Enum
+from types import MappingProxyType
+from typing import Protocol
+
+from fsxds.resource_types import BY_TYPE_URL
+from fsxds.resources import Rows, RowsChange, Snapshot
+from fsxds.values import TypeUrl, Version
+
+ID_DIGITS = 12
+
+
+# Each resource that it rejects, a colon, and why.
+_ENVOY_REASON = re.compile(r"Error adding/updating [a-z ]+\(s\) (?P<resources>.+)", re.DOTALL)
+
+
+class StepKind(Enum):
+    """What a step does.
+
+    WHOLE: everything at once, because nothing needs an order. GROW: what is used is added and changed, and nothing of it
+    removed. SWITCH: what uses it changes. SHRINK: what nothing uses any more goes.
+    """
+
+    WHOLE = "whole"
+    GROW = "grow"
+    SWITCH = "switch"
+    SHRINK = "shrink"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Step:
+    """One step on the way to a target; equal to itself alone.
+
+    Attributes:
+        step_kind: what it does.
+        snapshot: what is served from now on; whoever publishes it sets the generation.
+        changed: how it differs from what was served before: only types with differences for clients.
+        endpoints: the names of endpoints, which are in the snapshot, that its new or changed clusters need. A client that
+            polls clusters has taken the step only when it polled these too.
+    """
+
+    step_kind: StepKind
+    snapshot: Snapshot
+    changed: Mapping[TypeUrl, RowsChange]
+    endpoints: frozenset[str] = frozenset()
+
+    def needs_no_order_with(self, later: Step) -> bool:
+        """Whether a client may get what this and a later step change in any order.
+
+        So it is where both change users alone, or add and change what is used alone: no order counts within a step either.
+        Clusters that wait for endpoints are waited for by themselves.
+        """
+        sorts = {BY_TYPE_URL[type_url].is_user for type_url in (*self.changed, *later.changed)}
+        if self.endpoints or len(sorts) != 1:
+            return False
+        return sorts == {True} or not any(one.removed for one in (*self.changed.values(), *later.changed.values()))
+
+    def joined_with(self, later: Step) -> Step:
+        """Return a later step that has to be taken together with this one."""
+        changed = {
+            type_url: _joined(self.changed.get(type_url, RowsChange()), later.changed.get(type_url, RowsChange()))
+            for type_url in {**self.changed, **later.changed}
+        }
+        return replace(later, changed=MappingProxyType(changed))
+
+
+def _joined(earlier: RowsChange, later: RowsChange) -> RowsChange:
+    """Return the names of two changes, one after the other; what changed back is among them."""
+    return RowsChange(
+        (earlier.fresh | later.fresh) - later.removed,
+        (earlier.renewed | later.renewed) - later.removed,
+        (earlier.removed | later.removed) - later.fresh,
+    )
+
+
+class Standing(Enum):
+    """Where a client is with a step: it has all of it that it subscribes to, or not yet."""
+
+    TAKEN = "taken"
+    PENDING = "pending"
+
+
+@dataclass(frozen=True, slots=True)
+class Rejection:
+    """A client's NACK of what a step changed.
+
+    Attributes:
+        type_url: the type of the response.
+        version: its version.
+        names: the resources that may be meant.
+        reason: the client's words, without secrets; None where it gave none.
+    """
+
+    type_url: TypeUrl
+    version: Version
+    names: frozenset[str] = frozenset()
+    reason: str | None = None
+
+    def is_about_others(self, rows: Rows) -> bool:
+        """Whether the client says that it rejects just resources which are not in `names`.
+
+        An Envoy that rejected one before rejects it with every later response that has it, and names each that it rejects
+        (ENVOY.md E12). That says nothing about what changed.
+
+        Args:
+            rows: what the client was sent.
+        """
+        found = _ENVOY_REASON.match(self.reason or "")
+        if found is None or any(name in found["resources"] for name in self.names):
+            return False
+        return bool(rows.among(part.partition(": ")[0] for part in re.split("\n|, ", found["resources"])))
+
+
+class Client(Protocol):
+    """Somebody who is served: a stream, a node that polls, a mirror. Hashable, and equal to itself alone."""
+
+    def standing(self, step: Step) -> Standing | Rejection:
+        """Return where it is with a step; it has taken one of which it subscribes to nothing that changed."""
+
+
+def snapshot_id(snapshot: Snapshot) -> str:
+    """Return 12 hex digits over the versions of all types: equal content has one id, in every process."""
+    versions = snapshot.versions
+    lines = "".join(f"{type_url}\0{versions[type_url]}\n" for type_url in sorted(versions))
+    return hashlib.sha256(lines.encode()).hexdigest()[:ID_DIGITS]

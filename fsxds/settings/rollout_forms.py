@@ -1,0 +1,78 @@
+"""How the options of rollouts are written: counts, shares, and which nodes get a change first."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from math import inf
+
+from fsxds.settings.forms import OFF, OptionForm
+
+_PERCENT = re.compile(r"([0-9]{1,3}(?:[.][0-9]{1,6})?) ?%", re.ASCII)
+
+
+@dataclass(frozen=True, slots=True)
+class Canary:
+    """Which nodes get a change before all others: those of a view, or a share of all nodes, above 0 and up to 1."""
+
+    view: str | None = None
+    share: float | None = None
+
+
+def _read_count(written: object) -> int:
+    number = int(written) if isinstance(written, str) and written.isdecimal() else written
+    if not isinstance(number, int) or isinstance(number, bool) or number < 1:
+        raise ValueError(written)
+    return number
+
+
+def _read_share(written: object) -> float:
+    match = _PERCENT.fullmatch(written.strip()) if isinstance(written, str) else None
+    if match is None or float(match[1]) > 100:
+        raise ValueError(written)
+    return float(match[1]) / 100
+
+
+def _read_share_or_off(written: object) -> float:
+    # YAML reads `off` as false.
+    return inf if written is False or str(written).lower() == OFF else _read_share(written)
+
+
+def _read_canary(written: object) -> Canary:
+    if isinstance(written, dict) and len(written) == 1:
+        [(word, value)] = written.items()
+    else:
+        word, _, value = str(written).partition("=")
+    if word == "view" and isinstance(value, str) and value:
+        return Canary(view=value)
+    if word == "nodes" and (share := _read_share(value)):
+        return Canary(share=share)
+    raise ValueError(written)
+
+
+_PERCENT_TEXT = {"type": "string", "pattern": f"^{_PERCENT.pattern}$"}
+_CANARY_KEYS = {"view": {"type": "string", "minLength": 1}, "nodes": _PERCENT_TEXT}
+
+COUNT = OptionForm(
+    "COUNT", "a number, 1 at least", _read_count, {"anyOf": [{"type": "integer", "minimum": 1}, {"type": "string"}]}
+)
+SHARE_OR_OFF = OptionForm(
+    "SHARE", "a share or off (write 50%)", _read_share_or_off, {"anyOf": [_PERCENT_TEXT, {"enum": [OFF, False]}]}
+)
+CANARY = OptionForm(
+    "view=NAME|nodes=SHARE",
+    "a view or a share of the nodes (write view=NAME or nodes=5%)",
+    _read_canary,
+    {
+        "anyOf": [
+            {"type": "string", "minLength": 1},
+            {
+                "type": "object",
+                "properties": _CANARY_KEYS,
+                "additionalProperties": False,
+                "minProperties": 1,
+                "maxProperties": 1,
+            },
+        ]
+    },
+)

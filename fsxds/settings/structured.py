@@ -1,0 +1,141 @@
+"""Settings that are lists and mappings: each value within one is read with its path, and all mistakes are collected."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from difflib import get_close_matches
+from typing import TypeVar
+
+from fsxds.settings.forms import OptionForm, Schema
+from fsxds.values import FieldPath, scalar_text
+
+Value = TypeVar("Value")
+
+# Metadata of nodes is as deep as its operator likes; a YAML alias may make it endless.
+DEEPEST = 16
+
+_TYPE_NAMES = {
+    dict: "a mapping",
+    list: "a list",
+    str: "a text",
+    int: "a number",
+    float: "a number",
+    bool: "a truth value",
+    type(None): "nothing",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Mistake:
+    """What is wrong within the value of a setting: where, from the top of the value, and the fact with its remedy."""
+
+    path: FieldPath
+    fact: str
+
+
+class MistakesFound(ValueError):  # noqa: N818 - as other settings that cannot be read, it is a ValueError
+    """The value of a setting has these mistakes."""
+
+    def __init__(self, mistakes: Sequence[Mistake]) -> None:
+        super().__init__("; ".join(mistake.fact for mistake in mistakes))
+        self.mistakes = tuple(mistakes)
+
+
+@dataclass(frozen=True, slots=True)
+class SettingPart:
+    """A value within a setting. What is wrong with it is noted, and reading goes on with something harmless."""
+
+    written: object
+    path: FieldPath = ()
+    mistakes: list[Mistake] = field(default_factory=list)
+
+    def reject(self, fact: str) -> None:
+        """Note what is wrong with this value, and what to do."""
+        self.mistakes.append(Mistake(self.path, fact))
+
+    def members(self, known: Collection[str], required: Collection[str] = ()) -> dict[str, SettingPart]:
+        """Return the members of a mapping that may have these keys, and has to have some; those without a value are left out."""
+        members = self.any_members()
+        for key in members.keys() - set(known):
+            near = get_close_matches(key, known, 1)
+            hint = f"did you mean {near[0]}?" if near else f"the keys are {', '.join(known)}"
+            members[key].reject(f"there is no such key; {hint}")
+        if isinstance(self.written, dict):
+            for key in required:
+                if key not in members:
+                    self.reject(f"has no {key}; add it")
+        return {key: part for key, part in members.items() if key in known}
+
+    def any_members(self) -> dict[str, SettingPart]:
+        """Return the members of a mapping of any keys; those without a value are left out."""
+        if not isinstance(self.written, dict):
+            self._reject_type("a mapping")
+            return {}
+        return {str(key): self._at(str(key), value) for key, value in self.written.items() if value is not None}
+
+    def list_members(self) -> tuple[SettingPart, ...]:
+        """Return the members of a list that has to have some."""
+        if not isinstance(self.written, list):
+            self._reject_type("a list")
+            return ()
+        if not self.written:
+            self.reject("is empty; add something, or leave it out")
+        return tuple(self._at(index, value) for index, value in enumerate(self.written))
+
+    def text(self) -> str:
+        """Return a text that is not empty."""
+        if not isinstance(self.written, str):
+            self._reject_type("a text" if isinstance(self.written, dict | list) else "a text, in quotes")
+        elif not self.written or "\0" in self.written:
+            self.reject("is empty, or has a NUL character; write a text")
+        else:
+            return self.written
+        return ""
+
+    def scalar(self) -> str:
+        """Return a text that is not empty; numbers and truth values are taken as JSON writes them."""
+        text = scalar_text(self.written)
+        return self.text() if text is None or isinstance(self.written, str) else text
+
+    def of_form(self, form: OptionForm[Value]) -> Value | None:
+        """Return a value that is written as that of an option; None where it is none."""
+        try:
+            return form.read(self.written)
+        except ValueError:
+            self.reject(f"{self.written!r} is not {form.demand}")
+            return None
+
+    def _at(self, step: str | int, value: object) -> SettingPart:
+        return SettingPart(value, (*self.path, step), self.mistakes)
+
+    def _reject_type(self, demand: str) -> None:
+        self.reject(f"is {_TYPE_NAMES.get(type(self.written), 'something else')}; write {demand}")
+
+
+def structured(read: Callable[[SettingPart], Value], schema: Schema) -> OptionForm[Value]:
+    """Make the form of a setting that only a settings file can have.
+
+    Args:
+        read: reads the value, and notes its mistakes in the part.
+        schema: the JSON Schema of the value.
+    """
+
+    def read_whole(written: object) -> Value:
+        part = SettingPart(written)
+        value = read(part)
+        if part.mistakes:
+            raise MistakesFound(part.mistakes)
+        return value
+
+    return OptionForm("", "", read_whole, schema, in_file_only=True)
+
+
+def object_schema(properties: Mapping[str, object], required: Sequence[str] = ()) -> Schema:
+    """Return the JSON Schema of a mapping that has no other keys than these."""
+    return {
+        "type": "object",
+        "properties": {**properties},
+        "required": [*required],
+        "additionalProperties": False,
+    }

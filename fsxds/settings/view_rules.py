@@ -1,0 +1,270 @@
+"""The settings `views` and `variables`: which layers of the tree a node sees, and what stands for `${NAME}` in them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from difflib import get_close_matches
+from pathlib import PurePosixPath
+from types import MappingProxyType
+from typing import TypeVar
+
+from fsxds.settings.forms import Schema
+from fsxds.settings.structured import DEEPEST, SettingPart, object_schema, structured
+
+Found = TypeVar("Found")
+
+REGEX = "re:"
+"""Begins a pattern that is a regular expression; all others are globs."""
+
+# RE2 compiles an expression of a megabyte for seconds.
+LONGEST_PATTERN = 4096
+
+_LOCALITY = ("region", "zone", "sub_zone")
+_TEXTS = ("id", "cluster", "user_agent_name", "user_agent_version")
+ATTRIBUTES = (*_TEXTS, *(f"locality.{name}" for name in _LOCALITY))
+"""What rules match, and templates name; besides `metadata.NAME`, at any depth."""
+
+TEMPLATE = re.compile(r"\{node\.([^{}]*)\}")
+_NAME = re.compile(r"[A-Za-z0-9_.-]+")
+_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+
+
+@dataclass(frozen=True, slots=True)
+class Variables:
+    """What stands for `${NAME}`, by name.
+
+    Attributes:
+        texts: the values. They may be secrets, and are not shown.
+        unset: of variables whose value the environment should have and has not, the names there.
+    """
+
+    texts: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}), repr=False)
+    unset: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
+
+    def over(self, others: Variables) -> Variables:
+        """Return these, and of the others those of other names."""
+        return Variables(
+            MappingProxyType({**_without(others.texts, self.unset), **self.texts}),
+            MappingProxyType({**_without(others.unset, self.texts), **self.unset}),
+        )
+
+    def found_in(self, environment: Mapping[str, str]) -> Variables:
+        """Return these, with the values that the environment has."""
+        found = {name: environment[key] for name, key in self.unset.items() if key in environment}
+        unset = _without(self.unset, found)
+        return Variables(MappingProxyType({**self.texts, **found}), MappingProxyType(unset))
+
+
+def _without(values: Mapping[str, str], names: Iterable[str]) -> dict[str, str]:
+    left_out = set(names)
+    return {name: value for name, value in values.items() if name not in left_out}
+
+
+@dataclass(frozen=True, slots=True)
+class ViewRule:
+    """One view: the nodes that have it, and its layers.
+
+    Attributes:
+        name: is unique.
+        match: attributes of nodes (see `ATTRIBUTES`), each with patterns, of which one has to match. Every node matches
+            where there are none.
+        layers: folders, with templates such as `{node.id}`; later ones win.
+        variables: hold in this view, and go before the setting `variables`.
+    """
+
+    name: str
+    match: tuple[tuple[str, tuple[str, ...]], ...]
+    layers: tuple[str, ...]
+    variables: Variables = field(default_factory=Variables)
+
+    def found_in(self, environment: Mapping[str, str]) -> ViewRule:
+        """Return the rule with the variables that the environment has."""
+        return replace(self, variables=self.variables.found_in(environment))
+
+
+def no_such_view(name: str, names: Collection[str]) -> str:
+    """Return what is wrong with the name of a view that is none of these."""
+    near = get_close_matches(name, names, 1)
+    hint = f"did you mean {near[0]}?" if near else f"there is {', '.join(names) or 'none: give `views`'}"
+    return f"there is no view {name}; {hint}"
+
+
+def _read_views(part: SettingPart) -> tuple[ViewRule, ...]:
+    rules: list[ViewRule] = []
+    for each in part.list_members():
+        before = len(part.mistakes)
+        rule = _read_rule(each)
+        if len(part.mistakes) == before:
+            _reject_unreachable(each, rule, rules)
+        rules.append(rule)
+    return tuple(rules)
+
+
+def _read_rule(part: SettingPart) -> ViewRule:
+    members = part.members(("name", "match", "layers", "variables"), ("name", "layers"))
+    return ViewRule(
+        _read_name(members["name"]) if "name" in members else "",
+        tuple(read_attributes(members["match"], _read_patterns)) if "match" in members else (),
+        _read_layers(members["layers"]) if "layers" in members else (),
+        _read_variables(members["variables"]) if "variables" in members else Variables(),
+    )
+
+
+def _reject_unreachable(part: SettingPart, rule: ViewRule, before: Iterable[ViewRule]) -> None:
+    """Reject a rule of a name that is taken, or that no node reaches: the first rule that matches wins."""
+    for other in before:
+        if other.name == rule.name:
+            part.reject(f"there are two views {rule.name}; give each a name of its own")
+        if not other.match or set(other.match) == set(rule.match):
+            fact = f"no node reaches {rule.name}: {other.name} stands before it and matches the same nodes"
+            part.reject(f"{fact}; move the more specific one up")
+            return
+
+
+def _read_name(part: SettingPart) -> str:
+    name = part.text()
+    if name and not _NAME.fullmatch(name):
+        part.reject(f"{name!r} has other characters than letters, digits, `-`, `_` and `.`; write a name such as edge")
+    return name
+
+
+def read_attributes(part: SettingPart, read: Callable[[SettingPart], Found]) -> list[tuple[str, Found]]:
+    """Return what is said of the attributes of nodes, each with its name, such as `metadata.labels.tier`."""
+    found: list[tuple[str, Found]] = []
+    for key, member in part.members((*_TEXTS, "locality", "metadata")).items():
+        if key == "locality":
+            found += [(f"locality.{name}", read(each)) for name, each in member.members(_LOCALITY).items()]
+        elif key == "metadata":
+            found += _read_metadata(member, "metadata", read)
+        else:
+            found.append((key, read(member)))
+    return found
+
+
+def _read_metadata(
+    part: SettingPart, attribute: str, read: Callable[[SettingPart], Found]
+) -> Iterator[tuple[str, Found]]:
+    if len(part.path) > DEEPEST:
+        part.reject("is too deep; name a value that is less deep")
+        return
+    for key, member in part.any_members().items():
+        if isinstance(member.written, dict):
+            yield from _read_metadata(member, f"{attribute}.{key}", read)
+        else:
+            yield f"{attribute}.{key}", read(member)
+
+
+def _read_patterns(part: SettingPart) -> tuple[str, ...]:
+    """Return one pattern, or several in a list."""
+    parts = part.list_members() if isinstance(part.written, list) else (part,)
+    return tuple(_read_pattern(each) for each in parts)
+
+
+def _read_pattern(part: SettingPart) -> str:
+    pattern = part.scalar()
+    if len(pattern) > LONGEST_PATTERN:
+        part.reject(f"is longer than {LONGEST_PATTERN} characters; write a shorter pattern")
+    elif pattern.startswith(REGEX) and (fault := _regex_fault(pattern.removeprefix(REGEX))):
+        part.reject(f"{fault}; write a regular expression of RE2, or a pattern such as edge-*")
+    return pattern
+
+
+def _regex_fault(regex: str) -> str:
+    # `--help` and most settings do without.
+    import re2
+
+    options = re2.Options()
+    options.log_errors = False
+    try:
+        re2.compile(regex, options)
+    except re2.error as error:
+        reason = error.args[0] if error.args else ""
+        return reason.decode(errors="replace") if isinstance(reason, bytes) else str(reason)
+    return ""
+
+
+def _read_layers(part: SettingPart) -> tuple[str, ...]:
+    layers: list[str] = []
+    for each in part.list_members():
+        layer = each.text()
+        if fault := layer and _layer_fault(layer):
+            each.reject(fault)
+        elif layer and layer in layers:
+            each.reject(f"{layer} is there already; the last one would win, keep that")
+        layers.append(layer)
+    return tuple(layers)
+
+
+def _layer_fault(layer: str) -> str:
+    if str(PurePosixPath(layer)) != layer or layer.startswith("/") or {".", ".."} & set(layer.split("/")):
+        return f"{layer!r} is no folder of the tree; write its path from there, such as common or nodes/a"
+    for attribute in TEMPLATE.findall(layer):
+        if attribute not in ATTRIBUTES and not re.fullmatch(r"metadata(\.[^.]+)+", attribute):
+            near = get_close_matches(attribute, ATTRIBUTES, 1)
+            hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(ATTRIBUTES)} and metadata.NAME"
+            return f"nodes have no {attribute or 'attribute without a name'}; {hint}"
+    if set("{}") & set(TEMPLATE.sub("", layer)):
+        return f"{layer!r} has a brace that is no template; write {{node.id}}, or a folder without braces"
+    return ""
+
+
+def _read_variables(part: SettingPart) -> Variables:
+    texts: dict[str, str] = {}
+    unset: dict[str, str] = {}
+    for name, member in part.any_members().items():
+        if not _VARIABLE.fullmatch(name):
+            member.reject(f"{name!r} is no name of a variable; write letters, digits and `_`, and no digit first")
+        elif isinstance(member.written, dict):
+            source = member.members(("environment",), ("environment",))
+            unset[name] = source["environment"].text() if "environment" in source else ""
+        elif member.written == "":
+            # Nothing may be what has to stand there.
+            texts[name] = ""
+        else:
+            texts[name] = member.scalar()
+    return Variables(MappingProxyType(texts), MappingProxyType(unset))
+
+
+SCALAR: Schema = {"type": ["string", "number", "boolean"]}
+_PATTERNS: Schema = {
+    "description": "A glob such as edge-*, or re: and a regular expression; of a list, one has to match.",
+    "anyOf": [SCALAR, {"type": "array", "items": SCALAR, "minItems": 1}],
+}
+
+
+def attributes_schema(leaf: Schema) -> Schema:
+    """Return the JSON Schema of what is said of the attributes of nodes."""
+    metadata = {"type": "object", "additionalProperties": {"anyOf": [leaf, {"type": "object"}]}}
+    locality = object_schema(dict.fromkeys(_LOCALITY, leaf))
+    return object_schema({**dict.fromkeys(_TEXTS, leaf), "locality": locality, "metadata": metadata})
+
+
+_VARIABLES: Schema = {
+    "type": "object",
+    "propertyNames": {"pattern": f"^{_VARIABLE.pattern}$"},
+    "additionalProperties": {
+        "anyOf": [SCALAR, object_schema({"environment": {"type": "string", "minLength": 1}}, ("environment",))]
+    },
+}
+_RULE = object_schema(
+    {
+        "name": {"type": "string", "pattern": f"^{_NAME.pattern}$", "description": "The name of the view."},
+        "match": {
+            **attributes_schema(_PATTERNS),
+            "description": "The nodes that have this view: all of these have to match.",
+        },
+        "layers": {
+            "type": "array",
+            "items": {"type": "string", "minLength": 1},
+            "minItems": 1,
+            "description": "Folders of the tree; later ones win. {node.id} and the like stand for what the node says.",
+        },
+        "variables": {**_VARIABLES, "description": "What stands for ${NAME} in this view."},
+    },
+    ("name", "layers"),
+)
+
+VIEWS = structured(_read_views, {"type": "array", "items": _RULE, "minItems": 1})
+VARIABLES = structured(_read_variables, _VARIABLES)

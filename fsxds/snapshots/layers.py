@@ -1,0 +1,229 @@
+"""Load a layer on top of the layers below it, which views share.
+
+What is below is a `Loaded` like any other, and the layer is one change of it: its files appear, and the files below lose
+the resources that it replaces. So the rules of acceptance hold in a view as in a tree, and the cost is that of the layer.
+
+Only where the layer is held back by that, it is loaded on top of what it was before: its last good content stays. What is
+held back counts for nothing, here too: then the layer replaces what its last good content does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from operator import is_
+from pathlib import PurePosixPath
+
+from fsxds.resources import Key, ParsedFile
+from fsxds.snapshots.check_protocol import FieldLocator
+from fsxds.snapshots.load import Acceptance, Loaded, following, load
+from fsxds.snapshots.patches import digest_of_done
+from fsxds.snapshots.projections import (
+    Carried,
+    Projection,
+    keys_of,
+    may_exist_below,
+    project,
+    resources_below,
+    with_carried,
+)
+from fsxds.snapshots.proposals import differing
+from fsxds.values import OverlaidTree, Problem, ProjectedFile, Severity, SourceFile, SourceTree
+
+
+@dataclass(frozen=True, slots=True)
+class LayerFiles:
+    """The files of one layer, sorted by path; what could not be read of it; and what each file parsed to, by its path."""
+
+    files: tuple[SourceFile, ...] = ()
+    problems: tuple[Problem, ...] = ()
+    parsed: Mapping[PurePosixPath, ParsedFile] = field(default_factory=dict)
+
+    def is_same(self, other: LayerFiles) -> bool:
+        """Whether all of it is what another one has; it costs a comparison of objects for each file."""
+        return (
+            (self.files, self.problems) == (other.files, other.problems)
+            and self.parsed.keys() == other.parsed.keys()
+            and all(map(is_, self.parsed.values(), other.parsed.values()))
+        )
+
+    @property
+    def is_good(self) -> bool:
+        """Whether each file by itself could be served."""
+        are_readable = not any(problem.severity is Severity.ERROR for problem in self.problems)
+        return are_readable and all(parsed.is_good for parsed in self.parsed.values())
+
+
+@dataclass(frozen=True, slots=True)
+class LoadedLayer:
+    """A layer as it was loaded on top of those below it.
+
+    Attributes:
+        loaded: all layers up to this one: what is served, and all that is wrong.
+        bare: the same without what is carried, for loading on top.
+        below: the layer below, None for the lowest.
+        layer: the files of this layer.
+        carried: files below of which something is wrong that `bare` does not say.
+        added: problems that the layers below it do not have.
+        removed: problems that they have and it does not.
+    """
+
+    loaded: Loaded
+    bare: Loaded
+    below: LoadedLayer | None
+    layer: LayerFiles
+    carried: Mapping[PurePosixPath, Carried]
+    added: tuple[Problem, ...]
+    removed: tuple[Problem, ...]
+
+
+def load_layer(
+    below: LoadedLayer | None, layer: LayerFiles, before: LoadedLayer | None, acceptance: Acceptance
+) -> LoadedLayer:
+    """Load a layer.
+
+    Args:
+        below: the layer below it, None for the lowest.
+        layer: its files.
+        before: what it was loaded as last, on top of whatever was below then; None for the first time.
+        acceptance: how files are accepted.
+    """
+    if below is None:
+        tree = SourceTree(layer.files, layer.problems)
+        bare = load(
+            tree, before.bare if before else None, lambda files: [layer.parsed[file.path] for file in files], acceptance
+        )
+        return LoadedLayer(bare, bare, None, layer, {}, bare.problems, ())
+    done = _with_edits_done(below.bare, layer, before, acceptance)
+    bare, projection = _LayerLoad(below, done, before, acceptance).load()
+    carried = {**below.carried, **projection.carried}
+    loaded = with_carried(bare, carried)
+    removed, added = differing(below.loaded.problems, loaded.problems)
+    return LoadedLayer(loaded, bare, below, layer, carried, added, removed)
+
+
+def _with_edits_done(
+    below: Loaded, layer: LayerFiles, before: LoadedLayer | None, acceptance: Acceptance
+) -> LayerFiles:
+    """Return the files of a layer, of which all is done that they say about the layers below."""
+    patching, edited = acceptance.patching, [parsed for parsed in layer.parsed.values() if parsed.edits]
+    if patching is None or not edited or below.memory is None:
+        return layer
+    bases = resources_below(below, (edit.key for parsed in edited for edit in parsed.edits))
+    may_exist = may_exist_below(below)
+    digests = {parsed.path: digest_of_done(parsed, bases, may_exist) for parsed in edited}
+    files = {
+        file.path: ProjectedFile(file, digests[file.path]) if file.path in digests else file for file in layer.files
+    }
+    locator = FieldLocator(OverlaidTree(below.memory.tree, files), acceptance.locate_up_to_bytes)
+    parsed = dict(layer.parsed)
+    for each in edited:
+        known = before.bare.records.get(each.path) if before else None
+        if known is None or known.parsed is None or known.parsed.digest != digests[each.path]:
+            parsed[each.path] = patching.done(each, bases, may_exist, locator)
+        else:
+            parsed[each.path] = known.parsed
+    return LayerFiles(tuple(files.values()), layer.problems, parsed)
+
+
+@dataclass(slots=True)
+class _Assumed:
+    """What is served otherwise than it was taken to be.
+
+    Attributes:
+        own: what is served of files of the layer, by path; None for nothing.
+        below: the files below of which only what is served can be projected.
+    """
+
+    own: dict[PurePosixPath, ParsedFile | None] = field(default_factory=dict)
+    below: set[PurePosixPath] = field(default_factory=set)
+
+
+class _LayerLoad:
+    """One load of a layer that has others below it."""
+
+    def __init__(
+        self, below: LoadedLayer, layer: LayerFiles, before: LoadedLayer | None, acceptance: Acceptance
+    ) -> None:
+        self._below = below
+        self._layer = layer
+        self._before = before
+        self._acceptance = acceptance
+        earlier = before.layer.files if before else ()
+        self._paths = {file.path for file in (*layer.files, *earlier)}
+        self._below_held = {file.path for file in below.bare.held}
+
+    def load(self) -> tuple[Loaded, Projection]:
+        """Return what was loaded, and what it left of the files below."""
+        # By the versions of authors, what is below would be the same version with other content.
+        shared = None if self._acceptance.authored_versions else self._below.bare
+        if self._before is None:
+            return self._settled(shared)
+        if shared is not None and self._layer.is_good:
+            loaded, projection = self._attempt(shared, _Assumed())
+            if self._below_held.issuperset(file.path for file in loaded.held):
+                old_below = self._before.below.bare if self._before.below else self._before.bare
+                below = self._below.bare.snapshot, old_below.snapshot
+                return following(loaded, self._before.bare, below), projection
+        return self._settled(self._before.bare)
+
+    def _settled(self, start: Loaded | None) -> tuple[Loaded, Projection]:
+        """Load on top of something until the layer replaces what is replaced by what is served of it."""
+        assumed = _Assumed()
+        while True:
+            loaded, projection = self._attempt(start, assumed)
+            if not self._learn(assumed, loaded, projection, start):
+                return loaded, projection
+
+    def _attempt(self, start: Loaded | None, assumed: _Assumed) -> tuple[Loaded, Projection]:
+        below = self._below.bare
+        keys: set[Key] = set()
+        for path in self._paths:
+            counted = self._counted(path, assumed, start)
+            keys |= keys_of(counted) if counted is not None else frozenset()
+        projection = project(below, keys, assumed.below)
+        tree_below = below.memory.tree if below.memory else SourceTree(())
+        files = {**projection.files, **{file.path: file for file in self._layer.files}}
+        problems = tuple(one for one in tree_below.problems if one.path not in projection.files)
+        tree = OverlaidTree(tree_below, files, (*problems, *self._layer.problems))
+
+        def parse(changed: tuple[SourceFile, ...]) -> list[ParsedFile]:
+            return [self._parsed(file.path, projection) for file in changed]
+
+        return load(tree, start, parse, self._acceptance), projection
+
+    def _parsed(self, path: PurePosixPath, projection: Projection) -> ParsedFile:
+        """Return what a file of the tree holds: all that are below were parsed when that was loaded."""
+        found = projection.parsed.get(path) or self._layer.parsed.get(path)
+        if found is None and path in self._below.bare.records:
+            found = self._below.bare.records[path].parsed
+        if found is None:
+            raise LookupError(path)
+        return found
+
+    def _counted(self, path: PurePosixPath, assumed: _Assumed, start: Loaded | None) -> ParsedFile | None:
+        """Return what is taken to be served of a file of the layer."""
+        if path in assumed.own:
+            return assumed.own[path]
+        parsed = self._layer.parsed.get(path)
+        if parsed is not None and parsed.is_good:
+            return parsed
+        # Of a file that vanished, too: it may be kept.
+        record = start.records.get(path) if start else None
+        return None if record is None else record.good
+
+    def _learn(self, assumed: _Assumed, loaded: Loaded, projection: Projection, start: Loaded | None) -> bool:
+        """Note what is served otherwise than it was taken to be; return whether anything is. Each file is noted once."""
+        below = {path for path in projection.parsed.keys() - assumed.below if loaded.records[path].is_held}
+        if below:
+            # What they hold back may be served beside what they held last.
+            assumed.below |= below
+            return True
+        own: dict[PurePosixPath, ParsedFile | None] = {}
+        for path in self._paths - assumed.own.keys():
+            record, counted = loaded.records.get(path), self._counted(path, assumed, start)
+            served = None if record is None else record.good
+            if (served.digest if served else None) != (counted.digest if counted else None):
+                own[path] = served
+        assumed.own.update(own)
+        return bool(own)

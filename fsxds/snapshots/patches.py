@@ -1,0 +1,157 @@
+"""Do what the documents of a layer say about resources of the layers below it: delete them, and patch them.
+
+A patched resource is one of the file that patches it: with that file it is accepted, held back, and kept. What is wrong with
+it is a problem of that file; where the field was written in a layer below, it is shown there (`Problem.elsewhere`).
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from functools import partial
+
+from google.protobuf.message import Message
+
+from fsxds.api.catalogue import Catalogue
+from fsxds.api.converter import Converter
+from fsxds.api.merge_patch import PatchMerger
+from fsxds.api.printing import Printer
+from fsxds.api.quotes import shown_pointer
+from fsxds.formats.decoded import PlainDocument
+from fsxds.resource_types import BY_TYPE_URL
+from fsxds.resources import Document, Key, LayerEdit, Origin, ParsedFile, Patched, Resource
+from fsxds.snapshots import names
+from fsxds.snapshots.check_protocol import Check, FieldLocator, problem_at
+from fsxds.snapshots.document import DocumentReader, Tools
+from fsxds.snapshots.layer_documents import edit_problem, nothing_below
+from fsxds.snapshots.parse import field_rules
+from fsxds.values import Fault, FieldPath, PlainValue, Problem, Severity, pointer_of
+
+RESOURCE = "resource"
+
+
+@dataclass(frozen=True, slots=True)
+class PatchedResource:
+    """What became of a resource that was patched.
+
+    Attributes:
+        resource: the result; None where it is no message.
+        origin: where it was written.
+        faults: what is wrong in it, by paths from its top.
+    """
+
+    resource: Resource | None
+    origin: Origin
+    faults: tuple[Fault, ...]
+
+
+class Patching:
+    """Patches resources of one catalogue, and checks what becomes of them as parsing does."""
+
+    def __init__(self, catalogue: Catalogue, unknown_fields: Severity, check: Check) -> None:
+        converter = Converter(catalogue, unknown_fields=unknown_fields)
+        self._catalogue = catalogue
+        self._check = check
+        self._tools = Tools(catalogue, converter, field_rules(catalogue, check), unknown_fields)
+        self._merger = PatchMerger(catalogue)
+        self._printer = Printer(catalogue)
+
+    def done(
+        self,
+        parsed: ParsedFile,
+        bases: Mapping[Key, Resource],
+        may_exist: Callable[[Key], bool],
+        locator: FieldLocator,
+    ) -> ParsedFile:
+        """Return a file of which all is done that its documents say about other layers.
+
+        Args:
+            parsed: the file as it was parsed.
+            bases: the resources of the layers below that it deletes or patches, as far as there are any.
+            may_exist: says of others whether a broken file below may define them.
+            locator: finds lines and columns: of this file by its new digest, which is that of `digest_of_done`.
+        """
+        digest = digest_of_done(parsed, bases, may_exist)
+        problems = [*parsed.problems, *nothing_below(parsed, bases, self._check.adjusted, may_exist)]
+        documents = []
+        for document in parsed.documents:
+            made = [self._patched(bases[edit.key], edit) for edit in document.edits if edit.patch and edit.key in bases]
+            for each in made:
+                problems += self._problems(replace(parsed, digest=digest), each, locator)
+            resources = tuple(each.resource for each in made if each.resource is not None)
+            problems += self._unchanged(document, resources, bases)
+            documents.append(_with_resources(document, resources))
+        takes = frozenset(edit.key for edit in parsed.edits if edit.key in bases)
+        ordered = tuple(sorted(problems))
+        return replace(parsed, digest=digest, documents=tuple(documents), problems=ordered, takes=takes)
+
+    def _patched(self, base: Resource, edit: LayerEdit) -> PatchedResource:
+        row = BY_TYPE_URL[base.type_url]
+        message = self._catalogue.message_class(row.message_type).FromString(base.body)
+        merged = self._merger.merge(self._printer.to_plain(message), edit.patch or {}, row.message_type)
+        around: dict[str, PlainValue] = {"name": base.name, "aliases": [*_authored_aliases(base, message)]}
+        if base.ttl_s is not None:
+            around["ttl"] = f"{base.ttl_s:.9f}s"
+        document = PlainDocument({**around, RESOURCE: {"@type": base.type_url, **merged.value}}, edit.origin.line)
+        draft = DocumentReader(self._tools, edit.origin.path, document, None).read(edit.origin.document)
+        # What is around the resource was said of that in the layer below.
+        found = (
+            replace(one, field_path=one.field_path[1:]) for one in draft.faults if one.field_path[:1] == (RESOURCE,)
+        )
+        faults = tuple(fault for one in found if (fault := self._check.adjusted(one)) is not None)
+        origin = replace(edit.origin, patched=Patched(base.origin, merged.sources))
+        resource = replace(draft.resources[0], origin=origin) if draft.resources else None
+        return PatchedResource(resource, origin, faults)
+
+    def _problems(self, parsed: ParsedFile, patched: PatchedResource, locator: FieldLocator) -> Iterator[Problem]:
+        places = locator.places(parsed, [(patched.origin, fault.field_path) for fault in patched.faults])
+        for fault, place in zip(patched.faults, places, strict=True):
+            yield problem_at(place, fault, partial(self._pointer, fault.message, patched.origin.field_path))
+
+    def _pointer(self, message: str, known: FieldPath, field_path: FieldPath) -> str:
+        """Write a path for a message; the name of a resource may be shown, as it leads to a patch."""
+        if field_path[: len(known)] != known:
+            return shown_pointer(field_path, message, self._catalogue)
+        rest = shown_pointer(field_path[len(known) :], message, self._catalogue)
+        return pointer_of(known) + ("." if rest[:1].isalnum() else "") + rest
+
+    def _unchanged(
+        self, document: Document, patched: tuple[Resource, ...], bases: Mapping[Key, Resource]
+    ) -> Iterator[Problem]:
+        """Yield the patches after which a resource is what it was."""
+        after = {(resource.type_url, resource.name): resource for resource in patched}
+        for edit in document.edits:
+            resource, base = after.get(edit.key), bases.get(edit.key)
+            is_empty = edit.patch is not None and not edit.patch and base is not None
+            if is_empty or (resource is not None and base is not None and resource.equals_for_clients(base)):
+                noun = BY_TYPE_URL[edit.type_url].noun
+                fact = f'the patch changes nothing of "{edit.name}" of the {noun} below'
+                problem = self._check.adjusted(
+                    edit_problem(edit, "patch-without-effect", fact, "remove it", Severity.WARNING)
+                )
+                if problem is not None:
+                    yield problem
+
+
+def digest_of_done(parsed: ParsedFile, bases: Mapping[Key, Resource], may_exist: Callable[[Key], bool]) -> str:
+    """Return the digest of a file of which all is done that it says about other layers."""
+    found = [(edit.key, _text(bases.get(edit.key)) or may_exist(edit.key)) for edit in parsed.edits]
+    return hashlib.sha256(repr((parsed.digest, found)).encode()).hexdigest()
+
+
+def _text(base: Resource | None) -> tuple[object, ...] | None:
+    return None if base is None else (base.version, base.ttl_s, base.aliases, str(base.origin))
+
+
+def _with_resources(document: Document, resources: tuple[Resource, ...]) -> Document:
+    declared = document.declared | {resource.type_url for resource in resources}
+    return replace(document, resources=(*document.resources, *resources), declared=declared, edits=())
+
+
+def _authored_aliases(base: Resource, message: Message) -> tuple[str, ...]:
+    """Return the aliases of a resource without those that are made of what it holds."""
+    if base.type_url != names.VIRTUAL_HOST.type_url:
+        return base.aliases
+    made = names.aliases_of(base.name, message, ())
+    return tuple(alias for alias in base.aliases if alias not in made)

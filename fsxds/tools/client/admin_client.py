@@ -1,0 +1,121 @@
+"""A client of the admin address of a running fsxds."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import fields, is_dataclass
+from typing import Any, TypeVar, cast, get_args, get_origin, get_type_hints
+
+import aiohttp
+
+from fsxds.errors import FsxdsError, UsageError
+from fsxds.settings.forms import OFF, Address, TcpAddress, parse_address
+from fsxds.tools.client.polls import open_session, words_of
+
+# It is answered at once, unless a history of fifty snapshots is read from a slow disk.
+READ_PATIENCE_S = 30.0
+
+_OK = 200
+# What was asked for cannot be done now, or is not there.
+_NOT_DONE = frozenset({404, 409})
+# No name that was made to lead to the server: it rejects other names than its own.
+_HOST = {"Host": "localhost"}
+
+
+class NotDoneError(FsxdsError):
+    """The server did not do what it was asked to do; its text says why."""
+
+
+async def ask_admin(address: str, method: str, path: str, words: Mapping[str, str | int]) -> Any:
+    """Return the JSON that the admin address of a running fsxds answers.
+
+    Args:
+        address: as `--admin` has it.
+        method: `GET`, or `POST` to change something.
+        path: such as `/rollout`.
+        words: the parameters.
+
+    Raises:
+        NotDoneError: there is nothing to do it to.
+        UsageError: nobody answers there, someone else than fsxds, or the request was wrong.
+    """
+    where = _address_of(address)
+    base = f"http://{where}" if isinstance(where, TcpAddress) else "http://fsxds"
+    by_method: dict[str, Any] = {"params": words} if method == "GET" else {"json": dict(words)}
+    try:
+        async with (
+            open_session(str(where), READ_PATIENCE_S) as session,
+            session.request(method, f"{base}{path}", headers=_HOST, **by_method) as response,
+        ):
+            status, body = response.status, await response.read()
+    except TimeoutError as error:
+        raise UsageError(f"{where}: no response came in time; {_REMEDY}") from error
+    except (aiohttp.ClientError, ValueError) as error:
+        words_of_error = words_of(error) if isinstance(error, aiohttp.ClientError) else str(error)
+        raise UsageError(f"{where}: cannot be asked: {words_of_error}; {_REMEDY}") from error
+    return _content_of(where, status, body)
+
+
+_REMEDY = "is fsxds running, and is that its --admin address?"
+
+
+Report = TypeVar("Report")
+
+
+def report_of(form: type[Report], plain: object) -> Report:
+    """Return the value of `rollout_control` that JSON stands for.
+
+    Raises:
+        UsageError: it is written otherwise: by another version of fsxds.
+    """
+    try:
+        return cast("Report", _read(form, plain))
+    except (LookupError, TypeError, AttributeError) as error:
+        raise UsageError(
+            "the server writes its reports otherwise than this fsxds reads them; use its version"
+        ) from error
+
+
+def _read(form: Any, plain: Any) -> object:
+    if is_dataclass(form) and isinstance(form, type):
+        hints = get_type_hints(form)
+        return form(**{each.name: _read(hints[each.name], plain[each.name]) for each in fields(form)})
+    parts = get_args(form)
+    if get_origin(form) is tuple:
+        return tuple(_read(parts[0], each) for each in plain)
+    if get_origin(form) is Mapping:
+        return {name: _read(parts[1], each) for name, each in plain.items()}
+    if parts:
+        # It may be null.
+        return None if plain is None else _read(parts[0], plain)
+    if not isinstance(plain, (int, float) if form is float else form):
+        raise TypeError(form)
+    return plain
+
+
+def _address_of(text: str) -> Address:
+    if text == OFF:
+        raise UsageError("the admin address is off; give the --admin address of the running fsxds")
+    address = parse_address(text)
+    if not isinstance(address, TcpAddress):
+        return address
+    if not address.port:
+        raise UsageError(f"{address}: the port is chosen when fsxds starts; its ready file and its log have it")
+    # Where a server listens at all interfaces, this machine reaches it by any.
+    return TcpAddress(address.host or "localhost", address.port)
+
+
+def _content_of(where: Address, status: int, body: bytes) -> Any:
+    try:
+        content = json.loads(body)
+        message = "" if status == _OK else str(content["message"])[:2000]
+    except (ValueError, LookupError, TypeError, RecursionError) as error:
+        raise UsageError(f"{where}: status {status} came, and no JSON of fsxds; {_REMEDY}") from error
+    if message.startswith("there is nothing at this path"):
+        raise UsageError(f"{where}: this is no admin address; {_REMEDY}")
+    if status in _NOT_DONE:
+        raise NotDoneError(f"{where}: {message}")
+    if message:
+        raise UsageError(f"{where}: {message}")
+    return content

@@ -1,0 +1,202 @@
+"""What the admin address needs of rollouts, and the values that it shows: names and ids, never content.
+
+The fields of the values are the fields of the JSON that is sent. Ages are in seconds, since clocks of two processes differ.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+from fsxds.errors import ProtocolError
+from fsxds.values import Layers
+
+_NUMBER = re.compile("@?([1-9][0-9]{0,8})", re.ASCII)
+
+
+@dataclass(frozen=True, slots=True)
+class WaitingReport:
+    """A client that a step waits for.
+
+    Attributes:
+        client: its node id, or the directory of a mirror.
+        transport: how it is served: `REST`, `gRPC` or `mirror`.
+        since_s: for how long it is waited for.
+    """
+
+    client: str
+    transport: str
+    since_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class StepReport:
+    """The step that a channel is at.
+
+    Attributes:
+        name: `whole`, `grow`, `switch` or `shrink`.
+        since_s: how long ago it was published.
+        ends_within_s: it times out in so many seconds.
+        waits_for: the clients that have not taken it.
+    """
+
+    name: str
+    since_s: float
+    ends_within_s: float
+    waits_for: tuple[WaitingReport, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class LingeringReport:
+    """A resource that the tree does not have any more, and that connections of draining listeners may use.
+
+    Attributes:
+        type: the short name of its type, such as `cds`.
+        name: its name.
+        listeners: those that are drained.
+        left_s: it goes in so many seconds; None while clients have not taken what replaces it.
+    """
+
+    type: str
+    name: str
+    listeners: tuple[str, ...]
+    left_s: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class HoldReport:
+    """A version that is held back until an operator approves it.
+
+    Attributes:
+        version: the id of the snapshot.
+        reason: completes the sentence "it …": `removes 6 of 10 clusters`.
+    """
+
+    version: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class ChannelReport:
+    """What is served to the nodes with the same layers, of one cohort.
+
+    Attributes:
+        views: the names of the views with these layers; `("",)` where there are no views.
+        layers: the layers; empty for the whole tree.
+        cohort: `all`, or where there is a canary `canary` or `others`; `moving` for nodes that had other layers before.
+        clients: how many there are.
+        served: the id of the snapshot that is served; None before the first.
+        target: the id of the snapshot that is to be reached, None before the first.
+        asked: the id of the snapshot that the tree asks for, None before the first.
+        is_done: clients that are waited for have what the tree asks for.
+        step: None while no client is waited for.
+        late: the clients that let a step time out, and have taken nothing since.
+        waits_for_canary: the canary has not taken what the tree asks for yet.
+        baking_s: what the canary has taken follows here in so many seconds; None where nothing bakes.
+        lingering: what is kept for draining listeners.
+        tainted: the ids of what was taken back, and is not served again until the tree changes.
+        rejections: what clients rejected last: the file and line, who it was, and in what words.
+        held: what waits for approval.
+        pinned: the id of the snapshot of the history that was rolled back to; None where the tree is followed.
+    """
+
+    views: tuple[str, ...]
+    layers: Layers
+    cohort: str
+    clients: int
+    served: str | None
+    target: str | None
+    asked: str | None
+    is_done: bool
+    step: StepReport | None = None
+    late: tuple[str, ...] = ()
+    waits_for_canary: bool = False
+    baking_s: float | None = None
+    lingering: tuple[LingeringReport, ...] = ()
+    tainted: tuple[str, ...] = ()
+    rejections: tuple[str, ...] = ()
+    held: HoldReport | None = None
+    pinned: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class StatusReport:
+    """What `GET /rollout` answers; `state` is the directory of the history, None without `--state`."""
+
+    channels: tuple[ChannelReport, ...]
+    state: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class DecisionReport:
+    """What a decision is answered with: in how many channels it changed something."""
+
+    channels: int
+
+
+def snapshot_number(written: str) -> int:
+    """Return the number that `@3` or `3` is.
+
+    Raises:
+        ProtocolError: it is none.
+    """
+    if match := _NUMBER.fullmatch(written):
+        return int(match[1])
+    raise ProtocolError(f"number: {written[:80]!r} is no number of a snapshot; fsxds history lists them")
+
+
+class KeptSnapshot(Protocol):
+    """A snapshot of the history: a dataclass, whose fields are shown. These are looked at."""
+
+    @property
+    def number(self) -> int:
+        """`@3` is the one with the number 3; no other one has it, of whatever layers."""
+
+    @property
+    def layers(self) -> Layers:
+        """Of which nodes it is."""
+
+
+class RolloutControl(Protocol):
+    """What drives the rollouts. Its methods are called on the event loop.
+
+    What cannot be done is a ProtocolError with the remedy: `NOT_FOUND` for a number that the history does not have,
+    `FAILED_PRECONDITION` where there is no `--state`.
+    """
+
+    @property
+    def state_directory(self) -> Path | None:
+        """Where the history is; None without `--state`."""
+
+    def status(self) -> Sequence[ChannelReport]:
+        """Return what becomes of each channel."""
+
+    def views(self) -> Sequence[tuple[str, Layers]]:
+        """Return each name of a view with layers that it has; a name comes again where nodes have different layers.
+
+        Without views it is the one name ``, for the whole tree.
+        """
+
+    def layers_of_node(self, node_id: str) -> Layers | None:
+        """Return the layers that a connected client with this node id has; None where there is none."""
+
+    def approve(self, version: str) -> int:
+        """Release what is held under an id; return in how many channels."""
+
+    def promote(self) -> int:
+        """Let the others follow the canary now; return in how many channels."""
+
+    def abort(self, layers: frozenset[Layers] | None) -> int:
+        """Take back the rollouts that go on; None means in all. Return in how many channels."""
+
+    async def history(self) -> Sequence[KeptSnapshot]:
+        """Return the snapshots of all layers, the newest first."""
+
+    async def rollback(self, number: int) -> int:
+        """Serve a snapshot of the history until the tree changes, or `resume`; return in how many channels."""
+
+    def resume(self, layers: frozenset[Layers] | None) -> int:
+        """Follow the tree again after `rollback`; None means in all. Return in how many channels."""

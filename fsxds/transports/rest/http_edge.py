@@ -1,0 +1,88 @@
+"""The edge of every HTTP request: what goes wrong ends this request alone, and is answered in JSON."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterable
+
+from aiohttp import HttpVersion11, web
+
+from fsxds.errors import ProtocolError
+from fsxds.events import InternalError, Observer, RequestRejected
+from fsxds.transports.rest.http_server import Connection
+from fsxds.transports.rest.poll_requests import TOO_LARGE, TOO_SLOW, UNKNOWN_CODING, is_continue_expected
+from fsxds.transports.rest.poll_responses import CLIENT_GONE, ErrorResponse, error_response
+
+WRONG_EXPECTATION = ErrorResponse(417, 3, "the one expectation that can be met is `expect: 100-continue`")
+# The HTTP status and the gRPC code of an error of a client by its code; all others are 400 and INVALID_ARGUMENT.
+STATUSES = {
+    TOO_LARGE: (413, 8),
+    TOO_SLOW: (408, 4),
+    UNKNOWN_CODING: (415, 3),
+    "NOT_FOUND": (404, 5),
+    "FAILED_PRECONDITION": (409, 9),
+    "UNAVAILABLE": (503, 14),
+}
+FULL = ErrorResponse(
+    503, 14, "too many connections for the limit of open files; close some and ask again", {"Retry-After": "5"}
+)
+INTERNAL = ErrorResponse(500, 13, "an internal error of fsxds; the server's log has its traceback")
+
+Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+"""Answers a request. Raises ProtocolError where the client made a mistake."""
+
+
+class HttpEdge:
+    """Passes requests to a handler, and answers those on which it fails. An error of fsxds ends one request alone.
+
+    Args:
+        name: what the log calls a request, such as `REST request`.
+        handler: answers each of them.
+        observer: receives what was rejected, and errors.
+    """
+
+    def __init__(self, name: str, handler: Handler, observer: Observer) -> None:
+        self._name = name
+        self._handler = handler
+        self._observer = observer
+
+    def application(self, paths: Iterable[str] = ()) -> web.Application:
+        """Make the application whose requests are answered; run it with `listening`, which cancels handlers of clients that go.
+
+        `paths` are those that are asked for often, so that they are found at once.
+        """
+        application = web.Application()
+        for path in (*paths, "/{path:.*}"):
+            application.router.add_route("*", path, self.answer, expect_handler=self._check_expectation)
+        return application
+
+    async def answer(self, request: web.Request) -> web.StreamResponse:
+        """Answer one request of any kind."""
+        try:
+            if isinstance(request.protocol, Connection) and request.protocol.is_surplus:
+                response = self.reject(request, FULL)
+                response.force_close()
+                return response
+            return await self._handler(request)
+        except ProtocolError as error:
+            return self.reject(request, ErrorResponse(*STATUSES.get(error.code, (400, 3)), str(error)))
+        except ConnectionError:
+            # The body was read and the response written in there, and no other connection: the client went away.
+            return error_response(CLIENT_GONE)
+        # The edge of every request: an error of fsxds ends this one alone.
+        except Exception as error:  # noqa: BLE001
+            self._observer(InternalError(self._name, error))
+            return error_response(INTERNAL)
+
+    def reject(self, request: web.Request, error: ErrorResponse) -> web.Response:
+        """Make the response to a request that was rejected, and report it."""
+        self._observer(RequestRejected(request.remote or "", error.status, error.message))
+        response = error_response(error)
+        if not request.content.is_eof():
+            # The rest of its body is not read.
+            response.force_close()
+        return response
+
+    async def _check_expectation(self, request: web.Request) -> web.StreamResponse | None:
+        """Reject an expectation that is unknown. `100-continue` is answered where the body is read, and only then."""
+        is_known = request.version < HttpVersion11 or is_continue_expected(request)
+        return None if is_known else self.reject(request, WRONG_EXPECTATION)

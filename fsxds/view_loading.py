@@ -1,0 +1,70 @@
+"""Load the views of trees once, as commands do: those that are asked for, or all that the settings can produce."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable
+from dataclasses import replace
+from pathlib import Path
+from typing import TypeAlias
+
+from fsxds import reload
+from fsxds.api.catalogue import Catalogue
+from fsxds.formats.libyaml import require_libyaml
+from fsxds.parsing import parse_now
+from fsxds.settings.options import Settings
+from fsxds.snapshots.check_protocol import Check
+from fsxds.snapshots.layered_tree import LayeredTree
+from fsxds.snapshots.load import Loaded
+from fsxds.snapshots.loaded_views import LoadedViews, ViewsLoad
+from fsxds.values import WHOLE_TREE, SourceTree
+from fsxds.views import View, Views
+
+Choose: TypeAlias = Callable[[Views, Collection[str]], Iterable[View]]
+"""Says which views to load, given all views and the folders that may be layers; UsageError where there are none such."""
+
+
+class ViewLoader:
+    """Loads views as serving would, each tree on its own.
+
+    Args:
+        settings: have the views, and how to read.
+        catalogue: the message types.
+        check: what judges files.
+        directory: what files parse to is kept for the next time, as that of this directory.
+    """
+
+    def __init__(self, settings: Settings, catalogue: Catalogue, check: Check, directory: Path = Path()) -> None:
+        self.views = Views(settings.views, settings.variables)
+        self._settings, self._catalogue, self._check, self._directory = settings, catalogue, check, directory
+
+    def load(self, trees: Iterable[SourceTree], choose: Choose) -> tuple[LoadedViews, ...]:
+        """Load the views of trees that are chosen; without views in the settings, that is the whole tree."""
+        trees = tuple(trees)
+        folders = [LayeredTree.of(tree, self.views.layer_names, None).folders for tree in trees]
+        chosen = [tuple(choose(self.views, each)) for each in folders]
+        if self.views.names:
+            return tuple(self._load(tree, views) for tree, views in zip(trees, chosen, strict=True))
+        wholes = reload.load_trees(trees, self._settings, self._catalogue, self._check, self._directory)
+        return tuple(LoadedViews({WHOLE_TREE: one}, frozenset(), one.problems, one.held) for one in wholes)
+
+    def load_one(self, tree: SourceTree, choose: Callable[[Views, Collection[str]], View]) -> Loaded:
+        """Load one view of one tree."""
+        (views,) = self.load((tree,), lambda views, existing: (choose(views, existing),))
+        return only_view(views)
+
+    def _load(self, tree: SourceTree, views: Iterable[View]) -> LoadedViews:
+        require_libyaml()
+        rules = reload.LoadingRules.of(self._settings, self._catalogue, self._check)
+        wanted = {view.layers: self.views.variables_of(view.layers) for view in views}
+        load = ViewsLoad(tree, wanted, self.views.layer_names, None)
+        cache = reload.cache_of(self._directory, self._settings, rules.parsing)
+        parsed = parse_now(load.unparsed, rules.parsing, rules.limits, cache)
+        loaded = load.load(parsed, replace(rules.acceptance, locate_up_to_bytes=None))
+        note = reload.ignored_note(tree.ignored, self._check)
+        return loaded if note is None else replace(loaded, problems=tuple(sorted((*loaded.problems, note))))
+
+
+def only_view(views: LoadedViews) -> Loaded:
+    """Return the one view that was loaded, with all that is wrong."""
+    (loaded,) = views.by_layers.values()
+    return replace(loaded, problems=views.problems)

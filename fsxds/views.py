@@ -1,0 +1,309 @@
+"""Views: which layers of the tree a node sees, by the rules of the settings. Pure.
+
+The first rule that matches a node names its layers. Nothing that a client sends becomes a path: what a template such as
+`nodes/{node.id}` stands for is looked for among the layers that exist.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from itertools import product
+
+import re2
+
+from fsxds.memo import Lru
+from fsxds.protocol.messages import Node
+from fsxds.settings.view_rules import REGEX, TEMPLATE, Variables, ViewRule
+from fsxds.values import NO_LAYERS, WHOLE_TREE, Layers
+
+# Longer values match no pattern, and select no layer: nobody names a folder so, and a client may send a megabyte.
+LONGEST_VALUE = 1024
+
+# As many clients are remembered as polls are.
+MOST_NODES = 100_000
+
+# Of a view with several templates each combination of folders is a view of its own. Where there are more, each folder is
+# in one of them.
+MOST_COMBINATIONS = 10_000
+
+
+VIEW = "view"
+"""The attribute that names a view outright. Mirrors and commands have it; clients cannot send it."""
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """What some nodes see: the name of their rule, and those of its layers that exist."""
+
+    name: str
+    layers: Layers
+
+
+EVERYTHING = View("", WHOLE_TREE)
+"""The view of all nodes where the settings have none."""
+
+Values = Mapping[str, str]
+"""What rules match of a node, by attribute: `id`, `cluster`, `locality.region`, `metadata.tier`, …"""
+
+
+def values_of(node: Node) -> dict[str, str]:
+    """Return what rules match of a node. What is empty or very long is left out, as if the node did not have it."""
+    values = {"id": node.id, "cluster": node.cluster, "user_agent_name": node.agent, **dict(node.attributes)}
+    return {attribute: value for attribute, value in values.items() if 0 < len(value) <= LONGEST_VALUE}
+
+
+def node_of(attributes: Iterable[tuple[str, str]]) -> Node:
+    """Return the node that has these attributes."""
+    values = dict(attributes)
+    node_id, cluster, agent = (values.pop(name, "") for name in ("id", "cluster", "user_agent_name"))
+    return Node(node_id, cluster, agent=agent, attributes=tuple(sorted(values.items())))
+
+
+class Views:
+    """The views of the settings.
+
+    Args:
+        rules: in the order of the settings; None where they have no views: all nodes see the whole tree.
+        variables: hold in all views.
+    """
+
+    def __init__(self, rules: tuple[ViewRule, ...] | None, variables: Variables | None = None) -> None:
+        self._rules = None if rules is None else tuple(_Rule(rule) for rule in rules)
+        self._variables = variables or Variables()
+        # What a node matched: a rule, and its layers, of which some may not exist.
+        self._matched: Lru[tuple[object, ...], tuple[_Rule | None, Layers]] = Lru(MOST_NODES)
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether all nodes see the whole tree, because the settings have no views."""
+        return self._rules is None
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The names of all views, in order."""
+        return tuple(rule.name for rule in self._rules or ())
+
+    def layers_of(self, node: Node, existing: Collection[str]) -> View | None:
+        """Return the view of a node, None where no rule matches it.
+
+        Args:
+            node: is matched once, and remembered.
+            existing: the folders that may be layers; membership is asked for each layer, so it had better be a set.
+        """
+        if self._rules is None:
+            return EVERYTHING
+        key = node.id, node.cluster, node.agent, node.attributes
+        rule, layers = self._matched.find(key, lambda: self._match(node))
+        return None if rule is None else rule.view(layers, existing)
+
+    def _match(self, node: Node) -> tuple[_Rule | None, Layers]:
+        values = values_of(node)
+        name = values.get(VIEW)
+        for rule in self._rules or ():
+            if rule.name == name if name else rule.matches(values):
+                return rule, tuple(rule.filled(values))
+        return None, WHOLE_TREE
+
+    def possible(self, existing: Collection[str]) -> tuple[View, ...]:
+        """Return every view that a node can have, once per distinct layers, in the order of the rules.
+
+        Templates are matched backwards against what exists. That no such folder exists is a view too.
+        """
+        if self._rules is None:
+            return (EVERYTHING,)
+        found: dict[Layers, View] = {}
+        folders = lru_cache(lambda layer: tuple(layer.values_in(existing)))
+        for index, rule in enumerate(self._rules):
+            # Of other attributes a node may have any value.
+            before = [one for one in self._rules[:index] if one.tested <= rule.known]
+            for values in rule.possible_values(folders):
+                if not any(one.matches(values) for one in before):
+                    view = rule.view(tuple(rule.filled(values)), existing)
+                    found.setdefault(view.layers, view)
+        return tuple(found.values())
+
+    def layer_names(self, folders: Collection[str]) -> frozenset[str]:
+        """Return which of these folders are layers of any view."""
+        # Many rules may have the same.
+        layers = {layer for rule in self._rules or () for layer in rule.layers}
+        return frozenset(folder for layer in layers for folder in layer.folders_in(folders))
+
+    def variables_of(self, layers: Layers) -> Variables:
+        """Return what stands for `${NAME}` in the files of a view."""
+        if layers and layers[-1].startswith("/"):
+            for rule in self._rules or ():
+                if rule.name == layers[-1].removeprefix("/"):
+                    return rule.variables.over(self._variables)
+        return self._variables
+
+
+class _Rule:
+    """A rule whose patterns and templates were compiled.
+
+    Attributes:
+        name: that of the view.
+        variables: hold in this view.
+        layers: in order.
+        tested: the attributes that its patterns are about.
+        known: the attributes whose values follow from its patterns, or from the folders that its templates name.
+    """
+
+    def __init__(self, rule: ViewRule) -> None:
+        self.name, self.variables = rule.name, rule.variables
+        has_variables = bool(rule.variables.texts or rule.variables.unset)
+        self._last: Layers = (f"/{rule.name}",) if has_variables else ()
+        self.layers = tuple(map(_template, rule.layers))
+        self._exact = {name: patterns[0] for name, patterns in rule.match if _is_exact(patterns)}
+        # What a comparison answers goes before regular expressions.
+        tests = sorted(rule.match, key=lambda test: test[0] not in self._exact)
+        self._tests = tuple((name, _any_of(patterns)) for name, patterns in tests)
+        self.tested = frozenset(name for name, _ in rule.match)
+        templated = {attribute for layer in self.layers for attribute in layer.attributes}
+        self.known = frozenset(templated | self._exact.keys())
+
+    def matches(self, values: Values) -> bool:
+        """Whether all patterns match."""
+        for attribute, test in self._tests:
+            value = values.get(attribute)
+            if value is None or not test(value):
+                return False
+        return True
+
+    def filled(self, values: Values) -> Iterator[str]:
+        """Yield the layers of a node, whether or not they exist; not those that its values cannot name."""
+        for layer in self.layers:
+            name = layer.filled(values)
+            if name is not None:
+                yield name
+
+    def view(self, layers: Iterable[str], existing: Collection[str]) -> View:
+        """Return the view of those layers that exist."""
+        found = tuple(dict.fromkeys(layer for layer in layers if layer in existing))
+        return View(self.name, (*found, *self._last) if found else NO_LAYERS)
+
+    def possible_values(self, folders: Callable[[_Template], Iterable[Values]]) -> list[Values]:
+        """Return the values with which nodes get different layers; what has no value has one without a folder.
+
+        Args:
+            folders: returns the values for which a layer has folders.
+        """
+        found: list[Values] = [self._exact]
+        for layer in self.layers:
+            named = [values for values in folders(layer) if self._may_match(values)]
+            found = _combined(found, named)
+        return found
+
+    def _may_match(self, values: Values) -> bool:
+        return all(test(values[attribute]) for attribute, test in self._tests if attribute in values)
+
+
+def _combined(found: list[Values], named: list[Values]) -> list[Values]:
+    """Return what was found, by itself and together with each of the values that it does not contradict."""
+    if not named or not named[0]:
+        return found
+    attributes = tuple(named[0])
+    by_values: dict[tuple[str | None, ...], list[Values]] = {}
+    for values in found:
+        by_values.setdefault(tuple(map(values.get, attributes)), []).append(values)
+    together = [
+        [one for choice in product(*((value, None) for value in more.values())) for one in by_values.get(choice, ())]
+        for more in named
+    ]
+    if sum(map(len, together)) > MOST_COMBINATIONS:
+        together = [[ones[index % len(ones)]] if ones else [] for index, ones in enumerate(together)]
+    joined = ({**one, **more} for more, ones in zip(named, together, strict=True) for one in ones)
+    return list({frozenset(values.items()): values for values in (*found, *joined)}.values())
+
+
+@dataclass(frozen=True, slots=True)
+class _Template:
+    """A layer of a rule.
+
+    Attributes:
+        attributes: whose values it has, in order; none in the name of a folder.
+        texts: what stands before, between and after them.
+        folders: matches folders that it can stand for.
+    """
+
+    attributes: tuple[str, ...]
+    texts: tuple[str, ...]
+    folders: re.Pattern[str]
+
+    def filled(self, values: Values) -> str | None:
+        """Return the name of the layer for a node, None where a value is missing, or could name another folder."""
+        parts = [self.texts[0]]
+        for attribute, text in zip(self.attributes, self.texts[1:], strict=True):
+            value = values.get(attribute)
+            if value is None or "/" in value or value in {".", ".."}:
+                return None
+            parts += (value, text)
+        return "".join(parts)
+
+    def values_of(self, folder: str) -> Values | None:
+        """Return the values for which a folder stands, None where it cannot stand for any."""
+        match = self.folders.fullmatch(folder)
+        values = dict(zip(self.attributes, match.groups(), strict=True)) if match else {}
+        # The same attribute may stand twice.
+        return values if match and self.filled(values) == folder else None
+
+    def folders_in(self, existing: Collection[str]) -> Iterable[str]:
+        """Return those folders that it names for any node."""
+        if not self.attributes:
+            return {self.texts[0]}.intersection(existing)
+        return (folder for folder in existing if self.values_of(folder) is not None)
+
+    def values_in(self, existing: Collection[str]) -> Iterator[Values]:
+        """Yield the values for which there are folders; a layer without templates has none."""
+        for folder in sorted(existing) if self.attributes else ():
+            values = self.values_of(folder)
+            if values is not None:
+                yield values
+
+
+@lru_cache(maxsize=1024)
+def _template(layer: str) -> _Template:
+    texts = TEMPLATE.split(layer)
+    folders = "([^/]+)".join(map(re.escape, texts[::2]))
+    return _Template(tuple(texts[1::2]), tuple(texts[::2]), re.compile(folders))
+
+
+def _is_exact(patterns: tuple[str, ...]) -> bool:
+    """Whether one text alone matches."""
+    return len(patterns) == 1 and not patterns[0].startswith(REGEX) and not _WILDCARDS & set(patterns[0])
+
+
+_WILDCARDS = frozenset("*?")
+
+
+def _any_of(patterns: tuple[str, ...]) -> Callable[[str], bool]:
+    """Return whether one of several patterns matches a text, as a function."""
+    if len(patterns) == 1:
+        return _test(patterns[0])
+    tests = tuple(map(_test, patterns))
+    return lambda text: any(test(text) for test in tests)
+
+
+@lru_cache(maxsize=1024)
+def _test(pattern: str) -> Callable[[str], bool]:
+    """Return whether a pattern matches a text, as a function whose time is linear in the text."""
+    if pattern.startswith(REGEX):
+        return _regex(pattern.removeprefix(REGEX))
+    stem = pattern.strip("*")
+    if not _WILDCARDS & set(stem):
+        if pattern == stem:
+            return stem.__eq__
+        if pattern.startswith("*"):
+            return (lambda text: stem in text) if pattern.endswith("*") else (lambda text: text.endswith(stem))
+        return lambda text: text.startswith(stem)
+    return _regex("".join({"*": ".*", "?": "."}.get(one) or re2.escape(one) for one in pattern))
+
+
+def _regex(regex: str) -> Callable[[str], bool]:
+    options = re2.Options()
+    options.log_errors = False
+    options.dot_nl = True
+    compiled = re2.compile(regex, options)
+    return lambda text: compiled.fullmatch(text) is not None

@@ -1,0 +1,36 @@
+"""A real Envoy under constant load: no kind of change loses one request, by any transport.
+
+`python -m tests.end_to_end.traffic` makes more changes, and shows that the same lose requests without rollouts.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.end_to_end.traffic.kinds import KINDS
+from tests.end_to_end.traffic.running import TRANSPORTS, running
+
+
+@pytest.mark.parametrize("transport", TRANSPORTS)
+def test_no_change_loses_a_request(transport: str, tmp_path: Path) -> None:
+    """Each kind of change, twice in a row, reaches Envoy while every request is answered, on connections that stay open."""
+    options = ["--linger", "600s", "--max-removal", "off"]
+    with running(tmp_path, transport, 600, options) as run:
+        for number, name in enumerate(name for name in KINDS for _ in range(2)):
+            run.change(name, number)
+        run.rest(0.5)
+
+    assert run.failures() == []
+    assert run.load.record.requests.total() > 1000
+
+
+@pytest.mark.parametrize("transport", TRANSPORTS)
+def test_without_rollouts_a_change_loses_requests(transport: str, tmp_path: Path) -> None:
+    """The same load has failures where a change is served at once: connections of a listener that drains need its cluster."""
+    with running(tmp_path, transport, 600, ["--rollout", "off"]) as run:
+        for number in range(3):
+            run.change("inline routes", number)
+
+    assert any("cluster_not_found" in failure for failure in run.failures())

@@ -1,0 +1,138 @@
+from __future__ import annotations
+
+import os
+from dataclasses import replace
+
+import pytest
+
+from fsxds.history.kept_objects import LARGE_BYTES, Content, Digest, KeptObject, object_of, snapshot_near
+from fsxds.resource_types import RESOURCE_TYPES
+from fsxds.resources import Origin
+from fsxds.snapshots.parsed_bytes import DamagedBytesError
+from tests.history.made import CDS, assert_same, cluster, clusters, snapshot_of
+from tests.support.snapshots import snapshot
+
+
+class Memory:
+    """Objects in memory: what was written, and how many were read."""
+
+    def __init__(self) -> None:
+        self.objects: dict[Digest, Content] = {}
+        self.reads = 0
+
+    def keep(self, kept: KeptObject) -> int:
+        """Keep what is new, and return how many objects that are."""
+        if kept.digest in self.objects:
+            return 0
+        content, children = kept.expand()
+        self.objects[kept.digest] = Content(content, tuple(child.digest for child in children))
+        return 1 + sum(map(self.keep, children))
+
+    def read(self, digest: Digest) -> Content:
+        """Return an object."""
+        self.reads += 1
+        if digest not in self.objects:
+            raise DamagedBytesError
+        return self.objects[digest]
+
+
+def test_snapshot_comes_back_as_it_was() -> None:
+    """Every type, version, alias, time to live, reference and flag of a snapshot is restored, bodies of any size too."""
+    bodies = (b"", b"x", os.urandom(LARGE_BYTES - 1), os.urandom(LARGE_BYTES), os.urandom(3 * LARGE_BYTES))
+    rows = [cluster(f"c{size}é\n\0", body, path=f"{size}/a.yaml", ttl_s=size / 3) for size, body in enumerate(bodies)]
+    odd = cluster("odd", path="\udcff.yaml")
+    written = {"RDS": {"r": "1"}, "SDS": {"s": "2"}}
+    flags = snapshot(written, declared=["LDS"], incomplete=["EDS"], authored={"RDS": "v1"})
+    kept = replace(flags, by_type={**flags.by_type, CDS: snapshot_of([*rows, odd]).resources(CDS)})
+    memory = Memory()
+    memory.keep(object_of(kept))
+
+    found = snapshot_near(object_of(kept).digest, memory.read, generation=7)
+
+    assert_same(kept, found)
+    assert found.generation == 7
+    assert object_of(found).digest == object_of(kept).digest
+
+
+def test_an_edit_makes_few_objects() -> None:
+    """Of 10 000 clusters, one edited one makes its chunk, the list of chunks, and the snapshot: three objects."""
+    before = snapshot_of(clusters(10_000))
+    after = snapshot_of(clusters(10_000, {4321: b"edited"}), before)
+    memory = Memory()
+    memory.keep(object_of(before))
+
+    assert memory.keep(object_of(after)) == 3
+    assert memory.keep(object_of(after)) == 0
+
+
+def test_other_lines_are_no_other_objects() -> None:
+    """A line that is added at the top of a file moves all of its resources, and makes no object new."""
+    rows = clusters(100)
+    moved = [replace(row, origin=Origin(row.origin.path, row.origin.line + 1)) for row in rows]
+
+    assert object_of(snapshot_of(rows)).digest == object_of(snapshot_of(moved)).digest
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        cluster("b", b"2"),
+        cluster("b", ttl_s=1.0),
+        replace(cluster("b"), aliases=()),
+        cluster("b", path="other.yaml"),
+        cluster("c"),
+    ],
+)
+def test_what_clients_see_makes_other_objects(other) -> None:
+    """Another body, time to live, alias, name or file is another snapshot."""
+    assert object_of(snapshot_of([cluster("b")])).digest != object_of(snapshot_of([other])).digest
+
+
+def test_what_is_at_hand_is_not_read() -> None:
+    """A snapshot that is restored beside another one shares what is equal, knows how they differ, and reads the rest."""
+    first = snapshot_of(clusters(10_000))
+    then = snapshot_of([*clusters(9_990, {17: b"edited"}), cluster("new")], first)
+    memory = Memory()
+    for each in (first, then):
+        memory.keep(object_of(each))
+
+    found = snapshot_near(object_of(first).digest, memory.read, then)
+
+    assert_same(first, found)
+    # The snapshot, the rows of each type, and two chunks.
+    assert memory.reads <= 3 + len(RESOURCE_TYPES)
+    change = found.resources(CDS).changes_since(then.resources(CDS))
+    assert change.fresh == {"cluster-00017", *(f"cluster-{number:05}" for number in range(9_990, 10_000))}
+    assert change.removed == {"new"}
+    assert found.resources(CDS)["cluster-05000"] is then.resources(CDS)["cluster-05000"]
+
+
+@pytest.mark.parametrize("missing", range(5))
+def test_missing_object_is_damage(missing) -> None:
+    """A snapshot of which any object is missing, or is another one, is damaged; it is never restored in part."""
+    kept = object_of(snapshot_of([cluster("a"), cluster("b", os.urandom(LARGE_BYTES))]))
+    memory = Memory()
+    memory.keep(kept)
+    # The snapshot, the empty rows, the rows, their chunk, and the large body.
+    assert len(memory.objects) == 5
+    digest = list(memory.objects)[missing]
+    content = memory.objects.pop(digest)
+
+    with pytest.raises(DamagedBytesError):
+        snapshot_near(kept.digest, memory.read)
+    for other in (b"", b"{}", b"[]", content.content[:-1] + b"x", os.urandom(50)):
+        memory.objects[digest] = Content(other, content.children)
+        # The content of rows is what they name alone.
+        if content.content:
+            with pytest.raises(DamagedBytesError):
+                snapshot_near(kept.digest, memory.read)
+
+
+def test_body_under_another_version_is_damage() -> None:
+    """A body that is not what its version stands for is not restored, however it came there."""
+    forged = replace(cluster("a", b"good"), body=b"evil")
+    memory = Memory()
+    memory.keep(object_of(snapshot_of([forged])))
+
+    with pytest.raises(DamagedBytesError, match="a is not what was kept"):
+        snapshot_near(object_of(snapshot_of([forged])).digest, memory.read)

@@ -1,0 +1,206 @@
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from fsxds.channels import ChannelKey
+from fsxds.events import Event, StateIgnored
+from fsxds.history.kept_objects import object_of
+from fsxds.history.state import State
+from fsxds.history.state_directory import DAMAGED, DATABASE
+from fsxds.resources import Snapshot
+from fsxds.rollout import DrainingListener, Rejection, Rollout, RolloutOptions, RolloutState, Standing, Step
+from tests.history.made import assert_same, check_database
+from tests.support.rollouts import Tree, tree_of, tree_snapshot
+
+OLD: Tree = {"CDS": {"old": "1", "own": "1"}, "RDS": {"r": "1 CDS:old"}, "LDS": {"l": "1 RDS:r CDS:own"}}
+NEW: Tree = {"CDS": {"new": "1"}, "RDS": {"r": "2 CDS:new"}, "LDS": {"l": "2 RDS:r CDS:new"}}
+WHOLE = ChannelKey()
+
+
+class OneClient:
+    """A client of which nothing but its being counts."""
+
+    def standing(self, step: Step) -> Standing | Rejection:
+        """Say that it has nothing to do with a step."""
+        return Standing.TAKEN
+
+
+@pytest.fixture
+def events() -> list[Event]:
+    """Return what is reported."""
+    return []
+
+
+@pytest.fixture
+def state(tmp_path: Path, events: list[Event]) -> Iterator[State]:
+    """Return a state directory that is held."""
+    state = State.open(tmp_path / "state", events.append)
+    yield state
+    state.close()
+
+
+def started(options: RolloutOptions | None = None) -> tuple[Rollout, Snapshot]:
+    """Return a rollout that serves the old tree, and its snapshot."""
+    rollout, first = Rollout(options or RolloutOptions(linger_s=100.0)), tree_snapshot(OLD)
+    rollout.receive_target(first, 0.0)
+    rollout.receive_waiting(set(), 0.0)
+    return rollout, first
+
+
+def after_restart(state: State, rollout: Rollout, passed_s: float = 0.0) -> RolloutState:
+    """Return the state of a rollout as the next process has it, so long after it was kept."""
+    assert rollout.state is not None
+    state.save({WHOLE: rollout.state}, None, 1000.0)
+    state.close()
+    found = state.rollouts(1000.0 + passed_s)
+    assert_same(rollout.state.served, found[WHOLE].served)
+    assert_same(rollout.state.target, found[WHOLE].target)
+    return found[WHOLE]
+
+
+def finish(rollout: Rollout, target: Snapshot, now_s: float) -> list[dict[str, dict[str, str]]]:
+    """Drive a restored rollout to its target, whatever the time is; return what is served on the way."""
+    rollout.receive_target(target, now_s)
+    served: list[dict[str, dict[str, str]]] = []
+    for _ in range(20):
+        assert rollout.served is not None
+        if not served or tree_of(rollout.served) != served[-1]:
+            served.append(tree_of(rollout.served))
+        if rollout.step is not None:
+            rollout.receive_waiting(set(), now_s)
+        elif rollout.timer_at_s is None:
+            return served
+        else:
+            now_s = max(now_s, rollout.timer_at_s)
+            rollout.receive_timer(now_s)
+    raise AssertionError(served)
+
+
+@pytest.mark.parametrize("steps", range(4))
+def test_rollout_goes_on_after_a_restart(state: State, steps: int) -> None:
+    """At whichever step a process ended, the next one serves that step, and comes to the tree by the steps that are left."""
+    client = OneClient()
+    rollout, first = started()
+    target = tree_snapshot(NEW, first)
+    planned = [tree_of(first)]
+    rollout.receive_target(target, 10.0)
+    for _ in range(3):
+        assert rollout.served is not None
+        planned.append(tree_of(rollout.served))
+        if len(planned) > steps or rollout.step is None:
+            break
+        rollout.receive_waiting({client}, 10.0)
+        rollout.receive_taken(client, 10.0)
+
+    restored = Rollout(RolloutOptions(linger_s=100.0), after_restart(state, rollout))
+    # The tree is loaded anew: it is equal, and shares nothing.
+    served = finish(restored, tree_snapshot(NEW), 500.0)
+
+    assert served[0] == planned[-1]
+    assert tree_of(tree_snapshot(NEW)) == served[-1]
+    assert restored.has_completed(tree_snapshot(NEW))
+
+
+def test_time_that_passed_counts(state: State) -> None:
+    """What lingers goes when its listeners are drained, by the time of day; a clock that was set back prolongs nothing."""
+    rollout, first = started()
+    rollout.receive_target(tree_snapshot(NEW, first), 10.0)
+    while rollout.step is not None:
+        rollout.receive_waiting(set(), 10.0)
+    (key,) = rollout.status.lingering
+
+    for passed_s, left_s in ((0.0, 100.0), (70.0, 30.0), (200.0, 0.0), (-50.0, 100.0)):
+        found = after_restart(state, rollout, passed_s)
+        (draining,) = found.draining
+        assert draining == DrainingListener("l", frozenset((key,)), ends_at_s=left_s)
+
+
+def test_snapshots_of_a_rollout_share_what_is_equal(state: State) -> None:
+    """What is served and the target are one object where they are equal; so nobody compares them."""
+    rollout, _ = started()
+    found = after_restart(state, rollout)
+
+    assert found.served is found.target is found.good
+    assert found.pinned is None
+
+
+def test_everything_of_a_rollout_is_kept(state: State) -> None:
+    """Taints, a snapshot that was pinned, the way back, and what was asked for, for each channel on its own."""
+    first, second, third = tree_snapshot(OLD), tree_snapshot(NEW), tree_snapshot({"CDS": {"x": "1"}})
+    whole = RolloutState(first, second, third, "abc", frozenset(("t1", "t2")), pinned=first, is_back=True)
+    keys = (WHOLE, ChannelKey(("common", "nodes/a"), is_canary=True), ChannelKey(("common",)))
+    state.save({keys[0]: whole, keys[1]: RolloutState(second, second)}, "c0ffee", 1.0)
+    state.save({keys[2]: RolloutState(third, first, third)}, "c0ffee", 1.0)
+    state.close()
+
+    found = state.rollouts(2.0)
+
+    assert set(found) == set(keys)
+    kept = found[WHOLE]
+    assert (kept.asked_id, kept.is_back) == ("abc", True)
+    assert kept.tainted == {"t1", "t2"}
+    for expected, snapshot in ((first, kept.served), (second, kept.target), (third, kept.good), (first, kept.pinned)):
+        assert_same(expected, snapshot)
+    assert found[keys[1]].good is None
+
+    state.forget([WHOLE, ChannelKey(("unknown",))])
+    assert set(state.rollouts(2.0)) == set(keys[1:])
+    state.close()
+    check_database(state.path)
+
+
+def test_what_was_reached_is_in_the_history(state: State) -> None:
+    """Each target that a rollout reached is recorded once, and none that it did not reach; of canaries only what is theirs alone."""
+    first, second = tree_snapshot(OLD), tree_snapshot(NEW)
+    canary, others, own = ChannelKey((), is_canary=True), WHOLE, ChannelKey(("edge",), is_canary=True)
+    state.save({canary: RolloutState(first, first, first), others: RolloutState(first, first, first)}, None, 1.0)
+    state.save({canary: RolloutState(second, second, second)}, None, 2.0)
+    state.save({others: RolloutState(second, second, first)}, None, 3.0)
+    assert [row.number for row in state.entries(())] == [1]
+    state.save({others: RolloutState(second, second, second), own: RolloutState(first, second, first)}, "c0ffee", 4.0)
+    state.save({others: RolloutState(second, first, second)}, None, 5.0)
+
+    assert [(row.number, row.time_s) for row in state.entries(())] == [(2, 4.0), (1, 1.0)]
+    assert [(row.number, row.commit) for row in state.entries(("edge",))] == [(3, "c0ffee")]
+    assert_same(second, state.snapshot((), 2))
+
+
+def test_state_of_another_form_is_ignored(state: State, events: list[Event]) -> None:
+    """What another version of fsxds wrote is reported and left, and the others are restored."""
+    one, other = ChannelKey(("one",)), ChannelKey(("other",))
+    state.save({key: RolloutState(tree_snapshot(OLD), tree_snapshot(OLD)) for key in (one, other)}, None, 1.0)
+    state.close()
+    with closing(sqlite3.connect(state.path / DATABASE)) as connection:
+        connection.execute("""UPDATE rollouts SET facts = '{"format": 2}' WHERE channel LIKE '%one%'""")
+        connection.commit()
+
+    assert set(state.rollouts(1.0)) == {other}
+    assert events == [StateIgnored('[["one"], false]', "its form is 2, and not 1")]
+
+
+@pytest.mark.parametrize("damage", ["content = zeroblob(20)", "content = content || 'x'", "content = ''"])
+def test_damaged_snapshot_is_set_aside(state: State, events: list[Event], damage: str) -> None:
+    """A snapshot of which a bit is wrong is not restored; those that are whole are, and everything is kept anew."""
+    good, bad = tree_snapshot(OLD), tree_snapshot({"CDS": {"bad": "1"}})
+    keys = ChannelKey(("bad",)), ChannelKey(("good",))
+    state.save({keys[0]: RolloutState(bad, bad), keys[1]: RolloutState(good, good)}, None, 1.0)
+    state.close()
+    with closing(sqlite3.connect(state.path / DATABASE)) as connection:
+        connection.execute(f"UPDATE objects SET {damage} WHERE digest = ?", (object_of(bad).digest,))
+        connection.commit()
+
+    found = state.rollouts(1.0)
+
+    assert set(found) == {keys[1]}
+    assert_same(good, found[keys[1]].served)
+    (event,) = events
+    assert isinstance(event, StateIgnored)
+    assert event.subject == f"{state.path / DATABASE}{DAMAGED}"
+    state.save({keys[0]: RolloutState(bad, bad)}, None, 1.0)
+    state.close()
+    assert_same(bad, state.rollouts(1.0)[keys[0]].served)

@@ -1,0 +1,273 @@
+"""How the client of a stream stands in a step of a rollout."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import pytest
+
+from fsxds.protocol.delta import DeltaStream
+from fsxds.protocol.messages import DeltaRequest, DeltaResponse, Node, SotwRequest, SotwResponse
+from fsxds.protocol.sotw import SotwStream
+from fsxds.protocol.subscription import SharedMemory
+from fsxds.protocol.ttl import SOTW_TTL_FEATURE, TTL_FEATURE, TtlMode
+from fsxds.resources import Rows, Snapshot
+from fsxds.rollout import Rejection, Standing, Step
+from fsxds.values import TypeUrl
+from tests.support.snapshots import snapshot, type_url
+from tests.support.steps import step_between
+
+CDS, EDS, LDS, RDS = (type_url(name) for name in ("CDS", "EDS", "LDS", "RDS"))
+BEFORE = snapshot({"CDS": {"a": "1"}, "EDS": {"a": "1", "b": "1"}, "LDS": {"l": "1"}, "RDS": {"r": "1"}})
+AFTER = snapshot({"CDS": {"a": "2"}, "EDS": {"a": "2", "b": "1"}, "LDS": {"l": "1"}, "RDS": {}}, generation=2)
+
+Responses = Sequence[SotwResponse | DeltaResponse]
+
+
+@dataclass
+class Client:
+    """A client of either variant on an aggregated stream, which answers when it is told to."""
+
+    stream: Any
+    is_delta: bool
+    served: Snapshot = BEFORE
+
+    def ask(self, url: TypeUrl, *names: str) -> Responses:
+        """Subscribe to names, or to everything."""
+        return self._send(DeltaRequest(url, names) if self.is_delta else SotwRequest(url, names))
+
+    def ack(self, responses: Responses, *names: str, error: str | None = None) -> Responses:
+        """ACK or NACK responses, in turn; in SotW the names are those that are subscribed to."""
+        further: list[SotwResponse | DeltaResponse] = []
+        for response in responses:
+            url, nonce = response.type_url, response.nonce
+            if self.is_delta:
+                further += self._send(DeltaRequest(url, nonce=nonce, error_detail=error))
+            else:
+                further += self._send(SotwRequest(url, names, response.version, nonce, error))
+        return further
+
+    def begin(self, served: Snapshot = AFTER) -> Step:
+        """Publish something newer, which the stream has not seen yet."""
+        step = step_between(self.served, served)
+        self.served = served
+        return step
+
+    def look(self) -> Responses:
+        """Let the stream see what is served."""
+        return tuple(self.stream.receive_snapshot(self.served, 1.0))
+
+    def _send(self, request: SotwRequest | DeltaRequest) -> Responses:
+        return tuple(self.stream.receive_request(request, self.served, 0.0).responses)
+
+
+MakeClient = Callable[[], Client]
+
+
+def of_sotw() -> Client:
+    """Open a SotW stream."""
+    return Client(SotwStream(SharedMemory(), TtlMode.SPECIFICATION, is_aggregated=True), is_delta=False)
+
+
+def of_delta() -> Client:
+    """Open a Delta stream."""
+    return Client(DeltaStream(SharedMemory(), TtlMode.SPECIFICATION, is_aggregated=True), is_delta=True)
+
+
+both = pytest.mark.parametrize("make", [of_sotw, of_delta])
+
+
+@both
+def test_a_step_is_taken_when_its_responses_are_acked(make: MakeClient) -> None:
+    """A change is pending from its publication on, until the response that brings it is ACKed."""
+    client = make()
+    client.ack(client.ask(CDS))
+    step = client.begin()
+    assert client.stream.standing(step) is Standing.PENDING
+    responses = client.look()
+    assert client.stream.standing(step) is Standing.PENDING
+    client.ack(responses)
+
+    assert client.stream.standing(step) is Standing.TAKEN
+
+
+@both
+def test_all_types_that_changed_have_to_be_acked(make: MakeClient) -> None:
+    """The ACK of one type says nothing of another."""
+    client = make()
+    client.ack(client.ask(CDS))
+    client.ack(client.ask(EDS, "a"), "a")
+    step = client.begin()
+    clusters, endpoints = client.look()
+    client.ack((endpoints,), "a")
+    assert client.stream.standing(step) is Standing.PENDING
+    client.ack((clusters,))
+
+    assert client.stream.standing(step) is Standing.TAKEN
+
+
+@both
+def test_what_is_not_subscribed_to_is_taken(make: MakeClient) -> None:
+    """Other types and other names are nothing to wait for, seen or not, whatever is in flight of them."""
+    client = make()
+    client.ask(LDS)
+    client.ask(EDS, "b")
+    step = client.begin()
+    assert client.stream.standing(step) is Standing.TAKEN
+    assert not client.look()
+
+    assert client.stream.standing(step) is Standing.TAKEN
+
+
+@both
+def test_a_step_that_was_joined_with_another_is_taken_with_both(make: MakeClient) -> None:
+    """What is in flight of the step before counts, also where the last one changed another type."""
+    client = make()
+    client.ack(client.ask(CDS))
+    client.ack(client.ask(EDS, "a"), "a")
+    first = client.begin()
+    clusters, endpoints = client.look()
+    step = first.joined_with(client.begin(replace(AFTER, generation=3)))
+    assert not client.look()
+    client.ack((endpoints,), "a")
+    assert client.stream.standing(step) is Standing.PENDING
+    client.ack((clusters,))
+
+    assert client.stream.standing(step) is Standing.TAKEN
+
+
+@both
+def test_a_stream_that_just_began_is_pending(make: MakeClient) -> None:
+    """A client that connects during a step is sent what it brings, and has taken it with the ACK of that."""
+    client = make()
+    step = client.begin()
+    assert client.stream.standing(step) is Standing.TAKEN
+    responses = client.ask(CDS)
+    assert client.stream.standing(step) is Standing.PENDING
+    client.ack(responses)
+
+    assert client.stream.standing(step) is Standing.TAKEN
+
+
+def test_removals_that_cannot_be_sent_are_taken() -> None:
+    """State-of-the-world streams do not report that routes are removed."""
+    client = of_sotw()
+    client.ack(client.ask(RDS, "r"), "r")
+    step = client.begin()
+    assert not client.look()
+
+    assert client.stream.standing(step) is Standing.TAKEN
+
+
+@both
+def test_a_late_ack_of_something_before_is_none_of_the_step(make: MakeClient) -> None:
+    """The ACK of an older response does not answer a newer one."""
+    client = make()
+    first = client.ask(CDS)
+    step = client.begin()
+    second = client.look()
+    client.ack(first)
+    assert client.stream.standing(step) is Standing.PENDING
+    client.ack(second)
+
+    assert client.stream.standing(step) is Standing.TAKEN
+
+
+@both
+def test_a_nack_is_a_rejection(make: MakeClient) -> None:
+    """It names what the step changed, with the client's reason; when it is ACKed after all, the step is taken."""
+    client = make()
+    client.ack(client.ask(CDS))
+    client.ack(client.ask(EDS, "a", "b"), "a", "b")
+    step = client.begin(replace(AFTER, by_type={**AFTER.by_type, CDS: BEFORE.by_type[CDS]}))
+    responses = client.look()
+    client.ack(responses, "a", "b", error="no such port")
+
+    rejection = Rejection(EDS, responses[0].version, frozenset("a"), "no such port")
+    assert client.stream.standing(step) == rejection
+    (again,) = client.stream.receive_timer(100.0)
+    assert client.stream.standing(step) is Standing.PENDING
+    client.ack((again,), "a", "b")
+    assert client.stream.standing(step) is Standing.TAKEN
+
+
+@both
+def test_one_rejected_type_is_enough(make: MakeClient) -> None:
+    """Where one type is NACKed and another one is still pending, the step is rejected; a NACK may be without words."""
+    client = make()
+    client.ack(client.ask(CDS))
+    client.ack(client.ask(EDS, "a"), "a")
+    step = client.begin()
+    _, endpoints = client.look()
+    client.ack((endpoints,), "a", error="")
+
+    assert client.stream.standing(step) == Rejection(EDS, endpoints.version, frozenset("a"), None)
+
+
+def test_the_removal_of_clusters_may_be_nacked() -> None:
+    """Where a full state only lacks what it had, the names that it lacks are rejected."""
+    client = of_sotw()
+    client.ack(client.ask(CDS))
+    step = client.begin(snapshot({"CDS": {}}, generation=2))
+    (response,) = client.look()
+    client.ack((response,), error="no")
+
+    assert client.stream.standing(step) == Rejection(CDS, response.version, frozenset("a"), "no")
+
+
+@both
+def test_what_was_nacked_before_does_not_reject_a_step(make: MakeClient) -> None:
+    """A client that NACKs what was served before may go on doing so: nobody knows that the step is to blame."""
+    client = make()
+    client.ack(client.ask(CDS), error="no")
+    step = client.begin(snapshot({"CDS": {"a": "1", "b": "1"}}, generation=2))
+    responses = client.look()
+    client.ack(responses, error="no" if not client.is_delta else None)
+
+    assert client.stream.standing(step) is Standing.TAKEN
+
+
+@both
+def test_a_change_of_what_was_nacked_may_be_rejected_again(make: MakeClient) -> None:
+    """New content of a resource that was NACKED is pending; in a type that is not sent as a whole its NACK counts."""
+    client = make()
+    client.ack(client.ask(EDS, "a"), "a", error="no")
+    step = client.begin(replace(AFTER, by_type={**AFTER.by_type, CDS: BEFORE.by_type[CDS]}))
+    responses = client.look()
+    assert client.stream.standing(step) is Standing.PENDING
+    client.ack(responses, "a", error="no again")
+
+    assert client.stream.standing(step) == Rejection(EDS, responses[0].version, frozenset("a"), "no again")
+
+
+@both
+def test_a_heartbeat_is_nothing_to_wait_for(make: MakeClient) -> None:
+    """What renews a time to live brings nothing of a step."""
+    client = make()
+    features = frozenset((TTL_FEATURE, SOTW_TTL_FEATURE))
+    client.stream.node = Node("n", features=features)
+    client.served = _timed(BEFORE)
+    client.ack(client.ask(EDS, "a"), "a")
+    step = client.begin(_timed(AFTER))
+    client.ack(client.look(), "a")
+    assert client.stream.receive_timer(1000.0)
+
+    assert client.stream.standing(step) is Standing.TAKEN
+
+
+def _timed(served: Snapshot) -> Snapshot:
+    rows = {name: replace(resource, ttl_s=10.0) for name, resource in served.resources(EDS).items()}
+    return replace(served, by_type={**served.by_type, EDS: Rows(EDS, rows)})
+
+
+def test_names_that_stand_for_others_are_waited_for_until_the_stream_looked() -> None:
+    """Whether an alias is concerned shows when its stream looks: it is pending until then."""
+    client = of_delta()
+    client.ack(client.ask(EDS, "alias"))
+    step = client.begin()
+    assert client.stream.standing(step) is Standing.PENDING
+    assert not client.look()
+
+    assert client.stream.standing(step) is Standing.TAKEN

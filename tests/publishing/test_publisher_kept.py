@@ -1,0 +1,121 @@
+"""Publishing with a state directory: each process goes on where the one before ended."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+
+from fsxds.channels import ChannelKey
+from fsxds.history.state import State
+from fsxds.history.state_writer import StateWriter
+from fsxds.protocol.messages import Node
+from fsxds.publishing import node_channels
+from fsxds.publishing.canaries import is_in_share
+from fsxds.publishing.publisher import PublishRules
+from fsxds.rollout import RolloutOptions, Standing
+from fsxds.settings.rollout_forms import Canary
+from tests.publishing.test_node_channels import VIEWS
+from tests.support.polls import until
+from tests.support.publishing import CDS, Client, Publishing, publishing
+
+# What was restored rests for as long as a step may take.
+RULES = PublishRules(RolloutOptions(linger_s=0, step_timeout_s=0.05))
+EDGE_A = ("common", "nodes/a")
+
+
+@asynccontextmanager
+async def process(directory: Path, rules: PublishRules = RULES) -> AsyncIterator[Publishing]:
+    """Run a publisher whose rollouts are kept in a directory, as one process would."""
+    state = State.open(directory, print)
+    try:
+        async with publishing(rules, StateWriter(state, directory, print)) as run:
+            yield run
+    finally:
+        state.close()
+
+
+def served(run: Publishing, key: ChannelKey) -> list[str]:
+    """Return the clusters of a channel."""
+    snapshot = run.publisher.rollouts[key].channel.store.current
+    return [] if snapshot is None else list(snapshot.resources(CDS))
+
+
+async def test_step_that_a_process_ended_at_is_served_by_the_next(tmp_path: Path) -> None:
+    """It is served from the start, before any tree is there, and the rollout goes on when there is one."""
+    async with process(tmp_path, PublishRules(RolloutOptions(linger_s=0, step_timeout_s=60.0))) as run:
+        run.load(("a",), "a")
+        await run.settled()
+        client = Client(run.publisher.whole)
+        run.load(("b",), "b")
+        await run.settled()
+        assert run.clusters() == ["a", "b"]
+        assert client.asked
+    async with process(tmp_path) as run:
+        assert run.clusters() == ["a", "b"]
+        assert (await run.channels.channel_of(Node("x"))).store.current is not None
+        Client(run.publisher.whole, answer=Standing.TAKEN)
+        run.load(("b",), "b")
+        await until(lambda: run.clusters() == ["b"])
+
+
+async def test_nodes_of_views_need_not_wait_for_the_tree(tmp_path: Path) -> None:
+    """A node whose layers had a channel follows it at once, and its view is loaded; others wait for the first tree."""
+    async with process(tmp_path) as run:
+        run.see(VIEWS, *EDGE_A)
+        run.load_views(*EDGE_A)
+        asking = asyncio.ensure_future(run.channels.channel_of(Node("a", "edge")))
+        await asyncio.sleep(0)
+        run.load_views(*EDGE_A)
+        await asking
+        await run.settled()
+    async with process(tmp_path) as run:
+        run.see(VIEWS)
+        channel = await run.channels.channel_of(Node("a", "edge"))
+        waiting = asyncio.ensure_future(run.channels.channel_of(Node("c", "inner")))
+        await asyncio.sleep(0)
+
+        assert channel.key == ChannelKey(EDGE_A)
+        assert served(run, channel.key) == [*EDGE_A]
+        assert run.wanted == {EDGE_A}
+        assert not waiting.done()
+        run.wanted.add(("common",))
+        run.load_views(*EDGE_A)
+        assert (await waiting).key == ChannelKey(("common",))
+
+
+async def test_a_canary_is_still_first_after_a_restart(tmp_path: Path) -> None:
+    """What is restored is no first load: the others get a change only when the canary has it."""
+    canary = Canary(share=0.5)
+    rules = PublishRules(RolloutOptions(linger_s=0, step_timeout_s=0.05), canary=canary, bake_s=1000.0)
+    first = next(f"n{number}" for number in range(100) if is_in_share(f"n{number}", 0.5))
+    async with process(tmp_path, rules) as run:
+        await run.channels.channel_of(Node(first))
+        run.load(("a",))
+        await run.settled()
+    async with process(tmp_path, rules) as run:
+        await run.channels.channel_of(Node(first))
+        run.load(("a", "b"))
+        await until(lambda: served(run, ChannelKey((), is_canary=True)) == ["a", "b"])
+        await run.settled()
+
+        assert served(run, ChannelKey()) == ["a"]
+
+
+async def test_channel_that_is_dropped_is_not_restored(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What nobody followed for long is dropped on the disk as well."""
+    monkeypatch.setattr(node_channels, "LOOK_EVERY_S", 0.01)
+    monkeypatch.setattr(node_channels, "DROPPED_AFTER_S", 0.02)
+    async with process(tmp_path) as run:
+        run.see(VIEWS, *EDGE_A)
+        run.load_views(*EDGE_A)
+        asking = asyncio.ensure_future(run.channels.channel_of(Node("a", "edge")))
+        await asyncio.sleep(0)
+        run.load_views(*EDGE_A)
+        await asking
+        await until(lambda: ChannelKey(EDGE_A) not in run.publisher.rollouts)
+    async with process(tmp_path) as run:
+        assert set(run.publisher.rollouts) == {ChannelKey()}

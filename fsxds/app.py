@@ -55,6 +55,8 @@ from fsxds.transports.config_sources import AdsConfigSources, Rewriting
 from fsxds.transports.grpc_streams.discovery import GrpcServices
 from fsxds.transports.grpc_streams.grpc_server import listening_grpc
 from fsxds.transports.grpc_streams.stream import StreamContext
+from fsxds.transports.mirror.envoy_page import EnvoyPage
+from fsxds.transports.mirror.envoy_reader import EnvoyReader
 from fsxds.transports.mirror.writer import Mirror, Mirroring, MirrorOptions
 from fsxds.transports.rest.application import HeldPolls, RestJson, make_application
 from fsxds.transports.rest.http_server import listening, raise_open_files_limit
@@ -112,6 +114,8 @@ async def run(application: Application, reader: SettingsReader, ready_file: Read
         for mirroring in mirrors:
             name = "mirror" if len(mirrors) == 1 else f"mirror {mirroring.root}"
             application.start(tasks, name, mirroring.keep_mirrored)
+            if mirroring.reader is not None:
+                application.start(tasks, f"{name} reader", partial(mirroring.keep_read, mirroring.reader))
         pages = {
             str(each.root): rule.admin for rule, each in zip(rules, mirrors, strict=True) if rule.admin is not None
         }
@@ -279,7 +283,9 @@ class Application:
         mirror = Mirror(rule.directory, self.catalogue, mirror_options(self.settings, rule))
         self._mirrors.append((rule, mirror))
         with mirror:
-            yield Mirroring(self.channels, mirror, self._log.receive, node_of(rule.attributes))
+            mirroring = Mirroring(self.channels, mirror, self._log.receive, node_of(rule.attributes))
+            mirroring.reader = None if rule.admin is None else EnvoyReader(EnvoyPage(rule.admin))
+            yield mirroring
 
     async def keep_settings(self, reader: SettingsReader) -> Never:
         """Apply what can change of the settings after each SIGHUP; if there is a mistake in them, the old ones stay."""

@@ -13,18 +13,16 @@ import asyncio
 from collections.abc import Mapping
 from typing import Never
 
-import aiohttp
-
 from fsxds.channels import ChannelClient
 from fsxds.protocol.subscription import Subscription, version_of
 from fsxds.publishing.channel_rollout import ChannelRollout
 from fsxds.publishing.publisher import Publisher
 from fsxds.resource_types import BY_SHORT_NAME
-from fsxds.settings.forms import Address, UnixAddress
+from fsxds.settings.forms import Address
+from fsxds.transports.mirror.envoy_page import EnvoyPage, Statistics
 from fsxds.values import Version
 
 LOOK_EVERY_S = 1.0
-PATIENCE_S = 5.0
 
 _LISTENERS = BY_SHORT_NAME["lds"].type_url
 _VERSION = "listener_manager.lds.version_text"
@@ -36,7 +34,6 @@ _GAUGES = (
 )
 # One answer is of one moment.
 _FILTER = f"^({'|'.join((_VERSION, *_GAUGES))})$".replace(".", r"\.")
-_OK = 200
 
 
 class DrainWatch:
@@ -80,7 +77,7 @@ class DrainWatch:
             return
         version = version_of(served, Subscription(_LISTENERS))
         for page in pages:
-            if not has_drained(await _statistics(page), version):
+            if not has_drained(await EnvoyPage(page).statistics(_FILTER), version):
                 return
         # Nothing may have begun to drain meanwhile.
         if rollout.machine.served is served:
@@ -88,29 +85,11 @@ class DrainWatch:
             self._publisher.note(rollout)
 
 
-async def _statistics(page: Address) -> str:
-    """Return what an admin page says, empty where there is none."""
-    is_unix = isinstance(page, UnixAddress)
-    connector = aiohttp.UnixConnector(str(page.path)) if isinstance(page, UnixAddress) else aiohttp.TCPConnector()
-    timeout = aiohttp.ClientTimeout(total=PATIENCE_S)
-    url = f"http://{'envoy' if is_unix else page}/stats"
-    try:
-        async with (
-            aiohttp.ClientSession(connector=connector, timeout=timeout) as session,
-            session.get(url, params={"filter": _FILTER}) as response,
-        ):
-            return await response.text() if response.status == _OK else ""
-    except (aiohttp.ClientError, TimeoutError, ValueError):
-        # It ends or starts, or is busy; the next look is soon.
-        return ""
-
-
-def has_drained(statistics: str, version: Version) -> bool:
+def has_drained(values: Statistics, version: Version) -> bool:
     """Whether an Envoy that has this version of the listeners, and no other, drains nothing.
 
     Args:
-        statistics: the text form of `/stats`.
+        values: its statistics.
         version: that of the listeners that are served.
     """
-    values = dict(line.split(": ", 1) for line in statistics.splitlines() if ": " in line)
     return values.get(_VERSION) == f'"{version}"' and all(values.get(name) == "0" for name in _GAUGES)

@@ -12,7 +12,7 @@ import pytest
 
 from tests.end_to_end.traffic.convergence import missing
 from tests.end_to_end.traffic.kinds import FRONT, Plain, Tree, World
-from tests.end_to_end.traffic.running import TRANSPORTS, Run, running, write_tree
+from tests.end_to_end.traffic.running import MIRROR_WITH_ADMIN, TRANSPORTS, Run, running, write_tree
 from tests.support.envoy import free_port
 
 OPTIONS = ["--linger", "600s"]
@@ -53,7 +53,7 @@ def front_is(run: Run, tree: Tree) -> bool:
     return missing(run.envoy, {"lds.yaml": tree["lds.yaml"][:1]}) == []
 
 
-@pytest.mark.parametrize("transport", ["rest", "ads", "delta"])
+@pytest.mark.parametrize("transport", ["rest", "ads", "delta", MIRROR_WITH_ADMIN])
 def test_what_envoy_rejects_is_taken_back(transport: str, tmp_path: Path) -> None:
     """A listener whose port is taken is taken back with all that changed with it; what corrects it goes out."""
     with taken_port() as port, running(tmp_path, transport, 600, OPTIONS) as run:
@@ -72,14 +72,14 @@ def test_what_envoy_rejects_is_taken_back(transport: str, tmp_path: Path) -> Non
         run.rest(0.5)
 
     assert run.failures() == []
-    assert rolled_back["clients"] == ["edge-1"]
+    assert rolled_back["clients"] == [str(tmp_path / "mirror") if transport == MIRROR_WITH_ADMIN else "edge-1"]
     assert rolled_back["type"] == "lds"
     assert "second" in rolled_back["resources"]
     assert (problem["path"], problem["rule"]) == ("lds.yaml", "rejected-by-client")
 
 
 def test_what_an_envoy_rejects_that_reads_files_loses_no_request(tmp_path: Path) -> None:
-    """Nobody knows that an Envoy rejected a file; what its connections use lingers, and what corrects it goes out."""
+    """Nobody knows that an Envoy without a known admin page rejected a file; what its connections use lingers, and what corrects it goes out."""
     with taken_port() as port, running(tmp_path, "mirror", 600, OPTIONS) as run:
         run.write(tree_of(run.world, 1), "good")
 

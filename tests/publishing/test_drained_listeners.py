@@ -11,12 +11,13 @@ from pathlib import Path
 import pytest
 
 from fsxds.protocol.subscription import Subscription, version_of
-from fsxds.publishing.drained_listeners import DrainWatch, _statistics, has_drained
+from fsxds.publishing.drained_listeners import _FILTER, DrainWatch, has_drained
 from fsxds.publishing.publisher import PublishRules
 from fsxds.resource_types import BY_SHORT_NAME
 from fsxds.resources import Reference, Snapshot
 from fsxds.rollout import RolloutOptions
 from fsxds.settings.forms import TcpAddress, UnixAddress
+from fsxds.transports.mirror.envoy_page import EnvoyPage
 from fsxds.values import Severity, Version
 from tests.end_to_end.test_draining_envoy import LONG_S, ask, clusters, connection, inline
 from tests.end_to_end.test_mirror_envoy import BACKENDS, LDS, Out
@@ -52,7 +53,8 @@ listener_manager.lds.version_text: "7"
 )
 def test_has_drained(statistics: str, *, expected: bool) -> None:
     """Everything has to be said, and nothing may speak against it."""
-    assert has_drained(statistics, Version("7")) is expected
+    values = dict(line.split(": ", 1) for line in statistics.splitlines() if ": " in line)
+    assert has_drained(values, Version("7")) is expected
 
 
 @pytest.mark.parametrize(("drain_s", "expected"), [(LONG_S, False), (1, True)])
@@ -65,7 +67,7 @@ async def test_an_envoy_that_drains(drain_s: int, tmp_path: Path, *, expected: b
         a, b = clusters(envoy, "a", "b")
         before = out.write(cds=[a, b], lds=[*BACKENDS, inline("a")])
         envoy.wait_converged(before)
-        assert has_drained(await _statistics(page), Version(before[LDS]))
+        assert has_drained(await EnvoyPage(page).statistics(_FILTER), Version(before[LDS]))
         with connection(envoy) as old:
             assert ask(old) == ("200 one", "")
             after = out.write(cds=[a, b], lds=[*BACKENDS, inline("b")])
@@ -74,8 +76,8 @@ async def test_an_envoy_that_drains(drain_s: int, tmp_path: Path, *, expected: b
                 assert old.sock.recv(1) == b""
                 envoy.wait(lambda: envoy.stat("listener_manager.total_listeners_draining") == 0, what="the end")
 
-            assert has_drained(await _statistics(page), Version(after[LDS])) is expected
-            assert not has_drained(await _statistics(page), Version(before[LDS]))
+            assert has_drained(await EnvoyPage(page).statistics(_FILTER), Version(after[LDS])) is expected
+            assert not has_drained(await EnvoyPage(page).statistics(_FILTER), Version(before[LDS]))
 
 
 async def test_a_page_that_does_not_answer(unused_tcp_port: int, tmp_path: Path) -> None:
@@ -87,9 +89,9 @@ async def test_a_page_that_does_not_answer(unused_tcp_port: int, tmp_path: Path)
 
     path = tmp_path / "admin.sock"
     async with await asyncio.start_unix_server(answer, path):
-        assert await _statistics(UnixAddress(path)) == ""
-    assert await _statistics(TcpAddress("127.0.0.1", unused_tcp_port)) == ""
-    assert await _statistics(UnixAddress(tmp_path / "none")) == ""
+        assert await EnvoyPage(UnixAddress(path)).statistics(_FILTER) == {}
+    assert await EnvoyPage(TcpAddress("127.0.0.1", unused_tcp_port)).statistics(_FILTER) == {}
+    assert await EnvoyPage(UnixAddress(tmp_path / "none")).statistics(_FILTER) == {}
 
 
 def with_listener(cluster: str, *clusters: str) -> Snapshot:

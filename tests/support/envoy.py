@@ -115,7 +115,7 @@ class Envoy(EnvoyAdmin):
         self._cwd = cwd
         self._bootstrap = json.loads(json.dumps(bootstrap))
         self._bootstrap.setdefault("node", {"id": "test-node", "cluster": "test-cluster"})
-        self._bootstrap["admin"] = {"address": {"socket_address": {"address": "127.0.0.1", "port_value": 0}}}
+        self._bootstrap.setdefault("admin", {"address": {"socket_address": {"address": "127.0.0.1", "port_value": 0}}})
         self._owns_workdir = workdir is None
         self.workdir = Path(workdir) if workdir else Path(tempfile.mkdtemp(prefix="envoy-"))
         self.log_path = self.workdir / "envoy.log"

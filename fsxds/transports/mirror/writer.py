@@ -17,9 +17,10 @@ from fsxds.events import FilesWritten, MirrorFailed, Observer, Remark, SnapshotS
 from fsxds.protocol.messages import Node
 from fsxds.resource_types import BY_TYPE_URL
 from fsxds.resources import Snapshot
-from fsxds.rollout import Standing, Step
+from fsxds.rollout import Rejection, Standing, Step
 from fsxds.supervisor import Attempts
 from fsxds.transports.mirror.directory import MirrorDirectory, Signature
+from fsxds.transports.mirror.envoy_reader import EnvoyReader
 from fsxds.transports.mirror.files import MirrorEncoding, MirrorFile
 from fsxds.transports.mirror.layout import LayoutMaker, MirrorConfigSources
 from fsxds.transports.mirror.manifest import MirrorRecords
@@ -27,6 +28,8 @@ from fsxds.transports.mirror.steps import FileStep, Pause, Remove, Write, steps_
 from fsxds.values import BackOff
 
 BACK_OFF = BackOff()
+# Between two looks at an Envoy that is to read what was written; the second is for one whose page did not change.
+READ_EVERY_S, READ_EVERY_AT_MOST_S = 0.05, 1.0
 NOBODY = Node("")
 
 
@@ -236,6 +239,7 @@ class Mirroring:
     Files that others remove or change are written again, at the next rescan.
 
     A step of a rollout is taken when its files are written and `MirrorOptions.pause_s` has passed: Envoys have read them then.
+    Where `reader` knows the Envoy, it is taken when that has taken it, and rejected when that rejects it.
 
     A full disk, a read-only or missing directory is reported and tried again after 1, 2, 4, … 30 seconds, and with each
     newer snapshot. A snapshot on which it failed three times in a row by an error of fsxds is set aside: the files stay as
@@ -245,6 +249,7 @@ class Mirroring:
         root: the directory.
         node: of which the directory is the view.
         has_written: is set when the first snapshot is in the directory.
+        reader: follows the Envoy that reads the directory; None where nobody set it, because it is not known.
     """
 
     transport: Final = "mirror"
@@ -256,23 +261,34 @@ class Mirroring:
         self._mirror = mirror
         self._observer = observer
         self._attempts = Attempts(lambda error: observer(SnapshotSetAside("mirror", error)))
-        # That of the snapshot in the directory.
+        # What is in the directory, and its number.
+        self._written: Snapshot | None = None
         self._generation = 0
+        # Somebody waits for the Envoy to take it.
+        self._is_awaited = asyncio.Event()
         self._failures = 0
         # Reached when there may be another channel to look at.
         self._limit: asyncio.Timeout | None = None
         self.root = mirror.root
         self.node = node
         self.has_written = asyncio.Event()
+        self.reader: EnvoyReader | None = None
 
     @property
     def name(self) -> str:
         """What it is called in the log."""
         return str(self.root)
 
-    def standing(self, step: Step) -> Standing:
-        """Return whether the files have what a step brings."""
-        return Standing.TAKEN if self._generation >= step.snapshot.generation else Standing.PENDING
+    def standing(self, step: Step) -> Standing | Rejection:
+        """Return whether the files have what a step brings, and their Envoy has taken it, where it is known."""
+        if self._generation < step.snapshot.generation:
+            return Standing.PENDING
+        if self.reader is None or self._written is None:
+            return Standing.TAKEN
+        standing = self.reader.standing(step, self._written)
+        if standing is Standing.PENDING:
+            self._is_awaited.set()
+        return standing
 
     def wake(self) -> None:
         """Do nothing: it waits for what is served by itself."""
@@ -301,6 +317,18 @@ class Mirroring:
         finally:
             self._channel.leave(self)
 
+    async def keep_read(self, reader: EnvoyReader) -> Never:
+        """Look at the Envoy while somebody waits for it, until cancelled."""
+        while True:
+            await self._is_awaited.wait()
+            self._is_awaited.clear()
+            pause_s = READ_EVERY_S
+            while not await reader.look():
+                await asyncio.sleep(pause_s)
+                pause_s = min(2 * pause_s, READ_EVERY_AT_MOST_S)
+            self._channel.progressed(self)
+            await asyncio.sleep(READ_EVERY_S)
+
     async def _next(self) -> Snapshot:
         """Return the next snapshot to write: a newer one, or the same again when others removed or changed a file."""
         while True:
@@ -323,6 +351,8 @@ class Mirroring:
                 self._limit = None
 
     async def _write(self, snapshot: Snapshot) -> None:
+        if self.reader is not None and snapshot.generation != self._generation:
+            await self.reader.mark()
         try:
             report = await asyncio.to_thread(self._mirror.write, snapshot)
         except asyncio.CancelledError:
@@ -344,5 +374,5 @@ class Mirroring:
             self._reach(snapshot)
 
     def _reach(self, snapshot: Snapshot) -> None:
-        self._generation = snapshot.generation
+        self._written, self._generation = snapshot, snapshot.generation
         self._channel.progressed(self)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import threading
@@ -74,6 +75,29 @@ TRANSPORTS: Mapping[str, Transport] = {
     "mirror": Transport({"resource_api_version": "V3", "ads": {}}, _mirror_bootstrap, _mirror_options),
     "ads": Transport(SOTW_ADS.config_source(), lambda server, _: SOTW_ADS.bootstrap(server.ready["grpc"])),
     "delta": Transport(DELTA_ADS.config_source(), lambda server, _: DELTA_ADS.bootstrap(server.ready["grpc"])),
+}
+# The server knows the admin page of the Envoy that reads its files.
+MIRROR_WITH_ADMIN = "mirror with admin"
+ADMIN_FILE = "admin"
+
+
+def _known_mirror_options(folder: Path) -> Sequence[str]:
+    (folder / ADMIN_FILE).write_text(str(free_port()))
+    rule = {"directory": MIRROR, "config_sources": True, "admin": f"127.0.0.1:{(folder / ADMIN_FILE).read_text()}"}
+    settings = folder / "fsxds.json"
+    settings.write_text(json.dumps({"mirrors": [rule]}))
+    return "--settings", str(settings)
+
+
+def _known_mirror_bootstrap(server: Server, folder: Path) -> Plain:
+    port = int((folder / ADMIN_FILE).read_text())
+    admin = {"address": {"socket_address": {"address": "127.0.0.1", "port_value": port}}}
+    return {**_mirror_bootstrap(server, folder), "admin": admin}
+
+
+_ALL_TRANSPORTS = {
+    **TRANSPORTS,
+    MIRROR_WITH_ADMIN: Transport(TRANSPORTS["mirror"].source, _known_mirror_bootstrap, _known_mirror_options),
 }
 
 
@@ -176,7 +200,7 @@ def write_tree(folder: Path, tree: Tree, only: str | None = None) -> None:
 @contextmanager
 def running(folder: Path, name: str, drain_s: int, options: Sequence[str], demand: Demand = DEMAND) -> Iterator[Run]:
     """Run all of it in a folder, with requests from the start; `options` are more options of the server."""
-    transport = TRANSPORTS[name]
+    transport = _ALL_TRANSPORTS[name]
     sockets = bound_sockets(BACKENDS)
     ports = tuple(one.getsockname()[1] for one in sockets)
     world = World(free_port(), ports, transport.source, str(folder / "access.log"))

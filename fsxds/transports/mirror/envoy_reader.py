@@ -1,0 +1,148 @@
+"""What an Envoy has taken of mirrored files, and what it rejected, as the statistics of its admin page say.
+
+| rule | source |
+| --- | --- |
+| Clusters and listeners are taken when an update was accepted since they were written, their version shows, and none of them is warming. | ENVOY.md E57, E59 |
+| Routes are taken when each route configuration that changed, and that Envoy subscribes to, was accepted once more. | ENVOY.md E58 |
+| An update that was rejected since they were written is a NACK of them. | ENVOY.md E59 |
+| A type that Envoy does not subscribe to is not waited for. | |
+"""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from typing import Final
+
+from fsxds.protocol.acks import combined
+from fsxds.protocol.subscription import Subscription, version_of
+from fsxds.resource_types import BY_SHORT_NAME
+from fsxds.resources import RowsChange, Snapshot
+from fsxds.rollout import Rejection, Standing, Step
+from fsxds.transports.mirror.envoy_page import EnvoyPage, Statistics
+from fsxds.values import TypeUrl
+
+_CDS, _LDS, _RDS = (BY_SHORT_NAME[name].type_url for name in ("cds", "lds", "rds"))
+_SCOPES: Final = {_CDS: "cluster_manager.cds", _LDS: "listener_manager.lds"}
+_WARMING = ("cluster_manager.warming_clusters", "listener_manager.total_listeners_warming")
+_COUNTERS = "update_(success|rejected)"
+_ROUTES = re.compile(r"http\..*\.rds\.(?P<name>.+)\.update_(?P<counter>success|rejected)")
+_FILTER = "|".join((
+    *(rf"^{re.escape(scope)}\.(version_text|{_COUNTERS})$" for scope in _SCOPES.values()),
+    *(f"^{re.escape(gauge)}$" for gauge in _WARMING),
+    rf"^http\..*\.rds\..*\.{_COUNTERS}$",
+))  # fmt: skip
+
+
+class EnvoyReader:
+    """Follows what one Envoy reads. `mark` before files are written, `look` afterwards, and ask for `standing`.
+
+    Args:
+        page: its admin page.
+    """
+
+    def __init__(self, page: EnvoyPage) -> None:
+        self._page = page
+        self._before: Statistics = {}
+        self._now: Statistics = {}
+        self._listener_errors: str | None = None
+
+    async def mark(self) -> None:
+        """Note what Envoy has, before something else is written."""
+        self._before = self._now = await self._page.statistics(_FILTER)
+
+    async def look(self) -> bool:
+        """Ask what Envoy has now; return whether anything changed."""
+        last, self._now = self._now, await self._page.statistics(_FILTER)
+        if self._now == last:
+            return False
+        if _count(self._now, f"{_SCOPES[_LDS]}.update_rejected") > _count(last, f"{_SCOPES[_LDS]}.update_rejected"):
+            self._listener_errors = await self._page.listener_errors()
+        return True
+
+    def standing(self, step: Step, written: Snapshot) -> Standing | Rejection:
+        """Return where Envoy is with a step, all of which is in the files since `written` was written."""
+        return standing_of(step, written, self._before, self._now, self._listener_errors)
+
+
+def standing_of(
+    step: Step, written: Snapshot, before: Statistics, now: Statistics, listener_errors: str | None = None
+) -> Standing | Rejection:
+    """Return where an Envoy is with a step.
+
+    Args:
+        step: what changed.
+        written: what is in the files.
+        before: the statistics before that was written.
+        now: those of now.
+        listener_errors: why it rejected listeners, in its words.
+    """
+    if not now:
+        return Standing.PENDING
+    if any(_count(now, name) < _count(before, name) for name in before if name.endswith(".update_success")):
+        # It has started again since.
+        before = {}
+    return combined(
+        _standing_of_routes(change, written, before, now)
+        if type_url == _RDS
+        else _standing_of_all(type_url, change, written, (before, now), listener_errors)
+        for type_url, change in step.changed.items()
+        # A time to live or an alias is in no file.
+        if (change.fresh or change.removed) and (type_url == _RDS or type_url in _SCOPES)
+    )
+
+
+def _standing_of_all(
+    type_url: TypeUrl,
+    change: RowsChange,
+    written: Snapshot,
+    looks: tuple[Statistics, Statistics],
+    listener_errors: str | None,
+) -> Standing | Rejection:
+    """Return where an Envoy is with clusters or listeners, all of which are in one file."""
+    (before, now), scope = looks, _SCOPES[type_url]
+    version = version_of(written, Subscription(type_url))
+    if f"{scope}.update_success" not in now:
+        return Standing.TAKEN
+    if _has_grown(f"{scope}.update_rejected", before, now):
+        reason = listener_errors if type_url == _LDS else None
+        return Rejection(type_url, version, change.fresh, reason)
+    is_accepted = (
+        now.get(f"{scope}.version_text") == f'"{version}"'
+        and _has_grown(f"{scope}.update_success", before, now)
+        and not any(_count(now, gauge) for gauge in _WARMING)
+    )
+    return Standing.TAKEN if is_accepted else Standing.PENDING
+
+
+def _standing_of_routes(
+    change: RowsChange, written: Snapshot, before: Statistics, now: Statistics
+) -> Standing | Rejection:
+    """Return where an Envoy is with route configurations, of which each has a file and a subscription of its own."""
+    successes, rejections = (
+        {name for name, count in _by_route(counter, now).items() if count > _by_route(counter, before).get(name, 0)}
+        for counter in ("success", "rejected")
+    )
+    if rejected := change.fresh & rejections:
+        return Rejection(_RDS, version_of(written, Subscription(_RDS, rejected)), rejected)
+    subscribed = change.fresh & _by_route("success", now).keys()
+    return Standing.TAKEN if subscribed <= successes else Standing.PENDING
+
+
+def _by_route(counter: str, statistics: Statistics) -> dict[str, int]:
+    """Return a counter by the name of the route configuration; several listeners may subscribe to one."""
+    counts: dict[str, int] = defaultdict(int)
+    for name in statistics:
+        found = _ROUTES.fullmatch(name)
+        if found is not None and found["counter"] == counter:
+            counts[found["name"]] += _count(statistics, name)
+    return counts
+
+
+def _has_grown(name: str, before: Statistics, now: Statistics) -> bool:
+    return _count(now, name) > _count(before, name)
+
+
+def _count(statistics: Statistics, name: str) -> int:
+    value = statistics.get(name, "0")
+    return int(value) if value.isdecimal() else 0

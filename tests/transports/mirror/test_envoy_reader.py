@@ -1,0 +1,104 @@
+"""What statistics of an Envoy say of a step: taken, pending or rejected."""
+
+from __future__ import annotations
+
+from types import MappingProxyType
+
+import pytest
+
+from fsxds.protocol.subscription import Subscription, version_of
+from fsxds.resource_types import BY_SHORT_NAME
+from fsxds.resources import RowsChange
+from fsxds.rollout import Rejection, Standing, Step, StepKind
+from fsxds.transports.mirror.envoy_reader import standing_of
+from fsxds.values import TypeUrl
+from tests.support.polls import named, snapshot_of
+
+CDS, LDS, RDS = (BY_SHORT_NAME[name].type_url for name in ("cds", "lds", "rds"))
+WRITTEN = snapshot_of(1, named("cds", "web"), named("lds", "front"), named("rds", "r1"))
+CLUSTERS = str(version_of(WRITTEN, Subscription(CDS)))
+CALM = {"cluster_manager.warming_clusters": "0", "listener_manager.total_listeners_warming": "0"}
+
+
+def step(type_url: TypeUrl, change: RowsChange) -> Step:
+    return Step(StepKind.WHOLE, WRITTEN, MappingProxyType({type_url: change}))
+
+
+def clusters(version: str, success: int, rejected: int = 0) -> dict[str, str]:
+    """Return the statistics of an Envoy that reads clusters alone."""
+    scope = "cluster_manager.cds"
+    counters = {f"{scope}.update_success": str(success), f"{scope}.update_rejected": str(rejected)}
+    return {**CALM, **counters, f"{scope}.version_text": f'"{version}"'}
+
+
+BEFORE = clusters("old", 3)
+NEW = RowsChange(fresh=frozenset({"web"}))
+
+
+@pytest.mark.parametrize(
+    ("now", "expected"),
+    [
+        pytest.param({}, Standing.PENDING, id="the page does not answer"),
+        pytest.param(BEFORE, Standing.PENDING, id="not read yet"),
+        pytest.param(clusters("older", 4), Standing.PENDING, id="an earlier file was read"),
+        pytest.param(clusters(CLUSTERS, 4), Standing.TAKEN, id="accepted"),
+        pytest.param(clusters(CLUSTERS, 3), Standing.PENDING, id="the version is left from before a rejection"),
+        pytest.param(
+            {**clusters(CLUSTERS, 4), "cluster_manager.warming_clusters": "1"}, Standing.PENDING, id="still warming"
+        ),
+        pytest.param(
+            clusters("old", 3, 1), Rejection(CDS, version_of(WRITTEN, Subscription(CDS)), NEW.fresh), id="rejected"
+        ),
+        pytest.param(clusters(CLUSTERS, 1), Standing.TAKEN, id="started again since"),
+        pytest.param(CALM, Standing.TAKEN, id="subscribes to no clusters"),
+    ],
+)
+def test_clusters(now: dict[str, str], expected: Standing | Rejection) -> None:
+    """Clusters are taken when an update was accepted since, their version shows, and nothing warms."""
+    assert standing_of(step(CDS, NEW), WRITTEN, BEFORE, now) == expected
+
+
+def routes(success: int, rejected: int = 0) -> dict[str, str]:
+    """Return the statistics of an Envoy two of whose listeners subscribe to the same routes, with dots in the prefix."""
+    scopes = [f"http.{prefix}.rds.r1" for prefix in ("in.gress", "other")]
+    return {
+        **CALM,
+        **{f"{scope}.update_success": str(success) for scope in scopes},
+        **{f"{scope}.update_rejected": str(rejected) for scope in scopes},
+    }
+
+
+@pytest.mark.parametrize(
+    ("now", "expected"),
+    [
+        (routes(2), Standing.PENDING),
+        (routes(3), Standing.TAKEN),
+        (routes(2, 1), Rejection(RDS, version_of(WRITTEN, Subscription(RDS, frozenset({"r1"}))), frozenset({"r1"}))),
+        (CALM, Standing.TAKEN),
+    ],
+)
+def test_routes(now: dict[str, str], expected: Standing | Rejection) -> None:
+    """Routes are taken when all subscriptions to them counted one more; those that nobody subscribes to do not count."""
+    change = RowsChange(fresh=frozenset({"r1", "nobody-subscribes"}))
+    assert standing_of(step(RDS, change), WRITTEN, routes(2), now) == expected
+
+
+def test_what_is_in_no_file_is_not_waited_for() -> None:
+    """A time to live is in no file, so that Envoy reads nothing."""
+    assert standing_of(step(CDS, RowsChange(renewed=frozenset({"web"}))), WRITTEN, BEFORE, BEFORE) is Standing.TAKEN
+
+
+def test_why_listeners_were_rejected_is_kept() -> None:
+    """A rejection has the reason in Envoy's words."""
+    scope = "listener_manager.lds"
+    before = {**CALM, f"{scope}.update_success": "1", f"{scope}.update_rejected": "0"}
+    now = {**before, f"{scope}.update_rejected": "1"}
+    standing = standing_of(
+        step(LDS, RowsChange(fresh=frozenset({"front"}))),
+        WRITTEN,
+        before,
+        now,
+        "Error adding/updating listener(s) front: no",
+    )
+    assert isinstance(standing, Rejection)
+    assert standing.reason == "Error adding/updating listener(s) front: no"

@@ -22,6 +22,7 @@ from fsxds.events import (
     Level,
     LingeringDropped,
     ListeningStarted,
+    PlainTextExposed,
     SettingsRejected,
     SettingsReloaded,
     StartDelayed,
@@ -40,7 +41,7 @@ from fsxds.publishing.rollout_operator import RolloutOperator
 from fsxds.readiness import ReadyFile, report_waits, reported_wait
 from fsxds.reload import Loader, LoadingRules, Reload, cache_of, find_catalogue, scanner_of
 from fsxds.resource_types import BY_TYPE_URL
-from fsxds.settings.forms import OFF, Address, parse_address
+from fsxds.settings.forms import OFF, Address, UnixAddress, parse_address
 from fsxds.settings.mirror_rules import MirrorRule
 from fsxds.settings.options import Settings
 from fsxds.settings.reading import SettingsChange, SettingsReader
@@ -53,14 +54,16 @@ from fsxds.transports.admin.admin_api import AdminApi, is_exposed
 from fsxds.transports.client_status.status_service import ClientReports, client_status_handlers, client_status_paths
 from fsxds.transports.config_sources import AdsConfigSources, Rewriting
 from fsxds.transports.grpc_streams.discovery import GrpcServices
-from fsxds.transports.grpc_streams.grpc_server import listening_grpc
+from fsxds.transports.grpc_streams.grpc_server import GrpcSecurity, listening_grpc
 from fsxds.transports.grpc_streams.stream import StreamContext
 from fsxds.transports.mirror.envoy_page import EnvoyPage
 from fsxds.transports.mirror.envoy_reader import EnvoyReader
 from fsxds.transports.mirror.writer import Mirror, Mirroring, MirrorOptions
 from fsxds.transports.rest.application import HeldPolls, RestJson, make_application
-from fsxds.transports.rest.http_server import listening, raise_open_files_limit
-from fsxds.transports.sockets import until_lost
+from fsxds.transports.rest.http_server import ListenerOptions, listening, raise_open_files_limit
+from fsxds.transports.rest.tls_layer import HttpTls
+from fsxds.transports.server_tls import Tls, TlsFiles
+from fsxds.transports.sockets import SocketAccess, is_local, until_lost
 from fsxds.values import PlainValue
 from fsxds.views import Views, node_of
 
@@ -71,6 +74,8 @@ GRACE_S = 6.5
 
 # What changes the check of files, beside the content of the bootstrap.
 _CHECK_OPTIONS = frozenset({"rules", "bootstrap", "static_clusters"})
+
+ADMIN = "admin"
 
 CheckOf = Callable[[Settings], Check]
 """Makes what judges files as the settings ask for; UsageError where they cannot be followed."""
@@ -180,6 +185,7 @@ class Application:
         clients: who is connected, and what each holds.
         reports: answers requests for the status of clients.
         supervisor: runs all components.
+        tls: what listeners encrypt with; None where there is no certificate.
         state: the state directory, held until `close`; None without one.
         keeper: writes to it what is served; None without one.
     """
@@ -190,6 +196,9 @@ class Application:
         self._log = log
         self._check_of = check_of
         require_libyaml()
+        files = TlsFiles.of(settings)
+        self.tls = None if files is None else Tls(files)
+        self._socket_access = SocketAccess.of(settings.socket_mode, settings.socket_owner)
         with reported_wait("the API of Envoy to be read", self.report_wait):
             self.catalogue = find_catalogue(settings)
         log.receive(ApiFound(self.catalogue.description))
@@ -232,6 +241,8 @@ class Application:
         async with asyncio.TaskGroup() as tasks:
             self.start(tasks, "log", self._log.report_changes)
             self.start(tasks, "publisher", self.publisher.keep_publishing)
+            if self.tls is not None:
+                self.start(tasks, "certificates", partial(self.tls.keep_current, self._log.receive))
             if self.keeper is not None:
                 self.start(tasks, "state", self.keeper.keep_written)
             tasks.create_task(self._loading.run_with(self._load))
@@ -291,6 +302,8 @@ class Application:
         """Apply what can change of the settings after each SIGHUP; if there is a mistake in them, the old ones stay."""
         while True:
             await reader.wanted()
+            if self.tls is not None:
+                self.tls.look_now()
             try:
                 change, loading = await asyncio.to_thread(self._read_settings, reader)
             except FsxdsError as error:
@@ -359,6 +372,8 @@ class Application:
                 for name, listener in listeners.items():
                     await listener.is_up.wait()
                     self._log.receive(ListeningStarted(name, str(listener.address)))
+                    if self.tls_at(name, listener.address) is None and not is_local(listener.address):
+                        self._log.receive(PlainTextExposed(name, str(listener.address)))
                 self.supervisor.is_starting = False
                 yield RunningServer({name: str(listener.address) for name, listener in listeners.items()}, tasks)
                 for task in running:
@@ -368,23 +383,41 @@ class Application:
                 raise UsageError(words) from group
             raise
 
+    def tls_at(self, name: str, address: Address) -> Tls | None:
+        """Return what the listener of a transport encrypts with; None where it speaks plain text."""
+        if isinstance(address, UnixAddress) or (name == ADMIN and is_local(address)):
+            return None
+        return self.tls
+
+    def _http_options(self, option: str, name: str, address: Address) -> ListenerOptions:
+        tls = self.tls_at(name, address)
+        if tls is None:
+            return ListenerOptions(option, access=self._socket_access)
+        # An operator may also show a token.
+        context = partial(tls.context, is_strict=name != ADMIN)
+        return ListenerOptions(option, HttpTls(context, self._log.receive), self._socket_access)
+
     def listen_rest(self, address: Address) -> AbstractAsyncContextManager[Address]:
         """Serve polls at an address."""
         held = HeldPolls(self.channels, lambda: self.settings.max_hold_s)
         rest = RestJson(held, self.catalogue, self._log.receive, self.clients.polls)
-        return listening(make_application(rest, client_status_paths(self.reports)), address, grace_s=GRACE_S)
+        application = make_application(rest, client_status_paths(self.reports))
+        return listening(application, address, grace_s=GRACE_S, options=self._http_options("http", "REST", address))
 
     def listen_grpc(self, address: Address) -> AbstractAsyncContextManager[Address]:
         """Serve streams at an address."""
         shared = StreamContext(self.channels, self._log.receive, self.clients, TtlMode(self.settings.ttl))
         services = GrpcServices(shared, client_status_handlers(self.reports))
-        return listening_grpc(services, address, self.supervisor, grace_s=GRACE_S)
+        tls = self.tls_at("gRPC", address)
+        security = GrpcSecurity(None if tls is None else tls.grpc_credentials(), self._socket_access)
+        return listening_grpc(services, address, self.supervisor, grace_s=GRACE_S, security=security)
 
     @asynccontextmanager
     async def listen_admin(self, address: Address) -> AsyncIterator[Address]:
         """Let operators ask and decide at an address."""
         api = AdminApi(self.operator, address, self._log.receive)
-        async with listening(api.application(), address, grace_s=GRACE_S, option="admin") as bound:
+        options = self._http_options("admin", ADMIN, address)
+        async with listening(api.application(), address, grace_s=GRACE_S, options=options) as bound:
             if is_exposed(bound):
                 self._log.receive(AdminExposed(str(bound)))
             yield bound
@@ -408,7 +441,7 @@ class Transport:
 TRANSPORTS: tuple[Transport, ...] = (
     Transport("REST", lambda settings: settings.http, Application.listen_rest),
     Transport("gRPC", lambda settings: settings.grpc, Application.listen_grpc),
-    Transport("admin", lambda settings: settings.admin, Application.listen_admin),
+    Transport(ADMIN, lambda settings: settings.admin, Application.listen_admin),
 )
 
 

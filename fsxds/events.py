@@ -60,6 +60,36 @@ class AdminExposed(Event):
 
 
 @dataclass(frozen=True, slots=True)
+class PlainTextExposed(Event):
+    """What `name` (REST, gRPC, admin) serves at `address` can be read on the network: it has no TLS."""
+
+    name: str
+    address: str
+
+
+@dataclass(frozen=True, slots=True)
+class CertificatesReloaded(Event):
+    """Files of TLS changed: new connections begin with what is in them now."""
+
+    files: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class CertificatesKept(Event):
+    """Files of TLS changed, and cannot be used for `reason`: those that were read before stay in use."""
+
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class HandshakeFailed(Event):
+    """A client connected to REST or admin, and did not get as far as a request: `reason` is what TLS says of it."""
+
+    peer: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
 class RolloutCommanded(Event):
     """An operator decided something at the admin address.
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import threading
 from collections.abc import Sequence
@@ -67,6 +68,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def run_process() -> NoReturn:
     """Run the command line of this process, and end it: threads that are at work still are not waited for."""
+    # Else gRPC writes a line of its own, in no form of our log, about each client that TLS rejects.
+    os.environ.setdefault("GRPC_VERBOSITY", "ERROR")
     try:
         status = main()
     except KeyboardInterrupt:

@@ -20,18 +20,22 @@ from fsxds.events import (
     ApiFound,
     CacheFailed,
     CacheRead,
+    CertificatesKept,
+    CertificatesReloaded,
     ComponentDegraded,
     ComponentRecovered,
     ConfigurationMissing,
     Event,
     FilesIgnored,
     FilesWritten,
+    HandshakeFailed,
     InternalError,
     Level,
     LingeringDropped,
     ListeningStarted,
     MirrorFailed,
     NackReceived,
+    PlainTextExposed,
     QueueOverflowed,
     RejectionsChanged,
     RequestRejected,
@@ -196,6 +200,8 @@ class Log:
                 yield from self.internal_errors.lines(event, self._clock.now_s())
             case RequestRejected():
                 yield from self._rejection_lines(event)
+            case HandshakeFailed():
+                yield from self._handshake_lines(event)
             case _:
                 yield line_of(event)
 
@@ -216,6 +222,16 @@ class Log:
         text = f"rejected a request of {event.peer or 'a local client'} with {event.status}: {reason}{before}"
         details: Details = {"peer": event.peer, "status": event.status, "reason": reason, "repeats": repeats}
         yield LogLine(Level.WARNING, "request_rejected", text, details)
+
+    def _handshake_lines(self, event: HandshakeFailed) -> Iterator[LogLine]:
+        """Yield the line about a client that TLS rejected, or that rejected us; the same one at most every ten seconds."""
+        repeats = self._rejections.admit((event.peer, event.reason), self._clock.now_s())
+        if repeats is None:
+            return
+        before = f" ({count_of(repeats, 'failure')} before it omitted)" if repeats else ""
+        text = f"TLS: no connection with {event.peer or 'a local client'}: {shortened(event.reason)}{before}"
+        details: Details = {"peer": event.peer, "reason": shortened(event.reason), "repeats": repeats}
+        yield LogLine(Level.WARNING, "handshake_failed", text, details)
 
 
 @contextmanager
@@ -267,6 +283,27 @@ def _(event: AdminExposed) -> LogLine:
         "loopback address or unix:PATH, or let a firewall keep them out"
     )
     return LogLine(Level.WARNING, "admin_exposed", text, {"address": event.address})
+
+
+@line_of.register
+def _(event: PlainTextExposed) -> LogLine:
+    text = (
+        f"{event.name}: NO TLS at {event.address}, which other machines can reach: whoever is between can read and change all "
+        "that is served; give --tls-cert and --tls-key, or a loopback address or unix:PATH"
+    )
+    return LogLine(Level.WARNING, "plain_text_exposed", text, {"name": event.name, "address": event.address})
+
+
+@line_of.register
+def _(event: CertificatesReloaded) -> LogLine:
+    text = f"TLS: read again, for new connections: {', '.join(event.files)}"
+    return LogLine(Level.INFO, "certificates_reloaded", text, {"files": [*event.files]})
+
+
+@line_of.register
+def _(event: CertificatesKept) -> LogLine:
+    text = f"TLS: not read again, what was read before stays in use: {shortened(event.reason)}"
+    return LogLine(Level.ERROR, "certificates_kept", text, {"reason": event.reason})
 
 
 @line_of.register

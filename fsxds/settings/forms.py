@@ -151,6 +151,35 @@ def _read_path(written: object) -> Path:
     return Path(_read_text(written)).expanduser()
 
 
+@dataclass(frozen=True, slots=True)
+class SocketOwner:
+    """A user and a group, by name or number; empty for those of the process."""
+
+    user: str
+    group: str = ""
+
+
+_OWNER_TEXT = "^[^:\\s]+(:[^:\\s]+)?$|^:[^:\\s]+$"
+
+
+def _read_owner(written: object) -> SocketOwner:
+    text = _read_text(written)
+    if re.fullmatch(_OWNER_TEXT, text) is None:
+        raise ValueError(written)
+    user, _, group = text.partition(":")
+    return SocketOwner(user, group)
+
+
+_MODE_TEXT = "^0?[0-7]{3}$"
+
+
+def _read_mode(written: object) -> int:
+    # YAML reads 0660 as a number of base eight, or ten, by its version: as text it is what it looks like.
+    if not isinstance(written, str) or re.fullmatch(_MODE_TEXT, written) is None:
+        raise ValueError(written)
+    return int(written, 8)
+
+
 def _read_names(written: object) -> tuple[str, ...]:
     names = written if isinstance(written, list) else _read_text(written).split(",")
     return tuple(_read_text(name.strip() if isinstance(name, str) else name) for name in names)
@@ -188,6 +217,15 @@ ADDRESS_OR_OFF = OptionForm(
     "an address or off (write 127.0.0.1:18000, [::1]:18000, :18000, unix:/run/fsxds.sock or off)",
     _read_address_or_off,
     {"anyOf": [{"type": "string", "minLength": 1}, {"const": False}]},
+)
+SOCKET_MODE = OptionForm(
+    "MODE", 'three octal digits in quotes (write "660")', _read_mode, {"type": "string", "pattern": _MODE_TEXT}
+)
+SOCKET_OWNER = OptionForm(
+    "USER[:GROUP]",
+    "a user, a group or both (write envoy, envoy:envoy or :envoy; numbers in quotes)",
+    _read_owner,
+    {"type": "string", "pattern": _OWNER_TEXT},
 )
 ADDRESS = OptionForm(
     "ADDRESS",

@@ -28,8 +28,11 @@ from fsxds.settings.forms import (
     PATH,
     RULE_LEVELS,
     SIZE,
+    SOCKET_MODE,
+    SOCKET_OWNER,
     SWITCH,
     OptionForm,
+    SocketOwner,
     one_of,
 )
 from fsxds.settings.mirror_rules import MIRRORS, MirrorRule
@@ -124,6 +127,7 @@ HOLDING = ("serve", "mirror", "show", "dev")
 
 VIEWING, READING, WATCHING, CHECKS = "Views", "Reading the tree", "Watching for changes", "Checks"
 REST, GRPC, ADMIN = "REST", "gRPC", "Admin"
+SECURITY = "Security"
 ROLLOUT = "Rollouts"
 MIRROR, API, OUTPUT = "Mirrored files", "Envoy's API", "Output"
 
@@ -181,6 +185,28 @@ class Settings:
         ADMIN,
         ("serve", "diff"),
         "The private directory in which the history and the place of each rollout are kept; secrets are in it.",
+    )
+
+    tls_cert: Path | None = optional(
+        PATH,
+        SECURITY,
+        ("serve",),
+        "The certificate, with its chain, that REST and gRPC show, and admin where it is no loopback address; read again when "
+        "it changes.",
+    )
+    tls_key: Path | None = optional(PATH, SECURITY, ("serve",), "The private key of that certificate.")
+    client_ca: Path | None = optional(
+        PATH, SECURITY, ("serve",), "Clients have to show a certificate that is signed by one in this file."
+    )
+    admin_ca: Path | None = optional(
+        PATH,
+        SECURITY,
+        (*ADMIN_USERS, "diff"),
+        "Ask the admin address by TLS, and trust the certificates that are signed by one in this file.",
+    )
+    socket_mode: int = option(SOCKET_MODE, "660", SECURITY, LASTING, "The mode of the unix sockets that are made.")
+    socket_owner: SocketOwner | None = optional(
+        SOCKET_OWNER, SECURITY, LASTING, "Who owns these sockets, such as envoy:envoy; by default who runs fsxds."
     )
 
     rollout: bool = reloadable(

@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import grp
 import os
+import pwd
 import socket
 import stat
 from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
+from ipaddress import ip_address
 from pathlib import Path
 
 from fsxds.errors import UsageError
-from fsxds.settings.forms import Address, TcpAddress, UnixAddress
+from fsxds.settings.forms import Address, SocketOwner, TcpAddress, UnixAddress
 
 # Between two looks at the file of a unix socket.
 LOST_AFTER_S = 1.0
@@ -22,6 +26,45 @@ LOOK_EVERY_S = 0.02
 
 # A user who may connect may read the secrets; Envoy runs as the same user or in the same group.
 SOCKET_MODE = 0o660
+
+
+@dataclass(frozen=True, slots=True)
+class SocketAccess:
+    """Who may connect to a unix socket: its mode, and the ids of its owner and group, -1 for those of the process."""
+
+    mode: int = SOCKET_MODE
+    user_id: int = -1
+    group_id: int = -1
+
+    @classmethod
+    def of(cls, mode: int, owner: SocketOwner | None) -> SocketAccess:
+        """Return what the settings mean on this machine. UsageError where it does not know a user or a group."""
+        if owner is None:
+            return cls(mode)
+        user_id = _id_of(owner.user, lambda name: pwd.getpwnam(name).pw_uid, "user")
+        return cls(mode, user_id, _id_of(owner.group, lambda name: grp.getgrnam(name).gr_gid, "group"))
+
+    def give(self, path: Path) -> None:
+        """Make a socket so. Raises OSError."""
+        if (self.user_id, self.group_id) != (-1, -1):
+            os.chown(path, self.user_id, self.group_id)
+        path.chmod(self.mode)
+
+
+OWN_ALONE = SocketAccess()
+
+
+def _id_of(written: str, find: Callable[[str], int], what: str) -> int:
+    if not written:
+        return -1
+    if written.isascii() and written.isdigit():
+        return int(written)
+    try:
+        return find(written)
+    except KeyError as error:
+        raise UsageError(
+            f"socket_owner: there is no {what} {written!r} here; give one of /etc/passwd, or its number"
+        ) from error
 
 
 @contextmanager
@@ -44,6 +87,16 @@ def unavailable(address: Address, error: OSError, remedy: str) -> UsageError:
 def _reason_of(error: OSError) -> str:
     # create_server() adds the address to the text, which the message names already.
     return str(error) if error.errno is None else os.strerror(error.errno)
+
+
+def is_local(address: Address) -> bool:
+    """Whether nobody on another machine can reach an address; the name of a host may lead anywhere, `localhost` excepted."""
+    if isinstance(address, UnixAddress) or address.host == "localhost":
+        return True
+    try:
+        return ip_address(address.host.partition("%")[0]).is_loopback
+    except ValueError:
+        return False
 
 
 async def bind_tcp(address: TcpAddress) -> list[socket.socket]:
@@ -72,14 +125,14 @@ def _bind_one(family: int, where: tuple[str, int]) -> Iterator[socket.socket]:
             raise
 
 
-def bind_unix(path: Path) -> socket.socket:
+def bind_unix(path: Path, access: SocketAccess = OWN_ALONE) -> socket.socket:
     """Bind a unix socket, in place of one that no process listens at any more. Raises OSError."""
     remove_stale(path)
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
         listener.bind(str(path))
         # Before a client can connect: that takes listen().
-        path.chmod(SOCKET_MODE)
+        access.give(path)
     except OSError:
         listener.close()
         raise

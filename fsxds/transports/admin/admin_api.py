@@ -172,7 +172,7 @@ def is_own(request: web.Request, address: Address) -> bool:
     """Whether no page of another origin asks, as far as a browser lets it hide that."""
     if request.headers.get("Sec-Fetch-Site", "none") not in {"none", "same-origin"}:
         return False
-    if "Origin" in request.headers and request.headers["Origin"] != f"http://{request.headers.get('Host')}":
+    if "Origin" in request.headers and request.headers["Origin"] != f"{request.scheme}://{request.headers.get('Host')}":
         return False
     # A page cannot reach a unix socket.
     return isinstance(address, UnixAddress) or leads_here(request.headers.get("Host", ""), address)

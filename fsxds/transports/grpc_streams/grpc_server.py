@@ -8,6 +8,7 @@ import logging
 import os
 from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from dataclasses import dataclass
 from ipaddress import ip_address
 from pathlib import Path
 from typing import Protocol
@@ -17,8 +18,9 @@ import grpc.aio
 from fsxds.settings.forms import Address, TcpAddress, UnixAddress
 from fsxds.supervisor import Supervisor
 from fsxds.transports.sockets import (
-    SOCKET_MODE,
+    OWN_ALONE,
     STALLED_AFTER_S,
+    SocketAccess,
     bind_tcp,
     bind_unix,
     close_all,
@@ -34,10 +36,14 @@ MAX_REQUEST_BYTES = 16 * 1024 * 1024
 # A client whose machine is gone sends nothing; its connection is closed after this time.
 KEEPALIVE_MS = 300_000
 KEEPALIVE_TIMEOUT_MS = 20_000
+# A client that says nothing, or stops within the handshake, is cut off.
+HANDSHAKE_MS = 10_000
 
 OPTIONS = (
     ("grpc.max_receive_message_length", MAX_REQUEST_BYTES),
     ("grpc.max_send_message_length", -1),
+    # Its own default is 120 s; the same as for HTTP.
+    ("grpc.server_handshake_timeout_ms", HANDSHAKE_MS),
     # Otherwise a second process may get half of the clients of a port that is taken.
     ("grpc.so_reuseport", 0),
     # Envoy pings as often as it is configured to, idle or not; by default gRPC closes its connection then (ENVOY.md E31).
@@ -70,6 +76,17 @@ class Services(Protocol):
         """End all calls that last, and take no more."""
 
 
+@dataclass(frozen=True, slots=True)
+class GrpcSecurity:
+    """TLS of a listener, None for plain text; and who may connect to a unix socket."""
+
+    credentials: grpc.ServerCredentials | None = None
+    access: SocketAccess = OWN_ALONE
+
+
+PLAIN = GrpcSecurity()
+
+
 def keep_freed_memory() -> None:
     """Let the C library keep some of the memory that is freed: 64 MB, twice the largest buffer that was freed.
 
@@ -87,7 +104,7 @@ async def listening_grpc(
     supervisor: Supervisor,
     *,
     grace_s: float,
-    credentials: grpc.ServerCredentials | None = None,
+    security: GrpcSecurity = PLAIN,
 ) -> AsyncIterator[Address]:
     """Serve `services` at `address` while the context lasts, and yield the address that was bound.
 
@@ -98,7 +115,7 @@ async def listening_grpc(
         address: where.
         supervisor: runs what goes on beside the calls.
         grace_s: how long calls may take to end, as long as some do.
-        credentials: of TLS; None for plain text.
+        security: TLS, and who may connect to a unix socket.
 
     Raises:
         UsageError: when the address cannot be bound.
@@ -108,7 +125,7 @@ async def listening_grpc(
     server = grpc.aio.server(options=OPTIONS)
     server.add_generic_rpc_handlers(services.handlers)
     with explained(address, "grpc"):
-        bound = await _bind(server, address, credentials)
+        bound = await _bind(server, address, security)
     async with services.running(supervisor):
         await server.start()
         try:
@@ -132,11 +149,11 @@ async def _stop(server: grpc.aio.Server, services: Services, grace_s: float) -> 
     await server.stop(max(0.0, min(STALLED_AFTER_S, ends_at_s - loop.time())) if is_drained else 0.0)
 
 
-async def _bind(server: grpc.aio.Server, address: Address, credentials: grpc.ServerCredentials | None) -> Address:
+async def _bind(server: grpc.aio.Server, address: Address, security: GrpcSecurity) -> Address:
     if isinstance(address, UnixAddress):
-        _bind_unix(server, address.path, credentials)
+        _bind_unix(server, address.path, security)
         return address
-    return await _bind_tcp(server, address, credentials)
+    return await _bind_tcp(server, address, security.credentials)
 
 
 async def _bind_tcp(
@@ -158,7 +175,7 @@ async def _bind_tcp(
     return TcpAddress(hosts[0], port)
 
 
-def _bind_unix(server: grpc.aio.Server, path: Path, credentials: grpc.ServerCredentials | None) -> None:
+def _bind_unix(server: grpc.aio.Server, path: Path, security: GrpcSecurity) -> None:
     """Bind a Unix socket, in place of one that no process listens at any more.
 
     gRPC removes whatever socket has the name that it binds, before it listens and after it. So it is given another name,
@@ -169,9 +186,9 @@ def _bind_unix(server: grpc.aio.Server, path: Path, credentials: grpc.ServerCred
         raise OSError(errno.EADDRINUSE, os.strerror(errno.EADDRINUSE))
     temporary = path.with_name(f".{path.name}.{os.getpid()}")
     # As with TCP: this reports why it cannot be bound. gRPC takes the place of a socket that no process listens at.
-    bind_unix(temporary).close()
-    _add_port(server, f"unix:{temporary}", credentials)
-    temporary.chmod(SOCKET_MODE)
+    bind_unix(temporary, security.access).close()
+    _add_port(server, f"unix:{temporary}", security.credentials)
+    security.access.give(temporary)
     temporary.replace(path)
 
 

@@ -10,13 +10,25 @@ import resource
 import socket
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from dataclasses import dataclass
 from typing import Never
 
 from aiohttp import web
 from aiohttp.http_exceptions import HttpProcessingError
 
 from fsxds.settings.forms import Address, TcpAddress, UnixAddress
-from fsxds.transports.sockets import LOOK_EVERY_S, bind_tcp, bind_unix, close_all, drain, explained, listened_at
+from fsxds.transports.rest.tls_layer import HttpTls, TlsLayer
+from fsxds.transports.sockets import (
+    LOOK_EVERY_S,
+    OWN_ALONE,
+    SocketAccess,
+    bind_tcp,
+    bind_unix,
+    close_all,
+    drain,
+    explained,
+    listened_at,
+)
 
 # Thousands of Envoys may come back at once after a restart; the kernel cuts it down to net.core.somaxconn.
 BACKLOG = 4096
@@ -36,9 +48,29 @@ ACCEPTED_AT_ONCE = 64
 # Descriptors that connections leave to files, gRPC and the parser; where there are few, a quarter of them.
 SPARE_FILES = 256
 
+MakeProtocol = Callable[[], asyncio.BaseProtocol]
+
 # Below the size of an Envoy's request, far above that of anything that is kept for a held poll.
 LARGE_BUFFER_BYTES = 64 * 1024
 _M_MMAP_THRESHOLD = -3  # malloc.h
+
+
+@dataclass(frozen=True, slots=True)
+class ListenerOptions:
+    """What a listener has beside its address.
+
+    Attributes:
+        option: names the address in errors.
+        tls: None for plain text.
+        access: who may connect to a unix socket.
+    """
+
+    option: str = "http"
+    tls: HttpTls | None = None
+    access: SocketAccess = OWN_ALONE
+
+
+DEFAULT_OPTIONS = ListenerOptions()
 
 
 def raise_open_files_limit() -> int:
@@ -65,13 +97,16 @@ def keep_large_buffers_apart() -> None:
 
 @asynccontextmanager
 async def listening(
-    application: web.Application, address: Address, *, grace_s: float, option: str = "http"
+    application: web.Application,
+    address: Address,
+    *,
+    grace_s: float,
+    options: ListenerOptions = DEFAULT_OPTIONS,
 ) -> AsyncIterator[Address]:
     """Serve `application` at `address` while the context lasts, and yield the address that was bound.
 
     A handler is cancelled when its client goes. At the end no new connection is taken, the application's `on_shutdown`
-    runs, and requests in progress end, within `grace_s` seconds, and as long as they go on. `option` names the address in
-    errors.
+    runs, and requests in progress end, within `grace_s` seconds, and as long as they go on.
 
     Raises:
         UsageError: when the address cannot be bound.
@@ -82,21 +117,25 @@ async def listening(
         # What waits longer is in `_stop`.
         shutdown_timeout=grace_s,
     )
-    with explained(address, option):
-        listeners = [bind_unix(address.path)] if isinstance(address, UnixAddress) else await bind_tcp(address)
+    with explained(address, options.option):
+        listeners = await _bind(address, options.access)
     try:
         # Its file is removed before the sockets are closed: afterwards another process may put its own in this place.
         with listened_at(address):
             await runner.setup()
-            async with _accepting(listeners, _connections_of(runner)):
+            async with _accepting(listeners, _connections_of(runner, options.tls)):
                 yield _bound(address, listeners[0])
     finally:
         close_all(listeners)
         await _stop(runner, grace_s)
 
 
+async def _bind(address: Address, access: SocketAccess) -> list[socket.socket]:
+    return [bind_unix(address.path, access)] if isinstance(address, UnixAddress) else await bind_tcp(address)
+
+
 @asynccontextmanager
-async def _accepting(listeners: list[socket.socket], make_connection: Callable[[], Connection]) -> AsyncIterator[None]:
+async def _accepting(listeners: list[socket.socket], make_connection: MakeProtocol) -> AsyncIterator[None]:
     """Accept connections while the context lasts."""
     for listener in listeners:
         listener.listen(BACKLOG)
@@ -116,7 +155,7 @@ async def _accepting(listeners: list[socket.socket], make_connection: Callable[[
         raise group.exceptions[0] from None
 
 
-async def _accept(listener: socket.socket, make_connection: Callable[[], Connection]) -> Never:
+async def _accept(listener: socket.socket, make_connection: MakeProtocol) -> Never:
     """Accept connections. asyncio's own way to do so logs thousands of errors when descriptors run out."""
     loop = asyncio.get_running_loop()
     async with asyncio.TaskGroup() as connecting:
@@ -137,9 +176,7 @@ async def _accept(listener: socket.socket, make_connection: Callable[[], Connect
                 await asyncio.sleep(0)
 
 
-async def _connect(
-    loop: asyncio.AbstractEventLoop, connection: socket.socket, make_connection: Callable[[], Connection]
-) -> None:
+async def _connect(loop: asyncio.AbstractEventLoop, connection: socket.socket, make_connection: MakeProtocol) -> None:
     # The client may be gone already.
     with contextlib.suppress(OSError):
         await loop.connect_accepted_socket(make_connection, connection)
@@ -154,7 +191,7 @@ def _has_room(descriptor: int, share: float) -> bool:
     return descriptor < limit - share * min(SPARE_FILES, limit // 4)
 
 
-def _connections_of(runner: web.AppRunner) -> Callable[[], Connection]:
+def _connections_of(runner: web.AppRunner, tls: HttpTls | None) -> MakeProtocol:
     """Return what makes connections whose requests a runner answers."""
     loop, server = asyncio.get_running_loop(), runner.server
     if server is None:
@@ -167,7 +204,15 @@ def _connections_of(runner: web.AppRunner) -> Callable[[], Connection]:
         return await answer(request)
 
     server.request_handler = begin
-    return lambda: Connection(server, loop)
+
+    def make() -> asyncio.BaseProtocol:
+        connection = Connection(server, loop)
+        if tls is None:
+            return connection
+        connection.layer = TlsLayer(loop, connection, tls)
+        return connection.layer
+
+    return make
 
 
 class Connection(web.RequestHandler):
@@ -175,9 +220,10 @@ class Connection(web.RequestHandler):
 
     Attributes:
         is_surplus: it came when descriptors had become few; its requests are to be rejected.
+        layer: its TLS, where it has some.
     """
 
-    __slots__ = ("_is_answered", "_is_busy", "_read_after_answer", "_until_head", "is_surplus")
+    __slots__ = ("_is_answered", "_is_busy", "_read_after_answer", "_until_head", "is_surplus", "layer")
 
     def __init__(self, server: web.Server, loop: asyncio.AbstractEventLoop) -> None:
         super().__init__(
@@ -191,6 +237,7 @@ class Connection(web.RequestHandler):
             logger=_server_log(),
         )
         self.is_surplus = False
+        self.layer: TlsLayer | None = None
         self._until_head: asyncio.TimerHandle | None = None
         self._is_busy = self._is_answered = False
         self._read_after_answer = 0
@@ -243,29 +290,45 @@ class Connection(web.RequestHandler):
 async def _stop(runner: web.AppRunner, grace_s: float) -> None:
     """Answer the requests in progress, write what the sockets still hold, and cut off clients that do not read it."""
     connections = [] if runner.server is None else runner.server.connections
-    transports = [each.transport for each in connections if isinstance(each.transport, asyncio.Transport)]
+    sending = [
+        Sending(each.transport, each.layer if isinstance(each, Connection) else None)
+        for each in connections
+        if isinstance(each.transport, asyncio.Transport)
+    ]
 
     def left() -> list[tuple[int, int]]:
         return [
-            (number, _unsent(each)) for number, each in enumerate(transports) if not each.is_closing() or _unsent(each)
+            (number, each.unsent)
+            for number, each in enumerate(sending)
+            if not each.transport.is_closing() or each.unsent
         ]
 
     async def end() -> None:
         await runner.cleanup()
-        while any(map(_unsent, transports)):  # noqa: ASYNC110, a transport has no event for this
+        while any(each.unsent for each in sending):  # noqa: ASYNC110, a transport has no event for this
             await asyncio.sleep(LOOK_EVERY_S)
 
     if not await drain(end(), left, grace_s):
-        for transport in transports:
-            transport.abort()
+        for each in sending:
+            each.transport.abort()
         await runner.cleanup()
 
 
-def _unsent(transport: asyncio.Transport) -> int:
-    try:
-        return transport.get_write_buffer_size()
-    except (RuntimeError, AttributeError):
-        return 0  # It is closed.
+@dataclass(frozen=True, slots=True)
+class Sending:
+    """A connection that may have something left to send."""
+
+    transport: asyncio.Transport
+    layer: TlsLayer | None
+
+    @property
+    def unsent(self) -> int:
+        """How many bytes wait, encrypted or not."""
+        try:
+            own = self.transport.get_write_buffer_size()
+        except (RuntimeError, AttributeError):
+            own = 0  # It is closed.
+        return own if self.layer is None else own + self.layer.unsent
 
 
 def _bound(address: Address, listener: socket.socket) -> Address:

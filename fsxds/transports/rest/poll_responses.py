@@ -32,6 +32,8 @@ _GZIP_FORMAT = zlib.MAX_WBITS | 16
 # Below a megabyte the buffers of the socket take most of it, and one write is cheaper.
 LARGE_BODY_BYTES = 1_000_000
 SLICE_BYTES = 256 * 1024
+# With TLS, asyncio keeps a buffer as large as the largest write for as long as the connection lasts.
+TLS_SLICE_BYTES = 32 * 1024
 
 # Instead of aiohttp's, which shows its own version and Python's.
 _SERVER = {"Server": "fsxds"}
@@ -244,7 +246,10 @@ async def send(request: web.Request, payload: Payload) -> tuple[web.StreamRespon
 
 async def _write(request: web.Request, headers: Mapping[str, str], payload: Payload) -> web.StreamResponse:
     """Write a whole response. Raises ConnectionError when its reader goes away."""
-    if payload.size < LARGE_BODY_BYTES:
+    largest_write, slice_bytes = (
+        (TLS_SLICE_BYTES, TLS_SLICE_BYTES) if request.secure else (LARGE_BODY_BYTES, SLICE_BYTES)
+    )
+    if payload.size < largest_write:
         small = web.Response(body=payload.body, headers=headers)
         await small.prepare(request)
         await small.write_eof()
@@ -254,8 +259,8 @@ async def _write(request: web.Request, headers: Mapping[str, str], payload: Payl
     await response.prepare(request)
     for piece in payload.pieces:
         view = memoryview(piece)
-        for start in range(0, len(piece), SLICE_BYTES):
-            await response.write(view[start : start + SLICE_BYTES])
+        for start in range(0, len(piece), slice_bytes):
+            await response.write(view[start : start + slice_bytes])
     await response.write_eof()
     return response
 

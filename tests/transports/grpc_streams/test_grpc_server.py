@@ -17,7 +17,7 @@ import pytest
 from fsxds.errors import UsageError
 from fsxds.settings.forms import Address, TcpAddress, UnixAddress
 from fsxds.supervisor import Supervisor
-from fsxds.transports.grpc_streams.grpc_server import MAX_REQUEST_BYTES, _is_no_departure, listening_grpc
+from fsxds.transports.grpc_streams.grpc_server import MAX_REQUEST_BYTES, GrpcSecurity, _is_no_departure, listening_grpc
 from fsxds.transports.sockets import SOCKET_MODE
 from tests.support.certificates import make_pair
 from tests.support.errors import make_supervisor
@@ -291,7 +291,11 @@ async def test_credentials(caplog: pytest.LogCaptureFixture) -> None:
     pair = make_pair("localhost")
     key, chain = pair.key.encode(), pair.chain.encode()
     async with listening_grpc(
-        Echo(), LOCALHOST, make_supervisor(), grace_s=1.0, credentials=grpc.ssl_server_credentials([(key, chain)])
+        Echo(),
+        LOCALHOST,
+        make_supervisor(),
+        grace_s=1.0,
+        security=GrpcSecurity(grpc.ssl_server_credentials([(key, chain)])),
     ) as bound:
         trusting = grpc.ssl_channel_credentials(chain)
         name = (("grpc.ssl_target_name_override", "localhost"),)

@@ -1,0 +1,100 @@
+"""TLS between the socket of an HTTP connection and what answers its requests.
+
+It is asyncio's own, with less memory. What asyncio reads into takes 256 KiB for each connection, of which a server that
+holds polls has thousands.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+from asyncio.sslproto import SSLProtocol
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from fsxds.events import HandshakeFailed, Observer
+
+# A client that says nothing, or stops within the handshake, is cut off.
+HANDSHAKE_S = 10
+# So long a client has to take the rest of what it was sent, and to say goodbye in its turn.
+GOODBYE_S = 30
+# A record of TLS has 16 KiB at most.
+RECORD_BYTES = 16 * 1024
+
+# What clients do wrong most often, by the name that OpenSSL has for it.
+_REMEDIES = {
+    "HTTP_REQUEST": "it speaks plain HTTP; give it an https:// URL, or an Envoy cluster a transport_socket",
+    "WRONG_VERSION_NUMBER": "it does not speak TLS; give an Envoy cluster a transport_socket",
+    "PEER_DID_NOT_RETURN_A_CERTIFICATE": "it shows no certificate; give it one that the --client-ca signed",
+    "TLSV1_ALERT_UNKNOWN_CA": "it does not trust our certificate; give it the CA that signed --tls-cert",
+    "UNSUPPORTED_PROTOCOL": "it offers nothing newer than TLS 1.1; TLS 1.2 is the oldest here",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class HttpTls:
+    """TLS of a listener.
+
+    Attributes:
+        context: returns what the next handshake is to be done with.
+        observer: receives the handshakes that fail.
+    """
+
+    context: Callable[[], ssl.SSLContext]
+    observer: Observer
+
+
+class TlsLayer(SSLProtocol):
+    """TLS of one connection. `connection` is called as if it had the socket, once the handshake is done."""
+
+    max_size = RECORD_BYTES
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, connection: asyncio.Protocol, tls: HttpTls) -> None:
+        handshake = loop.create_future()
+        handshake.add_done_callback(self._receive_handshake)
+        self._observer = tls.observer
+        self._below: asyncio.Transport | None = None
+        self._peer = ""
+        super().__init__(
+            loop,
+            connection,
+            tls.context(),
+            handshake,
+            server_side=True,
+            ssl_handshake_timeout=HANDSHAKE_S,
+            ssl_shutdown_timeout=GOODBYE_S,
+        )
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Begin the handshake."""
+        if isinstance(transport, asyncio.Transport):
+            self._below = transport
+        peer = transport.get_extra_info("peername")
+        self._peer = str(peer[0]) if isinstance(peer, tuple) else ""
+        super().connection_made(transport)
+
+    @property
+    def unsent(self) -> int:
+        """How many encrypted bytes wait for room in the socket."""
+        try:
+            return 0 if self._below is None else self._below.get_write_buffer_size()
+        except (RuntimeError, AttributeError):
+            return 0  # It is closed.
+
+    def _on_handshake_complete(self, handshake_exc: BaseException | None) -> None:
+        """Send a client that is rejected the alert that says why: asyncio would close the connection before."""
+        if handshake_exc is not None:
+            self._process_outgoing()  # type: ignore[attr-defined]  # typeshed does not list it
+        super()._on_handshake_complete(handshake_exc)
+
+    def _receive_handshake(self, handshake: asyncio.Future[None]) -> None:
+        # Clients that go away, or ask only whether the port is open, are not worth a line.
+        if isinstance(error := handshake.exception(), ssl.SSLError):
+            self._observer(HandshakeFailed(self._peer, _words_of(error)))
+
+
+def _words_of(error: ssl.SSLError) -> str:
+    if isinstance(error, ssl.SSLCertVerificationError):
+        return f"its certificate is not accepted: {error.verify_message}; give it one that the --client-ca signed"
+    reason = error.reason or "no reason"
+    return _REMEDIES.get(reason, reason.replace("_", " ").lower())

@@ -1,0 +1,229 @@
+"""TLS of the servers: a certificate, its key and the CA of clients, read from files and again when these change.
+
+Each handshake gets what was read last, and connections keep what they began with. A pair that cannot be used changes nothing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Never
+
+import grpc
+
+from fsxds.errors import UsageError
+from fsxds.events import CertificatesKept, CertificatesReloaded, Event, Observer
+from fsxds.settings.options import Settings
+
+# Between two looks at the files. Certificates are renewed days before they end.
+LOOK_EVERY_S = 2.0
+
+# Of TLS 1.2; forward secret and authenticated, as Mozilla's "intermediate" list has them without finite-field DHE.
+CIPHERS = "ECDHE+AESGCM:ECDHE+CHACHA20"
+
+# Device, inode, time of the last change and size of each file; None for one that is not there.
+_Stamp = tuple[tuple[int, int, int, int] | None, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class TlsFiles:
+    """Where a server's certificate with its chain, the key to it, and the CA of clients are, in PEM.
+
+    `client_ca`: clients have to show a certificate that it signed; None: they are not asked for one.
+    """
+
+    cert: Path
+    key: Path
+    client_ca: Path | None = None
+
+    @classmethod
+    def of(cls, settings: Settings) -> TlsFiles | None:
+        """Return what the settings name; None where the servers speak plain text. UsageError where a part is missing."""
+        cert, key, client_ca = settings.tls_cert, settings.tls_key, settings.client_ca
+        if cert is None and key is None and client_ca is None:
+            return None
+        if cert is None:
+            given = "client_ca" if key is None else "tls_key"
+            raise UsageError(f"{given}: there is no certificate; give --tls-cert FILE and --tls-key FILE")
+        if key is None:
+            raise UsageError("tls_cert: there is no key to it; give --tls-key FILE")
+        return cls(cert, key, client_ca)
+
+    @property
+    def paths(self) -> tuple[Path, ...]:
+        """All of them."""
+        return (self.cert, self.key) if self.client_ca is None else (self.cert, self.key, self.client_ca)
+
+
+@dataclass(frozen=True, slots=True)
+class Certificates:
+    """What the files held at one moment.
+
+    Attributes:
+        strict: for clients that have to show a certificate, where there is a CA.
+        lenient: for clients that may show one, where there is a CA.
+        of_grpc: for gRPC.
+    """
+
+    strict: ssl.SSLContext
+    lenient: ssl.SSLContext
+    of_grpc: grpc.ServerCertificateConfiguration
+
+    @classmethod
+    def read(cls, files: TlsFiles) -> Certificates:
+        """Read the files. Raises UsageError, which names the file, what is wrong with it, and the remedy."""
+        cert, key = _pem(files.cert, b"CERTIFICATE-----"), _pem(files.key, b"PRIVATE KEY-----")
+        if b"ENCRYPTED" in key:
+            raise UsageError(
+                f"{files.key}: is encrypted, and nobody is asked for its password; decrypt it by openssl pkey"
+            )
+        client_ca = None if files.client_ca is None else _pem(files.client_ca, b"CERTIFICATE-----")
+        strict, lenient = (_context_of(files, client_ca, mode) for mode in (ssl.CERT_REQUIRED, ssl.CERT_OPTIONAL))
+        return cls(strict, lenient, grpc.ssl_server_certificate_configuration([(key, cert)], client_ca))
+
+
+class Tls:
+    """TLS of the servers, by the files as they were read last. `keep_current` has to run as a task.
+
+    Raises:
+        UsageError: the files cannot be used.
+    """
+
+    def __init__(self, files: TlsFiles) -> None:
+        self._files = files
+        self._stamp = _stamp_of(files.paths)
+        # What was seen at the last look, and what was reported as bad.
+        self._seen = self._reported = self._stamp
+        self._current = Certificates.read(files)
+        self._wanted = asyncio.Event()
+
+    @property
+    def asks_clients(self) -> bool:
+        """Whether there is a CA of clients."""
+        return self._files.client_ca is not None
+
+    def context(self, *, is_strict: bool) -> ssl.SSLContext:
+        """Return what the next handshake of asyncio is to be done with.
+
+        Args:
+            is_strict: a client without a certificate is rejected, where there is a CA of clients.
+        """
+        return self._current.strict if is_strict else self._current.lenient
+
+    def grpc_credentials(self) -> grpc.ServerCredentials:
+        """Return what a gRPC server is given once; each of its handshakes asks for what was read last."""
+        first = served = self._current.of_grpc
+
+        def newer() -> grpc.ServerCertificateConfiguration | None:
+            nonlocal served
+            if self._current.of_grpc is served:
+                return None
+            served = self._current.of_grpc
+            return served
+
+        # Called with a function of Python: gRPC asks it in a thread of its own.
+        return grpc.dynamic_ssl_server_credentials(first, newer, require_client_authentication=self.asks_clients)
+
+    def look_now(self) -> None:
+        """Have `keep_current` look at the files without waiting."""
+        self._wanted.set()
+
+    async def keep_current(self, observer: Observer) -> Never:
+        """Read the files again whenever they change, until cancelled."""
+        while True:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(LOOK_EVERY_S):
+                    await self._wanted.wait()
+            self._wanted.clear()
+            if (event := await asyncio.to_thread(self.look)) is not None:
+                observer(event)
+
+    def look(self) -> Event | None:
+        """Look at the files once; return what became of them, None where nothing did.
+
+        A certificate and its key are seldom replaced in one moment. So what cannot be used is reported when it is still the
+        same at the next look; until then it may be half of a change.
+        """
+        stamp, seen = _stamp_of(self._files.paths), self._seen
+        self._seen = stamp
+        if stamp in {self._stamp, self._reported}:
+            return None
+        try:
+            found = Certificates.read(self._files)
+        except UsageError as error:
+            if stamp != seen:
+                return None
+            self._reported = stamp
+            return CertificatesKept(str(error))
+        if _stamp_of(self._files.paths) != stamp:
+            # They changed while they were read.
+            return None
+        self._current, self._stamp = found, stamp
+        return CertificatesReloaded(tuple(map(str, self._files.paths)))
+
+
+def _stamp_of(paths: Iterable[Path]) -> _Stamp:
+    """Return what shows that a file was changed or replaced, also by a symbolic link on the way to it."""
+    return tuple(map(_stamp_of_file, paths))
+
+
+def _stamp_of_file(path: Path) -> tuple[int, int, int, int] | None:
+    try:
+        found = path.stat()
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino, found.st_mtime_ns, found.st_size
+
+
+def _pem(path: Path, label: bytes) -> bytes:
+    """Return a file with at least one object of that label."""
+    try:
+        content = path.read_bytes()
+    except OSError as error:
+        raise UsageError(f"{path}: cannot be read: {error.strerror}; let the user of fsxds read it") from error
+    if label not in content:
+        what = "certificate" if label.startswith(b"CERT") else "private key"
+        raise UsageError(f"{path}: has no {what} in PEM; give a file with -----BEGIN … {label.decode()}")
+    return content
+
+
+def _context_of(files: TlsFiles, client_ca: bytes | None, mode: ssl.VerifyMode) -> ssl.SSLContext:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    context.set_ciphers(CIPHERS)
+    context.set_alpn_protocols(["http/1.1"])
+    # Nothing is resumed: a resumed session is not asked for its certificate, which may have ended since.
+    context.options |= ssl.OP_NO_TICKET | ssl.OP_NO_RENEGOTIATION
+    context.num_tickets = 0
+    with _explained(f"{files.cert} with {files.key}"):
+        # Without a function, OpenSSL would ask the terminal for a password.
+        context.load_cert_chain(files.cert, files.key, password=lambda: "")
+    if client_ca is not None:
+        with _explained(str(files.client_ca)):
+            # What stands around certificates is a comment, of which ssl takes ASCII alone.
+            context.load_verify_locations(cadata=client_ca.decode("ascii", "ignore"))
+        # As gRPC has it: what is in the file is trusted, also where its own issuer is not in it.
+        context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
+        context.verify_mode = mode
+    return context
+
+
+@contextmanager
+def _explained(what: str) -> Iterator[None]:
+    """Make what OpenSSL says of files a UsageError."""
+    try:
+        yield
+    except ssl.SSLError as error:
+        if error.reason == "KEY_VALUES_MISMATCH":
+            fact = (
+                "the key is not that of the certificate; the server's own certificate has to be the first in its file"
+            )
+        else:
+            fact = f"OpenSSL cannot use it: {(error.reason or str(error)).replace('_', ' ').lower()}"
+        raise UsageError(f"{what}: {fact}") from error
+    except OSError as error:
+        raise UsageError(f"{what}: cannot be read: {error.strerror}") from error

@@ -50,7 +50,8 @@ from fsxds.source.targets import WatchMode, WatchOptions
 from fsxds.source.watcher import Settled, watch
 from fsxds.store import Latest, SnapshotStore
 from fsxds.supervisor import Supervisor, until_stopped, words_of
-from fsxds.transports.admin.admin_api import AdminApi, is_exposed
+from fsxds.transports.admin.admin_api import AdminApi, AdminPaths, is_exposed
+from fsxds.transports.admin.rollout_paths import RolloutPaths
 from fsxds.transports.client_status.status_service import ClientReports, client_status_handlers, client_status_paths
 from fsxds.transports.config_sources import AdsConfigSources, Rewriting
 from fsxds.transports.grpc_streams.discovery import GrpcServices
@@ -412,10 +413,14 @@ class Application:
         security = GrpcSecurity(None if tls is None else tls.grpc_credentials(), self._socket_access)
         return listening_grpc(services, address, self.supervisor, grace_s=GRACE_S, security=security)
 
+    def _admin_paths(self) -> AdminPaths:
+        """Return what the admin address answers."""
+        return {**RolloutPaths(self.operator).paths}
+
     @asynccontextmanager
     async def listen_admin(self, address: Address) -> AsyncIterator[Address]:
         """Let operators ask and decide at an address."""
-        api = AdminApi(self.operator, address, self._log.receive)
+        api = AdminApi(self._admin_paths(), address, self._log.receive)
         options = self._http_options("admin", ADMIN, address)
         async with listening(api.application(), address, grace_s=GRACE_S, options=options) as bound:
             if is_exposed(bound):

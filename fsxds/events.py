@@ -94,7 +94,7 @@ class RolloutCommanded(Event):
     """An operator decided something at the admin address.
 
     Attributes:
-        command: the path without its first slash, such as `rollout/abort`.
+        command: the path below `/api`, such as `rollout/abort`.
         words: what the request said, such as a version.
         peer: the IP address that it came from; empty for a unix socket.
     """

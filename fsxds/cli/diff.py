@@ -116,7 +116,7 @@ def _state_directory(settings: Settings) -> Path:
     if settings.state is not None:
         return settings.state
     try:
-        status = report_of(StatusReport, asyncio.run(ask_admin(settings.admin, "GET", "/rollout", {})))
+        status = report_of(StatusReport, asyncio.run(ask_admin(settings.admin, "GET", "/api/rollout", {})))
     except UsageError as error:
         raise UsageError(f"{error} To compare without it, give its --state DIR") from error
     if status.state is None:

@@ -18,10 +18,10 @@ COMMIT_DIGITS = 12
 def run_history(number: str | None, settings: Settings, flags: AdminFlags) -> None:
     """Show the snapshots of the history, or what one of them changed; exit with 1 where there is none."""
     if number is not None:
-        content = asked(settings, "GET", f"/history/{number_of(number, flags)}", {})
+        content = asked(settings, "GET", f"/api/history/{number_of(number, flags)}", {})
         print_answer(content, flags, [*_lines_of(report_of(HistoryEntry, content))])
         return
-    content = asked(settings, "GET", "/history", meant(flags))
+    content = asked(settings, "GET", "/api/history", meant(flags))
     print_answer(content, flags, [])
     if flags["output_format"] == "text":
         headings = ("NUMBER", "TIME", "LAYERS", "VERSION", "COMMIT", "CHANGES")

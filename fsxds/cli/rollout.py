@@ -50,12 +50,12 @@ def run_rollout(action: str, version: str | None, settings: Settings, flags: Adm
         demand = "takes no VERSION" if version else "takes the VERSION that `fsxds rollout status` shows"
         raise click.UsageError(f"{action} {demand}")
     if action == "status":
-        _show_status(asked(settings, "GET", "/rollout", meant(flags)), flags)
+        _show_status(asked(settings, "GET", "/api/rollout", meant(flags)), flags)
         return
     if action != "abort" and meant(flags):
         raise click.UsageError(f"{action} is for all nodes; leave --view and --node-id out")
     words = meant(flags) if version is None else {"version": version}
-    content = asked(settings, "POST", f"/rollout/{action}", words)
+    content = asked(settings, "POST", f"/api/rollout/{action}", words)
     print_answer(content, flags, [f"{_DONE[action]} in {_channels(content)}"])
 
 
@@ -64,9 +64,9 @@ def run_rollback(number: str | None, settings: Settings, flags: AdminFlags, *, i
     if is_resumed == (number is not None):
         raise click.UsageError("give the number of a snapshot, such as @3, or --resume")
     if number is None:
-        print_answer(asked(settings, "POST", "/resume", meant(flags)), flags, ["the tree is followed again"])
+        print_answer(asked(settings, "POST", "/api/resume", meant(flags)), flags, ["the tree is followed again"])
         return
-    content = asked(settings, "POST", "/rollback", {"number": number_of(number, flags)})
+    content = asked(settings, "POST", "/api/rollback", {"number": number_of(number, flags)})
     remedy = "until the tree changes; fsxds rollback --resume ends that before"
     print_answer(content, flags, [f"serving @{number_of(number, flags)} in {_channels(content)} {remedy}"])
 

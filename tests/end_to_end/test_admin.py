@@ -54,7 +54,7 @@ def tree(tmp_path: Path) -> Path:
 
 def status(server: Server) -> dict[str, Any]:
     """Return what becomes of the one channel."""
-    with urllib.request.urlopen(f"http://{server.admin}/rollout", timeout=30) as response:
+    with urllib.request.urlopen(f"http://{server.admin}/api/rollout", timeout=30) as response:
         content: dict[str, Any] = json.load(response)
     return content["channels"][0]  # type: ignore[no-any-return]
 
@@ -228,7 +228,7 @@ def test_no_page_of_a_browser_can_ask(tree: Path, tmp_path: Path) -> None:
     """A request of another origin is rejected, and the log says why."""
     with Server(tree, tmp_path) as server:
         request = urllib.request.Request(
-            f"http://{server.admin}/rollout/abort",
+            f"http://{server.admin}/api/rollout/abort",
             b"{}",
             {"Origin": "http://evil.example", "Content-Type": "application/json"},
         )

@@ -142,7 +142,7 @@ def test_two_processes_do_not_share_a_directory(server: Server, tmp_path: Path) 
 
 
 def test_rollback_survives_a_restart(tmp_path: Path) -> None:
-    """`POST /rollback` serves an earlier snapshot with its versions, also after a restart, until the tree is to be followed again."""
+    """`POST /api/rollback` serves an earlier snapshot with its versions, also after a restart, until the tree is to be followed again."""
     write_file(tmp_path / "tree" / "all.yaml", tree_of(0))
     flags = ("--admin", "127.0.0.1:0", *FLAGS[2:], "--step-timeout", "100ms", "--max-removal", "off")
     with Server(tmp_path / "tree", tmp_path, "--state", str(tmp_path / "state"), *flags) as server:
@@ -168,7 +168,7 @@ def order(server: Server, path: str, **fields: Any) -> None:
     """Send an order to the admin address."""
     body = json.dumps(fields).encode()
     request = urllib.request.Request(
-        f"http://{server.ready['admin']}/{path}", body, {"content-type": "application/json"}
+        f"http://{server.ready['admin']}/api/{path}", body, {"content-type": "application/json"}
     )
     with urllib.request.urlopen(request, timeout=60) as response:
         assert response.status == 200

@@ -23,6 +23,7 @@ from fsxds.transports.admin.rollout_control import (
     StepReport,
     WaitingReport,
 )
+from fsxds.transports.admin.rollout_paths import RolloutPaths
 from fsxds.transports.rest.http_server import ListenerOptions, listening
 from fsxds.values import Layers
 from tests.support.errors import Recorder
@@ -166,7 +167,7 @@ class Admin:
 async def running_admin(rollouts: KeptRollouts | None = None, address: Address = LOCALHOST) -> AsyncIterator[Admin]:
     """Run an admin address, whose rollouts are at work, with a held version, where none are given."""
     kept, recorder = rollouts or KeptRollouts(), Recorder()
-    application = AdminApi(kept, address, recorder).application()
+    application = AdminApi(RolloutPaths(kept).paths, address, recorder).application()
     async with listening(application, address, grace_s=1.0, options=ListenerOptions("admin")) as bound:
         is_tcp = isinstance(bound, TcpAddress)
         connector = aiohttp.TCPConnector(limit=0) if is_tcp else aiohttp.UnixConnector(str(bound)[len("unix:") :])

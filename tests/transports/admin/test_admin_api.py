@@ -32,7 +32,7 @@ async def admin() -> AsyncIterator[Admin]:
 
 async def test_status_has_every_field(admin: Admin) -> None:
     """Channels come with their step, whom it waits for, what lingers, what is tainted and what is held."""
-    status, content = await admin.ask("GET", "/rollout")
+    status, content = await admin.ask("GET", "/api/rollout")
     [busy, held] = content["channels"]
 
     assert (status, content["state"]) == (200, "/var/lib/fsxds")
@@ -65,7 +65,7 @@ async def test_status_has_every_field(admin: Admin) -> None:
 
 async def test_head_is_get_without_its_body(admin: Admin) -> None:
     """HEAD has the status, and the length of what GET answers."""
-    async with admin.client.head("/rollout") as response:
+    async with admin.client.head("/api/rollout") as response:
         assert (response.status, await response.read()) == (200, b"")
         assert int(response.headers["Content-Length"]) > 100
 
@@ -75,7 +75,7 @@ async def test_head_is_get_without_its_body(admin: Admin) -> None:
 
 async def test_approve_releases_what_is_held(admin: Admin) -> None:
     """It says in how many channels, and is logged with who asked."""
-    answer = await admin.ask("POST", "/rollout/approve", json={"version": "ba9876543210"})
+    answer = await admin.ask("POST", "/api/rollout/approve", json={"version": "ba9876543210"})
 
     assert answer == (200, {"channels": 1})
     assert admin.rollouts.channels[1].held is None
@@ -84,7 +84,7 @@ async def test_approve_releases_what_is_held(admin: Admin) -> None:
 
 async def test_approve_names_what_is_held(admin: Admin) -> None:
     """An id of which nothing is held is 404, with the ids of which something is."""
-    status, content = await admin.ask("POST", "/rollout/approve", json={"version": "123"})
+    status, content = await admin.ask("POST", "/api/rollout/approve", json={"version": "123"})
 
     assert (status, content["code"]) == (404, 5)
     assert content["message"] == "123: no such version is held; held are ba9876543210"
@@ -94,7 +94,7 @@ async def test_approve_names_what_is_held(admin: Admin) -> None:
 @pytest.mark.parametrize("words", [{}, {"view": "edge"}, {"view": "common+edge"}, {"node": "envoy-1"}])
 async def test_a_rollout_is_meant_by_view_or_node(admin: Admin, words: dict[str, str]) -> None:
     """By the name of a view, its layers, or a connected node; without any, all are meant."""
-    assert await admin.ask("POST", "/rollout/abort", json=words) == (200, {"channels": 1})
+    assert await admin.ask("POST", "/api/rollout/abort", json=words) == (200, {"channels": 1})
     assert admin.rollouts.channels[0].step is None
 
 
@@ -102,11 +102,11 @@ async def test_promote_ends_canaries() -> None:
     """It is for all nodes that wait for one."""
     waiting = replace(HELD, held=None, waits_for_canary=True)
     async with running_admin(KeptRollouts([BUSY, waiting])) as admin:
-        assert await admin.ask("POST", "/rollout/promote", json={}) == (200, {"channels": 1})
-        assert (await admin.ask("POST", "/rollout/promote", json={}))[0] == 409
+        assert await admin.ask("POST", "/api/rollout/promote", json={}) == (200, {"channels": 1})
+        assert (await admin.ask("POST", "/api/rollout/promote", json={}))[0] == 409
 
 
-@pytest.mark.parametrize("path", ["/rollout/abort", "/resume"])
+@pytest.mark.parametrize("path", ["/api/rollout/abort", "/api/resume"])
 async def test_nothing_to_do_is_a_conflict(admin: Admin, path: str) -> None:
     """409, so that a script sees it."""
     status, content = await admin.ask("POST", path, json={"view": "everyone"})
@@ -117,12 +117,12 @@ async def test_nothing_to_do_is_a_conflict(admin: Admin, path: str) -> None:
 
 async def test_rollback_and_resume(admin: Admin) -> None:
     """A snapshot of the history is served to its nodes until the tree is followed again."""
-    answer = await admin.ask("POST", "/rollback", json={"number": 1})
+    answer = await admin.ask("POST", "/api/rollback", json={"number": 1})
     pinned = [each.pinned for each in admin.rollouts.channels]
 
     assert answer == (200, {"channels": 1})
     assert pinned == ["111111111111", None]
-    assert await admin.ask("POST", "/resume", json={}) == (200, {"channels": 1})
+    assert await admin.ask("POST", "/api/resume", json={}) == (200, {"channels": 1})
 
 
 @pytest.mark.parametrize(
@@ -130,7 +130,7 @@ async def test_rollback_and_resume(admin: Admin) -> None:
 )
 async def test_history(admin: Admin, words: dict[str, str], numbers: list[int]) -> None:
     """The newest comes first, of all nodes or of some."""
-    status, content = await admin.ask("GET", "/history", params=words)
+    status, content = await admin.ask("GET", "/api/history", params=words)
 
     assert status == 200
     assert [each["number"] for each in content["snapshots"]] == numbers
@@ -157,8 +157,8 @@ async def test_history(admin: Admin, words: dict[str, str], numbers: list[int]) 
 
 async def test_one_snapshot_of_the_history(admin: Admin) -> None:
     """By its number; another one is 404."""
-    found = await admin.ask("GET", "/history/2")
-    missing = await admin.ask("GET", "/history/9")
+    found = await admin.ask("GET", "/api/history/2")
+    missing = await admin.ask("GET", "/api/history/9")
 
     assert (found[0], found[1]["version"]) == (200, "2" * 12)
     assert (missing[0], missing[1]["message"]) == (
@@ -170,10 +170,10 @@ async def test_one_snapshot_of_the_history(admin: Admin) -> None:
 async def test_without_state_there_is_no_history() -> None:
     """409, with the remedy."""
     async with running_admin(KeptRollouts([HELD], snapshots=None, state_directory=None)) as admin:
-        status, content = await admin.ask("GET", "/history")
+        status, content = await admin.ask("GET", "/api/history")
 
         assert (status, content["message"]) == (409, "there is no history; start fsxds with --state DIR")
-        assert (await admin.ask("GET", "/rollout"))[1]["state"] is None
+        assert (await admin.ask("GET", "/api/rollout"))[1]["state"] is None
 
 
 @pytest.mark.parametrize(
@@ -190,7 +190,7 @@ async def test_without_state_there_is_no_history() -> None:
 )
 async def test_mistakes_in_words(admin: Admin, words: Any, status: int, fact: str) -> None:
     """Each is answered with the fact and the remedy."""
-    answered, content = await admin.ask("POST", "/rollout/abort", json=words)
+    answered, content = await admin.ask("POST", "/api/rollout/abort", json=words)
 
     assert answered == status
     assert content["message"].startswith(fact)
@@ -201,7 +201,7 @@ async def test_mistakes_in_words(admin: Admin, words: Any, status: int, fact: st
 async def test_mistakes_in_numbers(admin: Admin, number: str | None) -> None:
     """What is no number of a snapshot is 400."""
     words = {} if number is None else {"number": number}
-    status, content = await admin.ask("POST", "/rollback", json=words)
+    status, content = await admin.ask("POST", "/api/rollback", json=words)
 
     assert status == 400
     assert "is no number of a snapshot" in content["message"]
@@ -215,7 +215,7 @@ async def test_mistakes_in_numbers(admin: Admin, number: str | None) -> None:
 )
 async def test_what_is_not_json(admin: Admin, body: bytes) -> None:
     """400, however deep it is."""
-    status, content = await admin.ask("POST", "/rollback", data=body, headers=JSON)
+    status, content = await admin.ask("POST", "/api/rollback", data=body, headers=JSON)
 
     assert (status, content["message"]) == (400, "the body is not JSON; send an object, `{}` at least")
     assert not admin.recorder.errors
@@ -224,25 +224,25 @@ async def test_what_is_not_json(admin: Admin, body: bytes) -> None:
 async def test_a_body_that_is_too_large(admin: Admin) -> None:
     """413."""
     body = BytesIO(b" " * (MAX_REQUEST_BYTES + 1))
-    status, content = await admin.ask("POST", "/rollout/abort", data=body, headers=JSON)
+    status, content = await admin.ask("POST", "/api/rollout/abort", data=body, headers=JSON)
 
     assert (status, content["code"]) == (413, 8)
 
 
 async def test_no_body_is_an_empty_object(admin: Admin) -> None:
     """What needs no word needs no body."""
-    assert (await admin.ask("POST", "/rollout/abort", headers=JSON))[0] == 200
+    assert (await admin.ask("POST", "/api/rollout/abort", headers=JSON))[0] == 200
 
 
 @pytest.mark.parametrize(
     ("method", "path", "allowed"),
     [
-        ("POST", "/rollout", "GET, HEAD"),
-        ("PUT", "/rollout", "GET, HEAD"),
-        ("OPTIONS", "/rollout/abort", "POST"),
-        ("GET", "/rollout/abort", "POST"),
-        ("HEAD", "/rollback", "POST"),
-        ("DELETE", "/history/1", "GET, HEAD"),
+        ("POST", "/api/rollout", "GET, HEAD"),
+        ("PUT", "/api/rollout", "GET, HEAD"),
+        ("OPTIONS", "/api/rollout/abort", "POST"),
+        ("GET", "/api/rollout/abort", "POST"),
+        ("HEAD", "/api/rollback", "POST"),
+        ("DELETE", "/api/history/1", "GET, HEAD"),
     ],
 )
 async def test_wrong_methods(admin: Admin, method: str, path: str, allowed: str) -> None:
@@ -252,13 +252,13 @@ async def test_wrong_methods(admin: Admin, method: str, path: str, allowed: str)
         assert not [name for name in response.headers if name.lower().startswith("access-control")]
 
 
-@pytest.mark.parametrize("path", ["/", "/rollouts", "/rollout/", "/history/", "/history/1/2", "/%00"])
+@pytest.mark.parametrize("path", ["/", "/api/rollouts", "/api/rollout/", "/api/history/", "/api/history/1/2", "/%00"])
 async def test_unknown_paths(admin: Admin, path: str) -> None:
     """404, with those that there are."""
     status, content = await admin.ask("GET", path)
 
     assert status == 404
-    assert "GET /rollout, POST /rollout/approve" in content["message"]
+    assert "GET /api/rollout, POST /api/rollout/approve" in content["message"]
 
 
 # Who may ask
@@ -281,7 +281,7 @@ async def test_unknown_paths(admin: Admin, path: str) -> None:
         {"Sec-Fetch-Site": "same-site"},
     ],
 )
-@pytest.mark.parametrize("request_line", [("GET", "/rollout"), ("POST", "/rollout/abort")])
+@pytest.mark.parametrize("request_line", [("GET", "/api/rollout"), ("POST", "/api/rollout/abort")])
 async def test_pages_of_others_are_rejected(
     admin: Admin, headers: dict[str, str], request_line: tuple[str, str]
 ) -> None:
@@ -305,7 +305,7 @@ async def test_pages_of_others_are_rejected(
 )
 async def test_own_names_are_answered(admin: Admin, headers: dict[str, str]) -> None:
     """`localhost` and IP addresses cannot be made to lead elsewhere; ports may be forwarded; own pages may ask."""
-    assert (await admin.ask("POST", "/rollout/abort", json={}, headers=headers))[0] == 200
+    assert (await admin.ask("POST", "/api/rollout/abort", json={}, headers=headers))[0] == 200
 
 
 async def test_a_request_without_host_is_rejected(admin: Admin) -> None:
@@ -329,8 +329,8 @@ def test_no_name_is_configured() -> None:
 async def test_a_unix_socket_is_reached_under_any_name(tmp_path: Path) -> None:
     """A page cannot reach it, unless a proxy forwards its origin."""
     async with running_admin(address=UnixAddress(tmp_path / "admin.sock")) as admin:
-        assert (await admin.ask("GET", "/rollout", headers={"Host": "any.example"}))[0] == 200
-        assert (await admin.ask("GET", "/rollout", headers={"Origin": "http://evil.example"}))[0] == 403
+        assert (await admin.ask("GET", "/api/rollout", headers={"Host": "any.example"}))[0] == 200
+        assert (await admin.ask("GET", "/api/rollout", headers={"Origin": "http://evil.example"}))[0] == 403
 
 
 @pytest.mark.parametrize(
@@ -338,7 +338,7 @@ async def test_a_unix_socket_is_reached_under_any_name(tmp_path: Path) -> None:
 )
 async def test_a_form_is_rejected(admin: Admin, headers: dict[str, str]) -> None:
     """What a page may send without a preflight is no request."""
-    status, content = await admin.ask("POST", "/rollout/abort", data=b"{}", headers=headers)
+    status, content = await admin.ask("POST", "/api/rollout/abort", data=b"{}", headers=headers)
 
     assert (status, content["code"]) == (415, 3)
     assert admin.rollouts.channels == [BUSY, HELD]
@@ -347,7 +347,7 @@ async def test_a_form_is_rejected(admin: Admin, headers: dict[str, str]) -> None
 async def test_a_post_without_content_type_is_rejected(admin: Admin) -> None:
     """A page can leave it out of an empty body."""
     answer = await admin.raw(
-        b"POST /rollout/abort HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nContent-Length: 0\r\n\r\n"
+        b"POST /api/rollout/abort HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nContent-Length: 0\r\n\r\n"
     )
 
     assert b" 415 " in answer
@@ -377,18 +377,18 @@ class FailingRollouts(KeptRollouts):
 async def test_a_fault_ends_its_request_alone() -> None:
     """500 without the words of the error; others are answered on the same connection."""
     async with running_admin(FailingRollouts()) as admin:
-        status, content = await admin.ask("POST", "/rollback", json={"number": 1})
+        status, content = await admin.ask("POST", "/api/rollback", json={"number": 1})
 
         assert (status, "mistake" in content["message"]) == (500, False)
         assert [where for where, _ in admin.recorder.errors] == ["admin request"]
-        assert (await admin.ask("GET", "/rollout"))[0] == 200
+        assert (await admin.ask("GET", "/api/rollout"))[0] == 200
 
 
 async def test_clients_that_go_at_any_byte_change_nothing(admin: Admin) -> None:
     """A request of which the last byte is missing is none."""
     body = json.dumps({"view": "edge"}).encode()
     head = (
-        "POST /rollout/abort HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n"
+        "POST /api/rollout/abort HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n"
         f"Content-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n"
     )
     whole = head.encode() + body
@@ -404,7 +404,7 @@ async def test_a_thousand_connections(admin: Admin) -> None:
     """All are answered, while as many send nothing."""
     assert isinstance(admin.address, TcpAddress)
     silent = [await asyncio.open_connection(admin.address.host, admin.address.port) for _ in range(300)]
-    answers = await asyncio.gather(*(admin.ask("GET", "/rollout") for _ in range(1000)))
+    answers = await asyncio.gather(*(admin.ask("GET", "/api/rollout") for _ in range(1000)))
 
     assert {status for status, _ in answers} == {200}
     for _, writer in silent:

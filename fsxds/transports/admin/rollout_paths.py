@@ -1,0 +1,117 @@
+"""What the admin address answers about rollouts and the history, and what operators decide about them."""
+
+from __future__ import annotations
+
+from aiohttp import web
+
+from fsxds.errors import ProtocolError
+from fsxds.transports.admin.admin_api import API, WORD, AdminPath, AdminPaths, Words
+from fsxds.transports.admin.rollout_control import (
+    DecisionReport,
+    RolloutControl,
+    StatusReport,
+    snapshot_number,
+)
+from fsxds.values import Layers
+
+# What a request is about; without either it is about all.
+_SCOPE = frozenset({"view", "node"})
+LABEL_SEPARATOR = "+"
+_MOST_NAMES = 20
+
+
+class RolloutPaths:
+    """Answers requests about rollouts.
+
+    Args:
+        control: drives them.
+    """
+
+    def __init__(self, control: RolloutControl) -> None:
+        self._control = control
+
+    @property
+    def paths(self) -> AdminPaths:
+        """What answers each path."""
+        return {
+            ("GET", f"{API}/rollout"): AdminPath(self._status, _SCOPE),
+            ("POST", f"{API}/rollout/approve"): AdminPath(self._approve, frozenset({"version"})),
+            ("POST", f"{API}/rollout/promote"): AdminPath(self._promote),
+            ("POST", f"{API}/rollout/abort"): AdminPath(self._abort, _SCOPE),
+            ("GET", f"{API}/history"): AdminPath(self._history, _SCOPE),
+            ("GET", f"{API}/history/{WORD}"): AdminPath(self._snapshot),
+            ("POST", f"{API}/rollback"): AdminPath(self._rollback, frozenset({"number"})),
+            ("POST", f"{API}/resume"): AdminPath(self._resume, _SCOPE),
+        }
+
+    async def _status(self, _: web.Request, words: Words) -> object:
+        scope, directory = self._scope(words), self._control.state_directory
+        channels = (each for each in self._control.status() if scope is None or each.layers in scope)
+        return StatusReport(tuple(channels), None if directory is None else str(directory))
+
+    async def _approve(self, _: web.Request, words: Words) -> object:
+        version = words.get("version")
+        if not version:
+            raise ProtocolError("version: is missing; send the id that fsxds rollout status shows as held")
+        if count := self._control.approve(version):
+            return DecisionReport(count)
+        held = sorted({each.held.version for each in self._control.status() if each.held})
+        there = f"held are {', '.join(held)}" if held else "nothing is held"
+        raise ProtocolError(f"{version}: no such version is held; {there}", "NOT_FOUND")
+
+    async def _promote(self, *_: object) -> object:
+        return _done(self._control.promote(), "nothing waits for a canary")
+
+    async def _abort(self, _: web.Request, words: Words) -> object:
+        return _done(self._control.abort(self._scope(words)), "no rollout goes on")
+
+    async def _resume(self, _: web.Request, words: Words) -> object:
+        return _done(self._control.resume(self._scope(words)), "nothing is rolled back: the tree is followed already")
+
+    async def _history(self, _: web.Request, words: Words) -> object:
+        scope = self._scope(words)
+        return {"snapshots": [each for each in await self._control.history() if scope is None or each.layers in scope]}
+
+    async def _snapshot(self, _: web.Request, words: Words) -> object:
+        number = snapshot_number(words[WORD])
+        for snapshot in await self._control.history():
+            if snapshot.number == number:
+                return snapshot
+        raise ProtocolError(f"@{number}: the history has no such snapshot; fsxds history lists them", "NOT_FOUND")
+
+    async def _rollback(self, _: web.Request, words: Words) -> object:
+        number = snapshot_number(words.get("number", ""))
+        return _done(await self._control.rollback(number), f"@{number} is of layers that no node has now")
+
+    def _scope(self, words: Words) -> frozenset[Layers] | None:
+        """Return the layers that a request names by `view` or `node`; None where it means all."""
+        if (node := words.get("node")) is not None:
+            layers = self._control.layers_of_node(node)
+            if layers is None:
+                raise ProtocolError(
+                    f"node: no client with the id {node[:80]!r} is connected; name its view", "NOT_FOUND"
+                )
+            return frozenset((layers,))
+        if (name := words.get("view")) is None:
+            return None
+        views = self._control.views()
+        if found := frozenset(layers for view, layers in views if name in (view, label_of(layers))):
+            return found
+        there = _some_of(sorted({view or "the whole tree" for view, _ in views}))
+        raise ProtocolError(f"view: there is no {name[:80]!r}; there is {there}", "NOT_FOUND")
+
+
+def label_of(layers: Layers) -> str:
+    """Return what stands for layers in a request: `common+edge`."""
+    return LABEL_SEPARATOR.join(layers)
+
+
+def _some_of(names: list[str]) -> str:
+    return f"{', '.join(names[:_MOST_NAMES])}{' and more' if len(names) > _MOST_NAMES else ''}"
+
+
+def _done(count: int, otherwise: str) -> object:
+    """Return how many channels an operator's word changed, which is a ProtocolError where it changed none."""
+    if not count:
+        raise ProtocolError(f"{otherwise}; fsxds rollout status shows what there is", "FAILED_PRECONDITION")
+    return DecisionReport(count)

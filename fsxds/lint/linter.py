@@ -29,10 +29,12 @@ from fsxds.lint.tree_names import StaticNames, read_bootstrap_file, static_names
 from fsxds.lint.tree_references import ReferenceCheck, ReferenceMemory
 from fsxds.lint.tree_report import ReferenceSettings
 from fsxds.protocol.ttl import TtlMode
+from fsxds.resources import Key
 from fsxds.settings.options import Settings
 from fsxds.snapshots.check_protocol import FieldLocator, Found
 from fsxds.snapshots.parse import field_rules
 from fsxds.snapshots.proposals import ServedFiles
+from fsxds.snapshots.references import CLUSTER
 
 # Each has `hooks(catalogue)`, which names its checks by the messages and fields that they look at.
 SUBJECTS = (
@@ -75,6 +77,10 @@ class Linter:
     def reference_rules(self) -> frozenset[str]:
         """The rules about names that the tree does not have; what the bootstrap lacks does not come with a file."""
         return MISSING_RULES
+
+    def is_static(self, key: Key) -> bool:
+        """Whether a reference to something that is not in the tree leads to a cluster of the bootstrap."""
+        return key[0] == CLUSTER and key[1] in (self.static.clusters or ())
 
     def message_hooks(self, catalogue: Catalogue) -> Hooks:
         """Return the checks of messages, by the full names of messages and fields."""

@@ -98,10 +98,19 @@ class RolloutOperator:
         """Return the snapshots of all layers, the newest first."""
         return await self._read(lambda state: state.entries())
 
+    def served(self, layers: Layers) -> Snapshot | None:
+        """Return what the nodes with these layers are served, those that are no canaries; None where there is nothing."""
+        rollout = self._publisher.rollouts.get(ChannelKey(layers))
+        return None if rollout is None else rollout.channel.store.current
+
+    async def kept(self, number: int) -> tuple[Layers, Snapshot]:
+        """Return a snapshot of the history, and of which nodes it is. Raises ProtocolError where there is none."""
+        served = {key.layers: rollout.machine.served for key, rollout in self._publisher.rollouts.items()}
+        return await self._read(partial(_kept, number, served))
+
     async def rollback(self, number: int) -> int:
         """Serve a snapshot of the history until the tree changes, or `resume`; return in how many channels."""
-        served = {key.layers: rollout.machine.served for key, rollout in self._publisher.rollouts.items()}
-        layers, snapshot = await self._read(partial(_kept, number, served))
+        layers, snapshot = await self.kept(number)
 
         def pin(rollout: ChannelRollout, now_s: float) -> bool:
             rollout.machine.pin(snapshot, now_s)

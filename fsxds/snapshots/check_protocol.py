@@ -15,7 +15,7 @@ from fsxds.api.catalogue import Catalogue
 from fsxds.api.fields import camel_case
 from fsxds.api.walk import Hooks
 from fsxds.formats import format_of
-from fsxds.resources import Origin, ParsedFile
+from fsxds.resources import Key, Origin, ParsedFile
 from fsxds.snapshots.proposals import Decision, Proposals, ServedFiles
 from fsxds.values import Fault, FieldPath, Problem, SourceFile, Tree, pointer_of
 
@@ -155,6 +155,9 @@ class Check(Protocol):
     def reference_rules(self) -> frozenset[str]:
         """The rules that references break which lead nowhere."""
 
+    def is_static(self, key: Key) -> bool:
+        """Whether a reference to something that is not in the tree leads to a resource of the bootstrap, as far as it is known."""
+
     def message_hooks(self, catalogue: Catalogue) -> Hooks:
         """Return what looks at the messages of resources, in the walk over each."""
 
@@ -184,6 +187,10 @@ class NoCheck:
     def reference_rules(self) -> frozenset[str]:
         """Nothing looks at references."""
         return frozenset()
+
+    def is_static(self, _: Key) -> bool:
+        """Know nothing of the bootstrap."""
+        return False
 
     def message_hooks(self, _: Catalogue) -> Hooks:
         """Look at no message."""

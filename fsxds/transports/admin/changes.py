@@ -1,0 +1,83 @@
+"""Tells pages that something changed, as server-sent events: they ask for the facts themselves.
+
+Nothing is queued for a page. One that reads slowly gets the next event when it has read the one before.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Callable
+from typing import Final
+
+from aiohttp import web
+
+from fsxds.errors import ProtocolError
+from fsxds.events import Event, RequestRejected
+from fsxds.store import Latest
+
+# At most five events a second.
+PAUSE_S: Final = 0.2
+# Proxies end connections on which nothing comes, most of them after a minute.
+HEARTBEAT_S: Final = 15.0
+# Each holds a connection.
+MOST_READERS: Final = 64
+
+_HEADERS = {"Content-Type": "text/event-stream", "Cache-Control": "no-store", "X-Accel-Buffering": "no"}
+
+
+class Changes:
+    """Counts what happens, and sends an event to all who listen.
+
+    Args:
+        generation: returns what is sent: the number of the newest snapshot.
+    """
+
+    def __init__(self, generation: Callable[[], int]) -> None:
+        self._generation = generation
+        self._count = Latest(0)
+        self._readers = 0
+        self._is_closed = False
+
+    def receive(self, happened: Event) -> None:
+        """Note an event of fsxds: an `Observer`. What was rejected changes nothing that is shown."""
+        if not isinstance(happened, RequestRejected):
+            self._count.replace(self._count.current + 1)
+
+    async def close(self, _: web.Application) -> None:
+        """End all answers, for good."""
+        self._is_closed = True
+        self._count.replace(self._count.current + 1)
+
+    async def answer(self, request: web.Request) -> web.StreamResponse:
+        """Send events as long as the page listens.
+
+        Raises:
+            ProtocolError: too many listen already; with the code `UNAVAILABLE`.
+        """
+        if self._readers >= MOST_READERS:
+            raise ProtocolError(f"{MOST_READERS} pages listen to events already; close some", "UNAVAILABLE")
+        response = web.StreamResponse(headers=_HEADERS)
+        self._readers += 1
+        try:
+            await response.prepare(request)
+            if request.method != "HEAD":
+                await self._send(response)
+        finally:
+            self._readers -= 1
+        return response
+
+    async def _send(self, response: web.StreamResponse) -> None:
+        known = -1
+        while not self._is_closed:
+            if known != self._count.current:
+                known = self._count.current
+                await response.write(
+                    f"event: changed\ndata: {json.dumps({'generation': self._generation()})}\n\n".encode()
+                )
+            await asyncio.sleep(PAUSE_S)
+            try:
+                async with asyncio.timeout(HEARTBEAT_S):
+                    await self._count.other_than(known)
+            except TimeoutError:
+                await response.write(b": nothing new\n\n")

@@ -1,0 +1,171 @@
+// What is served to whom, in one look: the summary above the tabs, problems with their source lines, and the views.
+
+import { badge, count, empty, h, number, row, short, sign, since, table, toneOf } from "/assets/dom.js";
+
+const MOST_PROBLEMS = 20;
+const MOST_VIEWS = 50;
+
+// The facts that matter, the worst first: [state, sentence, tab that shows more].
+export function facts(status) {
+  const { files } = status;
+  const clients = clientsByState(status);
+  const found = [];
+  if (!status.is_ready) found.push(["error", `Not ready${status.waits_for ? `: waits for ${status.waits_for}` : ""}`, "overview"]);
+  if (status.degraded.length) found.push(["error", `Degraded: ${status.degraded.join(", ")}`, "overview"]);
+  if (files.broken) found.push(["error", `${count(files.broken, "file")} broken: nothing of ${them(files.broken)} is served`, "files"]);
+  if (clients.NACK) found.push(["error", `${count(clients.NACK, "client")} rejected what was sent`, "clients"]);
+  if (files.held) found.push(["held", `${count(files.held, "file")} held back: the last good content is served`, "files"]);
+  for (const rollout of status.rollouts) {
+    const name = nameOf(rollout);
+    if (rollout.held) found.push(["held", `${name}: waits for approval, it ${rollout.held.reason}`, "rollouts"]);
+    else if (rollout.pinned) found.push(["held", `${name}: rolled back to ${rollout.pinned}`, "rollouts"]);
+    else if (rollout.step) found.push(["waits", `${name}: ${rollout.step.name} waits for ${count(rollout.step.waits_for.length, "client")}`, "rollouts"]);
+    else if (!rollout.is_done && rollout.asked) found.push(["waits", `${name}: a change is on its way`, "rollouts"]);
+  }
+  return found;
+}
+
+function them(number) {
+  return number === 1 ? "it" : "them";
+}
+
+export function nameOf(rollout) {
+  const views = rollout.views.filter(Boolean).map((each) => short(each, 60)).join(", ");
+  const name = views || rollout.layers.join("+") || "whole tree";
+  return rollout.cohort === "all" ? name : `${name}, ${rollout.cohort}`;
+}
+
+export function clientsByState(status) {
+  const states = {};
+  for (const each of status.clients) states[each.state] = (states[each.state] ?? 0) + each.count;
+  return states;
+}
+
+// What stands above the tabs.
+export function summary(status) {
+  const found = facts(status);
+  const [state, sentence] = found[0] ?? ["good", allGood(status)];
+  const more = found.slice(1, 5).map(([each, words, tab]) =>
+    h("li", {}, h("a", { href: `#${tab}` }, badge(each, words))));
+  if (found.length > 5) more.push(h("li", {}, `and ${count(found.length - 5, "more thing", "more things")}`));
+  const states = clientsByState(status);
+  const clients = Object.values(states).reduce((sum, each) => sum + each, 0);
+  const byTransport = {};
+  for (const each of status.clients) byTransport[each.transport] = (byTransport[each.transport] ?? 0) + each.count;
+  return [
+    h("div", { class: `verdict ${toneOf(state)}`, "data-state": state },
+      h("span", { class: "mark", "aria-hidden": "true" }, sign(state)),
+      h("div", {}, h("h2", {}, sentence), more.length ? h("ul", {}, more) : null)),
+    h("div", { class: "tiles" },
+      tile("Files", "files", status.files.good + status.files.held + status.files.broken,
+        parts(status.files, ["good", "held", "broken"])),
+      tile("Clients", "clients", clients, parts(states, ["SYNCED", "STALE", "NACK", "NOT SENT"])),
+      tile("Views", "overview", status.views.length,
+        Object.entries(byTransport).map(([name, each]) => h("li", {}, `${number(each)} ${name}`))),
+      tile("Problems", "overview", status.problem_count,
+        Object.entries(bySeverity(status.problems)).map(([severity, each]) => h("li", {}, badge(severity, count(each, severity)))))),
+  ];
+}
+
+function allGood(status) {
+  const clients = Object.values(clientsByState(status)).reduce((sum, each) => sum + each, 0);
+  const files = count(status.files.good, "file");
+  return clients ? `All good: ${files} served to ${count(clients, "client")}` : `All good: ${files}, and no client yet`;
+}
+
+function bySeverity(problems) {
+  const counts = {};
+  for (const { severity } of problems) counts[severity] = (counts[severity] ?? 0) + 1;
+  return counts;
+}
+
+function tile(name, tab, value, facts) {
+  return h("a", { class: "tile", href: `#${tab}` },
+    h("span", { class: "name" }, name), h("span", { class: "value" }, number(value)), h("ul", {}, facts));
+}
+
+function parts(counts, states) {
+  return states.filter((state) => counts[state]).map((state) => h("li", {}, badge(state, `${number(counts[state])} ${state}`)));
+}
+
+export function overview({ status, fetched_ms, showAll }) {
+  const problems = showAll.has("problems") ? status.problems : status.problems.slice(0, MOST_PROBLEMS);
+  const views = showAll.has("views") ? status.views : status.views.slice(0, MOST_VIEWS);
+  return [
+    h("h2", {}, "Problems ", h("span", { class: "count" }, number(status.problem_count))),
+    problems.length
+      ? h("ol", { class: "problems" }, problems.map((each) => problem(each, fetched_ms)))
+      : empty("There is none."),
+    more("problems", problems.length, status.problems.length, status.problem_count),
+    h("h2", {}, "Views ", h("span", { class: "count" }, number(status.views.length))),
+    status.views.length ? viewTable(views) : empty("Nothing is served yet."),
+    more("views", views.length, status.views.length, status.views.length),
+    h("h2", {}, "Server"),
+    server(status, fetched_ms),
+  ];
+}
+
+function more(what, shown, sent, total) {
+  if (shown < sent) return h("button", { "data-do": "show-all", "data-value": what }, `Show ${number(sent - shown)} more`);
+  return sent < total ? h("p", { class: "note" }, `The first ${number(sent)} of ${number(total)}. fsxds check lists all.`) : null;
+}
+
+const OUTCOMES = {
+  broken: "nothing of this file is served",
+  held: "the last good content of this file is served",
+};
+
+export function problem(one, fetched_ms) {
+  const place = one.line ? `${short(one.path)}:${one.line}${one.column ? `:${one.column}` : ""}` : short(one.path);
+  return h("li", { class: `problem ${toneOf(one.severity)}`, "data-key": `${one.path} ${one.line} ${one.column} ${one.rule} ${one.message.slice(0, 200)}` },
+    h("div", { class: "head" },
+      badge(one.severity), h("strong", { class: "place" }, place), h("code", { class: "rule" }, one.rule)),
+    h("p", { class: "message" }, short(one.message, 1000)),
+    one.remedy ? h("p", { class: "remedy" }, h("span", { "aria-hidden": "true" }, "→ "), h("span", { class: "unseen" }, "Remedy: "), short(one.remedy, 1000)) : null,
+    one.source?.length ? source(one) : null,
+    h("p", { class: "note" }, OUTCOMES[one.state] ? `${OUTCOMES[one.state]}, ` : "", "for ", since(one.since_s ?? 0, fetched_ms)));
+}
+
+// The lines around the place, which has a sign in the margin and a line below it.
+function source(one) {
+  return h("pre", { class: "source", tabindex: "0", "aria-label": `Lines of ${short(one.path)}` },
+    one.source.map(({ line, text }) => {
+      const isPlace = line === one.line;
+      return h("span", { class: isPlace ? "line marked" : "line" },
+        h("span", { class: "number" }, isPlace ? "▶" : " ", String(line).padStart(4), " "),
+        isPlace ? marked(text, one.column) : text);
+    }));
+}
+
+function marked(text, column) {
+  const letters = Array.from(text);
+  const start = Math.min(Math.max((column || 1) - 1, 0), letters.length);
+  const length = Math.max(1, letters.slice(start).join("").match(/^[\w.$@-]+|^./u)?.[0].length ?? 1);
+  const end = Math.min(start + length, letters.length);
+  return [letters.slice(0, start).join(""), h("mark", {}, letters.slice(start, end).join("") || " "), letters.slice(end).join("")];
+}
+
+const VIEW_HEADINGS = ["View", "Layers", "Clients", "What is served"];
+
+function viewTable(views) {
+  return table("Views, and the versions of what is served to them", VIEW_HEADINGS, views.map((view) =>
+    row(`${view.name} ${view.layers.join("+")}`, VIEW_HEADINGS, [
+      short(view.name || "whole tree", 80),
+      short(view.layers.join(" + ") || "–"),
+      number(view.clients),
+      view.types.length
+        ? h("ul", { class: "chips" }, view.types.map((each) =>
+          h("li", { title: `version ${each.version}` }, h("b", {}, each.type), ` ${number(each.resources)} `, h("code", {}, String(each.version).slice(0, 8)))))
+        : "nothing",
+    ])));
+}
+
+function server(status, fetched_ms) {
+  const listeners = status.listeners.map((each) =>
+    h("li", {}, h("b", {}, each.name), " ", each.address, " ", each.tls ? badge("good", "TLS") : badge("outside", "no TLS")));
+  return h("dl", { class: "facts" },
+    h("dt", {}, "Version"), h("dd", {}, `${status.version}, process ${status.pid}, up for `, since(status.uptime_s, fetched_ms), `, generation ${number(status.generation)}`),
+    h("dt", {}, "Tree"), h("dd", {}, h("code", {}, status.directory)),
+    h("dt", {}, "State"), h("dd", {}, status.state ? h("code", {}, status.state) : "not kept; start fsxds with --state DIR for a history"),
+    h("dt", {}, "Listens"), h("dd", {}, listeners.length ? h("ul", { class: "chips" }, listeners) : "nowhere"));
+}

@@ -1,0 +1,396 @@
+// The page: what is asked for and when, what is shown, and what keys and clicks do. It decides nothing in fsxds.
+
+import { TokenNeeded, ask, forgetToken, keepToken, listen } from "/assets/api.js";
+import * as clientList from "/assets/clients.js";
+import { h, tick, update, visible } from "/assets/dom.js";
+import * as fileList from "/assets/files.js";
+import { graph, nodeBeside } from "/assets/graph.js";
+import { history } from "/assets/history.js";
+import { facts, overview, summary } from "/assets/overview.js";
+import { rollouts } from "/assets/rollouts.js";
+
+const TABS = ["overview", "graph", "clients", "files", "rollouts", "history"];
+// What is not reported as an event, such as an ACK, shows up within this time.
+const REFRESH_MS = 5_000;
+const AFTER_CHANGE_MS = 1_000;
+const TYPING_MS = 200;
+const MOST_NODES = 160;
+// Beside the drawing, with the space between them.
+const PANEL_PX = 322;
+const NARROW = matchMedia("(max-width: 700px)");
+
+const state = {
+  tab: "overview",
+  status: null,
+  fetched_ms: 0,
+  graph: null, graphError: "", selected: "",
+  clients: null, client: null,
+  files: null, file: "",
+  history: null, historyError: "", diff: null,
+  showAll: new Set(),
+  query: {
+    graph: { search: "", view: "", around: "", as: NARROW.matches ? "list" : "drawing", width: 0 },
+    clients: { search: "", view: "", state: "", offset: 0 },
+    files: { search: "", state: "", offset: 0 },
+  },
+};
+const element = (id) => document.getElementById(id);
+
+// What is asked for
+
+let isAsking = false;
+let isWanted = false;
+let asked_ms = 0;
+
+// Ask for what is shown. While that goes on, one more time is noted, however often it is wanted.
+async function refresh() {
+  isWanted = true;
+  if (isAsking) return;
+  isAsking = true;
+  try {
+    while (isWanted) {
+      isWanted = false;
+      asked_ms = Date.now();
+      await fetchAll();
+    }
+  } catch (error) {
+    if (error instanceof TokenNeeded) askForToken();
+    else if (!state.status) connection("stale", `No status: ${error.message}`);
+  } finally {
+    isAsking = false;
+  }
+}
+
+async function fetchAll() {
+  const before = state.status;
+  [state.status] = await Promise.all([ask("/api/status"), FETCH[state.tab]?.()]);
+  state.fetched_ms = Date.now();
+  document.body.dataset.ready = "true";
+  show();
+  announce(before, state.status);
+}
+
+const FETCH = {
+  async graph() {
+    const { search, view, around } = state.query.graph;
+    try {
+      state.graph = await ask("/api/graph", { search, view, around, limit: MOST_NODES });
+      state.graphError = "";
+    } catch (error) {
+      if (error instanceof TokenNeeded) throw error;
+      state.graphError = error.message;
+    }
+  },
+  async clients() {
+    const found = [ask("/api/clients", { ...state.query.clients, limit: clientList.LIMIT }), fetchClient()];
+    [state.clients] = await Promise.all(found);
+  },
+  async files() {
+    state.files = await ask("/api/files", { ...state.query.files, limit: fileList.LIMIT });
+  },
+  async history() {
+    try {
+      state.history = (await ask("/api/history")).snapshots;
+      state.historyError = "";
+    } catch (error) {
+      if (error instanceof TokenNeeded) throw error;
+      state.historyError = error.message;
+    }
+  },
+};
+
+async function fetchClient() {
+  const node = state.client?.node;
+  if (node === undefined) return;
+  let entries = [];
+  try {
+    const found = await ask(`/api/clients/${encodeURIComponent(node)}`);
+    entries = Array.isArray(found) ? found : found.clients;
+  } catch (error) {
+    if (error instanceof TokenNeeded) throw error;
+  }
+  // Another one may have been chosen meanwhile.
+  if (state.client?.node === node) state.client = { node, entries };
+}
+
+// What is shown
+
+const VIEWS = { overview, graph, clients: clientList.clients, files: fileList.files, rollouts, history };
+const FORMS = {};
+
+function show() {
+  const { status } = state;
+  if (!status) return;
+  element("content").hidden = false;
+  element("login").hidden = true;
+  element("token").value = "";
+  element("where").textContent = visible(status.directory);
+  document.body.dataset.tab = state.tab;
+  document.title = `${titleSign(status)}fsxds ${visible(status.directory)}`;
+  update(element("summary"), ...summary(status));
+  showTabs();
+  const panel = element(state.tab);
+  let body = panel.querySelector(":scope > .body");
+  if (!body) {
+    body = h("div", { class: "body" });
+    panel.replaceChildren(...(FORMS[state.tab] ? [FORMS[state.tab]()] : []), body);
+  }
+  fillViews(panel);
+  state.query.graph.width = panel.clientWidth - (state.selected && !NARROW.matches ? PANEL_PX : 2);
+  const made = VIEWS[state.tab](state);
+  update(body, ...(Array.isArray(made) ? made : [made]));
+}
+
+function titleSign(status) {
+  const worst = facts(status)[0]?.[0];
+  return worst === "error" ? "✕ " : worst === "held" ? "! " : "";
+}
+
+function showTabs() {
+  for (const name of TABS) {
+    const tab = element(`tab-${name}`);
+    const isSelected = name === state.tab;
+    tab.setAttribute("aria-selected", String(isSelected));
+    tab.tabIndex = isSelected ? 0 : -1;
+    element(name).hidden = !isSelected;
+  }
+}
+
+// The forms stay as they are while what is below them changes.
+
+function select(name, label, options, value = "") {
+  const choices = options.map(([each, words]) => h("option", { value: each, selected: each === value }, words));
+  return h("label", {}, h("span", {}, label), h("select", { name }, choices));
+}
+
+function search(label) {
+  return h("label", { class: "search" }, h("span", {}, label),
+    h("input", { type: "search", name: "search", autocomplete: "off", spellcheck: "false", maxlength: 200 }));
+}
+
+FORMS.graph = () => h("form", { role: "search", "data-form": "graph", "aria-label": "Graph" },
+  search("Search names"), select("view", "View", []),
+  select("as", "Show as", [["drawing", "drawing"], ["list", "list"]], state.query.graph.as));
+FORMS.clients = () => h("form", { role: "search", "data-form": "clients", "aria-label": "Clients" },
+  search("Search nodes"), select("view", "View", [["", "all"]]),
+  select("state", "State", [["", "all"], ["NACK"], ["STALE"], ["NOT SENT"], ["SYNCED"]].map(([each, words]) => [each, words ?? each])));
+FORMS.files = () => h("form", { role: "search", "data-form": "files", "aria-label": "Files" },
+  search("Search paths"), select("state", "State", [["", "all"], ["broken", "broken"], ["held", "held"], ["good", "good"]]));
+
+const MOST_VIEWS = 500;
+
+function fillViews(panel) {
+  const chooser = panel.querySelector("select[name=view]");
+  if (!chooser || chooser === document.activeElement) return;
+  const isGraph = state.tab === "graph";
+  const labels = state.status.views.slice(0, MOST_VIEWS).map((view) => [view.name || view.layers.join("+"), view.name || "whole tree"]);
+  const wanted = [...(isGraph ? [] : [["", "all"]]), ...new Map(labels)];
+  chooser.closest("label").hidden = state.status.views.length < 2;
+  if (wanted.length === chooser.options.length && wanted.every(([value], at) => chooser.options[at].value === value)) return;
+  const value = chooser.value || (isGraph ? state.graph?.view : "");
+  chooser.replaceChildren(...wanted.map(([each, words]) => h("option", { value: each }, words)));
+  chooser.value = wanted.some(([each]) => each === value) ? value : wanted[0][0];
+}
+
+// What is said aloud: what changed of the facts, and nothing that stays.
+function announce(before, after) {
+  if (!before) return;
+  const known = new Set(facts(before).map(([, sentence]) => sentence));
+  const fresh = facts(after).map(([, sentence]) => sentence).filter((sentence) => !known.has(sentence));
+  if (!facts(after).length && known.size) fresh.push("All is good again");
+  if (fresh.length) element("announcer").textContent = visible(fresh.slice(0, 3).join(". "));
+}
+
+function connection(how, words) {
+  const shown = element("connection");
+  shown.dataset.state = how;
+  shown.textContent = words;
+  document.body.dataset.live = how;
+}
+
+function askForToken() {
+  const wasGiven = element("token").value !== "";
+  element("content").hidden = true;
+  element("login").hidden = false;
+  element("login-message").textContent = wasGiven ? "This token is not known here." : "";
+  connection("stale", "Needs a token");
+  element("token").focus();
+}
+
+// What clicks and keys do
+
+const ACTIONS = {
+  "show-all"(what) {
+    state.showAll.add(what);
+    show();
+  },
+  "clients-page"(offset) {
+    state.query.clients.offset = Number(offset);
+    refresh();
+  },
+  "files-page"(offset) {
+    state.query.files.offset = Number(offset);
+    refresh();
+  },
+  async client(node, button) {
+    const close = button.closest(".panel") !== null;
+    state.client = close ? null : { node, entries: [] };
+    await fetchClient();
+    show();
+    if (!close) element("client-heading")?.focus();
+  },
+  file(path) {
+    state.file = path;
+    show();
+    element("file-heading")?.focus();
+  },
+  "graph-select"(id) {
+    state.selected = id;
+    show();
+  },
+  async "graph-around"(id) {
+    state.query.graph.around = id;
+    await refresh();
+  },
+  async diff(value) {
+    const [of, from, to] = value.split(" ");
+    state.diff = value ? { of: Number(of), from, to, content: null } : null;
+    show();
+    if (!value) return;
+    const wanted = state.diff;
+    try {
+      wanted.content = await ask("/api/diff", { from, to });
+    } catch (error) {
+      wanted.error = error.message;
+    }
+    show();
+    element("diff-heading")?.focus();
+  },
+};
+
+function act(target) {
+  const found = target.closest("[data-do]");
+  if (!found || found.disabled) return false;
+  ACTIONS[found.dataset.do]?.(found.dataset.value, found);
+  return true;
+}
+
+document.addEventListener("click", (event) => {
+  const tab = event.target.closest("[role=tab]");
+  if (tab) location.hash = tab.id.replace("tab-", "");
+  else act(event.target);
+});
+
+document.addEventListener("keydown", (event) => {
+  const { target, key } = event;
+  if (target.matches?.("[role=tab]")) moveTab(event, TABS.indexOf(target.id.replace("tab-", "")));
+  else if (target.matches?.("g.node")) moveNode(event);
+});
+
+function moveTab(event, at) {
+  const to = { ArrowRight: at + 1, ArrowLeft: at - 1, Home: 0, End: TABS.length - 1 }[event.key];
+  if (to === undefined) return;
+  event.preventDefault();
+  const name = TABS[(to + TABS.length) % TABS.length];
+  location.hash = name;
+  element(`tab-${name}`).focus();
+}
+
+function moveNode(event) {
+  if (event.key === "Enter" || event.key === " ") {
+    event.preventDefault();
+    act(event.target);
+  } else if (event.key.startsWith("Arrow")) {
+    event.preventDefault();
+    const next = nodeBeside(event.target, event.key);
+    if (!next) return;
+    event.target.tabIndex = -1;
+    next.tabIndex = 0;
+    next.focus();
+  }
+}
+
+let typing;
+
+document.addEventListener("input", (event) => {
+  const form = event.target.closest("[data-form]");
+  if (!form) return;
+  clearTimeout(typing);
+  typing = setTimeout(() => {
+    const query = state.query[form.dataset.form];
+    Object.assign(query, Object.fromEntries(new FormData(form)), "offset" in query ? { offset: 0 } : { around: "" });
+    show();
+    refresh();
+  }, event.target.name === "search" ? TYPING_MS : 0);
+});
+
+document.addEventListener("submit", (event) => {
+  event.preventDefault();
+  if (event.target.closest("#login")) {
+    keepToken(element("token").value.trim());
+    element("login").hidden = true;
+    start();
+  }
+});
+
+let resizing;
+
+window.addEventListener("resize", () => {
+  clearTimeout(resizing);
+  resizing = setTimeout(show, TYPING_MS);
+});
+
+function route() {
+  const name = location.hash.slice(1);
+  if (!TABS.includes(name) || name === state.tab) return;
+  state.tab = name;
+  show();
+  refresh();
+}
+
+window.addEventListener("hashchange", route);
+
+// How it stays live
+
+let changeTimer;
+
+let isListening = false;
+
+async function start() {
+  await refresh();
+  if (isListening || !element("login").hidden) return;
+  isListening = true;
+  listen({
+    up() {
+      connection("live", "Live");
+      refresh();
+    },
+    changed() {
+      refresh();
+      // Clients take a change a moment later.
+      clearTimeout(changeTimer);
+      changeTimer = setTimeout(refresh, AFTER_CHANGE_MS);
+    },
+    down(seconds) {
+      connection("stale", `Not live: what you see may be old. Trying again in ${Math.ceil(seconds)} s`);
+    },
+    token() {
+      isListening = false;
+      forgetToken();
+      askForToken();
+    },
+  });
+}
+
+setInterval(() => {
+  if (document.hidden || !state.status) return;
+  tick();
+  if (Date.now() - asked_ms > REFRESH_MS && document.body.dataset.live === "live") refresh();
+}, 1_000);
+
+document.addEventListener("visibilitychange", () => {
+  if (!document.hidden && state.status) refresh();
+});
+
+route();
+start();

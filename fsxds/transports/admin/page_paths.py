@@ -1,0 +1,186 @@
+"""The status page at the admin address: its files, and what it alone asks for: events, the graph, and differences.
+
+The page takes no script, no style and no picture but these files, asks nobody but the address that it came from, and cannot
+be put into another page. What it shows comes as JSON and is put into it as text.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from importlib.resources import files
+from typing import Protocol
+
+from aiohttp import web
+
+from fsxds.api.catalogue import Catalogue
+from fsxds.errors import ProtocolError
+from fsxds.memo import Lru
+from fsxds.resources import Snapshot
+from fsxds.transports.admin.admin_api import AdminPath, AdminPaths, Words, label_of
+from fsxds.transports.admin.changes import Changes
+from fsxds.transports.admin.graph import MOST_NODES, Graph, GraphRequest, IsStatic, SnapshotUses, graph_of, key_of_id
+from fsxds.transports.admin.rollout_control import snapshot_number
+from fsxds.transports.admin.text_diff import diff_of
+from fsxds.values import NO_LAYERS, Layers
+
+DEFAULT_NODES = 200
+# Of so many views it is remembered what uses what.
+MOST_VIEWS = 8
+_NOTHING = Snapshot(0, {})
+
+# Trusted types: a script that would put text into the page as HTML fails.
+POLICY = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self'; base-uri 'none'; "
+    "frame-ancestors 'none'; form-action 'none'; require-trusted-types-for 'script'; trusted-types 'none'"
+)
+_HEADERS = {
+    "Content-Security-Policy": POLICY,
+    "X-Content-Type-Options": "nosniff",
+    "X-Frame-Options": "DENY",
+    "Referrer-Policy": "no-referrer",
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    # Kept, and asked for again each time, which is answered with 304.
+    "Cache-Control": "no-cache",
+}
+_TYPES = {
+    "html": "text/html; charset=utf-8",
+    "js": "text/javascript; charset=utf-8",
+    "css": "text/css; charset=utf-8",
+    "svg": "image/svg+xml",
+}
+_PAGE = "index.html"
+
+
+class Served(Protocol):
+    """What the page shows of snapshots. Its methods are called on the event loop."""
+
+    def views(self) -> Sequence[tuple[str, Layers]]:
+        """Return each name of a view with layers that it has."""
+
+    def served(self, layers: Layers) -> Snapshot | None:
+        """Return what most nodes with these layers are served; None before the first."""
+
+    async def kept(self, number: int) -> tuple[Layers, Snapshot]:
+        """Return a snapshot of the history, and of which nodes it is. Raises ProtocolError where there is none."""
+
+
+@dataclass(frozen=True, slots=True)
+class PageFile:
+    """A file of the page."""
+
+    content: bytes
+    content_type: str
+    etag: str
+
+    @classmethod
+    def read(cls, name: str) -> PageFile:
+        """Read a file of the package."""
+        content = files(__package__).joinpath("page", name).read_bytes()
+        digest = hashlib.sha256(content).hexdigest()[:32]
+        return cls(content, _TYPES[name.rpartition(".")[2]], digest)
+
+    async def answer(self, request: web.Request, _: Words) -> web.StreamResponse:
+        """Send it, unless the browser has it."""
+        known = request.if_none_match or ()
+        is_known = any(each.value == self.etag for each in known)
+        headers = _HEADERS | {"ETag": f'"{self.etag}"', "Content-Type": self.content_type}
+        return (
+            web.Response(status=304, headers=headers) if is_known else web.Response(body=self.content, headers=headers)
+        )
+
+
+class PageApi:
+    """Answers what the page alone asks for.
+
+    Args:
+        shown: has the snapshots.
+        catalogue: the API that their resources are of.
+        is_static: knows what the bootstrap defines.
+    """
+
+    def __init__(self, shown: Served, catalogue: Catalogue, is_static: IsStatic) -> None:
+        self._shown = shown
+        self._catalogue = catalogue
+        self._is_static = is_static
+        # Whoever asks again and again keeps one thread busy, and not all of them.
+        self._uses: Lru[Layers, SnapshotUses] = Lru(MOST_VIEWS)
+        self._turn = asyncio.Lock()
+
+    async def graph(self, _: web.Request, words: Words) -> Graph:
+        """Return a part of the graph of a view; of the first one where none is named."""
+        name, layers = self._view(words.get("view"))
+        request = GraphRequest(words.get("search", ""), limit=_limit(words.get("limit")))
+        if (around := words.get("around")) is not None:
+            if (key := key_of_id(around)) is None:
+                raise ProtocolError(f"around: {around[:80]!r} is no type and name; send one such as cds/web")
+            request = replace(request, around=key)
+        snapshot = self._shown.served(layers) or _NOTHING
+        async with self._turn:
+            graph = await asyncio.to_thread(self._graph, layers, snapshot, request)
+        return replace(graph, view=name)
+
+    def _graph(self, layers: Layers, snapshot: Snapshot, request: GraphRequest) -> Graph:
+        uses = self._uses.get(layers)
+        if uses is None or uses.snapshot is not snapshot:
+            uses = SnapshotUses(snapshot, self._is_static)
+            self._uses.put(layers, uses)
+        return graph_of(uses, request)
+
+    async def difference(self, _: web.Request, words: Words) -> object:
+        """Return what changed from a snapshot of the history to another one, or to what is served to the same nodes."""
+        first = snapshot_number(words.get("from", ""))
+        layers, before = await self._shown.kept(first)
+        if (last := words.get("to")) is not None:
+            other_layers, after = await self._shown.kept(snapshot_number(last))
+            if other_layers != layers:
+                raise ProtocolError("to: is of other layers; compare snapshots of the same nodes")
+        elif (served := self._shown.served(layers)) is not None:
+            after = served
+        else:
+            raise ProtocolError(f"@{first} is of layers that no node has now; send `to` as well", "NOT_FOUND")
+        async with self._turn:
+            return await asyncio.to_thread(partial(diff_of, before, after, self._catalogue))
+
+    def _view(self, wanted: str | None) -> tuple[str, Layers]:
+        views = self._shown.views()
+        for name, layers in views:
+            if wanted is None or wanted in (name, label_of(layers)):
+                return name, layers
+        if wanted is None:
+            return "", NO_LAYERS
+        raise ProtocolError(f"view: there is no {wanted[:80]!r}; GET /api/status lists the views", "NOT_FOUND")
+
+
+def page_paths(api: PageApi, changes: Changes) -> AdminPaths:
+    """Return what answers the paths of the page. Reads its files, each once."""
+
+    async def listen(request: web.Request, _: Words) -> web.StreamResponse:
+        return await changes.answer(request)
+
+    names = [each.name for each in files(__package__).joinpath("page").iterdir() if each.name != _PAGE]
+    return {
+        ("GET", "/"): AdminPath(PageFile.read(_PAGE).answer, is_open=True),
+        **{("GET", f"/assets/{name}"): AdminPath(PageFile.read(name).answer, is_open=True) for name in sorted(names)},
+        ("GET", "/api/events"): AdminPath(listen),
+        ("GET", "/api/graph"): AdminPath(api.graph, frozenset({"view", "search", "around", "limit"})),
+        ("GET", "/api/diff"): AdminPath(api.difference, frozenset({"from", "to"})),
+    }
+
+
+def _limit(written: str | None) -> int:
+    """Return how many nodes are asked for. Raises ProtocolError where it is no number of them."""
+    if written is None:
+        return DEFAULT_NODES
+    if (
+        written.isascii()
+        and written.isdigit()
+        and len(written) <= len(str(MOST_NODES))
+        and 0 < int(written) <= MOST_NODES
+    ):
+        return int(written)
+    raise ProtocolError(f"limit: {written[:80]!r} is no number from 1 to {MOST_NODES}")

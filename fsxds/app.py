@@ -41,6 +41,7 @@ from fsxds.publishing.rollout_operator import RolloutOperator
 from fsxds.readiness import ReadyFile, report_waits, reported_wait
 from fsxds.reload import Loader, LoadingRules, Reload, cache_of, find_catalogue, scanner_of
 from fsxds.resource_types import BY_TYPE_URL
+from fsxds.resources import Key
 from fsxds.settings.forms import OFF, Address, UnixAddress, parse_address
 from fsxds.settings.mirror_rules import MirrorRule
 from fsxds.settings.options import Settings
@@ -51,6 +52,8 @@ from fsxds.source.watcher import Settled, watch
 from fsxds.store import Latest, SnapshotStore
 from fsxds.supervisor import Supervisor, until_stopped, words_of
 from fsxds.transports.admin.admin_api import AdminApi, AdminPaths, is_exposed
+from fsxds.transports.admin.change_feed import ChangeFeed
+from fsxds.transports.admin.page_paths import PageApi, page_paths
 from fsxds.transports.admin.rollout_paths import RolloutPaths
 from fsxds.transports.client_status.status_service import ClientReports, client_status_handlers, client_status_paths
 from fsxds.transports.config_sources import AdsConfigSources, Rewriting
@@ -179,6 +182,7 @@ class Application:
     Attributes:
         settings: those in use; what can change while running is replaced.
         catalogue: the message types of the Envoy in use.
+        changes: tells status pages that something changed.
         publisher: publishes what is loaded.
         channels: knows what each node is served.
         operator: what operators see and decide of that.
@@ -213,6 +217,7 @@ class Application:
         self.reload = Reload(self.publisher, log.receive)
         self.channels = NodeChannels(self.publisher, _views_of(settings), self.reload, settings.canary)
         self.operator = RolloutOperator(self.publisher, lambda: self.channels.views, self.state)
+        self.changes = ChangeFeed(lambda: self.publisher.generation)
         self.clients = Clients(FORGOTTEN_AFTER_S + settings.max_hold_s)
         self.reports = ClientReports(self.clients, self.catalogue)
         self.supervisor = Supervisor(log.receive)
@@ -415,14 +420,21 @@ class Application:
 
     def _admin_paths(self) -> AdminPaths:
         """Return what the admin address answers."""
-        return {**RolloutPaths(self.operator).paths}
+        page = PageApi(self.operator, self.catalogue, self._is_static)
+        return {**RolloutPaths(self.operator).paths, **page_paths(page, self.changes)}
+
+    def _is_static(self, key: Key) -> bool:
+        return self._loading.current.parsing.check.is_static(key)
 
     @asynccontextmanager
     async def listen_admin(self, address: Address) -> AsyncIterator[Address]:
         """Let operators ask and decide at an address."""
         api = AdminApi(self._admin_paths(), address, self._log.receive)
         options = self._http_options("admin", ADMIN, address)
-        async with listening(api.application(), address, grace_s=GRACE_S, options=options) as bound:
+        application = api.application()
+        # Answers that last would delay the end.
+        application.on_shutdown.append(self.changes.close)
+        async with listening(application, address, grace_s=GRACE_S, options=options) as bound:
             if is_exposed(bound):
                 self._log.receive(AdminExposed(str(bound)))
             yield bound

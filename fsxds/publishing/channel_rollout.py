@@ -10,15 +10,19 @@ from fsxds.rollout import Client, Rejection, Rollout, Standing, Step
 
 
 class Generations:
-    """Numbers the snapshots of all channels, so that a client sees no number twice, whichever channels it follows."""
+    """Numbers the snapshots of all channels, so that a client sees no number twice, whichever channels it follows.
+
+    Attributes:
+        last: the last number.
+    """
 
     def __init__(self) -> None:
-        self._last = 0
+        self.last = 0
 
     def numbered(self, snapshot: Snapshot) -> Snapshot:
         """Return a snapshot with a number above all others."""
-        self._last = max(self._last + 1, snapshot.generation)
-        return replace(snapshot, generation=self._last)
+        self.last = max(self.last + 1, snapshot.generation)
+        return replace(snapshot, generation=self.last)
 
 
 class ChannelRollout:

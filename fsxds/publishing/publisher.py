@@ -194,6 +194,11 @@ class Publisher:
                 await asyncio.sleep(0)
 
     @property
+    def generation(self) -> int:
+        """The number of the snapshot that was published last, in whatever channel."""
+        return self._generations.last
+
+    @property
     def opens_at_s(self) -> float | None:
         """When the others follow the canaries, where nothing else happens; None while canaries are waited for."""
         return self._gate.opens_at_s

@@ -180,7 +180,7 @@ class SnapshotUses:
         for uses in chain.from_iterable(self._by_type.values()):
             for type_url, names in uses.needed.items():
                 needed.setdefault(type_url, set()).update(names)
-        lacking = set()
+        lacking: set[Key] = set()
         for type_url, names in needed.items():
             absent = names - self.snapshot.resources(type_url).among(names)
             lacking.update(key for key in ((type_url, name) for name in absent) if self.state(key) == MISSING)

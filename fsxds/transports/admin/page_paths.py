@@ -20,10 +20,11 @@ from fsxds.api.catalogue import Catalogue
 from fsxds.errors import ProtocolError
 from fsxds.memo import Lru
 from fsxds.resources import Snapshot
-from fsxds.transports.admin.admin_api import AdminPath, AdminPaths, Words, label_of
-from fsxds.transports.admin.changes import Changes
+from fsxds.transports.admin.admin_api import AdminPath, AdminPaths, Words
+from fsxds.transports.admin.change_feed import ChangeFeed
 from fsxds.transports.admin.graph import MOST_NODES, Graph, GraphRequest, IsStatic, SnapshotUses, graph_of, key_of_id
 from fsxds.transports.admin.rollout_control import snapshot_number
+from fsxds.transports.admin.rollout_paths import label_of
 from fsxds.transports.admin.text_diff import diff_of
 from fsxds.values import NO_LAYERS, Layers
 
@@ -56,7 +57,7 @@ _TYPES = {
 _PAGE = "index.html"
 
 
-class Served(Protocol):
+class ShownSnapshots(Protocol):
     """What the page shows of snapshots. Its methods are called on the event loop."""
 
     def views(self) -> Sequence[tuple[str, Layers]]:
@@ -103,7 +104,7 @@ class PageApi:
         is_static: knows what the bootstrap defines.
     """
 
-    def __init__(self, shown: Served, catalogue: Catalogue, is_static: IsStatic) -> None:
+    def __init__(self, shown: ShownSnapshots, catalogue: Catalogue, is_static: IsStatic) -> None:
         self._shown = shown
         self._catalogue = catalogue
         self._is_static = is_static
@@ -156,7 +157,7 @@ class PageApi:
         raise ProtocolError(f"view: there is no {wanted[:80]!r}; GET /api/status lists the views", "NOT_FOUND")
 
 
-def page_paths(api: PageApi, changes: Changes) -> AdminPaths:
+def page_paths(api: PageApi, changes: ChangeFeed) -> AdminPaths:
     """Return what answers the paths of the page. Reads its files, each once."""
 
     async def listen(request: web.Request, _: Words) -> web.StreamResponse:

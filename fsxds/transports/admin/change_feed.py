@@ -26,7 +26,7 @@ MOST_READERS: Final = 64
 _HEADERS = {"Content-Type": "text/event-stream", "Cache-Control": "no-store", "X-Accel-Buffering": "no"}
 
 
-class Changes:
+class ChangeFeed:
     """Counts what happens, and sends an event to all who listen.
 
     Args:
@@ -37,7 +37,8 @@ class Changes:
         self._generation = generation
         self._count = Latest(0)
         self._readers = 0
-        self._is_closed = False
+        # A number of those who listen to one server; a server that starts again has others.
+        self._round = 0
 
     def receive(self, happened: Event) -> None:
         """Note an event of fsxds: an `Observer`. What was rejected changes nothing that is shown."""
@@ -45,8 +46,8 @@ class Changes:
             self._count.replace(self._count.current + 1)
 
     async def close(self, _: web.Application) -> None:
-        """End all answers, for good."""
-        self._is_closed = True
+        """End all answers: the server stops."""
+        self._round += 1
         self._count.replace(self._count.current + 1)
 
     async def answer(self, request: web.Request) -> web.StreamResponse:
@@ -68,8 +69,8 @@ class Changes:
         return response
 
     async def _send(self, response: web.StreamResponse) -> None:
-        known = -1
-        while not self._is_closed:
+        known, our_round = -1, self._round
+        while our_round == self._round:
             if known != self._count.current:
                 known = self._count.current
                 await response.write(

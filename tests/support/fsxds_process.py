@@ -2,7 +2,7 @@
 
 One process per test run imports every command, and does nothing else: no threads, no event loop, no gRPC. For each start it
 forks a copy, which goes on exactly as `python -m fsxds` does, with its own arguments, environment, directory and files. The
-tests start some two hundred of them; the real start is tested in `tests/commands/test_main.py` and `tests/test_docker.py`.
+tests start some two hundred of them; the real start is tested in `tests/commands/test_main.py` and `tests/deploy/test_image.py`.
 """
 
 from __future__ import annotations

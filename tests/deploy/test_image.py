@@ -19,7 +19,7 @@ import yaml
 
 from tests.support.envoy import load_bootstrap, validate
 
-ROOT = Path(__file__).parent.parent
+ROOT = Path(__file__).parents[2]
 DOCKER = ROOT / "docker"
 PATIENCE_S = 60.0
 

@@ -5,101 +5,131 @@ from __future__ import annotations
 import json
 import os
 import re
-import shlex
 import shutil
 import signal
 import subprocess
 import sys
 import time
+import tomllib
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 import pytest
-import yaml
 
-from tests.support.envoy import load_bootstrap, validate
+from tests.support.dockerfile import DOCKERFILE, TOP, argument, arguments, build, entrypoint, image_environment
 
-ROOT = Path(__file__).parents[2]
-DOCKER = ROOT / "docker"
 PATIENCE_S = 60.0
 
 
-def instructions(stage: int) -> list[tuple[str, str]]:
-    """Return the instructions of a stage of the Dockerfile, each with what follows it."""
-    text = re.sub(r"^#.*\n", "", (DOCKER / "Dockerfile").read_text(), flags=re.MULTILINE)
-    lines = re.sub(r"\s*\\\n\s*", " ", text).splitlines()
-    parts = [(line.partition(" ")[0], line.partition(" ")[2]) for line in lines if line.strip()]
-    starts = [index for index, (word, _) in enumerate(parts) if word == "FROM"]
-    return parts[starts[stage] : [*starts, len(parts)][stage + 1]]
+class Image:
+    """What the Dockerfile installs, in a folder that stands for `/`."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        (root / "tmp").mkdir()
+        build(root)
+        self.path = f"{root}/opt/fsxds/bin:{os.environ['PATH']}"
+
+    @property
+    def log(self) -> str:
+        """What was printed so far."""
+        return (self.root / "log").read_text()
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """The image's variables, with its places in the folder, and a free port for the admin address."""
+        variables = {
+            name: re.sub(r"^/(?=opt|tmp)", f"{self.root}/", text) for name, text in image_environment().items()
+        }
+        return variables | {"PATH": self.path, "FSXDS_ADMIN": "127.0.0.1:0"}
+
+    @contextmanager
+    def running(self, tree: Path, *prefix: str) -> Iterator[subprocess.Popen[bytes]]:
+        """Run the image's entry point and command; at places and ports that are free here, for this is no container."""
+        ready_file = Path(self.environment["FSXDS_READY_FILE"])
+        ready_file.unlink(missing_ok=True)
+        places = {"/config": str(tree), "0.0.0.0:18001": "127.0.0.1:0", "0.0.0.0:18000": "127.0.0.1:0"}
+        words = [*prefix, *entrypoint(), *(places.get(word, word) for word in json.loads(argument(1, "CMD")))]
+        command = [shutil.which(words[0], path=self.path) or words[0], *words[1:]]
+        with (self.root / "log").open("wb") as log:
+            process = subprocess.Popen(command, env=self.environment, cwd=self.root, stdout=log, stderr=log)
+        try:
+            yield process
+        finally:
+            process.kill()
+            process.wait()
+
+    def wait_until_ready(self, process: subprocess.Popen[bytes]) -> dict[str, str]:
+        """Wait for the ready file, and return what is in it."""
+        ready_file = Path(self.environment["FSXDS_READY_FILE"])
+        deadline = time.monotonic() + PATIENCE_S
+        while not ready_file.exists():
+            assert process.poll() is None, self.log
+            assert time.monotonic() < deadline, self.log
+            time.sleep(0.05)
+        content: dict[str, str] = json.loads(ready_file.read_text())
+        return content
 
 
-def argument(stage: int, word: str) -> str:
-    """Return what follows the one such instruction of a stage."""
-    (found,) = [rest for name, rest in instructions(stage) if name == word]
-    return found
+@pytest.fixture(scope="module")
+def image(tmp_path_factory: pytest.TempPathFactory) -> Image:
+    """What the Dockerfile installs; it is done once."""
+    return Image(tmp_path_factory.mktemp("image"))
 
 
-def build(folder: Path) -> None:
-    """Do what the first stage does, with `folder` as the root of its file system."""
-    workdir = folder / argument(0, "WORKDIR").strip("/")
-    workdir.mkdir(parents=True)
-    # The image's Python, and nothing of this environment's.
-    environment = {name: value for name, value in os.environ.items() if name not in {"VIRTUAL_ENV", "PYTHONPATH"}}
-    # Compiling all that is installed takes longer than installing it, and only a part is imported.
-    environment["PIP_NO_COMPILE"] = "1"
-    for word, rest in instructions(0):
-        if word == "COPY":
-            *sources, target = rest.split()
-            for source in sources:
-                copy(ROOT / source, workdir / target / ("" if target.startswith("./fsxds") else source))
-        if word == "RUN":
-            command = rest.replace("/opt/", f"{folder}/opt/")
-            command = re.sub(r"^python ", f"{shlex.quote(sys.executable)} ", command)
-            subprocess.run(command, shell=True, cwd=workdir, env=environment, check=True, capture_output=True)
-
-
-def copy(source: Path, target: Path) -> None:
-    if source.is_dir():
-        shutil.copytree(source, target, ignore=shutil.ignore_patterns("__pycache__"))
-    else:
-        shutil.copy(source, target)
-
-
-def wait_for(path: Path, process: subprocess.Popen[bytes]) -> None:
-    deadline = time.monotonic() + PATIENCE_S
-    while not path.exists():
-        assert process.poll() is None
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
-
-
-def test_commands_of_the_image_install_and_serve(tmp_path: Path) -> None:
+def test_commands_of_the_image_install_and_serve(image: Image) -> None:
     """What the image installs and starts serves a tree, is healthy, and ends at SIGTERM with status 0."""
-    build(tmp_path)
-    ready_file = tmp_path / "fsxds.ready"
-    # Other places and a free port, because this is not a container.
-    command = json.loads(argument(1, "ENTRYPOINT")) + json.loads(argument(1, "CMD"))
-    places = {"/config": str(ROOT / "config/xds"), "0.0.0.0:18001": "127.0.0.1:0", "0.0.0.0:18000": "127.0.0.1:0"}
-    path = f"{tmp_path}/opt/fsxds/bin:/usr/bin:/bin"
-    environment = {"PATH": path, "FSXDS_READY_FILE": str(ready_file), "XDG_CACHE_HOME": str(tmp_path)}
-    environment["FSXDS_ADMIN"] = "127.0.0.1:0"
-    executable, *arguments = [places.get(word, word) for word in command]
-    argv = [str(shutil.which(executable, path=path)), *arguments]
-    with (tmp_path / "log").open("wb") as log:
-        process = subprocess.Popen(argv, env=environment, cwd=tmp_path, stdout=log, stderr=log)
-    try:
-        wait_for(ready_file, process)
-        port = json.loads(ready_file.read_text())["http"].rpartition(":")[2]
+    with image.running(TOP / "docker/xds") as process:
+        port = image.wait_until_ready(process)["admin"].rpartition(":")[2]
         health = json.loads(argument(1, "HEALTHCHECK").partition("CMD ")[2])
-        changed = [word.replace("/tmp/fsxds.ready", str(ready_file)).replace("18001", port) for word in health]
+        changed = [word.replace("/tmp/", f"{image.root}/tmp/").replace("18002", port) for word in health]
 
-        assert subprocess.run(changed, env=environment, check=False).returncode == 0
+        assert subprocess.run(changed, env=image.environment, check=False).returncode == 0
 
         process.send_signal(signal.SIGTERM)
 
         assert process.wait(PATIENCE_S) == 0
-    finally:
-        process.kill()
+
+    # And not healthy without it.
+    assert subprocess.run(changed, env=image.environment, check=False, capture_output=True).returncode == 1
+
+
+def test_image_knows_the_api_of_an_envoy_that_it_does_not_have(image: Image) -> None:
+    """A field that is newer than the package xds-protos is known; there is no Envoy in what the image takes."""
+    tree = image.root / "tree"
+    tree.mkdir()
+    newer = "per_connection_buffer_high_watermark_timeout: 1s"
+    (tree / "clusters.yaml").write_text(f"resources: [{{name: a, type: STATIC, connect_timeout: 1s, {newer}}}]\n")
+    command = [str(image.root / "opt/fsxds/bin/fsxds"), "check", str(tree)]
+    without = {name: text for name, text in image.environment.items() if name != "FSXDS_DESCRIPTORS"}
+    done = [
+        subprocess.run(command, env=one, check=False, capture_output=True, text=True)
+        for one in (image.environment, without)
+    ]
+
+    assert [0, 1] == [one.returncode for one in done], done
+    assert [] == list((image.root / "opt/fsxds").rglob("_bin/envoy"))
+
+
+@pytest.mark.skipif(not shutil.which("tini"), reason="needs tini: apt-get install tini")
+@pytest.mark.skipif(
+    subprocess.run(["unshare", "--pid", "--fork", "true"], check=False, capture_output=True).returncode != 0,
+    reason="needs the right to make a PID namespace",
+)
+def test_image_ends_at_a_signal_that_comes_while_it_starts(image: Image) -> None:
+    """As process 1 Python would lose it; tini, which is process 1, hands it on."""
+    with image.running(TOP / "docker/xds", "unshare", "--pid", "--fork", "--kill-child") as process:
+        children = Path(f"/proc/{process.pid}/task/{process.pid}/children")
+        deadline = time.monotonic() + PATIENCE_S
+        # tini starts within a millisecond or two, fsxds takes hundreds of them.
+        while not (pids := children.read_text().split()) or Path(f"/proc/{pids[0]}/comm").read_text() != "tini\n":
+            assert time.monotonic() < deadline
+        while not Path(f"/proc/{pids[0]}/task/{pids[0]}/children").read_text():
+            assert time.monotonic() < deadline
+        os.kill(int(pids[0]), signal.SIGTERM)
+
+        assert process.wait(PATIENCE_S) == 128 + signal.SIGTERM
 
 
 def test_image_does_not_run_as_root() -> None:
@@ -108,71 +138,34 @@ def test_image_does_not_run_as_root() -> None:
 
 
 def test_image_takes_only_what_the_first_stage_installed() -> None:
-    """Compilers, caches and sources stay behind."""
-    copied = [rest for word, rest in instructions(1) if word == "COPY"]
-
-    assert copied == ["--from=build /opt/fsxds /opt/fsxds"]
-
-
-def compose() -> dict[str, Any]:
-    """Return the compose file with its anchors and merges resolved."""
-    content: dict[str, Any] = yaml.safe_load((DOCKER / "compose.yaml").read_text())
-    return content
+    """Compilers, caches, sources and the Envoy stay behind."""
+    assert arguments(1, "COPY") == [
+        "--from=build /usr/bin/tini-static /usr/bin/tini",
+        "--from=build /opt/fsxds /opt/fsxds",
+    ]
 
 
-@pytest.mark.parametrize("profile", ["rest", "delta", "mirror"])
-def test_profile_has_a_server_and_an_envoy_that_waits_for_it(profile: str) -> None:
-    """Each profile starts fsxds, and Envoy once that is healthy."""
-    services = {name: one for name, one in compose()["services"].items() if one["profiles"] == [profile]}
-    (server,) = [name for name, one in services.items() if one["image"] == "fsxds"]
-    (envoy,) = [one for one in services.values() if one["image"].startswith("envoyproxy/envoy:v1.40.")]
+def test_base_is_one_release_of_python() -> None:
+    """Both stages have the same, down to the patch and Debian's release, and its label names it."""
+    bases = [argument(0, "FROM").partition(" ")[0], argument(1, "FROM")]
 
-    assert envoy["depends_on"] == {server: {"condition": "service_healthy"}}
-
-
-def test_paths_of_the_compose_file_exist() -> None:
-    """What is mounted and built from is there."""
-    for service in compose()["services"].values():
-        for volume in service["volumes"]:
-            source = volume.partition(":")[0]
-            assert source == "mirror" or (DOCKER / source).exists(), source
-        if build_section := service.get("build"):
-            assert (DOCKER / build_section["context"] / build_section["dockerfile"]).is_file()
+    assert bases[0] == bases[1]
+    assert re.fullmatch(r"python:3\.\d+\.\d+-slim-[a-z]+", bases[0])
+    assert f'base.name="docker.io/library/{bases[0]}"' in argument(1, "LABEL")
 
 
-def test_mirror_is_at_the_same_path_for_writer_and_reader() -> None:
-    """The files name one another by their paths."""
-    mounts = [volume for one in compose()["services"].values() for volume in one["volumes"] if "mirror:" in volume]
+def test_image_speaks_for_the_envoy_that_is_tested() -> None:
+    """The descriptors are of the release that the extra `envoy` installs, and their file says so."""
+    extra = tomllib.loads((TOP / "pyproject.toml").read_text())["project"]["optional-dependencies"]["envoy"]
 
-    assert {mount.split(":")[1] for mount in mounts} == {"/mirror"}
-
-
-def test_envoy_may_read_the_secrets_that_fsxds_mirrors() -> None:
-    """They are for their owner only, so both are the same user."""
-    services = compose()["services"].values()
-
-    assert {one["user"] for one in services if "user" in one} == {argument(1, "USER")}
+    assert [f"--target /opt/envoy {one}\n" in DOCKERFILE.read_text() for one in extra] == [True]
+    assert image_environment()["FSXDS_DESCRIPTORS"] == f"/opt/fsxds/envoy-{extra[0].partition('==')[2]}.pb"
 
 
-@pytest.mark.parametrize("file", ["envoy-rest.yaml", "envoy-delta.yaml"])
-def test_bootstrap_is_valid_and_names_the_service(file: str) -> None:
-    """The real Envoy accepts it; the address in it is the service's, by IPv4."""
-    bootstrap = load_bootstrap(DOCKER / file)
-    (xds,) = [one for one in bootstrap["static_resources"]["clusters"] if one["name"] == "xds"]
-    address = xds["load_assignment"]["endpoints"][0]["lb_endpoints"][0]["endpoint"]["address"]["socket_address"]
-    is_accepted, text = validate(bootstrap)
+def test_hadolint_finds_nothing() -> None:
+    """The Dockerfile is written as its linter asks for."""
+    hadolint = shutil.which("hadolint", path=f"{Path(sys.executable).parent}:{os.environ['PATH']}")
+    assert hadolint is not None
+    done = subprocess.run([hadolint, str(DOCKERFILE)], check=False, capture_output=True, text=True)
 
-    assert is_accepted, text
-    assert address["address"] in compose()["services"]
-    assert xds["dns_lookup_family"] == "V4_ONLY"
-
-
-def test_mirror_bootstrap_is_valid(tmp_path: Path) -> None:
-    """The real Envoy accepts it where its files exist."""
-    text = (DOCKER / "envoy-mirror.yaml").read_text().replace("/mirror/", f"{tmp_path}/")
-    for path in re.findall(rf"{tmp_path}/[a-z./]+", text):
-        Path(path).parent.mkdir(exist_ok=True)
-        Path(path).touch()
-    is_accepted, reason = validate(yaml.safe_load(text))
-
-    assert is_accepted, reason
+    assert (0, "") == (done.returncode, done.stdout)

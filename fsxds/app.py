@@ -39,7 +39,7 @@ from fsxds.publishing.node_channels import NodeChannels
 from fsxds.publishing.publisher import Publisher, PublishRules
 from fsxds.publishing.rollout_operator import RolloutOperator
 from fsxds.readiness import ReadyFile, report_waits, reported_wait
-from fsxds.reload import Loader, LoadingRules, Reload, cache_of, find_catalogue, scanner_of
+from fsxds.reload import Loader, LoadingRules, Reload, bounds_of, cache_of, find_catalogue, scanner_of
 from fsxds.resource_types import BY_TYPE_URL
 from fsxds.resources import Key
 from fsxds.settings.forms import OFF, Address, UnixAddress, parse_address
@@ -47,6 +47,7 @@ from fsxds.settings.mirror_rules import MirrorRule
 from fsxds.settings.options import Settings
 from fsxds.settings.reading import SettingsChange, SettingsReader
 from fsxds.snapshots.check_protocol import Check
+from fsxds.source.listing import TreeBounds
 from fsxds.source.targets import WatchMode, WatchOptions
 from fsxds.source.watcher import Settled, watch
 from fsxds.store import Latest, SnapshotStore
@@ -60,6 +61,7 @@ from fsxds.transports.config_sources import AdsConfigSources, Rewriting
 from fsxds.transports.grpc_streams.discovery import GrpcServices
 from fsxds.transports.grpc_streams.grpc_server import GrpcSecurity, listening_grpc
 from fsxds.transports.grpc_streams.stream import StreamContext
+from fsxds.transports.limits import Limiter
 from fsxds.transports.mirror.envoy_page import EnvoyPage
 from fsxds.transports.mirror.envoy_reader import EnvoyReader
 from fsxds.transports.mirror.writer import Mirror, Mirroring, MirrorOptions
@@ -147,7 +149,7 @@ class WatchRules:
 
     options: WatchOptions
     exclude: tuple[str, ...]
-    max_file_size_bytes: int
+    bounds: TreeBounds
 
     @classmethod
     def of(cls, settings: Settings) -> WatchRules:
@@ -160,7 +162,7 @@ class WatchRules:
             rescan_s=settings.rescan_s,
             poll_s=settings.poll_s,
         )
-        return cls(options, settings.exclude, settings.max_file_size_bytes)
+        return cls(options, settings.exclude, bounds_of(settings))
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,6 +190,7 @@ class Application:
         operator: what operators see and decide of that.
         reload: loads trees, and knows what it loaded last.
         clients: who is connected, and what each holds.
+        limiter: bounds what clients take.
         reports: answers requests for the status of clients.
         supervisor: runs all components.
         tls: what listeners encrypt with; None where there is no certificate.
@@ -215,10 +218,13 @@ class Application:
         with reported_wait("what was served before to be read", self.report_wait):
             self.publisher = Publisher(PublishRules.of(settings), log.receive, self.keeper, self._rewriting)
         self.reload = Reload(self.publisher, log.receive)
+        self.limiter = Limiter(settings)
         self.channels = NodeChannels(self.publisher, _views_of(settings), self.reload, settings.canary)
+        self.channels.admit = self.limiter.admit_view
         self.operator = RolloutOperator(self.publisher, lambda: self.channels.views, self.state)
         self.changes = ChangeFeed(lambda: self.publisher.generation)
         self.clients = Clients(FORGOTTEN_AFTER_S + settings.max_hold_s)
+        self.clients.polls.most_clients = settings.max_nodes
         self.reports = ClientReports(self.clients, self.catalogue)
         self.supervisor = Supervisor(log.receive)
         self._trees: Latest[Settled | None] = Latest(None)
@@ -327,9 +333,10 @@ class Application:
         before = self._loading.current
         if loading.parsing.check != before.parsing.check and _CHECK_OPTIONS.isdisjoint(changed):
             changed = (*changed, "bootstrap")  # another content
-        self.settings = settings
+        self.settings = self.limiter.settings = settings
         self._log.write_from(Level[settings.log_level.upper()])
         self.clients.polls.forgotten_after_s = FORGOTTEN_AFTER_S + settings.max_hold_s
+        self.clients.polls.most_clients = settings.max_nodes
         self.publisher.change_rules(PublishRules.of(settings))
         self.channels.change_rules(_views_of(settings), settings.canary)
         for rule, mirror in self._mirrors:
@@ -405,17 +412,20 @@ class Application:
 
     def listen_rest(self, address: Address) -> AbstractAsyncContextManager[Address]:
         """Serve polls at an address."""
-        held = HeldPolls(self.channels, lambda: self.settings.max_hold_s)
+        held = HeldPolls(self.channels, lambda: self.settings.max_hold_s, self.limiter)
         rest = RestJson(held, self.catalogue, self._log.receive, self.clients.polls)
         application = make_application(rest, client_status_paths(self.reports))
-        return listening(application, address, grace_s=GRACE_S, options=self._http_options("http", "REST", address))
+        options = replace(self._http_options("http", "REST", address), max_connections=self.limiter.most_connections)
+        return listening(application, address, grace_s=GRACE_S, options=options)
 
     def listen_grpc(self, address: Address) -> AbstractAsyncContextManager[Address]:
         """Serve streams at an address."""
         shared = StreamContext(self.channels, self._log.receive, self.clients, TtlMode(self.settings.ttl))
+        shared.limiter = self.limiter
         services = GrpcServices(shared, client_status_handlers(self.reports))
         tls = self.tls_at("gRPC", address)
-        security = GrpcSecurity(None if tls is None else tls.grpc_credentials(), self._socket_access)
+        credentials = None if tls is None else tls.grpc_credentials()
+        security = GrpcSecurity(credentials, self._socket_access, self.settings)
         return listening_grpc(services, address, self.supervisor, grace_s=GRACE_S, security=security)
 
     def _admin_paths(self) -> AdminPaths:

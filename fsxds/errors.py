@@ -26,5 +26,16 @@ class ProtocolError(FsxdsError):
         self.code = code
 
 
+class LimitError(ProtocolError):
+    """A client wants more than an option allows it.
+
+    `limit` is the name of the option without its dashes, such as `max-streams`; `fact` is what there is too much of.
+    """
+
+    def __init__(self, limit: str, fact: str) -> None:
+        super().__init__(f"{fact}; ask for less, or have --{limit} raised", "RESOURCE_EXHAUSTED")
+        self.limit = limit
+
+
 class TreeLost(FsxdsError):  # noqa: N818 - it says what happened, as the observers' methods do
     """The directory that is served does not exist, is not a directory, or lost all its files at once."""

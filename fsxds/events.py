@@ -333,6 +333,19 @@ class RequestRejected(Event):
     reason: str
 
 
+@dataclass(frozen=True, slots=True)
+class LimitReached(Event):
+    """Something was rejected, closed or forgotten because an option allows no more.
+
+    Attributes:
+        limit: the name of the option without its dashes, such as `max-streams`.
+        peer: the IP address of the client; empty for a unix socket, or where nobody is to blame.
+    """
+
+    limit: str
+    peer: str = ""
+
+
 # Events of mirrored files
 @dataclass(frozen=True, slots=True, order=True)
 class Remark:

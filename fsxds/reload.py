@@ -24,7 +24,7 @@ from fsxds.snapshots.load import Acceptance, Loaded, changed_files, load
 from fsxds.snapshots.loaded_views import LoadedViews, ViewsLoad, unjudged_views, whole_tree
 from fsxds.snapshots.patches import Patching
 from fsxds.source.envoy_api import AskFeatures, find_api
-from fsxds.source.listing import Exclusion
+from fsxds.source.listing import Exclusion, TreeBounds
 from fsxds.source.scan import Scanner
 from fsxds.store import Latest
 from fsxds.supervisor import Attempts, internal_problem
@@ -57,8 +57,12 @@ def find_catalogue(settings: Settings, ask: AskFeatures | None = None) -> Catalo
 
 def scanner_of(directory: Path, settings: Settings) -> Scanner:
     """Return what reads the files of a tree."""
-    limit = settings.max_file_size_bytes
-    return Scanner(directory, is_read=is_read, exclusion=exclusion_of(settings), max_file_size_bytes=limit)
+    return Scanner(directory, is_read=is_read, exclusion=exclusion_of(settings), bounds=bounds_of(settings))
+
+
+def bounds_of(settings: Settings) -> TreeBounds:
+    """Return what of a tree is read."""
+    return TreeBounds(settings.max_file_size_bytes, settings.max_files, settings.follow_outside)
 
 
 def exclusion_of(settings: Settings) -> Exclusion:
@@ -100,6 +104,7 @@ class LoadingRules:
             authored_versions=settings.versions == "authored",
             check=check,
             locate_up_to_bytes=LOCATE_UP_TO_BYTES,
+            max_resources=settings.max_resources,
             patching=None if settings.views is None else Patching(catalogue, unknown_fields, check),
         )
         variables = settings.variables or Variables()

@@ -119,6 +119,7 @@ SAMPLES: tuple[Event, ...] = (
     events.AckReceived(NODE, SUBSCRIPTION, VERSION),
     events.NackReceived(NODE, SUBSCRIPTION, Acknowledgement(VERSION, accepted=False), (PATH,)),
     events.RequestRejected("127.0.0.1", 404, "no such path"),
+    events.LimitReached("max-streams", "127.0.0.1"),
     events.FilesWritten(
         1, written=(PATH,), kept=(Remark("a", "b"),), left_sources=(Remark("a", "c"),), blocked=(Remark("a", "d"),),
         restored=(PATH,),

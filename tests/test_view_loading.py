@@ -73,7 +73,7 @@ def test_layer_that_is_a_link(tmp_path: Path) -> None:
     (tree / "nodes" / "a").symlink_to(outside)
     (tree / "nodes" / "b").symlink_to("../common")
     (tree / "nodes" / "loop").symlink_to(".")
-    loaded = load(scan_once(tree, Settings()), ViewRule("one", (), ("common", "nodes/{node.id}")))
+    loaded = load(scan_once(tree, Settings(follow_outside=True)), ViewRule("one", (), ("common", "nodes/{node.id}")))
 
     names = {
         layers: sorted(name for rows in view.snapshot.by_type.values() for name in rows)

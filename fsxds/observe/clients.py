@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from itertools import starmap
 
 from fsxds.protocol.messages import Acknowledgement, ClientStatus, Node, WatchStatus
-from fsxds.protocol.poll import PollRequest
+from fsxds.protocol.poll import MOST_NODES, SUBSCRIPTIONS_EACH, PollRequest
 from fsxds.protocol.subscription import Selection, Subscription, select
 from fsxds.resources import Resource, Snapshot
 from fsxds.values import Version
@@ -18,9 +18,6 @@ POLLING = "REST"
 
 # A polling client has no connection that could end: it is removed when it did not poll for so long.
 FORGOTTEN_AFTER_S = 600.0
-MOST_POLLING_CLIENTS = 10_000
-# An Envoy polls for each cluster's endpoints apart. As many are remembered as `protocol.poll` does.
-MOST_POLLED_SUBSCRIPTIONS = 100_000
 
 
 class Clients:
@@ -99,18 +96,13 @@ class ReportedPolls:
     `now_s` is a reading of one monotonic clock, in seconds.
     """
 
-    def __init__(
-        self,
-        forgotten_after_s: float = FORGOTTEN_AFTER_S,
-        most_clients: int = MOST_POLLING_CLIENTS,
-        most_watches: int = MOST_POLLED_SUBSCRIPTIONS,
-    ) -> None:
+    def __init__(self, forgotten_after_s: float = FORGOTTEN_AFTER_S, most_clients: int = MOST_NODES) -> None:
         # The client that polled last is the last.
         self._clients: OrderedDict[_Key, _PollingClient] = OrderedDict()
-        self._watches = 0
+        # The weight of all subscriptions.
+        self._weight = 0
         self.forgotten_after_s = forgotten_after_s
-        self._most_clients = most_clients
-        self._most_watches = most_watches
+        self.most_clients = most_clients
 
     def poll_received(self, poll: PollRequest, snapshot: Snapshot | None, now_s: float) -> None:
         """A poll came. What the client holds, perhaps from a previous process, is recognized by its version."""
@@ -155,7 +147,7 @@ class ReportedPolls:
         watch = client.watches.get(poll.subscription)
         if watch is None:
             watch = client.watches[poll.subscription] = _PolledWatch(now_s)
-            self._watches += 1
+            self._weight += poll.subscription.weight
         watch.seen_at_s = now_s
         client.watches.move_to_end(poll.subscription)
         self._clients.move_to_end(key)
@@ -169,7 +161,8 @@ class ReportedPolls:
         """Remove clients that are silent for long, and of the longest silent as many subscriptions as are too many."""
         while self._clients:
             client = next(iter(self._clients.values()))
-            is_too_many = len(self._clients) > self._most_clients or self._watches > self._most_watches
+            most_weight = SUBSCRIPTIONS_EACH * self.most_clients
+            is_too_many = len(self._clients) > self.most_clients or self._weight > most_weight
             if not is_too_many and not self._is_old(client.newest, now_s):
                 return
             self._forget_oldest(client)
@@ -178,8 +171,8 @@ class ReportedPolls:
         return watch.seen_at_s < now_s - self.forgotten_after_s
 
     def _forget_oldest(self, client: _PollingClient) -> None:
-        client.watches.popitem(last=False)
-        self._watches -= 1
+        subscription, _ = client.watches.popitem(last=False)
+        self._weight -= subscription.weight
         if not client.watches:
             del self._clients[_key(client.node)]
 

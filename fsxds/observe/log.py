@@ -31,6 +31,7 @@ from fsxds.events import (
     HandshakeFailed,
     InternalError,
     Level,
+    LimitReached,
     LingeringDropped,
     ListeningStarted,
     MirrorFailed,
@@ -132,6 +133,7 @@ class Log:
         self._rejected_files: tuple[Problem, ...] = ()
         self._mirror = MirrorReports()
         self._rejections = RepeatLimit()
+        self._limits = RepeatLimit()
         self.internal_errors = InternalErrors()
 
     @property
@@ -198,10 +200,8 @@ class Log:
                 yield self._mirror.failed(event)
             case InternalError():
                 yield from self.internal_errors.lines(event, self._clock.now_s())
-            case RequestRejected():
-                yield from self._rejection_lines(event)
-            case HandshakeFailed():
-                yield from self._handshake_lines(event)
+            case RequestRejected() | HandshakeFailed() | LimitReached():
+                yield from self._lines_about_peers(event)
             case _:
                 yield line_of(event)
 
@@ -211,6 +211,16 @@ class Log:
     def rejected(self, type_url: TypeUrl, client: str) -> None:
         """Have the report of a type's newest change say that a client NACKed it."""
         self._reports.reject(type_url, client)
+
+    def _lines_about_peers(self, event: RequestRejected | HandshakeFailed | LimitReached) -> Iterator[LogLine]:
+        """Yield the line about what a client must not do, which it may do all the time."""
+        match event:
+            case RequestRejected():
+                return self._rejection_lines(event)
+            case HandshakeFailed():
+                return self._handshake_lines(event)
+            case LimitReached():
+                return self._limit_lines(event)
 
     def _rejection_lines(self, event: RequestRejected) -> Iterator[LogLine]:
         """Yield the line about a request that was rejected; the same one at most every ten seconds."""
@@ -232,6 +242,16 @@ class Log:
         text = f"TLS: no connection with {event.peer or 'a local client'}: {shortened(event.reason)}{before}"
         details: Details = {"peer": event.peer, "reason": shortened(event.reason), "repeats": repeats}
         yield LogLine(Level.WARNING, "handshake_failed", text, details)
+
+    def _limit_lines(self, event: LimitReached) -> Iterator[LogLine]:
+        """Yield the line about a limit that was reached; about the same one at most every ten seconds."""
+        repeats = self._limits.admit(event.limit, self._clock.now_s())
+        if repeats is None:
+            return
+        before = f" ({count_of(repeats, 'time')} before it omitted)" if repeats else ""
+        text = f"--{event.limit} was reached{f', by {event.peer}' if event.peer else ''}{before}"
+        details: Details = {"limit": event.limit, "peer": event.peer, "repeats": repeats}
+        yield LogLine(Level.WARNING, "limit_reached", text, details)
 
 
 @contextmanager

@@ -109,6 +109,11 @@ class DeltaStream:
         watch = self._watches.get(type_url)
         return watch.subscription if watch else Subscription.initial(type_url)
 
+    @property
+    def name_count(self) -> int:
+        """How many names its subscriptions have."""
+        return sum(len(watch.names.subscription.names) for watch in self._watches.values())
+
     def statistics(self) -> tuple[WatchStatus, ...]:
         """Return the state of each type, in push order."""
         return tuple(watch.status() for watch in self._watches.values())

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Generic, TypeVar
 
+from fsxds.errors import ProtocolError
 from fsxds.protocol.node_attributes import Attributes
 from fsxds.resources import Resource
 from fsxds.values import Nonce, TypeUrl, Version
@@ -18,6 +19,9 @@ from fsxds.values import Nonce, TypeUrl, Version
 ENVOY = "envoy"
 """The `user_agent_name` of an Envoy."""
 
+
+# What is kept of a client has texts of this length at most: ids, versions and nonces take some dozen characters.
+LONGEST_TEXT = 4096
 
 # Nodes that take more are not kept; an Envoy's takes some hundred bytes, its operator's metadata a few thousand.
 MOST_KEPT_NODE_BYTES = 16 * 1024
@@ -161,6 +165,13 @@ class ClientStatus:
     node: Node
     service: str
     watches: Iterable[WatchStatus] = ()
+
+
+def check_length(field: str, text: str) -> str:
+    """Return a text that a client sent, or raise ProtocolError where it is longer than any that is kept."""
+    if len(text) > LONGEST_TEXT:
+        raise ProtocolError(f"{field}: has {len(text)} characters, more than {LONGEST_TEXT}; shorten it")
+    return text
 
 
 # Envoy logs the whole message that it rejects, secrets included (ENVOY.md E21), before or after the reason; until 1.36 without the

@@ -30,8 +30,10 @@ from fsxds.resource_types import BY_TYPE_URL
 from fsxds.resources import Snapshot
 from fsxds.values import Nonce, Version
 
-# A client is forgotten when others polled for so many subscriptions after it; it then counts as new.
-MOST_REMEMBERED = 100_000
+# So many clients are remembered, and so many subscriptions for each on average: an Envoy polls for each cluster's endpoints
+# apart. The one that polled longest ago is forgotten, and counts as new when it comes again.
+MOST_NODES = 20_000
+SUBSCRIPTIONS_EACH = 10
 
 # An Envoy that polls without a version within this time after a response did not restart in between: it NACKs every response.
 PROMPT_S = 1.0
@@ -125,22 +127,26 @@ class PollMemory:
     that only goes forward, in seconds.
 
     Args:
-        most_remembered: so many subscriptions of all clients are remembered.
+        most_nodes: returns how many clients are remembered, and ten times as many subscriptions of all; one of many or long
+            names counts as several (`Subscription.weight`).
         forget: called with each node that is not remembered any more.
     """
 
     def __init__(
-        self, most_remembered: int = MOST_REMEMBERED, forget: Callable[[PollingNode], object] = lambda _: None
+        self,
+        most_nodes: Callable[[], int] = lambda: MOST_NODES,
+        forget: Callable[[PollingNode], object] = lambda _: None,
     ) -> None:
         # The client that polled last is the last.
         self._nodes: OrderedDict[_Key, PollingNode] = OrderedDict()
-        self._watches = 0
-        self._most_remembered = most_remembered
+        # The weight of all subscriptions.
+        self._weight = 0
+        self._most_nodes = most_nodes
         self._forget = forget
 
     def __len__(self) -> int:
-        """How many subscriptions are remembered."""
-        return self._watches
+        """How many clients are remembered."""
+        return len(self._nodes)
 
     def node_of(self, node: Node) -> PollingNode | None:
         """Return what is known of a client's polls; None where it is not remembered."""
@@ -203,16 +209,17 @@ class PollMemory:
             node = self._nodes[key] = PollingNode(request.node)
         node.node = request.node
         self._nodes.move_to_end(key)
-        self._watches += request.subscription not in node.watches
+        if request.subscription not in node.watches:
+            self._weight += request.subscription.weight
         watch = node.receive_poll(request.subscription, now_s)
-        while self._watches > self._most_remembered:
+        most = self._most_nodes()
+        while len(self._nodes) > most or self._weight > SUBSCRIPTIONS_EACH * most:
             self._forget_oldest()
         return watch
 
     def _forget_oldest(self) -> None:
         key, oldest = next(iter(self._nodes.items()))
-        oldest.forget_oldest()
-        self._watches -= 1
+        self._weight -= oldest.forget_oldest().weight
         if not oldest.watches:
             del self._nodes[key]
             self._forget(oldest)

@@ -146,13 +146,14 @@ class PollingNode:
             self._waiting.pop(subscription, None)
             self._rejections.pop(subscription, None)
 
-    def forget_oldest(self) -> None:
-        """Forget the subscription that was not polled for the longest."""
+    def forget_oldest(self) -> Subscription:
+        """Forget the subscription that was not polled for the longest, and return it."""
         subscription, watch = self.watches.popitem(last=False)
         self._present -= not watch.is_given_up
         self._several.discard(subscription)
         for known in (self._waiting, self._needed, self._rejections):
             known.pop(subscription, None)
+        return subscription
 
     def standing(self, step: Step) -> Standing | Rejection:
         """Return whether the client has taken what a step changed of its subscriptions, or NACKed some of it.

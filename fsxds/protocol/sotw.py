@@ -90,6 +90,11 @@ class SotwStream:
         """Return what is due at this time: what was NACKed before, and heartbeats."""
         return self._batch({}, now_s)
 
+    @property
+    def name_count(self) -> int:
+        """How many names its subscriptions have."""
+        return sum(len(watch.subscription.names) for watch in self._watches.values())
+
     def statistics(self) -> tuple[WatchStatus, ...]:
         """Return the state of each type, in push order."""
         return tuple(watch.status() for watch in self._watches.values())

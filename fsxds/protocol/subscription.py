@@ -29,6 +29,9 @@ SCHEME = "xdstp://"
 # So many versions are remembered that were sent.
 MOST_VERSIONS = 4096
 
+# What an object of the least text takes.
+_NAME_BYTES = 64
+
 # So many names of members of collections are remembered that were removed.
 MOST_REMOVED = 10_000
 
@@ -72,6 +75,11 @@ class Subscription:
         never_named = self.never_named and not added and WILDCARD not in removed
         wildcard = (self.wildcard or WILDCARD in added) and WILDCARD not in removed
         return Subscription(self.type_url, (self.names | added) - removed - {WILDCARD}, wildcard, never_named)
+
+    @property
+    def weight(self) -> int:
+        """What it takes to remember it, in KiB; 1 for what Envoys ask for. Its cost is that of the names."""
+        return 1 + sum(len(name) + _NAME_BYTES for name in self.names) // 1024
 
     def selects_any(self, change: RowsChange) -> bool:
         """Whether any of the changed resources is selected, by its own name. Its cost is that of the fewer names."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from itertools import count
 from typing import Protocol, TypeAlias
@@ -53,9 +53,13 @@ class NodeChannels:
         views: says which layers a node has.
         loading: loads the views that are wanted.
         canary: which nodes get a change first; None for none.
+
+    Attributes:
+        admit: is asked, with the number of channels, before there is one more for a node; LimitError rejects the node.
     """
 
     def __init__(self, publisher: Publisher, views: Views, loading: ViewLoading, canary: Canary | None = None) -> None:
+        self.admit: Callable[[int], object] = lambda _: None
         self._publisher = publisher
         self._views = views
         self._canary = canary
@@ -77,12 +81,15 @@ class NodeChannels:
 
         Raises:
             ProtocolError: no view is for this node; with the code `NOT_FOUND`.
+            LimitError: its view is one too many.
         """
         is_whole = self._views.is_whole
         restored = None if is_whole else self._restored(node)
         if not is_whole and restored is None:
             # Before the first tree nobody knows which layers exist.
             await self._publisher.until_received()
+            if self._key_of(node) not in self._publisher.rollouts:
+                self.admit(len(self._publisher.rollouts))
         rollout = restored or self._rollout_of(node)
         if is_whole and rollout.wanted is None:
             return rollout.channel

@@ -36,7 +36,7 @@ from fsxds.settings.forms import (
     one_of,
 )
 from fsxds.settings.mirror_rules import MIRRORS, MirrorRule
-from fsxds.settings.rollout_forms import CANARY, COUNT, SHARE_OR_OFF, Canary
+from fsxds.settings.rollout_forms import CANARY, COUNT, COUNT_OR_OFF, SHARE_OR_OFF, Canary
 from fsxds.settings.view_rules import VARIABLES, VIEWS, Variables, ViewRule
 from fsxds.values import Severity
 
@@ -129,6 +129,7 @@ VIEWING, READING, WATCHING, CHECKS = "Views", "Reading the tree", "Watching for 
 REST, GRPC, ADMIN = "REST", "gRPC", "Admin"
 SECURITY = "Security"
 ROLLOUT = "Rollouts"
+SECURITY, LIMITS = "Security", "Limits"
 MIRROR, API, OUTPUT = "Mirrored files", "Envoy's API", "Output"
 
 # Names that one tool owns, so that nobody keeps resources in a file of such a name; what could be a name for resources
@@ -294,6 +295,78 @@ class Settings:
     )
     variables: Variables | None = reloadable(
         optional(VARIABLES, VIEWING, ALL, "What stands for `${NAME}` in files that ask for it, in all views.")
+    )
+
+    follow_outside: bool = reloadable(
+        option(
+            SWITCH,
+            "false",
+            SECURITY,
+            ALL,
+            "Read also what links of the tree lead to outside of it; the tree itself may be reached through links anyway.",
+        )
+    )
+
+    max_connections: int = reloadable(
+        option(COUNT, "100000", LIMITS, LASTING, "Connections to the REST address, and as many to that of gRPC.")
+    )
+    max_held_polls: int = reloadable(
+        option(COUNT, "100000", LIMITS, LASTING, "Polls that are held; one more is answered with 503.")
+    )
+    max_streams: int = reloadable(
+        option(COUNT, "100000", LIMITS, LASTING, "gRPC calls that last; one more gets RESOURCE_EXHAUSTED.")
+    )
+    max_streams_per_peer: int | None = reloadable(
+        option(COUNT_OR_OFF, "off", LIMITS, LASTING, "The same of one IP address (IPv6: of one /64 network).")
+    )
+    max_requests_per_peer: int | None = reloadable(
+        option(
+            COUNT_OR_OFF,
+            "off",
+            LIMITS,
+            LASTING,
+            "REST requests and gRPC calls a second from one IP address (IPv6: /64 network), with bursts of ten times as many.",
+        )
+    )
+    max_body_bytes: int = reloadable(
+        option(
+            SIZE,
+            "1MiB",
+            LIMITS,
+            LASTING,
+            "The body of a REST request, decompressed; a larger one is answered with 413.",
+        )
+    )
+    max_message_bytes: int = option(
+        SIZE, "16MiB", LIMITS, LASTING, "One gRPC request; a stream with a larger one ends with RESOURCE_EXHAUSTED."
+    )
+    max_names: int = reloadable(
+        option(COUNT, "250000", LIMITS, LASTING, "Names that a stream subscribes to, or that a request has.")
+    )
+    max_all_names: int = reloadable(
+        option(COUNT, "20000000", LIMITS, LASTING, "The same of all streams and held polls together.")
+    )
+    max_nodes: int = reloadable(
+        option(
+            COUNT,
+            "20000",
+            LIMITS,
+            LASTING,
+            "Nodes that poll and are remembered, with ten subscriptions each on average; the longest silent ones are forgotten.",
+        )
+    )
+    max_views: int = reloadable(
+        option(
+            COUNT, "10000", LIMITS, LASTING, "Views that are loaded at the same time, each for the nodes that see it."
+        )
+    )
+    max_files: int = reloadable(
+        option(
+            COUNT, "100000", LIMITS, ALL, "Files and directories of a tree; if it has more, what was read before stays."
+        )
+    )
+    max_resources: int = reloadable(
+        option(COUNT, "1000000", LIMITS, ALL, "Resources in a view; a file that brings more is held back.")
     )
 
     watch: str = reloadable(

@@ -26,6 +26,11 @@ def _read_count(written: object) -> int:
     return number
 
 
+def _read_count_or_off(written: object) -> int | None:
+    # YAML reads `off` as false.
+    return None if written is False or str(written).lower() == OFF else _read_count(written)
+
+
 def _read_share(written: object) -> float:
     match = _PERCENT.fullmatch(written.strip()) if isinstance(written, str) else None
     if match is None or float(match[1]) > 100:
@@ -55,6 +60,12 @@ _CANARY_KEYS = {"view": {"type": "string", "minLength": 1}, "nodes": _PERCENT_TE
 
 COUNT = OptionForm(
     "COUNT", "a number, 1 at least", _read_count, {"anyOf": [{"type": "integer", "minimum": 1}, {"type": "string"}]}
+)
+COUNT_OR_OFF = OptionForm(
+    "COUNT",
+    "a number, 1 at least, or off",
+    _read_count_or_off,
+    {"anyOf": [{"type": "integer", "minimum": 1}, {"type": "string"}, {"const": False}]},
 )
 SHARE_OR_OFF = OptionForm(
     "SHARE", "a share or off (write 50%)", _read_share_or_off, {"anyOf": [_PERCENT_TEXT, {"enum": [OFF, False]}]}

@@ -32,6 +32,7 @@ from fsxds.snapshots.layer_documents import nothing_below
 from fsxds.snapshots.names import unique_names
 from fsxds.snapshots.patches import Patching
 from fsxds.snapshots.proposals import FileChange, FileRecord, Records, ServedFiles, common_ends
+from fsxds.snapshots.resource_limit import MOST_RESOURCES, ResourceLimit
 from fsxds.values import HeldFile, OverlaidTree, Problem, Severity, SourceFile, Tree, TypeUrl
 
 TYPE_URLS = tuple(row.type_url for row in RESOURCE_TYPES)
@@ -48,6 +49,7 @@ class Acceptance:
         locate_up_to_bytes: in files up to this size, what is wrong with a reference is reported at its own line and
             column, in larger ones at those of its resource; None for no limit.
         patching: patches resources of layers below; None where there are no layers.
+        max_resources: a file that brings more than so many into a view is held back.
     """
 
     whole_trees: bool = False
@@ -55,6 +57,7 @@ class Acceptance:
     check: Check = field(default_factory=NoCheck)
     locate_up_to_bytes: int | None = None
     patching: Patching | None = field(default=None, compare=False, repr=False)
+    max_resources: int = MOST_RESOURCES
 
 
 class FileRecords(Mapping[PurePosixPath, FileRecord]):
@@ -167,6 +170,7 @@ def load(tree: Tree, before: Loaded | None, parse: Parse, acceptance: Acceptance
     declared = _declared_by(before) if acceptance.authored_versions else None
     if declared is not None:
         rules = (*rules, AuthoredVersions(declared))
+    rules = (*rules, ResourceLimit(acceptance.max_resources))
     changed = accept(change, rules, whole_trees=acceptance.whole_trees, report=check.report)
     records = FileRecords.of(served.records).with_changes(changed, change.gone)
     changes = served.changes_to(changed, change.gone)

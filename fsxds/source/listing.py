@@ -53,6 +53,25 @@ class FoundFile(NamedTuple):
     signature: Signature
 
 
+class TreeBounds(NamedTuple):
+    """What of a tree is read.
+
+    Attributes:
+        max_file_size_bytes: a larger file is a problem, and is not read.
+        max_files: a tree with more files and directories is a problem, and what was read of it before stays.
+        follows_outside: whether links may lead out of the tree.
+        exclusion: what the user excludes; None for nothing.
+    """
+
+    max_file_size_bytes: int = 64 * 1024 * 1024
+    max_files: int = 100_000
+    follows_outside: bool = False
+    exclusion: Exclusion | None = None
+
+
+BOUNDS = TreeBounds()
+
+
 class LostDirectory(NamedTuple):
     """A directory, or what was one, that cannot be listed; what was known below it is neither here nor gone."""
 
@@ -93,19 +112,27 @@ class TreeListing:
         directories: the real paths of all directories that were listed.
         linked_files: the real paths of linked files, each with the link in the tree through which it was reached.
         tops: the real root, then the real paths of the linked directories.
+        surplus: the path of the file or directory that is one too many; None where there is none. What comes after it was not
+            listed.
     """
 
     def __init__(
-        self, root: str, is_read: Callable[[str], bool], known: Collection[str], exclusion: Exclusion | None = None
+        self,
+        root: str,
+        is_read: Callable[[str], bool],
+        known: Collection[str],
+        bounds: TreeBounds = BOUNDS,
     ) -> None:
         """List a tree.
 
         Args:
             root: an absolute path.
             is_read: whether a file of this name is to be read.
-            exclusion: what the user excludes.
             known: paths of the files that were read so far, whatever is there now.
+            bounds: what of the tree is read.
         """
+        self.surplus: str | None = None
+        self._bounds = bounds
         self.files: list[FoundFile] = []
         self.ignored: list[str] = []
         self.excluded: list[str] = []
@@ -119,7 +146,7 @@ class TreeListing:
         self.tops: list[str] = []
         self._is_read = is_read
         self._known = known
-        self._exclusion = exclusion or Exclusion()
+        self._exclusion = bounds.exclusion or Exclusion()
         # The directories that need no other visit, each with the link in the tree through which it was reached.
         self._visited: dict[Identity, str] = {}
         # Links to directories that are still to be walked: path in the tree, real path, and link in the tree.
@@ -133,6 +160,8 @@ class TreeListing:
             self._walk_all(root if self.real_root is None else self.real_root)
         except OSError as error:
             self.root_error = error
+        except _TreeTooLargeError as error:
+            self.surplus = str(error)
 
     def is_still_true(self) -> bool:
         """Whether the root and all links are what they were, so that what was listed is of one generation."""
@@ -164,6 +193,7 @@ class TreeListing:
                 if identity in self._visited:
                     continue
                 self._visited[identity] = self._through
+                self._make_room(inner.rstrip("/"))
                 self.directories[directory] = identity
                 if directory == top:
                     self.tops.append(top)
@@ -215,13 +245,34 @@ class TreeListing:
         except OSError as error:
             self._take_broken_link(direntry.name, relative, error)
             return
-        if not is_directory:
+        if self._is_outside(real) and (is_directory or self._is_read(direntry.name) or relative in self._known):
+            self._take_outside_link(relative, real)
+        elif not is_directory:
             self.linked_files[real] = self._through
             self._take_file(direntry, relative, real)
         elif is_text(direntry.name):
             self._linked.append((relative, real, self._through or relative))
         else:
             self._report_name(relative)
+
+    def _is_outside(self, real: str) -> bool:
+        """Whether a real path is neither in the tree nor a directory that holds it; that one adds nothing."""
+        root = self.real_root
+        if self._bounds.follows_outside or root is None or real == root:
+            return False
+        return not (f"{real}/".startswith(f"{root}/") or f"{root}/".startswith(f"{real}/") or "/" in {real, root})
+
+    def _take_outside_link(self, relative: str, real: str) -> None:
+        message = (
+            f"the link leads to {printable_name(real)}, outside of the tree {printable_name(self.real_root or '')}"
+        )
+        remedy = "put that into the tree, serve a directory that holds both, or allow such links with --follow-outside"
+        self.lost.append(LostDirectory(relative, problem_of(relative, "outside-link", message, remedy)))
+
+    def _make_room(self, relative: str) -> None:
+        """Raise _TreeTooLargeError where one more file or directory is too many."""
+        if len(self.files) + len(self.directories) >= self._bounds.max_files:
+            raise _TreeTooLargeError(relative)
 
     def _take_broken_link(self, name: str, relative: str, error: OSError) -> None:
         is_ignored = "." in name and not self._is_read(name)
@@ -247,6 +298,7 @@ class TreeListing:
                 self.problems.append(problem_of(relative, "unreadable-file", message, remedy_of(error)))
             return
         if stat.S_ISREG(status.st_mode):
+            self._make_room(relative)
             self.files.append(FoundFile(relative, path, signature_of(status)))
         else:
             self._report_not_a_file(relative, status.st_mode)
@@ -292,6 +344,10 @@ class TreeListing:
         message = f"more than {_MOST_BEHIND_LINK} files and directories are behind this link, so none of them is read"
         remedy = "let it lead to a smaller directory"
         self.lost.append(LostDirectory(link, problem_of(link, "too-many-files", message, remedy)))
+
+
+class _TreeTooLargeError(Exception):
+    """The tree has more than is read of any; its text is the path that is one too many."""
 
 
 class _TooMuchError(Exception):

@@ -13,11 +13,13 @@ from pathlib import Path, PurePosixPath
 
 from fsxds.errors import TreeLost
 from fsxds.source.listing import (
+    BOUNDS,
     Exclusion,
     FoundFile,
     Identity,
     LostDirectory,
     Signature,
+    TreeBounds,
     TreeListing,
     is_passed_over,
     is_text,
@@ -27,8 +29,6 @@ from fsxds.source.listing import (
     signature_of,
 )
 from fsxds.values import Problem, SourceFile, SourceTree
-
-DEFAULT_MAX_FILE_SIZE_BYTES = 64 * 1024 * 1024
 
 # A generation that is swapped while it is read is read again; more than a few swaps in a row are no swap but an
 # upheaval, which `Look.is_steady` reports to the watcher. Nor is a tree read again that takes long to read.
@@ -90,7 +90,7 @@ class Scanner:
         *,
         is_read: Callable[[str], bool],
         exclusion: Exclusion | None = None,
-        max_file_size_bytes: int = DEFAULT_MAX_FILE_SIZE_BYTES,
+        bounds: TreeBounds = BOUNDS,
     ) -> None:
         """Remember what to read.
 
@@ -98,17 +98,19 @@ class Scanner:
             root: the directory, which may be a link.
             is_read: whether a format claims a file of this name; the others are listed as ignored.
             exclusion: what the user excludes; it is neither read nor ignored.
-            max_file_size_bytes: a larger file is a problem and is not read.
+            bounds: what of the tree is read.
         """
         self.root = root.absolute()
         self.is_read = is_read
         self.exclusion = exclusion or Exclusion()
-        self.max_file_size_bytes = max_file_size_bytes
+        self.bounds = bounds
         self._seen: dict[str, _Seen] = {}
         self._tree = SourceTree(())
         # The last look, and what it found: {real path: path in the tree}.
         self._look: Look | None = None
         self._plain: dict[str, str] | None = None
+        # There were more files than are read, so that `_tree` is an earlier one.
+        self._is_too_large = False
 
     def scan(self) -> SourceTree:
         """Return the tree as it is now, of one generation even while links are being swapped.
@@ -152,7 +154,7 @@ class Scanner:
             directory that was listed, it cannot be read, or there are too many of them.
         """
         look = self._look
-        if look is None or not look.is_steady or len(paths) > _MOST_LOOKED_AT:
+        if look is None or not look.is_steady or self._is_too_large or len(paths) > _MOST_LOOKED_AT:
             return None
         if not (look.turning_points.isdisjoint(paths) and look.directories.keys().isdisjoint(paths)):
             return None
@@ -168,6 +170,8 @@ class Scanner:
             else:
                 found.pop(relative, None)
                 self._plain.pop(path, None)
+        if len(files) + len(look.directories) > self.bounds.max_files:
+            return None
         self._tree = replace(self._tree, files=tuple(files))
         self._look = replace(look, tree=self._tree, paths=found)
         return self._look
@@ -177,7 +181,7 @@ class Scanner:
         parts, before = PurePosixPath(relative).parts, self._seen.get(relative)
         place = bisect_left(files, parts, key=lambda file: file.path.parts)
         there = files[place : place + 1] if place < len(files) and files[place].path.parts == parts else []
-        outcome = read_file(path, self.max_file_size_bytes)
+        outcome = read_file(path, self.bounds.max_file_size_bytes)
         if isinstance(outcome, FileContent) and _has_one_name(path, outcome):
             self._seen[relative] = _remembered(relative, outcome, before)
             files[place : place + len(there)] = [self._seen[relative].file]
@@ -200,9 +204,13 @@ class Scanner:
         return relative if is_reached else None
 
     def _take_in(self) -> tuple[TreeListing, bool]:
-        walk = TreeListing(str(self.root), self.is_read, self._seen, self.exclusion)
+        walk = TreeListing(str(self.root), self.is_read, self._seen, self.bounds._replace(exclusion=self.exclusion))
         if walk.root_error is not None:
             raise TreeLost(f"{self.root}: the directory {_lost_because(walk.root_error)}")
+        self._is_too_large = walk.surplus is not None
+        if walk.surplus is not None:
+            self._tree = replace(self._tree, problems=(self._too_large(walk.surplus),))
+            return walk, walk.is_still_true()
         problems = [*walk.problems, *self._problems_of_lost(walk.lost)]
         seen, are_whole = self._read_changed(walk.files, problems)
         is_steady = are_whole and walk.is_still_true()
@@ -211,6 +219,13 @@ class Scanner:
         kept = {str(problem.path) for problem in problems} & self._seen.keys()
         self._seen = seen | {relative: self._seen[relative] for relative in kept}
         return walk, is_steady
+
+    def _too_large(self, surplus: str) -> Problem:
+        message = (
+            f"the tree has more than {self.bounds.max_files} files and directories; what was read of it before stays"
+        )
+        remedy = "serve a smaller directory, leave some out by --exclude, or raise --max-files"
+        return problem_of(surplus or ".", "too-many-files", message, remedy)
 
     def _read_changed(self, found: list[FoundFile], problems: list[Problem]) -> tuple[dict[str, _Seen], bool]:
         """Return what is now known of the found files, and whether each of them held still while it was read."""
@@ -221,7 +236,7 @@ class Scanner:
             if before is not None and before.signature == signature and not before.is_racy:
                 seen[relative] = before
                 continue
-            outcome = read_file(path, self.max_file_size_bytes)
+            outcome = read_file(path, self.bounds.max_file_size_bytes)
             if isinstance(outcome, FileContent):
                 seen[relative] = _remembered(relative, outcome, before)
             elif isinstance(outcome, UnreadableFile):
@@ -310,12 +325,13 @@ class UnreadableFile:
 def read_file(path: str, max_size_bytes: int) -> FileContent | UnreadableFile | None:
     """Return what a file holds; None when it is gone, or something else took its place just now."""
     try:
-        # Should a pipe have taken the file's place, O_NONBLOCK keeps the open from waiting for a writer.
-        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        # Should a pipe have taken the file's place, O_NONBLOCK keeps the open from waiting for a writer. The path has no links:
+        # one that took its place may lead anywhere.
+        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOFOLLOW)
     except FileNotFoundError:
         return None
     except OSError as error:
-        return _unreadable(error)
+        return None if error.errno == errno.ELOOP else _unreadable(error)
     try:
         return _read_steadily(descriptor, max_size_bytes)
     except OSError as error:

@@ -313,7 +313,7 @@ class _Watcher:
 
     def _read_again(self, touched: Mapping[PurePosixPath, str]) -> dict[PurePosixPath, SourceFile | None]:
         """Read files that were touched since the look began; None for those that somebody writes."""
-        limit = self._scanner.max_file_size_bytes
+        limit = self._scanner.bounds.max_file_size_bytes
         contents = {path: read_undisturbed(Path(real), limit) for path, real in touched.items()}
         return {path: None if content is None else SourceFile.of(path, content) for path, content in contents.items()}
 

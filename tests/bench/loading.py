@@ -54,9 +54,7 @@ def _reload(catalogue: Catalogue, count: int) -> Figure:
     with tempfile.TemporaryDirectory() as folder:
         root = Path(folder)
         edited = write_tree(root, count, 100)
-        scanner = Scanner(
-            root, max_file_size_bytes=2**26, is_read=lambda name: format_of(PurePosixPath(name)) is not None
-        )
+        scanner = Scanner(root, is_read=lambda name: format_of(PurePosixPath(name)) is not None)
 
         def load_now(before: object) -> object:
             return load(

@@ -122,7 +122,7 @@ def _bytes_of_one(write: WriteTree) -> float:
     """Return the mean of the bytes of a thousand resources."""
     with tempfile.TemporaryDirectory() as folder:
         write(Path(folder), 1000, len(TYPES))
-        scanner = Scanner(Path(folder), max_file_size_bytes=2**26, is_read=lambda path: path.endswith(".yaml"))
+        scanner = Scanner(Path(folder), is_read=lambda path: path.endswith(".yaml"))
         parser = FileParser(find_catalogue(Settings()))
         found = [resource for file in scanner.scan().files for resource in parser.parse(file).resources]
     return sum(len(resource.body) for resource in found) / len(found)

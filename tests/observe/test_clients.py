@@ -333,18 +333,28 @@ def test_a_client_of_many_subscriptions_goes_whole_to_make_room() -> None:
 
 def test_the_longest_silent_subscription_makes_room() -> None:
     """One client cannot fill the memory with names."""
-    polls = ReportedPolls(most_watches=2)
-    for name in ("a", "b", "a", "c"):
+    polls = ReportedPolls(most_clients=1)
+    for name in "abcdefghijak":
         polls.poll_received(poll(names=(name,), type_url=EDS), FIRST, 0)
 
-    assert [watch.names for watch in watches(polls)] == [frozenset("a"), frozenset("c")]
+    assert [watch.names for watch in watches(polls)] == [frozenset(name) for name in "cdefghijak"]
 
 
 def test_what_was_forgotten_makes_room_once() -> None:
     """The count of subscriptions follows what is there."""
-    polls = ReportedPolls(most_watches=2)
+    polls = ReportedPolls(most_clients=1)
     for at_s in (0, 10_000, 20_000):
-        for name in "ab":
+        for name in "abcdefghij":
             polls.poll_received(poll(names=(name,), type_url=EDS), FIRST, at_s)
 
-    assert len(watches(polls, 20_000)) == 2
+    assert len(watches(polls, 20_000)) == 10
+
+
+def test_many_or_long_names_count_as_several_subscriptions() -> None:
+    """A client that names a megabyte leaves no more than that behind."""
+    polls = ReportedPolls(most_clients=1)
+    polls.poll_received(poll(names=("a",), type_url=EDS), FIRST, 0)
+    polls.poll_received(poll(names=("b" * 9000,), type_url=EDS), FIRST, 0)
+    polls.poll_received(poll(names=("c",), type_url=EDS), FIRST, 0)
+
+    assert [watch.names for watch in watches(polls)] == [frozenset(("b" * 9000,)), frozenset("c")]

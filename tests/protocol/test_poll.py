@@ -56,7 +56,7 @@ def test_unavailable_says_why() -> None:
 
 def test_client_is_forgotten_when_many_others_came_after_it() -> None:
     """Memory is bounded: the client that polled longest ago is forgotten, and counts as never seen."""
-    memory = PollMemory(most_remembered=2)
+    memory = PollMemory(lambda: 2)
     for node in ("n1", "n2", "n3"):
         memory.receive_request(poll(node), CURRENT, 0.0)
 
@@ -66,7 +66,7 @@ def test_client_is_forgotten_when_many_others_came_after_it() -> None:
 
 def test_client_that_polls_is_not_forgotten() -> None:
     """What counts is the last poll, not the last answer."""
-    memory = PollMemory(most_remembered=2)
+    memory = PollMemory(lambda: 2)
     for node, version in (("n1", None), ("n2", None), ("n1", OFFERED), ("n3", None)):
         memory.receive_request(poll(node, version), CURRENT, 0.0)
 
@@ -75,7 +75,7 @@ def test_client_that_polls_is_not_forgotten() -> None:
 
 def test_client_that_is_answered_is_not_forgotten() -> None:
     """An answer to a held poll counts as well."""
-    memory = PollMemory(most_remembered=2)
+    memory = PollMemory(lambda: 2)
     memory.receive_request(poll("n1", OFFERED), CURRENT, 0.0)
     memory.receive_request(poll("n2", OFFERED), CURRENT, 0.0)
     changed = snapshot({"CDS": {"a": "2"}}, generation=2)

@@ -354,7 +354,7 @@ def test_a_nack_of_something_before_is_none_of_the_step() -> None:
 def test_what_is_forgotten_is_not_waited_for() -> None:
     """A client that others push out of the memory holds nobody up."""
     polls = Polls()
-    polls.memory = PollMemory(most_remembered=2)
+    polls.memory = PollMemory(lambda: 2)
     polls.poll(eds("a"), None)
     polls.poll(CDS, None)
     step = polls.begin()

@@ -9,14 +9,14 @@ from pathlib import Path, PurePosixPath
 import pytest
 
 from fsxds.errors import TreeLost
-from fsxds.source.listing import Exclusion, TreeListing, signature_of
+from fsxds.source.listing import Exclusion, TreeBounds, TreeListing, signature_of
 from fsxds.source.scan import FileContent, Scanner, read_file
 from fsxds.values import SourceFile, SourceTree
 from tests.source.watching import contents_of, is_read, point, write
 
 
 def scanner_of(root: Path, max_file_size_bytes: int = 1000) -> Scanner:
-    return Scanner(root, is_read=is_read, max_file_size_bytes=max_file_size_bytes)
+    return Scanner(root, is_read=is_read, bounds=TreeBounds(max_file_size_bytes, follows_outside=True))
 
 
 def rules_of(tree: SourceTree) -> list[tuple[str, str]]:

@@ -15,11 +15,16 @@ from typing import Any
 import pytest
 
 from fsxds.errors import TreeLost
+from fsxds.source.listing import TreeBounds
 from fsxds.source.scan import Scanner
 from tests.source.watching import contents_of, is_read, write
 
 IS_ROOT = os.geteuid() == 0
 READ = {"a.yaml": "a", "b.yaml": "b", "deep/c.yaml": "c"}
+
+
+# What is tested here is not whose the files are.
+FOLLOWING = TreeBounds(follows_outside=True)
 
 
 def make_socket(path: Path) -> None:
@@ -57,7 +62,7 @@ def test_what_took_the_place_of_a_file_is_a_problem_of_that_file(tmp_path: Path,
     """Whatever stands where a file was read is a problem of that file alone, until the file is back."""
     make, rule = THINGS[thing]
     write(tmp_path, READ)
-    scanner = Scanner(tmp_path, is_read=is_read, max_file_size_bytes=100_000)
+    scanner = Scanner(tmp_path, is_read=is_read, bounds=TreeBounds(100_000, follows_outside=True))
     before = scanner.scan()
     (tmp_path / "a.yaml").unlink()
     make(tmp_path / "a.yaml")
@@ -97,7 +102,7 @@ def test_an_error_of_any_call_takes_nothing_away(tmp_path: Path, name: str, monk
     (root / "..data").symlink_to("../shared")
     (root / "edge.d").symlink_to("..data")
     (root / "one.yaml").symlink_to("../single")
-    scanner = Scanner(root, is_read=is_read)
+    scanner = Scanner(root, is_read=is_read, bounds=FOLLOWING)
     before = scanner.scan()
     known = set(contents_of(before))
     calls, failed = 1, True
@@ -126,7 +131,7 @@ def test_a_link_to_a_huge_directory_is_a_problem(tmp_path: Path) -> None:
     write(root, READ)
     write(tmp_path / "huge", {"small/s.yaml": "s", "linked/l.yaml": "l"})
     (tmp_path / "huge/inner").symlink_to("linked")
-    scanner = Scanner(root, is_read=is_read)
+    scanner = Scanner(root, is_read=is_read, bounds=FOLLOWING)
     (root / "edge").symlink_to("../huge")
     before = scanner.scan()
     for number in range(20_000):

@@ -18,6 +18,7 @@ from fsxds.events import (
     TreeReturned,
     WatchStarted,
 )
+from fsxds.source.listing import TreeBounds
 from fsxds.source.scan import Scanner
 from fsxds.source.targets import WatchOptions
 from fsxds.source.watcher import Settled, watch
@@ -120,7 +121,9 @@ async def watched(
 
     async def follow() -> None:
         trees = watch(
-            Scanner(root, is_read=is_read), replace(options or WatchOptions(), mount_table=mount_table), record
+            Scanner(root, is_read=is_read, bounds=TreeBounds(follows_outside=True)),
+            replace(options or WatchOptions(), mount_table=mount_table),
+            record,
         )
         async with contextlib.aclosing(trees):
             async for settled in trees:

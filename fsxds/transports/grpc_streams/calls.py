@@ -12,9 +12,12 @@ from typing import Any
 import grpc
 import grpc.aio
 
+from fsxds.errors import LimitError
 from fsxds.events import InternalError, Observer
-from fsxds.transports.grpc_streams.stream_requests import Context
+from fsxds.transports.grpc_streams.stream_requests import Context, peer_of
+from fsxds.transports.limits import Limiter, report_rejection
 
+HEALTH = "grpc.health.v1.Health"
 STOPPING = "the server stops; connect again"
 INTERNAL = "an internal error of fsxds; the server's log has its traceback"
 
@@ -25,16 +28,25 @@ def where(method: str) -> str:
 
 
 def guarded(
-    behavior: Callable[..., Awaitable[object]], method: str, observer: Observer
+    behavior: Callable[..., Awaitable[object]],
+    method: str,
+    observer: Observer,
+    admit: Callable[[str], object] = lambda _: None,
 ) -> Callable[..., Awaitable[object]]:
     """Return a method that does the same, but that reports an unexpected exception, and gives its client INTERNAL.
 
-    A streaming method writes by its context, and yields nothing.
+    A streaming method writes by its context, and yields nothing. `admit` is asked first, with the address of the peer; its
+    LimitError, and that of the method, ends the call.
     """
 
     async def answer(request: object, context: Context) -> object:
         try:
+            admit(peer_of(context.peer()))
             return await behavior(request, context)
+        except LimitError as error:
+            report_rejection(observer, peer_of(context.peer()), error.code, error)
+            await context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, str(error))
+            raise  # never reached: abort raises
         except grpc.aio.BaseError:
             # The client is gone, or its request was rejected.
             raise
@@ -50,8 +62,9 @@ def guarded(
 class LastingCalls:
     """Knows the calls that last, and ends them. Touched from the event loop only."""
 
-    def __init__(self, observer: Observer) -> None:
+    def __init__(self, observer: Observer, limiter: Limiter | None = None) -> None:
         self._observer = observer
+        self._limiter = limiter or Limiter()
         self._calls: dict[_TrackedContext, asyncio.Task[object] | None] = {}
 
     def adapt(self, handler: grpc.GenericRpcHandler) -> grpc.GenericRpcHandler:
@@ -69,20 +82,24 @@ class LastingCalls:
         if method.response_streaming:
             behavior = partial(self._last, behavior)
         make = _MAKERS[method.request_streaming, method.response_streaming]
-        return make(guarded(behavior, name, self._observer), method.request_deserializer, method.response_serializer)
+        # Who asks for its health has to be told, however often others at its address ask for something.
+        is_health = name.startswith(f"/{HEALTH}/")
+        guard = guarded if is_health else partial(guarded, admit=self._limiter.admit_request)
+        return make(guard(behavior, name, self._observer), method.request_deserializer, method.response_serializer)
 
     async def _last(self, behavior: Callable[..., Any], request: object, grpc_context: Context) -> None:
         context = _TrackedContext(grpc_context)
-        self._calls[context] = asyncio.current_task()
-        try:
-            if isasyncgenfunction(behavior):
-                responses: AsyncIterator[object] = behavior(request, context)
-                async for response in responses:
-                    await context.write(response)
-            else:
-                await behavior(request, context)
-        finally:
-            del self._calls[context]
+        with self._limiter.stream(peer_of(grpc_context.peer())):
+            self._calls[context] = asyncio.current_task()
+            try:
+                if isasyncgenfunction(behavior):
+                    responses: AsyncIterator[object] = behavior(request, context)
+                    async for response in responses:
+                        await context.write(response)
+                else:
+                    await behavior(request, context)
+            finally:
+                del self._calls[context]
 
 
 _MAKERS = {

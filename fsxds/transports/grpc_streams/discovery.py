@@ -19,7 +19,7 @@ import grpc.aio
 from grpc_health.v1 import health, health_pb2
 
 from fsxds.errors import ProtocolError
-from fsxds.events import RequestRejected, ResponseSent
+from fsxds.events import ResponseSent
 from fsxds.protocol.delta import DeltaStream
 from fsxds.protocol.messages import Node, SotwResponse
 from fsxds.protocol.poll import answer_fetch, nonce_of
@@ -27,7 +27,7 @@ from fsxds.protocol.sotw import SotwStream
 from fsxds.protocol.subscription import Subscription
 from fsxds.resource_types import RESOURCE_TYPES
 from fsxds.supervisor import Supervisor
-from fsxds.transports.grpc_streams.calls import STOPPING, LastingCalls, guarded
+from fsxds.transports.grpc_streams.calls import HEALTH, STOPPING, LastingCalls, guarded
 from fsxds.transports.grpc_streams.stream import StreamCall, StreamContext
 from fsxds.transports.grpc_streams.stream_requests import (
     METHODS,
@@ -37,8 +37,8 @@ from fsxds.transports.grpc_streams.stream_requests import (
     parse_or_abort,
     peer_of,
 )
+from fsxds.transports.limits import report_rejection
 
-HEALTH = health.SERVICE_NAME
 OVERALL = ""
 
 
@@ -133,7 +133,7 @@ class GrpcServices:
         # In the order of their arrival.
         self._streams: dict[StreamCall, None] = {}
         self._is_draining = False
-        self._lasting = LastingCalls(shared.observer)
+        self._lasting = LastingCalls(shared.observer, shared.limiter)
         discovery, more = self._discovery(), tuple(extra)
         services = tuple(
             handler.service_name() for handler in (*discovery, *more) if isinstance(handler, grpc.ServiceRpcHandler)
@@ -174,12 +174,13 @@ class GrpcServices:
 
     def _discovery(self) -> tuple[grpc.GenericRpcHandler, ...]:
         methods: dict[str, dict[str, grpc.RpcMethodHandler]] = defaultdict(dict)
+        admit = self._shared.limiter.admit_request
         for method in METHODS:
             if method.variant is Variant.FETCH:
-                answer = guarded(partial(self._fetch, method), method.name, self._observer)
+                answer = guarded(partial(self._fetch, method), method.name, self._observer, admit)
                 methods[method.service][method.name] = grpc.unary_unary_rpc_method_handler(answer)
             else:
-                converse = guarded(partial(self._converse, method), method.name, self._observer)
+                converse = guarded(partial(self._converse, method), method.name, self._observer, admit)
                 methods[method.service][method.name] = grpc.stream_stream_rpc_method_handler(converse)
         return tuple(grpc.method_handlers_generic_handler(service, each) for service, each in methods.items())
 
@@ -189,11 +190,12 @@ class GrpcServices:
         make_core = DeltaStream if method.variant is Variant.DELTA else SotwStream
         core = make_core(self._shared.memory, self._shared.ttl_mode, is_aggregated=method.is_aggregated)
         stream = StreamCall(self._shared, method, core, context)
-        self._streams[stream] = None
-        try:
-            await stream.converse()
-        finally:
-            del self._streams[stream]
+        with self._shared.limiter.stream(peer_of(context.peer())):
+            self._streams[stream] = None
+            try:
+                await stream.converse()
+            finally:
+                del self._streams[stream]
 
     async def _fetch(self, method: DiscoveryMethod, content: bytes, context: Context) -> bytes:
         peer = peer_of(context.peer())
@@ -204,7 +206,7 @@ class GrpcServices:
             channel = await self._shared.channels.channel_of(node)
             selection = answer_fetch(subscription, channel.streams.current)
         except ProtocolError as error:
-            self._observer(RequestRejected(peer, error.code, str(error)))
+            report_rejection(self._observer, peer, error.code, error)
             await context.abort(grpc.StatusCode[error.code], str(error))
             raise  # never reached: abort raises
         self._observer(ResponseSent(node, subscription, selection.version))

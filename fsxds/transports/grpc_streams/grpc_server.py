@@ -16,7 +16,9 @@ from typing import Protocol
 import grpc.aio
 
 from fsxds.settings.forms import Address, TcpAddress, UnixAddress
+from fsxds.settings.options import Settings
 from fsxds.supervisor import Supervisor
+from fsxds.transports.limits import DEFAULTS
 from fsxds.transports.sockets import (
     OWN_ALONE,
     STALLED_AFTER_S,
@@ -30,9 +32,13 @@ from fsxds.transports.sockets import (
     remove_stale,
 )
 
-# Envoy's requests take 61 kB, nearly all of it the list of its extensions (ENVOY.md E1); those of a Delta client that
-# reconnects name every resource that it holds.
-MAX_REQUEST_BYTES = 16 * 1024 * 1024
+# Metadata of a call: a token takes some thousand bytes. gRPC's own bounds are a half of these; those who send more are
+# rejected at random, and always above the second.
+MAX_METADATA_BYTES = 16 * 1024
+MOST_METADATA_BYTES = 32 * 1024
+# A client may have so many more calls than it is allowed, so that it is told why by those that are rejected. More of them wait
+# in the client, as HTTP/2 has it.
+SPARE_STREAMS = 100
 # A client whose machine is gone sends nothing; its connection is closed after this time.
 KEEPALIVE_MS = 300_000
 KEEPALIVE_TIMEOUT_MS = 20_000
@@ -40,7 +46,6 @@ KEEPALIVE_TIMEOUT_MS = 20_000
 HANDSHAKE_MS = 10_000
 
 OPTIONS = (
-    ("grpc.max_receive_message_length", MAX_REQUEST_BYTES),
     ("grpc.max_send_message_length", -1),
     # Its own default is 120 s; the same as for HTTP.
     ("grpc.server_handshake_timeout_ms", HANDSHAKE_MS),
@@ -52,7 +57,25 @@ OPTIONS = (
     ("grpc.keepalive_permit_without_calls", 1),
     ("grpc.keepalive_time_ms", KEEPALIVE_MS),
     ("grpc.keepalive_timeout_ms", KEEPALIVE_TIMEOUT_MS),
+    ("grpc.max_metadata_size", MAX_METADATA_BYTES),
+    ("grpc.absolute_max_metadata_size", MOST_METADATA_BYTES),
 )
+
+
+def options_of(settings: Settings) -> tuple[tuple[str, int], ...]:
+    """Return the channel arguments of a server with these limits.
+
+    Floods of pings, settings and resets are bounded by gRPC itself: it stops to read from a connection whose answers it cannot
+    write, and takes few new streams at each read. `tests/end_to_end/attacks.py` measures them.
+    """
+    streams = min(settings.max_streams, settings.max_streams_per_peer or settings.max_streams)
+    return (
+        *OPTIONS,
+        ("grpc.max_receive_message_length", settings.max_message_bytes),
+        ("grpc.max_concurrent_streams", streams + SPARE_STREAMS),
+        ("grpc.max_allowed_incoming_connections", settings.max_connections),
+    )
+
 
 # Above this, glibc maps every buffer apart.
 _LARGEST_LEARNED_BYTES = 32 * 1024 * 1024 - 64 * 1024
@@ -78,10 +101,11 @@ class Services(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class GrpcSecurity:
-    """TLS of a listener, None for plain text; and who may connect to a unix socket."""
+    """TLS of a listener, None for plain text; who may connect to a unix socket; and the limits that gRPC itself keeps."""
 
     credentials: grpc.ServerCredentials | None = None
     access: SocketAccess = OWN_ALONE
+    settings: Settings = DEFAULTS
 
 
 PLAIN = GrpcSecurity()
@@ -115,14 +139,14 @@ async def listening_grpc(
         address: where.
         supervisor: runs what goes on beside the calls.
         grace_s: how long calls may take to end, as long as some do.
-        security: TLS, and who may connect to a unix socket.
+        security: TLS, who may connect to a unix socket, and limits.
 
     Raises:
         UsageError: when the address cannot be bound.
     """
     keep_freed_memory()
     logging.getLogger("grpc._cython.cygrpc").addFilter(_is_no_departure)
-    server = grpc.aio.server(options=OPTIONS)
+    server = grpc.aio.server(options=options_of(security.settings))
     server.add_generic_rpc_handlers(services.handlers)
     with explained(address, "grpc"):
         bound = await _bind(server, address, security)

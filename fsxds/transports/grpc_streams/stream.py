@@ -36,6 +36,7 @@ from fsxds.transports.grpc_streams.calls import INTERNAL, STOPPING, where
 from fsxds.transports.grpc_streams.stream_requests import Context, DiscoveryMethod, GrpcRequestReader, peer_of
 from fsxds.transports.grpc_streams.stream_responses import ResponseWriter
 from fsxds.transports.grpc_streams.waking import Waking
+from fsxds.transports.limits import Limiter, report_rejection
 from fsxds.values import TypeUrl
 
 # So many types that are not served are reported per stream; its requests for more of them are ignored silently.
@@ -71,6 +72,10 @@ class StreamCore(Protocol):
     def timer_at_s(self) -> float | None:
         """When `receive_timer` is to be called, None for never."""
 
+    @property
+    def name_count(self) -> int:
+        """How many names its subscriptions have."""
+
     def receive_request(self, request: Any, snapshot: Snapshot | None, now_s: float) -> Reaction[Any]:
         """Take a request."""
 
@@ -98,15 +103,19 @@ class StreamContext:
         observer: receives what happens to streams.
         registry: knows each stream while it lasts.
         ttl_mode: which resources keep their time to live.
+
+    Attributes:
+        limiter: bounds what clients take.
     """
 
     def __init__(self, channels: Channels, observer: Observer, registry: StreamRegistry, ttl_mode: TtlMode) -> None:
+        self.limiter = Limiter()
         self.channels = channels
         self.observer = observer
         self.registry = registry
         self.ttl_mode = ttl_mode
         self.memory = SharedMemory()
-        self.reader = GrpcRequestReader()
+        self.reader = GrpcRequestReader(lambda: self.limiter.settings.max_names)
         self.writer = ResponseWriter()
         self.waking = Waking()
         self._tasks: asyncio.TaskGroup | None = None
@@ -143,6 +152,7 @@ class StreamCall:
         "_is_writing",
         "_loop",
         "_method",
+        "_name_count",
         "_peer",
         "_shared",
         "_timer",
@@ -171,6 +181,8 @@ class StreamCall:
         # That of the snapshot that the core was asked about last.
         self._generation = 0
         self._is_closed = False
+        # So many names of its subscriptions are counted.
+        self._name_count = 0
         self._ignored: tuple[str, ...] = ()
 
     async def converse(self) -> None:
@@ -252,6 +264,7 @@ class StreamCall:
         snapshot = self._channel.streams.current
         reaction = self._core.receive_request(request, snapshot, self._loop.time())
         del request
+        self._count_names(self._core.name_count)
         if self._token is None:
             self._token = self._shared.registry.opened(self._status)
             self._shared.observer(StreamOpened(self._node, self._method.name, self._peer))
@@ -261,6 +274,11 @@ class StreamCall:
         # It may be the answer that a step waits for, and another step may follow before its response is written.
         self._progress()
         await self._write(reaction.responses)
+
+    def _count_names(self, count: int) -> None:
+        """Note how many names the client subscribes to. Raises LimitError."""
+        self._shared.limiter.hold_names(count, self._name_count)
+        self._name_count = count
 
     async def _join(self, node: Node | None) -> Channel:
         """Follow the channel of the client from now on. Raises ProtocolError where there is none."""
@@ -355,7 +373,7 @@ class StreamCall:
             self._shared.observer(RequestRejected(self._peer, "IGNORED", message))
 
     async def _reject(self, error: ProtocolError) -> None:
-        self._shared.observer(RequestRejected(self._peer, error.code, str(error)))
+        report_rejection(self._shared.observer, self._peer, error.code, error)
         await self._wait_for_turn()
         # The end of the server may have ended the stream meanwhile.
         if not self._is_closed:
@@ -376,6 +394,8 @@ class StreamCall:
 
     def _close(self) -> None:
         self._is_closed = True
+        self._shared.limiter.release_names(self._name_count)
+        self._name_count = 0
         self._set_timer()
         if self._channel is not None:
             self._channel.leave(self)

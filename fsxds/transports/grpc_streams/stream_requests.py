@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from enum import Enum
 from hashlib import sha256
@@ -22,9 +22,9 @@ from google.rpc import status_pb2
 
 from fsxds.api.catalogue import DynamicMessage
 from fsxds.api.quotes import quoted_type_url
-from fsxds.errors import ProtocolError
+from fsxds.errors import LimitError, ProtocolError
 from fsxds.memo import Lru
-from fsxds.protocol.messages import MOST_KEPT_NODE_BYTES, DeltaRequest, Node, SotwRequest, without_message
+from fsxds.protocol.messages import MOST_KEPT_NODE_BYTES, DeltaRequest, Node, SotwRequest, check_length, without_message
 from fsxds.protocol.node_attributes import attributes_of_message
 from fsxds.resource_types import BY_TYPE_URL, RESOURCE_TYPES, ResourceType
 from fsxds.values import Nonce, TypeUrl, Version
@@ -79,8 +79,8 @@ MOST_NODES = 4096
 # An Envoy's takes 61 kB, nearly all of it the list of its extensions (ENVOY.md E1). Parsed, a node may take 46 times its size.
 MOST_NODE_BYTES = 512 * 1024
 
-# So many names a message may subscribe to, as many unsubscribe from, and of as many state the version. A name of four bytes takes a
-# hundred when it is read, so the size of a message alone does not bound what it costs.
+# So many names a message may subscribe to, as many unsubscribe from, and of as many state the version (`--max-names`). A name
+# of four bytes takes a hundred when it is read, so the size of a message alone does not bound what it costs.
 MOST_NAMES = 250_000
 
 Context: TypeAlias = Any
@@ -114,9 +114,13 @@ class GrpcRequestReader:
     Unknown fields are ignored. All methods raise ProtocolError with what is wrong, and the remedy. Their arguments are:
     the message; the type that the method serves, None for ADS, which serves all; the IP address of the client, empty
     on a unix socket; and whether the node was sent before on the stream, so that it is not read again.
+
+    Args:
+        most_names: returns how many names a message may have of each kind.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, most_names: Callable[[], int] = lambda: MOST_NAMES) -> None:
+        self._most_names = most_names
         self._nodes: Lru[tuple[bytes, str], Node] = Lru(MOST_NODES)
 
     def read(
@@ -128,20 +132,20 @@ class GrpcRequestReader:
 
     def sotw(self, content: bytes, row: ResourceType | None, peer: str, *, knows_node: bool = False) -> SotwRequest:
         """Return the value of a serialized DiscoveryRequest."""
-        _check_names(content, SOTW_NAMES)
+        _check_names(content, SOTW_NAMES, self._most_names())
         message = _parsed(DiscoveryRequest, content)
         return SotwRequest(
             type_url=_type_url(message.type_url, row),
             names=_shared(message.resource_names),
-            version_info=Version(message.version_info) or None,
-            nonce=Nonce(message.response_nonce) or None,
+            version_info=Version(check_length("version_info", message.version_info)) or None,
+            nonce=Nonce(check_length("response_nonce", message.response_nonce)) or None,
             error_detail=without_message(message.error_detail.message) if message.HasField("error_detail") else None,
             node=self._node(message, peer) if message.node and not knows_node else None,
         )
 
     def delta(self, content: bytes, row: ResourceType | None, peer: str, *, knows_node: bool = False) -> DeltaRequest:
         """Return the value of a serialized DeltaDiscoveryRequest."""
-        _check_names(content, DELTA_NAMES)
+        _check_names(content, DELTA_NAMES, self._most_names())
         message = _parsed(DeltaDiscoveryRequest, content)
         return DeltaRequest(
             type_url=_type_url(message.type_url, row),
@@ -150,7 +154,7 @@ class GrpcRequestReader:
             initial_resource_versions=MappingProxyType(
                 {held.key: Version(held.value) for held in message.initial_resource_versions}
             ),
-            nonce=Nonce(message.response_nonce) or None,
+            nonce=Nonce(check_length("response_nonce", message.response_nonce)) or None,
             error_detail=without_message(message.error_detail.message) if message.HasField("error_detail") else None,
             node=self._node(message, peer) if message.node and not knows_node else None,
         )
@@ -169,11 +173,11 @@ class GrpcRequestReader:
         node = self._nodes.get(key)
         if node is None:
             node = Node(
-                id=message.id,
-                cluster=message.cluster,
+                id=check_length("node.id", message.id),
+                cluster=check_length("node.cluster", message.cluster),
                 peer=peer,
                 features=frozenset(message.client_features),
-                agent=message.user_agent_name,
+                agent=check_length("node.user_agent_name", message.user_agent_name),
                 attributes=attributes_of_message(message),
                 serialized=serialized if is_kept else b"",
             )
@@ -227,15 +231,13 @@ SOTW_NAMES = (b"\x1a",)
 DELTA_NAMES = (b"\x1a", b"\x22", b"\x2a")
 
 
-def _check_names(content: bytes, fields: tuple[bytes, ...]) -> None:
-    """Reject a message of too many names before it is parsed.
+def _check_names(content: bytes, fields: tuple[bytes, ...], most: int) -> None:
+    """Reject a message of too many names before it is parsed, by LimitError.
 
     Their first bytes are counted, which may be within names as well, so a few more are counted than there are.
     """
-    if len(content) > MOST_NAMES and max(map(content.count, fields)) > MOST_NAMES:
-        raise ProtocolError(
-            f"the message has more than {MOST_NAMES} names; ask for everything (`*`), or on more streams"
-        )
+    if len(content) > most and max(map(content.count, fields)) > most:
+        raise LimitError("max-names", f"the message has more than {most} names")
 
 
 def _parsed(message_class: type[Message], content: bytes, part_of: type[Message] | None = None) -> DynamicMessage:

@@ -12,12 +12,14 @@ from aiohttp import web
 from fsxds.api.catalogue import Catalogue
 from fsxds.api.printing import Printer
 from fsxds.channels import Channels
-from fsxds.events import Observer, ResponseSent, ack_or_nack
+from fsxds.events import LimitReached, Observer, ResponseSent, ack_or_nack
 from fsxds.protocol.messages import Acknowledgement
 from fsxds.protocol.poll import Decision, Hold, PollMemory, PollRequest, Send, Unavailable
+from fsxds.protocol.polling_node import PollingNode
 from fsxds.protocol.subscription import Selection
 from fsxds.resource_types import RESOURCE_TYPES, ResourceType
 from fsxds.resources import Snapshot
+from fsxds.transports.limits import Limiter
 from fsxds.transports.rest.http_edge import Handler, HttpEdge
 from fsxds.transports.rest.poll_requests import RestRequestReader, is_json, patience_of, read_body
 from fsxds.transports.rest.poll_responses import ErrorResponse, ResponseBodies, error_response, not_modified, send
@@ -56,12 +58,14 @@ class HeldPolls:
     Args:
         channels: knows what each node is served.
         max_hold_s: returns the longest time that a poll is held.
+        limiter: bounds what clients take.
 
     Attributes:
         is_draining: the server ends, and no poll is to be held.
     """
 
-    def __init__(self, channels: Channels, max_hold_s: Callable[[], float]) -> None:
+    def __init__(self, channels: Channels, max_hold_s: Callable[[], float], limiter: Limiter | None = None) -> None:
+        self.limiter = limiter or Limiter()
         self.channels = channels
         self.max_hold_s = max_hold_s
         self.is_draining = False
@@ -135,11 +139,11 @@ class RestJson:
     def __init__(self, held: HeldPolls, catalogue: Catalogue, observer: Observer, polls: PollRegistry) -> None:
         self.held = held
         self.handlers: dict[str, Handler] = {path: partial(self._answer_poll, row) for path, row in ROWS.items()}
-        self.edge = HttpEdge("REST request", self._answer, observer)
+        self.edge = HttpEdge("REST request", self._answer, observer, held.limiter.admit_request)
         self._observer = observer
         self._polls = polls
         self._clients = RestClients()
-        self._memory = PollMemory(forget=self._clients.forget)
+        self._memory = PollMemory(lambda: held.limiter.settings.max_nodes, forget=self._forget)
         self._requests = RestRequestReader(catalogue)
         self._bodies = ResponseBodies(Printer(catalogue))
 
@@ -192,8 +196,15 @@ class RestJson:
         deadline = request.headers.get(DEADLINE_HEADER)
         timeout = request.query.get("timeout") if request.query_string else None
         patience_s = patience_of(deadline, timeout, self.held.max_hold_s())
-        body = await read_body(request)
-        return self._requests.read(body, row, request.remote or "", from_envoy=deadline is not None), patience_s
+        body = await read_body(request, self.held.limiter.settings.max_body_bytes)
+        poll = self._requests.read(body, row, request.remote or "", from_envoy=deadline is not None)
+        self.held.limiter.check_names(len(poll.subscription.names))
+        return poll, patience_s
+
+    def _forget(self, node: PollingNode) -> None:
+        """Let a node that is not remembered any more leave its channel."""
+        self._clients.forget(node)
+        self._observer(LimitReached("max-nodes", node.node.peer))
 
     def _receive(self, poll: PollRequest, snapshot: Snapshot | None) -> Decision:
         """Take a poll as it arrives; return what to do."""
@@ -209,6 +220,19 @@ class RestJson:
         self, client: RestClient, poll: PollRequest, decided: tuple[Decision, Snapshot | None], patience_s: float
     ) -> tuple[Decision, Snapshot | None]:
         """Wait while a poll is to be held; return what to answer, and of which snapshot. Hold: nothing new came in time."""
+        if not isinstance(decided[0], Hold):
+            return decided
+        count = len(poll.subscription.names)
+        self.held.limiter.hold_poll(len(self.held))
+        self.held.limiter.hold_names(count)
+        try:
+            return await self._wait(client, poll, decided, patience_s)
+        finally:
+            self.held.limiter.release_names(count)
+
+    async def _wait(
+        self, client: RestClient, poll: PollRequest, decided: tuple[Decision, Snapshot | None], patience_s: float
+    ) -> tuple[Decision, Snapshot | None]:
         now_s, (decision, snapshot) = asyncio.get_running_loop().time(), decided
         deadline_s = now_s + patience_s
         while isinstance(decision, Hold):

@@ -6,8 +6,8 @@ from collections.abc import Awaitable, Callable, Iterable
 
 from aiohttp import HttpVersion11, web
 
-from fsxds.errors import ProtocolError
-from fsxds.events import InternalError, Observer, RequestRejected
+from fsxds.errors import LimitError, ProtocolError
+from fsxds.events import InternalError, LimitReached, Observer, RequestRejected
 from fsxds.transports.rest.http_server import Connection
 from fsxds.transports.rest.poll_requests import TOO_LARGE, TOO_SLOW, UNKNOWN_CODING, is_continue_expected
 from fsxds.transports.rest.poll_responses import CLIENT_GONE, ErrorResponse, error_response
@@ -22,9 +22,8 @@ STATUSES = {
     "FAILED_PRECONDITION": (409, 9),
     "UNAVAILABLE": (503, 14),
 }
-FULL = ErrorResponse(
-    503, 14, "too many connections for the limit of open files; close some and ask again", {"Retry-After": "5"}
-)
+# When to ask again after a limit: soon where a peer asked too fast, later where others have to go first.
+_AGAIN = {"max-requests-per-peer": (429, "1")}
 INTERNAL = ErrorResponse(500, 13, "an internal error of fsxds; the server's log has its traceback")
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
@@ -38,12 +37,16 @@ class HttpEdge:
         name: what the log calls a request, such as `REST request`.
         handler: answers each of them.
         observer: receives what was rejected, and errors.
+        admit: is asked first, with the address of the peer; LimitError rejects the request.
     """
 
-    def __init__(self, name: str, handler: Handler, observer: Observer) -> None:
+    def __init__(
+        self, name: str, handler: Handler, observer: Observer, admit: Callable[[str], object] = lambda _: None
+    ) -> None:
         self._name = name
         self._handler = handler
         self._observer = observer
+        self._admit = admit
 
     def application(self, paths: Iterable[str] = ()) -> web.Application:
         """Make the application whose requests are answered; run it with `listening`, which cancels handlers of clients that go.
@@ -58,12 +61,20 @@ class HttpEdge:
     async def answer(self, request: web.Request) -> web.StreamResponse:
         """Answer one request of any kind."""
         try:
-            if isinstance(request.protocol, Connection) and request.protocol.is_surplus:
-                response = self.reject(request, FULL)
+            if isinstance(request.protocol, Connection) and (fact := request.protocol.surplus):
+                self._observer(LimitReached("max-connections", request.remote or ""))
+                response = self.reject(request, ErrorResponse(503, 14, fact, {"Retry-After": "5"}))
                 response.force_close()
                 return response
+            self._admit(request.remote or "")
             return await self._handler(request)
+        except LimitError as error:
+            status, after_s = _AGAIN.get(error.limit, (503, "5"))
+            self._observer(LimitReached(error.limit, request.remote or ""))
+            return self.reject(request, ErrorResponse(status, 8, str(error), {"Retry-After": after_s}))
         except ProtocolError as error:
+            if error.code == TOO_LARGE:
+                self._observer(LimitReached("max-body", request.remote or ""))
             return self.reject(request, ErrorResponse(*STATUSES.get(error.code, (400, 3)), str(error)))
         except ConnectionError:
             # The body was read and the response written in there, and no other connection: the client went away.

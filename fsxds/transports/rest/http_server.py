@@ -47,11 +47,18 @@ ACCEPT_PAUSE_S = 0.1
 ACCEPTED_AT_ONCE = 64
 # Descriptors that connections leave to files, gRPC and the parser; where there are few, a quarter of them.
 SPARE_FILES = 256
+# So many connections above the limit are told why they are rejected; others are closed.
+MOST_SURPLUS = 256
+# An Envoy sends a dozen headers, of some hundred bytes in all; a token in one may take some thousand.
+MOST_HEADERS = 128
+MOST_HEADER_BYTES = 8190
 
 MakeProtocol = Callable[[], asyncio.BaseProtocol]
 
 # Below the size of an Envoy's request, far above that of anything that is kept for a held poll.
 LARGE_BUFFER_BYTES = 64 * 1024
+# As many as polls are held by default.
+MOST_CONNECTIONS = 100_000
 _M_MMAP_THRESHOLD = -3  # malloc.h
 
 
@@ -63,11 +70,13 @@ class ListenerOptions:
         option: names the address in errors.
         tls: None for plain text.
         access: who may connect to a unix socket.
+        max_connections: returns how many connections it may have; those beyond are answered with 503.
     """
 
     option: str = "http"
     tls: HttpTls | None = None
     access: SocketAccess = OWN_ALONE
+    max_connections: Callable[[], int] = lambda: MOST_CONNECTIONS
 
 
 DEFAULT_OPTIONS = ListenerOptions()
@@ -123,7 +132,7 @@ async def listening(
         # Its file is removed before the sockets are closed: afterwards another process may put its own in this place.
         with listened_at(address):
             await runner.setup()
-            async with _accepting(listeners, _connections_of(runner, options.tls)):
+            async with _accepting(listeners, _connections_of(runner, options)):
                 yield _bound(address, listeners[0])
     finally:
         close_all(listeners)
@@ -191,7 +200,7 @@ def _has_room(descriptor: int, share: float) -> bool:
     return descriptor < limit - share * min(SPARE_FILES, limit // 4)
 
 
-def _connections_of(runner: web.AppRunner, tls: HttpTls | None) -> MakeProtocol:
+def _connections_of(runner: web.AppRunner, options: ListenerOptions) -> MakeProtocol:
     """Return what makes connections whose requests a runner answers."""
     loop, server = asyncio.get_running_loop(), runner.server
     if server is None:
@@ -206,10 +215,10 @@ def _connections_of(runner: web.AppRunner, tls: HttpTls | None) -> MakeProtocol:
     server.request_handler = begin
 
     def make() -> asyncio.BaseProtocol:
-        connection = Connection(server, loop)
-        if tls is None:
+        connection = Connection(server, loop, options.max_connections)
+        if options.tls is None:
             return connection
-        connection.layer = TlsLayer(loop, connection, tls)
+        connection.layer = TlsLayer(loop, connection, options.tls)
         return connection.layer
 
     return make
@@ -219,13 +228,16 @@ class Connection(web.RequestHandler):
     """One connection, with limits that aiohttp does not have.
 
     Attributes:
-        is_surplus: it came when descriptors had become few; its requests are to be rejected.
+        surplus: why its requests are to be rejected: there were too many connections when it came. Empty for one that is served.
         layer: its TLS, where it has some.
     """
 
-    __slots__ = ("_is_answered", "_is_busy", "_read_after_answer", "_until_head", "is_surplus", "layer")
+    __slots__ = (
+        *("_is_answered", "_is_busy", "_max_connections", "_read_after_answer", "_until_head"),
+        *("layer", "surplus"),
+    )
 
-    def __init__(self, server: web.Server, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(self, server: web.Server, loop: asyncio.AbstractEventLoop, max_connections: Callable[[], int]) -> None:
         super().__init__(
             server,
             loop=loop,
@@ -235,17 +247,28 @@ class Connection(web.RequestHandler):
             # aiohttp would decompress also what is not read.
             auto_decompress=False,
             logger=_server_log(),
+            max_line_size=MOST_HEADER_BYTES,
+            max_field_size=MOST_HEADER_BYTES,
+            max_headers=MOST_HEADERS,
         )
-        self.is_surplus = False
+        self.surplus = ""
         self.layer: TlsLayer | None = None
+        self._max_connections = max_connections
         self._until_head: asyncio.TimerHandle | None = None
         self._is_busy = self._is_answered = False
         self._read_after_answer = 0
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Start the limit on the head of a request; a connection for which file descriptors run out gets 503."""
+        """Start the limit on the head of a request; a connection too many, or for which file descriptors run out, gets 503."""
         super().connection_made(transport)
-        self.is_surplus = not _has_room(transport.get_extra_info("socket").fileno(), 1)
+        server, most = self._manager, self._max_connections()
+        count = 0 if server is None else len(server._connections)  # noqa: SLF001, `connections` makes a list of all
+        if count > most + MOST_SURPLUS:
+            self.force_close()
+        elif count > most:
+            self.surplus = f"{most} connections are open; close some, or have --max-connections raised"
+        elif not _has_room(transport.get_extra_info("socket").fileno(), 1):
+            self.surplus = "too many connections for the limit of open files; close some and ask again"
         self._limit_head()
 
     def connection_lost(self, exc: BaseException | None) -> None:

@@ -22,7 +22,7 @@ from fsxds.api.fields import camel_case
 from fsxds.api.quotes import quoted_type_url, shown_pointer
 from fsxds.errors import ProtocolError
 from fsxds.memo import Lru
-from fsxds.protocol.messages import MOST_KEPT_NODE_BYTES, Node, without_message
+from fsxds.protocol.messages import MOST_KEPT_NODE_BYTES, Node, check_length, without_message
 from fsxds.protocol.node_attributes import Attributes, attributes_of_json, is_unicode
 from fsxds.protocol.poll import PollRequest, patience_s
 from fsxds.protocol.subscription import Subscription
@@ -36,7 +36,7 @@ MOST_REMEMBERED = 8192
 # requests that are remembered never hold more than some 100 MB, and as much again of nodes.
 MOST_KEPT_CHARACTERS = 4096
 
-# Envoy's own request takes 77 kB, nearly all of it the list of its extensions (ENVOY.md E1).
+# Envoy's own request takes 77 kB, nearly all of it the list of its extensions (ENVOY.md E1). `--max-body` is for polls.
 MAX_REQUEST_BYTES = 1024 * 1024
 # Envoy sends it at once; a slow link takes some seconds.
 BODY_S = 30.0
@@ -88,43 +88,45 @@ def _milliseconds(name: str, text: str, milliseconds_each: int) -> float:
     return float(match[1]) * (1 if match[2] == "ms" else milliseconds_each)
 
 
-async def read_body(request: web.Request) -> bytes:
+async def read_body(request: web.Request, most_bytes: int = MAX_REQUEST_BYTES) -> bytes:
     """Read the body of a request, chunked or not, compressed or not, and leave no copy with the request.
+
+    It may have `most_bytes`, as it is sent and decompressed.
 
     Raises:
         ProtocolError: the body is broken, or, with their codes, too large, too slow, or of an unknown coding.
         ConnectionError: the client went away.
     """
-    if (request.content_length or 0) > MAX_REQUEST_BYTES:
-        raise _too_large()
+    if (request.content_length or 0) > most_bytes:
+        raise _too_large(most_bytes)
     if is_continue_expected(request):
         await request.writer.write(b"HTTP/1.1 100 Continue\r\n\r\n")
         # What aiohttp takes for the beginning of the answer.
         request.writer.output_size = 0
     try:
         async with asyncio.timeout(BODY_S):
-            body = await _read_raw(request.content)
+            body = await _read_raw(request.content, most_bytes)
     except TimeoutError as error:
         message = f"the body did not come within {BODY_S:g} seconds; send it at once"
         raise ProtocolError(message, TOO_SLOW) from error
     except web.RequestPayloadError as error:
         raise ProtocolError("the body is broken; its length and its chunks must be as its headers say") from error
     coding = request.headers.get("Content-Encoding")
-    return body if coding is None else _decoded(body, coding.strip().lower())
+    return body if coding is None else _decoded(body, coding.strip().lower(), most_bytes)
 
 
-async def _read_raw(content: StreamReader) -> bytes:
+async def _read_raw(content: StreamReader, most_bytes: int) -> bytes:
     chunks: list[bytes] = []
     size = 0
     while chunk := await content.readany():
         size += len(chunk)
-        if size > MAX_REQUEST_BYTES:
-            raise _too_large()
+        if size > most_bytes:
+            raise _too_large(most_bytes)
         chunks.append(chunk)
     return chunks[0] if len(chunks) == 1 else b"".join(chunks)
 
 
-def _decoded(body: bytes, coding: str) -> bytes:
+def _decoded(body: bytes, coding: str, most_bytes: int) -> bytes:
     """Decompress a body as far as one may be large."""
     if coding in {"", "identity"}:
         return body
@@ -133,18 +135,18 @@ def _decoded(body: bytes, coding: str) -> bytes:
         raise ProtocolError(message, UNKNOWN_CODING)
     decoder = zlib.decompressobj(_WINDOW_BITS[coding])
     try:
-        decoded = decoder.decompress(body, MAX_REQUEST_BYTES + 1)
+        decoded = decoder.decompress(body, most_bytes + 1)
     except zlib.error as error:
         raise ProtocolError(f"the body is not compressed with {coding}, as its content-encoding says") from error
-    if len(decoded) > MAX_REQUEST_BYTES:
-        raise _too_large()
+    if len(decoded) > most_bytes:
+        raise _too_large(most_bytes)
     if not decoder.eof or decoder.unused_data:
         raise ProtocolError(f"the body is not one whole {coding} stream, as its content-encoding says")
     return decoded
 
 
-def _too_large() -> ProtocolError:
-    message = f"the body is over {MAX_REQUEST_BYTES} bytes; send the fields of the request alone"
+def _too_large(most_bytes: int) -> ProtocolError:
+    message = f"the body is over {most_bytes} bytes; send the fields of the request alone, or have --max-body raised"
     return ProtocolError(message, TOO_LARGE)
 
 
@@ -249,7 +251,7 @@ def _object(name: str, value: object) -> Mapping[str, object]:
 def _text(name: str, value: object) -> str:
     if value is None:
         return ""
-    return _well_formed(name, value) if isinstance(value, str) else _reject(name, value, "a string")
+    return check_length(name, _well_formed(name, value)) if isinstance(value, str) else _reject(name, value, "a string")
 
 
 def _names(value: object) -> Iterator[str]:
@@ -264,7 +266,10 @@ def _names(value: object) -> Iterator[str]:
 
 
 def _reason(detail: object) -> str:
-    return without_message(_text("error_detail.message", _object("error_detail", detail).get("message")))
+    message = _object("error_detail", detail).get("message")
+    if not isinstance(message, str | None):
+        _reject("error_detail.message", message, "a string")
+    return without_message(_well_formed("error_detail.message", message or ""))
 
 
 def _well_formed(name: str, text: str) -> str:

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from fsxds.errors import UsageError
-from fsxds.source.listing import Exclusion
+from fsxds.source.listing import Exclusion, TreeBounds
 from fsxds.source.scan import Scanner
 from fsxds.tools.diff.sides import Range, Repository
 from fsxds.values import SourceTree
@@ -58,7 +58,7 @@ def tree_at(directory: Path, revision: str, max_file_size_bytes: int = 1000) -> 
             top,
             is_read=lambda name: name.endswith(".yaml"),
             exclusion=Exclusion(["excluded*"]),
-            max_file_size_bytes=max_file_size_bytes,
+            bounds=TreeBounds(max_file_size_bytes, follows_outside=True),
         ).scan()
 
     return Repository(directory).tree_at(revision, scan)

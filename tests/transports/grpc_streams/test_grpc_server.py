@@ -17,7 +17,8 @@ import pytest
 from fsxds.errors import UsageError
 from fsxds.settings.forms import Address, TcpAddress, UnixAddress
 from fsxds.supervisor import Supervisor
-from fsxds.transports.grpc_streams.grpc_server import MAX_REQUEST_BYTES, GrpcSecurity, _is_no_departure, listening_grpc
+from fsxds.transports.grpc_streams.grpc_server import GrpcSecurity, _is_no_departure, listening_grpc
+from fsxds.transports.limits import DEFAULTS
 from fsxds.transports.sockets import SOCKET_MODE
 from tests.support.certificates import make_pair
 from tests.support.errors import make_supervisor
@@ -212,12 +213,14 @@ async def test_what_goes_on_beside_the_calls() -> None:
 async def test_large_requests() -> None:
     """Up to the limit they are taken; above it the client is told which limit that is."""
     async with serve() as bound:
-        assert len(await say(bound, bytes(MAX_REQUEST_BYTES))) == MAX_REQUEST_BYTES
+        assert len(await say(bound, bytes(DEFAULTS.max_message_bytes))) == DEFAULTS.max_message_bytes
         with pytest.raises(grpc.aio.AioRpcError) as caught:
-            await say(bound, bytes(MAX_REQUEST_BYTES + 1))
+            await say(bound, bytes(DEFAULTS.max_message_bytes + 1))
 
     assert caught.value.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
-    assert f"larger than max ({MAX_REQUEST_BYTES + 1} vs. {MAX_REQUEST_BYTES})" in (caught.value.details() or "")
+    assert f"larger than max ({DEFAULTS.max_message_bytes + 1} vs. {DEFAULTS.max_message_bytes})" in (
+        caught.value.details() or ""
+    )
 
 
 # HTTP/2, https://www.rfc-editor.org/rfc/rfc9113: a frame is its length, type, flags, stream and content.

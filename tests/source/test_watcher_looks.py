@@ -9,6 +9,7 @@ import subprocess
 from collections.abc import AsyncIterator
 from pathlib import Path
 
+from fsxds.source.listing import TreeBounds
 from fsxds.source.scan import Look, Scanner
 from fsxds.source.targets import WatchOptions
 from fsxds.source.watcher import watch
@@ -29,7 +30,7 @@ class Counted(Scanner):
 @contextlib.asynccontextmanager
 async def counted(root: Path) -> AsyncIterator[tuple[Counted, Watched]]:
     """Watch a directory until the block ends; enters the block at the first tree."""
-    scanner, record = Counted(root, is_read=is_read), Watched()
+    scanner, record = Counted(root, is_read=is_read, bounds=TreeBounds(follows_outside=True)), Watched()
 
     async def follow() -> None:
         async with contextlib.aclosing(watch(scanner, WatchOptions(), record)) as trees:

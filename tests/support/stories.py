@@ -15,6 +15,7 @@ from fsxds.lint.linter import Linter
 from fsxds.resource_types import BY_TYPE_URL
 from fsxds.resources import Document, ParsedFile, Resource, Snapshot
 from fsxds.snapshots.load import Acceptance, Loaded, load
+from fsxds.snapshots.resource_limit import MOST_RESOURCES
 from fsxds.values import Problem, Severity, SourceFile
 from tests.support.snapshots import resource, type_url
 from tests.support.trees import tree_of
@@ -67,11 +68,13 @@ def served(snapshot: Snapshot) -> set[str]:
 class Story:
     """A tree and what was made of it, step by step."""
 
-    def __init__(self, *, whole_trees: bool = False, authored_versions: bool = False) -> None:
+    def __init__(
+        self, *, whole_trees: bool = False, authored_versions: bool = False, max_resources: int = MOST_RESOURCES
+    ) -> None:
         self.files: dict[str, object] = {}
         self.loaded: Loaded | None = None
         self.parsed: list[str] = []
-        self._acceptance = Acceptance(whole_trees, authored_versions, Linter())
+        self._acceptance = Acceptance(whole_trees, authored_versions, Linter(), max_resources=max_resources)
 
     def step(self, edits: Mapping[str, object]) -> Loaded:
         """Change files (None deletes one), and load what is then there."""

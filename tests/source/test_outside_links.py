@@ -6,15 +6,15 @@ from pathlib import Path
 
 import pytest
 
-from fsxds.source.listing import TreeBounds
+from fsxds.source.listing import BOUNDS, TreeBounds
 from fsxds.source.scan import Scanner, read_file
 from fsxds.values import SourceTree
 from tests.source.watching import contents_of, is_read, point, write
 
 
-def scan(root: Path, **bounds: int) -> SourceTree:
+def scan(root: Path, bounds: TreeBounds = BOUNDS) -> SourceTree:
     """Read a tree once."""
-    return Scanner(root, is_read=is_read, bounds=TreeBounds(**bounds)).scan()
+    return Scanner(root, is_read=is_read, bounds=bounds).scan()
 
 
 def rules_of(tree: SourceTree) -> list[tuple[str, str]]:
@@ -54,7 +54,7 @@ def test_links_are_followed_where_that_is_allowed(tmp_path: Path) -> None:
     write(tmp_path, {"shared/a.yaml": "a", "tree/b.yaml": "b"})
     (tmp_path / "tree/edge").symlink_to("../shared")
     (tmp_path / "tree/c.yaml").symlink_to(tmp_path / "shared/a.yaml")
-    tree = scan(tmp_path / "tree", follows_outside=True)
+    tree = scan(tmp_path / "tree", TreeBounds(follows_outside=True))
 
     assert contents_of(tree) == {"b.yaml": "b", "c.yaml": "a", "edge/a.yaml": "a"}
     assert tree.problems == ()
@@ -62,10 +62,10 @@ def test_links_are_followed_where_that_is_allowed(tmp_path: Path) -> None:
 
 def test_the_layouts_of_kubernetes_and_git_sync_need_no_permission(tmp_path: Path) -> None:
     """Files reached through `..data`, a ConfigMap mounted within the tree, and a tree that is a link itself, are inside."""
-    for volume in (tmp_path / "volume", tmp_path / "volume/edge"):
-        write(volume / "..2026_11", {"cds.yaml": "1"})
-        point(volume / "..data", "..2026_11")
-        (volume / "cds.yaml").symlink_to("..data/cds.yaml")
+    for mount in (tmp_path / "volume", tmp_path / "volume/edge"):
+        write(mount / "..2026_11", {"cds.yaml": "1"})
+        point(mount / "..data", "..2026_11")
+        (mount / "cds.yaml").symlink_to("..data/cds.yaml")
     write(tmp_path / "git/.worktrees/abc", {"config/cds.yaml": "2", "config/common/eds.yaml": "2"})
     (tmp_path / "git/.worktrees/abc/config/edge").symlink_to("common")
     point(tmp_path / "git/current", ".worktrees/abc")
@@ -131,7 +131,7 @@ def test_directories_count(tmp_path: Path) -> None:
     """Each takes a watch; a first tree that is too large has no files at all."""
     for number in range(5):
         (tmp_path / f"d{number}").mkdir()
-    tree = scan(tmp_path, max_files=3)
+    tree = scan(tmp_path, TreeBounds(max_files=3))
 
     assert tree.files == ()
     assert [problem.rule for problem in tree.problems] == ["too-many-files"]

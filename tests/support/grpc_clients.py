@@ -17,13 +17,15 @@ from fsxds.protocol.ttl import TtlMode
 from fsxds.resource_types import BY_SHORT_NAME
 from fsxds.resources import Snapshot
 from fsxds.settings.forms import Address, TcpAddress
+from fsxds.settings.options import Settings
 from fsxds.store import SnapshotStore
 from fsxds.supervisor import Supervisor
 from fsxds.transports.client_status.status_service import ClientReports, client_status_handlers
 from fsxds.transports.grpc_streams.discovery import GrpcServices
-from fsxds.transports.grpc_streams.grpc_server import listening_grpc
+from fsxds.transports.grpc_streams.grpc_server import GrpcSecurity, listening_grpc
 from fsxds.transports.grpc_streams.stream import StreamContext
 from fsxds.transports.grpc_streams.stream_requests import AGGREGATED
+from fsxds.transports.limits import DEFAULTS, Limiter
 from tests.support.channels import OneChannel
 from tests.support.errors import AT_ONCE, Recorder
 from tests.support.snapshots import snapshot, type_url
@@ -143,13 +145,16 @@ async def serving_grpc(
     ttl_mode: TtlMode = TtlMode.ENVOY,
     grace_s: float = 1.0,
     catalogue: Catalogue | None = None,
+    settings: Settings = DEFAULTS,
 ) -> AsyncIterator[GrpcServer]:
-    """Run a server, and a channel to it; with `catalogue`, it tells of its clients as well."""
+    """Run a server with the limits of `settings`, and a channel to it; with `catalogue`, it tells of its clients as well."""
     channels, recorder, clients = OneChannel(), Recorder(), Clients()
     status = client_status_handlers(ClientReports(clients, catalogue)) if catalogue else ()
-    services = GrpcServices(StreamContext(channels, recorder, clients, ttl_mode), status)
+    shared = StreamContext(channels, recorder, clients, ttl_mode)
+    shared.limiter = Limiter(settings)
+    services, security = GrpcServices(shared, status), GrpcSecurity(settings=settings)
     async with (
-        listening_grpc(services, address, Supervisor(recorder, AT_ONCE), grace_s=grace_s) as bound,
+        listening_grpc(services, address, Supervisor(recorder, AT_ONCE), grace_s=grace_s, security=security) as bound,
         channel_to(bound) as channel,
     ):
         yield GrpcServer(channels.store, recorder, clients, services, bound, channel)

@@ -20,10 +20,12 @@ from fsxds.observe.clients import Clients
 from fsxds.resource_types import BY_SHORT_NAME, RESOURCE_TYPES
 from fsxds.resources import Origin, Resource, Rows, Snapshot, TypeChange, version_of_body
 from fsxds.settings.forms import Address, TcpAddress
+from fsxds.settings.options import Settings
 from fsxds.store import SnapshotStore
 from fsxds.transports.client_status.status_service import ClientReports, client_status_paths
+from fsxds.transports.limits import DEFAULTS, Limiter
 from fsxds.transports.rest.application import REST, HeldPolls, RestJson, make_application
-from fsxds.transports.rest.http_server import listening
+from fsxds.transports.rest.http_server import ListenerOptions, listening
 from fsxds.values import TypeUrl
 from tests.support.channels import OneChannel
 from tests.support.envoy import find_envoy
@@ -126,13 +128,17 @@ async def until(predicate: Callable[[], bool]) -> None:
 
 
 @asynccontextmanager
-async def running(*, max_hold_s: float = 60.0, address: Address = LOCALHOST) -> AsyncIterator[Server]:
-    """Run a server; the connections of its client are not compressed unless asked for."""
+async def running(
+    *, max_hold_s: float = 60.0, address: Address = LOCALHOST, settings: Settings = DEFAULTS
+) -> AsyncIterator[Server]:
+    """Run a server with the limits of `settings`; the connections of its client are not compressed unless asked for."""
     channels, recorder = OneChannel(), Recorder()
     clients = Clients()
-    rest = RestJson(HeldPolls(channels, lambda: max_hold_s), envoy_catalogue(), recorder, clients.polls)
+    limiter = Limiter(settings)
+    options = ListenerOptions(max_connections=limiter.most_connections)
+    rest = RestJson(HeldPolls(channels, lambda: max_hold_s, limiter), envoy_catalogue(), recorder, clients.polls)
     application = make_application(rest, client_status_paths(ClientReports(clients, envoy_catalogue())))
-    async with listening(application, address, grace_s=1.0) as bound:
+    async with listening(application, address, grace_s=1.0, options=options) as bound:
         is_tcp = isinstance(bound, TcpAddress)
         connector = aiohttp.TCPConnector(limit=0) if is_tcp else aiohttp.UnixConnector(str(bound)[len("unix:") :])
         base = f"http://{bound}" if is_tcp else "http://fsxds"

@@ -9,7 +9,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
 
-from fsxds.protocol.messages import Node
+from fsxds.protocol.messages import ClientStatus, Node
+from fsxds.protocol.sync_states import SyncState
 from fsxds.rollout import Client, Step
 from fsxds.store import SnapshotStore
 from fsxds.values import Layers
@@ -41,6 +42,12 @@ class ChannelClient(Client, Protocol):
     @property
     def transport(self) -> str:
         """How it is served: `REST`, `gRPC` or `mirror`."""
+
+    def sync_state(self) -> SyncState:
+        """Return how it stands with what its channel serves. It is asked of every client at once, so it must be quick."""
+
+    def status(self) -> ClientStatus:
+        """Return what it was sent, ACKed and NACKed."""
 
     def wake(self) -> None:
         """Look at what is served now."""

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass, field
 from itertools import starmap
 
 from fsxds.protocol.messages import Acknowledgement, ClientStatus, Node, WatchStatus
 from fsxds.protocol.poll import MOST_NODES, SUBSCRIPTIONS_EACH, PollRequest
-from fsxds.protocol.subscription import Selection, Subscription, select
+from fsxds.protocol.subscription import Selection, Subscription, select, version_of
+from fsxds.protocol.sync_states import SyncState
 from fsxds.resources import Resource, Snapshot
 from fsxds.values import Version
 
@@ -61,6 +62,7 @@ class _PolledWatch:
     """What the polls of one client for one subscription have shown."""
 
     seen_at_s: float
+    since_s: float | None = None
     sent: Version | None = None
     acked: Version | None = None
     nacked: Version | None = None
@@ -68,13 +70,27 @@ class _PolledWatch:
     resources: Collection[Resource] = ()
     missing: tuple[str, ...] = ()
 
+    @property
+    def state(self) -> SyncState:
+        """How the client stands with what it was sent."""
+        if self.nacked is not None:
+            return SyncState.NACK
+        if self.sent is None:
+            return SyncState.NOT_SENT
+        return SyncState.SYNCED if self.acked == self.sent else SyncState.STALE
+
 
 @dataclass(slots=True)
 class _PollingClient:
     """A client that polls, and its subscriptions, the last polled one last."""
 
     node: Node
+    since_s: float
     watches: OrderedDict[Subscription, _PolledWatch] = field(default_factory=OrderedDict)
+
+    def status(self, watches: Iterable[tuple[Subscription, _PolledWatch]]) -> ClientStatus:
+        """Return the status with some of its subscriptions."""
+        return ClientStatus(self.node, POLLING, starmap(_status, watches), self.since_s)
 
     @property
     def newest(self) -> _PolledWatch:
@@ -107,15 +123,20 @@ class ReportedPolls:
     def poll_received(self, poll: PollRequest, snapshot: Snapshot | None, now_s: float) -> None:
         """A poll came. What the client holds, perhaps from a previous process, is recognized by its version."""
         watch = self._watch_of(poll, now_s)
+        before = watch.state
         if watch.sent is None and snapshot is not None and poll.subscription.type_url not in snapshot.withheld:
             is_incomplete = poll.subscription.type_url in snapshot.incomplete
             _initialize(watch, select(snapshot, poll.subscription), poll.version_info, is_incomplete=is_incomplete)
         if poll.version_info is not None and poll.version_info == watch.sent and poll.error_detail is None:
             watch.acked, watch.nacked, watch.reason = watch.sent, None, None
+        _note_state(watch, before, now_s)
 
     def response_sent(self, poll: PollRequest, selection: Selection, now_s: float) -> None:
         """A client was sent a response."""
-        _note_sent(self._watch_of(poll, now_s), selection)
+        watch = self._watch_of(poll, now_s)
+        before = watch.state
+        _note_sent(watch, selection)
+        _note_state(watch, before, now_s)
 
     def poll_ended(self, poll: PollRequest, now_s: float) -> None:
         """A poll that was held ended without an update: its client is still there."""
@@ -124,10 +145,25 @@ class ReportedPolls:
     def ack_received(self, poll: PollRequest, acknowledgement: Acknowledgement, now_s: float) -> None:
         """A poll ACKed or NACKed a version."""
         watch, version = self._watch_of(poll, now_s), acknowledgement.version
+        before = watch.state
         if acknowledgement.accepted:
             watch.acked, watch.nacked, watch.reason = version, None, None
         else:
             watch.nacked, watch.reason = version, acknowledgement.reason
+        _note_state(watch, before, now_s)
+
+    def status_of(self, node: Node) -> ClientStatus | None:
+        """Return the status of a client; None where nothing is known of it."""
+        client = self._clients.get(_key(node))
+        return None if client is None else client.status(client.watches.items())
+
+    def sync_states(self, node: Node, snapshot: Snapshot) -> Iterator[SyncState]:
+        """Yield how a client stands with each of its subscriptions, where this snapshot is served."""
+        client = self._clients.get(_key(node))
+        for subscription, watch in client.watches.items() if client is not None else ():
+            state = watch.state
+            is_old = state is SyncState.SYNCED and watch.sent != version_of(snapshot, subscription)
+            yield SyncState.STALE if is_old else state
 
     def statuses(self, now_s: float) -> Iterator[ClientStatus]:
         """Yield the status of the clients that polled lately, the longest silent first."""
@@ -136,13 +172,13 @@ class ReportedPolls:
             watches = [each for each in client.watches.items() if not self._is_old(each[1], now_s)]
             # There are none if the client was removed while the others were reported.
             if watches:
-                yield ClientStatus(client.node, POLLING, starmap(_status, watches))
+                yield client.status(watches)
 
     def _watch_of(self, poll: PollRequest, now_s: float) -> _PolledWatch:
         key = _key(poll.node)
         client = self._clients.get(key)
         if client is None:
-            client = self._clients[key] = _PollingClient(poll.node)
+            client = self._clients[key] = _PollingClient(poll.node, now_s)
         client.node = poll.node
         watch = client.watches.get(poll.subscription)
         if watch is None:
@@ -192,6 +228,11 @@ def _initialize(watch: _PolledWatch, selection: Selection, version: Version | No
         watch.missing = () if is_incomplete else selection.missing
 
 
+def _note_state(watch: _PolledWatch, before: SyncState, now_s: float) -> None:
+    if watch.state is not before:
+        watch.since_s = now_s
+
+
 def _note_sent(watch: _PolledWatch, selection: Selection) -> None:
     watch.sent, watch.resources, watch.missing = selection.version, selection.resources, selection.missing
 
@@ -209,4 +250,6 @@ def _status(subscription: Subscription, watch: _PolledWatch) -> WatchStatus:
         resources=watch.resources,
         missing=watch.missing,
         rejected=frozenset(resource.name for resource in watch.resources) if is_rejected else frozenset(),
+        state=watch.state,
+        since_s=watch.since_s,
     )

@@ -24,6 +24,7 @@ from enum import Enum, auto
 
 from fsxds.protocol.messages import Acknowledgement, WatchStatus
 from fsxds.protocol.subscription import WILDCARD, Subscription
+from fsxds.protocol.sync_states import SyncState
 from fsxds.resources import NO_RESOURCES, Resource, ResourceList, RowsChange
 from fsxds.rollout import Rejection, Standing
 from fsxds.values import BackOff, Nonce, TypeUrl, Version
@@ -83,7 +84,7 @@ class Acks:
     """Matches the ACKs and NACKs of one type on one stream with its responses, and knows what is pending.
 
     `sent`, `acked` and `nacked` are the last versions of that kind, None where there is none. `nacked`, and its `reason`,
-    last as long as something is pending.
+    last as long as something is pending. `since_s` is when `state` changed last, None before it did.
 
     Args:
         is_full_state: each response replaces those before it, so that the last one alone counts.
@@ -104,6 +105,7 @@ class Acks:
         "pending",
         "reason",
         "sent",
+        "since_s",
         "unapplied",
     )
 
@@ -115,6 +117,7 @@ class Acks:
         self.acked: Version | None = None
         self.nacked: Version | None = None
         self.reason: str | None = None
+        self.since_s: float | None = None
         self.pending = Pending(is_whole=is_whole or is_full_state, share=share)
         # The names that were fresh in full states that were NACKed: they are again when these are sent again.
         self.unapplied = NOTHING
@@ -124,6 +127,16 @@ class Acks:
         self._answered: Nonce | None = None
         # The generation of the first of the NACKed responses in a row.
         self._pending_since = 0
+
+    @property
+    def state(self) -> SyncState:
+        """How the client stands with what it was sent."""
+        if self.pending.names and self.nacked is not None:
+            return SyncState.NACK
+        if self.sent is None:
+            return SyncState.NOT_SENT
+        is_awaited = self._unanswered and any(sent.generation for sent in self._unanswered.values())
+        return SyncState.STALE if is_awaited else SyncState.SYNCED
 
     @property
     def in_flight(self) -> frozenset[str]:
@@ -149,13 +162,16 @@ class Acks:
         """Return the pending names that are sent again now, for one response each."""
         return self.pending.due(now_s, self._room) if self.pending.names else ()
 
-    def record(self, nonce: Nonce, sent: Sent) -> None:
+    def record(self, nonce: Nonce, sent: Sent, now_s: float) -> None:
         """Note a response that is sent now."""
+        before = self.state
         self.last_nonce, self.sent = nonce, sent.version
         is_retry = bool(self.pending.names) and not self.pending.names.isdisjoint(sent.names)
         self._unanswered[nonce] = replace(sent, is_retry=True) if is_retry else sent
         if len(self._unanswered) > MOST_UNANSWERED:
             self._ack(self._unanswered.pop(next(iter(self._unanswered))))
+        if self.state is not before:
+            self.since_s = now_s
 
     def is_stale(self, nonce: Nonce | None) -> bool:
         """Whether a request has another nonce than the last response: its client had not seen that, or it is of another stream.
@@ -172,6 +188,13 @@ class Acks:
         """Take the nonce of a request, and the message of a NACK; None where it answers nothing, or answered it before."""
         if nonce is None or nonce not in self._unanswered:
             return None
+        before = self.state
+        answer = self._take(nonce, error_detail, now_s)
+        if self.state is not before:
+            self.since_s = now_s
+        return answer
+
+    def _take(self, nonce: Nonce, error_detail: str | None, now_s: float) -> Answer:
         while (oldest := next(iter(self._unanswered))) != nonce:
             self._ack(self._unanswered.pop(oldest))
         sent, self._answered = self._unanswered.pop(nonce), nonce
@@ -234,9 +257,12 @@ class Acks:
         return NOTHING if self._pending_since < generation else names or change.removed
 
     def status(
-        self, subscription: Subscription, resources: Collection[Resource], missing: tuple[str, ...]
+        self, subscription: Subscription, resources: Collection[Resource], missing: tuple[str, ...], generation: int
     ) -> WatchStatus:
-        """Return the state of the type for one client, with the resources that it should hold and the names it misses."""
+        """Return the state of the type for one client, with the resources that it should hold and the names it misses.
+
+        `generation` is that of the snapshot that it was sent all of.
+        """
         return WatchStatus(
             subscription.type_url,
             None if subscription.wildcard else subscription.names,
@@ -247,6 +273,9 @@ class Acks:
             resources=resources,
             missing=missing,
             rejected=self.pending.names,
+            state=self.state,
+            since_s=self.since_s,
+            generation=generation,
         )
 
 

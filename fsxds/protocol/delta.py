@@ -32,6 +32,7 @@ from fsxds.protocol.messages import (
 )
 from fsxds.protocol.name_index import collection_of
 from fsxds.protocol.subscription import WILDCARD, SharedMemory, Subscription, names_without, version_of
+from fsxds.protocol.sync_states import SyncState
 from fsxds.protocol.ttl import Heartbeats, TtlMode, TtlUse, earliest, ttl_use
 from fsxds.protocol.virtual_hosts import ROUTES, VIRTUAL_HOSTS, HostNames, ends_of_any_wait, ends_of_wait
 from fsxds.resource_types import BY_SHORT_NAME, BY_TYPE_URL, RESOURCE_TYPES, ResourceType, in_push_order
@@ -113,6 +114,10 @@ class DeltaStream:
     def name_count(self) -> int:
         """How many names its subscriptions have."""
         return sum(len(watch.names.subscription.names) for watch in self._watches.values())
+
+    def sync_states(self, generation: int) -> Iterator[SyncState]:
+        """Yield how the client stands with each type that it wants, where the snapshot of this generation is served."""
+        return (watch.sync_state(generation) for watch in self._watches.values() if not watch.selects_nothing)
 
     def statistics(self) -> tuple[WatchStatus, ...]:
         """Return the state of each type, in push order."""
@@ -482,7 +487,7 @@ class _DeltaWatch:
             unpopulated=changes.unpopulated,
             generation=self._generation,
         )
-        self._acks.record(nonce, sent)
+        self._acks.record(nonce, sent, now_s)
         if self._ttl is not TtlUse.NONE and self._base is not None:
             self._heartbeats.plan(self._base.shortest_ttl_s, now_s, is_all=False)
         return DeltaResponse(
@@ -509,7 +514,7 @@ class _DeltaWatch:
         if not renewed:
             return None
         nonce = next_nonce()
-        self._acks.record(nonce, Sent(version, renewed))
+        self._acks.record(nonce, Sent(version, renewed), now_s)
         return DeltaResponse(self.type_url, version, nonce, NO_RESOURCES, with_ttl=True, heartbeats=tuple(renewed))
 
     def standing(self, step: Step) -> Standing | Rejection:
@@ -528,9 +533,19 @@ class _DeltaWatch:
             return self._base.everything
         return self._base.select(self.names.held(self.names.lookup(self._base)))
 
+    @property
+    def selects_nothing(self) -> bool:
+        """Whether the client wants nothing of this type."""
+        return not (self.names.selects_all or self.names.names)
+
+    def sync_state(self, generation: int) -> SyncState:
+        """Return how the client stands with this type, where the snapshot of this generation is served."""
+        state = self._acks.state
+        return SyncState.STALE if state is SyncState.SYNCED and self._generation < generation else state
+
     def status(self) -> WatchStatus:
         """Return the state of this type."""
         missing: tuple[str, ...] = ()
         if self._base is not None:
             missing = tuple(sorted(self.names.names - self.names.lookup(self._base).existing(self.names.names)))
-        return self._acks.status(self.subscription, self.resources(), missing)
+        return self._acks.status(self.subscription, self.resources(), missing, self._generation)

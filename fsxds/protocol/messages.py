@@ -13,6 +13,7 @@ from typing import Generic, TypeVar
 
 from fsxds.errors import ProtocolError
 from fsxds.protocol.node_attributes import Attributes
+from fsxds.protocol.sync_states import SyncState
 from fsxds.resources import Resource
 from fsxds.values import Nonce, TypeUrl, Version
 
@@ -139,7 +140,8 @@ class WatchStatus:
     `names` is None for everything. `resources` are those that were sent and that the client should hold, `missing` the
     names it subscribed to that do not exist. `sent`, `acked` and `nacked` are the last versions of that kind, None where
     there was none. `rejected` are the names in NACKed responses that were not ACKed since, `reason` is the message of
-    the last NACK.
+    the last NACK. `state` is how the client stands with what it was sent, `since_s` when that changed last, None where it
+    never did. `generation` is that of the snapshot that it was sent all of; None where the versions say whether it was.
     """
 
     type_url: TypeUrl
@@ -151,6 +153,9 @@ class WatchStatus:
     resources: Collection[Resource] = field(default=(), repr=False)
     missing: tuple[str, ...] = ()
     rejected: frozenset[str] = frozenset()
+    state: SyncState = field(default=SyncState.NOT_SENT, compare=False)
+    since_s: float | None = field(default=None, compare=False)
+    generation: int | None = field(default=None, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,12 +164,14 @@ class ClientStatus:
 
     `node` has an empty id until the client sends one. `service` is the method of the stream, such as
     `StreamAggregatedResources`, or `REST`. `watches` may hold several of one type: each list of polled names is a watch of
-    its own. They can be iterated once: an Envoy may have ten thousand, which are made one by one.
+    its own. They can be iterated once: an Envoy may have ten thousand, which are made one by one. `since_s` is when it came.
+    Times are of the clock that the cores are given.
     """
 
     node: Node
     service: str
     watches: Iterable[WatchStatus] = ()
+    since_s: float = field(default=0.0, compare=False)
 
 
 def check_length(field: str, text: str) -> str:

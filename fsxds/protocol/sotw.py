@@ -22,6 +22,7 @@ from dataclasses import dataclass, replace
 from fsxds.protocol.acks import NOTHING, Acks, Answer, Sent, combined
 from fsxds.protocol.messages import ENVOY, Node, Reaction, SotwRequest, SotwResponse, WatchStatus
 from fsxds.protocol.subscription import WILDCARD, SharedMemory, Subscription, names_without, version_of
+from fsxds.protocol.sync_states import SyncState
 from fsxds.protocol.ttl import Heartbeats, TtlMode, TtlUse, earliest, ttl_use
 from fsxds.resource_types import BY_SHORT_NAME, BY_TYPE_URL, ResourceType, in_push_order
 from fsxds.resources import ResourceList, Rows, Snapshot
@@ -94,6 +95,10 @@ class SotwStream:
     def name_count(self) -> int:
         """How many names its subscriptions have."""
         return sum(len(watch.subscription.names) for watch in self._watches.values())
+
+    def sync_states(self, generation: int) -> Iterator[SyncState]:
+        """Yield how the client stands with each type that it wants, where the snapshot of this generation is served."""
+        return (watch.sync_state(generation) for watch in self._watches.values() if not watch.selects_nothing)
 
     def statistics(self) -> tuple[WatchStatus, ...]:
         """Return the state of each type, in push order."""
@@ -294,7 +299,7 @@ class _SotwWatch:
         if self._base is None:
             return self._first_update(snapshot, again, now_s)
         base, self._base = self._base, snapshot.resources(self.type_url)
-        if self._selects_nothing or (self._base is base and not (again or self.acks.pending.names)):
+        if self.selects_nothing or (self._base is base and not (again or self.acks.pending.names)):
             return None
         fresh, removed = self._difference(base, self._base)
         if self._row.full_state_in_sotw:
@@ -302,13 +307,14 @@ class _SotwWatch:
         return self._partial_update(snapshot, fresh, again, now_s)
 
     @property
-    def _selects_nothing(self) -> bool:
+    def selects_nothing(self) -> bool:
+        """Whether the client wants nothing of this type."""
         return not (self.subscription.wildcard or self.subscription.names)
 
     def _first_update(self, snapshot: Snapshot, again: frozenset[str], now_s: float) -> SotwUpdate | None:
         """Return what a client is sent first: it may hold what another stream sent it, of this process or of another."""
         holds_selection = self._holds_selection(snapshot)
-        if self._selects_nothing or (not holds_selection and self._may_lose_something(snapshot)):
+        if self.selects_nothing or (not holds_selection and self._may_lose_something(snapshot)):
             return None
         self._base = snapshot.resources(self.type_url)
         is_full, version = self._row.full_state_in_sotw, version_of(snapshot, self.subscription)
@@ -392,13 +398,14 @@ class _SotwWatch:
         """Make the response of an update, and remember it until its ACK or NACK."""
         if self._postponed:
             self._postponed -= update.resources.names
-        self._record(nonce, Sent(update.version, update.resources, fresh=update.fresh, generation=self._generation))
+        sent = Sent(update.version, update.resources, fresh=update.fresh, generation=self._generation)
+        self._record(nonce, sent, now_s)
         self._heartbeats.plan(self._shortest_ttl_s(), now_s, is_all=self._row.full_state_in_sotw)
         with_ttl = self._ttl is not TtlUse.NONE
         return SotwResponse(self.type_url, update.version, nonce, update.resources, with_ttl)
 
-    def _record(self, nonce: Nonce, sent: Sent) -> None:
-        self.acks.record(nonce, sent)
+    def _record(self, nonce: Nonce, sent: Sent, now_s: float) -> None:
+        self.acks.record(nonce, sent, now_s)
         self._memory.know(sent.version)
 
     def _shortest_ttl_s(self) -> float | None:
@@ -424,7 +431,7 @@ class _SotwWatch:
         if not renewed:
             return None
         nonce = next_nonce()
-        self._record(nonce, Sent(version, renewed))
+        self._record(nonce, Sent(version, renewed), now_s)
         # A full state has to have also what has no time to live.
         names = self._select(base, self.everything).names if self._row.full_state_in_sotw else renewed.names
         if self._ttl is not TtlUse.HEARTBEAT:
@@ -440,10 +447,15 @@ class _SotwWatch:
             return self.acks.standing(self.type_url, change, generation, selects=selects)
         return Standing.PENDING if selects else Standing.TAKEN
 
+    def sync_state(self, generation: int) -> SyncState:
+        """Return how the client stands with this type, where the snapshot of this generation is served."""
+        state = self.acks.state
+        return SyncState.STALE if state is SyncState.SYNCED and self._generation < generation else state
+
     def status(self) -> WatchStatus:
         """Return the state of this type."""
         if self._base is None:
-            return self.acks.status(self.subscription, (), ())
+            return self.acks.status(self.subscription, (), (), self._generation)
         held = self._select(self._base, self.everything)
         names = NOTHING if self.subscription.wildcard else self.subscription.names
-        return self.acks.status(self.subscription, held, tuple(sorted(names - held.names)))
+        return self.acks.status(self.subscription, held, tuple(sorted(names - held.names)), self._generation)

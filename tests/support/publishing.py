@@ -11,7 +11,8 @@ from typing import Any
 from fsxds.channels import Channel
 from fsxds.events import RolloutChanged
 from fsxds.history.state_writer import StateWriter
-from fsxds.protocol.messages import Node
+from fsxds.protocol.messages import ClientStatus, Node
+from fsxds.protocol.sync_states import SyncState
 from fsxds.publishing.node_channels import NodeChannels
 from fsxds.publishing.publisher import Publisher, PublishRules
 from fsxds.resources import Snapshot
@@ -45,6 +46,14 @@ class Client:
         """Return the answer; a step that was taken stays so."""
         self.asked.append(step)
         return Standing.TAKEN if step.snapshot.generation <= self.taken else self.answer
+
+    def sync_state(self) -> SyncState:
+        """It is not known."""
+        return SyncState.NOT_SENT
+
+    def status(self) -> ClientStatus:
+        """Nothing is known of it."""
+        return ClientStatus(self.node, self.transport)
 
     def wake(self) -> None:
         """Nothing waits."""

@@ -9,7 +9,7 @@ at a time.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterator
 from contextlib import suppress
 from typing import Any, Protocol
 
@@ -28,6 +28,7 @@ from fsxds.events import (
 )
 from fsxds.protocol.messages import ClientStatus, DeltaResponse, Node, Reaction, SotwResponse, WatchStatus
 from fsxds.protocol.subscription import SharedMemory, Subscription
+from fsxds.protocol.sync_states import SyncState, combined_state
 from fsxds.protocol.ttl import TtlMode
 from fsxds.resource_types import BY_TYPE_URL
 from fsxds.resources import Snapshot
@@ -90,6 +91,9 @@ class StreamCore(Protocol):
 
     def subscription_of(self, type_url: TypeUrl) -> Subscription:
         """Return what the client wants of a type."""
+
+    def sync_states(self, generation: int) -> Iterator[SyncState]:
+        """Yield how the client stands with each type, where the snapshot of this generation is served."""
 
     def statistics(self) -> tuple[WatchStatus, ...]:
         """Return the state of each type."""
@@ -155,6 +159,7 @@ class StreamCall:
         "_name_count",
         "_peer",
         "_shared",
+        "_since_s",
         "_timer",
         "_token",
         "_written",
@@ -168,6 +173,7 @@ class StreamCall:
         self._peer = peer_of(context.peer())
         # Asking which loop runs takes longer than asking it for the time.
         self._loop = asyncio.get_running_loop()
+        self._since_s = self._loop.time()
         # What its node is served; None until its first request.
         self._channel: Channel | None = None
         # What the registry knows the stream by; None until its first request.
@@ -219,6 +225,15 @@ class StreamCall:
         """Return where the client is with a step."""
         return self._core.standing(step)
 
+    def sync_state(self) -> SyncState:
+        """Return how the client stands with what its channel serves."""
+        snapshot = None if self._channel is None else self._channel.streams.current
+        return combined_state(self._core.sync_states(0 if snapshot is None else snapshot.generation))
+
+    def status(self) -> ClientStatus:
+        """Return what the client was sent, ACKed and NACKed."""
+        return ClientStatus(self._node, self._method.name, self._core.statistics(), self._since_s)
+
     def follow(self, channel: Channel) -> None:
         """Look at another channel from now on, which the stream has joined already."""
         self._channel = channel
@@ -266,7 +281,7 @@ class StreamCall:
         del request
         self._count_names(self._core.name_count)
         if self._token is None:
-            self._token = self._shared.registry.opened(self._status)
+            self._token = self._shared.registry.opened(self.status)
             self._shared.observer(StreamOpened(self._node, self._method.name, self._peer))
         if reaction.acknowledgement is not None:
             subscription = self._core.subscription_of(type_url)
@@ -361,9 +376,6 @@ class StreamCall:
     @property
     def _node(self) -> Node:
         return self._core.node or Node("", peer=self._peer)
-
-    def _status(self) -> ClientStatus:
-        return ClientStatus(self._node, self._method.name, self._core.statistics())
 
     def _report_ignored(self, type_url: TypeUrl) -> None:
         if type_url not in self._ignored and len(self._ignored) < MOST_IGNORED_REPORTED:

@@ -14,9 +14,10 @@ from typing import Final, Never, Self
 from fsxds.api.catalogue import Catalogue
 from fsxds.channels import Channel, Channels
 from fsxds.events import FilesWritten, MirrorFailed, Observer, Remark, SnapshotSetAside
-from fsxds.protocol.messages import Node
+from fsxds.protocol.messages import ClientStatus, Node, WatchStatus
+from fsxds.protocol.sync_states import SyncState, combined_state
 from fsxds.resource_types import BY_TYPE_URL
-from fsxds.resources import Snapshot
+from fsxds.resources import Rows, Snapshot
 from fsxds.rollout import Rejection, Standing, Step
 from fsxds.supervisor import Attempts
 from fsxds.transports.mirror.directory import MirrorDirectory, Signature
@@ -264,6 +265,7 @@ class Mirroring:
         # What is in the directory, and its number.
         self._written: Snapshot | None = None
         self._generation = 0
+        self._since_s = self._reached_s = 0.0
         # Somebody waits for the Envoy to take it.
         self._is_awaited = asyncio.Event()
         self._failures = 0
@@ -290,6 +292,32 @@ class Mirroring:
             self._is_awaited.set()
         return standing
 
+    def sync_state(self) -> SyncState:
+        """Return how the directory, and its Envoy where it is known, stand with what the channel serves."""
+        served = self._channel.store.current
+        return combined_state(
+            SyncState.STALE
+            if watch.state is SyncState.SYNCED and served is not None and self._generation < served.generation
+            else watch.state
+            for watch in self._watches()
+        )
+
+    def status(self) -> ClientStatus:
+        """Return what was written, and what of it an Envoy is known to have taken or rejected."""
+        return ClientStatus(self.node, self.transport, self._watches(), self._since_s)
+
+    def _watches(self) -> Iterator[WatchStatus]:
+        written, step = self._written, self._channel.step
+        if written is None:
+            return
+        standing = (
+            Standing.TAKEN if step is None or self._generation < step.snapshot.generation else self.standing(step)
+        )
+        for type_url, rows in written.by_type.items():
+            if type_url not in written.withheld and (rows or type_url not in written.undeclared):
+                awaited = standing if step is not None and type_url in step.changed else Standing.TAKEN
+                yield _watch_of(rows, awaited, self._reached_s, self._generation)
+
     def wake(self) -> None:
         """Do nothing: it waits for what is served by itself."""
 
@@ -305,6 +333,7 @@ class Mirroring:
         UsageError, when another process has the directory, is the caller's, and so is ProtocolError, when the node has no view.
         """
         self._channel = await self._channels.channel_of(self.node)
+        self._since_s = asyncio.get_running_loop().time()
         self._channel.join(self)
         try:
             while True:
@@ -375,4 +404,26 @@ class Mirroring:
 
     def _reach(self, snapshot: Snapshot) -> None:
         self._written, self._generation = snapshot, snapshot.generation
+        self._reached_s = asyncio.get_running_loop().time()
         self._channel.progressed(self)
+
+
+def _watch_of(rows: Rows, standing: Standing | Rejection, since_s: float, generation: int) -> WatchStatus:
+    """Return the state of a type that was written; its Envoy, where it is known, stands so with what changed."""
+    rejection = standing if isinstance(standing, Rejection) and standing.type_url == rows.type_url else None
+    if rejection is not None:
+        state = SyncState.NACK
+    else:
+        state = SyncState.STALE if standing is Standing.PENDING else SyncState.SYNCED
+    return WatchStatus(
+        rows.type_url,
+        None,
+        sent=rows.version,
+        acked=rows.version if state is SyncState.SYNCED else None,
+        nacked=None if rejection is None else rows.version,
+        reason=None if rejection is None else rejection.reason,
+        resources=rows.everything,
+        state=state,
+        since_s=since_s,
+        generation=generation,
+    )

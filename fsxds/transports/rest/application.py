@@ -23,7 +23,7 @@ from fsxds.transports.limits import Limiter
 from fsxds.transports.rest.http_edge import Handler, HttpEdge
 from fsxds.transports.rest.poll_requests import RestRequestReader, is_json, patience_of, read_body
 from fsxds.transports.rest.poll_responses import ErrorResponse, ResponseBodies, error_response, not_modified, send
-from fsxds.transports.rest.polling_clients import RestClient, RestClients
+from fsxds.transports.rest.polling_clients import ReportedClients, RestClient, RestClients
 
 DEADLINE_HEADER = "x-envoy-expected-rq-timeout-ms"
 PREFIX = "/v3/discovery:"
@@ -36,7 +36,7 @@ WRONG_CONTENT = ErrorResponse(415, 3, "the body is not declared as JSON; send it
 STOPPING = ErrorResponse(503, 14, "the server stops; ask again", {"Retry-After": "1"})
 
 
-class PollRegistry(Protocol):
+class PollRegistry(ReportedClients, Protocol):
     """What remembers polls for requests for the status of clients. Times are those of the event loop."""
 
     def poll_received(self, poll: PollRequest, snapshot: Snapshot | None, now_s: float) -> None:
@@ -142,7 +142,7 @@ class RestJson:
         self.edge = HttpEdge("REST request", self._answer, observer, held.limiter.admit_request)
         self._observer = observer
         self._polls = polls
-        self._clients = RestClients()
+        self._clients = RestClients(polls)
         self._memory = PollMemory(lambda: held.limiter.settings.max_nodes, forget=self._forget)
         self._requests = RestRequestReader(catalogue)
         self._bodies = ResponseBodies(Printer(catalogue))

@@ -3,13 +3,26 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Final
+from collections.abc import Iterator
+from typing import Final, Protocol
 
 from fsxds.channels import Channel
-from fsxds.protocol.messages import Node
+from fsxds.protocol.messages import ClientStatus, Node
 from fsxds.protocol.poll import PollRequest
 from fsxds.protocol.polling_node import PollingNode
+from fsxds.protocol.sync_states import SyncState, combined_state
+from fsxds.resources import Snapshot
 from fsxds.rollout import Rejection, Standing, Step
+
+
+class ReportedClients(Protocol):
+    """What remembers what was sent to nodes that poll."""
+
+    def status_of(self, node: Node) -> ClientStatus | None:
+        """Return the status of a client; None where nothing is known of it."""
+
+    def sync_states(self, node: Node, snapshot: Snapshot) -> Iterator[SyncState]:
+        """Yield how a client stands with each of its subscriptions, where this snapshot is served."""
 
 
 class RestClient:
@@ -21,11 +34,12 @@ class RestClient:
         limits: the time limits of its polls that are held.
     """
 
-    __slots__ = ("channel", "limits", "polls")
+    __slots__ = ("_reported", "channel", "limits", "polls")
 
     transport: Final = "REST"
 
-    def __init__(self, polls: PollingNode, channel: Channel) -> None:
+    def __init__(self, polls: PollingNode, channel: Channel, reported: ReportedClients) -> None:
+        self._reported = reported
         self.polls = polls
         self.channel = channel
         self.limits: set[asyncio.Timeout] = set()
@@ -44,6 +58,15 @@ class RestClient:
         """Return where the client is with a step."""
         return self.polls.standing(step)
 
+    def sync_state(self) -> SyncState:
+        """Return how the client stands with what its channel serves."""
+        snapshot = self.channel.store.current
+        return combined_state(() if snapshot is None else self._reported.sync_states(self.node, snapshot))
+
+    def status(self) -> ClientStatus:
+        """Return what the client was sent, ACKed and NACKed."""
+        return self._reported.status_of(self.node) or ClientStatus(self.node, self.transport)
+
     def wake(self) -> None:
         """Do nothing: polls that are held wait for what is served by themselves."""
 
@@ -56,9 +79,10 @@ class RestClient:
 
 
 class RestClients:
-    """Knows the client of each node, as long as it polls."""
+    """Knows the client of each node, as long as it polls; `reported` knows what was sent to each."""
 
-    def __init__(self) -> None:
+    def __init__(self, reported: ReportedClients) -> None:
+        self._reported = reported
         self._clients: dict[PollingNode, RestClient] = {}
 
     def __len__(self) -> int:
@@ -68,10 +92,10 @@ class RestClients:
     def receive_poll(self, poll: PollRequest, polls: PollingNode | None, channel: Channel) -> RestClient:
         """Return the client of a poll, which follows a channel from now on; one that is not remembered joins none."""
         if polls is None:
-            return RestClient(PollingNode(poll.node), channel)
+            return RestClient(PollingNode(poll.node), channel, self._reported)
         client = self._clients.get(polls)
         if client is None:
-            client = self._clients[polls] = RestClient(polls, channel)
+            client = self._clients[polls] = RestClient(polls, channel, self._reported)
             channel.join(client)
         elif client.channel is not channel:
             client.channel.leave(client)

@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator, Iterable
 import pytest
 
 from fsxds.channels import Channel, ChannelClient, ChannelKey
+from fsxds.observe.clients import ReportedPolls
 from fsxds.protocol.messages import Node
 from fsxds.protocol.polling_node import PollingNode
 from fsxds.resource_types import BY_SHORT_NAME
@@ -172,7 +173,7 @@ async def test_a_channel_with_the_same_content_answers_no_poll(server: Server) -
 def test_a_node_is_forgotten_with_its_client() -> None:
     """The client of a node shows the node as it described itself last."""
     polls = PollingNode(Node("edge-1", serialized=b"old"))
-    client = RestClient(polls, Channel(ChannelKey()))
+    client = RestClient(polls, Channel(ChannelKey()), ReportedPolls())
     polls.node = Node("edge-1", serialized=b"new")
 
     assert client.node.serialized == b"new"

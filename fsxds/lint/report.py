@@ -10,7 +10,7 @@ from pathlib import PurePosixPath
 from types import MappingProxyType
 
 from fsxds.api.secrets import mask_text
-from fsxds.lint.source_lines import Excerpt, Source
+from fsxds.observe.source_lines import Excerpt, Source
 from fsxds.observe.log_lines import count_of, escape
 from fsxds.resource_types import RESOURCE_TYPES
 from fsxds.resources import Snapshot

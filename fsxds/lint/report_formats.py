@@ -16,7 +16,7 @@ from rich.text import Text
 
 from fsxds.lint.report import Report, ReportedProblem, fact_of, line_of, place_of
 from fsxds.lint.sarif import as_sarif
-from fsxds.lint.source_lines import Excerpt
+from fsxds.observe.source_lines import Excerpt
 from fsxds.values import Problem, Severity
 
 # What XML 1.0 has no way to write, not even as a reference.

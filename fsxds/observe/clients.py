@@ -69,6 +69,22 @@ class _PolledWatch:
     reason: str | None = None
     resources: Collection[Resource] = ()
     missing: tuple[str, ...] = ()
+    # What it was sent when it ACKed last.
+    confirmed: Collection[Resource] = ()
+
+    def accept(self, version: Version) -> None:
+        """Note that the client holds a version."""
+        self.acked, self.nacked, self.reason = version, None, None
+        if version == self.sent:
+            self.confirmed = self.resources
+
+    @property
+    def unconfirmed(self) -> frozenset[str]:
+        """The names that the client was sent, and may not hold as they were sent."""
+        if self.confirmed is self.resources:
+            return frozenset()
+        held = {resource.name: resource.version for resource in self.confirmed}
+        return frozenset(each.name for each in self.resources if held.get(each.name) != each.version)
 
     @property
     def state(self) -> SyncState:
@@ -128,7 +144,7 @@ class ReportedPolls:
             is_incomplete = poll.subscription.type_url in snapshot.incomplete
             _initialize(watch, select(snapshot, poll.subscription), poll.version_info, is_incomplete=is_incomplete)
         if poll.version_info is not None and poll.version_info == watch.sent and poll.error_detail is None:
-            watch.acked, watch.nacked, watch.reason = watch.sent, None, None
+            watch.accept(watch.sent)
         _note_state(watch, before, now_s)
 
     def response_sent(self, poll: PollRequest, selection: Selection, now_s: float) -> None:
@@ -147,7 +163,7 @@ class ReportedPolls:
         watch, version = self._watch_of(poll, now_s), acknowledgement.version
         before = watch.state
         if acknowledgement.accepted:
-            watch.acked, watch.nacked, watch.reason = version, None, None
+            watch.accept(version)
         else:
             watch.nacked, watch.reason = version, acknowledgement.reason
         _note_state(watch, before, now_s)
@@ -252,4 +268,5 @@ def _status(subscription: Subscription, watch: _PolledWatch) -> WatchStatus:
         rejected=frozenset(resource.name for resource in watch.resources) if is_rejected else frozenset(),
         state=watch.state,
         since_s=watch.since_s,
+        unconfirmed=watch.unconfirmed,
     )

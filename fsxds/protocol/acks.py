@@ -144,6 +144,17 @@ class Acks:
         return NOTHING.union(*(sent.names for sent in self._unanswered.values()))
 
     @property
+    def unconfirmed(self) -> frozenset[str]:
+        """The names that the client was sent, and may not hold as they were sent: it NACKed them, or has not answered."""
+        rejected = self.unapplied if self._is_full_state else self.pending.names
+        awaited = (
+            sent.fresh if self._is_full_state or sent.fresh else sent.names
+            for sent in self._unanswered.values()
+            if sent.generation
+        )
+        return rejected.union(*awaited)
+
+    @property
     def held_back(self) -> frozenset[str]:
         """The names that were NACKed, and wait until they are sent again."""
         names = self.pending.names
@@ -276,6 +287,7 @@ class Acks:
             state=self.state,
             since_s=self.since_s,
             generation=generation,
+            unconfirmed=self.unconfirmed,
         )
 
 

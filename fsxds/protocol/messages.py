@@ -142,6 +142,7 @@ class WatchStatus:
     there was none. `rejected` are the names in NACKed responses that were not ACKed since, `reason` is the message of
     the last NACK. `state` is how the client stands with what it was sent, `since_s` when that changed last, None where it
     never did. `generation` is that of the snapshot that it was sent all of; None where the versions say whether it was.
+    `unconfirmed` are names that it was sent and may not hold as they were sent.
     """
 
     type_url: TypeUrl
@@ -156,6 +157,7 @@ class WatchStatus:
     state: SyncState = field(default=SyncState.NOT_SENT, compare=False)
     since_s: float | None = field(default=None, compare=False)
     generation: int | None = field(default=None, compare=False)
+    unconfirmed: frozenset[str] = field(default=frozenset(), compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True)

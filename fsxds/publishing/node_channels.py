@@ -73,6 +73,8 @@ class NodeChannels:
         self._is_moving = False
         self._idle_since_s: dict[ChannelRollout, float] = {}
         self._timer: asyncio.TimerHandle | None = None
+        # What `views` was made of last, and what it was.
+        self._possible: tuple[tuple[Views, frozenset[str]], tuple[tuple[str, Layers], ...]] | None = None
         publisher.on_received = self.receive_views
         publisher.on_rest = self.merge
 
@@ -108,7 +110,19 @@ class NodeChannels:
     @property
     def views(self) -> tuple[tuple[str, Layers], ...]:
         """The name of each view with layers that it has; a name comes again where nodes have different layers."""
-        return tuple((view.name, view.layers) for view in self._views.possible(self._loading.existing))
+        made_of = self._views, self._loading.existing
+        # With a thousand views it takes long.
+        if self._possible is None or any(
+            one is not other for one, other in zip(self._possible[0], made_of, strict=True)
+        ):
+            named = tuple((view.name, view.layers) for view in self._views.possible(self._loading.existing))
+            self._possible = made_of, named
+        return self._possible[1]
+
+    def view_of(self, node: Node) -> str:
+        """Return the name of the view of a node; empty for the whole tree, and where no rule is for it any more."""
+        view = self._views.layers_of(node, self._loading.existing)
+        return "" if view is None else view.name
 
     def change_rules(self, views: Views, canary: Canary | None) -> None:
         """Follow other rules from now on; nodes that they move go on with what they are served."""

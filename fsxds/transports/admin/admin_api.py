@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, fields, is_dataclass
 from ipaddress import ip_address
-from urllib.parse import urlsplit
+from urllib.parse import unquote, urlsplit
 
 from aiohttp import web
 
@@ -88,7 +88,7 @@ class AdminApi:
         if not is_own(request, self._address):
             return self._edge.reject(request, FOREIGN)
         method = "GET" if request.method == "HEAD" else request.method
-        path, word = self._path_and_word(request.path)
+        path, word = self._path_and_word(request)
         found = self._paths.get((method, path))
         if found is None:
             return self._edge.reject(request, self._nothing_at(path))
@@ -103,13 +103,16 @@ class AdminApi:
             return content
         return web.Response(body=_written(content), headers=JSON)
 
-    def _path_and_word(self, path: str) -> tuple[str, str]:
-        """Return a path, with `N` in place of a last segment that is a word, and that word; empty where there is none."""
-        folder, _, last = path.rpartition("/")
+    def _path_and_word(self, request: web.Request) -> tuple[str, str]:
+        """Return a path, with `N` in place of a last segment that is a word, and that word; empty where there is none.
+
+        Any character may be in a word, where it is percent-encoded.
+        """
+        folder, _, last = request.rel_url.raw_path.rpartition("/")
         pattern = f"{folder}/{WORD}"
-        if last and ("GET", pattern) in self._paths and ("GET", path) not in self._paths:
-            return pattern, last
-        return path, ""
+        if last and ("GET", pattern) in self._paths and ("GET", request.path) not in self._paths:
+            return pattern, unquote(last)
+        return request.path, ""
 
     def _nothing_at(self, path: str) -> ErrorResponse:
         methods = [method for method, each in self._paths if each == path]

@@ -4,7 +4,7 @@ from pathlib import PurePosixPath
 
 import pytest
 
-from fsxds.lint.source_lines import LONGEST_LINE, Excerpt, Source
+from fsxds.observe.source_lines import LONGEST_LINE, Excerpt, Source
 from fsxds.values import Problem
 from tests.lint.findings import problem
 

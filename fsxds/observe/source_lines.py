@@ -20,6 +20,8 @@ from fsxds.values import Problem
 # Columns of a terminal that a line may take; what is longer is cut around its place.
 LONGEST_LINE = 74
 _BEFORE_PLACE = 30
+# Of a line that is shown beside that of a problem, no more than this is read.
+LONGEST_READ = 400
 _TAB = "    "
 _CUT = "…"
 
@@ -33,6 +35,7 @@ _PIECE = re.compile(
     + ")"
 )
 _BEFORE_VALUE = re.compile(r"\s*(?::|[{<]|$)")
+_KEY = re.compile(r"""\s*(?:-\s+)*["']?(?P<name>[\w@.]+)["']?\s*[:{<]""")
 _IN_QUOTES = re.compile(r'"([^"]*)"')
 _HARMLESS_VALUE = re.compile(
     r"-?[0-9]{1,20}(\.[0-9]{1,12})?(ns|us|ms|s|m|h|%)?|[0-9]{1,3}(\.[0-9]{1,3}){3}(:[0-9]{1,5}|/[0-9]{1,2})?"
@@ -87,11 +90,33 @@ class Source:
             return None
         return _laid_out(problem.line, parts)
 
+    def lines_around(self, problem: Problem, before: int = 2, after: int = 2) -> tuple[tuple[int, str], ...]:
+        """Return the line that a problem is about and those around it, with their numbers; nothing of secrets.
+
+        Of a line, names of the API are shown, and numbers and the like behind such a name; of a line without a name, nothing.
+        """
+        if any(is_secret_field(step) for step in re.split(r"[.\[\]]", problem.pointer)):
+            return ()
+        first, last = max(1, problem.line - before), min(len(self._lines), problem.line + after)
+        return tuple((number, self._masked(self._lines[number - 1])) for number in range(first, last + 1))
+
+    def _masked(self, line: str) -> str:
+        line = line.rstrip("\r")[:LONGEST_READ]
+        key = _KEY.match(line)
+        has_key = key is not None and self._may_quote(key["name"]) and not is_secret_field(key["name"])
+        may_show = self._may_quote if has_key else _nothing
+        pieces = _pieces(line, may_show, with_values=has_key)
+        parts = tuple(_hidden(pieces, len(line) + 1, len(line) + 1))
+        return _first_cells(_shown("".join(parts)).rstrip(), LONGEST_LINE)
+
+    def _may_quote(self, word: str) -> bool:
+        return word in ("", "@type") or self._is_word(word) or may_quote_type(word.rpartition("/")[2])
+
     def _may_show(self, problem: Problem) -> Callable[[str], bool]:
         """Return a function that decides whether a word may be shown: the problem names it, or it is a name of the API."""
         quoted = f"{problem.message} {problem.remedy}"
-        named = {*_IN_QUOTES.findall(quoted), *re.split(r"[.\[\]]", problem.pointer), "@type", ""}
-        return lambda word: word in named or self._is_word(word) or may_quote_type(word.rpartition("/")[2])
+        named = {*_IN_QUOTES.findall(quoted), *re.split(r"[.\[\]]", problem.pointer)}
+        return lambda word: word in named or self._may_quote(word)
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,8 +128,14 @@ class _Piece:
     is_cut: bool = False
 
 
-def _pieces(line: str, may_show: Callable[[str], bool]) -> Iterator[_Piece]:
-    """Yield the parts of a line; what follows the name of a secret is one part, of which nothing is shown."""
+def _pieces(line: str, may_show: Callable[[str], bool], *, with_values: bool = True) -> Iterator[_Piece]:
+    """Yield the parts of a line; what follows the name of a secret is one part, of which nothing is shown.
+
+    Args:
+        line: is a line.
+        may_show: decides of a word.
+        with_values: numbers, times and the like are shown too.
+    """
     for match in _PIECE.finditer(line):
         column, text = match.span()[0], match[0]
         if match.lastgroup != "word":
@@ -113,7 +144,7 @@ def _pieces(line: str, may_show: Callable[[str], bool]) -> Iterator[_Piece]:
             continue
         inner = text.strip("\"'")
         is_key = _BEFORE_VALUE.match(line, match.end()) is not None
-        if may_show(inner) or (not is_key and _HARMLESS_VALUE.fullmatch(inner)):
+        if may_show(inner) or (with_values and not is_key and _HARMLESS_VALUE.fullmatch(inner)):
             yield _Piece(column, text)
         else:
             yield _Piece(column, _CUT, is_cut=True)

@@ -1,0 +1,257 @@
+"""Which files of the tree are good, held or broken, since when, and what is wrong with them, with lines of their text."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import PurePosixPath
+
+from fsxds.api.secrets import mask_text
+from fsxds.observe.source_lines import Source
+from fsxds.resource_types import BY_TYPE_URL
+from fsxds.resources import ParsedFile
+from fsxds.snapshots.loaded_views import LoadedViews
+from fsxds.transports.admin.status_reports import (
+    MOST_PROBLEMS,
+    FileCounts,
+    FileList,
+    FileReport,
+    ProblemReport,
+    RowQuery,
+    SourceLine,
+)
+from fsxds.values import WHOLE_TREE, Problem, Severity, Tree
+
+GOOD, HELD, BROKEN, IGNORED = "good", "held", "broken", "ignored"
+_RANKS = {BROKEN: 0, HELD: 1, GOOD: 2}
+_SEVERITIES = {severity: rank for rank, severity in enumerate(Severity)}
+
+# Reading so much text takes a tenth of a second, in a thread, whenever a tree was loaded and somebody asks.
+MOST_READ_BYTES = 8_000_000
+MOST_FILE_BYTES = 1_000_000
+
+# A file with any of this may hold a resource of the type Secret, also where it cannot be parsed.
+_SIGN_OF_SECRETS = re.compile(
+    rb"v3\.Secret\b|PRIVATE KEY|private_?key|session_?ticket_?keys|generic_?secret", re.IGNORECASE
+)
+
+
+@dataclass(frozen=True, slots=True)
+class _Shown:
+    """A problem that is shown."""
+
+    problem: Problem
+    state: str
+    source: tuple[SourceLine, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class _FileTable:
+    """All files of what was loaded, and the problems that are shown.
+
+    Attributes:
+        states: the path and the state of each file, the worst first, then by path.
+        good: what is served of each file; None for nothing.
+        counts: how many there are in each state.
+        problems: the first ones, errors first.
+        problem_counts: how many each file has.
+    """
+
+    states: tuple[tuple[PurePosixPath, str], ...] = ()
+    good: Mapping[PurePosixPath, ParsedFile | None] = field(default_factory=dict)
+    counts: FileCounts = FileCounts(0, 0, 0)
+    problems: tuple[_Shown, ...] = ()
+    problem_counts: Mapping[PurePosixPath, int] = field(default_factory=dict)
+
+
+class FileFacts:
+    """Knows the files of the tree that was loaded last.
+
+    Args:
+        is_word: whether a word is a name of the API, which may be shown.
+    """
+
+    def __init__(self, is_word: Callable[[str], bool]) -> None:
+        self._is_word = is_word
+        self._views: LoadedViews | None = None
+        self._loaded_s = 0.0
+        # When files came into the state that they are in, with the content that they have; others are as they were loaded first.
+        self._since_s: dict[PurePosixPath, float] = {}
+        self._problems_since_s: dict[Problem, float] = {}
+        self._table = _FileTable()
+        self._table_of: LoadedViews | None = None
+        self._one_at_a_time = asyncio.Lock()
+
+    def receive(self, views: LoadedViews, now_s: float) -> None:
+        """Take what was loaded. It costs what changed."""
+        before, self._views = self._views, views
+        if before is None:
+            self._loaded_s = now_s
+        else:
+            changed = {path for path in _changed_files(views, before) if path in _record_paths(views)}
+            differing = {held.path for held in {*views.held} ^ {*before.held}}
+            self._since_s |= dict.fromkeys(changed | differing, now_s)
+        if before is None or views.problems is not before.problems:
+            known = self._problems_since_s
+            self._problems_since_s = {problem: known.get(problem, now_s) for problem in views.problems}
+
+    async def problems(self) -> tuple[FileCounts, tuple[ProblemReport, ...], int]:
+        """Return how many files are in which state, the first problems, and how many problems there are."""
+        table, now_s = await self._current(), asyncio.get_running_loop().time()
+        reports = tuple(self._problem_report(each, now_s) for each in table.problems)
+        return table.counts, reports, sum(table.problem_counts.values())
+
+    async def files(self, query: RowQuery) -> FileList:
+        """Return the files that are asked for, the worst first, then by their paths."""
+        table, now_s = await self._current(), asyncio.get_running_loop().time()
+        search = query.search.casefold()
+        rows = [
+            (path, state)
+            for path, state in table.states
+            if query.state in (None, state) and search in str(path).casefold()
+        ]
+        shown = rows[query.offset : query.offset + query.limit]
+        return FileList(len(rows), tuple(self._file_report(table, path, state, now_s) for path, state in shown))
+
+    async def _current(self) -> _FileTable:
+        """Return the table of what was loaded last; made in a thread, since files may be many and large."""
+        async with self._one_at_a_time:
+            views = self._views
+            if views is not None and views is not self._table_of:
+                self._table = await asyncio.to_thread(_table_of, views, self._is_word)
+                self._table_of = views
+        return self._table
+
+    def _file_report(self, table: _FileTable, path: PurePosixPath, state: str, now_s: float) -> FileReport:
+        good = table.good.get(path)
+        since_s = self._since_s.get(path, self._loaded_s)
+        count = 0 if good is None else len(good.resources)
+        return FileReport(str(path), state, max(0.0, now_s - since_s), count, table.problem_counts.get(path, 0))
+
+    def _problem_report(self, shown: _Shown, now_s: float) -> ProblemReport:
+        problem = shown.problem
+        return ProblemReport(
+            path=str(problem.path),
+            line=problem.line,
+            column=problem.column,
+            severity=problem.severity.value,
+            rule=problem.rule,
+            message=mask_text(f"{problem.pointer}: {problem.message}" if problem.pointer else problem.message),
+            remedy=mask_text(problem.remedy),
+            state=shown.state,
+            since_s=max(0.0, now_s - self._problems_since_s.get(problem, now_s)),
+            source=shown.source,
+        )
+
+
+def _changed_files(views: LoadedViews, before: LoadedViews) -> Iterator[PurePosixPath]:
+    """Yield the files of which something else is loaded than before."""
+    for layers, loaded in views.by_layers.items():
+        known = before.by_layers.get(layers)
+        if known is not None and known is not loaded:
+            for change in loaded.snapshot.changes.values():
+                if change.generation == loaded.snapshot.generation:
+                    yield from change.files
+
+
+class _RecordPaths:
+    """All files that any view has; asked for a few."""
+
+    def __init__(self, views: LoadedViews) -> None:
+        self._views = views
+
+    def __contains__(self, path: PurePosixPath) -> bool:
+        return any(path in loaded.records for loaded in self._views.by_layers.values())
+
+
+def _record_paths(views: LoadedViews) -> _RecordPaths:
+    return _RecordPaths(views)
+
+
+def _table_of(views: LoadedViews, is_word: Callable[[str], bool]) -> _FileTable:
+    """Look at all files of what was loaded."""
+    good = _good_of(views)
+    worse = {held.path: HELD if held.has_last_good else BROKEN for held in views.held}
+    states = {**dict.fromkeys(good, GOOD), **worse}
+    counts = Counter(states.values())
+    errors_first = sorted(views.problems, key=lambda problem: _SEVERITIES[problem.severity])[:MOST_PROBLEMS]
+    sources = _Sources(views, is_word)
+    return _FileTable(
+        tuple(sorted(states.items(), key=lambda each: (_RANKS[each[1]], each[0].parts))),
+        good,
+        FileCounts(counts[GOOD], counts[HELD], counts[BROKEN]),
+        tuple(_Shown(each, states.get(each.path, IGNORED), tuple(sources.lines_of(each))) for each in errors_first),
+        Counter(problem.path for problem in views.problems),
+    )
+
+
+def _good_of(views: LoadedViews) -> Mapping[PurePosixPath, ParsedFile | None]:
+    """Return what is served of each file; None for nothing."""
+    if views.memory is None:
+        loaded = views.by_layers.get(WHOLE_TREE)
+        return {} if loaded is None else {path: record.good for path, record in loaded.records.items()}
+    good: dict[PurePosixPath, ParsedFile | None] = {}
+    for layer in views.memory.layers.values():
+        good |= layer.parsed
+    for held in views.held:
+        records = (one.bare.records.get(held.path) for one in views.memory.loaded.values())
+        good[held.path] = next((record.good for record in records if record is not None), None)
+    return good
+
+
+class _Sources:
+    """Reads lines of the files that were loaded."""
+
+    def __init__(self, views: LoadedViews, is_word: Callable[[str], bool]) -> None:
+        self._tree = _tree_of(views)
+        self._parsed = dict(_parsed_of(views, {problem.path for problem in views.problems}))
+        self._is_word = is_word
+        self._sources: dict[PurePosixPath, Source | None] = {}
+        self._left_bytes = MOST_READ_BYTES
+
+    def lines_of(self, problem: Problem) -> Iterator[SourceLine]:
+        """Yield the lines around the place of a problem; none of a file with secrets, or of a large one."""
+        if problem.path not in self._sources:
+            self._sources[problem.path] = self._read(problem.path)
+        source = self._sources[problem.path]
+        for number, text in source.lines_around(problem) if source is not None else ():
+            yield SourceLine(number, text)
+
+    def _read(self, path: PurePosixPath) -> Source | None:
+        file = None if self._tree is None else self._tree.file_at(path)
+        if file is None or file.size_bytes > min(MOST_FILE_BYTES, self._left_bytes):
+            return None
+        self._left_bytes -= file.size_bytes
+        content, parsed = file.content, self._parsed.get(path)
+        if _SIGN_OF_SECRETS.search(content) or (parsed is not None and _has_secrets(parsed)):
+            return None
+        return Source(path, content, self._is_word)
+
+
+def _tree_of(views: LoadedViews) -> Tree | None:
+    """Return the tree that was loaded; None where it is not known."""
+    if views.memory is not None:
+        return views.memory.tree.tree
+    loaded = views.by_layers.get(WHOLE_TREE)
+    return None if loaded is None or loaded.memory is None else loaded.memory.tree
+
+
+def _parsed_of(views: LoadedViews, paths: Iterable[PurePosixPath]) -> Iterator[tuple[PurePosixPath, ParsedFile | None]]:
+    """Yield what some files hold now."""
+    for path in paths:
+        if views.memory is None:
+            for loaded in views.by_layers.values():
+                record = loaded.records.get(path)
+                yield path, None if record is None else record.parsed
+        else:
+            for layer in views.memory.layers.values():
+                if path in layer.parsed:
+                    yield path, layer.parsed[path]
+
+
+def _has_secrets(parsed: ParsedFile) -> bool:
+    types = {*parsed.declared, *(one.type_url for one in (*parsed.resources, *parsed.unread, *parsed.edits))}
+    return any(BY_TYPE_URL[type_url].is_secret for type_url in types if type_url in BY_TYPE_URL)

@@ -1,0 +1,107 @@
+"""The status of the whole server: what the admin address shows at `/api/status`, put together from those who know it."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from fsxds import __version__
+from fsxds.status.channel_facts import ChannelFacts
+from fsxds.status.file_facts import FileFacts
+from fsxds.transports.admin.rollout_control import ChannelReport, RolloutControl
+from fsxds.transports.admin.status_reports import (
+    MOST_ROLLOUTS,
+    ClientList,
+    FileList,
+    ListenerReport,
+    NodeReport,
+    RowQuery,
+    ServerReport,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class ProcessFacts:
+    """What is known of the process.
+
+    Attributes:
+        directory: the tree.
+        started_s: the time of the event loop at which it began.
+        listeners: returns where it listens.
+        waits_for: returns what the start waits for; empty when it is over.
+        degraded: returns the components that failed, and have not run well since.
+    """
+
+    directory: str
+    started_s: float
+    listeners: Callable[[], Sequence[ListenerReport]]
+    waits_for: Callable[[], str]
+    degraded: Callable[[], tuple[str, ...]]
+
+
+class ServerStatus:
+    """Knows all that is shown of the server: a `StatusFacts`.
+
+    Args:
+        process: what is known of the process.
+        control: knows the rollouts.
+        channels: knows views and clients.
+        files: knows the files.
+    """
+
+    def __init__(
+        self, process: ProcessFacts, control: RolloutControl, channels: ChannelFacts, files: FileFacts
+    ) -> None:
+        self._process = process
+        self._control = control
+        self._channels = channels
+        self._files = files
+
+    async def report(self) -> ServerReport:
+        """Return what `GET /api/status` answers."""
+        process = self._process
+        files, problems, problem_count = await self._files.problems()
+        views, view_count = await self._channels.views()
+        clients = await self._channels.counts()
+        rollouts = self._control.status()
+        waits_for, state = process.waits_for(), self._control.state_directory
+        return ServerReport(
+            version=__version__,
+            pid=os.getpid(),
+            uptime_s=asyncio.get_running_loop().time() - process.started_s,
+            directory=process.directory,
+            state=None if state is None else str(state),
+            generation=self._channels.generation,
+            listeners=tuple(process.listeners()),
+            is_ready=not waits_for,
+            waits_for=waits_for,
+            degraded=process.degraded(),
+            files=files,
+            problems=problems,
+            problem_count=problem_count,
+            views=views,
+            view_count=view_count,
+            clients=clients,
+            rollouts=tuple(sorted(rollouts, key=_is_quiet)[:MOST_ROLLOUTS]),
+            rollout_count=len(rollouts),
+        )
+
+    async def clients(self, query: RowQuery) -> ClientList:
+        """Return some clients."""
+        return await self._channels.clients(query)
+
+    async def node(self, name: str) -> NodeReport:
+        """Return all clients of a node."""
+        return await self._channels.node(name)
+
+    async def files(self, query: RowQuery) -> FileList:
+        """Return some files."""
+        return await self._files.files(query)
+
+
+def _is_quiet(channel: ChannelReport) -> bool:
+    """Whether nothing goes on in a channel that somebody might look at."""
+    is_noted = bool(channel.held or channel.pinned or channel.tainted or channel.rejections or channel.lingering)
+    return channel.is_done and not is_noted

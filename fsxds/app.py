@@ -19,13 +19,16 @@ from fsxds.errors import FsxdsError, UsageError
 from fsxds.events import (
     AdminExposed,
     ApiFound,
+    Event,
     Level,
     LingeringDropped,
     ListeningStarted,
     PlainTextExposed,
+    RejectionsChanged,
     SettingsRejected,
     SettingsReloaded,
     StartDelayed,
+    TreeLoaded,
 )
 from fsxds.formats.libyaml import require_libyaml
 from fsxds.history.state import State
@@ -50,12 +53,17 @@ from fsxds.snapshots.check_protocol import Check
 from fsxds.source.listing import TreeBounds
 from fsxds.source.targets import WatchMode, WatchOptions
 from fsxds.source.watcher import Settled, watch
+from fsxds.status.channel_facts import ChannelFacts
+from fsxds.status.file_facts import FileFacts
+from fsxds.status.server_status import ProcessFacts, ServerStatus
 from fsxds.store import Latest, SnapshotStore
 from fsxds.supervisor import Supervisor, until_stopped, words_of
 from fsxds.transports.admin.admin_api import AdminApi, AdminPaths, is_exposed
 from fsxds.transports.admin.change_feed import ChangeFeed
 from fsxds.transports.admin.page_paths import PageApi, page_paths
 from fsxds.transports.admin.rollout_paths import RolloutPaths
+from fsxds.transports.admin.status_paths import StatusPaths
+from fsxds.transports.admin.status_reports import ListenerReport
 from fsxds.transports.client_status.status_service import ClientReports, client_status_handlers, client_status_paths
 from fsxds.transports.config_sources import AdsConfigSources, Rewriting
 from fsxds.transports.grpc_streams.discovery import GrpcServices
@@ -193,6 +201,7 @@ class Application:
         limiter: bounds what clients take.
         reports: answers requests for the status of clients.
         supervisor: runs all components.
+        status: what is shown of all of this.
         tls: what listeners encrypt with; None where there is no certificate.
         state: the state directory, held until `close`; None without one.
         keeper: writes to it what is served; None without one.
@@ -210,14 +219,15 @@ class Application:
         with reported_wait("the API of Envoy to be read", self.report_wait):
             self.catalogue = find_catalogue(settings)
         log.receive(ApiFound(self.catalogue.description))
+        self._files = FileFacts(self.catalogue.knows_word)
         self.state = None if settings.state is None else State.open(settings.state, log.receive)
         self.keeper = None if self.state is None else StateWriter(self.state, directory, log.receive)
         self._rewriting: Rewriting | None = None
         if settings.ads_config_sources:
             self._rewriting = Rewriting(AdsConfigSources(self.catalogue), log.receive)
         with reported_wait("what was served before to be read", self.report_wait):
-            self.publisher = Publisher(PublishRules.of(settings), log.receive, self.keeper, self._rewriting)
-        self.reload = Reload(self.publisher, log.receive)
+            self.publisher = Publisher(PublishRules.of(settings), self._receive, self.keeper, self._rewriting)
+        self.reload = Reload(self.publisher, self._receive)
         self.limiter = Limiter(settings)
         self.channels = NodeChannels(self.publisher, _views_of(settings), self.reload, settings.canary)
         self.channels.admit = self.limiter.admit_view
@@ -231,6 +241,16 @@ class Application:
         self._loading = Latest(LoadingRules.of(settings, self.catalogue, check_of(settings)))
         self._watching = Latest(WatchRules.of(settings))
         self._mirrors: list[tuple[MirrorRule, Mirror]] = []
+        self._mirrorings: list[Mirroring] = []
+        self._listeners: Mapping[str, Listener] = {}
+        process = ProcessFacts(
+            directory=str(directory),
+            started_s=monotonic(),
+            listeners=self._listener_reports,
+            waits_for=lambda: self.waits_for(self._mirrorings),
+            degraded=lambda: self.supervisor.degraded.current,
+        )
+        self.status = ServerStatus(process, self.operator, ChannelFacts(self.publisher, self.channels), self._files)
 
     @property
     def store(self) -> SnapshotStore:
@@ -308,6 +328,7 @@ class Application:
         with mirror:
             mirroring = Mirroring(self.channels, mirror, self._log.receive, node_of(rule.attributes))
             mirroring.reader = None if rule.admin is None else EnvoyReader(EnvoyPage(rule.admin))
+            self._mirrorings.append(mirroring)
             yield mirroring
 
     async def keep_settings(self, reader: SettingsReader) -> Never:
@@ -371,7 +392,7 @@ class Application:
             UsageError: an address cannot be had.
         """
         raise_open_files_limit()
-        listeners = {
+        self._listeners = listeners = {
             transport.name: Listener(parse_address(address), partial(transport.listen, self))
             for transport in TRANSPORTS
             if (address := transport.address_of(self.settings)) != OFF
@@ -395,6 +416,21 @@ class Application:
             if self.supervisor.is_starting and (words := words_of(group)):
                 raise UsageError(words) from group
             raise
+
+    def _receive(self, event: Event) -> None:
+        """Log what happens to files, and note it for the status."""
+        self._log.receive(event)
+        match event:
+            case TreeLoaded() if self.reload.views is not None:
+                self._files.receive(self.reload.views, monotonic())
+            case RejectionsChanged(problems):
+                self._files.receive_rejections(problems, monotonic())
+
+    def _listener_reports(self) -> list[ListenerReport]:
+        return [
+            ListenerReport(name, str(listener.address), self.tls_at(name, listener.address) is not None)
+            for name, listener in self._listeners.items()
+        ]
 
     def tls_at(self, name: str, address: Address) -> Tls | None:
         """Return what the listener of a transport encrypts with; None where it speaks plain text."""
@@ -431,7 +467,7 @@ class Application:
     def _admin_paths(self) -> AdminPaths:
         """Return what the admin address answers."""
         page = PageApi(self.operator, self.catalogue, self._is_static)
-        return {**RolloutPaths(self.operator).paths, **page_paths(page, self.changes)}
+        return {**RolloutPaths(self.operator).paths, **StatusPaths(self.status).paths, **page_paths(page, self.changes)}
 
     def _is_static(self, key: Key) -> bool:
         return self._loading.current.parsing.check.is_static(key)

@@ -10,8 +10,8 @@ from pathlib import PurePosixPath
 from types import MappingProxyType
 
 from fsxds.api.secrets import mask_text
-from fsxds.observe.source_lines import Excerpt, Source
 from fsxds.observe.log_lines import count_of, escape
+from fsxds.observe.source_lines import Excerpt, Source
 from fsxds.resource_types import RESOURCE_TYPES
 from fsxds.resources import Snapshot
 from fsxds.values import Problem, Severity

@@ -104,10 +104,12 @@ class Source:
         line = line.rstrip("\r")[:LONGEST_READ]
         key = _KEY.match(line)
         has_key = key is not None and self._may_quote(key["name"]) and not is_secret_field(key["name"])
-        may_show = self._may_quote if has_key else _nothing
-        pieces = _pieces(line, may_show, with_values=has_key)
+        pieces = _pieces(line, self._may_show_beside if has_key else _nothing, with_values=False)
         parts = tuple(_hidden(pieces, len(line) + 1, len(line) + 1))
         return _first_cells(_shown("".join(parts)).rstrip(), LONGEST_LINE)
+
+    def _may_show_beside(self, word: str) -> bool:
+        return self._may_quote(word) or _HARMLESS_VALUE.fullmatch(word) is not None
 
     def _may_quote(self, word: str) -> bool:
         return word in ("", "@type") or self._is_word(word) or may_quote_type(word.rpartition("/")[2])

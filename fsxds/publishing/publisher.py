@@ -131,11 +131,6 @@ class Publisher:
             self._restore(key, state)
         self.whole = self.rollout_of(ChannelKey()).channel
 
-    @property
-    def generation(self) -> int:
-        """The number of the snapshot that was published last in any channel; 0 before the first."""
-        return self._generations.last
-
     async def until_received(self) -> None:
         """Wait until a tree was received."""
         await self.published.other_than(None)

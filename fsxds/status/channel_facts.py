@@ -94,7 +94,7 @@ class ChannelFacts:
         search, total = query.search.casefold(), 0
         found: list[tuple[int, str, int, _Followed]] = []
         async for followed in in_slices(tuple(self._followed())):
-            rollout, client = followed
+            client = followed[1]
             if (search and search not in _searched(client)) or not self._is_in_view(followed, query.view):
                 continue
             state = client.sync_state()

@@ -11,7 +11,7 @@ from pathlib import PurePosixPath
 
 from fsxds.api.secrets import mask_text
 from fsxds.observe.source_lines import Source
-from fsxds.resource_types import BY_TYPE_URL
+from fsxds.resource_types import RESOURCE_TYPES
 from fsxds.resources import ParsedFile
 from fsxds.snapshots.loaded_views import LoadedViews
 from fsxds.transports.admin.status_reports import (
@@ -25,7 +25,7 @@ from fsxds.transports.admin.status_reports import (
 )
 from fsxds.values import WHOLE_TREE, Problem, Severity, Tree
 
-GOOD, HELD, BROKEN, IGNORED = "good", "held", "broken", "ignored"
+GOOD, HELD, BROKEN, IGNORED, REJECTED = "good", "held", "broken", "ignored", "rejected"
 _RANKS = {BROKEN: 0, HELD: 1, GOOD: 2}
 _SEVERITIES = {severity: rank for rank, severity in enumerate(Severity)}
 
@@ -62,7 +62,7 @@ class _FileTable:
 
     states: tuple[tuple[PurePosixPath, str], ...] = ()
     good: Mapping[PurePosixPath, ParsedFile | None] = field(default_factory=dict)
-    counts: FileCounts = FileCounts(0, 0, 0)
+    counts: FileCounts = field(default_factory=lambda: FileCounts(0, 0, 0))
     problems: tuple[_Shown, ...] = ()
     problem_counts: Mapping[PurePosixPath, int] = field(default_factory=dict)
 
@@ -81,8 +81,9 @@ class FileFacts:
         # When files came into the state that they are in, with the content that they have; others are as they were loaded first.
         self._since_s: dict[PurePosixPath, float] = {}
         self._problems_since_s: dict[Problem, float] = {}
+        self._rejections: tuple[Problem, ...] = ()
         self._table = _FileTable()
-        self._table_of: LoadedViews | None = None
+        self._table_of: tuple[LoadedViews, tuple[Problem, ...]] | None = None
         self._one_at_a_time = asyncio.Lock()
 
     def receive(self, views: LoadedViews, now_s: float) -> None:
@@ -91,12 +92,20 @@ class FileFacts:
         if before is None:
             self._loaded_s = now_s
         else:
-            changed = {path for path in _changed_files(views, before) if path in _record_paths(views)}
+            changed = {path for path in _changed_files(views, before) if _has_file(views, path)}
             differing = {held.path for held in {*views.held} ^ {*before.held}}
             self._since_s |= dict.fromkeys(changed | differing, now_s)
         if before is None or views.problems is not before.problems:
-            known = self._problems_since_s
-            self._problems_since_s = {problem: known.get(problem, now_s) for problem in views.problems}
+            self._note_problems(now_s)
+
+    def receive_rejections(self, problems: tuple[Problem, ...], now_s: float) -> None:
+        """Take what clients reject of what the tree asks for."""
+        self._rejections = problems
+        self._note_problems(now_s)
+
+    def _note_problems(self, now_s: float) -> None:
+        known, loaded = self._problems_since_s, () if self._views is None else self._views.problems
+        self._problems_since_s = {problem: known.get(problem, now_s) for problem in (*loaded, *self._rejections)}
 
     async def problems(self) -> tuple[FileCounts, tuple[ProblemReport, ...], int]:
         """Return how many files are in which state, the first problems, and how many problems there are."""
@@ -119,10 +128,10 @@ class FileFacts:
     async def _current(self) -> _FileTable:
         """Return the table of what was loaded last; made in a thread, since files may be many and large."""
         async with self._one_at_a_time:
-            views = self._views
-            if views is not None and views is not self._table_of:
-                self._table = await asyncio.to_thread(_table_of, views, self._is_word)
-                self._table_of = views
+            views, rejections, made_of = self._views, self._rejections, self._table_of
+            if views is not None and (made_of is None or views is not made_of[0] or rejections != made_of[1]):
+                self._table = await asyncio.to_thread(_table_of, views, rejections, self._is_word)
+                self._table_of = views, rejections
         return self._table
 
     def _file_report(self, table: _FileTable, path: PurePosixPath, state: str, now_s: float) -> FileReport:
@@ -157,34 +166,28 @@ def _changed_files(views: LoadedViews, before: LoadedViews) -> Iterator[PurePosi
                     yield from change.files
 
 
-class _RecordPaths:
-    """All files that any view has; asked for a few."""
-
-    def __init__(self, views: LoadedViews) -> None:
-        self._views = views
-
-    def __contains__(self, path: PurePosixPath) -> bool:
-        return any(path in loaded.records for loaded in self._views.by_layers.values())
+def _has_file(views: LoadedViews, path: PurePosixPath) -> bool:
+    return any(path in loaded.records for loaded in views.by_layers.values())
 
 
-def _record_paths(views: LoadedViews) -> _RecordPaths:
-    return _RecordPaths(views)
-
-
-def _table_of(views: LoadedViews, is_word: Callable[[str], bool]) -> _FileTable:
-    """Look at all files of what was loaded."""
+def _table_of(views: LoadedViews, rejections: tuple[Problem, ...], is_word: Callable[[str], bool]) -> _FileTable:
+    """Look at all files of what was loaded, and at what clients reject of it."""
     good = _good_of(views)
     worse = {held.path: HELD if held.has_last_good else BROKEN for held in views.held}
     states = {**dict.fromkeys(good, GOOD), **worse}
     counts = Counter(states.values())
-    errors_first = sorted(views.problems, key=lambda problem: _SEVERITIES[problem.severity])[:MOST_PROBLEMS]
+    problems = (*((each, REJECTED) for each in rejections), *((each, "") for each in views.problems))
+    errors_first = sorted(problems, key=lambda each: _SEVERITIES[each[0].severity])[:MOST_PROBLEMS]
     sources = _Sources(views, is_word)
     return _FileTable(
         tuple(sorted(states.items(), key=lambda each: (_RANKS[each[1]], each[0].parts))),
         good,
         FileCounts(counts[GOOD], counts[HELD], counts[BROKEN]),
-        tuple(_Shown(each, states.get(each.path, IGNORED), tuple(sources.lines_of(each))) for each in errors_first),
-        Counter(problem.path for problem in views.problems),
+        tuple(
+            _Shown(each, state or states.get(each.path, IGNORED), tuple(sources.lines_of(each)))
+            for each, state in errors_first
+        ),
+        Counter(each.path for each, _ in problems),
     )
 
 
@@ -253,5 +256,7 @@ def _parsed_of(views: LoadedViews, paths: Iterable[PurePosixPath]) -> Iterator[t
 
 
 def _has_secrets(parsed: ParsedFile) -> bool:
-    types = {*parsed.declared, *(one.type_url for one in (*parsed.resources, *parsed.unread, *parsed.edits))}
-    return any(BY_TYPE_URL[type_url].is_secret for type_url in types if type_url in BY_TYPE_URL)
+    types = set(parsed.declared)
+    for found in (parsed.resources, parsed.unread, parsed.edits):
+        types.update(one.type_url for one in found)
+    return any(row.is_secret for row in RESOURCE_TYPES if row.type_url in types)

@@ -14,17 +14,17 @@ Source: `istioctl proxy-status`.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
 from dataclasses import fields as fields_of
 
 from fsxds.api.secrets import mask_reason
 from fsxds.protocol.messages import ClientStatus, WatchStatus, without_message
-from fsxds.protocol.subscription import Subscription, version_of
+from fsxds.protocol.subscription import WILDCARD, Subscription, version_of
 from fsxds.protocol.sync_states import SyncState, combined_state
 from fsxds.resource_types import BY_TYPE_URL, RESOURCE_TYPES
 from fsxds.resources import Snapshot
-from fsxds.transports.admin.status_reports import MOST_NAMES, TypeDetail, TypeReport
+from fsxds.transports.admin.status_reports import MOST_NAMES, SomeNames, TypeDetail, TypeReport
 from fsxds.values import TypeUrl, Version
 
 
@@ -91,23 +91,22 @@ def type_detail(types: Subscribed, report: TypeReport, snapshot: Snapshot | None
     """Return also what a client has of a type against what is current."""
     lacks, outdated, surplus, missing = set[str](), set[str](), set[str](), set[str]()
     for watch, state in zip(types.watches, types.states, strict=True):
-        (lacks if watch.acked is None else outdated).update(watch.unconfirmed)
         held = {resource.name: resource.version for resource in watch.resources}
-        surplus |= watch.rejected - held.keys() - {"*"}
+        (lacks if watch.acked is None else outdated).update(watch.unconfirmed & held.keys())
+        # It was told that these are gone.
+        surplus |= (watch.unconfirmed | watch.rejected) - held.keys() - {WILDCARD, *watch.missing}
         missing |= set(watch.missing)
         if state is SyncState.STALE and snapshot is not None:
             current = dict(_current_names(watch, snapshot))
             lacks |= current.keys() - held.keys()
             outdated |= {name for name, version in current.items() if held.get(name, version) != version}
             surplus |= held.keys() - current.keys()
-    plain = {each.name: getattr(report, each.name) for each in fields_of(report)}
-    return TypeDetail(**plain, **_listed(lacks, outdated - lacks, surplus - lacks, missing))
+    lists = map(_some_of, (lacks, outdated - lacks, surplus - lacks, missing))
+    return TypeDetail(*(getattr(report, each.name) for each in fields_of(report)), *lists)
 
 
-def _listed(lacks: set[str], outdated: set[str], surplus: set[str], missing: set[str]) -> Mapping[str, object]:
-    found = {"lacks": lacks, "outdated": outdated, "surplus": surplus, "missing": missing}
-    first = {name: tuple(sorted(names)[:MOST_NAMES]) for name, names in found.items()}
-    return {**first, **{f"{name}_count": len(names) for name, names in found.items()}}
+def _some_of(names: set[str]) -> SomeNames:
+    return SomeNames(len(names), tuple(sorted(names)[:MOST_NAMES]))
 
 
 def _current_names(watch: WatchStatus, snapshot: Snapshot) -> Iterable[tuple[str, Version]]:

@@ -58,7 +58,8 @@ class ProblemReport:
         rule: that which was broken.
         message: the fact.
         remedy: what to do; may be empty.
-        state: that of the file: `good`, `held`, `broken`, or `ignored` for one that is not read.
+        state: that of the file: `good`, `held`, `broken`, or `ignored` for one that is not read; `rejected` where clients rejected
+            what is in it.
         since_s: for how long it has been there.
         source: lines around the place; none of files with secrets.
     """
@@ -216,25 +217,28 @@ class ClientList:
 
 
 @dataclass(frozen=True, slots=True)
+class SomeNames:
+    """The first of `count` names, in order."""
+
+    count: int
+    names: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class TypeDetail(TypeReport):
-    """How a client stands with one type, and what it has of it against what is current; the first names of each, by name.
+    """How a client stands with one type, and what it has of it against what is current.
 
     Attributes:
         lacks: names that it is to have, and never confirmed.
         outdated: names of which it may still have something older.
         surplus: names that it may have, and that are gone.
         missing: names that it asked for, and that no file has.
-        lacks_count: how many names it lacks; and so on.
     """
 
-    lacks: tuple[str, ...]
-    outdated: tuple[str, ...]
-    surplus: tuple[str, ...]
-    missing: tuple[str, ...]
-    lacks_count: int
-    outdated_count: int
-    surplus_count: int
-    missing_count: int
+    lacks: SomeNames
+    outdated: SomeNames
+    surplus: SomeNames
+    missing: SomeNames
 
 
 @dataclass(frozen=True, slots=True)

@@ -54,8 +54,8 @@ from fsxds.source.listing import TreeBounds
 from fsxds.source.targets import WatchMode, WatchOptions
 from fsxds.source.watcher import Settled, watch
 from fsxds.status.channel_facts import ChannelFacts
-from fsxds.status.file_facts import FileFacts
 from fsxds.status.server_status import ProcessFacts, ServerStatus
+from fsxds.status.tree_facts import TreeFacts
 from fsxds.store import Latest, SnapshotStore
 from fsxds.supervisor import Supervisor, until_stopped, words_of
 from fsxds.transports.admin.admin_api import AdminApi, AdminPaths, is_exposed
@@ -70,6 +70,7 @@ from fsxds.transports.grpc_streams.discovery import GrpcServices
 from fsxds.transports.grpc_streams.grpc_server import GrpcSecurity, listening_grpc
 from fsxds.transports.grpc_streams.stream import StreamContext
 from fsxds.transports.limits import Limiter
+from fsxds.transports.listener import Listener
 from fsxds.transports.mirror.envoy_page import EnvoyPage
 from fsxds.transports.mirror.envoy_reader import EnvoyReader
 from fsxds.transports.mirror.writer import Mirror, Mirroring, MirrorOptions
@@ -77,7 +78,7 @@ from fsxds.transports.rest.application import HeldPolls, RestJson, make_applicat
 from fsxds.transports.rest.http_server import ListenerOptions, listening, raise_open_files_limit
 from fsxds.transports.rest.tls_layer import HttpTls
 from fsxds.transports.server_tls import Tls, TlsFiles
-from fsxds.transports.sockets import SocketAccess, is_local, until_lost
+from fsxds.transports.sockets import SocketAccess, is_local
 from fsxds.values import PlainValue
 from fsxds.views import Views, node_of
 
@@ -219,7 +220,7 @@ class Application:
         with reported_wait("the API of Envoy to be read", self.report_wait):
             self.catalogue = find_catalogue(settings)
         log.receive(ApiFound(self.catalogue.description))
-        self._files = FileFacts(self.catalogue.knows_word)
+        self._files = TreeFacts(self.catalogue.knows_word)
         self.state = None if settings.state is None else State.open(settings.state, log.receive)
         self.keeper = None if self.state is None else StateWriter(self.state, directory, log.receive)
         self._rewriting: Rewriting | None = None
@@ -506,26 +507,6 @@ TRANSPORTS: tuple[Transport, ...] = (
     Transport("gRPC", lambda settings: settings.grpc, Application.listen_grpc),
     Transport(ADMIN, lambda settings: settings.admin, Application.listen_admin),
 )
-
-
-class Listener:
-    """A server at an address: a component, which is bound again where it was bound when it has to start again.
-
-    Attributes:
-        address: where it is bound, once `is_up` is set.
-    """
-
-    def __init__(self, address: Address, listen: Callable[[Address], AbstractAsyncContextManager[Address]]) -> None:
-        self.address = address
-        self.is_up = asyncio.Event()
-        self._listen = listen
-
-    async def serve(self) -> Never:
-        """Listen until cancelled, or until nobody can connect any more, which is a UsageError."""
-        async with self._listen(self.address) as self.address:
-            self.is_up.set()
-            await until_lost(self.address)
-            raise UsageError(f"{self.address}: the socket was removed or replaced")
 
 
 async def _keep_ready_file(

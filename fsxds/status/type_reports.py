@@ -24,7 +24,7 @@ from fsxds.protocol.subscription import WILDCARD, Subscription, version_of
 from fsxds.protocol.sync_states import SyncState, combined_state
 from fsxds.resource_types import BY_TYPE_URL, RESOURCE_TYPES
 from fsxds.resources import Snapshot
-from fsxds.transports.admin.status_reports import MOST_NAMES, SomeNames, TypeDetail, TypeReport
+from fsxds.transports.admin.status_reports import MOST_NAMES, ListedNames, TypeDetail, TypeReport
 from fsxds.values import TypeUrl, Version
 
 
@@ -105,8 +105,8 @@ def type_detail(types: Subscribed, report: TypeReport, snapshot: Snapshot | None
     return TypeDetail(*(getattr(report, each.name) for each in fields_of(report)), *lists)
 
 
-def _some_of(names: set[str]) -> SomeNames:
-    return SomeNames(len(names), tuple(sorted(names)[:MOST_NAMES]))
+def _some_of(names: set[str]) -> ListedNames:
+    return ListedNames(len(names), tuple(sorted(names)[:MOST_NAMES]))
 
 
 def _current_names(watch: WatchStatus, snapshot: Snapshot) -> Iterable[tuple[str, Version]]:

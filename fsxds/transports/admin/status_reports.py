@@ -217,7 +217,7 @@ class ClientList:
 
 
 @dataclass(frozen=True, slots=True)
-class SomeNames:
+class ListedNames:
     """The first of `count` names, in order."""
 
     count: int
@@ -235,10 +235,10 @@ class TypeDetail(TypeReport):
         missing: names that it asked for, and that no file has.
     """
 
-    lacks: SomeNames
-    outdated: SomeNames
-    surplus: SomeNames
-    missing: SomeNames
+    lacks: ListedNames
+    outdated: ListedNames
+    surplus: ListedNames
+    missing: ListedNames
 
 
 @dataclass(frozen=True, slots=True)

@@ -54,8 +54,8 @@ from fsxds.source.listing import TreeBounds
 from fsxds.source.targets import WatchMode, WatchOptions
 from fsxds.source.watcher import Settled, watch
 from fsxds.status.channel_facts import ChannelFacts
+from fsxds.status.loaded_files import LoadedFiles
 from fsxds.status.server_status import ProcessFacts, ServerStatus
-from fsxds.status.tree_facts import TreeFacts
 from fsxds.store import Latest, SnapshotStore
 from fsxds.supervisor import Supervisor, until_stopped, words_of
 from fsxds.transports.admin.admin_api import AdminApi, AdminPaths, is_exposed
@@ -220,7 +220,7 @@ class Application:
         with reported_wait("the API of Envoy to be read", self.report_wait):
             self.catalogue = find_catalogue(settings)
         log.receive(ApiFound(self.catalogue.description))
-        self._files = TreeFacts(self.catalogue.knows_word)
+        self._files = LoadedFiles(self.catalogue.knows_word)
         self.state = None if settings.state is None else State.open(settings.state, log.receive)
         self.keeper = None if self.state is None else StateWriter(self.state, directory, log.receive)
         self._rewriting: Rewriting | None = None

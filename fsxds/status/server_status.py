@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from fsxds import __version__
 from fsxds.status.channel_facts import ChannelFacts
-from fsxds.status.file_facts import TreeFacts
+from fsxds.status.loaded_files import LoadedFiles
 from fsxds.transports.admin.rollout_control import ChannelReport, RolloutControl
 from fsxds.transports.admin.status_reports import (
     MOST_ROLLOUTS,
@@ -52,7 +52,7 @@ class ServerStatus:
     """
 
     def __init__(
-        self, process: ProcessFacts, control: RolloutControl, channels: ChannelFacts, files: TreeFacts
+        self, process: ProcessFacts, control: RolloutControl, channels: ChannelFacts, files: LoadedFiles
     ) -> None:
         self._process = process
         self._control = control

@@ -67,7 +67,7 @@ class _FileTable:
     problem_counts: Mapping[PurePosixPath, int] = field(default_factory=dict)
 
 
-class TreeFacts:
+class LoadedFiles:
     """Knows the files of the tree that was loaded last.
 
     Args:

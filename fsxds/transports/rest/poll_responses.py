@@ -33,7 +33,7 @@ _GZIP_FORMAT = zlib.MAX_WBITS | 16
 LARGE_BODY_BYTES = 1_000_000
 SLICE_BYTES = 256 * 1024
 # With TLS, asyncio keeps a buffer as large as the largest write for as long as the connection lasts.
-TLS_SLICE_BYTES = 32 * 1024
+TLS_SLICE_BYTES = 16 * 1024
 
 # Instead of aiohttp's, which shows its own version and Python's.
 _SERVER = {"Server": "fsxds"}

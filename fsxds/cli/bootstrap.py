@@ -16,6 +16,7 @@ from fsxds.cli.problems import warn_if_empty
 from fsxds.cli.running import spinner
 from fsxds.cli.viewing import Choice
 from fsxds.envoy.bootstrap_text import bootstrap_text
+from fsxds.envoy.bootstrap_tls import EnvoyTls, with_tls
 from fsxds.envoy.envoy_bootstrap import (
     BootstrapRequest,
     Identity,
@@ -45,6 +46,9 @@ class BootstrapFlags(TypedDict):
 
     transport: str
     address: str | None
+    ca: Path | None
+    cert: Path | None
+    key: Path | None
     mirror: Path | None
     node: str
     cluster: str
@@ -59,6 +63,8 @@ def run_bootstrap(directory: Path | None, settings: Settings, flags: BootstrapFl
     address = None if flags["address"] is None else read_address(flags["address"])
     request = ALL_TYPES if directory is None else _request_of(directory, settings, _choice(flags))
     section = bootstrap_section(request, flags, address, settings)
+    if (tls := _tls(flags)) is not None:
+        section = with_tls(section, tls)
     if flags["output_format"] == "json":
         print(json.dumps(section, indent=2, ensure_ascii=False))
     else:
@@ -72,6 +78,18 @@ def read_address(written: str) -> str:
     if isinstance(address, TcpAddress) and address.port == 0:
         raise UsageError(f"{escape(written)}: port 0 is none to connect to; give the one that fsxds listens at")
     return str(address)
+
+
+def _tls(flags: BootstrapFlags) -> EnvoyTls | None:
+    """Return the files of TLS, None without them; UsageError where one is missing."""
+    ca, cert, key = flags["ca"], flags["cert"], flags["key"]
+    if (cert is None) != (key is None):
+        raise UsageError("--cert and --key belong together; give both, or neither")
+    if ca is None and cert is not None:
+        raise UsageError(
+            "--cert needs --ca: without the CA of fsxds, Envoy would trust whoever answers; give --ca FILE"
+        )
+    return None if ca is None else EnvoyTls(ca, cert, key)
 
 
 def _choice(flags: BootstrapFlags) -> Choice:
@@ -139,6 +157,8 @@ def _usage(directory: Path | None, flags: BootstrapFlags, address: str | None, s
         serve += ["--http" if flags["transport"] == "rest" else "--grpc", address]
     if flags["transport"] in {"ads", "delta"}:
         serve.append("--ads-config-sources")
+    if flags["ca"] is not None:
+        serve += ["--tls-cert", "FILE", "--tls-key", "FILE", *(["--client-ca", "FILE"] if flags["cert"] else [])]
     if settings.linger_s != Settings().linger_s:
         serve += ["--linger", f"{settings.linger_s:g}s"]
     return escape(shlex.join(serve)), f"envoy -c bootstrap.yaml --drain-time-s {ceil(settings.linger_s)}"

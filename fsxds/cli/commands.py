@@ -15,6 +15,7 @@ import click
 from fsxds.cli.admin_commands import history, rollback, rollout
 from fsxds.cli.command import EXAMPLES, CommandOption, TableCommand, existing_directory, table_command, tree_argument
 from fsxds.cli.completion import COMPLETION_VARIABLE, SCRIPTS, any_path, directories, message_types, rule_names
+from fsxds.cli.tls_flags import with_tls_flags
 from fsxds.cli.viewing import Choice, NodeFlags, node_metadata_option, with_view_flags
 from fsxds.resource_types import RESOURCE_TYPES
 from fsxds.settings.options import Settings
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from fsxds.cli.schema import SchemaFlags
     from fsxds.cli.watch import WatchFlags
     from fsxds.settings.reading import SettingsReader
+    from fsxds.tools.client.client_tls import ClientTls
 
 # Of `fsxds convert`: the names of the formats.
 FORMAT_NAMES = ("yaml", "json", "textproto", "pb")
@@ -216,10 +218,13 @@ _compared = partial(click.option, cls=CommandOption, group="Comparing")
     help="Compare two revisions of DIR, or one with what is there now.",
 )
 @with_view_flags
-def diff(sides: tuple[str, ...], revisions: str | None, settings: Settings, choice: Choice) -> None:
+@with_tls_flags("A running fsxds")
+def diff(
+    sides: tuple[str, ...], revisions: str | None, settings: Settings, choice: Choice, tls: ClientTls | None
+) -> None:
     """Show which resources and fields differ between A and B.
 
-    A and B are directories, addresses of a running fsxds: http://HOST:PORT, or unix:PATH; or snapshots of its history:
+    A and B are directories, addresses of a running fsxds: http(s)://HOST:PORT, or unix:PATH; or snapshots of its history:
     @3, and @now for the newest, which are read from --state, or from where the server at --admin has it. With --git A..B there is
     one directory, by default the current one, and its revisions are compared; A...B begins where the two parted, and
     A alone is compared with the files that are there now. Secrets are hidden.
@@ -228,7 +233,7 @@ def diff(sides: tuple[str, ...], revisions: str | None, settings: Settings, choi
     """
     from fsxds.cli.diff import run_diff
 
-    run_diff(sides, revisions, settings, choice)
+    run_diff(sides, revisions, settings, (choice, tls))
 
 
 _converted = partial(click.option, cls=CommandOption, group="Converting")
@@ -335,7 +340,8 @@ _client = partial(click.option, cls=CommandOption, group="The client")
   fsxds watch 127.0.0.1:18000 --type cds
   fsxds watch 127.0.0.1:18000 --type eds --names backend,web --delta
   fsxds watch 127.0.0.1:18000 --ads --type cds --type eds --format json
-  fsxds watch http://127.0.0.1:18001 --type cds --count 1""",
+  fsxds watch http://127.0.0.1:18001 --type cds --count 1
+  fsxds watch xds.example.com:18000 --type cds --ca ca.crt --cert me.crt --key me.key""",
 )
 @click.argument("address", metavar="ADDRESS")
 @_client(
@@ -349,7 +355,7 @@ _client = partial(click.option, cls=CommandOption, group="The client")
 @_client("--names", metavar="A,B", help="Ask for these alone; by default for everything.")
 @_client("--delta", is_flag=True, help="Receive changes alone, not the state of the world.")
 @_client("--ads", is_flag=True, help="Use the stream of all types, not that of the one type.")
-@_client("--rest", is_flag=True, help="Poll over REST; an http:// address means the same.")
+@_client("--rest", is_flag=True, help="Poll over REST; an http:// or https:// address means the same.")
 @_client("--node", "--node-id", metavar="ID", help="The id of the node; by default a new one.")
 @_client("--cluster", "--node-cluster", metavar="NAME", default="watch", help="The fleet that the node belongs to.")
 @node_metadata_option(group="The client", help="A value in its metadata, such as tier=gold; may be given again.")
@@ -368,7 +374,8 @@ _client = partial(click.option, cls=CommandOption, group="The client")
     default="text",
     help="Text to read, or one JSON object per update.",
 )
-def watch(address: str, settings: Settings, **flags: Unpack[WatchFlags]) -> None:
+@with_tls_flags("The client")
+def watch(address: str, settings: Settings, tls: ClientTls | None, **flags: Unpack[WatchFlags]) -> None:
     """Be a client of the xDS server at ADDRESS, and print what it sends.
 
     ADDRESS is HOST:PORT or unix:PATH. The first response is listed, every later one shown as what it changed, and each
@@ -376,7 +383,7 @@ def watch(address: str, settings: Settings, **flags: Unpack[WatchFlags]) -> None
     """
     from fsxds.cli.watch import run_watch
 
-    run_watch(address, settings, flags)
+    run_watch(address, settings, flags, tls)
 
 
 _envoy = partial(click.option, cls=CommandOption, group="The Envoy")
@@ -387,7 +394,8 @@ _envoy = partial(click.option, cls=CommandOption, group="The Envoy")
     """\
   fsxds bootstrap config/xds > envoy.yaml
   fsxds bootstrap --transport files --mirror /run/envoy --node edge-1 --cluster edge
-  fsxds bootstrap --transport delta --address xds.example.com:18000 --format json""",
+  fsxds bootstrap --transport delta --address xds.example.com:18000 --format json
+  fsxds bootstrap --address xds.example.com:18001 --ca /etc/fsxds/ca.crt""",
 )
 @click.argument("directory", metavar="[DIR]", required=False, type=existing_directory, shell_complete=directories)
 @_envoy(
@@ -397,6 +405,13 @@ _envoy = partial(click.option, cls=CommandOption, group="The Envoy")
     help="By REST long poll, from mirrored files, by one gRPC stream (ads), or by one that sends changes alone (delta).",
 )
 @_envoy("--address", metavar="HOST:PORT", help="Where fsxds listens, or unix:/path; a name is looked up by DNS.")
+@_envoy(
+    "--ca", metavar="FILE", type=_PATH, help="Speak TLS: who signs the certificate of fsxds; a path of the Envoy's."
+)
+@_envoy(
+    "--cert", metavar="FILE", type=_PATH, help="The certificate that the Envoy shows, for a fsxds with --client-ca."
+)
+@_envoy("--key", metavar="FILE", type=_PATH, help="The key to that certificate.")
 @_envoy("--mirror", metavar="PATH", type=_PATH, help="Where the mirrored files are.")
 @_envoy("--node", "--node-id", metavar="ID", default="envoy", help="The id of the Envoy; each has its own.")
 @_envoy("--cluster", "--node-cluster", metavar="NAME", default="envoy", help="The fleet that it belongs to.")

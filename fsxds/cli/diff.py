@@ -7,6 +7,7 @@ import sys
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
+from typing import TypeAlias
 
 import click
 from rich.console import Console
@@ -26,7 +27,8 @@ from fsxds.resource_types import RESOURCE_TYPES, ResourceType
 from fsxds.resources import Snapshot
 from fsxds.settings.options import Settings
 from fsxds.snapshots.load import Loaded, may_define
-from fsxds.tools.client.admin_client import ask_admin, report_of
+from fsxds.tools.client.admin_client import AdminServer, ask_admin, report_of
+from fsxds.tools.client.client_tls import ClientTls
 from fsxds.tools.diff.compare import Comparer, Gap
 from fsxds.tools.diff.difference import Compared, Side, Unread, json_text, markdown, summary, text_lines
 from fsxds.tools.diff.kept_sides import is_kept, read_kept
@@ -42,6 +44,10 @@ INCOMPLETE = 3
 _NOT_OVER_REST = tuple(row for row in RESOURCE_TYPES if row.rest_path is None)
 
 
+Client: TypeAlias = tuple[Node | None, ClientTls | None]
+"""Who asks a server, and by what TLS."""
+
+
 @dataclass(frozen=True, slots=True)
 class _Read:
     """One side as it was read: a tree, or a snapshot that was `kept`."""
@@ -53,11 +59,23 @@ class _Read:
     kept: Snapshot | None = None
 
 
-def run_diff(sides: tuple[str, ...], revisions: str | None, settings: Settings, choice: Choice) -> None:
-    """Compare two sides, print the difference, and exit with 1 or 3 where there is one, or something was not read."""
+def run_diff(
+    sides: tuple[str, ...], revisions: str | None, settings: Settings, asked: tuple[Choice, ClientTls | None]
+) -> None:
+    """Compare two sides, print the difference, and exit with 1 or 3 where there is one, or something was not read.
+
+    Args:
+        sides: as they were written.
+        revisions: of git, where they are compared.
+        settings: how trees are read.
+        asked: which node sees them, and by what TLS servers are asked.
+    """
+    choice, tls = asked
     with spinner("loading both sides"):
         node = node_of(choice) if choice else None
-        read = _read_git(revisions, sides, settings) if revisions is not None else _read_both(sides, settings, node)
+        read = (
+            _read_git(revisions, sides, settings) if revisions is not None else _read_both(sides, settings, (node, tls))
+        )
         before, after = read
         catalogue = reload.find_catalogue(settings)
         (earlier, of_before), (later, of_after) = _load((before, after), settings, catalogue, choice)
@@ -96,7 +114,7 @@ def _load(
         yield result.snapshot, list(_gaps(read, result))
 
 
-def _read_both(sides: tuple[str, ...], settings: Settings, node: Node | None) -> Iterator[_Read]:
+def _read_both(sides: tuple[str, ...], settings: Settings, client: Client) -> Iterator[_Read]:
     if len(sides) != 2:
         raise click.UsageError(
             "give two of them: directories, addresses of a running fsxds, or @N and @now of its history; or --git A..B"
@@ -106,7 +124,7 @@ def _read_both(sides: tuple[str, ...], settings: Settings, node: Node | None) ->
     return (
         _Read(Side(text, f"{text}:"), SourceTree(()), kept=kept[text])
         if text in kept
-        else _read_side(text, settings, node)
+        else _read_side(text, settings, client)
         for text in sides
     )
 
@@ -116,7 +134,8 @@ def _state_directory(settings: Settings) -> Path:
     if settings.state is not None:
         return settings.state
     try:
-        status = report_of(StatusReport, asyncio.run(ask_admin(settings.admin, "GET", "/api/rollout", {})))
+        answer = asyncio.run(ask_admin(AdminServer.of(settings), "GET", "/api/rollout", {}))
+        status = report_of(StatusReport, answer)
     except UsageError as error:
         raise UsageError(f"{error} To compare without it, give its --state DIR") from error
     if status.state is None:
@@ -124,9 +143,9 @@ def _state_directory(settings: Settings) -> Path:
     return Path(status.state)
 
 
-def _read_side(text: str, settings: Settings, node: Node | None) -> _Read:
+def _read_side(text: str, settings: Settings, client: Client) -> _Read:
     if is_running_address(text):
-        served = asyncio.run(fetch_served(text, node))
+        served = asyncio.run(fetch_served(text, *client))
         return _Read(Side(text, None), served.tree, is_running=True, unavailable=served.unavailable)
     directory = existing_directory(text)
     return _Read(_side_of(directory), reload.scan_once(directory, settings))

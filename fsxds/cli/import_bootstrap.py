@@ -81,6 +81,9 @@ def run_import(file: str, directory: Path, settings: Settings, flags: ImportFlag
     bootstrap_flags = BootstrapFlags(
         transport=flags["transport"],
         address=flags["address"],
+        ca=None,
+        cert=None,
+        key=None,
         mirror=flags["mirror"],
         node=flags["node"],
         node_metadata={},

@@ -16,7 +16,7 @@ from fsxds.errors import ProtocolError, UsageError
 from fsxds.observe.log_lines import count_of, escape, some_of
 from fsxds.resource_types import BY_SHORT_NAME
 from fsxds.settings.options import Settings
-from fsxds.tools.client.admin_client import NotDoneError, ask_admin, report_of
+from fsxds.tools.client.admin_client import AdminServer, NotDoneError, ask_admin, report_of
 from fsxds.transports.admin.rollout_control import (
     ChannelReport,
     DecisionReport,
@@ -88,7 +88,7 @@ def number_of(written: str, flags: AdminFlags) -> int:
 def asked(settings: Settings, method: str, path: str, words: Mapping[str, str | int]) -> dict[str, Any]:
     """Return what the admin address answers, and end with 1 where it did not do it."""
     try:
-        return asyncio.run(ask_admin(settings.admin, method, path, words))
+        return asyncio.run(ask_admin(AdminServer.of(settings), method, path, words))
     except NotDoneError as error:
         print(f"fsxds: {escape(str(error))}", file=sys.stderr)
         raise click.exceptions.Exit(NOT_DONE) from error

@@ -8,6 +8,7 @@ import signal
 import socket
 from collections.abc import Coroutine
 from contextlib import aclosing
+from dataclasses import replace
 from typing import TypedDict
 
 import click
@@ -20,6 +21,7 @@ from fsxds.errors import UsageError
 from fsxds.protocol.messages import Node
 from fsxds.resource_types import BY_SHORT_NAME
 from fsxds.settings.options import Settings
+from fsxds.tools.client.client_tls import ClientTls
 from fsxds.tools.client.connection import URLS, ClientOptions, Trouble, Wire, connecting, follow
 from fsxds.tools.client.watch_output import Holdings, JsonOutput, TextOutput, TroubleReporter, WatchOutput, report
 
@@ -44,12 +46,12 @@ class WatchFlags(TypedDict):
     output_format: str
 
 
-def run_watch(address: str, settings: Settings, flags: WatchFlags) -> None:
+def run_watch(address: str, settings: Settings, flags: WatchFlags, tls: ClientTls | None) -> None:
     """Watch a server until Ctrl-C, or for as many updates as the flags say."""
     # Until there is an event loop that answers it.
     signal.signal(signal.SIGHUP, lambda *_: None)
     node = _node(flags)
-    wanted = _wanted(address, flags)
+    wanted = replace(_wanted(address, flags), tls=tls)
     wanted.check()
     with spinner("reading Envoy's API"):
         catalogue = reload.find_catalogue(settings)

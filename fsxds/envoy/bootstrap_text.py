@@ -147,6 +147,8 @@ _COMMENTS: Mapping[str, str] = MappingProxyType({
     "admin": "For this machine only: whoever reaches this page can change settings and stop Envoy.",
     "clusters": "fsxds. It has to be static: a cluster that comes by CDS cannot be where configuration comes from.",
     "dns_lookup_family": "Without it, Envoy looks for an IPv6 address first.",
+    "trusted_ca":
+        "Envoy reads the files of this section when it starts, and not again.",
     "circuit_breakers":
         "Each subscription (one for each EDS cluster, route table, secret …) holds a poll, and each poll a connection.\n"
         "Envoy's default limit of 1024 makes a start with more of them slow.",

@@ -25,6 +25,9 @@ LOOK_EVERY_S = 2.0
 # Of TLS 1.2; forward secret and authenticated, as Mozilla's "intermediate" list has them without finite-field DHE.
 CIPHERS = "ECDHE+AESGCM:ECDHE+CHACHA20"
 
+# How the last words of the line begin that stands before an object in PEM.
+CERTIFICATE, PRIVATE_KEY = b"CERTIFICATE-----", b"PRIVATE KEY-----"
+
 # Device, inode, time of the last change and size of each file; None for one that is not there.
 _Stamp = tuple[tuple[int, int, int, int] | None, ...]
 
@@ -76,12 +79,8 @@ class Certificates:
     @classmethod
     def read(cls, files: TlsFiles) -> Certificates:
         """Read the files. Raises UsageError, which names the file, what is wrong with it, and the remedy."""
-        cert, key = _pem(files.cert, b"CERTIFICATE-----"), _pem(files.key, b"PRIVATE KEY-----")
-        if b"ENCRYPTED" in key:
-            raise UsageError(
-                f"{files.key}: is encrypted, and nobody is asked for its password; decrypt it by openssl pkey"
-            )
-        client_ca = None if files.client_ca is None else _pem(files.client_ca, b"CERTIFICATE-----")
+        cert, key = read_pem(files.cert, CERTIFICATE), read_pem(files.key, PRIVATE_KEY)
+        client_ca = None if files.client_ca is None else read_pem(files.client_ca, CERTIFICATE)
         strict, lenient = (_context_of(files, client_ca, mode) for mode in (ssl.CERT_REQUIRED, ssl.CERT_OPTIONAL))
         return cls(strict, lenient, grpc.ssl_server_certificate_configuration([(key, cert)], client_ca))
 
@@ -179,15 +178,17 @@ def _stamp_of_file(path: Path) -> tuple[int, int, int, int] | None:
     return found.st_dev, found.st_ino, found.st_mtime_ns, found.st_size
 
 
-def _pem(path: Path, label: bytes) -> bytes:
-    """Return a file with at least one object of that label."""
+def read_pem(path: Path, label: bytes) -> bytes:
+    """Return a file with at least one object of that label. Raises UsageError where it is none, or a key that is encrypted."""
     try:
         content = path.read_bytes()
     except OSError as error:
         raise UsageError(f"{path}: cannot be read: {error.strerror}; let the user of fsxds read it") from error
     if label not in content:
-        what = "certificate" if label.startswith(b"CERT") else "private key"
+        what = "certificate" if label == CERTIFICATE else "private key"
         raise UsageError(f"{path}: has no {what} in PEM; give a file with -----BEGIN … {label.decode()}")
+    if label == PRIVATE_KEY and b"ENCRYPTED" in content:
+        raise UsageError(f"{path}: is encrypted, and nobody is asked for its password; decrypt it by openssl pkey")
     return content
 
 
@@ -199,11 +200,11 @@ def _context_of(files: TlsFiles, client_ca: bytes | None, mode: ssl.VerifyMode) 
     # Nothing is resumed: a resumed session is not asked for its certificate, which may have ended since.
     context.options |= ssl.OP_NO_TICKET | ssl.OP_NO_RENEGOTIATION
     context.num_tickets = 0
-    with _explained(f"{files.cert} with {files.key}"):
+    with explained_tls(f"{files.cert} with {files.key}"):
         # Without a function, OpenSSL would ask the terminal for a password.
         context.load_cert_chain(files.cert, files.key, password=lambda: "")
     if client_ca is not None:
-        with _explained(str(files.client_ca)):
+        with explained_tls(str(files.client_ca)):
             # What stands around certificates is a comment, of which ssl takes ASCII alone.
             context.load_verify_locations(cadata=client_ca.decode("ascii", "ignore"))
         # As gRPC has it: what is in the file is trusted, also where its own issuer is not in it.
@@ -213,8 +214,8 @@ def _context_of(files: TlsFiles, client_ca: bytes | None, mode: ssl.VerifyMode) 
 
 
 @contextmanager
-def _explained(what: str) -> Iterator[None]:
-    """Make what OpenSSL says of files a UsageError."""
+def explained_tls(what: str) -> Iterator[None]:
+    """Make what OpenSSL says of files a UsageError, which begins with `what`."""
     try:
         yield
     except ssl.SSLError as error:

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import fields, is_dataclass
+from dataclasses import dataclass, fields, is_dataclass
 from typing import Any, TypeVar, cast, get_args, get_origin, get_type_hints
 
 import aiohttp
 
 from fsxds.errors import FsxdsError, UsageError
 from fsxds.settings.forms import OFF, Address, TcpAddress, parse_address
+from fsxds.settings.options import Settings
+from fsxds.tools.client.client_tls import ClientTls
 from fsxds.tools.client.polls import open_session, words_of
 
 # It is answered at once, unless a history of fifty snapshots is read from a slow disk.
@@ -27,11 +29,29 @@ class NotDoneError(FsxdsError):
     """The server did not do what it was asked to do; its text says why."""
 
 
-async def ask_admin(address: str, method: str, path: str, words: Mapping[str, str | int]) -> Any:
+@dataclass(frozen=True, slots=True)
+class AdminServer:
+    """A running fsxds whose admin address is asked.
+
+    Attributes:
+        address: as `--admin` has it.
+        tls: whom to trust there; None for plain text.
+    """
+
+    address: str
+    tls: ClientTls | None = None
+
+    @classmethod
+    def of(cls, settings: Settings) -> AdminServer:
+        """Return the one of the settings."""
+        return cls(settings.admin, ClientTls.of(settings.admin_ca, None, None))
+
+
+async def ask_admin(server: AdminServer, method: str, path: str, words: Mapping[str, str | int]) -> Any:
     """Return the JSON that the admin address of a running fsxds answers.
 
     Args:
-        address: as `--admin` has it.
+        server: whom to ask.
         method: `GET`, or `POST` to change something.
         path: such as `/rollout`.
         words: the parameters.
@@ -40,12 +60,13 @@ async def ask_admin(address: str, method: str, path: str, words: Mapping[str, st
         NotDoneError: there is nothing to do it to.
         UsageError: nobody answers there, someone else than fsxds, or the request was wrong.
     """
-    where = _address_of(address)
-    base = f"http://{where}" if isinstance(where, TcpAddress) else "http://fsxds"
+    where = _address_of(server.address)
+    tls = server.tls if isinstance(where, TcpAddress) else None
+    base = f"http{'s' if tls else ''}://{where if isinstance(where, TcpAddress) else 'fsxds'}"
     by_method: dict[str, Any] = {"params": words} if method == "GET" else {"json": dict(words)}
     try:
         async with (
-            open_session(str(where), READ_PATIENCE_S) as session,
+            open_session(str(where), READ_PATIENCE_S, tls) as session,
             session.request(method, f"{base}{path}", headers=_HOST, **by_method) as response,
         ):
             status, body = response.status, await response.read()
@@ -53,6 +74,9 @@ async def ask_admin(address: str, method: str, path: str, words: Mapping[str, st
         raise UsageError(f"{where}: no response came in time; {_REMEDY}") from error
     except (aiohttp.ClientError, ValueError) as error:
         words_of_error = words_of(error) if isinstance(error, aiohttp.ClientError) else str(error)
+        is_cut_off = isinstance(error, aiohttp.ServerDisconnectedError | aiohttp.ClientOSError)
+        if tls is None and is_cut_off and not isinstance(error, aiohttp.ClientConnectorError):
+            words_of_error += " (where it takes TLS, give --admin-ca FILE)"
         raise UsageError(f"{where}: cannot be asked: {words_of_error}; {_REMEDY}") from error
     return _content_of(where, status, body)
 

@@ -16,6 +16,7 @@ from fsxds.errors import UsageError
 from fsxds.protocol.messages import Node
 from fsxds.resource_types import ResourceType
 from fsxds.settings.forms import TcpAddress, parse_address
+from fsxds.tools.client.client_tls import ClientTls
 from fsxds.tools.client.dialogues import DeltaDialogue, SotwDialogue
 from fsxds.tools.client.polls import PollingClient
 from fsxds.tools.client.streams import StreamClient
@@ -35,8 +36,13 @@ _OPTIONS = (
 )
 
 
-def open_channel(target: str) -> grpc.aio.Channel:
-    """Return a channel to `host:port` or `unix:/path`. Nothing is connected before something is called."""
+def open_channel(target: str, tls: ClientTls | None = None) -> grpc.aio.Channel:
+    """Return a channel to `host:port` or `unix:/path`. Nothing is connected before something is called.
+
+    Without `tls` it is of plain text. Raises UsageError where a file of TLS cannot be used.
+    """
+    if tls is not None:
+        return grpc.aio.secure_channel(target, tls.grpc_credentials(), options=_OPTIONS)
     return grpc.aio.insecure_channel(target, options=_OPTIONS)
 
 
@@ -89,16 +95,19 @@ class Streaming:
 
 
 @asynccontextmanager
-async def streaming(target: str, wanted: Streaming, node: Node) -> AsyncIterator[StreamClient]:
+async def streaming(
+    target: str, wanted: Streaming, node: Node, tls: ClientTls | None = None
+) -> AsyncIterator[StreamClient]:
     """Yield a client on a connection of its own, without a subscription.
 
     Args:
         target: `host:port`, or `unix:/path`.
         wanted: which stream.
         node: what it announces.
+        tls: None for plain text.
     """
     dialogue = DeltaDialogue(node) if wanted.wire is Wire.DELTA else SotwDialogue(node)
-    async with open_channel(target) as channel, StreamClient(channel, wanted.method, dialogue) as client:
+    async with open_channel(target, tls) as channel, StreamClient(channel, wanted.method, dialogue) as client:
         yield client
 
 
@@ -116,6 +125,7 @@ class ClientOptions:
         names: what to subscribe to; none for everything.
         wire: how to receive updates.
         is_aggregated: by ADS, not by the service of the type.
+        tls: None for plain text, or where a URL says https and this machine trusts the server.
     """
 
     address: str
@@ -123,6 +133,7 @@ class ClientOptions:
     names: tuple[str, ...] = ()
     wire: Wire = Wire.SOTW
     is_aggregated: bool = False
+    tls: ClientTls | None = None
 
     @property
     def title(self) -> str:
@@ -142,7 +153,8 @@ class ClientOptions:
         if where.port == 0:
             raise UsageError(f"{self.address}: port 0 is none to connect to; give the one that the server listens at")
         where = TcpAddress(where.host or "127.0.0.1", where.port)
-        return f"http://{where}" if self.wire is Wire.REST else str(where)
+        scheme = "http" if self.tls is None else "https"
+        return f"{scheme}://{where}" if self.wire is Wire.REST else str(where)
 
     def check(self) -> None:
         """Raise UsageError where the address is none, or no server could answer."""
@@ -153,6 +165,12 @@ class ClientOptions:
     def _faults(self) -> Iterator[str]:
         if self.wire is not Wire.REST and self.address.startswith(URLS):
             yield f"{self.address}: streams have no URL; write HOST:PORT, or leave --delta and --ads out"
+        if (
+            self.tls is not None
+            and not self.address.startswith("https://")
+            and self.address.startswith((*URLS, "unix:"))
+        ):
+            yield f"{self.address}: there is no TLS; write https://HOST:PORT, or leave --ca, --cert and --key out"
         if self.wire is Wire.REST and self.is_aggregated:
             yield "there is no --ads over REST; give HOST:PORT of streams, and leave --rest out"
         for row in self.rows:
@@ -171,12 +189,14 @@ async def connecting(wanted: ClientOptions, node: Node, converter: Converter) ->
     """Yield a client with its subscriptions."""
     client: XdsClient
     if wanted.wire is Wire.REST:
-        async with PollingClient(wanted.target, wanted.rows[0], node, converter) as client:
+        polling = PollingClient(wanted.target, wanted.rows[0], node, converter)
+        polling.tls = wanted.tls
+        async with polling as client:
             client.subscribe(wanted.rows[0].type_url, *wanted.names)
             yield client
         return
     stream = Streaming(wanted.wire, None if wanted.is_aggregated else wanted.rows[0])
-    async with streaming(wanted.target, stream, node) as client:
+    async with streaming(wanted.target, stream, node, wanted.tls) as client:
         for row in wanted.rows:
             client.subscribe(row.type_url, *wanted.names)
         yield client

@@ -15,6 +15,7 @@ from fsxds.api.converter import Converter
 from fsxds.protocol.messages import Node
 from fsxds.protocol.node_attributes import metadata_of
 from fsxds.resource_types import ResourceType
+from fsxds.tools.client.client_tls import ClientTls, tls_words
 from fsxds.tools.client.updates import (
     AGENT,
     ConnectionLostError,
@@ -49,8 +50,8 @@ def plain_node(node: Node) -> PlainValue:
 class PollingClient:
     """A client that polls for one type. Use as an async context manager; its methods are those of `StreamClient`.
 
-    `next()` may be cancelled while it waits. `on_connected` is called with each response that is no error. `hold_s` and
-    `late_s` may be set before the client is used.
+    `next()` may be cancelled while it waits. `on_connected` is called with each response that is no error. `hold_s`,
+    `late_s` and `tls` may be set before the client is used.
     """
 
     def __init__(self, address: str, row: ResourceType, node: Node, converter: Converter) -> None:
@@ -67,6 +68,7 @@ class PollingClient:
         self._node = plain_node(node)
         self._converter = converter
         self.hold_s, self.late_s = HOLD_S, LATE_S
+        self.tls: ClientTls | None = None
         self._names: list[str] = []
         self._version = ""
         self._unanswered: Update | None = None
@@ -76,7 +78,7 @@ class PollingClient:
         self.on_connected: Callable[[], None] = _nothing
 
     async def __aenter__(self) -> Self:
-        self._session = open_session(self._address, self.hold_s + self.late_s)
+        self._session = open_session(self._address, self.hold_s + self.late_s, self.tls)
         return self
 
     async def __aexit__(
@@ -191,10 +193,17 @@ class PollingClient:
         contents.add_body(converted.message.SerializeToString(deterministic=True))
 
 
-def open_session(address: str, read_patience_s: float) -> aiohttp.ClientSession:
-    """Return a session for a server at a URL, or at the socket of `unix:` and a path."""
-    is_unix = address.startswith(_UNIX)
-    connector = aiohttp.UnixConnector(address.removeprefix(_UNIX)) if is_unix else aiohttp.TCPConnector()
+def open_session(address: str, read_patience_s: float, tls: ClientTls | None = None) -> aiohttp.ClientSession:
+    """Return a session for a server at a URL, or at the socket of `unix:` and a path.
+
+    Without `tls`, an https URL means that the server is one that this machine trusts. Raises UsageError where a file of TLS
+    cannot be used.
+    """
+    connector: aiohttp.BaseConnector
+    if address.startswith(_UNIX):
+        connector = aiohttp.UnixConnector(address.removeprefix(_UNIX))
+    else:
+        connector = aiohttp.TCPConnector(ssl=True if tls is None else tls.ssl_context())
     timeout = aiohttp.ClientTimeout(total=None, connect=_CONNECT_PATIENCE_S, sock_read=read_patience_s)
     return aiohttp.ClientSession(connector=connector, timeout=timeout)
 
@@ -221,6 +230,8 @@ def _error_of(status: int, body: bytes) -> ConnectionLostError:
 
 def words_of(error: aiohttp.ClientError) -> str:
     """Return what is wrong, without aiohttp's own objects."""
+    if words := tls_words(error):
+        return words
     if isinstance(error, aiohttp.ClientConnectorError):
         # The words of a name that is not found come with a number of their own, below zero.
         number = error.errno or 0

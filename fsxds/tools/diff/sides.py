@@ -16,6 +16,7 @@ import aiohttp
 from fsxds.errors import UsageError
 from fsxds.protocol.messages import Node
 from fsxds.resource_types import RESOURCE_TYPES, ResourceType
+from fsxds.tools.client.client_tls import ClientTls
 from fsxds.tools.client.polls import open_session, plain_node, url_of, words_of
 from fsxds.values import PlainValue, SourceFile, SourceTree
 
@@ -44,18 +45,19 @@ class Served:
     unavailable: tuple[ResourceType, ...]
 
 
-async def fetch_served(address: str, node: Node | None = None) -> Served:
+async def fetch_served(address: str, node: Node | None = None, tls: ClientTls | None = None) -> Served:
     """Return what a running fsxds serves of the types that have a REST form.
 
     Args:
         address: `http://host:port`, with a path before `/v3/` if need be, or `unix:` and the path of a socket.
         node: who asks; None for nobody, who sees everything where there are no views.
+        tls: whom to trust, and what to show; None for whom this machine trusts, where the URL says https.
 
     Raises:
         UsageError: nobody answers there, or someone else than fsxds.
     """
     try:
-        async with open_session(address, READ_PATIENCE_S) as session:
+        async with open_session(address, READ_PATIENCE_S, tls) as session:
             asked = {"node": plain_node(node)} if node is not None else {}
             rows = [row for row in RESOURCE_TYPES if row.rest_path]
             answers = [(row, await _poll(session, url_of(address, row), asked)) for row in rows]

@@ -24,6 +24,7 @@ from typing import Self
 
 from fsxds.api.catalogue import Catalogue
 from fsxds.disk_cache.parsed_files import code_digest
+from fsxds.errors import FsxdsError
 from fsxds.resources import ParsedFile
 from fsxds.settings.view_rules import Variables
 from fsxds.snapshots.check_protocol import Check, NoCheck
@@ -90,12 +91,16 @@ class ParseRules:
         return whole.digest()
 
 
+def _not_started(fact: str) -> str:
+    return f"no process that parses files can be started: {fact}; give fsxds more memory and processes"
+
+
 class WorkerDiedError(Exception):
     """The worker process ended, and its result is lost."""
 
 
-class WorkerStartError(Exception):
-    """The worker process ended before it could parse anything; no file is to blame."""
+class WorkerStartError(FsxdsError):
+    """No worker process could be started, or it ended before it could parse anything; no file is to blame."""
 
 
 class OutOfTimeError(Exception):
@@ -115,7 +120,7 @@ class ParseWorker:
         """Start a process that parses by these rules, and wait until it can.
 
         Raises:
-            WorkerStartError: it ended before that.
+            WorkerStartError: there is no room for it, or it ended before that.
         """
         # A forked copy of a process with threads may hang.
         context = multiprocessing.get_context("forkserver")
@@ -123,9 +128,15 @@ class ParseWorker:
         context.set_forkserver_preload([__name__, type(rules.check).__module__])
         ours, theirs = context.Pipe()
         process = context.Process(target=_work, args=(theirs,), daemon=True, name="fsxds parser")
-        with _without_main():
-            process.start()
-        theirs.close()
+        try:
+            with _without_main():
+                process.start()
+        except (EOFError, OSError) as error:
+            # The server that forks it may have been killed in this moment: it starts again with the next one.
+            ours.close()
+            raise WorkerStartError(_not_started("the process that starts them ended, or there is no room")) from error
+        finally:
+            theirs.close()
         worker = cls(process.pid or 0, process, ours)
         catalogue = rules.catalogue
         api = catalogue.serialized, catalogue.description, catalogue.features
@@ -134,7 +145,7 @@ class ParseWorker:
             ours.recv()
         except (WorkerDiedError, EOFError, OSError) as error:
             process.join()
-            raise WorkerStartError(f"the process that parses files ended at its start: {process.exitcode}") from error
+            raise WorkerStartError(_not_started(f"it ended with status {process.exitcode}")) from error
         return worker
 
     @property

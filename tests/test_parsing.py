@@ -3,10 +3,12 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+import threading
 import time
 from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, replace
+from multiprocessing import forkserver
 from pathlib import Path, PurePosixPath
 from typing import Any, Never
 
@@ -256,6 +258,21 @@ async def test_worker_that_does_not_start_is_nobodys_fault(rules: ParseRules) ->
         (again,) = await parsing.parse(SMALL[:1])
 
     assert ["still-parsing"] * 2 == [found.rule for file in (parsed, again) for found in file.problems]
+
+
+def test_server_that_forks_may_be_killed_while_it_does(rules: ParseRules) -> None:
+    """That is no error of fsxds: it has words for the log, and the next worker starts by a new server."""
+    ParseWorker.start(rules).end()
+    server: int = vars(forkserver._forkserver)["_forkserver_pid"]
+    os.kill(server, signal.SIGSTOP)
+    killer = threading.Timer(0.2, os.kill, (server, signal.SIGKILL))
+    killer.start()
+
+    with pytest.raises(WorkerStartError, match="no process that parses files can be started"):
+        ParseWorker.start(rules)
+
+    killer.join()
+    ParseWorker.start(rules).end()
 
 
 async def test_file_that_takes_too_long_is_a_problem(rules: ParseRules) -> None:

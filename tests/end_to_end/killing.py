@@ -87,6 +87,7 @@ class StreamFollower:
 
     Attributes:
         is_delta: whether it speaks Delta.
+        node: its id; empty for the name of the protocol.
         held: the resources by their types and names.
         broken: when it held something that uses a cluster which it did not hold.
     """
@@ -97,6 +98,7 @@ class StreamFollower:
     versions: dict[str, dict[str, str]] = field(default_factory=lambda: {CDS: {}, RDS: {}, LDS: {}})
     broken: list[str] = field(default_factory=list)
     responses: int = 0
+    node: str = ""
 
     async def follow(self, address: str) -> None:
         """Follow until cancelled."""
@@ -125,7 +127,7 @@ class StreamFollower:
 
     def _first_request(self, type_url: str) -> Any:
         names = ["r"] if type_url == RDS else []
-        node = {"id": "delta" if self.is_delta else "sotw"}
+        node = {"id": self.node or ("delta" if self.is_delta else "sotw")}
         if self.is_delta:
             known = self.versions[type_url]
             return discovery_pb2.DeltaDiscoveryRequest(

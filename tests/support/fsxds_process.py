@@ -71,12 +71,12 @@ class FsxdsProcess:
 class _Starter:
     """Talks to the process that forks; one message in, and one back with the pid, or with a status that nobody asked for."""
 
-    def __init__(self) -> None:
+    def __init__(self, env: Mapping[str, str] | None = None) -> None:
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         arguments = [sys.executable, "-m", "tests.support.fsxds_process", str(theirs.fileno())]
         top = Path(__file__).parents[2]
         # It lives as long as this one: it ends when its socket does.
-        self._process = subprocess.Popen(arguments, pass_fds=[theirs.fileno()], cwd=top)
+        self._process = subprocess.Popen(arguments, pass_fds=[theirs.fileno()], cwd=top, env=env)
         atexit.register(self._stop)
         theirs.close()
         self._socket = ours
@@ -112,8 +112,9 @@ class _Starter:
 
 
 @cache
-def _starter() -> _Starter:
-    return _Starter()
+def starter_of(*preloaded: str) -> _Starter:
+    """Return the process that forks; each copy of it has these libraries in front of all others (`LD_PRELOAD`)."""
+    return _Starter({**os.environ, "LD_PRELOAD": " ".join(preloaded)} if preloaded else None)
 
 
 def start_fsxds(
@@ -124,15 +125,26 @@ def start_fsxds(
     stderr: int | IO[bytes] | None = None,
     cwd: Path | None = None,
     env: Mapping[str, str] | None = None,
+    preloaded: tuple[str, ...] = (),
 ) -> FsxdsProcess:
-    """Start `fsxds ARGUMENTS`; None stands for nothing to read, and for this process's own output, directory and environment."""
+    """Start `fsxds ARGUMENTS`; None stands for nothing to read, and for this process's own output, directory and environment.
+
+    Args:
+        arguments: those of the command.
+        stdin: what it reads.
+        stdout: where it prints.
+        stderr: where it logs.
+        cwd: its directory.
+        env: its environment.
+        preloaded: libraries that are in front of all others.
+    """
     with Path(os.devnull).open("rb") as nothing:
         given = [nothing if stdin is None else stdin, sys.__stdout__ if stdout is None else stdout]
         given.append(sys.__stderr__ if stderr is None else stderr)
         files = [one if isinstance(one, int) else one.fileno() for one in given if one is not None]
         environment = dict(os.environ if env is None else env)
         message = {"arguments": arguments, "cwd": str(cwd or Path.cwd()), "env": environment}
-        return _starter().start(message, files)
+        return starter_of(*preloaded).start(message, files)
 
 
 def run_fsxds(

@@ -9,6 +9,7 @@ import sys
 import time
 from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Any, Self
 
@@ -20,7 +21,8 @@ PATIENCE_S = 60.0
 class Server:
     """One `fsxds serve` process. Use as a context manager.
 
-    `fresh`: started by Python itself, with whatever `fsxds` it finds.
+    `fresh`: started by Python itself, with whatever `fsxds` it finds. `wrapped`: started so by a command such as `unshare -Ur`.
+    `module`: what Python itself runs instead of `fsxds`, with its first arguments. `preloaded`: as `start_fsxds` has it.
     """
 
     def __init__(
@@ -31,8 +33,13 @@ class Server:
         http: str = "127.0.0.1:0",
         grpc: str = "127.0.0.1:0",
         fresh: bool = False,
+        wrapped: tuple[str, ...] = (),
+        module: tuple[str, ...] = ("fsxds",),
+        preloaded: tuple[str, ...] = (),
     ) -> None:
-        self._fresh = fresh
+        self._fresh = fresh or bool(wrapped) or len(module) > 1
+        self._command = [*wrapped, sys.executable, "-m", *module]
+        self._start = partial(start_fsxds, preloaded=preloaded)
         self.ready_file = workdir / "ready.json"
         self.log_file = workdir / "fsxds.log"
         # Several of them run beside one another.
@@ -52,10 +59,10 @@ class Server:
         self.ready_file.unlink(missing_ok=True)
         with self.log_file.open("ab") as log:
             if self._fresh:
-                command = [sys.executable, "-m", "fsxds", *self._arguments]
+                command = [*self._command, *self._arguments]
                 self._process = subprocess.Popen(command, stdout=log, stderr=log)
             else:
-                self._process = start_fsxds(self._arguments, stdout=log, stderr=log)
+                self._process = self._start(self._arguments, stdout=log, stderr=log)
         if wait:
             self.wait(self.ready_file.exists, "the ready file")
             assert self.ready
@@ -71,6 +78,17 @@ class Server:
         except subprocess.TimeoutExpired:
             self._process.kill()
             raise
+
+    def kill(self) -> None:
+        """End the process by SIGKILL, if it runs."""
+        assert self._process is not None
+        self._process.kill()
+        self._process.wait(PATIENCE_S)
+
+    @property
+    def is_running(self) -> bool:
+        """Whether the process has not ended."""
+        return self._process is not None and self._process.poll() is None
 
     def wait_for_end(self) -> int:
         """Wait for the end of a process that somebody else ends, and return its exit status."""

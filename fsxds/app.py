@@ -15,9 +15,9 @@ from pathlib import Path
 from time import monotonic
 from typing import Never, TypeVar, cast
 
+from fsxds.access import Access
 from fsxds.errors import FsxdsError, UsageError
 from fsxds.events import (
-    AdminExposed,
     ApiFound,
     Event,
     Level,
@@ -38,6 +38,7 @@ from fsxds.observe.log import Log
 from fsxds.parsing import Parsing
 from fsxds.protocol.ttl import TtlMode
 from fsxds.publishing.drained_listeners import DrainWatch
+from fsxds.publishing.exposed_secrets import reject_exposed_secrets
 from fsxds.publishing.node_channels import NodeChannels
 from fsxds.publishing.publisher import Publisher, PublishRules
 from fsxds.publishing.rollout_operator import RolloutOperator
@@ -66,6 +67,7 @@ from fsxds.transports.admin.status_paths import StatusPaths
 from fsxds.transports.admin.status_reports import ListenerReport
 from fsxds.transports.client_status.status_service import ClientReports, client_status_handlers, client_status_paths
 from fsxds.transports.config_sources import AdsConfigSources, Rewriting
+from fsxds.transports.credentials import Credentials, read_access
 from fsxds.transports.grpc_streams.discovery import GrpcServices
 from fsxds.transports.grpc_streams.grpc_server import GrpcSecurity, listening_grpc
 from fsxds.transports.grpc_streams.stream import StreamContext
@@ -148,6 +150,10 @@ async def run(application: Application, reader: SettingsReader, ready_file: Read
             keep_ready_file = partial(_keep_ready_file, ready_file, application, server, mirrors)
             application.start(tasks, "ready file", keep_ready_file)
         tasks.create_task(application.run())
+        exposed = {name: each for name, each in server.addresses.items() if application.is_in_clear(name, each)}
+        if exposed and not application.settings.insecure_secrets:
+            loading = application.publisher, application.channels, application.reload
+            tasks.create_task(reject_exposed_secrets(exposed, *loading))
         # Cancelled here, all of them end side by side.
         await asyncio.Event().wait()
 
@@ -204,6 +210,7 @@ class Application:
         supervisor: runs all components.
         status: what is shown of all of this.
         tls: what listeners encrypt with; None where there is no certificate.
+        credentials: has who may ask for what.
         state: the state directory, held until `close`; None without one.
         keeper: writes to it what is served; None without one.
     """
@@ -216,6 +223,7 @@ class Application:
         require_libyaml()
         files = TlsFiles.of(settings)
         self.tls = None if files is None else Tls(files)
+        self.credentials = Credentials(settings, log.receive)
         self._socket_access = SocketAccess.of(settings.socket_mode, settings.socket_owner)
         with reported_wait("the API of Envoy to be read", self.report_wait):
             self.catalogue = find_catalogue(settings)
@@ -252,6 +260,7 @@ class Application:
             degraded=lambda: self.supervisor.degraded.current,
         )
         self.status = ServerStatus(process, self.operator, ChannelFacts(self.publisher, self.channels), self._files)
+        self._is_admin_exposed = False
 
     @property
     def store(self) -> SnapshotStore:
@@ -276,6 +285,7 @@ class Application:
             self.start(tasks, "publisher", self.publisher.keep_publishing)
             if self.tls is not None:
                 self.start(tasks, "certificates", partial(self.tls.keep_current, self._log.receive))
+            self.start(tasks, "tokens", self.credentials.keep_current)
             if self.keeper is not None:
                 self.start(tasks, "state", self.keeper.keep_written)
             tasks.create_task(self._loading.run_with(self._load))
@@ -324,7 +334,7 @@ class Application:
         Raises:
             UsageError: another process owns it.
         """
-        mirror = Mirror(rule.directory, self.catalogue, mirror_options(self.settings, rule))
+        mirror = Mirror(rule.directory, self.catalogue, MirrorOptions.of(self.settings, rule))
         self._mirrors.append((rule, mirror))
         with mirror:
             mirroring = Mirroring(self.channels, mirror, self._log.receive, node_of(rule.attributes))
@@ -339,16 +349,19 @@ class Application:
             if self.tls is not None:
                 self.tls.look_now()
             try:
-                change, loading = await asyncio.to_thread(self._read_settings, reader)
+                change, loading, access = await asyncio.to_thread(self._read_settings, reader)
             except FsxdsError as error:
                 self._log.receive(SettingsRejected("; ".join(str(error).splitlines())))
             else:
                 self._apply(change, loading)
+                self.credentials.change(change.settings, access)
 
-    def _read_settings(self, reader: SettingsReader) -> tuple[SettingsChange, LoadingRules]:
+    def _read_settings(self, reader: SettingsReader) -> tuple[SettingsChange, LoadingRules, Access]:
         change = SettingsChange.between(self.settings, reader.read(), reader.command)
         _require_views(change.settings)
-        return change, LoadingRules.of(change.settings, self.catalogue, self._check_of(change.settings))
+        access = read_access(change.settings)
+        self._require_guard(access)
+        return change, LoadingRules.of(change.settings, self.catalogue, self._check_of(change.settings)), access
 
     def _apply(self, change: SettingsChange, loading: LoadingRules) -> None:
         settings, changed = change.settings, change.changed
@@ -362,7 +375,7 @@ class Application:
         self.publisher.change_rules(PublishRules.of(settings))
         self.channels.change_rules(_views_of(settings), settings.canary)
         for rule, mirror in self._mirrors:
-            mirror.change(mirror_options(settings, rule))
+            mirror.change(MirrorOptions.of(settings, rule))
         if loading != before:
             self._loading.replace(loading)
         if (watching := WatchRules.of(settings)) != self._watching.current:
@@ -449,17 +462,17 @@ class Application:
 
     def listen_rest(self, address: Address) -> AbstractAsyncContextManager[Address]:
         """Serve polls at an address."""
-        held = HeldPolls(self.channels, lambda: self.settings.max_hold_s, self.limiter)
+        held = HeldPolls(self.channels, lambda: self.settings.max_hold_s, self.limiter, self.credentials.access)
         rest = RestJson(held, self.catalogue, self._log.receive, self.clients.polls)
-        application = make_application(rest, client_status_paths(self.reports))
+        application = make_application(rest, client_status_paths(self.reports, self.credentials.access))
         options = replace(self._http_options("http", "REST", address), max_connections=self.limiter.most_connections)
         return listening(application, address, grace_s=GRACE_S, options=options)
 
     def listen_grpc(self, address: Address) -> AbstractAsyncContextManager[Address]:
         """Serve streams at an address."""
         shared = StreamContext(self.channels, self._log.receive, self.clients, TtlMode(self.settings.ttl))
-        shared.limiter = self.limiter
-        services = GrpcServices(shared, client_status_handlers(self.reports))
+        shared.limiter, shared.access = self.limiter, self.credentials.access
+        services = GrpcServices(shared, client_status_handlers(self.reports, self.credentials.access))
         tls = self.tls_at("gRPC", address)
         credentials = None if tls is None else tls.grpc_credentials()
         security = GrpcSecurity(credentials, self._socket_access, self.settings)
@@ -473,17 +486,28 @@ class Application:
     def _is_static(self, key: Key) -> bool:
         return self._loading.current.parsing.check.is_static(key)
 
+    def _require_guard(self, access: Access) -> None:
+        if self._is_admin_exposed and not access.guards_admin:
+            fact = "admin: other machines can reach it, and all who do may decide; give --admin-token FILE, a rule of `access`"
+            raise UsageError(f"{fact} with `admin: true`, a loopback address or unix:PATH")
+
+    def is_in_clear(self, name: str, address: str) -> bool:
+        """Whether other machines can read what a transport serves to clients at an address."""
+        where = parse_address(address)
+        return name != ADMIN and self.tls_at(name, where) is None and not is_local(where)
+
     @asynccontextmanager
     async def listen_admin(self, address: Address) -> AsyncIterator[Address]:
         """Let operators ask and decide at an address."""
-        api = AdminApi(self._admin_paths(), address, self._log.receive)
+        access = self.credentials.access
+        api = AdminApi(self._admin_paths(), address, self._log.receive, access)
         options = self._http_options("admin", ADMIN, address)
         application = api.application()
         # Answers that last would delay the end.
         application.on_shutdown.append(self.changes.close)
         async with listening(application, address, grace_s=GRACE_S, options=options) as bound:
-            if is_exposed(bound):
-                self._log.receive(AdminExposed(str(bound)))
+            self._is_admin_exposed = is_exposed(bound)
+            self._require_guard(access.current)
             yield bound
 
 
@@ -573,18 +597,3 @@ def _require_views(settings: Settings) -> None:
         if views.layers_of(node_of(rule.attributes), ()) is None:
             fact = f"{rule.directory}: no view of the settings is for the node of this mirror"
             raise UsageError(f"{fact}; add a rule to `views`, or name a view or a node in `mirrors`")
-
-
-def mirror_options(settings: Settings, rule: MirrorRule) -> MirrorOptions:
-    """Return how the files of a directory are written."""
-    return MirrorOptions(
-        form=rule.format or settings.mirror_format,
-        rewrite_config_sources=_first(rule.config_sources, settings.mirror_config_sources),
-        durable=_first(rule.durable, settings.mirror_durable),
-        pause_s=_first(rule.pause_s, settings.mirror_pause_s),
-        rescan_s=settings.rescan_s,
-    )
-
-
-def _first(of_rule: Value | None, of_settings: Value) -> Value:
-    return of_settings if of_rule is None else of_rule

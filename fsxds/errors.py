@@ -18,12 +18,14 @@ class ApiError(FsxdsError):
 class ProtocolError(FsxdsError):
     """A client sent something that the protocol does not allow; only that client is affected.
 
-    `code` is the gRPC status code name (`INVALID_ARGUMENT`); each transport maps it to its own form.
+    `code` is the gRPC status code name (`INVALID_ARGUMENT`); each transport maps it to its own form. `subject` is what the
+    log says beside the message, such as which node it is about: errors that differ in it alone are repetitions.
     """
 
-    def __init__(self, message: str, code: str = "INVALID_ARGUMENT") -> None:
+    def __init__(self, message: str, code: str = "INVALID_ARGUMENT", subject: str = "") -> None:
         super().__init__(message)
         self.code = code
+        self.subject = subject
 
 
 class LimitError(ProtocolError):

@@ -53,13 +53,6 @@ class ListeningStarted(Event):
 
 
 @dataclass(frozen=True, slots=True)
-class AdminExposed(Event):
-    """The admin address can be reached from other machines."""
-
-    address: str
-
-
-@dataclass(frozen=True, slots=True)
 class PlainTextExposed(Event):
     """What `name` (REST, gRPC, admin) serves at `address` can be read on the network: it has no TLS."""
 
@@ -87,6 +80,36 @@ class HandshakeFailed(Event):
 
     peer: str
     reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class TokensRead(Event):
+    """A file of tokens was read, at the start or because it changed.
+
+    Attributes:
+        path: the file.
+        count: how many tokens it has.
+        unknown: the names in rules of `access` that no token has.
+    """
+
+    path: Path
+    count: int
+    unknown: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class TokensKept(Event):
+    """A file of tokens changed and cannot be used: those that were read before stay valid."""
+
+    path: Path
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class TokensExposed(Event):
+    """Other users of the machine can read a file of tokens."""
+
+    path: Path
 
 
 @dataclass(frozen=True, slots=True)
@@ -326,11 +349,15 @@ def ack_or_nack(
 
 @dataclass(frozen=True, slots=True)
 class RequestRejected(Event):
-    """A request was answered with an error, or ignored; `status` is an HTTP status or the name of a gRPC status."""
+    """A request was answered with an error, or ignored; `status` is an HTTP status or the name of a gRPC status.
+
+    `subject` is what it was about, such as a node; rejections that differ in it alone are repetitions.
+    """
 
     peer: str
     status: int | str
     reason: str
+    subject: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -159,7 +159,7 @@ class _Rule:
         self._exact = {name: patterns[0] for name, patterns in rule.match if _is_exact(patterns)}
         # What a comparison answers goes before regular expressions.
         tests = sorted(rule.match, key=lambda test: test[0] not in self._exact)
-        self._tests = tuple((name, _any_of(patterns)) for name, patterns in tests)
+        self._tests = tuple((name, any_of(patterns)) for name, patterns in tests)
         self.tested = frozenset(name for name, _ in rule.match)
         templated = {attribute for layer in self.layers for attribute in layer.attributes}
         self.known = frozenset(templated | self._exact.keys())
@@ -278,7 +278,7 @@ def _is_exact(patterns: tuple[str, ...]) -> bool:
 _WILDCARDS = frozenset("*?")
 
 
-def _any_of(patterns: tuple[str, ...]) -> Callable[[str], bool]:
+def any_of(patterns: tuple[str, ...]) -> Callable[[str], bool]:
     """Return whether one of several patterns matches a text, as a function."""
     if len(patterns) == 1:
         return _test(patterns[0])

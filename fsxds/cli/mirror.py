@@ -19,7 +19,7 @@ from fsxds.observe.change_reports import remark_lines, summary
 from fsxds.observe.log_lines import escape
 from fsxds.settings.mirror_rules import MirrorRule
 from fsxds.settings.options import Settings
-from fsxds.transports.mirror.writer import Mirror, write_once
+from fsxds.transports.mirror.writer import Mirror, MirrorOptions, write_once
 from fsxds.view_loading import ViewLoader
 from fsxds.views import View, Views
 
@@ -45,7 +45,7 @@ def run_mirror(directory: Path, out: Path | None, settings: Settings, choice: Ch
         reports = [
             write_once(
                 loaded.by_layers[view.layers].snapshot,
-                Mirror(rule.directory, catalogue, app.mirror_options(settings, rule)),
+                Mirror(rule.directory, catalogue, MirrorOptions.of(settings, rule)),
             )
             for rule, view in zip(rules, views, strict=True)
         ]

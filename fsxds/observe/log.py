@@ -16,7 +16,6 @@ from rich.console import Console
 from fsxds.api.secrets import mask_reason
 from fsxds.events import (
     AckReceived,
-    AdminExposed,
     ApiFound,
     CacheFailed,
     CacheRead,
@@ -55,6 +54,9 @@ from fsxds.events import (
     StopRequested,
     StreamClosed,
     StreamOpened,
+    TokensExposed,
+    TokensKept,
+    TokensRead,
     TransportChosen,
     TreeDisappeared,
     TreeLoaded,
@@ -229,8 +231,11 @@ class Log:
             return
         before = f" ({count_of(repeats, 'rejection')} before it omitted)" if repeats else ""
         reason = shortened(event.reason)
-        text = f"rejected a request of {event.peer or 'a local client'} with {event.status}: {reason}{before}"
+        about = f" ({shortened(event.subject)})" if event.subject else ""
+        text = f"rejected a request of {event.peer or 'a local client'} with {event.status}: {reason}{about}{before}"
         details: Details = {"peer": event.peer, "status": event.status, "reason": reason, "repeats": repeats}
+        if event.subject:
+            details = {**details, "subject": shortened(event.subject)}
         yield LogLine(Level.WARNING, "request_rejected", text, details)
 
     def _handshake_lines(self, event: HandshakeFailed) -> Iterator[LogLine]:
@@ -297,15 +302,6 @@ def _(event: ListeningStarted) -> LogLine:
 
 
 @line_of.register
-def _(event: AdminExposed) -> LogLine:
-    text = (
-        f"admin: other machines can reach {event.address}, and all who do may approve, abort and roll back; use a "
-        "loopback address or unix:PATH, or let a firewall keep them out"
-    )
-    return LogLine(Level.WARNING, "admin_exposed", text, {"address": event.address})
-
-
-@line_of.register
 def _(event: PlainTextExposed) -> LogLine:
     text = (
         f"{event.name}: NO TLS at {event.address}, which other machines can reach: whoever is between can read and change all "
@@ -324,6 +320,28 @@ def _(event: CertificatesReloaded) -> LogLine:
 def _(event: CertificatesKept) -> LogLine:
     text = f"TLS: not read again, what was read before stays in use: {shortened(event.reason)}"
     return LogLine(Level.ERROR, "certificates_kept", text, {"reason": event.reason})
+
+
+@line_of.register
+def _(event: TokensRead) -> LogLine:
+    details: Details = {"file": str(event.path), "count": event.count, "unknown": [*event.unknown]}
+    text = f"tokens: {count_of(event.count, 'token')} in {event.path}"
+    if not event.unknown:
+        return LogLine(Level.INFO, "tokens_read", text, details)
+    text = f"{text}; `access` names {some_of(event.unknown)}, which no token has: nobody can meet these rules"
+    return LogLine(Level.WARNING, "tokens_read", text, details)
+
+
+@line_of.register
+def _(event: TokensKept) -> LogLine:
+    text = f"tokens: the ones before stay valid: {event.reason}"
+    return LogLine(Level.ERROR, "tokens_kept", text, {"file": str(event.path), "reason": event.reason})
+
+
+@line_of.register
+def _(event: TokensExposed) -> LogLine:
+    text = f"tokens: other users can read {event.path}; take that away with `chmod o-r`"
+    return LogLine(Level.WARNING, "tokens_exposed", text, {"file": str(event.path)})
 
 
 @line_of.register

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from fsxds.resource_types import RESOURCE_TYPES
+from fsxds.settings.access_rules import ACCESS, AccessRule
 from fsxds.settings.forms import (
     ADDRESS_OR_OFF,
     DURATION,
@@ -204,6 +205,35 @@ class Settings:
         SECURITY,
         (*ADMIN_USERS, "diff"),
         "Ask the admin address by TLS, and trust the certificates that are signed by one in this file.",
+    )
+    tokens: Path | None = reloadable(
+        optional(
+            PATH,
+            SECURITY,
+            ("serve",),
+            "Clients have to send one of the bearer tokens in this file, NAME: TOKEN or TOKEN in a line; read again when it "
+            "changes.",
+        )
+    )
+    access: tuple[AccessRule, ...] | None = reloadable(
+        optional(ACCESS, SECURITY, ("serve",), "Who may ask for which nodes, and who may ask the admin address.")
+    )
+    admin_token: Path | None = reloadable(
+        optional(
+            PATH,
+            SECURITY,
+            (*LASTING, *ADMIN_USERS, "diff"),
+            "The file of the token that operators have to send, or that a command sends; read again when it changes.",
+        )
+    )
+    insecure_secrets: bool = reloadable(
+        option(
+            SWITCH,
+            "false",
+            SECURITY,
+            ("serve",),
+            "Serve secrets in clear, without TLS, also to clients on other machines.",
+        )
     )
     socket_mode: int = option(SOCKET_MODE, "660", SECURITY, LASTING, "The mode of the unix sockets that are made.")
     socket_owner: SocketOwner | None = optional(

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
@@ -16,10 +16,11 @@ from types import MappingProxyType
 from typing import Any
 
 from fsxds.errors import UsageError
+from fsxds.settings.access_rules import unknown_access_views
 from fsxds.settings.forms import SWITCH, TRUE, Schema
 from fsxds.settings.mirror_rules import unknown_views
 from fsxds.settings.options import BY_NAME, OPTIONS, Option, Settings
-from fsxds.settings.settings_file import SettingsFile
+from fsxds.settings.settings_file import PlacedMistake, SettingsFile
 from fsxds.settings.structured import MistakesFound
 from fsxds.settings.view_rules import no_such_view
 
@@ -134,6 +135,9 @@ def _read_file(path: Path, demands: Demands) -> dict[str, object]:
             near = get_close_matches(key, BY_NAME, 1)
             hint = f"did you mean {near[0]}?" if near else f"the settings are {', '.join(BY_NAME)}"
             faults.append(file.placed((key,), f"{key}: there is no such setting; {hint}"))
+        elif written is None and key == "access":
+            # Left out, everybody might ask for everything.
+            faults.append(file.fault((key,), "is empty; add a rule, or leave it out"))
         elif written is not None or key in wrong:
             try:
                 values[row.field] = _value_in_file(row, written, path, is_wrong=key in wrong)
@@ -146,14 +150,22 @@ def _read_file(path: Path, demands: Demands) -> dict[str, object]:
             except UsageError as error:
                 # It names the key itself.
                 faults.append(file.placed((key,), str(error)))
-    names = [rule.name for rule in values.get("views") or ()]
-    faults += [file.fault(("mirrors", *at), fact) for at, fact in unknown_views(values.get("mirrors") or (), names)]
-    canary = values.get("canary")
-    if canary is not None and canary.view is not None and canary.view not in names:
-        faults.append(file.fault(("canary",), no_such_view(canary.view, names)))
+    faults += _faults_of_views(file, values)
     if faults:
         raise file.error_of(faults)
     return values
+
+
+def _faults_of_views(file: SettingsFile, values: Mapping[str, Any]) -> Iterator[PlacedMistake]:
+    """Yield the mistakes in the names of views."""
+    names = [rule.name for rule in values.get("views") or ()]
+    for at, fact in unknown_views(values.get("mirrors") or (), names):
+        yield file.fault(("mirrors", *at), fact)
+    for at, fact in unknown_access_views(values.get("access") or (), names):
+        yield file.fault(("access", *at), fact)
+    canary = values.get("canary")
+    if canary is not None and canary.view is not None and canary.view not in names:
+        yield file.fault(("canary",), no_such_view(canary.view, names))
 
 
 def _value_in_file(row: Option, written: object, path: Path, *, is_wrong: bool) -> object:

@@ -106,7 +106,7 @@ def _read_rule(part: SettingPart) -> ViewRule:
     members = part.members(("name", "match", "layers", "variables"), ("name", "layers"))
     return ViewRule(
         _read_name(members["name"]) if "name" in members else "",
-        tuple(read_attributes(members["match"], _read_patterns)) if "match" in members else (),
+        tuple(read_attributes(members["match"], read_patterns)) if "match" in members else (),
         _read_layers(members["layers"]) if "layers" in members else (),
         _read_variables(members["variables"]) if "variables" in members else Variables(),
     )
@@ -156,7 +156,7 @@ def _read_metadata(
             yield f"{attribute}.{key}", read(member)
 
 
-def _read_patterns(part: SettingPart) -> tuple[str, ...]:
+def read_patterns(part: SettingPart) -> tuple[str, ...]:
     """Return one pattern, or several in a list."""
     parts = part.list_members() if isinstance(part.written, list) else (part,)
     return tuple(_read_pattern(each) for each in parts)
@@ -228,7 +228,7 @@ def _read_variables(part: SettingPart) -> Variables:
 
 
 SCALAR: Schema = {"type": ["string", "number", "boolean"]}
-_PATTERNS: Schema = {
+PATTERNS: Schema = {
     "description": "A glob such as edge-*, or re: and a regular expression; of a list, one has to match.",
     "anyOf": [SCALAR, {"type": "array", "items": SCALAR, "minItems": 1}],
 }
@@ -252,7 +252,7 @@ _RULE = object_schema(
     {
         "name": {"type": "string", "pattern": f"^{_NAME.pattern}$", "description": "The name of the view."},
         "match": {
-            **attributes_schema(_PATTERNS),
+            **attributes_schema(PATTERNS),
             "description": "The nodes that have this view: all of these have to match.",
         },
         "layers": {

@@ -127,7 +127,7 @@ class Limiter:
 
 def report_rejection(observer: Observer, peer: str, status: int | str, error: ProtocolError) -> None:
     """Report a request that is answered with an error, and the limit that it reached, if that is why."""
-    observer(RequestRejected(peer, status, str(error)))
+    observer(RequestRejected(peer, status, str(error), error.subject))
     if isinstance(error, LimitError):
         observer(LimitReached(error.limit, peer))
 

@@ -237,13 +237,16 @@ def test_no_page_of_a_browser_can_ask(tree: Path, tmp_path: Path) -> None:
         server.wait(lambda: server.log_events("request_rejected"), "the log")
 
 
-def test_an_address_that_others_reach_is_reported(tree: Path, tmp_path: Path) -> None:
-    """A warning; without the address there is nobody to ask."""
+def test_an_address_that_others_reach_needs_a_token(tree: Path, tmp_path: Path) -> None:
+    """Otherwise nothing starts; without the address there is nobody to ask."""
     with Server(tree, tmp_path, "--admin", f"unix:{tmp_path}/admin.sock") as server:
         assert server.admin == f"unix:{tmp_path}/admin.sock"
         assert main(["rollout", "status", "--admin", server.admin]) == 0
     with Server(tree, tmp_path, "--admin", "off") as server:
         assert server.ready["admin"] is None
-        assert not server.log_events("admin_exposed")
-    with Server(tree, tmp_path, "--admin", "0.0.0.0:0") as server:
-        assert server.log_events("admin_exposed")
+    exposed = Server(tree, tmp_path, "--admin", "0.0.0.0:0").start(wait=False)
+    assert exposed.wait_for_end() == 2
+    assert "give --admin-token FILE" in exposed.log_file.read_text().splitlines()[-1]
+    (tmp_path / "admin-token").write_text("0123456789abcdef0123456789abcdef")
+    with Server(tree, tmp_path, "--admin", "0.0.0.0:0", "--admin-token", f"{tmp_path}/admin-token") as server:
+        assert server.admin

@@ -15,9 +15,11 @@ from urllib.parse import unquote, urlsplit
 
 from aiohttp import web
 
+from fsxds.access import AccessInUse, Peer
 from fsxds.errors import ProtocolError
 from fsxds.events import Observer, RolloutCommanded
 from fsxds.settings.forms import Address, TcpAddress, UnixAddress
+from fsxds.transports.peers import peer_of_request
 from fsxds.transports.rest.http_edge import HttpEdge
 from fsxds.transports.rest.poll_requests import is_json, read_body, strict_loads
 from fsxds.transports.rest.poll_responses import JSON, ErrorResponse
@@ -72,17 +74,39 @@ class AdminApi:
         paths: what answers them.
         address: where it listens, as it was configured.
         observer: receives what operators decided, and what was rejected.
+        access: decides who may ask; everybody where none is given.
     """
 
-    def __init__(self, paths: AdminPaths, address: Address, observer: Observer) -> None:
+    def __init__(
+        self, paths: AdminPaths, address: Address, observer: Observer, access: AccessInUse | None = None
+    ) -> None:
         self._paths = paths
         self._address = address
         self._observer = observer
+        self._access = access or AccessInUse()
+        # Requests that are being answered, some of them for as long as the client stays.
+        self._open: list[tuple[web.Request, Peer]] = []
         self._edge = HttpEdge("admin request", self._answer, observer)
 
     def application(self) -> web.Application:
         """Make the application; run it with `listening`."""
-        return self._edge.application()
+        application = self._edge.application()
+
+        async def forget(_: web.Application) -> None:
+            self._access.listeners.pop(self, None)
+
+        self._access.listeners[self] = self._check_again
+        application.on_shutdown.append(forget)
+        return application
+
+    def _check_again(self) -> None:
+        """Close the connections of those who may ask no longer."""
+        for request, peer in tuple(self._open):
+            try:
+                self._access.current.check_admin(peer)
+            except ProtocolError:
+                if request.transport is not None:
+                    request.transport.close()
 
     async def _answer(self, request: web.Request) -> web.StreamResponse:
         if not is_own(request, self._address):
@@ -90,15 +114,30 @@ class AdminApi:
         method = "GET" if request.method == "HEAD" else request.method
         path, word = self._path_and_word(request)
         found = self._paths.get((method, path))
+        peer = peer_of_request(request)
+        if found is None or not found.is_open:
+            self._access.current.check_admin(peer)
         if found is None:
             return self._edge.reject(request, self._nothing_at(path))
+        if found.is_open:
+            return await self._answer_at(found, request, word)
+        held = request, peer
+        self._open.append(held)
+        try:
+            return await self._answer_at(found, request, word)
+        finally:
+            # Requests are equal where what they carry is: by identity.
+            self._open = [each for each in self._open if each is not held]
+
+    async def _answer_at(self, found: AdminPath, request: web.Request, word: str) -> web.StreamResponse:
+        method = "POST" if request.method == "POST" else "GET"
         if method == "POST" and not ("Content-Type" in request.headers and is_json(request.headers["Content-Type"])):
             return self._edge.reject(request, NO_JSON)
         words = _members(await read_body(request)) if method == "POST" else dict(request.query)
         _check_names(words, found.parameters)
         content = await found.answer(request, {**words, WORD: word} if word else words)
         if method == "POST":
-            self._observer(RolloutCommanded(path.removeprefix(f"{API}/"), words, request.remote or ""))
+            self._observer(RolloutCommanded(request.path.removeprefix(f"{API}/"), words, request.remote or ""))
         if isinstance(content, web.StreamResponse):
             return content
         return web.Response(body=_written(content), headers=JSON)

@@ -17,12 +17,14 @@ from envoy.service.status.v3 import csds_pb2
 from google.protobuf import json_format
 from google.protobuf.message import DecodeError
 
+from fsxds.access import AccessInUse
 from fsxds.api.catalogue import Catalogue
 from fsxds.errors import ProtocolError
 from fsxds.protocol.messages import ClientStatus, Node
 from fsxds.resources import Resource
 from fsxds.transports.client_status.contents import Contents, Form, JsonForm, WireForm, resource_statuses
 from fsxds.transports.client_status.nodes import node_filter
+from fsxds.transports.peers import peer_of_call, peer_of_request
 from fsxds.transports.rest.http_edge import Handler
 from fsxds.transports.rest.poll_requests import read_body
 from fsxds.transports.rest.poll_responses import LARGE_RESOURCE_BYTES, Payload, send
@@ -247,20 +249,29 @@ def _too_much() -> ProtocolError:
     return ProtocolError(message, "RESOURCE_EXHAUSTED")
 
 
-def client_status_paths(reports: ClientReports) -> Mapping[str, Handler]:
-    """Return what answers over REST: a POST whose body is a ClientStatusRequest in JSON."""
+def client_status_paths(reports: ClientReports, access: AccessInUse | None = None) -> Mapping[str, Handler]:
+    """Return what answers over REST those who may ask: a POST whose body is a ClientStatusRequest in JSON."""
+    in_use = access or AccessInUse()
 
     async def answer(request: web.Request) -> web.StreamResponse:
+        in_use.current.check_all_nodes(peer_of_request(request))
         response, _ = await send(request, await reports.answer_json(await read_body(request)))
         return response
 
     return {CLIENT_STATUS_PATH: answer}
 
 
-def client_status_handlers(reports: ClientReports) -> tuple[grpc.GenericRpcHandler, ...]:
-    """Return what answers over gRPC; each request of a stream is answered by itself."""
+def client_status_handlers(
+    reports: ClientReports, access: AccessInUse | None = None
+) -> tuple[grpc.GenericRpcHandler, ...]:
+    """Return what answers over gRPC those who may ask; each request of a stream is answered by itself.
+
+    Methods raise ProtocolError where somebody may not.
+    """
+    in_use = access or AccessInUse()
 
     async def answer(request: bytes, context: grpc.aio.ServicerContext) -> bytes:
+        in_use.current.check_all_nodes(peer_of_call(context))
         try:
             return await reports.answer(request)
         except ProtocolError as error:

@@ -12,7 +12,7 @@ from typing import Any
 import grpc
 import grpc.aio
 
-from fsxds.errors import LimitError
+from fsxds.errors import ProtocolError
 from fsxds.events import InternalError, Observer
 from fsxds.transports.grpc_streams.stream_requests import Context, peer_of
 from fsxds.transports.limits import Limiter, report_rejection
@@ -36,16 +36,16 @@ def guarded(
     """Return a method that does the same, but that reports an unexpected exception, and gives its client INTERNAL.
 
     A streaming method writes by its context, and yields nothing. `admit` is asked first, with the address of the peer; its
-    LimitError, and that of the method, ends the call.
+    ProtocolError, and that of the method, ends the call with its code.
     """
 
     async def answer(request: object, context: Context) -> object:
         try:
             admit(peer_of(context.peer()))
             return await behavior(request, context)
-        except LimitError as error:
+        except ProtocolError as error:
             report_rejection(observer, peer_of(context.peer()), error.code, error)
-            await context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, str(error))
+            await context.abort(grpc.StatusCode[error.code], str(error))
             raise  # never reached: abort raises
         except grpc.aio.BaseError:
             # The client is gone, or its request was rejected.

@@ -9,8 +9,8 @@ import asyncio
 import importlib
 import pkgutil
 from collections import defaultdict
-from collections.abc import AsyncIterator, Iterable
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Iterable, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from functools import partial
 from typing import Any
 
@@ -18,6 +18,8 @@ import grpc
 import grpc.aio
 from grpc_health.v1 import health, health_pb2
 
+from fsxds.access import AccessInUse
+from fsxds.api.catalogue import DynamicMessage
 from fsxds.errors import ProtocolError
 from fsxds.events import ResponseSent
 from fsxds.protocol.delta import DeltaStream
@@ -38,6 +40,7 @@ from fsxds.transports.grpc_streams.stream_requests import (
     peer_of,
 )
 from fsxds.transports.limits import report_rejection
+from fsxds.transports.peers import peer_of_call
 
 OVERALL = ""
 
@@ -81,10 +84,11 @@ SERVICES = ("grpc.reflection.v1alpha.ServerReflection", "grpc.reflection.v1.Serv
 
 
 class Reflection:
-    """Answers reflection for `services`."""
+    """Answers reflection for `services`, whom `access` lets ask for anything."""
 
-    def __init__(self, services: Iterable[str]) -> None:
+    def __init__(self, services: Iterable[str], access: AccessInUse) -> None:
         self._services = (*services, *SERVICES)
+        self._access = access
         self._servicer: Any = None
 
     @property
@@ -101,7 +105,13 @@ class Reflection:
             await asyncio.to_thread(import_descriptors, self._services)
             self._servicer = reflection.aio.ReflectionServicer(self._services)
         request = reflection_pb2.ServerReflectionRequest
-        messages = (await parse_or_abort(request, content, context) async for content in requests)
+        peer = peer_of_call(context)
+
+        async def parse(content: bytes) -> DynamicMessage:
+            self._access.current.check_peer(peer)
+            return await parse_or_abort(request, content, context)
+
+        messages = (await parse(content) async for content in requests)
         async for response in self._servicer.ServerReflectionInfo(messages, context):
             yield response.SerializeToString()
 
@@ -139,7 +149,7 @@ class GrpcServices:
             handler.service_name() for handler in (*discovery, *more) if isinstance(handler, grpc.ServiceRpcHandler)
         )
         self._health = Health(services)
-        others = (*more, self._health.handler, *Reflection((*services, HEALTH)).handlers)
+        others = (*more, self._health.handler, *Reflection((*services, HEALTH), shared.access).handlers)
         self.handlers = (*discovery, *map(self._lasting.adapt, others))
 
     @property
@@ -151,17 +161,33 @@ class GrpcServices:
     async def running(self, supervisor: Supervisor) -> AsyncIterator[None]:
         """Wake streams and report health as long as the context lasts."""
         await self._health.report(is_serving=False)
-        async with asyncio.TaskGroup() as tasks:
-            self._shared.write_in(tasks)
-            lasting = (
-                tasks.create_task(supervisor.run("streams", self._shared.waking.keep_waking)),
-                tasks.create_task(supervisor.run("health", self._report_health)),
-            )
-            # The first step of each, before the first stream comes.
-            await asyncio.sleep(0)
+        with self._access_checked():
+            async with asyncio.TaskGroup() as tasks:
+                self._shared.write_in(tasks)
+                lasting = (
+                    tasks.create_task(supervisor.run("streams", self._shared.waking.keep_waking)),
+                    tasks.create_task(supervisor.run("health", self._report_health)),
+                )
+                # The first step of each, before the first stream comes.
+                await asyncio.sleep(0)
+                yield
+                for task in lasting:
+                    task.cancel()
+
+    @contextmanager
+    def _access_checked(self) -> Iterator[None]:
+        """End streams that are not to go on, whenever access changes, as long as the context lasts."""
+
+        def check() -> None:
+            for stream in tuple(self._streams):
+                stream.check_access()
+
+        listeners = self._shared.access.listeners
+        listeners[self] = check
+        try:
             yield
-            for task in lasting:
-                task.cancel()
+        finally:
+            del listeners[self]
 
     async def drain(self) -> None:
         """End every stream after the response that is being written, with UNAVAILABLE, and take no more."""
@@ -198,12 +224,17 @@ class GrpcServices:
                 del self._streams[stream]
 
     async def _fetch(self, method: DiscoveryMethod, content: bytes, context: Context) -> bytes:
-        peer = peer_of(context.peer())
+        sender = peer_of_call(context)
+        peer, access = sender.address, self._shared.access
         try:
             request = self._shared.reader.sotw(content, method.row, peer)
             subscription = Subscription.for_request(request.type_url, request.names)
             node = request.node or Node("", peer=peer)
+            access.current.check_node(sender, node)
             channel = await self._shared.channels.channel_of(node)
+            # That may have taken long.
+            access.current.check_node(sender, node)
+            access.current.check_type(sender, request.type_url)
             selection = answer_fetch(subscription, channel.streams.current)
         except ProtocolError as error:
             report_rejection(self._observer, peer, error.code, error)

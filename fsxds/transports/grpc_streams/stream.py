@@ -11,10 +11,12 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Coroutine, Iterator
 from contextlib import suppress
+from dataclasses import replace
 from typing import Any, Protocol
 
 import grpc.aio
 
+from fsxds.access import AccessInUse
 from fsxds.channels import Channel, Channels
 from fsxds.errors import ProtocolError
 from fsxds.events import (
@@ -34,10 +36,11 @@ from fsxds.resource_types import BY_TYPE_URL
 from fsxds.resources import Snapshot
 from fsxds.rollout import Rejection, Standing, Step
 from fsxds.transports.grpc_streams.calls import INTERNAL, STOPPING, where
-from fsxds.transports.grpc_streams.stream_requests import Context, DiscoveryMethod, GrpcRequestReader, peer_of
+from fsxds.transports.grpc_streams.stream_requests import Context, DiscoveryMethod, GrpcRequestReader
 from fsxds.transports.grpc_streams.stream_responses import ResponseWriter
 from fsxds.transports.grpc_streams.waking import Waking
 from fsxds.transports.limits import Limiter, report_rejection
+from fsxds.transports.peers import peer_of_call
 from fsxds.values import TypeUrl
 
 # So many types that are not served are reported per stream; its requests for more of them are ignored silently.
@@ -110,6 +113,7 @@ class StreamContext:
 
     Attributes:
         limiter: bounds what clients take.
+        access: decides who may ask for what; everybody for everything, unless it is set before the first stream comes.
     """
 
     def __init__(self, channels: Channels, observer: Observer, registry: StreamRegistry, ttl_mode: TtlMode) -> None:
@@ -118,6 +122,7 @@ class StreamContext:
         self.observer = observer
         self.registry = registry
         self.ttl_mode = ttl_mode
+        self.access = AccessInUse()
         self.memory = SharedMemory()
         self.reader = GrpcRequestReader(lambda: self.limiter.settings.max_names)
         self.writer = ResponseWriter()
@@ -146,6 +151,7 @@ class StreamCall:
     """
 
     __slots__ = (
+        "_announced",
         "_channel",
         "_context",
         "_core",
@@ -158,6 +164,7 @@ class StreamCall:
         "_method",
         "_name_count",
         "_peer",
+        "_sender",
         "_shared",
         "_since_s",
         "_timer",
@@ -170,7 +177,8 @@ class StreamCall:
         self._method = method
         self._core = core
         self._context = context
-        self._peer = peer_of(context.peer())
+        self._sender = peer_of_call(context)
+        self._peer = self._sender.address
         # Asking which loop runs takes longer than asking it for the time.
         self._loop = asyncio.get_running_loop()
         self._since_s = self._loop.time()
@@ -190,10 +198,14 @@ class StreamCall:
         # So many names of its subscriptions are counted.
         self._name_count = 0
         self._ignored: tuple[str, ...] = ()
+        # What it says of itself in a request that is ignored, and in none that follows.
+        self._announced: Node | None = None
 
     async def converse(self) -> None:
         """Serve the stream until the client ends it."""
         try:
+            # A stranger is not to make the server read what it sends.
+            self._shared.access.current.check_peer(self._sender)
             while (content := await self._context.read()) is not grpc.aio.EOF:
                 await self._receive(content)
                 # 61 kB of Envoy's, which an idle stream must not hold.
@@ -259,23 +271,39 @@ class StreamCall:
         self._is_writing = True
         self._shared.spawn(self._write_apart(responses))
 
+    def check_access(self) -> None:
+        """End the stream if its client may not have any longer what it has."""
+        if self._channel is None or self._is_closed:
+            return
+        try:
+            self._check_node(self._core.node)
+            for watch in self._core.statistics():
+                self._shared.access.current.check_type(self._sender, watch.type_url)
+        except ProtocolError as error:
+            self._shared.observer(RequestRejected(self._peer, error.code, str(error), error.subject))
+            self._is_closed = True
+            self._shared.spawn(self._end_with(error.code, str(error)))
+
     async def end(self) -> None:
         """End the stream after the response that is being written."""
-        self._is_closed = True
-        await self._wait_for_turn()
-        with suppress(grpc.aio.BaseError):
-            await self._context.abort(grpc.StatusCode.UNAVAILABLE, STOPPING)
+        await self._end_with("UNAVAILABLE", STOPPING)
 
     async def _receive(self, content: bytes) -> None:
         request = self._shared.reader.read(content, self._method, self._peer, knows_node=self._core.node is not None)
         type_url = request.type_url
-        if not self._method.serves(type_url):
-            # An aggregated stream goes on without it.
-            self._report_ignored(type_url)
+        if self._is_ignored(type_url):
+            self._announced = self._announced or request.node
             return
+        if self._announced is not None and request.node is None and self._core.node is None:
+            request = replace(request, node=self._announced)
         await self._wait_for_turn()
+        if self._channel is None or request.node is not None:
+            # A node that is named once is not read again; the core takes one that comes late.
+            self._check_node(request.node)
         if self._channel is None:
             self._channel = await self._join(request.node)
+            # That may have taken long.
+            self._check_node(request.node)
         snapshot = self._channel.streams.current
         reaction = self._core.receive_request(request, snapshot, self._loop.time())
         del request
@@ -294,6 +322,9 @@ class StreamCall:
         """Note how many names the client subscribes to. Raises LimitError."""
         self._shared.limiter.hold_names(count, self._name_count)
         self._name_count = count
+
+    def _check_node(self, node: Node | None) -> None:
+        self._shared.access.current.check_node(self._sender, node or Node("", peer=self._peer))
 
     async def _join(self, node: Node | None) -> Channel:
         """Follow the channel of the client from now on. Raises ProtocolError where there is none."""
@@ -377,12 +408,30 @@ class StreamCall:
     def _node(self) -> Node:
         return self._core.node or Node("", peer=self._peer)
 
-    def _report_ignored(self, type_url: TypeUrl) -> None:
+    def _is_ignored(self, type_url: TypeUrl) -> bool:
+        """Whether a request for a type is ignored and reported: then an aggregated stream goes on without it.
+
+        Raises:
+            ProtocolError: the type must not be sent to this client, and it is the only one of the stream.
+        """
+        try:
+            self._shared.access.current.check_type(self._sender, type_url)
+        except ProtocolError as error:
+            if not self._method.is_aggregated:
+                raise
+            self._report_ignored(type_url, error.code, str(error))
+            return True
+        if self._method.serves(type_url):
+            return False
+        fact = "is served over Delta alone" if type_url in BY_TYPE_URL else "is not served"
+        message = f"type_url: {type_url[:200]} {fact}; its requests on this stream are ignored"
+        self._report_ignored(type_url, "IGNORED", message)
+        return True
+
+    def _report_ignored(self, type_url: TypeUrl, status: str, reason: str) -> None:
         if type_url not in self._ignored and len(self._ignored) < MOST_IGNORED_REPORTED:
             self._ignored = (*self._ignored, type_url)
-            fact = "is served over Delta alone" if type_url in BY_TYPE_URL else "is not served"
-            message = f"type_url: {type_url[:200]} {fact}; its requests on this stream are ignored"
-            self._shared.observer(RequestRejected(self._peer, "IGNORED", message))
+            self._shared.observer(RequestRejected(self._peer, status, reason))
 
     async def _reject(self, error: ProtocolError) -> None:
         report_rejection(self._shared.observer, self._peer, error.code, error)
@@ -398,11 +447,15 @@ class StreamCall:
         A status beside a response that is being written would be refused by gRPC, and the client would wait for ever.
         """
         self._shared.observer(InternalError(where(self._method.name), error))
+        await self._end_with("INTERNAL", INTERNAL)
+
+    async def _end_with(self, code: str, reason: str) -> None:
+        """End the stream with a status, after the response that is being written."""
         self._is_closed = True
         self._set_timer()
         await self._wait_for_turn()
         with suppress(grpc.aio.BaseError):
-            await self._context.abort(grpc.StatusCode.INTERNAL, INTERNAL)
+            await self._context.abort(grpc.StatusCode[code], reason)
 
     def _close(self) -> None:
         self._is_closed = True

@@ -9,7 +9,7 @@ import time
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
-from typing import Final, Never, Self
+from typing import Final, Never, Self, TypeVar
 
 from fsxds.api.catalogue import Catalogue
 from fsxds.channels import Channel, Channels
@@ -19,6 +19,8 @@ from fsxds.protocol.sync_states import SyncState, combined_state
 from fsxds.resource_types import BY_TYPE_URL
 from fsxds.resources import Rows, Snapshot
 from fsxds.rollout import Rejection, Standing, Step
+from fsxds.settings.mirror_rules import MirrorRule
+from fsxds.settings.options import Settings
 from fsxds.supervisor import Attempts
 from fsxds.transports.mirror.directory import MirrorDirectory, Signature
 from fsxds.transports.mirror.envoy_reader import EnvoyReader
@@ -27,6 +29,8 @@ from fsxds.transports.mirror.layout import LayoutMaker, MirrorConfigSources
 from fsxds.transports.mirror.manifest import MirrorRecords
 from fsxds.transports.mirror.steps import FileStep, Pause, Remove, Write, steps_to
 from fsxds.values import BackOff
+
+Value = TypeVar("Value")
 
 BACK_OFF = BackOff()
 # Between two looks at an Envoy that is to read what was written; the second is for one whose page did not change.
@@ -52,6 +56,21 @@ class MirrorOptions:
     # ENVOY.md E26: with 20 ms between CDS and LDS none of 240 updates was rejected, with none up to 20 %; this is more.
     pause_s: float = 0.05
     rescan_s: float = 30.0
+
+    @classmethod
+    def of(cls, settings: Settings, rule: MirrorRule) -> MirrorOptions:
+        """Return how the files of a directory are written: as its rule says, and else the settings."""
+        return cls(
+            form=rule.format or settings.mirror_format,
+            rewrite_config_sources=_first(rule.config_sources, settings.mirror_config_sources),
+            durable=_first(rule.durable, settings.mirror_durable),
+            pause_s=_first(rule.pause_s, settings.mirror_pause_s),
+            rescan_s=settings.rescan_s,
+        )
+
+
+def _first(of_rule: Value | None, of_settings: Value) -> Value:
+    return of_settings if of_rule is None else of_rule
 
 
 class Mirror:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from functools import partial
 from typing import Protocol
 
 from aiohttp import web
 
+from fsxds.access import AccessInUse, Peer
 from fsxds.api.catalogue import Catalogue
 from fsxds.api.printing import Printer
 from fsxds.channels import Channels
@@ -20,6 +22,7 @@ from fsxds.protocol.subscription import Selection
 from fsxds.resource_types import RESOURCE_TYPES, ResourceType
 from fsxds.resources import Snapshot
 from fsxds.transports.limits import Limiter
+from fsxds.transports.peers import peer_of_request
 from fsxds.transports.rest.http_edge import Handler, HttpEdge
 from fsxds.transports.rest.poll_requests import RestRequestReader, is_json, patience_of, read_body
 from fsxds.transports.rest.poll_responses import ErrorResponse, ResponseBodies, error_response, not_modified, send
@@ -59,14 +62,22 @@ class HeldPolls:
         channels: knows what each node is served.
         max_hold_s: returns the longest time that a poll is held.
         limiter: bounds what clients take.
+        access: decides who may poll; everybody where none is given.
 
     Attributes:
         is_draining: the server ends, and no poll is to be held.
     """
 
-    def __init__(self, channels: Channels, max_hold_s: Callable[[], float], limiter: Limiter | None = None) -> None:
+    def __init__(
+        self,
+        channels: Channels,
+        max_hold_s: Callable[[], float],
+        limiter: Limiter | None = None,
+        access: AccessInUse | None = None,
+    ) -> None:
         self.limiter = limiter or Limiter()
         self.channels = channels
+        self.access = access or AccessInUse()
         self.max_hold_s = max_hold_s
         self.is_draining = False
         self._limits: set[asyncio.Timeout] = set()
@@ -76,7 +87,7 @@ class HeldPolls:
         return len(self._limits)
 
     async def wait(self, client: RestClient, snapshot: Snapshot | None, until_s: float) -> float:
-        """Wait for a snapshot newer than this, for another channel, `until_s` or the end of the server.
+        """Wait for a snapshot newer than this, another channel, other access, `until_s` or the end of the server.
 
         Returns:
             What time it is then, of the event loop.
@@ -99,9 +110,22 @@ class HeldPolls:
     def drain(self) -> None:
         """Let no poll wait any longer."""
         self.is_draining = True
+        self.wake()
+
+    def wake(self) -> None:
+        """Let every poll look again."""
         now_s = asyncio.get_running_loop().time()
         for limit in self._limits:
             limit.reschedule(now_s)
+
+
+@dataclass(frozen=True, slots=True)
+class ReceivedPoll:
+    """A poll, who sent it, and for how many seconds it may be held."""
+
+    poll: PollRequest
+    peer: Peer
+    patience_s: float
 
 
 def make_application(rest: RestJson, extra: Mapping[str, Handler]) -> web.Application:
@@ -116,7 +140,9 @@ def make_application(rest: RestJson, extra: Mapping[str, Handler]) -> web.Applic
 
     async def drain(_: web.Application) -> None:
         rest.held.drain()
+        rest.held.access.listeners.pop(rest.held, None)
 
+    rest.held.access.listeners[rest.held] = rest.held.wake
     application.on_shutdown.append(drain)
     return application
 
@@ -160,15 +186,23 @@ class RestJson:
         return await handler(request)
 
     async def _answer_poll(self, row: ResourceType, request: web.Request) -> web.StreamResponse:
+        peer = peer_of_request(request)
+        # Before its body is read: a stranger is not to make the server read it.
+        self.held.access.current.check_peer(peer)
+        self.held.access.current.check_type(peer, row.type_url)
         poll, patience_s = await self._read(request, row)
+        received = ReceivedPoll(poll, peer, patience_s)
+        self._check(received)
         channel = await self.held.channels.channel_of(poll.node)
+        # That may have taken long.
+        self._check(received)
         # Of one moment: steps that follow each other may be published whenever this waits.
         snapshot = channel.store.current
         decided = self._receive(poll, snapshot), snapshot
         client = self._clients.receive_poll(poll, self._memory.node_of(poll.node), channel)
         is_answered = False
         try:
-            decision, snapshot = await self._hold(client, poll, decided, patience_s)
+            decision, snapshot = await self._hold(client, received, decided)
             if isinstance(decision, Send) and snapshot is not None:
                 response, is_answered = await self._send(request, poll, decision.selection, snapshot)
             else:
@@ -216,25 +250,35 @@ class RestJson:
             self._observer(ack_or_nack(poll.node, poll.subscription, acknowledgement, snapshot))
         return decision
 
+    def _check(self, received: ReceivedPoll) -> None:
+        """Check that its sender may ask for this, now. Raises ProtocolError."""
+        access = self.held.access.current
+        access.check_type(received.peer, received.poll.subscription.type_url)
+        access.check_node(received.peer, received.poll.node)
+
     async def _hold(
-        self, client: RestClient, poll: PollRequest, decided: tuple[Decision, Snapshot | None], patience_s: float
+        self, client: RestClient, received: ReceivedPoll, decided: tuple[Decision, Snapshot | None]
     ) -> tuple[Decision, Snapshot | None]:
-        """Wait while a poll is to be held; return what to answer, and of which snapshot. Hold: nothing new came in time."""
+        """Wait while a poll is to be held; return what to answer, and of which snapshot. Hold: nothing new came in time.
+
+        Raises:
+            ProtocolError: its sender may ask for this no longer, or too much is held.
+        """
         if not isinstance(decided[0], Hold):
             return decided
-        count = len(poll.subscription.names)
+        count = len(received.poll.subscription.names)
         self.held.limiter.hold_poll(len(self.held))
         self.held.limiter.hold_names(count)
         try:
-            return await self._wait(client, poll, decided, patience_s)
+            return await self._wait(client, received, decided)
         finally:
             self.held.limiter.release_names(count)
 
     async def _wait(
-        self, client: RestClient, poll: PollRequest, decided: tuple[Decision, Snapshot | None], patience_s: float
+        self, client: RestClient, received: ReceivedPoll, decided: tuple[Decision, Snapshot | None]
     ) -> tuple[Decision, Snapshot | None]:
-        now_s, (decision, snapshot) = asyncio.get_running_loop().time(), decided
-        deadline_s = now_s + patience_s
+        poll, now_s, (decision, snapshot) = received.poll, asyncio.get_running_loop().time(), decided
+        deadline_s = now_s + received.patience_s
         while isinstance(decision, Hold):
             if now_s >= deadline_s or self.held.is_draining:
                 self._memory.receive_deadline(poll, now_s)
@@ -242,6 +286,7 @@ class RestJson:
                 break
             until_s = deadline_s if decision.until_s is None else min(decision.until_s, deadline_s)
             now_s = await self.held.wait(client, snapshot, until_s)
+            self._check(received)
             snapshot = client.channel.store.current
             decision = self._memory.receive_snapshot(poll, snapshot, now_s)
         return decision, snapshot

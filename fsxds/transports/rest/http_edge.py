@@ -21,9 +21,12 @@ STATUSES = {
     "NOT_FOUND": (404, 5),
     "FAILED_PRECONDITION": (409, 9),
     "UNAVAILABLE": (503, 14),
+    "PERMISSION_DENIED": (403, 7),
+    "UNAUTHENTICATED": (401, 16),
 }
 # When to ask again after a limit: soon where a peer asked too fast, later where others have to go first.
 _AGAIN = {"max-requests-per-peer": (429, "1")}
+_HEADERS = {401: {"WWW-Authenticate": "Bearer"}}
 INTERNAL = ErrorResponse(500, 13, "an internal error of fsxds; the server's log has its traceback")
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
@@ -75,7 +78,10 @@ class HttpEdge:
         except ProtocolError as error:
             if error.code == TOO_LARGE:
                 self._observer(LimitReached("max-body", request.remote or ""))
-            return self.reject(request, ErrorResponse(*STATUSES.get(error.code, (400, 3)), str(error)))
+            status, code = STATUSES.get(error.code, (400, 3))
+            return self.reject(
+                request, ErrorResponse(status, code, str(error), _HEADERS.get(status, {})), error.subject
+            )
         except ConnectionError:
             # The body was read and the response written in there, and no other connection: the client went away.
             return error_response(CLIENT_GONE)
@@ -84,9 +90,9 @@ class HttpEdge:
             self._observer(InternalError(self._name, error))
             return error_response(INTERNAL)
 
-    def reject(self, request: web.Request, error: ErrorResponse) -> web.Response:
-        """Make the response to a request that was rejected, and report it."""
-        self._observer(RequestRejected(request.remote or "", error.status, error.message))
+    def reject(self, request: web.Request, error: ErrorResponse, subject: str = "") -> web.Response:
+        """Make the response to a request that was rejected, and report it; `subject` is that of the event."""
+        self._observer(RequestRejected(request.remote or "", error.status, error.message, subject))
         response = error_response(error)
         if not request.content.is_eof():
             # The rest of its body is not read.

@@ -1,0 +1,212 @@
+"""Who may ask for what: by bearer tokens, the names of client certificates, and the wire that a request comes on. Pure.
+
+A request that is denied changes nothing for its client: Envoy keeps what it has (ENVOY.md E13), and asks again after its
+back-off.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+
+from fsxds.errors import ProtocolError
+from fsxds.protocol.messages import Node
+from fsxds.resource_types import BY_SHORT_NAME
+from fsxds.settings.access_rules import AccessRule
+from fsxds.settings.token_file import Tokens
+from fsxds.settings.view_rules import REGEX
+from fsxds.values import TypeUrl
+from fsxds.views import LONGEST_VALUE, Views, any_of
+
+SECRET = BY_SHORT_NAME["sds"].type_url
+
+_OTHER_NODE = "is none that {who} may ask for; ask as a node of its rule, or add the node to a rule of `access`"
+_IN_CLEAR = (
+    "secrets are not sent in clear over the network; serve with --tls-cert and --tls-key, on a loopback address or on a unix "
+    "socket, or allow it with --insecure-secrets"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Peer:
+    """Who sends a request, as far as its connection and its credentials show.
+
+    Attributes:
+        address: the IP address; empty for a unix socket.
+        is_private: nobody else can read the wire: TLS, a unix socket, or loopback.
+        names: of the client certificate that was verified: URIs such as `spiffe://…`, and DNS names; empty without one.
+        token: the bearer token; never shown. Empty without one.
+    """
+
+    address: str
+    is_private: bool
+    names: tuple[str, ...] = ()
+    token: str = field(default="", repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Access:
+    """What the settings say of who may ask for what. The `check_…` methods raise ProtocolError where somebody may not.
+
+    Its code is `UNAUTHENTICATED` where no credentials came that are known, and `PERMISSION_DENIED` for all else.
+
+    Attributes:
+        rules: who may ask for which nodes; None for all who have a valid token, or everybody where there are no tokens.
+        tokens: the tokens of clients; None for none.
+        admin_tokens: those of operators; None for none.
+        views: says which view a node has.
+        has_insecure_secrets: secrets are also sent in clear over the network.
+    """
+
+    rules: tuple[AccessRule, ...] | None = None
+    tokens: Tokens | None = None
+    admin_tokens: Tokens | None = None
+    views: Views = field(default_factory=lambda: Views(None))
+    has_insecure_secrets: bool = False
+
+    @property
+    def is_for_everybody(self) -> bool:
+        """Whether clients need no credentials."""
+        return self.rules is None and self.tokens is None
+
+    @property
+    def guards_admin(self) -> bool:
+        """Whether operators need credentials."""
+        return self.admin_tokens is not None or any(rule.admin for rule in self.rules or ())
+
+    @property
+    def unknown_tokens(self) -> tuple[str, ...]:
+        """The names of tokens in rules that no token has."""
+        names = self.tokens.names if self.tokens else frozenset[str]()
+        return tuple(sorted({rule.token for rule in self.rules or () if rule.token} - names))
+
+    def check_peer(self, peer: Peer) -> None:
+        """Check that a client may ask for anything at all."""
+        if not self.is_for_everybody and not any(self._rules_of(peer)):
+            raise self._unknown(peer)
+
+    def check_node(self, peer: Peer, node: Node) -> None:
+        """Check that a client may ask for what a node is served."""
+        if self.is_for_everybody:
+            return
+        is_known = False
+        for rule in self._rules_of(peer):
+            if self._is_for(rule, node):
+                return
+            is_known = True
+        if not is_known:
+            raise self._unknown(peer)
+        fact = "this node " + _OTHER_NODE.format(who=self._title(peer))
+        raise ProtocolError(fact, "PERMISSION_DENIED", subject=f"node {node.id}")
+
+    def check_type(self, peer: Peer, type_url: TypeUrl) -> None:
+        """Check that resources of a type may be sent on a client's wire."""
+        if type_url == SECRET and not (peer.is_private or self.has_insecure_secrets):
+            raise ProtocolError(_IN_CLEAR, "PERMISSION_DENIED")
+
+    def check_all_nodes(self, peer: Peer) -> None:
+        """Check that a client may ask about all nodes: a rule for any node, or for the admin address, is for it."""
+        if self.is_for_everybody:
+            return
+        rules = tuple(self._rules_of(peer))
+        if any(rule.is_for_all_nodes or rule.admin for rule in rules):
+            return
+        if not rules:
+            raise self._unknown(peer)
+        fact = f"{self._title(peer)} may not ask about all nodes; that takes a rule of `access` without nodes, clusters and views"
+        raise ProtocolError(fact, "PERMISSION_DENIED")
+
+    def check_admin(self, peer: Peer) -> None:
+        """Check that an operator may ask the admin address."""
+        if not self.guards_admin or any(rule.admin for rule in self._admin_rules_of(peer)):
+            return
+        if self.admin_tokens and peer.token and self.admin_tokens.name_of(peer.token) is not None:
+            return
+        if peer.token or peer.names:
+            fact = "these credentials do not open the admin address; send the token of --admin-token, or add `admin: true` to a rule"
+            raise ProtocolError(fact, "UNAUTHENTICATED" if peer.token else "PERMISSION_DENIED")
+        raise ProtocolError(
+            "the admin address wants a token; send it as `authorization: Bearer TOKEN`", "UNAUTHENTICATED"
+        )
+
+    def _admin_rules_of(self, peer: Peer) -> Iterator[AccessRule]:
+        return (rule for rule in self._rules_of(peer) if rule.admin) if self.rules else iter(())
+
+    def _rules_of(self, peer: Peer) -> Iterator[AccessRule]:
+        """Yield the rules that are for a client. It has what each of them demands, and each demands something."""
+        token_name = self.tokens.name_of(peer.token) if self.tokens and peer.token else None
+        if self.rules is None:
+            if token_name is not None:
+                yield AccessRule(token=token_name)
+            return
+        uris = tuple(name for name in peer.names if is_uri(name))
+        dns_names = tuple(name.lower() for name in peer.names if not is_uri(name))
+        for rule in self.rules:
+            if (
+                (not rule.token or rule.token == token_name)
+                and (not rule.name or _is_any_matched(rule.name, uris))
+                and (not rule.dns or _is_any_matched(map(_lower, rule.dns), dns_names))
+            ):
+                yield rule
+
+    def _is_for(self, rule: AccessRule, node: Node) -> bool:
+        for patterns, value in ((rule.nodes, node.id), (rule.clusters, node.cluster)):
+            if patterns and not _is_any_matched(patterns, (value,)):
+                return False
+        if rule.views:
+            # Which layers exist makes no difference to the name of a view.
+            view = self.views.layers_of(node, ())
+            return view is not None and view.name in rule.views
+        return True
+
+    def _unknown(self, peer: Peer) -> ProtocolError:
+        if peer.token and (self.tokens is None or self.tokens.name_of(peer.token) is None):
+            return ProtocolError("the bearer token is not known; send one of the server's --tokens", "UNAUTHENTICATED")
+        if peer.token or peer.names:
+            fact = f"{self._title(peer)} may ask for nothing; add a rule to `access` in the server's settings"
+            return ProtocolError(fact, "PERMISSION_DENIED")
+        fact = (
+            "no credentials came; send `authorization: Bearer TOKEN`" if self.tokens else "no client certificate came"
+        )
+        return ProtocolError(f"{fact}, as the server's settings `access` and `tokens` demand", "UNAUTHENTICATED")
+
+    def _title(self, peer: Peer) -> str:
+        """Return what a client is called: the names of its token and its certificate."""
+        token_name = self.tokens.name_of(peer.token) if self.tokens and peer.token else None
+        shown = () if token_name is None else (f"the token {token_name or 'without a name'}",)
+        return ", ".join((*shown, *(name[:200] for name in peer.names[:3]))) or "this client"
+
+
+def is_uri(name: str) -> bool:
+    """Return whether a name of a certificate is a URI, and no DNS name."""
+    return "://" in name
+
+
+def _lower(pattern: str) -> str:
+    """Return a pattern of DNS names, whose case makes no difference; of a regular expression it does."""
+    return pattern if pattern.startswith(REGEX) else pattern.lower()
+
+
+def _is_any_matched(patterns: Iterable[str], values: Iterable[str]) -> bool:
+    """Return whether a pattern matches a value; none matches what is empty or very long."""
+    test: Callable[[str], bool] = any_of(tuple(patterns))
+    return any(test(value) for value in values if 0 < len(value) <= LONGEST_VALUE)
+
+
+class AccessInUse:
+    """What holds now. Touched from the event loop only.
+
+    Attributes:
+        current: decides; `replace` sets it.
+        listeners: by whom they belong to: what is called whenever something else holds.
+    """
+
+    def __init__(self, access: Access | None = None) -> None:
+        self.current = access or Access()
+        self.listeners: dict[object, Callable[[], object]] = {}
+
+    def replace(self, access: Access) -> None:
+        """Have something else hold, also for requests that are being answered."""
+        self.current = access
+        for listener in tuple(self.listeners.values()):
+            listener()

@@ -1,0 +1,71 @@
+"""Who sends a request: read from the connection and the headers of HTTP, and from the context of a gRPC call."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from ipaddress import ip_address
+from typing import Any
+from urllib.parse import unquote
+
+from aiohttp import web
+
+from fsxds.access import Peer, is_uri
+
+__all__ = ["Peer", "is_loopback", "peer_of_call", "peer_of_request"]
+
+_BEARER = "bearer"
+_NAMES_OF_GRPC = ("peer_uri", "peer_dns")
+
+
+def peer_of_request(request: web.Request) -> Peer:
+    """Return who sends an HTTP request."""
+    address = request.remote or ""
+    is_tls = request.get_extra_info("ssl_object") is not None
+    # Of a unix socket it is a path; None where the client is gone, of which nothing is known then.
+    is_unix = isinstance(request.get_extra_info("sockname"), str | bytes)
+    certificate = request.get_extra_info("peercert") or {}
+    named = tuple(certificate.get("subjectAltName", ()))
+    token = _token_in(request.headers.getall("Authorization", ()))
+    names = _names([name for form, name in named if form == "URI"], [name for form, name in named if form == "DNS"])
+    return Peer(address, is_tls or is_unix or is_loopback(address), names, token)
+
+
+def peer_of_call(context: Any) -> Peer:
+    """Return who makes a gRPC call, by its context."""
+    scheme, _, rest = context.peer().partition(":")
+    is_tcp = scheme in {"ipv4", "ipv6"}
+    # `ipv4:192.0.2.1:4711` or `ipv6:%5B::1%5D:4711`.
+    address = unquote(rest).rpartition(":")[0].strip("[]") if is_tcp else ""
+    properties = context.auth_context()
+    is_tls = properties.get("transport_security_type") == [b"ssl"]
+    # The key of all alternative names has e-mail addresses too, which could not be told from URIs.
+    uris, dns_names = ([name.decode(errors="replace") for name in properties.get(key, ())] for key in _NAMES_OF_GRPC)
+    token = _token_in(value for key, value in context.invocation_metadata() or () if key == "authorization")
+    return Peer(address, is_tls or scheme == "unix" or is_loopback(address), _names(uris, dns_names), token)
+
+
+def _names(uris: Iterable[str], dns_names: Iterable[str]) -> tuple[str, ...]:
+    """Return the names of a certificate by which rules know a client: a common name may be anything.
+
+    A DNS name that looks like a URI is none.
+    """
+    return (*(name for name in uris if is_uri(name)), *(name for name in dns_names if not is_uri(name)))
+
+
+def is_loopback(address: str) -> bool:
+    """Whether an IP address is of this machine alone; the kernel takes no such packets from others."""
+    try:
+        ip = ip_address(address.partition("%")[0])
+    except ValueError:
+        return False
+    # An IPv4 client of a socket of IPv6.
+    return (getattr(ip, "ipv4_mapped", None) or ip).is_loopback
+
+
+def _token_in(values: Iterable[str | bytes]) -> str:
+    """Return the bearer token of `Authorization` headers; empty where there is none, or more than one header."""
+    headers = [value.decode("latin-1") if isinstance(value, bytes) else value for value in values]
+    if len(headers) != 1:
+        return ""
+    scheme, _, token = headers[0].strip().partition(" ")
+    return token.strip() if scheme.lower() == _BEARER else ""

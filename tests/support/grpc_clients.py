@@ -11,6 +11,7 @@ from typing import Any
 import grpc.aio
 from envoy.service.discovery.v3 import discovery_pb2
 
+from fsxds.access import AccessInUse
 from fsxds.api.catalogue import Catalogue
 from fsxds.observe.clients import Clients
 from fsxds.protocol.ttl import TtlMode
@@ -146,12 +147,13 @@ async def serving_grpc(
     grace_s: float = 1.0,
     catalogue: Catalogue | None = None,
     settings: Settings = DEFAULTS,
+    access: AccessInUse | None = None,
 ) -> AsyncIterator[GrpcServer]:
     """Run a server with the limits of `settings`, and a channel to it; with `catalogue`, it tells of its clients as well."""
     channels, recorder, clients = OneChannel(), Recorder(), Clients()
-    status = client_status_handlers(ClientReports(clients, catalogue)) if catalogue else ()
+    status = client_status_handlers(ClientReports(clients, catalogue), access) if catalogue else ()
     shared = StreamContext(channels, recorder, clients, ttl_mode)
-    shared.limiter = Limiter(settings)
+    shared.limiter, shared.access = Limiter(settings), access or shared.access
     services, security = GrpcServices(shared, status), GrpcSecurity(settings=settings)
     async with (
         listening_grpc(services, address, Supervisor(recorder, AT_ONCE), grace_s=grace_s, security=security) as bound,

@@ -14,6 +14,7 @@ from typing import Any
 import aiohttp
 from aiohttp import web
 
+from fsxds.access import AccessInUse
 from fsxds.api.catalogue import Catalogue
 from fsxds.api.descriptors import read_descriptors
 from fsxds.observe.clients import Clients
@@ -129,15 +130,20 @@ async def until(predicate: Callable[[], bool]) -> None:
 
 @asynccontextmanager
 async def running(
-    *, max_hold_s: float = 60.0, address: Address = LOCALHOST, settings: Settings = DEFAULTS
+    *,
+    max_hold_s: float = 60.0,
+    address: Address = LOCALHOST,
+    settings: Settings = DEFAULTS,
+    access: AccessInUse | None = None,
 ) -> AsyncIterator[Server]:
     """Run a server with the limits of `settings`; the connections of its client are not compressed unless asked for."""
     channels, recorder = OneChannel(), Recorder()
     clients = Clients()
     limiter = Limiter(settings)
     options = ListenerOptions(max_connections=limiter.most_connections)
-    rest = RestJson(HeldPolls(channels, lambda: max_hold_s, limiter), envoy_catalogue(), recorder, clients.polls)
-    application = make_application(rest, client_status_paths(ClientReports(clients, envoy_catalogue())))
+    held = HeldPolls(channels, lambda: max_hold_s, limiter, access)
+    rest = RestJson(held, envoy_catalogue(), recorder, clients.polls)
+    application = make_application(rest, client_status_paths(ClientReports(clients, envoy_catalogue()), access))
     async with listening(application, address, grace_s=1.0, options=options) as bound:
         is_tcp = isinstance(bound, TcpAddress)
         connector = aiohttp.TCPConnector(limit=0) if is_tcp else aiohttp.UnixConnector(str(bound)[len("unix:") :])

@@ -1,0 +1,127 @@
+"""Who may poll: each poll carries its node, and one that is held is decided about again when access changes."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from hashlib import sha256
+
+import pytest
+
+from fsxds.access import Access, AccessInUse
+from fsxds.settings.access_rules import AccessRule
+from fsxds.settings.token_file import Tokens
+from fsxds.transports import peers
+from tests.support.polls import Answer, Server, named, running
+
+TOKENS = Tokens(tuple((name, sha256(f"{name}-token".encode()).digest()) for name in ("edge", "all")))
+BOTH = named("cds", "a"), named("sds", "s")
+ACCESS = Access((AccessRule("edge", nodes=("edge-*",)), AccessRule("all")), TOKENS)
+
+
+@pytest.fixture
+async def in_use() -> AccessInUse:
+    """What holds, with a token for a fleet and one for all nodes."""
+    return AccessInUse(ACCESS)
+
+
+@pytest.fixture
+async def server(in_use: AccessInUse) -> AsyncIterator[Server]:
+    async with running(access=in_use) as server:
+        server.publish(*BOTH)
+        yield server
+
+
+async def polled(server: Server, token: str, node: str | None = "edge-1", service: str = "clusters") -> Answer:
+    """Poll as a node."""
+    headers = {"authorization": f"Bearer {token}"} if token else {}
+    fields = {} if node is None else {"node": {"id": node}}
+    return await server.ask("POST", f"/v3/discovery:{service}", json=fields, headers=headers)
+
+
+async def test_each_poll_is_decided_by_its_node(server: Server) -> None:
+    """With 401 and `WWW-Authenticate` where nobody knows who asks, with 403 where they ask as somebody else."""
+    answers = [
+        (await polled(server, token, node)).status
+        for token, node in (
+            *(("edge-token", "edge-1"), ("edge-token", "batch-1"), ("edge-token", None), ("all-token", None)),
+            *(("", "edge-1"), ("wrong-token", "edge-1"), ("edge", "edge-1")),
+        )
+    ]
+    assert answers == [200, 403, 403, 200, 401, 401, 401]
+    denied = await polled(server, "wrong-token")
+    assert denied.headers["WWW-Authenticate"] == "Bearer"
+    assert "wrong-token" not in denied.body.decode()
+
+
+@pytest.mark.parametrize(
+    "headers", [["Basic ZWRnZTp0b2tlbg=="], ["Bearer"], ["Bearer edge-token", "Bearer edge-token"]]
+)
+async def test_other_headers_are_no_token(server: Server, headers: list[str]) -> None:
+    """Nor are two of them, of which each reader might take another."""
+    sent = [("authorization", value) for value in headers]
+    assert (await server.ask("POST", "/v3/discovery:clusters", json={}, headers=sent)).status == 401
+    answer = await server.ask("POST", "/v3/discovery:clusters", json={}, headers={"authorization": "bEARER  all-token"})
+    assert answer.status == 200
+
+
+async def test_a_stranger_is_not_read(server: Server) -> None:
+    """Whatever the body is: the answer comes without it."""
+    answer = await server.ask(
+        "POST", "/v3/discovery:clusters", data=b"x" * 1000, headers={"content-type": "application/json"}
+    )
+
+    assert answer.status == 401
+
+
+async def test_a_held_poll_ends_when_access_changes(in_use: AccessInUse, server: Server) -> None:
+    """With 403, at once; one that may go on does, and gets the next snapshot."""
+    version = (await polled(server, "edge-token")).content["version_info"]
+
+    async def hold(token: str, node: str) -> Answer:
+        fields = {"node": {"id": node}, "version_info": version}
+        headers = {"authorization": f"Bearer {token}"}
+        return await server.ask("POST", "/v3/discovery:clusters", json=fields, headers=headers)
+
+    async with asyncio.TaskGroup() as tasks:
+        edge, other = tasks.create_task(hold("edge-token", "edge-1")), tasks.create_task(hold("all-token", "batch-1"))
+        await server.until_held(2)
+        in_use.replace(Access((AccessRule("all"),), TOKENS))
+        assert (await edge).status == 403
+        await server.until_held(1)
+        server.publish(named("cds", "a", alt_stat_name="x"))
+        assert (await other).status == 200
+
+    in_use.replace(ACCESS)
+    assert (await polled(server, "edge-token")).status == 200
+
+
+async def test_client_status_is_about_all_nodes(server: Server) -> None:
+    """A rule for some nodes is not enough for it."""
+    answers = [
+        (await polled(server, token, None, "client_status")).status for token in ("all-token", "edge-token", "x")
+    ]
+
+    assert answers == [200, 403, 401]
+
+
+async def test_secrets_are_withheld_in_clear(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With the remedy; other types are served, and secrets where that is allowed."""
+    # Nobody is on this machine, as far as the server knows.
+    monkeypatch.setattr(peers, "is_loopback", lambda _: False)
+    in_use = AccessInUse()
+    async with running(access=in_use) as server:
+        server.publish(*BOTH)
+        denied = await server.poll("secrets")
+
+        assert (denied.status, "--insecure-secrets" in denied.body.decode()) == (403, True)
+        assert (await server.poll()).status == 200
+        in_use.replace(Access(has_insecure_secrets=True))
+        assert (await server.poll("secrets")).status == 200
+
+
+async def test_ends_leave_no_listener(in_use: AccessInUse) -> None:
+    """What is not served any more is not called any more."""
+    async with running(access=in_use):
+        assert in_use.listeners
+    assert not in_use.listeners

@@ -214,14 +214,13 @@ def _connections_of(runner: web.AppRunner, options: ListenerOptions) -> MakeProt
 
     server.request_handler = begin
 
-    def make() -> asyncio.BaseProtocol:
+    def make(layer: TlsLayer | None = None) -> Connection:
         connection = Connection(server, loop, options.max_connections)
-        if options.tls is None:
-            return connection
-        connection.layer = TlsLayer(loop, connection, options.tls)
-        return connection.layer
+        connection.layer = layer
+        return connection
 
-    return make
+    tls = options.tls
+    return make if tls is None else lambda: TlsLayer(loop, make, tls)
 
 
 class Connection(web.RequestHandler):

@@ -45,11 +45,11 @@ class HttpTls:
 
 
 class TlsLayer(SSLProtocol):
-    """TLS of one connection. `connection` is called as if it had the socket, once the handshake is done."""
+    """TLS of one connection. What `make` returns is called as if it had the socket, once the handshake is done."""
 
     max_size = RECORD_BYTES
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, connection: asyncio.Protocol, tls: HttpTls) -> None:
+    def __init__(self, loop: asyncio.AbstractEventLoop, make: MakeConnection, tls: HttpTls) -> None:
         handshake = loop.create_future()
         handshake.add_done_callback(self._receive_handshake)
         self._observer = tls.observer
@@ -57,7 +57,7 @@ class TlsLayer(SSLProtocol):
         self._peer = ""
         super().__init__(
             loop,
-            connection,
+            _Unconnected(make, self),
             tls.context(),
             handshake,
             server_side=True,
@@ -91,6 +91,23 @@ class TlsLayer(SSLProtocol):
         # Clients that go away, or ask only whether the port is open, are not worth a line.
         if isinstance(error := handshake.exception(), ssl.SSLError):
             self._observer(HandshakeFailed(self._peer, _words_of(error)))
+
+
+MakeConnection = Callable[[TlsLayer], asyncio.Protocol]
+
+
+class _Unconnected(asyncio.Protocol):
+    """Stands for a connection until the handshake is done: strangers get no more memory than TLS needs."""
+
+    def __init__(self, make: MakeConnection, layer: TlsLayer) -> None:
+        self._make = make
+        self._layer = layer
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Put the connection into this place."""
+        connection = self._make(self._layer)
+        transport.set_protocol(connection)
+        connection.connection_made(transport)
 
 
 def _words_of(error: ssl.SSLError) -> str:

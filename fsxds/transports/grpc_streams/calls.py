@@ -120,6 +120,12 @@ class _AdaptedHandler(grpc.GenericRpcHandler):  # type: ignore[misc]  # grpc has
         self._handler = handler
         self._adapt = adapt
 
+    @property
+    def _method_handlers(self) -> dict[str, grpc.RpcMethodHandler]:
+        """All methods by their paths, as the handlers that gRPC makes have them."""
+        methods = self._handler._method_handlers  # noqa: SLF001 - nothing else tells
+        return {name: self._adapt(method, name) for name, method in methods.items()}
+
     def service(self, handler_call_details: grpc.HandlerCallDetails) -> grpc.RpcMethodHandler | None:
         """Return the method that is called, None where it is another service's."""
         method = self._handler.service(handler_call_details)

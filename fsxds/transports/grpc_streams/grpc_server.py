@@ -18,6 +18,7 @@ import grpc.aio
 from fsxds.settings.forms import Address, TcpAddress, UnixAddress
 from fsxds.settings.options import Settings
 from fsxds.supervisor import Supervisor
+from fsxds.transports.grpc_streams.known_methods import KnownMethodsServer
 from fsxds.transports.limits import DEFAULTS
 from fsxds.transports.sockets import (
     OWN_ALONE,
@@ -146,8 +147,7 @@ async def listening_grpc(
     """
     keep_freed_memory()
     logging.getLogger("grpc._cython.cygrpc").addFilter(_is_no_departure)
-    server = grpc.aio.server(options=options_of(security.settings))
-    server.add_generic_rpc_handlers(services.handlers)
+    server = KnownMethodsServer(services.handlers, options_of(security.settings))
     with explained(address, "grpc"):
         bound = await _bind(server, address, security)
     async with services.running(supervisor):

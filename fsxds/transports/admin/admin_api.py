@@ -109,11 +109,11 @@ class AdminApi:
                     request.transport.close()
 
     async def _answer(self, request: web.Request) -> web.StreamResponse:
-        if not is_own(request, self._address):
-            return self._edge.reject(request, FOREIGN)
         method = "GET" if request.method == "HEAD" else request.method
         path, word = self._path_and_word(request)
         found = self._paths.get((method, path))
+        if not is_own(request, self._address, may_be_linked=found is not None and found.is_open):
+            return self._edge.reject(request, FOREIGN)
         peer = peer_of_request(request)
         if found is None or not found.is_open:
             self._access.current.check_admin(peer)
@@ -162,9 +162,16 @@ class AdminApi:
         return ErrorResponse(404, 5, f"there is nothing at this path; ask for one of {all_paths}")
 
 
-def is_own(request: web.Request, address: Address) -> bool:
-    """Whether no page of another origin asks, as far as a browser lets it hide that."""
-    if request.headers.get("Sec-Fetch-Site", "none") not in {"none", "same-origin"}:
+def is_own(request: web.Request, address: Address, *, may_be_linked: bool = False) -> bool:
+    """Whether no page of another origin asks, as far as a browser lets it hide that.
+
+    Args:
+        request: the request.
+        address: where it came to.
+        may_be_linked: somebody may follow a link of another page to what is there.
+    """
+    is_followed = may_be_linked and request.headers.get("Sec-Fetch-Dest") == "document"
+    if not is_followed and request.headers.get("Sec-Fetch-Site", "none") not in {"none", "same-origin"}:
         return False
     if "Origin" in request.headers and request.headers["Origin"] != f"{request.scheme}://{request.headers.get('Host')}":
         return False

@@ -115,6 +115,19 @@ async def test_a_file_that_the_browser_has_is_not_sent_again(page: Page) -> None
             assert (response.status, await response.read()) == (304, b"")
 
 
+async def test_a_link_of_another_page_leads_to_the_page(page: Page) -> None:
+    """A runbook may have one. Nothing but the page as a document is given to other sites, and no fact is in it."""
+    link = {"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "navigate", "Sec-Fetch-Dest": "document"}
+    for path, headers, expected in (
+        ("/", link, 200),
+        ("/", link | {"Sec-Fetch-Dest": "iframe"}, 403),
+        ("/", link | {"Host": "evil.example"}, 403),
+        ("/api/graph", link, 403),
+    ):
+        async with page.client.get(path, headers=headers) as response:
+            assert response.status == expected
+
+
 @pytest.mark.parametrize("path", ["/assets/", "/assets/index.html", "/assets/..%2fpage_paths.py", "/assets/%00", "/x"])
 async def test_nothing_of_a_request_leads_to_a_file(page: Page, path: str) -> None:
     """There are these paths and no others."""

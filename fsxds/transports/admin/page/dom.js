@@ -49,40 +49,43 @@ function fill(element, attributes, children) {
 
 // Show these nodes in an element instead of those that it has. Those with the same `data-key` stay the same nodes.
 export function update(element, ...children) {
+  const focused = document.activeElement;
   const fresh = document.createDocumentFragment();
   fresh.append(...children.flat(Infinity).filter(Boolean));
   updateChildren(element, fresh);
+  // What is moved loses the focus.
+  if (focused !== document.activeElement && focused.isConnected) focused.focus({ preventScroll: true });
+}
+
+function keyOf(node) {
+  return node.dataset?.key;
 }
 
 function updateChildren(old, fresh) {
-  const keyed = new Map();
-  for (const child of old.children) {
-    if (child.dataset.key !== undefined) keyed.set(child.dataset.key, child);
-  }
+  const wanted = [...fresh.childNodes];
+  const keys = new Set(wanted.map(keyOf));
+  const keyed = new Map([...old.children].filter((each) => keyOf(each) !== undefined).map((each) => [keyOf(each), each]));
   let place = old.firstChild;
-  for (const wanted of [...fresh.childNodes]) {
-    const key = wanted.dataset?.key;
-    let found = key === undefined ? place : keyed.get(key);
-    if (found && key !== undefined) {
-      keyed.delete(key);
-      if (found !== place) old.insertBefore(found, place);
+  const next = () => {
+    const left = place;
+    place = place.nextSibling;
+    return left;
+  };
+  for (const each of wanted) {
+    // What goes is removed first, so that what follows it need not move.
+    while (place && keyOf(place) !== undefined && !keys.has(keyOf(place))) next().remove();
+    const key = keyOf(each);
+    const found = key === undefined ? place && keyOf(place) === undefined && place : keyed.get(key);
+    keyed.delete(key);
+    if (!found || !isSame(found, each)) {
+      old.insertBefore(each, place);
+      continue;
     }
-    if (found && (key !== undefined || found.dataset?.key === undefined) && isSame(found, wanted)) {
-      if (found === place) place = place.nextSibling;
-      updateNode(found, wanted);
-    } else {
-      old.insertBefore(wanted, found === place ? place : (found ?? place));
-      if (key !== undefined && found) {
-        if (found === place) place = place.nextSibling;
-        found.remove();
-      }
-    }
+    if (found === place) next();
+    else old.insertBefore(found, place);
+    updateNode(found, each);
   }
-  while (place) {
-    const next = place.nextSibling;
-    place.remove();
-    place = next;
-  }
+  while (place) next().remove();
 }
 
 function isSame(old, fresh) {

@@ -7,7 +7,7 @@ const HEADINGS = {
   lds: "Listeners", ecds: "Extensions", srds: "Scoped routes", rds: "Routes", vhds: "Virtual hosts", cds: "Clusters",
   eds: "Endpoints", leds: "Endpoints (LEDS)", sds: "Secrets", rtds: "Runtime",
 };
-const LEAST_BOX = 128;
+const LEAST_BOX = 144;
 const MOST_BOX = 184;
 const LEAST_GAP = 44;
 const MOST_GAP = 150;
@@ -22,11 +22,12 @@ export function graph({ graph: part, query, selected, graphError }) {
   if (!part) return empty("Loading …");
   const found = part.nodes.length;
   const { search, around } = query.graph;
-  const what = around ? `around ${short(around, 80)}` : search ? `found with “${short(search, 80)}”` : "";
-  const shown = found < part.total && !around ? `${number(found)} of ${count(part.total, "resource")}` : count(found, "resource");
+  const all = found < part.total ? `${number(found)} of ${count(part.total, "resource")}` : count(found, "resource");
+  const what = around ? `What hangs together with ${short(around, 80)}`
+    : search ? `${count(part.total, "name")} with “${short(search, 80)}”, and what hangs together with ${part.total === 1 ? "it" : "them"}` : all;
   return [
     h("p", { class: "note", role: "status" },
-      `${shown}${what && ` ${what}`}, `,
+      `${what}. `,
       part.missing ? badge("missing", `${count(part.missing, "name is", "names are")} missing`) : badge("good", "nothing is missing"),
       around ? [" ", h("button", { "data-do": "graph-around", "data-value": "" }, "Show all")] : null),
     found ? h("div", { class: "graph-layout", "data-key": "layout" }, picture(part, query.graph, selected), panel(part, selected)) : empty("Nothing is found."),
@@ -43,7 +44,7 @@ function sizeFor(columns, width) {
   const room = (width - 2 * EDGE - (columns - 1) * LEAST_GAP) / columns;
   const box = Math.min(Math.max(room, LEAST_BOX), MOST_BOX);
   const gap = (width - 2 * EDGE - columns * box) / Math.max(columns - 1, 1);
-  return { box, gap: Math.min(Math.max(gap, LEAST_GAP), MOST_GAP), letters: Math.floor((box - 34) / 6.9) };
+  return { box, gap: Math.min(Math.max(gap, LEAST_GAP), MOST_GAP), letters: Math.floor((box - 34) / 7.6) };
 }
 
 function legend() {
@@ -115,7 +116,7 @@ function columnsOf(part) {
   return COLUMNS.map((type) => [type, part.nodes.filter((node) => node.type === type)]).filter(([, nodes]) => nodes.length);
 }
 
-// Where each node is: in the column of its type, near to what it is connected with.
+// Where each node is: in the column of its type, in an order in which few edges cross, and near to what it is connected with.
 function placed(part, size) {
   const columns = columnsOf(part).map(([, nodes]) => nodes.map((node) => node.id));
   const { uses, users } = neighbours(part);
@@ -130,17 +131,36 @@ function placed(part, size) {
       note(ids);
     }
   }
-  const tallest = Math.max(...columns.map((ids) => ids.length));
-  const height = TOP + tallest * (HEIGHT + SPACE) + EDGE;
+  const tallest = columns.findIndex((ids) => ids.length === Math.max(...columns.map((each) => each.length)));
+  const heights = new Map();
+  const byDistance = columns.map((_, column) => column).sort((a, b) => Math.abs(a - tallest) - Math.abs(b - tallest));
+  for (const column of byDistance) {
+    const near = (id) => mean([...uses.get(id), ...users.get(id)].map((other) => heights.get(other)).filter((y) => y !== undefined));
+    stack(columns[column], near, heights, columns[tallest].length);
+  }
   const places = new Map();
-  columns.forEach((ids, column) => {
-    const free = (tallest - ids.length) * (HEIGHT + SPACE);
-    // A column that is shorter is spread a little, and stands in the middle.
-    const space = SPACE + Math.min(free / (ids.length + 1), 26);
-    const top = TOP + (height - TOP - EDGE - ids.length * HEIGHT - (ids.length - 1) * space) / 2;
-    ids.forEach((id, at) => places.set(id, { x: EDGE + column * (size.box + size.gap), y: top + at * (HEIGHT + space), column, at }));
-  });
+  columns.forEach((ids, column) => ids.forEach((id, at) =>
+    places.set(id, { x: EDGE + column * (size.box + size.gap), y: heights.get(id), column, at })));
+  const height = TOP + columns[tallest].length * (HEIGHT + SPACE) + EDGE;
   return { places, columns, width: 2 * EDGE + columns.length * size.box + (columns.length - 1) * size.gap, height };
+}
+
+// Put the nodes of a column where they are wanted, as near as they fit below each other in room for so many.
+function stack(ids, near, heights, room) {
+  const step = HEIGHT + SPACE;
+  const spread = (room / ids.length) * step;
+  const wanted = new Map(ids.map((id, at) => [id, near(id) ?? TOP + at * spread]));
+  ids.sort((a, b) => wanted.get(a) - wanted.get(b));
+  let lowest = TOP;
+  for (const id of ids) {
+    heights.set(id, Math.max(wanted.get(id), lowest));
+    lowest = heights.get(id) + step;
+  }
+  let highest = TOP + (room - 1) * step;
+  for (const id of [...ids].reverse()) {
+    heights.set(id, Math.min(heights.get(id), highest));
+    highest = heights.get(id) - step;
+  }
 }
 
 function mean(values) {

@@ -17,7 +17,7 @@ import pytest
 from tests.support.server import Server, write_file
 
 if TYPE_CHECKING:
-    from playwright.sync_api import Browser, Locator, Page
+    from playwright.sync_api import Browser, Dialog, Locator, Page
 
 PATIENCE_MS = 60_000
 TABS = ("overview", "graph", "clients", "files", "rollouts", "history")
@@ -110,12 +110,16 @@ class Watched:
         """Note from now on what goes wrong."""
         self.page.on("console", lambda message: self.wrong.append(f"console: {message.text} {message.location}"))
         self.page.on("pageerror", lambda error: self.wrong.append(f"error: {error}"))
-        self.page.on("dialog", lambda dialog: (self.wrong.append(f"dialog: {dialog.message}"), dialog.dismiss()))
+        self.page.on("dialog", self._dismiss)
         self.page.on("request", lambda request: self._see(request.url))
         self.page.expose_function("noteViolation", lambda text: self.wrong.append(f"policy: {text}"))
         self.page.add_init_script(
             "document.addEventListener('securitypolicyviolation', (e) => noteViolation(e.violatedDirective + e.blockedURI))"
         )
+
+    def _dismiss(self, dialog: Dialog) -> None:
+        self.wrong.append(f"dialog: {dialog.message}")
+        dialog.dismiss()
 
     def _see(self, url: str) -> None:
         if urlsplit(url).netloc != self.address and not url.startswith("data:"):

@@ -60,7 +60,8 @@ function version(value) {
   return value ? h("code", { title: value }, String(value).slice(0, 8)) : "–";
 }
 
-const DIFFERENCES = [["lacks", "does not have"], ["outdated", "has an older version of"], ["surplus", "has and should not have"]];
+const DIFFERENCES = [["lacks", "does not have"], ["outdated", "has an older version of"], ["surplus", "has and should not have"],
+  ["missing", "asked for what no file has:"]];
 
 function difference(type) {
   const lists = DIFFERENCES.filter(([name]) => names(type[name]).count).map(([name, words]) => {

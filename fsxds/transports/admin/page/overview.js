@@ -60,7 +60,7 @@ export function summary(status) {
       tile("Files", "files", status.files.good + status.files.held + status.files.broken,
         parts(status.files, ["good", "held", "broken"])),
       tile("Clients", "clients", clients, parts(states, ["SYNCED", "STALE", "NACK", "NOT SENT"])),
-      tile("Views", "overview", status.views.length,
+      tile("Views", "overview", status.view_count,
         Object.entries(byTransport).map(([name, each]) => h("li", {}, `${number(each)} ${name}`))),
       tile("Problems", "overview", status.problem_count,
         Object.entries(bySeverity(status.problems)).map(([severity, each]) => h("li", {}, badge(severity, count(each, severity)))))),
@@ -97,9 +97,9 @@ export function overview({ status, fetched_ms, showAll }) {
       ? h("ol", { class: "problems" }, problems.map((each) => problem(each, fetched_ms)))
       : empty("There is none."),
     more("problems", problems.length, status.problems.length, status.problem_count),
-    h("h2", {}, "Views ", h("span", { class: "count" }, number(status.views.length))),
+    h("h2", {}, "Views ", h("span", { class: "count" }, number(status.view_count))),
     status.views.length ? viewTable(views) : empty("Nothing is served yet."),
-    more("views", views.length, status.views.length, status.views.length),
+    more("views", views.length, status.views.length, status.view_count),
     h("h2", {}, "Server"),
     server(status, fetched_ms),
   ];
@@ -107,12 +107,14 @@ export function overview({ status, fetched_ms, showAll }) {
 
 function more(what, shown, sent, total) {
   if (shown < sent) return h("button", { "data-do": "show-all", "data-value": what }, `Show ${number(sent - shown)} more`);
-  return sent < total ? h("p", { class: "note" }, `The first ${number(sent)} of ${number(total)}. fsxds check lists all.`) : null;
+  return sent < total ? h("p", { class: "note" }, `The first ${number(sent)} of ${number(total)}.`) : null;
 }
 
 const OUTCOMES = {
   broken: "nothing of this file is served",
   held: "the last good content of this file is served",
+  ignored: "this file is not read",
+  rejected: "clients rejected this",
 };
 
 export function problem(one, fetched_ms) {

@@ -15,7 +15,9 @@ const MOST_NAMES = 100;
 export function rollouts({ status, fetched_ms }) {
   if (!status.rollouts.length) return empty("Nothing is served yet.");
   const order = [...status.rollouts].sort((a, b) => rank(a) - rank(b));
-  return h("ul", { class: "cards" }, order.map((each) => card(each, fetched_ms)));
+  const more = status.rollout_count - order.length;
+  return [h("ul", { class: "cards" }, order.map((each) => card(each, fetched_ms))),
+    more > 0 ? h("p", { class: "note" }, `and ${count(more, "more rollout")}: fsxds rollout status lists all`) : null];
 }
 
 function rank(rollout) {

@@ -66,7 +66,7 @@ const DIFFERENCES = [["lacks", "does not have"], ["outdated", "has an older vers
 function difference(type) {
   const lists = DIFFERENCES.filter(([name]) => names(type[name]).count).map(([name, words]) => {
     const found = names(type[name]);
-    return h("p", {}, `${type.type}: ${words} ${count(found.count, "resource")}: `, h("code", {}, short(found.names.join(", "), 2000)),
+    return h("p", {}, `${type.type}: ${words} ${count(found.count, "resource")}: `, h("code", {}, found.names.map((name) => short(name, 100)).join(", ")),
       found.count > found.names.length ? ` and ${number(found.count - found.names.length)} more` : "");
   });
   const reason = type.state === "NACK" && type.reason ? h("p", { class: "reason" }, `${type.type}: `, short(type.reason, 4000)) : null;

@@ -45,7 +45,7 @@ function changes(by_type) {
   const parts = Object.entries(by_type).map(([type, change]) => {
     const words = ["added", "changed", "removed"].filter((name) => change[name].count).map((name) => `${number(change[name].count)} ${name}`);
     const names = ["added", "changed", "removed"].flatMap((name) => change[name].names).slice(0, 5);
-    return h("li", {}, h("b", {}, type), ` ${words.join(", ")}: `, short(names.join(", "), 200));
+    return h("li", {}, h("b", {}, type), ` ${words.join(", ")}: `, names.map((name) => short(name, 60)).join(", "));
   });
   return parts.length ? h("ul", { class: "chips" }, parts) : null;
 }

@@ -441,11 +441,16 @@ def _parts(names: frozenset[str], most: int) -> Iterator[frozenset[str]]:
 
 
 class PollEvidence(Enum):
-    """What a poll shows of the response before it. It has no nonce, so that its version has to tell."""
+    """What a poll shows of the response before it. It has no nonce, so that its version has to tell.
+
+    ELSEWHERE: the client holds what this process did not send it last, and what it did not hold before that either: it took
+    it from another replica, whole.
+    """
 
     ACK = auto()
     NACK = auto()
     NOTHING = auto()
+    ELSEWHERE = auto()
 
 
 class PollState(Enum):
@@ -459,6 +464,7 @@ class PollState(Enum):
     | UNKNOWN | the response was lost, or the client restarted | ACKED | UNKNOWN | UNKNOWN |
     | NACKED_BEFORE | a previous process sent it, or another replica | FORGOTTEN | NACKED_BEFORE | FORGOTTEN |
 
+    Where the client holds something from elsewhere, each of them becomes FORGOTTEN.
     Only a change is reported. Sending makes each of them SENT, a lost response UNKNOWN.
     """
 
@@ -478,7 +484,8 @@ class PolledVersion:
     """The version that was sent last to one client for one subscription.
 
     `nacks` counts the NACKs in a row; times are readings of the caller's clock in seconds. `ended_at_s` is when the last
-    poll was answered, with the version or with nothing new.
+    poll was answered, with the version or with nothing new. `held_before` are the versions that the polls had to which it was
+    sent: a client that rejects it holds one of these.
     """
 
     version: Version
@@ -486,6 +493,7 @@ class PolledVersion:
     ended_at_s: float
     state: PollState = PollState.SENT
     nacks: int = 0
+    held_before: frozenset[Version] = frozenset()
 
     def receive(self, evidence: PollEvidence) -> bool:
         """Take what a poll shows of the version; return whether that is new."""
@@ -493,6 +501,8 @@ class PolledVersion:
         if evidence is PollEvidence.NACK:
             self.state = _AFTER_NACK.get(before, PollState.NACKED)
             self.nacks += self.state is not before
+        elif evidence is PollEvidence.ELSEWHERE:
+            self.state, self.nacks = PollState.FORGOTTEN, 0
         else:
             known = PollState.ACKED if evidence is PollEvidence.ACK else PollState.UNKNOWN
             self.state = PollState.FORGOTTEN if before is PollState.NACKED_BEFORE else known

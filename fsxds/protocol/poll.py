@@ -9,6 +9,7 @@ and subscription, the version that it sent last, and compares:
     something else, or nothing    not what was sent last   send (a NACKed update may be applied in part: ENVOY.md E12)
     something else, or nothing    what was sent last       it was NACKed or lost: send again, with back-off
     (nothing is remembered)       what it holds            hold: after a restart of the server no client fetches again
+    what it was never sent here   what it holds            hold: another replica sent it
 
 What a poll shows of the response before it, and what follows from that, are `acks.PollEvidence` and `acks.PollState`.
 
@@ -175,8 +176,11 @@ class PollMemory:
         decision = _decide(request, snapshot, sent, now_s)
         if isinstance(decision, Send):
             version = decision.selection.version
-            nacks = sent.nacks if sent is not None and sent.version == version else 0
-            sent = PolledVersion(version, now_s, now_s, nacks=nacks)
+            again = sent if sent is not None and sent.version == version else None
+            held = frozenset() if request.version_info is None else frozenset({request.version_info})
+            sent = PolledVersion(version, now_s, now_s, held_before=held)
+            if again is not None:
+                sent.nacks, sent.held_before = again.nacks, again.held_before | held
             if snapshot is not None and (node := self.node_of(request.node)) is not None:
                 node.receive_sent(request.subscription, version, snapshot.generation)
         watch.sent = sent
@@ -241,7 +245,7 @@ class PollMemory:
         is_new = sent.receive(evidence)
         if sent.state is PollState.FORGOTTEN:
             watch.sent = None
-        if not is_new or evidence is PollEvidence.NOTHING:
+        if not is_new or evidence in {PollEvidence.NOTHING, PollEvidence.ELSEWHERE}:
             return None
         if evidence is PollEvidence.ACK:
             return Acknowledgement(sent.version, accepted=True)
@@ -286,6 +290,8 @@ def _evidence_of(request: PollRequest, sent: PolledVersion, now_s: float) -> Pol
         return PollEvidence.NACK
     if request.version_info == sent.version:
         return PollEvidence.ACK
+    if request.version_info is not None and request.version_info not in sent.held_before:
+        return PollEvidence.ELSEWHERE
     # Without a version it is a client that starts, or a new subscription of it; but no Envoy starts that fast.
     is_prompt = request.from_envoy and now_s - sent.ended_at_s < PROMPT_S
     return PollEvidence.NACK if request.version_info is not None or is_prompt else PollEvidence.NOTHING

@@ -15,6 +15,7 @@ import random
 import re
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
@@ -210,8 +211,8 @@ class Replica:
 
     def start(self) -> None:
         """Start it, and wait until it serves."""
-        addresses = {"http": f"127.0.0.1:{self.rest}", "grpc": f"127.0.0.1:{self.streams}"}
-        self._server = Server(self.copy.link, self._folder, "--poll", "0.2s", **addresses).start()
+        rest, streams = f"127.0.0.1:{self.rest}", f"127.0.0.1:{self.streams}"
+        self._server = Server(self.copy.link, self._folder, http=rest, grpc=streams).start()
 
     def kill(self) -> None:
         """End it by SIGKILL."""
@@ -250,10 +251,22 @@ def balancing(folder: Path, replicas: list[Replica], *, is_sticky: bool) -> Iter
     with (folder / "nginx.log").open("wb") as log:
         process = subprocess.Popen([NGINX, "-c", str(config), "-p", str(folder)], stderr=log)
     try:
+        for each in ports.values():
+            wait_for_listener(each)
         yield f"127.0.0.1:{ports['18001']}", f"127.0.0.1:{ports['18000']}"
     finally:
         process.terminate()
         process.wait()
+
+
+def wait_for_listener(port: int) -> None:
+    """Wait until something accepts at a port of this machine."""
+    deadline = time.monotonic() + PATIENCE_S
+    while True:
+        with suppress(OSError), socket.create_connection(("127.0.0.1", port), 1):
+            return
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
 
 
 @dataclass

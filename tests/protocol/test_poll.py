@@ -18,7 +18,7 @@ def poll(node: str, version: str | None = None) -> PollRequest:
 
 
 def rejects(memory: PollMemory, node: str) -> bool:
-    """Poll with an old version: whether `memory` takes that for a rejection of what it sent before."""
+    """Poll with the version before: whether `memory` takes that for a rejection of what it sent before."""
     decision, _ = memory.receive_request(poll(node, "old"), CURRENT, 0.0)
     return isinstance(decision, Hold)
 
@@ -31,7 +31,7 @@ def test_nonce_is_the_version() -> None:
 def test_hold_tells_when_to_look_again() -> None:
     """A poll that waits out a back-off is to be looked at when that ends, any other only when there is an update."""
     memory = PollMemory()
-    memory.receive_request(poll("n1"), CURRENT, 10.0)
+    memory.receive_request(poll("n1", "old"), CURRENT, 10.0)
 
     rejected, _ = memory.receive_request(poll("n1", "old"), CURRENT, 10.5)
     held, _ = memory.receive_request(poll("n2", OFFERED), CURRENT, 10.5)
@@ -58,7 +58,7 @@ def test_client_is_forgotten_when_many_others_came_after_it() -> None:
     """Memory is bounded: the client that polled longest ago is forgotten, and counts as never seen."""
     memory = PollMemory(lambda: 2)
     for node in ("n1", "n2", "n3"):
-        memory.receive_request(poll(node), CURRENT, 0.0)
+        memory.receive_request(poll(node, "old"), CURRENT, 0.0)
 
     assert not rejects(memory, "n1")
     assert rejects(memory, "n3")
@@ -67,7 +67,7 @@ def test_client_is_forgotten_when_many_others_came_after_it() -> None:
 def test_client_that_polls_is_not_forgotten() -> None:
     """What counts is the last poll, not the last answer."""
     memory = PollMemory(lambda: 2)
-    for node, version in (("n1", None), ("n2", None), ("n1", OFFERED), ("n3", None)):
+    for node, version in (("n1", "old"), ("n2", None), ("n1", OFFERED), ("n3", None)):
         memory.receive_request(poll(node, version), CURRENT, 0.0)
 
     assert rejects(memory, "n1")
@@ -82,7 +82,7 @@ def test_client_that_is_answered_is_not_forgotten() -> None:
     memory.receive_snapshot(poll("n1", OFFERED), changed, 0.0)
     memory.receive_request(poll("n3"), changed, 0.0)
 
-    decision, acknowledgement = memory.receive_request(poll("n1", "old"), changed, 0.0)
+    decision, acknowledgement = memory.receive_request(poll("n1", OFFERED), changed, 0.0)
 
     assert Hold(1.0) == decision
     assert acknowledgement is not None

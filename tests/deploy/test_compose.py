@@ -112,6 +112,8 @@ class Host:
         """Return the bootstrap that the service of Envoy mounts."""
         (file,) = [one.partition(":")[0] for one in envoy_of(self._profile)["volumes"] if "envoy.yaml" in one]
         content: dict[str, Any] = yaml.safe_load(self._local((DOCKER / file).read_text()))
+        # Envoys run side by side here.
+        del content["admin"]
         return content
 
     def page(self) -> str:

@@ -12,6 +12,7 @@ from fsxds.settings.options import Settings
 
 if TYPE_CHECKING:
     from fsxds.cli.rollout import AdminFlags
+    from fsxds.cli.status import StatusFlags
 
 _meant = partial(click.option, cls=CommandOption, group="Which nodes")
 _by_view = _meant("--view", metavar="NAME", help="Those of this view, or of these layers, written common+edge.")
@@ -23,6 +24,43 @@ _answer_format = _meant(
     default="text",
     help="For people or for programs.",
 )
+
+
+_shown = partial(click.option, cls=CommandOption, group="What is shown")
+
+
+@table_command(
+    "status",
+    """\
+  fsxds status
+  fsxds status 127.0.0.1:18002 --watch
+  fsxds status envoy-1
+  fsxds status --view edge --format json""",
+)
+@click.argument("target", metavar="[ADDRESS|NODE]", required=False)
+@_shown("--node", "--node-id", metavar="ID", help="The details of this node, also where its id looks like an address.")
+@_shown("--view", metavar="NAME", help="The clients of this view, or of these layers, written common+edge.")
+@_shown("--search", metavar="TEXT", help="The clients with this in their node id, cluster or address.")
+@_shown("--watch", is_flag=True, help="Look again each second, until Ctrl-C.")
+@_shown(
+    "--format",
+    "output_format",
+    type=click.Choice(("text", "json")),
+    default="text",
+    help="For people, or the JSON of the admin address; with --watch one object each second.",
+)
+def status(target: str | None, settings: Settings, **flags: Unpack[StatusFlags]) -> None:
+    """Show what a running fsxds serves to whom, and what is wrong.
+
+    Clients are SYNCED, STALE (they have not accepted what they are to have), NOT SENT (there is nothing of the type for
+    them) or NACK; the worst come first. Files that are held back are listed with their first problem, and rollouts at
+    work. HOST:PORT, unix:PATH and http:// or https:// are an ADDRESS, by default that of --admin; anything else is a
+    NODE, whose details name what it lacks and what is outdated. Exit status: 0 all is synced and good; 1 something is
+    held back, rejected, stale or degraded, or the node is not connected; 2 wrong use, or no answer; 130 Ctrl-C.
+    """
+    from fsxds.cli.status import run_status
+
+    run_status(target, settings, flags)
 
 
 @table_command(

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Unpack
 
 import click
 
-from fsxds.cli.admin_commands import history, rollback, rollout
+from fsxds.cli.admin_commands import history, rollback, rollout, status
 from fsxds.cli.command import EXAMPLES, CommandOption, TableCommand, existing_directory, table_command, tree_argument
 from fsxds.cli.completion import COMPLETION_VARIABLE, SCRIPTS, any_path, directories, message_types, rule_names
 from fsxds.cli.tls_flags import with_tls_flags
@@ -560,6 +560,6 @@ def lsp(directory: Path | None, settings: Settings) -> None:
 # In the order in which a user meets them.
 COMMANDS: tuple[click.Command, ...] = (
     *(init, import_, dev, check, explain, diff, convert, show),
-    *(serve, rollout, history, rollback),
+    *(serve, status, rollout, history, rollback),
     *(mirror, watch, bootstrap, doctor, schema, lsp, completion),
 )

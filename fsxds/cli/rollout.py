@@ -113,13 +113,15 @@ def _show_status(content: dict[str, Any], flags: AdminFlags) -> None:
     channels = report_of(StatusReport, content).channels
     print_answer(content, flags, [])
     if flags["output_format"] == "text":
-        headings = ("VIEW", "LAYERS", "COHORT", "CLIENTS", "SERVED", "TREE", "STATE")
-        print_table(headings, map(_channel_row, channels))
+        print_table(CHANNEL_HEADINGS, map(channel_row, channels))
         for channel in channels:
-            for line in _remarks(channel):
-                print(escape(f"{_title(channel)}: {line}"))
+            for line in remarks_on(channel):
+                print(escape(line))
     if not all(channel.is_done for channel in channels):
         raise click.exceptions.Exit(NOT_DONE)
+
+
+CHANNEL_HEADINGS = ("VIEW", "LAYERS", "COHORT", "CLIENTS", "SERVED", "TREE", "STATE")
 
 
 def _title(channel: ChannelReport) -> str:
@@ -130,7 +132,8 @@ def _views(channel: ChannelReport) -> str:
     return some_of([view for view in channel.views if view]) or "whole tree"
 
 
-def _channel_row(channel: ChannelReport) -> tuple[str, ...]:
+def channel_row(channel: ChannelReport) -> tuple[str, ...]:
+    """Return what becomes of a channel, under `CHANNEL_HEADINGS`."""
     ids = channel.served or "", channel.asked or ""
     return _views(channel), "+".join(channel.layers), channel.cohort, str(channel.clients), *ids, _state(channel)
 
@@ -150,8 +153,12 @@ def _state(channel: ChannelReport) -> str:
     return next((state for state, holds in states.items() if holds), "in progress")
 
 
-def _remarks(channel: ChannelReport) -> Iterator[str]:
+def remarks_on(channel: ChannelReport) -> Iterator[str]:
     """Yield a line on each thing that an operator may want to know or to decide."""
+    return (f"{_title(channel)}: {line}" for line in _remarks(channel))
+
+
+def _remarks(channel: ChannelReport) -> Iterator[str]:
     if channel.step is not None:
         yield from _waits(channel.step)
     if channel.late:

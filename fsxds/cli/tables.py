@@ -18,10 +18,20 @@ PIPE_WIDTH = 10_000
 
 def print_table(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
     """Print one line per row on stdout, folded to the width of a terminal, never cut."""
-    console = Console(width=None if sys.stdout.isatty() else PIPE_WIDTH, highlight=False)
+    console = console_of_stdout()
+    console.print(table_of(headings, rows, console))
+
+
+def console_of_stdout() -> Console:
+    """Return a console for tables; elsewhere than on a terminal, they are as wide as they need."""
+    return Console(width=None if sys.stdout.isatty() else PIPE_WIDTH, highlight=False)
+
+
+def table_of(headings: Sequence[str], rows: Iterable[Sequence[str | Text]], console: Console) -> Table:
+    """Return a table; texts that are styled already must be escaped."""
     table = Table(box=box.SIMPLE_HEAD if console.is_terminal else None, pad_edge=False)
     for heading in headings:
         table.add_column(heading, overflow="fold")
     for row in rows:
-        table.add_row(*(Text(escape(cell)) for cell in row))
-    console.print(table)
+        table.add_row(*(cell if isinstance(cell, Text) else Text(escape(cell)) for cell in row))
+    return table

@@ -38,6 +38,7 @@ class ChannelRollout:
         target: what of that the machine was given.
         before: the target before that which was reached, None before there was one.
         detected_s: the monotonic clock at the first sign of that change.
+        published_s: when something was published last.
     """
 
     def __init__(self, channel: Channel, machine: Rollout, generations: Generations) -> None:
@@ -47,6 +48,7 @@ class ChannelRollout:
         self.target: Snapshot | None = None
         self.before: Snapshot | None = None
         self.detected_s = 0.0
+        self.published_s = 0.0
         self._unreported: Snapshot | None = None
         self._generations = generations
         self._published: Snapshot | None = None
@@ -93,7 +95,7 @@ class ChannelRollout:
         """Publish what the machine has served, and ask the clients about its step, as long as steps follow at once."""
         while (served := self.machine.served) is not None:
             if served is not self._published:
-                self._published = served
+                self._published, self.published_s = served, now_s
                 self.channel.store.publish(self._generations.numbered(served))
             if self.machine.step is self._step:
                 return

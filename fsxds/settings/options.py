@@ -122,7 +122,7 @@ ALL = ("serve", "check", "mirror", "show", "dev", "diff", "doctor", "lsp")
 SETTINGS_READERS = (*ALL, "convert", "bootstrap", "import")
 API_USERS = (*SETTINGS_READERS, "schema", "watch")
 LASTING = ("serve", "dev")
-ADMIN_USERS = ("rollout", "history", "rollback")
+ADMIN_USERS = ("status", "rollout", "history", "rollback")
 WRITING = ("serve", "mirror", "dev")
 HOLDING = ("serve", "mirror", "show", "dev")
 

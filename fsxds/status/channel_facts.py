@@ -126,7 +126,10 @@ class ChannelFacts:
 
     def _report(self, rollout: ChannelRollout, client: ChannelClient) -> ClientReport:
         status, snapshot, now_s = client.status(), _served(rollout, client), asyncio.get_running_loop().time()
-        types = tuple(type_report(each, status, snapshot, now_s) for each in subscribed_types(status, snapshot))
+        types = tuple(
+            type_report(each, status, snapshot, rollout.published_s, now_s)
+            for each in subscribed_types(status, snapshot)
+        )
         return ClientReport(
             node=client.name,
             cluster=status.node.cluster,

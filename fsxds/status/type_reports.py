@@ -67,12 +67,25 @@ def state_of(watch: WatchStatus, snapshot: Snapshot | None) -> SyncState:
     return SyncState.SYNCED if is_current else SyncState.STALE
 
 
-def type_report(types: Subscribed, status: ClientStatus, snapshot: Snapshot | None, now_s: float) -> TypeReport:
-    """Return how a client stands with a type; of many subscriptions, the worst one is shown."""
+def type_report(
+    types: Subscribed, status: ClientStatus, snapshot: Snapshot | None, published_s: float, now_s: float
+) -> TypeReport:
+    """Return how a client stands with a type; of many subscriptions, the worst one is shown.
+
+    Args:
+        types: the subscriptions to the type.
+        status: the client.
+        snapshot: what is served to it.
+        published_s: since when that is.
+        now_s: the time.
+    """
     state = combined_state(types.states)
     watches = [watch for watch, one in zip(types.watches, types.states, strict=True) if one is state]
     shown = watches[0]
     since_s = min(status.since_s if watch.since_s is None else watch.since_s for watch in watches)
+    if state is SyncState.STALE and shown.state is SyncState.SYNCED:
+        # What it has was current until then.
+        since_s = max(since_s, published_s)
     return TypeReport(
         type=BY_TYPE_URL[types.type_url].short_name,
         state=state.value,

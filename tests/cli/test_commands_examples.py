@@ -20,7 +20,7 @@ EXAMPLES = [line.partition(" > ")[0] for line in LINES if line.startswith("fsxds
 ROWS = {name: status.strip() for name, status in re.findall(r"^\| \[`fsxds (\w+).*\|([^|]*)\|$", PAGE, re.MULTILINE)}
 
 # They run until they are ended, or ask a server; `tests/end_to_end` runs them, and `tests/editor` the last one.
-ASKING = ("fsxds rollout ", "fsxds history", "fsxds rollback ", "fsxds diff @")
+ASKING = ("fsxds status", "fsxds rollout ", "fsxds history", "fsxds rollback ", "fsxds diff @")
 LASTING = ("fsxds dev ", "fsxds serve ", "fsxds watch ", "fsxds lsp ", *ASKING)
 
 

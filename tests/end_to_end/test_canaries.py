@@ -76,6 +76,7 @@ EXITS_OF_COMMANDS = {
     "schema": (),  # the descriptors
     "serve": ("log text", "log json", "NACK", "client status"),
     "show": ("show json", "show yaml"),
+    "status": (*(f"problems {row.name}" for row in PROBLEM_FORMATS), "NACK"),
     "watch": ("watch json", "watch text"),
 }
 

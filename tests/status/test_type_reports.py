@@ -34,7 +34,7 @@ def report_of(*watches: WatchStatus, served: Snapshot = NEW, service: str = "RES
     """Return how a client stands with the one type that it wants, and the details."""
     status = ClientStatus(Node("edge-1"), service, watches, since_s=2.0)
     [types] = subscribed_types(status, served)
-    report = type_report(types, status, served, 10.0)
+    report = type_report(types, status, served, 8.0, 10.0)
     return report, type_detail(types, report, served)
 
 
@@ -53,6 +53,7 @@ def test_a_client_with_something_older_is_stale(watch: object) -> None:
     """What it lacks, what is outdated and what is gone is named."""
     report, detail = report_of(watch(OLD))  # type: ignore[operator]
 
+    assert report.since_s == 2.0  # since the newer one was published
     assert (report.state, report.sent, report.current) == ("STALE", OLD.versions[CDS], NEW.versions[CDS])
     assert detail.lacks.names == ("c",)
     assert detail.outdated.names == ("b",)

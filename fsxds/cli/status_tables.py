@@ -1,0 +1,208 @@
+"""What `fsxds status` shows of reports: lines and tables for people."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+
+from rich.console import Console, Group, RenderableType
+from rich.text import Text
+
+from fsxds.cli.rollout import CHANNEL_HEADINGS, channel_row, remarks_on
+from fsxds.cli.tables import table_of
+from fsxds.observe.log_lines import count_of, escape
+from fsxds.transports.admin.rollout_control import ChannelReport
+from fsxds.transports.admin.status_reports import (
+    ClientDetail,
+    ClientList,
+    ClientReport,
+    FileList,
+    ListedNames,
+    NodeReport,
+    ProblemReport,
+    ServerReport,
+    TypeReport,
+)
+
+# Any text that a client sends is a node id.
+LONGEST_TEXT = 80
+LONGEST_REASON = 500
+VERSION_DIGITS = 8
+MOST_NAMES_SHOWN = 20
+
+STYLES = {
+    "SYNCED": "green", "STALE": "yellow", "NOT SENT": "dim", "NACK": "bold red",
+    "good": "green", "held": "yellow", "broken": "bold red",
+}  # fmt: skip
+_UNITS = ((86_400, "d"), (3600, "h"), (60, "min"), (1, "s"))
+_DIFFERENCES = (
+    ("lacks", "does not have"),
+    ("outdated", "may have something older of"),
+    ("surplus", "may still have"),
+    ("missing", "asked for, and no file has"),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Overview:
+    """What is shown of the whole server: some clients, and the files that are held back, beside its report."""
+
+    server: ServerReport
+    clients: ClientList
+    files: FileList
+
+    @property
+    def is_good(self) -> bool:
+        """Whether all is synced, and nothing is held back, rejected or degraded."""
+        server = self.server
+        # The worst come first.
+        are_synced = all(client.state not in ("NACK", "STALE") for client in self.clients.clients)
+        are_served = not any(channel.held or channel.tainted or channel.rejections for channel in server.rollouts)
+        return are_synced and are_served and server.is_ready and not (server.degraded or bad_files(server))
+
+
+def bad_files(server: ServerReport) -> int:
+    """Return of how many files something older is served, or nothing."""
+    return server.files.held + server.files.broken
+
+
+def is_synced(node: NodeReport) -> bool:
+    """Whether a node neither rejects anything nor waits for something."""
+    return all(client.state not in ("NACK", "STALE") for client in node.clients)
+
+
+def overview(shown: Overview, console: Console) -> Group:
+    """Return what is shown of the whole server."""
+    server, clients = shown.server, shown.clients
+    parts: list[RenderableType] = [*map(Text, _server_lines(server))]
+    if clients.clients:
+        parts.append(table_of(_CLIENT_HEADINGS, _client_rows(clients.clients), console))
+        parts += map(Text, _reasons(clients.clients))
+    if (others := clients.total - len(clients.clients)) > 0:
+        parts.append(Text(f"and {count_of(others, 'more client')}; fsxds status --search TEXT finds some"))
+    if shown.files.files:
+        parts.append(table_of(("FILE", "STATE", "SINCE", "FIRST PROBLEM"), _file_rows(shown), console))
+    if (others := bad_files(server) - len(shown.files.files)) > 0:
+        parts.append(Text(f"and {count_of(others, 'more file')} held back; fsxds check lists all problems"))
+    at_work = [channel for channel in server.rollouts if _is_noted(channel)]
+    if at_work:
+        parts.append(table_of(CHANNEL_HEADINGS, map(channel_row, at_work), console))
+        parts += (Text(_cut(line, LONGEST_REASON)) for channel in at_work for line in remarks_on(channel))
+    return Group(*parts)
+
+
+def node_detail(node: NodeReport, console: Console) -> Group:
+    """Return what is shown of one node."""
+    parts: list[RenderableType] = []
+    for client in node.clients:
+        parts.append(Text(_client_line(client)))
+        parts.append(table_of(_TYPE_HEADINGS, map(_type_row, client.types), console))
+        parts += map(Text, (*_reasons((client,)), *_differences(client)))
+    return Group(*parts)
+
+
+def duration(time_s: float) -> str:
+    """Return a time in its largest unit: `3 s`, `5 min`, `2 h`, `4 d`."""
+    size, unit = next((each for each in _UNITS if time_s >= each[0]), _UNITS[-1])
+    return f"{int(time_s / size)} {unit}"
+
+
+def _server_lines(server: ServerReport) -> Iterator[str]:
+    files = server.files
+    counts = [f"{count_of(files.good, 'file')} good"]
+    counts += [f"{count} {word}" for count, word in ((files.held, "held"), (files.broken, "broken")) if count]
+    yield escape(f"{server.directory}: {', '.join(counts)}; fsxds {server.version} for {duration(server.uptime_s)}")
+    listeners = (f"{each.name} {each.address}{' (TLS)' if each.tls else ''}" for each in server.listeners)
+    yield escape(", ".join(listeners))
+    by_state: dict[str, int] = {}
+    for each in server.clients:
+        by_state[each.state] = by_state.get(each.state, 0) + each.count
+    states = ", ".join(f"{count} {state}" for state, count in by_state.items())
+    yield f"{count_of(sum(by_state.values()), 'client')}{f': {states}' if states else ''}"
+    if not server.is_ready:
+        yield escape(f"not ready: waits for {server.waits_for}")
+    if server.degraded:
+        yield escape(f"degraded: {', '.join(server.degraded)}; the log says why")
+
+
+_CLIENT_HEADINGS = ("NODE", "VIA", "VIEW", "STATE", "TYPES", "SINCE")
+
+
+def _client_rows(clients: Iterable[ClientReport]) -> Iterator[tuple[str | Text, ...]]:
+    """Yield a row for each client and state that some of its types are in; types changed as long ago as the last of them."""
+    for client in clients:
+        named = _cut(client.node or "(no id)"), client.transport, _cut(client.view)
+        by_state: dict[str, list[TypeReport]] = {}
+        for each in client.types:
+            by_state.setdefault(each.state, []).append(each)
+        for state in [state for state in ("NACK", "STALE", "NOT SENT", "SYNCED") if state in by_state]:
+            types = by_state[state]
+            names = " ".join(each.type for each in types)
+            yield *named, _styled(state), names, duration(min(each.since_s for each in types))
+        if not by_state:
+            yield *named, _styled(client.state), "", duration(client.since_s)
+
+
+def _reasons(clients: Iterable[ClientReport]) -> Iterator[str]:
+    """Yield a line for each type that a client rejects."""
+    for client in clients:
+        for each in client.types:
+            if each.state == "NACK":
+                version = f" {each.nacked[:VERSION_DIGITS]}" if each.nacked else ""
+                reason = _cut(each.reason or "without a reason", LONGEST_REASON)
+                yield f"{_cut(client.node)} rejects {each.type}{version}: {reason}"
+
+
+def _file_rows(shown: Overview) -> Iterator[tuple[str | Text, ...]]:
+    first: Mapping[str, ProblemReport] = {
+        each.path: each for each in reversed(shown.server.problems) if each.severity == "error"
+    }
+    for file in shown.files.files:
+        problem = first.get(file.path)
+        place, text = file.path, "waits for other files" if not file.problems else "see fsxds check"
+        if problem is not None:
+            place = f"{file.path}:{problem.line}:{problem.column}"
+            text = f"{problem.message}; {problem.remedy}" if problem.remedy else problem.message
+        yield place, _styled(file.state), duration(file.since_s), text
+
+
+def _is_noted(channel: ChannelReport) -> bool:
+    """Whether something goes on in a channel, or has to be decided."""
+    is_noted = channel.held or channel.pinned or channel.tainted or channel.rejections or channel.lingering
+    return bool(is_noted) or not channel.is_done
+
+
+_TYPE_HEADINGS = ("TYPE", "STATE", "SINCE", "RESOURCES", "SENT", "ACKED", "CURRENT")
+
+
+def _client_line(client: ClientDetail) -> str:
+    by = client.service if client.service == client.transport else f"{client.transport} {client.service}"
+    peer = f" from {client.peer}" if client.peer else ""
+    cluster = f", cluster {client.cluster}" if client.cluster else ""
+    view = f", view {client.view}" if client.view else ""
+    return _cut(f"{_cut(client.node)}{cluster}{view}: {by}{peer} for {duration(client.since_s)}", 4 * LONGEST_TEXT)
+
+
+def _type_row(each: TypeReport) -> tuple[str | Text, ...]:
+    versions = (("" if one is None else one[:VERSION_DIGITS]) for one in (each.sent, each.acked, each.current))
+    return each.type, _styled(each.state), duration(each.since_s), str(each.resources), *versions
+
+
+def _differences(client: ClientDetail) -> Iterator[str]:
+    """Yield what a node has against what is current."""
+    for each in client.types:
+        for field, words in _DIFFERENCES:
+            listed: ListedNames = getattr(each, field)
+            if listed.count:
+                shown = listed.names[:MOST_NAMES_SHOWN]
+                more = f" and {listed.count - len(shown)} more" if listed.count > len(shown) else ""
+                yield f"{each.type}: {words} {', '.join(map(_cut, shown))}{more}"
+
+
+def _styled(state: str) -> Text:
+    return Text(escape(state), STYLES.get(state, ""))
+
+
+def _cut(text: str, longest: int = LONGEST_TEXT) -> str:
+    """Return a foreign text on one line, without what could write to the terminal."""
+    return escape(text if len(text) <= longest else f"{text[: longest - 1]}…")

@@ -22,7 +22,7 @@ from fsxds.cli.tables import console_of_stdout
 from fsxds.errors import FsxdsError, UsageError
 from fsxds.observe.log_lines import escape
 from fsxds.settings.options import Settings
-from fsxds.tools.client.admin_client import NotDoneError, ask_admin, report_of
+from fsxds.tools.client.admin_client import AdminServer, NotDoneError, ask_admin, report_of
 from fsxds.transports.admin.status_reports import ClientList, FileList, NodeReport, ServerReport
 
 # Something is held back, rejected, stale or degraded; or the node is not connected.
@@ -63,7 +63,7 @@ def run_status(target: str | None, settings: Settings, flags: StatusFlags) -> No
     """Show the status of a server or of one node; exit with 1 where something is not good."""
     node = flags["node"]
     if target is not None and _ADDRESS.fullmatch(target):
-        settings = replace(settings, admin=target)
+        settings = replace(settings, admin=_address_in(target, settings))
     elif target is not None and node is not None:
         raise click.UsageError("two nodes are named; give one of them")
     else:
@@ -88,6 +88,13 @@ def run_status(target: str | None, settings: Settings, flags: StatusFlags) -> No
         raise click.exceptions.Exit(NOT_GOOD)
 
 
+def _address_in(target: str, settings: Settings) -> str:
+    """Return an address as `--admin` has it."""
+    if target.startswith("https://") and settings.admin_ca is None:
+        raise UsageError(f"{target}: nobody is known to be trusted there; give --admin-ca FILE")
+    return re.sub("^https?://", "", target).removesuffix("/")
+
+
 def _look_at_all(settings: Settings, flags: StatusFlags) -> Shown:
     words = {name: word for name in ("view", "search") if (word := flags[name])}
     status = _ask(settings, "/api/status")
@@ -108,7 +115,7 @@ def _look_at_node(settings: Settings, node: str) -> Shown:
 
 
 def _ask(settings: Settings, path: str, words: Mapping[str, str | int] | None = None) -> Any:
-    return asyncio.run(ask_admin(settings.admin, "GET", path, words or {}))
+    return asyncio.run(ask_admin(AdminServer.of(settings), "GET", path, words or {}))
 
 
 def _watch(look: Look, flags: StatusFlags) -> None:

@@ -14,7 +14,7 @@ import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 
 import pytest
@@ -219,12 +219,18 @@ def test_json(kept: KeptStatus, capsys: Run) -> None:
     assert (shown["total"], shown["clients"][0]["types"][1]["state"]) == (1, "NACK")
 
 
+NOTHING = ListedNames(0, ())
 DETAIL = ClientDetail(**{
-    **{name: getattr(ILL, name) for name in ClientReport.__slots__},
-    "types": (TypeDetail(
-        *(getattr(LISTENERS, name) for name in TypeReport.__slots__), ListedNames(0, ()), ListedNames(1, ("web",)),
-        ListedNames(300, tuple(f"r{number:02}" for number in range(100))), ListedNames(1, ("nope",)),
-    ),),
+    **{each.name: getattr(ILL, each.name) for each in fields(ILL)},
+    "types": (
+        TypeDetail(
+            **{each.name: getattr(LISTENERS, each.name) for each in fields(LISTENERS)},
+            lacks=NOTHING,
+            outdated=ListedNames(1, ("web",)),
+            surplus=ListedNames(300, tuple(f"r{number:02}" for number in range(100))),
+            missing=ListedNames(1, ("nope",)),
+        ),
+    ),
 })  # fmt: skip
 
 
@@ -273,7 +279,15 @@ def test_wrong_use(arguments: list[str], capsys: Run) -> None:
 
 
 @pytest.mark.parametrize(
-    "arguments", [["127.0.0.1:1"], ["--admin", "off"], ["unix:/nowhere/a.sock"], ["127.0.0.1:1", "--watch"]]
+    "arguments",
+    [
+        ["127.0.0.1:1"],
+        ["--admin", "off"],
+        ["unix:/nowhere/a.sock"],
+        ["http://127.0.0.1:1/"],
+        ["https://127.0.0.1:1"],
+        ["127.0.0.1:1", "--watch"],
+    ],
 )
 def test_nobody_answers(arguments: list[str], capsys: Run) -> None:
     """One line, and 2; --watch waits for nobody who was never there."""

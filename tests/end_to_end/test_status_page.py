@@ -383,16 +383,30 @@ def test_it_is_used_by_keys(browser: Browser, server: Server) -> None:
         assert page.evaluate("[...document.getAnimations()].length") == 0
 
 
-def test_a_server_that_is_gone_is_said(browser: Browser, tmp_path: Path) -> None:
-    """What is shown may be old then; when the server is back, the page is live without a word of its reader."""
+def test_a_token_is_asked_for(browser: Browser, tmp_path: Path) -> None:
+    """Nothing is shown without it. With it, the page says when its server is gone, and is live again by itself when it is back."""
     write_file(tmp_path / "tree" / "cds.yaml", "- {name: web, connect_timeout: 1s}\n")
+    (tmp_path / "token").write_text("a-token-of-operators\n")
+    (tmp_path / "token").chmod(0o600)
+    options = ("--admin-token", str(tmp_path / "token"))
     with (
-        Server(tmp_path / "tree", tmp_path) as server,
+        Server(tmp_path / "tree", tmp_path, *options) as server,
         watched(browser, server.admin, "console: Failed to load") as seen,
     ):
-        page, address = seen.open(), server.admin
+        page, address = seen.page, server.admin
+        page.goto(f"http://{address}/")
+        entry = page.get_by_label("Admin token")
+        entry.fill("another-token")
+        entry.press("Enter")
+        page.get_by_text("This token is not known here.").wait_for()
+        assert not page.locator("#content").is_visible()
+        entry.fill("a-token-of-operators")
+        page.get_by_role("button", name="Show the status").click()
+        page.wait_for_selector("body[data-ready][data-live=live]")
+        assert page.locator(".verdict h2").inner_text() == "All good: 1 file, and no client yet"
+
         server.stop()
         page.get_by_text("Not live: what you see may be old").wait_for()
-        again = Server(tmp_path / "tree", tmp_path, "--admin", address)
-        with again:
+        with Server(tmp_path / "tree", tmp_path, *options, "--admin", address):
             page.wait_for_selector("body[data-live=live]")
+        assert "a-token" not in page.content() + server.log_file.read_text()

@@ -3,6 +3,7 @@
 import { badge, count, empty, h, number, short } from "/assets/dom.js";
 
 const MOST = 50;
+const MOST_NAMES = 5;
 
 export function history({ history: list, historyError, diff, showAll }) {
   if (historyError) return empty(historyError);
@@ -44,8 +45,9 @@ function button(range, of, words) {
 function changes(by_type) {
   const parts = Object.entries(by_type).map(([type, change]) => {
     const words = ["added", "changed", "removed"].filter((name) => change[name].count).map((name) => `${number(change[name].count)} ${name}`);
-    const names = ["added", "changed", "removed"].flatMap((name) => change[name].names).slice(0, 5);
-    return h("li", {}, h("b", {}, type), ` ${words.join(", ")}: `, names.map((name) => short(name, 60)).join(", "));
+    const names = ["added", "changed", "removed"].flatMap((name) => change[name].names);
+    const first = names.slice(0, MOST_NAMES).map((name) => short(name, 60)).join(", ");
+    return h("li", {}, h("b", {}, type), ` ${words.join(", ")}: `, first, names.length > MOST_NAMES ? ", …" : "");
   });
   return parts.length ? h("ul", { class: "chips" }, parts) : null;
 }

@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, aclosing, asynccontextmanager, contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from time import monotonic
-from typing import Never, TypeVar, cast
+from typing import Never, TypeVar
 
 from fsxds.access import Access
 from fsxds.errors import FsxdsError, UsageError
@@ -33,8 +33,11 @@ from fsxds.events import (
 from fsxds.formats.libyaml import require_libyaml
 from fsxds.history.state import State
 from fsxds.history.state_writer import StateWriter
+from fsxds.mirror_settings import mirrors_of, reject_loop, require_views
 from fsxds.observe.clients import FORGOTTEN_AFTER_S, Clients
 from fsxds.observe.log import Log
+from fsxds.observe.metrics import Metrics
+from fsxds.observe.observers import observed_by
 from fsxds.parsing import Parsing
 from fsxds.protocol.ttl import TtlMode
 from fsxds.publishing.drained_listeners import DrainWatch
@@ -42,8 +45,9 @@ from fsxds.publishing.exposed_secrets import reject_exposed_secrets
 from fsxds.publishing.node_channels import NodeChannels
 from fsxds.publishing.publisher import Publisher, PublishRules
 from fsxds.publishing.rollout_operator import RolloutOperator
-from fsxds.readiness import ReadyFile, report_waits, reported_wait
-from fsxds.reload import Loader, LoadingRules, Reload, bounds_of, cache_of, find_catalogue, scanner_of
+from fsxds.readiness import Readiness, ReadyFile, is_barren, report_waits, reported_wait, unready_reason
+from fsxds.readings import Readers, loaded_views
+from fsxds.reload import Loader, LoadingRules, Reload, WatchRules, cache_of, find_catalogue, scanner_of
 from fsxds.resource_types import BY_TYPE_URL
 from fsxds.resources import Key
 from fsxds.settings.forms import OFF, Address, UnixAddress, parse_address
@@ -51,8 +55,6 @@ from fsxds.settings.mirror_rules import MirrorRule
 from fsxds.settings.options import Settings
 from fsxds.settings.reading import SettingsChange, SettingsReader
 from fsxds.snapshots.check_protocol import Check
-from fsxds.source.listing import TreeBounds
-from fsxds.source.targets import WatchMode, WatchOptions
 from fsxds.source.watcher import Settled, watch
 from fsxds.status.channel_facts import ChannelFacts
 from fsxds.status.loaded_files import LoadedFiles
@@ -61,6 +63,8 @@ from fsxds.store import Latest, SnapshotStore
 from fsxds.supervisor import Supervisor, until_stopped, words_of
 from fsxds.transports.admin.admin_api import AdminApi, AdminPaths, is_exposed
 from fsxds.transports.admin.change_feed import ChangeFeed
+from fsxds.transports.admin.health_paths import health_paths
+from fsxds.transports.admin.metrics_paths import metrics_paths
 from fsxds.transports.admin.page_paths import PageApi, page_paths
 from fsxds.transports.admin.rollout_paths import RolloutPaths
 from fsxds.transports.admin.status_paths import StatusPaths
@@ -108,7 +112,7 @@ async def serve(directory: Path, settings: Settings, log: Log, check_of: CheckOf
     mirrors = mirrors_of(settings)
     for rule in mirrors:
         reject_loop(directory, rule.directory)
-    _require_views(settings)
+    require_views(settings)
     if not mirrors and settings.http == settings.grpc == OFF:
         raise UsageError("there is nobody to serve: REST and gRPC are off; give --http, --grpc or --mirror")
     ready_file = None if settings.ready_file is None else ReadyFile(settings.ready_file)
@@ -143,12 +147,11 @@ async def run(application: Application, reader: SettingsReader, ready_file: Read
         }
         if pages:
             application.start(tasks, "drain watch", DrainWatch(application.publisher, pages).keep_watching)
-        waits_for = partial(application.waits_for, mirrors)
-        application.start(tasks, "start-up", partial(report_waits, waits_for, application.report_wait))
+        application.start(tasks, "start-up", partial(report_waits, application.waits_for, application.report_wait))
         application.start(tasks, "settings", partial(application.keep_settings, reader))
         if ready_file is not None:
-            keep_ready_file = partial(_keep_ready_file, ready_file, application, server, mirrors)
-            application.start(tasks, "ready file", keep_ready_file)
+            content = partial(_readiness, application, server)
+            application.start(tasks, "ready file", partial(application.readiness.keep_file, ready_file, content))
         tasks.create_task(application.run())
         exposed = {name: each for name, each in server.addresses.items() if application.is_in_clear(name, each)}
         if exposed and not application.settings.insecure_secrets:
@@ -156,28 +159,6 @@ async def run(application: Application, reader: SettingsReader, ready_file: Read
             tasks.create_task(reject_exposed_secrets(exposed, *loading))
         # Cancelled here, all of them end side by side.
         await asyncio.Event().wait()
-
-
-@dataclass(frozen=True, slots=True)
-class WatchRules:
-    """What a watcher has to be restarted for when it changes."""
-
-    options: WatchOptions
-    exclude: tuple[str, ...]
-    bounds: TreeBounds
-
-    @classmethod
-    def of(cls, settings: Settings) -> WatchRules:
-        """Return what the settings say."""
-        options = WatchOptions(
-            mode=cast("WatchMode", settings.watch),  # its form has these words alone
-            settle_s=settings.settle_s,
-            settle_cap_s=settings.settle_cap_s,
-            writer_patience_s=settings.writer_patience_s,
-            rescan_s=settings.rescan_s,
-            poll_s=settings.poll_s,
-        )
-        return cls(options, settings.exclude, bounds_of(settings))
 
 
 @dataclass(frozen=True, slots=True)
@@ -209,6 +190,9 @@ class Application:
         reports: answers requests for the status of clients.
         supervisor: runs all components.
         status: what is shown of all of this.
+        metrics: what Prometheus reads.
+        observer: receives events, for the log and the metrics.
+        readiness: knows whether clients are served.
         tls: what listeners encrypt with; None where there is no certificate.
         credentials: has who may ask for what.
         state: the state directory, held until `close`; None without one.
@@ -219,21 +203,23 @@ class Application:
         self.settings = settings
         self._directory = directory
         self._log = log
+        self.metrics = Metrics()
+        self.observer = observed_by(log.receive, self.metrics.receive)
         self._check_of = check_of
         require_libyaml()
         files = TlsFiles.of(settings)
         self.tls = None if files is None else Tls(files)
-        self.credentials = Credentials(settings, log.receive)
+        self.credentials = Credentials(settings, self.observer)
         self._socket_access = SocketAccess.of(settings.socket_mode, settings.socket_owner)
         with reported_wait("the API of Envoy to be read", self.report_wait):
             self.catalogue = find_catalogue(settings)
-        log.receive(ApiFound(self.catalogue.description))
+        self.observer(ApiFound(self.catalogue.description))
         self._files = LoadedFiles(self.catalogue.knows_word)
-        self.state = None if settings.state is None else State.open(settings.state, log.receive)
-        self.keeper = None if self.state is None else StateWriter(self.state, directory, log.receive)
+        self.state = None if settings.state is None else State.open(settings.state, self.observer)
+        self.keeper = None if self.state is None else StateWriter(self.state, directory, self.observer)
         self._rewriting: Rewriting | None = None
         if settings.ads_config_sources:
-            self._rewriting = Rewriting(AdsConfigSources(self.catalogue), log.receive)
+            self._rewriting = Rewriting(AdsConfigSources(self.catalogue), self.observer)
         with reported_wait("what was served before to be read", self.report_wait):
             self.publisher = Publisher(PublishRules.of(settings), self._receive, self.keeper, self._rewriting)
         self.reload = Reload(self.publisher, self._receive)
@@ -245,7 +231,7 @@ class Application:
         self.clients = Clients(FORGOTTEN_AFTER_S + settings.max_hold_s)
         self.clients.polls.most_clients = settings.max_nodes
         self.reports = ClientReports(self.clients, self.catalogue)
-        self.supervisor = Supervisor(log.receive)
+        self.supervisor = Supervisor(self.observer)
         self._trees: Latest[Settled | None] = Latest(None)
         self._loading = Latest(LoadingRules.of(settings, self.catalogue, check_of(settings)))
         self._watching = Latest(WatchRules.of(settings))
@@ -256,11 +242,22 @@ class Application:
             directory=str(directory),
             started_s=monotonic(),
             listeners=self._listener_reports,
-            waits_for=lambda: self.waits_for(self._mirrorings),
+            waits_for=lambda: self.unready() and (self.waits_for() or self.unready()),
             degraded=lambda: self.supervisor.degraded.current,
         )
         self.status = ServerStatus(process, self.operator, ChannelFacts(self.publisher, self.channels), self._files)
         self._is_admin_exposed = False
+        self._held: HeldPolls | None = None
+        self.readiness = Readiness(self.unready, self.supervisor.degraded, self.observer)
+        self.metrics.read = Readers(
+            self.reload,
+            lambda: 0 if self._trees.current is None else len(self._trees.current.tree.files),
+            self.publisher,
+            self.channels,
+            self.supervisor,
+            lambda: 0 if self._held is None else len(self._held),
+            self.unready,
+        ).read
 
     @property
     def store(self) -> SnapshotStore:
@@ -272,7 +269,7 @@ class Application:
         if self.state is not None:
             self.state.close()
         elif count := sum(len(rollout.machine.status.lingering) for rollout in self.publisher.rollouts.values()):
-            self._log.receive(LingeringDropped(count))
+            self.observer(LingeringDropped(count))
 
     def start(self, tasks: asyncio.TaskGroup, component: str, work: Callable[[], Awaitable[None]]) -> None:
         """Run a component in a task of its own."""
@@ -283,8 +280,9 @@ class Application:
         async with asyncio.TaskGroup() as tasks:
             self.start(tasks, "log", self._log.report_changes)
             self.start(tasks, "publisher", self.publisher.keep_publishing)
+            self.start(tasks, "readiness", self._keep_readiness)
             if self.tls is not None:
-                self.start(tasks, "certificates", partial(self.tls.keep_current, self._log.receive))
+                self.start(tasks, "certificates", partial(self.tls.keep_current, self.observer))
             self.start(tasks, "tokens", self.credentials.keep_current)
             if self.keeper is not None:
                 self.start(tasks, "state", self.keeper.keep_written)
@@ -300,7 +298,7 @@ class Application:
         if self.reload.views is not None:
             # There is no first load any more for which others would wait longer.
             limits = replace(limits, first_patience_s=limits.patience_s)
-        cache = cache_of(self._directory, self.settings, rules.parsing, self._log.receive)
+        cache = cache_of(self._directory, self.settings, rules.parsing, self.observer)
         with Parsing(rules.parsing, limits, self._load_again, cache) as parsing:
             self.reload.change_rules()
             self._load_again()
@@ -319,13 +317,17 @@ class Application:
         """Pass on each tree that settles and is another than the last one, even if another watcher passed that on."""
         scanner, options = scanner_of(self._directory, self.settings), self._watching.current.options
         last = None if self._trees.current is None else self._trees.current.tree
-        async with aclosing(watch(scanner, options, self._log.receive, last=last)) as trees:
+        async with aclosing(watch(scanner, options, self.observer, last=last)) as trees:
             async for settled in trees:
                 self._trees.replace(settled)
 
+    async def _keep_readiness(self) -> None:
+        mirrored = [mirroring.has_written for mirroring in self._mirrorings]
+        await self.readiness.keep_current(self.publisher.published, mirrored)
+
     def report_wait(self, waits_for: str, elapsed_s: float) -> None:
         """Report what the start waits for."""
-        self._log.receive(StartDelayed(waits_for, elapsed_s))
+        self.observer(StartDelayed(waits_for, elapsed_s))
 
     @contextmanager
     def mirroring(self, rule: MirrorRule) -> Iterator[Mirroring]:
@@ -337,7 +339,7 @@ class Application:
         mirror = Mirror(rule.directory, self.catalogue, MirrorOptions.of(self.settings, rule))
         self._mirrors.append((rule, mirror))
         with mirror:
-            mirroring = Mirroring(self.channels, mirror, self._log.receive, node_of(rule.attributes))
+            mirroring = Mirroring(self.channels, mirror, self.observer, node_of(rule.attributes))
             mirroring.reader = None if rule.admin is None else EnvoyReader(EnvoyPage(rule.admin))
             self._mirrorings.append(mirroring)
             yield mirroring
@@ -351,14 +353,14 @@ class Application:
             try:
                 change, loading, access = await asyncio.to_thread(self._read_settings, reader)
             except FsxdsError as error:
-                self._log.receive(SettingsRejected("; ".join(str(error).splitlines())))
+                self.observer(SettingsRejected("; ".join(str(error).splitlines())))
             else:
                 self._apply(change, loading)
                 self.credentials.change(change.settings, access)
 
     def _read_settings(self, reader: SettingsReader) -> tuple[SettingsChange, LoadingRules, Access]:
         change = SettingsChange.between(self.settings, reader.read(), reader.command)
-        _require_views(change.settings)
+        require_views(change.settings)
         access = read_access(change.settings)
         self._require_guard(access)
         return change, LoadingRules.of(change.settings, self.catalogue, self._check_of(change.settings)), access
@@ -380,9 +382,14 @@ class Application:
             self._loading.replace(loading)
         if (watching := WatchRules.of(settings)) != self._watching.current:
             self._watching.replace(watching)
-        self._log.receive(SettingsReloaded(changed, change.needs_restart))
+        self.observer(SettingsReloaded(changed, change.needs_restart))
 
-    def waits_for(self, mirrors: Iterable[Mirroring] = ()) -> str:
+    def unready(self) -> str:
+        """Return why clients had better ask elsewhere; empty where they are served."""
+        lost = [name for name in self.supervisor.degraded.current if name in LISTENERS]
+        return unready_reason(loaded_views(self.publisher), is_mirrored=not self._waits_for_mirror(), lost=lost)
+
+    def waits_for(self) -> str:
         """Return what the first snapshot and its first mirrored files wait for; empty when they are there."""
         settled, directory = self._trees.current, self._directory
         if settled is None:
@@ -391,11 +398,14 @@ class Application:
         snapshots = self.publisher.published.current
         if snapshots is None:
             return f"{count} files of {size_bytes:,} bytes in all to be parsed"
-        if snapshots and all(len(snapshot.withheld) == len(BY_TYPE_URL) for snapshot in snapshots.values()):
+        if snapshots and all(map(is_barren, snapshots.values())):
             if not count:
                 return f"the first file with configuration in {directory}"
             return f"the first file without a mistake: none of {count} in {directory} can be served"
-        waiting = next((each for each in mirrors if not each.has_written.is_set()), None)
+        return self._waits_for_mirror()
+
+    def _waits_for_mirror(self) -> str:
+        waiting = next((each for each in self._mirrorings if not each.has_written.is_set()), None)
         return "" if waiting is None else f"the first mirrored files in {waiting.root}"
 
     @asynccontextmanager
@@ -419,9 +429,9 @@ class Application:
                 ]
                 for name, listener in listeners.items():
                     await listener.is_up.wait()
-                    self._log.receive(ListeningStarted(name, str(listener.address)))
+                    self.observer(ListeningStarted(name, str(listener.address)))
                     if self.tls_at(name, listener.address) is None and not is_local(listener.address):
-                        self._log.receive(PlainTextExposed(name, str(listener.address)))
+                        self.observer(PlainTextExposed(name, str(listener.address)))
                 self.supervisor.is_starting = False
                 yield RunningServer({name: str(listener.address) for name, listener in listeners.items()}, tasks)
                 for task in running:
@@ -433,7 +443,7 @@ class Application:
 
     def _receive(self, event: Event) -> None:
         """Log what happens to files, and note it for the status."""
-        self._log.receive(event)
+        self.observer(event)
         match event:
             case TreeLoaded() if self.reload.views is not None:
                 self._files.receive(self.reload.views, monotonic())
@@ -458,21 +468,25 @@ class Application:
             return ListenerOptions(option, access=self._socket_access)
         # An operator may also show a token.
         context = partial(tls.context, is_strict=name != ADMIN)
-        return ListenerOptions(option, HttpTls(context, self._log.receive), self._socket_access)
+        return ListenerOptions(option, HttpTls(context, self.observer), self._socket_access)
 
     def listen_rest(self, address: Address) -> AbstractAsyncContextManager[Address]:
         """Serve polls at an address."""
-        held = HeldPolls(self.channels, lambda: self.settings.max_hold_s, self.limiter, self.credentials.access)
-        rest = RestJson(held, self.catalogue, self._log.receive, self.clients.polls)
+        self._held = held = HeldPolls(
+            self.channels, lambda: self.settings.max_hold_s, self.limiter, self.credentials.access
+        )
+        rest = RestJson(held, self.catalogue, self.observer, self.clients.polls)
         application = make_application(rest, client_status_paths(self.reports, self.credentials.access))
         options = replace(self._http_options("http", "REST", address), max_connections=self.limiter.most_connections)
         return listening(application, address, grace_s=GRACE_S, options=options)
 
     def listen_grpc(self, address: Address) -> AbstractAsyncContextManager[Address]:
         """Serve streams at an address."""
-        shared = StreamContext(self.channels, self._log.receive, self.clients, TtlMode(self.settings.ttl))
+        shared = StreamContext(self.channels, self.observer, self.clients, TtlMode(self.settings.ttl))
         shared.limiter, shared.access = self.limiter, self.credentials.access
-        services = GrpcServices(shared, client_status_handlers(self.reports, self.credentials.access))
+        services = GrpcServices(
+            shared, client_status_handlers(self.reports, self.credentials.access), unready=self.readiness.reason
+        )
         tls = self.tls_at("gRPC", address)
         credentials = None if tls is None else tls.grpc_credentials()
         security = GrpcSecurity(credentials, self._socket_access, self.settings)
@@ -481,7 +495,13 @@ class Application:
     def _admin_paths(self) -> AdminPaths:
         """Return what the admin address answers."""
         page = PageApi(self.operator, self.catalogue, self._is_static)
-        return {**RolloutPaths(self.operator).paths, **StatusPaths(self.status).paths, **page_paths(page, self.changes)}
+        return {
+            **RolloutPaths(self.operator).paths,
+            **StatusPaths(self.status).paths,
+            **page_paths(page, self.changes),
+            **metrics_paths(self.metrics.registry),
+            **health_paths(self.unready),
+        }
 
     def _is_static(self, key: Key) -> bool:
         return self._loading.current.parsing.check.is_static(key)
@@ -500,7 +520,7 @@ class Application:
     async def listen_admin(self, address: Address) -> AsyncIterator[Address]:
         """Let operators ask and decide at an address."""
         access = self.credentials.access
-        api = AdminApi(self._admin_paths(), address, self._log.receive, access)
+        api = AdminApi(self._admin_paths(), address, self.observer, access)
         options = self._http_options("admin", ADMIN, address)
         application = api.application()
         # Answers that last would delay the end.
@@ -533,17 +553,8 @@ TRANSPORTS: tuple[Transport, ...] = (
 )
 
 
-async def _keep_ready_file(
-    ready_file: ReadyFile, application: Application, server: RunningServer, mirrors: Iterable[Mirroring]
-) -> Never:
-    """Write the ready file when the first snapshot is served, and again whenever other components are degraded."""
-    await application.publisher.until_received()
-    for mirroring in mirrors:
-        await mirroring.has_written.wait()
-    while True:
-        degraded = application.supervisor.degraded.current
-        await asyncio.to_thread(ready_file.write, _readiness(application, server, degraded))
-        await application.supervisor.degraded.other_than(degraded)
+# The components that clients need, whatever is served.
+LISTENERS = frozenset(f"{transport.name} listener" for transport in TRANSPORTS if transport.name != ADMIN)
 
 
 def _readiness(application: Application, server: RunningServer, degraded: tuple[str, ...]) -> dict[str, PlainValue]:
@@ -567,33 +578,3 @@ def _readiness(application: Application, server: RunningServer, degraded: tuple[
 
 def _views_of(settings: Settings) -> Views:
     return Views(settings.views, settings.variables)
-
-
-def reject_loop(directory: Path, out: Path) -> None:
-    """Reject a mirror inside of the tree: fsxds would read what it writes.
-
-    Raises:
-        UsageError: it is.
-    """
-    tree, mirror = directory.resolve(), out.resolve()
-    if tree == mirror or tree in mirror.parents:
-        raise UsageError(f"{out}: the mirror is inside of the tree {directory}; choose a directory outside of it")
-
-
-def mirrors_of(settings: Settings) -> tuple[MirrorRule, ...]:
-    """Return all directories of mirrored files."""
-    of_flag = () if settings.mirror is None else (MirrorRule(settings.mirror),)
-    return (*of_flag, *(settings.mirrors or ()))
-
-
-def _require_views(settings: Settings) -> None:
-    """Reject mirrors whose nodes have no view. Which layers exist makes no difference.
-
-    Raises:
-        UsageError: there is one.
-    """
-    views = _views_of(settings)
-    for rule in mirrors_of(settings):
-        if views.layers_of(node_of(rule.attributes), ()) is None:
-            fact = f"{rule.directory}: no view of the settings is for the node of this mirror"
-            raise UsageError(f"{fact}; add a rule to `views`, or name a view or a node in `mirrors`")

@@ -65,10 +65,12 @@ class Channel:
         streams: what is served on streams: the same, or with its config sources made ADS.
         clients: those that follow it, in the order of their arrival.
         step: the step that clients are waited for to take; None while nobody is.
+        detected_s: the monotonic clock at the first sign of the change in files that is served since the last publication;
+            None where that is no such change, such as a rollback, or the end of what lingered.
         on_progress: receives the clients that may have taken the step, or left; it is called only while there is one.
     """
 
-    __slots__ = ("clients", "key", "on_progress", "step", "store", "streams")
+    __slots__ = ("clients", "detected_s", "key", "on_progress", "step", "store", "streams")
 
     def __init__(self, key: ChannelKey, streams: SnapshotStore | None = None) -> None:
         """Serve nothing yet; `streams` is given where streams are served something else."""
@@ -77,6 +79,7 @@ class Channel:
         self.streams = streams or self.store
         self.clients: dict[ChannelClient, None] = {}
         self.step: Step | None = None
+        self.detected_s: float | None = None
         self.on_progress: Callable[[ChannelClient], object] = lambda _: None
 
     def join(self, client: ChannelClient) -> None:
@@ -103,6 +106,3 @@ class Channels(Protocol):
         Raises:
             ProtocolError: no view is for this node; with the code `NOT_FOUND`.
         """
-
-    async def until_serving(self) -> None:
-        """Wait until something is served on streams."""

@@ -136,6 +136,13 @@ class StartDelayed(Event):
 
 
 @dataclass(frozen=True, slots=True)
+class ReadinessChanged(Event):
+    """Clients are served from now on, or are not for `reason`; empty where they are."""
+
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
 class StopRequested(Event):
     """The process ends, because of a signal."""
 
@@ -251,10 +258,11 @@ class CacheFailed(Event):
 
 @dataclass(frozen=True, slots=True)
 class TreeLoaded(Event):
-    """A tree was loaded: all its problems, and the files of which something older is served, or nothing."""
+    """A tree was loaded in `duration_s`: all its problems, and the files of which something older is served, or nothing."""
 
     problems: tuple[Problem, ...]
     held: tuple[HeldFile, ...]
+    duration_s: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -311,11 +319,16 @@ class StreamClosed(Event):
 
 @dataclass(frozen=True, slots=True)
 class ResponseSent(Event):
-    """A version was handed over to a client."""
+    """A version was handed over to a client.
+
+    `detected_s` is the monotonic clock at the first sign of the change that it brings to a client who waited for it; None
+    where the client asked for it just now, or nobody changed a file for it.
+    """
 
     node: Node
     subscription: Subscription
     version: Version
+    detected_s: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -373,6 +386,15 @@ class LimitReached(Event):
     peer: str = ""
 
 
+@dataclass(frozen=True, slots=True)
+class RequestAnswered(Event):
+    """A request or a stream ended, at the listener `name` (REST, gRPC, admin); `status` is as in `RequestRejected`."""
+
+    name: str
+    status: int | str
+    peer: str
+
+
 # Events of mirrored files
 @dataclass(frozen=True, slots=True, order=True)
 class Remark:
@@ -425,6 +447,14 @@ class StateFailed(Event):
     directory: Path
     reason: str
     retry_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class StateWritten(Event):
+    """The state directory has the places of `count` more rollouts as they are."""
+
+    directory: Path
+    count: int
 
 
 @dataclass(frozen=True, slots=True)

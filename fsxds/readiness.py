@@ -1,4 +1,4 @@
-"""Whether fsxds is ready: what a start waits for, reported at growing intervals, and the file that says it serves."""
+"""Whether fsxds is ready: the rule, what a start waits for, reported at growing intervals, and the file that says it serves."""
 
 from __future__ import annotations
 
@@ -7,16 +7,25 @@ import json
 import os
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any, Never
 
 from fsxds.errors import UsageError
+from fsxds.events import Observer, ReadinessChanged
+from fsxds.resource_types import BY_TYPE_URL
+from fsxds.resources import Snapshot
+from fsxds.store import Latest
 from fsxds.values import PlainValue
 
 # After three seconds, so that nobody has to guess.
 FIRST_REPORTS_S = (3.0, 9.0, 27.0)
 LATER_EVERY_S = 30.0
+
+# What every start waits for, and reports as `waiting` where it takes long.
+NOT_LOADED = "the configuration is not loaded yet"
+NOT_MIRRORED = "the first mirrored files are not written yet"
 
 Report = Callable[[str, float], object]
 """Receives what is waited for, and the seconds so far."""
@@ -69,6 +78,30 @@ def reported_wait(what: str, report: Report) -> Iterator[None]:
         thread.join()
 
 
+def is_barren(snapshot: Snapshot) -> bool:
+    """Whether nothing of a snapshot was ever good, so that clients get nothing of it."""
+    return len(snapshot.withheld) == len(BY_TYPE_URL)
+
+
+def unready_reason(views: Collection[Snapshot] | None, *, is_mirrored: bool, lost: Collection[str]) -> str:
+    """Return why clients had better ask elsewhere, without a word of the configuration; empty where they are served.
+
+    What is degraded and no listener makes no difference: what is served stays, and there may be no better elsewhere.
+
+    Args:
+        views: what is served of each view that is loaded; None before the first load.
+        is_mirrored: each mirror has its first files.
+        lost: the listeners for clients that are degraded.
+    """
+    if views is None:
+        return NOT_LOADED
+    if barren := sum(map(is_barren, views)):
+        return f"nothing can be served in {barren} of {len(views)} views; no file there is without a mistake"
+    if not is_mirrored:
+        return NOT_MIRRORED
+    return f"{', '.join(lost)}: degraded" if lost else ""
+
+
 class ReadyFile:
     """The ready file of this process. Blocking: write it outside of the event loop."""
 
@@ -108,3 +141,66 @@ class ReadyFile:
         except (OSError, ValueError, KeyError, TypeError):
             # It was removed, or is somebody else's.
             return
+
+
+class Readiness:
+    """Knows whether clients are served, and wakes those who follow it. `keep_current` is to be run.
+
+    Args:
+        find: returns why they are not; empty where they are.
+        degraded: the components that are degraded.
+        observer: receives when it changes.
+
+    Attributes:
+        reason: why they are not, as of the last look.
+        state: that, and the components that are degraded.
+    """
+
+    def __init__(self, find: Callable[[], str], degraded: Latest[tuple[str, ...]], observer: Observer) -> None:
+        self.reason = Latest(NOT_LOADED)
+        self.state: Latest[tuple[str, tuple[str, ...]]] = Latest((self.reason.current, ()))
+        self._find = find
+        self._degraded = degraded
+        self._observer = observer
+
+    def look(self) -> None:
+        """See whether it has changed."""
+        state = reason, _ = self._find(), self._degraded.current
+        if reason != self.reason.current:
+            self.reason.replace(reason)
+            if reason not in (NOT_LOADED, NOT_MIRRORED):
+                self._observer(ReadinessChanged(reason))
+        if state != self.state.current:
+            self.state.replace(state)
+
+    async def keep_current(self, published: Latest[Any], mirrored: Iterable[asyncio.Event]) -> None:
+        """Look again after each load, and when what a mirror has is set, or other components are degraded."""
+        async with asyncio.TaskGroup() as tasks:
+            for source in (published, self._degraded):
+                tasks.create_task(self._follow(source))
+            for event in mirrored:
+                tasks.create_task(self._look_after(event))
+
+    async def _follow(self, source: Latest[Any]) -> Never:
+        while True:
+            self.look()
+            await source.replaced()
+
+    async def _look_after(self, event: asyncio.Event) -> None:
+        await event.wait()
+        self.look()
+
+    async def keep_file(self, file: ReadyFile, content: Callable[[tuple[str, ...]], dict[str, PlainValue]]) -> Never:
+        """Have the ready file while clients are served; it is written again when other components are degraded.
+
+        Args:
+            file: the file.
+            content: returns what is to be in it, given the components that are degraded.
+        """
+        while True:
+            state = reason, degraded = self.state.current
+            if reason:
+                await asyncio.to_thread(file.remove)
+            else:
+                await asyncio.to_thread(file.write, content(degraded))
+            await self.state.other_than(state)

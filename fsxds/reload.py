@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path, PurePosixPath
 from time import monotonic
-from typing import TYPE_CHECKING, Never, Protocol
+from typing import TYPE_CHECKING, Never, Protocol, cast
 
 from fsxds.api.catalogue import Catalogue
 from fsxds.disk_cache.parsed_files import ParseCache
@@ -26,6 +26,7 @@ from fsxds.snapshots.patches import Patching
 from fsxds.source.envoy_api import AskFeatures, find_api
 from fsxds.source.listing import Exclusion, TreeBounds
 from fsxds.source.scan import Scanner
+from fsxds.source.targets import WatchMode, WatchOptions
 from fsxds.store import Latest
 from fsxds.supervisor import Attempts, internal_problem
 from fsxds.values import WHOLE_TREE, Layers, Problem, Severity, SourceFile, SourceTree
@@ -78,6 +79,28 @@ def is_read(name: str) -> bool:
 def scan_once(directory: Path, settings: Settings) -> SourceTree:
     """Read the files of a tree as serving would, once."""
     return scanner_of(directory, settings).scan()
+
+
+@dataclass(frozen=True, slots=True)
+class WatchRules:
+    """What a watcher has to be restarted for when it changes."""
+
+    options: WatchOptions
+    exclude: tuple[str, ...]
+    bounds: TreeBounds
+
+    @classmethod
+    def of(cls, settings: Settings) -> WatchRules:
+        """Return what the settings say."""
+        options = WatchOptions(
+            mode=cast("WatchMode", settings.watch),  # its form has these words alone
+            settle_s=settings.settle_s,
+            settle_cap_s=settings.settle_cap_s,
+            writer_patience_s=settings.writer_patience_s,
+            rescan_s=settings.rescan_s,
+            poll_s=settings.poll_s,
+        )
+        return cls(options, settings.exclude, bounds_of(settings))
 
 
 @dataclass(frozen=True, slots=True)
@@ -318,15 +341,17 @@ class Reload:
         self._set_aside = {path: row for path, row in self._set_aside.items() if tree.file_at(path) == row.file}
         if self._attempts.are_over(tree):
             self._set_aside |= await self._failing(tree, loader)
+        started_s = monotonic()
         with self._attempts.on(tree):
             chosen = _without(tree, self._set_aside)
             views = await loader.load(chosen, self.views, tuple(self._wanted))
+        duration_s = monotonic() - started_s
         if self._may_be_replaced(settled, views, loader) and await self._is_replaced(settled):
             return
         self._waits_until_s = None
         self.views, self._tree = views, chosen
         try:
-            self._observer(TreeLoaded(views.problems, views.held))
+            self._observer(TreeLoaded(views.problems, views.held, duration_s))
         finally:
             # Also where reporting it fails.
             snapshots = {layers: loaded.snapshot for layers, loaded in views.by_layers.items()}

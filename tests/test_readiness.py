@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 from pathlib import Path
@@ -7,7 +8,11 @@ from pathlib import Path
 import pytest
 
 from fsxds.errors import UsageError
-from fsxds.readiness import ReadyFile
+from fsxds.events import Event, ReadinessChanged
+from fsxds.readiness import NOT_LOADED, NOT_MIRRORED, Readiness, ReadyFile, unready_reason
+from fsxds.resource_types import BY_TYPE_URL
+from fsxds.resources import Snapshot
+from fsxds.store import Latest
 
 
 def test_a_ready_file_is_written_at_once_and_removed(tmp_path: Path) -> None:
@@ -57,3 +62,54 @@ def test_a_ready_file_that_cannot_be_written_or_removed_is_an_error_for_users(tm
     (tmp_path / "ready.json").mkdir()
     with pytest.raises(UsageError, match="cannot be written"):
         ready_file.write({})
+
+
+GOOD = Snapshot(1, {})
+BARREN = Snapshot(1, {}, withheld=frozenset(BY_TYPE_URL))
+PARTLY_GOOD = Snapshot(1, {}, withheld=frozenset([*BY_TYPE_URL][1:]))
+
+
+@pytest.mark.parametrize(
+    ("views", "is_mirrored", "lost", "reason"),
+    [
+        (None, True, (), "the configuration is not loaded yet"),
+        ((), True, (), ""),
+        ((GOOD,), True, (), ""),
+        ((PARTLY_GOOD,), True, (), ""),
+        ((GOOD, BARREN), True, (), "nothing can be served in 1 of 2 views; no file there is without a mistake"),
+        ((GOOD,), False, (), "the first mirrored files are not written yet"),
+        ((GOOD,), True, ("REST listener", "gRPC listener"), "REST listener, gRPC listener: degraded"),
+    ],
+)
+def test_clients_are_served_when_each_view_has_something_good(
+    views: tuple[Snapshot, ...] | None, is_mirrored: bool, lost: tuple[str, ...], reason: str
+) -> None:
+    """And the mirrors have their first files, and no listener is lost; the reason names nothing of the configuration."""
+    assert unready_reason(views, is_mirrored=is_mirrored, lost=lost) == reason
+
+
+async def test_who_follows_readiness_is_woken_when_it_changes() -> None:
+    """By a load, by another degraded component, and by the first mirrored files; what every start waits for is no event."""
+    reasons = [NOT_LOADED]
+    published: Latest[object] = Latest(None)
+    degraded: Latest[tuple[str, ...]] = Latest(())
+    written, received = asyncio.Event(), list[Event]()
+    readiness = Readiness(lambda: reasons[-1], degraded, received.append)
+    async with asyncio.timeout(30), asyncio.TaskGroup() as tasks:
+        running = tasks.create_task(readiness.keep_current(published, [written]))
+        reasons.append(NOT_MIRRORED)
+        published.replace(1)
+        await readiness.reason.other_than(NOT_LOADED)
+        reasons.append("")
+        written.set()
+        assert await readiness.reason.other_than(readiness.reason.current) == ""
+        state = readiness.state.current
+        degraded.replace(("watcher",))
+        assert await readiness.state.other_than(state) == ("", ("watcher",))
+        assert readiness.reason.current == ""
+        reasons.append("REST listener: degraded")
+        degraded.replace(("watcher", "REST listener"))
+        await readiness.reason.other_than(readiness.reason.current)
+        running.cancel()
+
+    assert received == [ReadinessChanged(""), ReadinessChanged("REST listener: degraded")]

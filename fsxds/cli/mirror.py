@@ -8,7 +8,7 @@ from pathlib import Path
 
 import click
 
-from fsxds import app, reload
+from fsxds import mirror_settings, reload
 from fsxds.cli.loading import chosen_view
 from fsxds.cli.problems import has_errors, line_of, placed, warn_if_empty
 from fsxds.cli.running import spinner
@@ -31,7 +31,7 @@ def run_mirror(directory: Path, out: Path | None, settings: Settings, choice: Ch
     """Write one mirror, or all those of the settings, and exit with 1 where something is missing."""
     rules = _wanted(out, settings, choice)
     for rule in rules:
-        app.reject_loop(directory, rule.directory)
+        mirror_settings.reject_loop(directory, rule.directory)
     views: list[View] = []
 
     def choose(all_views: Views, existing: Collection[str]) -> list[View]:

@@ -12,7 +12,7 @@ from threading import Lock
 from typing import Never
 
 from fsxds.channels import ChannelKey
-from fsxds.events import Observer, StateFailed, StateIgnored, StateRecovered, StateRestored
+from fsxds.events import Observer, StateFailed, StateIgnored, StateRecovered, StateRestored, StateWritten
 from fsxds.history.git_commit import commit_of
 from fsxds.history.state import State
 from fsxds.history.state_directory import StateError
@@ -99,6 +99,7 @@ class StateWriter:
             if changed or forgotten:
                 on_disk = await asyncio.to_thread(self._save_in_turn, changed, forgotten)
                 self._take_kept(changed, on_disk)
+                self._observer(StateWritten(self._state.path, len(changed)))
             is_done = True
         except StateError as error:
             self._failures += 1

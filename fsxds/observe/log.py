@@ -37,7 +37,9 @@ from fsxds.events import (
     NackReceived,
     PlainTextExposed,
     QueueOverflowed,
+    ReadinessChanged,
     RejectionsChanged,
+    RequestAnswered,
     RequestRejected,
     ResponseSent,
     RolloutChanged,
@@ -51,6 +53,7 @@ from fsxds.events import (
     StateIgnored,
     StateRecovered,
     StateRestored,
+    StateWritten,
     StopRequested,
     StreamClosed,
     StreamOpened,
@@ -94,7 +97,7 @@ LAST_FLUSH_S = 1.0
 ENDS_WELL = frozenset({"snapshot_published", "envoy_acked"})
 
 # Of these there may be thousands at once; below their level they are not worded.
-FREQUENT = (ResponseSent, AckReceived, StreamOpened, StreamClosed)
+FREQUENT = (ResponseSent, AckReceived, RequestAnswered, StreamOpened, StreamClosed, StateWritten)
 
 
 def _now() -> datetime:
@@ -373,6 +376,13 @@ def _(event: StateFailed) -> LogLine:
 
 
 @line_of.register
+def _(event: StateWritten) -> LogLine:
+    text = f"state: {event.directory} has {count_of(event.count, 'view')} more as they are served"
+    details: Details = {"directory": str(event.directory), "count": event.count}
+    return LogLine(Level.DEBUG, "state_written", text, details)
+
+
+@line_of.register
 def _(event: StateRecovered) -> LogLine:
     details: Details = {"directory": str(event.directory)}
     return LogLine(Level.INFO, "state_recovered", f"state: {event.directory} is written again", details)
@@ -404,6 +414,13 @@ def _(event: StateIgnored) -> LogLine:
 def _(event: StartDelayed) -> LogLine:
     text = f"waiting for {event.waits_for}, {event.elapsed_s:g} s so far"
     return LogLine(Level.WARNING, "waiting", text, {"waits_for": event.waits_for, "elapsed_s": event.elapsed_s})
+
+
+@line_of.register
+def _(event: ReadinessChanged) -> LogLine:
+    if event.reason:
+        return LogLine(Level.WARNING, "not_ready", f"not ready: {event.reason}", {"reason": event.reason})
+    return LogLine(Level.INFO, "ready", "ready: clients are served")
 
 
 @line_of.register
@@ -499,6 +516,13 @@ def _(event: StreamOpened) -> LogLine:
 @line_of.register
 def _(event: StreamClosed) -> LogLine:
     return _stream_line("stream_closed", f"{name_of(event.node)} left {event.service}", event)
+
+
+@line_of.register
+def _(event: RequestAnswered) -> LogLine:
+    text = f"{event.name}: a request of {event.peer or 'a local client'} ended with {event.status}"
+    details: Details = {"name": event.name, "peer": event.peer, "status": event.status}
+    return LogLine(Level.DEBUG, "request_answered", text, details)
 
 
 @line_of.register

@@ -63,6 +63,8 @@ CATALOGUE = (
     _row("tokens_exposed", "warning", "Other users of the machine can read a file of tokens.", "file"),
     _row("rollout_commanded", "info", "An operator decided something at the admin address.", "command peer words"),
     _row("waiting", "warning", "The start waits for something.", "waits_for elapsed_s"),
+    _row("ready", "info", "Clients are served from now on: `/readyz` says 200."),
+    _row("not_ready", "warning", "Clients had better ask elsewhere: `/readyz` says 503.", "reason"),
     _row("stopping", "info", "The process ends.", "reason"),
     _row("settings_reloaded", "info warning", "SIGHUP applied new settings.", "changed needs_restart"),
     _row("settings_kept", "error", "SIGHUP found a mistake in the settings: those in use stay.", "reason"),
@@ -102,6 +104,7 @@ CATALOGUE = (
     _row(
         "state_failed", "error", "The state directory could not be written; serving goes on.", "directory error retry_s"
     ),
+    _row("state_written", "debug", "The state directory has what is served.", "directory count"),
     _row("state_recovered", "info", "The state directory is written again.", "directory"),
     _row("state_restored", "info", "What the process before served is served again.", "directory count"),
     _row("lingering_dropped", "warning", "The end of the process ends what lingers.", "count"),
@@ -153,6 +156,7 @@ CATALOGUE = (
     _row("response_sent", "debug", "A client was sent a version.", _CLIENT),
     _row("ack_received", "debug", "A client ACKed a version.", _CLIENT),
     _row("nack_received", "warning", "A client NACKed a version.", f"{_CLIENT} reason is_inferred files"),
+    _row("request_answered", "debug", "A request or a stream ended.", "name peer status"),
     _row(
         "request_rejected",
         "warning",

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from fsxds.channels import Channel, ChannelClient, ChannelKey
 from fsxds.resources import Snapshot
-from fsxds.rollout import Client, Rejection, Rollout, Standing, Step
+from fsxds.rollout import Client, Rejection, Rollout, Standing, Step, StepKind, StepStarted
 
 
 class Generations:
@@ -50,6 +50,8 @@ class ChannelRollout:
         self.detected_s = 0.0
         self.published_s = 0.0
         self._unreported: Snapshot | None = None
+        # The id of what was reported last.
+        self._reported_id = ""
         self._generations = generations
         self._published: Snapshot | None = None
         self._step: Step | None = None
@@ -107,11 +109,16 @@ class ChannelRollout:
             self._published = served
             self.channel.store.publish(self._generations.numbered(served))
 
-    def reported_with(self, target_id: str) -> Snapshot | None:
-        """Return what the tree asks for when the first step to it, which has this id, is served; None at other steps."""
+    def begin_step(self, started: StepStarted) -> Snapshot | None:
+        """Note which change is served from now on; return it when this is the first step to it, None at other steps."""
+        channel, target_id = self.channel, started.snapshot_id
         if self._unreported is None or self.machine.status.asked_id != target_id:
+            # Resources go when their time has come, and a rollback is nobody's edit.
+            if started.step.step_kind is not StepKind.SWITCH or target_id != self._reported_id:
+                channel.detected_s = None
             return None
         target, self._unreported = self._unreported, None
+        channel.detected_s, self._reported_id = self.detected_s, target_id
         return target
 
     def restart(self, now_s: float) -> None:

@@ -100,13 +100,6 @@ class NodeChannels:
         has_moved = restored is None and self._rollout_of(node) is not rollout
         return await self.channel_of(node) if has_moved else rollout.channel
 
-    async def until_serving(self) -> None:
-        """Wait until something is served on streams."""
-        if self._views.is_whole:
-            await self._publisher.whole.streams.newer_than(0)
-        else:
-            await self._publisher.until_received()
-
     @property
     def views(self) -> tuple[tuple[str, Layers], ...]:
         """The name of each view with layers that it has; a name comes again where nodes have different layers."""

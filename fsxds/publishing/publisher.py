@@ -274,7 +274,7 @@ class Publisher:
                 rollout.machine.approve(held_id, now_s)
                 self.note(rollout)
                 return
-            case StepStarted(target_id) if (target := rollout.reported_with(target_id)) is not None:
+            case StepStarted() if (target := rollout.begin_step(happened)) is not None:
                 self._report_published(target, rollout.detected_s)
             case RolledBack(_, _, rejections) | Stopped(_, rejections):
                 problems = rejection_problems(rejections, _names(happened), rollout.target)

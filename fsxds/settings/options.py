@@ -567,7 +567,10 @@ class Settings:
         "Names in a table, or whole resources, secrets hidden.",
     )
     ready_file: Path | None = optional(
-        PATH, OUTPUT, ("serve",), "Write this file, with the addresses, when the first snapshot is served."
+        PATH,
+        OUTPUT,
+        ("serve",),
+        "Write this file, with the addresses, while clients are served; it is there when `/readyz` says 200.",
     )
     log_format: str = option(
         one_of("auto", "human", "json"),

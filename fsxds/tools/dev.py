@@ -128,7 +128,7 @@ async def _dev(
         tasks.create_task(application.supervisor.run("Envoy", run, is_vital=True))
 
         def waits_for() -> str:
-            return application.waits_for(mirrors) or ("" if envoy_log.has_reported else "Envoy to start")
+            return application.waits_for() or ("" if envoy_log.has_reported else "Envoy to start")
 
         start("start-up", partial(report_waits, waits_for, application.report_wait))
         start("settings", partial(application.keep_settings, reader))

@@ -23,6 +23,7 @@ from fsxds.protocol.ttl import TtlMode
 from fsxds.resource_types import BY_SHORT_NAME, RESOURCE_TYPES
 from fsxds.resources import Origin, Resource, Rows, Snapshot, version_of_body
 from fsxds.settings.forms import TcpAddress
+from fsxds.store import Latest
 from fsxds.supervisor import Supervisor
 from fsxds.transports.grpc_streams.discovery import GrpcServices
 from fsxds.transports.grpc_streams.grpc_server import listening_grpc
@@ -123,7 +124,7 @@ def ignore(_: Event) -> None:
 async def serve_fsxds(tree: Tree, ready: Path) -> None:
     """Serve snapshots as `fsxds serve` does."""
     channels = OneChannel()
-    services = GrpcServices(StreamContext(channels, ignore, Clients(), TtlMode.ENVOY))
+    services = GrpcServices(StreamContext(channels, ignore, Clients(), TtlMode.ENVOY), unready=Latest(""))
 
     def publish(snapshot: Snapshot) -> float:
         began = time.monotonic()

@@ -123,6 +123,20 @@ def test_before_anything_is_good_nothing_is_served(tmp_path: Path) -> None:
         with refused.value as answer:
             assert (503, "1") == (answer.code, answer.headers["retry-after"])
         assert not (out / "cds.pb").exists()
+        # Whoever balances load sends nobody there.
+        assert not server.ready_file.exists()
+        assert [line["reason"] for line in server.log_events("not_ready")] == [
+            "nothing can be served in 1 of 1 views; no file there is without a mistake"
+        ]
+        with pytest.raises(urllib.error.HTTPError) as unready:
+            urllib.request.urlopen(f"http://{server.admin}/readyz", timeout=30)
+        with unready.value as answer:
+            assert (503, b"not ready: nothing can be served in 1 of 1 views") == (answer.code, answer.read()[:48])
+        write_file(tree / "cds.yaml", "[]")
+
+        server.wait(server.ready_file.exists, "something good")
+        with urllib.request.urlopen(f"http://{server.admin}/readyz", timeout=30) as answer:
+            assert answer.read() == b"ready\n"
 
 
 def test_mirror_writes_once_and_again_nothing(tmp_path: Path) -> None:

@@ -17,6 +17,7 @@ from fsxds.protocol.delta import DeltaStream
 from fsxds.protocol.sotw import SotwStream
 from fsxds.protocol.ttl import TtlMode
 from fsxds.settings.forms import UnixAddress
+from fsxds.store import Latest
 from fsxds.supervisor import Supervisor
 from fsxds.transports.client_status.status_service import CLIENT_STATUS_PATH, ClientReports, client_status_handlers
 from fsxds.transports.grpc_streams.calls import INTERNAL
@@ -46,8 +47,9 @@ COMPONENTS: dict[str, tuple[Any, ...]] = {
     "ready file": ("fsxds.readiness.ReadyFile.write",),
     "settings": ("fsxds.settings.reading.SettingsReader.wanted",),
     "start-up": ("fsxds.app.report_waits",),
-    "REST listener": ("fsxds.app.until_lost", lambda address: not isinstance(address, UnixAddress)),
-    "gRPC listener": ("fsxds.app.until_lost", lambda address: isinstance(address, UnixAddress)),
+    "readiness": ("fsxds.readiness.Readiness.look",),
+    "REST listener": ("fsxds.transports.listener.until_lost", lambda address: not isinstance(address, UnixAddress)),
+    "gRPC listener": ("fsxds.transports.listener.until_lost", lambda address: isinstance(address, UnixAddress)),
     "admin listener": ("fsxds.app.is_exposed",),
 }
 AT_START = (
@@ -81,7 +83,7 @@ async def test_every_component_comes_back(tmp_path: Path) -> None:
         assert set(COMPONENTS) == supervisor.components
         assert dict.fromkeys(COMPONENTS, 1) == supervisor.failures
         await until(lambda: not supervisor.degraded.current)
-        await until(lambda: server.ready["degraded"] == [])
+        await until(lambda: server.ready_file.exists() and server.ready["degraded"] == [])
         assert dict.fromkeys(COMPONENTS, 1) == server.log.internal_errors.counts
         assert server.ready["pid"] == os.getpid()
 
@@ -91,7 +93,9 @@ async def test_every_grpc_handler_is_an_edge() -> None:
     channels, recorder = OneChannel(), Recorder()
     reports = ClientReports(Clients(), envoy_catalogue())
     services = GrpcServices(
-        StreamContext(channels, recorder, Clients(), TtlMode.ENVOY), client_status_handlers(reports)
+        StreamContext(channels, recorder, Clients(), TtlMode.ENVOY),
+        client_status_handlers(reports),
+        unready=Latest("starting"),
     )
     methods = [
         (name, method) for handler in services.handlers for name, method in _inner(handler)._method_handlers.items()

@@ -118,15 +118,16 @@ def test_a_removed_socket_is_bound_again(tmp_path: Path) -> None:
     with Server(tmp_path / "tree", tmp_path, http=f"unix:{path}") as server:
         path.unlink()
         server.wait(lambda: server.log_events("component_degraded"), "its failure")
-        assert server.wait(lambda: json.loads(server.ready_file.read_text())["degraded"], "readiness") == [
-            "REST listener"
-        ]
+        server.wait(lambda: server.log_events("not_ready"), "readiness")
+        assert [line["reason"] for line in server.log_events("not_ready")] == ["REST listener: degraded"]
+        server.wait(lambda: not server.ready_file.exists(), "the end of the ready file")
 
         def is_listened_at() -> bool:
             with socket.socket(socket.AF_UNIX) as client:
                 return path.exists() and not client.connect_ex(str(path))
 
         assert server.wait(is_listened_at, "the socket")
+        server.wait(server.ready_file.exists, "the ready file, when it has run well for a while")
 
 
 def test_rest_can_be_off(tmp_path: Path) -> None:

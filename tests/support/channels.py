@@ -16,7 +16,3 @@ class OneChannel:
     async def channel_of(self, _: Node) -> Channel:
         """Return the channel."""
         return self.channel
-
-    async def until_serving(self) -> None:
-        """Wait for the first snapshot."""
-        await self.channel.streams.newer_than(0)

@@ -23,7 +23,6 @@ from fsxds.observe.log import Log, LogOutput
 from fsxds.readiness import ReadyFile
 from fsxds.settings.options import Settings
 from fsxds.settings.reading import SettingsReader
-from fsxds.supervisor import Supervisor
 from tests.support.errors import AT_ONCE
 from tests.support.grpc_clients import DiscoveryClient, method_path
 from tests.support.server import write_file
@@ -104,7 +103,7 @@ async def serving_with_faults(folder: Path, *patches: Any) -> AsyncIterator[Faul
         for each in patches:
             stack.enter_context(each)
         application = app.Application(tree, settings, log, linter_of)
-        application.supervisor = Supervisor(log.receive, AT_ONCE)
+        application.supervisor._back_off = AT_ONCE
         async with asyncio.TaskGroup() as tasks:
             running = tasks.create_task(app.run(application, reader, ReadyFile(ready_file)))
             await until(lambda: ready_file.exists() or running.done())

@@ -19,7 +19,7 @@ from fsxds.resource_types import BY_SHORT_NAME
 from fsxds.resources import Snapshot
 from fsxds.settings.forms import Address, TcpAddress
 from fsxds.settings.options import Settings
-from fsxds.store import SnapshotStore
+from fsxds.store import Latest, SnapshotStore
 from fsxds.supervisor import Supervisor
 from fsxds.transports.client_status.status_service import ClientReports, client_status_handlers
 from fsxds.transports.grpc_streams.discovery import GrpcServices
@@ -47,6 +47,7 @@ class GrpcServer:
     services: GrpcServices
     address: Address
     channel: grpc.aio.Channel
+    unready: Latest[str]
 
     def publish(self, contents: Mapping[str, Mapping[str, str]]) -> Snapshot:
         """Make `{"EDS": {"a": "1"}}` current."""
@@ -150,16 +151,16 @@ async def serving_grpc(
     access: AccessInUse | None = None,
 ) -> AsyncIterator[GrpcServer]:
     """Run a server with the limits of `settings`, and a channel to it; with `catalogue`, it tells of its clients as well."""
-    channels, recorder, clients = OneChannel(), Recorder(), Clients()
+    channels, recorder, clients, unready = OneChannel(), Recorder(), Clients(), Latest("starting")
     status = client_status_handlers(ClientReports(clients, catalogue), access) if catalogue else ()
     shared = StreamContext(channels, recorder, clients, ttl_mode)
     shared.limiter, shared.access = Limiter(settings), access or shared.access
-    services, security = GrpcServices(shared, status), GrpcSecurity(settings=settings)
+    services, security = GrpcServices(shared, status, unready=unready), GrpcSecurity(settings=settings)
     async with (
         listening_grpc(services, address, Supervisor(recorder, AT_ONCE), grace_s=grace_s, security=security) as bound,
         channel_to(bound) as channel,
     ):
-        yield GrpcServer(channels.store, recorder, clients, services, bound, channel)
+        yield GrpcServer(channels.store, recorder, clients, services, bound, channel, unready)
 
 
 def channel_to(address: Address, **options: int) -> AbstractAsyncContextManager[grpc.aio.Channel]:

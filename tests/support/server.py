@@ -64,7 +64,8 @@ class Server:
             else:
                 self._process = self._start(self._arguments, stdout=log, stderr=log)
         if wait:
-            self.wait(self.ready_file.exists, "the ready file")
+            # With nothing good to serve it has loaded its files too, and is not ready.
+            self.wait(lambda: self.ready_file.exists() or self.log_events("not_ready"), "the first load")
             assert self.ready
         return self
 
@@ -103,11 +104,13 @@ class Server:
 
     @property
     def ready(self) -> dict[str, Any]:
-        """The content of the ready file, as it was read last."""
+        """The content of the ready file, as it was read last; where there was none, the addresses in the log."""
         # It goes with the process.
         with suppress(FileNotFoundError):
             self._ready = json.loads(self.ready_file.read_text())
-        return self._ready
+        return self._ready or {
+            line["name"].lower().replace("rest", "http"): line["address"] for line in self.log_events("listening")
+        }
 
     @property
     def port(self) -> int:

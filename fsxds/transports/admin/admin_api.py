@@ -86,7 +86,7 @@ class AdminApi:
         self._access = access or AccessInUse()
         # Requests that are being answered, some of them for as long as the client stays.
         self._open: list[tuple[web.Request, Peer]] = []
-        self._edge = HttpEdge("admin request", self._answer, observer)
+        self._edge = HttpEdge("admin", self._answer, observer)
 
     def application(self) -> web.Application:
         """Make the application; run it with `listening`."""

@@ -13,7 +13,7 @@ import grpc
 import grpc.aio
 
 from fsxds.errors import ProtocolError
-from fsxds.events import InternalError, Observer
+from fsxds.events import InternalError, Observer, RequestAnswered
 from fsxds.transports.grpc_streams.stream_requests import Context, peer_of
 from fsxds.transports.limits import Limiter, report_rejection
 
@@ -33,16 +33,18 @@ def guarded(
     observer: Observer,
     admit: Callable[[str], object] = lambda _: None,
 ) -> Callable[..., Awaitable[object]]:
-    """Return a method that does the same, but that reports an unexpected exception, and gives its client INTERNAL.
+    """Return a method that does the same, but that reports its end, and an unexpected exception, and gives its client INTERNAL.
 
     A streaming method writes by its context, and yields nothing. `admit` is asked first, with the address of the peer; its
     ProtocolError, and that of the method, ends the call with its code.
     """
 
     async def answer(request: object, context: Context) -> object:
+        is_over = False
         try:
             admit(peer_of(context.peer()))
-            return await behavior(request, context)
+            result = await behavior(request, context)
+            is_over = True
         except ProtocolError as error:
             report_rejection(observer, peer_of(context.peer()), error.code, error)
             await context.abort(grpc.StatusCode[error.code], str(error))
@@ -55,6 +57,11 @@ def guarded(
             observer(InternalError(where(method), error))
             await context.abort(grpc.StatusCode.INTERNAL, INTERNAL)
             raise  # never reached: abort raises
+        finally:
+            code = context.code()
+            status = code.name if isinstance(code, grpc.StatusCode) else "OK" if is_over else "CANCELLED"
+            observer(RequestAnswered("gRPC", status, peer_of(context.peer())))
+        return result
 
     return answer
 

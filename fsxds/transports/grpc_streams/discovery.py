@@ -1,6 +1,6 @@
 """The services of a gRPC server: SotW, Delta and ADS streams, unary discovery, health, reflection, and more that are given.
 
-Health is SERVING as soon as there is a snapshot. Reflection, for tools such as grpcurl, is loaded with its first call.
+Health is SERVING while clients are served. Reflection, for tools such as grpcurl, is loaded with its first call.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections import defaultdict
 from collections.abc import AsyncIterator, Iterable, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from functools import partial
-from typing import Any
+from typing import Any, Never
 
 import grpc
 import grpc.aio
@@ -28,6 +28,7 @@ from fsxds.protocol.poll import answer_fetch, nonce_of
 from fsxds.protocol.sotw import SotwStream
 from fsxds.protocol.subscription import Subscription
 from fsxds.resource_types import RESOURCE_TYPES
+from fsxds.store import Latest
 from fsxds.supervisor import Supervisor
 from fsxds.transports.grpc_streams.calls import HEALTH, STOPPING, LastingCalls, guarded
 from fsxds.transports.grpc_streams.stream import StreamCall, StreamContext
@@ -132,14 +133,18 @@ class GrpcServices:
     Args:
         shared: what their streams share.
         extra: handlers of more services.
+        unready: why clients are not served; empty while they are.
 
     Attributes:
         handlers: what a server registers: bytes go in and out.
     """
 
-    def __init__(self, shared: StreamContext, extra: Iterable[grpc.GenericRpcHandler] = ()) -> None:
+    def __init__(
+        self, shared: StreamContext, extra: Iterable[grpc.GenericRpcHandler] = (), *, unready: Latest[str]
+    ) -> None:
         self._shared = shared
         self._observer = shared.observer
+        self._unready = unready
         # In the order of their arrival.
         self._streams: dict[StreamCall, None] = {}
         self._is_draining = False
@@ -244,6 +249,8 @@ class GrpcServices:
         nonce = nonce_of(selection.version)
         return self._shared.writer.write(SotwResponse(request.type_url, selection.version, nonce, selection.resources))
 
-    async def _report_health(self) -> None:
-        await self._shared.channels.until_serving()
-        await self._health.report(is_serving=True)
+    async def _report_health(self) -> Never:
+        while True:
+            unready = self._unready.current
+            await self._health.report(is_serving=not unready)
+            await self._unready.other_than(unready)

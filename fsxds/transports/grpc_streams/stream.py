@@ -155,6 +155,7 @@ class StreamCall:
         "_channel",
         "_context",
         "_core",
+        "_detected_s",
         "_generation",
         "_ignored",
         "_is_closed",
@@ -194,6 +195,8 @@ class StreamCall:
         self._is_due = False
         # That of the snapshot that the core was asked about last.
         self._generation = 0
+        # When the change was detected that the core was asked about last; None where it was no change of files.
+        self._detected_s: float | None = None
         self._is_closed = False
         # So many names of its subscriptions are counted.
         self._name_count = 0
@@ -342,7 +345,7 @@ class StreamCall:
 
     async def _write_apart(self, responses: Responses) -> None:
         try:
-            await self._write(responses)
+            await self._write(responses, self._detected_s)
         except grpc.aio.BaseError:
             # The client is gone; the task that reads from it finds the same, and ends the stream.
             return
@@ -350,8 +353,11 @@ class StreamCall:
         except Exception as error:  # noqa: BLE001
             await self._fail(error)
 
-    async def _write(self, responses: Responses) -> None:
-        """Write responses, and those to what happens meanwhile, until another task waits for its turn."""
+    async def _write(self, responses: Responses, detected_s: float | None = None) -> None:
+        """Write responses, and those to what happens meanwhile, until another task waits for its turn.
+
+        `detected_s` is that of the change which the responses bring; None where the client asked for them.
+        """
         self._is_writing = True
         try:
             while True:
@@ -360,10 +366,11 @@ class StreamCall:
                         return
                     await self._context.write(self._shared.writer.write(response))
                     subscription = self._core.subscription_of(response.type_url)
-                    self._shared.observer(ResponseSent(self._node, subscription, response.version))
+                    self._shared.observer(ResponseSent(self._node, subscription, response.version, detected_s))
                 if self._written is not None or not self._is_due:
                     break
                 responses = self._look()
+                detected_s = self._detected_s
         finally:
             self._is_writing = False
             if self._written is not None:
@@ -384,7 +391,9 @@ class StreamCall:
         now_s = self._loop.time()
         if snapshot is not None and snapshot.generation != self._generation:
             self._generation = snapshot.generation
+            self._detected_s = None if self._channel is None else self._channel.detected_s
             return self._core.receive_snapshot(snapshot, now_s)
+        self._detected_s = None
         at_s = self._core.timer_at_s
         if at_s is None or at_s > now_s + TIMER_TOLERANCE_S:
             return ()

@@ -165,7 +165,7 @@ class RestJson:
     def __init__(self, held: HeldPolls, catalogue: Catalogue, observer: Observer, polls: PollRegistry) -> None:
         self.held = held
         self.handlers: dict[str, Handler] = {path: partial(self._answer_poll, row) for path, row in ROWS.items()}
-        self.edge = HttpEdge("REST request", self._answer, observer, held.limiter.admit_request)
+        self.edge = HttpEdge("REST", self._answer, observer, held.limiter.admit_request)
         self._observer = observer
         self._polls = polls
         self._clients = RestClients(polls)
@@ -204,7 +204,11 @@ class RestJson:
         try:
             decision, snapshot = await self._hold(client, received, decided)
             if isinstance(decision, Send) and snapshot is not None:
+                # Who was not held has what it asked for just now.
+                detected_s = None if decision is decided[0] else client.channel.detected_s
                 response, is_answered = await self._send(request, poll, decision.selection, snapshot)
+                if is_answered:
+                    self._observer(ResponseSent(poll.node, poll.subscription, decision.selection.version, detected_s))
             else:
                 response, is_answered = self._without_update(request, poll, decision), True
         finally:
@@ -304,7 +308,6 @@ class RestJson:
             if not is_received:
                 self._memory.receive_lost(poll)
         if is_received:
-            self._observer(ResponseSent(poll.node, poll.subscription, selection.version))
             self._polls.response_sent(poll, selection, asyncio.get_running_loop().time())
         return response, is_received
 

@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable, Iterable
 from aiohttp import HttpVersion11, web
 
 from fsxds.errors import LimitError, ProtocolError
-from fsxds.events import InternalError, LimitReached, Observer, RequestRejected
+from fsxds.events import InternalError, LimitReached, Observer, RequestAnswered, RequestRejected
 from fsxds.transports.rest.http_server import Connection
 from fsxds.transports.rest.poll_requests import TOO_LARGE, TOO_SLOW, UNKNOWN_CODING, is_continue_expected
 from fsxds.transports.rest.poll_responses import CLIENT_GONE, ErrorResponse, error_response
@@ -37,7 +37,7 @@ class HttpEdge:
     """Passes requests to a handler, and answers those on which it fails. An error of fsxds ends one request alone.
 
     Args:
-        name: what the log calls a request, such as `REST request`.
+        name: of the listener, such as `REST`; the log calls a request `REST request`.
         handler: answers each of them.
         observer: receives what was rejected, and errors.
         admit: is asked first, with the address of the peer; LimitError rejects the request.
@@ -63,6 +63,11 @@ class HttpEdge:
 
     async def answer(self, request: web.Request) -> web.StreamResponse:
         """Answer one request of any kind."""
+        response = await self._answer(request)
+        self._observer(RequestAnswered(self._name, response.status, request.remote or ""))
+        return response
+
+    async def _answer(self, request: web.Request) -> web.StreamResponse:
         try:
             if isinstance(request.protocol, Connection) and (fact := request.protocol.surplus):
                 self._observer(LimitReached("max-connections", request.remote or ""))
@@ -87,7 +92,7 @@ class HttpEdge:
             return error_response(CLIENT_GONE)
         # The edge of every request: an error of fsxds ends this one alone.
         except Exception as error:  # noqa: BLE001
-            self._observer(InternalError(self._name, error))
+            self._observer(InternalError(f"{self._name} request", error))
             return error_response(INTERNAL)
 
     def reject(self, request: web.Request, error: ErrorResponse, subject: str = "") -> web.Response:

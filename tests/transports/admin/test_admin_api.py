@@ -79,7 +79,9 @@ async def test_approve_releases_what_is_held(admin: Admin) -> None:
 
     assert answer == (200, {"channels": 1})
     assert admin.rollouts.channels[1].held is None
-    assert admin.recorder.events == [RolloutCommanded("rollout/approve", {"version": "ba9876543210"}, "127.0.0.1")]
+    assert admin.recorder.of(RolloutCommanded) == [
+        RolloutCommanded("rollout/approve", {"version": "ba9876543210"}, "127.0.0.1")
+    ]
 
 
 async def test_approve_names_what_is_held(admin: Admin) -> None:

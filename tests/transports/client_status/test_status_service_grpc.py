@@ -16,6 +16,7 @@ from fsxds.observe.clients import Clients
 from fsxds.protocol.messages import ClientStatus, Node
 from fsxds.protocol.ttl import TtlMode
 from fsxds.resource_types import BY_SHORT_NAME
+from fsxds.store import Latest
 from fsxds.transports.client_status import status_service
 from fsxds.transports.client_status.status_service import CLIENT_STATUS_SERVICE, ClientReports, client_status_handlers
 from fsxds.transports.grpc_streams.calls import LastingCalls
@@ -248,7 +249,9 @@ async def test_the_service_stands_beside_the_others() -> None:
     """As an extra of the discovery services, known to health checks."""
     channels, clients = OneChannel(), Clients()
     extra = client_status_handlers(ClientReports(clients, envoy_catalogue()))
-    services = GrpcServices(StreamContext(channels, Recorder(), clients, TtlMode.ENVOY), extra)
+    services = GrpcServices(
+        StreamContext(channels, Recorder(), clients, TtlMode.ENVOY), extra, unready=Latest("starting")
+    )
     async with (
         listening_grpc(services, LOCALHOST, make_supervisor(), grace_s=0.1) as address,
         channel_to(address) as channel,

@@ -11,6 +11,7 @@ from fsxds.events import AckReceived, Event, ResponseSent
 from fsxds.observe.clients import Clients
 from fsxds.protocol.ttl import TtlMode
 from fsxds.resource_types import RESOURCE_TYPES, ResourceType
+from fsxds.store import Latest
 from fsxds.supervisor import Supervisor
 from fsxds.transports.grpc_streams.calls import INTERNAL
 from fsxds.transports.grpc_streams.discovery import GrpcServices
@@ -169,7 +170,9 @@ async def test_services_that_are_given() -> None:
         return content
 
     handler = grpc.method_handlers_generic_handler("some.Service", {"Say": grpc.unary_unary_rpc_method_handler(say)})
-    services = GrpcServices(StreamContext(OneChannel(), Recorder(), Clients(), TtlMode.ENVOY), [handler])
+    services = GrpcServices(
+        StreamContext(OneChannel(), Recorder(), Clients(), TtlMode.ENVOY), [handler], unready=Latest("starting")
+    )
     async with (
         listening_grpc(services, LOCALHOST, make_supervisor(), grace_s=1.0) as bound,
         channel_to(bound) as channel,
@@ -196,7 +199,7 @@ class BrokenObserver(Recorder):
 async def test_an_error_of_our_own_ends_its_stream(mistake: str, caplog: pytest.LogCaptureFixture) -> None:
     """Its client learns that there was one; it is reported, and another client is served on."""
     channels, recorder = OneChannel(), BrokenObserver()
-    services = GrpcServices(StreamContext(channels, recorder, Clients(), TtlMode.ENVOY))
+    services = GrpcServices(StreamContext(channels, recorder, Clients(), TtlMode.ENVOY), unready=Latest(""))
     supervisor = Supervisor(recorder, AT_ONCE)
     async with listening_grpc(services, LOCALHOST, supervisor, grace_s=0.2) as bound, channel_to(bound) as channel:
         channels.store.publish(snapshot({"CDS": {"a": "1"}}))

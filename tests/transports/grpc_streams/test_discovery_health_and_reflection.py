@@ -29,20 +29,22 @@ async def check(server: GrpcServer, service: str = "") -> int:
 
 
 @pytest.mark.parametrize("service", SERVICES)
-async def test_serving_means_that_there_is_something_to_serve(server: GrpcServer, service: str) -> None:
-    """Before anything was loaded, no service is healthy."""
+async def test_serving_means_that_clients_are_served(server: GrpcServer, service: str) -> None:
+    """No service is healthy while they are not."""
     watch = health_pb2_grpc.HealthStub(server.channel).Watch(health_pb2.HealthCheckRequest(service=service))
 
     assert await check(server, service) == NOT_SERVING
     assert (await watch.read()).status == NOT_SERVING
-    server.publish({"CDS": {"a": "1"}})
+    server.unready.replace("")
     assert (await watch.read()).status == SERVING
     assert await check(server, service) == SERVING
+    server.unready.replace("REST listener: degraded")
+    assert (await watch.read()).status == NOT_SERVING
 
 
 async def test_a_server_that_stops_is_not_healthy(server: GrpcServer) -> None:
     """Who asks is told so while it still answers."""
-    server.publish({"CDS": {"a": "1"}})
+    server.unready.replace("")
     watch = health_pb2_grpc.HealthStub(server.channel).Watch(health_pb2.HealthCheckRequest())
     async with asyncio.timeout(PATIENCE_S):
         while (await watch.read()).status != SERVING:

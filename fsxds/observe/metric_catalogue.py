@@ -1,0 +1,139 @@
+"""The catalogue of metrics: what `/metrics` may show, by name, and what each label means."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from types import MappingProxyType
+
+
+@dataclass(frozen=True, slots=True)
+class MetricRow:
+    """One metric.
+
+    Attributes:
+        name: as Prometheus writes it in queries; a histogram has `_bucket`, `_sum` and `_count` behind it.
+        metric_type: `counter`, `gauge` or `histogram`.
+        meaning: one sentence.
+        labels: their names, in the order in which values are given; `LABELS` has their meanings.
+    """
+
+    name: str
+    metric_type: str
+    meaning: str
+    labels: tuple[str, ...] = ()
+
+
+def _counter(name: str, meaning: str, labels: str = "") -> MetricRow:
+    return MetricRow(f"fsxds_{name}", "counter", meaning, tuple(labels.split()))
+
+
+def _gauge(name: str, meaning: str, labels: str = "") -> MetricRow:
+    return MetricRow(f"fsxds_{name}", "gauge", meaning, tuple(labels.split()))
+
+
+def _histogram(name: str, meaning: str, labels: str = "") -> MetricRow:
+    return MetricRow(f"fsxds_{name}", "histogram", meaning, tuple(labels.split()))
+
+
+_ROLLOUT = "view cohort"
+
+CATALOGUE = (
+    _gauge("build_info", "Always 1; its labels say which fsxds this is.", "version"),
+    _gauge("ready", "1 when `/readyz` says 200, otherwise 0."),
+    # Files.
+    _gauge("tree_present", "1 while the directory is there, 0 while it, or all its files, are gone."),
+    _gauge("files", "Files of the directory.", "state"),
+    _gauge("problems", "Mistakes in the files of the directory.", "severity"),
+    _counter("file_event_overflows_total", "How often the kernel dropped file events, so that all was read again."),
+    # Reload.
+    _counter("reloads_total", "Loads of the directory.", "result"),
+    _gauge("last_reload_successful", "1 when no file was held back by the last load, otherwise 0."),
+    _gauge("last_reload_success_timestamp_seconds", "When a load held no file back last, in seconds since 1970."),
+    _histogram("reload_duration_seconds", "How long it took to parse, check and merge what changed."),
+    _counter("snapshots_published_total", "Changes that were published, each once in however many views it shows."),
+    _histogram("update_publish_seconds", "From the first file event of a change to its publication."),
+    _histogram("update_send_seconds", "From the first file event of a change to its response to a client.", "type"),
+    _histogram("update_ack_seconds", "From the first file event of a change to the ACK of a client.", "type"),
+    # What is served.
+    _gauge("resources", "Resources that are served.", "view type"),
+    _gauge("version_info", "Always 1; the version of what is served.", "view type version"),
+    # Clients.
+    _gauge(
+        "clients", "Clients that are connected; one that polls counts until it is forgotten.", "transport view state"
+    ),
+    _gauge("polls_held", "REST polls that wait for a change."),
+    _counter(
+        "requests_total", "Requests and streams that ended, with the status that the client got.", "listener status"
+    ),
+    _counter("handshake_failures_total", "Connections to REST or admin that ended before TLS was agreed on."),
+    _counter("requests_rejected_total", "Requests that were rejected, or ignored.", "status"),
+    _counter("limit_reached_total", "How often an option allowed no more.", "limit"),
+    _counter("streams_opened_total", "Streams on which a client sent its first request.", "service"),
+    _counter("streams_closed_total", "Streams of those that are over.", "service"),
+    _counter("responses_sent_total", "Versions that were handed over to clients.", "type"),
+    _counter("acks_total", "Versions that clients ACKed.", "type"),
+    _counter("nacks_total", "Versions that clients NACKed.", "node type"),
+    # Rollouts.
+    _gauge("rollouts_active", "Rollouts under way: clients have not yet what the directory asks for.", _ROLLOUT),
+    _gauge(
+        "rollout_step_age_seconds", "For how long the step is waited for; none while no step is.", f"{_ROLLOUT} step"
+    ),
+    _gauge("rollout_waiting_clients", "Clients that the step waits for.", _ROLLOUT),
+    _gauge("rollout_late_clients", "Clients that let a step time out, and took nothing since.", _ROLLOUT),
+    _gauge(
+        "rollouts_held", "Rollouts that wait for approval, because the change removes much or was rejected.", _ROLLOUT
+    ),
+    _gauge(
+        "rollouts_tainted", "Changes that were taken back, and are not served until the directory changes.", _ROLLOUT
+    ),
+    _gauge("rollouts_pinned", "Rollouts of an earlier snapshot that somebody asked for.", _ROLLOUT),
+    _gauge("lingering_resources", "Resources that stay for connections of draining listeners.", "view type"),
+    _counter("rollout_steps_total", "Steps of rollouts that were published.", "step"),
+    _counter("rollout_step_timeouts_total", "Steps that clients did not take in time.", "step"),
+    _counter("rollouts_total", "Rollouts that ended.", "result"),
+    _counter("rollout_holds_total", "Changes that were held, because they remove much."),
+    _counter("rollout_stops_total", "Changes that clients rejected, and that stay as far as they got."),
+    # Mirrors and the state directory.
+    _counter("mirror_writes_total", "Snapshots that were brought to a directory of mirrored files."),
+    _counter("mirror_files_written_total", "Mirrored files that were written."),
+    _counter("mirror_files_removed_total", "Mirrored files that were removed."),
+    _counter(
+        "mirror_files_restored_total", "Mirrored files that somebody else had changed, and that were written again."
+    ),
+    _histogram("mirror_write_duration_seconds", "How long it took to bring a snapshot to a directory."),
+    _counter("mirror_failures_total", "Failures to write a directory of mirrored files."),
+    _counter("state_writes_total", "Writes to the state directory."),
+    _counter("state_failures_total", "Failures to write the state directory."),
+    _gauge("state_failing", "1 while the state directory is behind what is served, because it cannot be written."),
+    # The process.
+    _gauge("component_degraded", "1 while a component that failed has not run well since, otherwise 0.", "component"),
+    _counter("component_restarts_total", "Failures of a component, after each of which it starts again.", "component"),
+    _counter("snapshots_set_aside_total", "Snapshots on which a component failed three times in a row.", "component"),
+    _counter("internal_errors_total", "Errors of fsxds itself, by what they ended.", "where"),
+    _counter("certificate_reloads_total", "How often changed files of TLS were read again.", "result"),
+    _counter("settings_reloads_total", "How often SIGHUP had the settings read again.", "result"),
+    _gauge("settings_last_reload_successful", "0 when the settings that were read last have a mistake, otherwise 1."),
+)
+ROWS_BY_NAME = MappingProxyType({row.name: row for row in CATALOGUE})
+
+LABELS = MappingProxyType(
+    {
+        "cohort": "`canary`, `others`, or `all` where there are no canaries; `moving` for nodes on their way to another view",
+        "component": "name of the component, as in the log",
+        "limit": "name of the option, such as `max-streams`",
+        "listener": "`REST`, `gRPC` or `admin`",
+        "node": "the first 200 node ids that NACKed something; all others are `other`",
+        "result": "of a load `good` (no file is held back), `held` or `failed`; of a rollout `completed`, `superseded` or `rolled_back`; of settings and certificates `applied` or `rejected`",
+        "service": "method of the stream",
+        "severity": "`error`, `warning` or `note`",
+        "state": "of a file `good`, `held` (its last good version is served) or `broken` (never good); of a client `SYNCED`, `STALE`, `NACK` or `NOT SENT`",
+        "status": "HTTP status, or name of the gRPC status",
+        "step": "`whole`, `grow`, `switch` or `shrink`",
+        "transport": "`REST`, `gRPC` or `mirror`",
+        "type": "short name of the resource type (`cds`)",
+        "version": "the version of fsxds, or of what is served",
+        "view": "name of the view, with its layers where there are several of this name; the first 100, all others are `other`; `whole tree` without views",
+        "where": "what ended: a request, a stream or a component",
+    }
+)
+"""What each label means; each has few values, whoever connects."""

@@ -1,0 +1,327 @@
+"""The metrics: events are counted as they come, and what is there now is asked for when somebody reads them.
+
+Counting is on the path of each response, and all of it happens in the event loop: numbers in a dict need no lock. The
+library makes what is read of them.
+"""
+
+from __future__ import annotations
+
+import time
+from bisect import bisect_left
+from collections import OrderedDict, defaultdict
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, TypeAlias
+
+from prometheus_client import CollectorRegistry, ProcessCollector
+from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+from fsxds import __version__
+from fsxds.events import (
+    AckReceived,
+    CertificatesKept,
+    CertificatesReloaded,
+    ComponentDegraded,
+    Event,
+    FilesWritten,
+    HandshakeFailed,
+    InternalError,
+    LimitReached,
+    MirrorFailed,
+    NackReceived,
+    QueueOverflowed,
+    RequestAnswered,
+    RequestRejected,
+    ResponseSent,
+    RolloutChanged,
+    SettingsRejected,
+    SettingsReloaded,
+    SnapshotPublished,
+    SnapshotSetAside,
+    StateFailed,
+    StateRecovered,
+    StateWritten,
+    StreamClosed,
+    StreamOpened,
+    TreeDisappeared,
+    TreeLoaded,
+    TreeReturned,
+)
+from fsxds.observe.log_lines import LONGEST_NAME, escape, name_of, type_name
+from fsxds.observe.metric_catalogue import CATALOGUE, MetricRow
+from fsxds.resource_types import RESOURCE_TYPES
+from fsxds.rollout import Completed, Held, RolledBack, StepKind, StepStarted, StepTimedOut, Stopped, Superseded
+from fsxds.values import Severity, TypeUrl
+
+Labels: TypeAlias = tuple[str, ...]
+"""The values of the labels of a row of the catalogue, in its order."""
+
+Readings: TypeAlias = Iterable[tuple[str, Labels, float]]
+"""What is there now: names of the catalogue's gauges, labels and values."""
+
+# An edit of a small file takes 20 ms, one of a hundred thousand clusters seconds; steps wait for clients 5 s by default.
+BOUNDS_S = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)
+
+# Whoever connects may call itself anything.
+MOST_NODES = 200
+OTHER = "other"
+
+# Responses of which the ACK is waited for: of that many clients, and for so long.
+MOST_UNACKED = 10_000
+ACKED_WITHIN_S = 300.0
+
+TYPE_LABELS = {row.type_url: (row.short_name,) for row in RESOURCE_TYPES}
+
+# What is there from the start, so that the first of them is seen as an increase.
+_ALWAYS: dict[str, tuple[str, ...]] = {
+    "fsxds_reloads_total": ("good", "held", "failed"),
+    "fsxds_rollouts_total": ("completed", "superseded", "rolled_back"),
+    "fsxds_certificate_reloads_total": ("applied", "rejected"),
+    "fsxds_settings_reloads_total": ("applied", "rejected"),
+    "fsxds_rollout_steps_total": tuple(step_kind.value for step_kind in StepKind),
+    "fsxds_rollout_step_timeouts_total": tuple(step_kind.value for step_kind in StepKind),
+}
+
+
+class Distribution:
+    """How many values were up to each of `BOUNDS_S` and above the one before, and their sum."""
+
+    __slots__ = ("counts", "total")
+
+    def __init__(self) -> None:
+        self.counts = [0] * (len(BOUNDS_S) + 1)
+        self.total = 0.0
+
+    def observe(self, value: float) -> None:
+        """Count a value."""
+        self.counts[bisect_left(BOUNDS_S, value)] += 1
+        self.total += value
+
+    @property
+    def buckets(self) -> list[tuple[str, float]]:
+        """How many values were up to each bound, the last being infinite, as the library takes them."""
+        buckets, count = [], 0
+        for bound, own in zip((*BOUNDS_S, "+Inf"), self.counts, strict=True):
+            count += own
+            buckets.append((str(bound), float(count)))
+        return buckets
+
+
+class Metrics(Collector):
+    """Counts events. To be called in the event loop alone, where its registry is read too.
+
+    Attributes:
+        registry: what the library exposes: the rows of the catalogue, and what it knows of the process.
+        read: returns what is there now; nothing until somebody sets it.
+    """
+
+    def __init__(self) -> None:
+        self.registry = CollectorRegistry()
+        self.read: Callable[[], Readings] = tuple
+        self._counts: dict[str, dict[Labels, float]] = {row.name: {} for row in CATALOGUE}
+        self._distributions: dict[str, defaultdict[Labels, Distribution]] = {
+            row.name: defaultdict(Distribution) for row in CATALOGUE if row.metric_type == "histogram"
+        }
+        self._responses: defaultdict[TypeUrl, int] = defaultdict(int)
+        self._acks: defaultdict[TypeUrl, int] = defaultdict(int)
+        self._answers: defaultdict[tuple[str, int | str], int] = defaultdict(int)
+        self._nodes: set[str] = set()
+        # When the change of each response was detected whose ACK is waited for, the oldest first.
+        self._unacked: OrderedDict[tuple[str, str, TypeUrl, str], float] = OrderedDict()
+        self._sent = self._distributions["fsxds_update_send_seconds"]
+        self._acked = self._distributions["fsxds_update_ack_seconds"]
+        self._receivers = self._find_receivers()
+        self._begin()
+        self.registry.register(self)
+        ProcessCollector(registry=self.registry)
+
+    def receive(self, event: Event) -> None:
+        """Count an event; most of those that are not counted cost a look."""
+        receive = self._receivers.get(type(event))
+        if receive is not None:
+            receive(event)
+
+    def collect(self) -> Iterator[Metric]:
+        """Yield every metric of the catalogue that has a value."""
+        self._take_frequent()
+        values = {name: {**counts} for name, counts in self._counts.items()}
+        for name, labels, value in self.read():
+            values[name][labels] = value
+        for row in CATALOGUE:
+            family = _family(row)
+            if isinstance(family, HistogramMetricFamily):
+                for labels, distribution in self._distributions[row.name].items():
+                    family.add_metric(_sendable(labels), distribution.buckets, distribution.total)
+            else:
+                for labels, value in values[row.name].items():
+                    family.add_metric(_sendable(labels), value)
+            if family.samples:
+                yield family
+
+    def _begin(self) -> None:
+        """Set what is there from the start."""
+        for row in CATALOGUE:
+            if row.metric_type == "histogram" and not row.labels:
+                self._distributions[row.name][()]
+            elif row.metric_type == "counter" and not row.labels:
+                self._counts[row.name][()] = 0
+        for name, values in _ALWAYS.items():
+            self._counts[name] = {(value,): 0 for value in values}
+        self._set("fsxds_build_info", 1, __version__)
+        self._set("fsxds_tree_present", 1)
+        self._set("fsxds_settings_last_reload_successful", 1)
+        self._set("fsxds_state_failing", 0)
+
+    def _find_receivers(self) -> dict[type[Event], Callable[[Any], None]]:
+        add, put = self._add, self._set
+        return {
+            ResponseSent: self._receive_response,
+            AckReceived: self._receive_ack,
+            NackReceived: self._receive_nack,
+            RequestAnswered: self._receive_answer,
+            RequestRejected: lambda event: add("fsxds_requests_rejected_total", 1, str(event.status)),
+            LimitReached: lambda event: add("fsxds_limit_reached_total", 1, event.limit),
+            StreamOpened: lambda event: add("fsxds_streams_opened_total", 1, event.service),
+            StreamClosed: lambda event: add("fsxds_streams_closed_total", 1, event.service),
+            TreeLoaded: self._receive_load,
+            SnapshotPublished: self._receive_snapshot,
+            QueueOverflowed: lambda _: add("fsxds_file_event_overflows_total", 1),
+            TreeDisappeared: lambda _: put("fsxds_tree_present", 0),
+            TreeReturned: lambda _: put("fsxds_tree_present", 1),
+            RolloutChanged: self._receive_rollout,
+            FilesWritten: self._receive_files,
+            MirrorFailed: lambda _: add("fsxds_mirror_failures_total", 1),
+            StateWritten: lambda _: add("fsxds_state_writes_total", 1),
+            StateFailed: self._receive_state_failure,
+            StateRecovered: lambda _: put("fsxds_state_failing", 0),
+            ComponentDegraded: lambda event: add("fsxds_component_restarts_total", 1, event.component),
+            SnapshotSetAside: lambda event: add("fsxds_snapshots_set_aside_total", 1, event.component),
+            InternalError: self._receive_error,
+            CertificatesReloaded: lambda _: add("fsxds_certificate_reloads_total", 1, "applied"),
+            CertificatesKept: lambda _: add("fsxds_certificate_reloads_total", 1, "rejected"),
+            HandshakeFailed: lambda _: add("fsxds_handshake_failures_total", 1),
+            SettingsReloaded: lambda _: self._receive_settings(is_applied=True),
+            SettingsRejected: lambda _: self._receive_settings(is_applied=False),
+        }
+
+    def _add(self, name: str, count: float, *labels: str) -> None:
+        counts = self._counts[name]
+        counts[labels] = counts.get(labels, 0) + count
+
+    def _set(self, name: str, value: float, *labels: str) -> None:
+        self._counts[name][labels] = value
+
+    def _observe(self, name: str, value: float) -> None:
+        self._distributions[name][()].observe(value)
+
+    # Of these there may be thousands at once: they are counted by what they have, and get their labels when they are read.
+    def _receive_response(self, event: ResponseSent) -> None:
+        type_url = event.subscription.type_url
+        self._responses[type_url] += 1
+        if event.detected_s is None:
+            return
+        now_s = time.monotonic()
+        self._sent[TYPE_LABELS[type_url]].observe(now_s - event.detected_s)
+        unacked, node = self._unacked, event.node
+        unacked[node.id, node.peer, type_url, event.version] = event.detected_s
+        while unacked and (len(unacked) > MOST_UNACKED or next(iter(unacked.values())) < now_s - ACKED_WITHIN_S):
+            unacked.popitem(last=False)
+
+    def _receive_ack(self, event: AckReceived) -> None:
+        type_url = event.subscription.type_url
+        self._acks[type_url] += 1
+        if self._unacked:
+            detected_s = self._unacked.pop((event.node.id, event.node.peer, type_url, event.version), None)
+            if detected_s is not None:
+                self._acked[TYPE_LABELS[type_url]].observe(time.monotonic() - detected_s)
+
+    def _receive_answer(self, event: RequestAnswered) -> None:
+        self._answers[event.name, event.status] += 1
+
+    def _take_frequent(self) -> None:
+        """Give what is frequent its labels."""
+        for name, counts in (("fsxds_responses_sent_total", self._responses), ("fsxds_acks_total", self._acks)):
+            self._counts[name] = {(type_name(type_url),): count for type_url, count in counts.items()}
+        self._counts["fsxds_requests_total"] = {
+            (name, str(status)): count for (name, status), count in self._answers.items()
+        }
+
+    def _receive_nack(self, event: NackReceived) -> None:
+        type_url, node = event.subscription.type_url, escape(name_of(event.node)[:LONGEST_NAME])
+        self._unacked.pop((event.node.id, event.node.peer, type_url, event.acknowledgement.version), None)
+        if len(self._nodes) < MOST_NODES:
+            self._nodes.add(node)
+        self._add("fsxds_nacks_total", 1, node if node in self._nodes else OTHER, type_name(type_url))
+
+    def _receive_load(self, event: TreeLoaded) -> None:
+        self._add("fsxds_reloads_total", 1, "held" if event.held else "good")
+        self._observe("fsxds_reload_duration_seconds", event.duration_s)
+        self._set("fsxds_last_reload_successful", 0 if event.held else 1)
+        if not event.held:
+            self._set("fsxds_last_reload_success_timestamp_seconds", time.time())
+        counts = dict.fromkeys(Severity, 0)
+        for problem in event.problems:
+            counts[problem.severity] += 1
+        for severity, count in counts.items():
+            self._set("fsxds_problems", count, severity.value)
+
+    def _receive_snapshot(self, event: SnapshotPublished) -> None:
+        self._add("fsxds_snapshots_published_total", 1)
+        self._observe("fsxds_update_publish_seconds", time.monotonic() - event.detected_s)
+
+    def _receive_rollout(self, event: RolloutChanged) -> None:
+        match event.happened:
+            case StepStarted(_, step):
+                self._add("fsxds_rollout_steps_total", 1, step.step_kind.value)
+            case StepTimedOut(_, step):
+                self._add("fsxds_rollout_step_timeouts_total", 1, step.step_kind.value)
+            case Completed():
+                self._add("fsxds_rollouts_total", 1, "completed")
+            case Superseded():
+                self._add("fsxds_rollouts_total", 1, "superseded")
+            case RolledBack():
+                self._add("fsxds_rollouts_total", 1, "rolled_back")
+            case Held():
+                self._add("fsxds_rollout_holds_total", 1)
+            case Stopped():
+                self._add("fsxds_rollout_stops_total", 1)
+
+    def _receive_files(self, event: FilesWritten) -> None:
+        self._add("fsxds_mirror_writes_total", 1)
+        self._add("fsxds_mirror_files_written_total", len(event.written))
+        self._add("fsxds_mirror_files_removed_total", len(event.removed))
+        self._add("fsxds_mirror_files_restored_total", len(event.restored))
+        self._observe("fsxds_mirror_write_duration_seconds", event.duration_s)
+
+    def _receive_state_failure(self, _: StateFailed) -> None:
+        self._add("fsxds_state_failures_total", 1)
+        self._set("fsxds_state_failing", 1)
+
+    def _receive_error(self, event: InternalError) -> None:
+        self._add("fsxds_internal_errors_total", 1, event.where)
+        if event.where == RELOAD:
+            self._add("fsxds_reloads_total", 1, "failed")
+            self._set("fsxds_last_reload_successful", 0)
+
+    def _receive_settings(self, *, is_applied: bool) -> None:
+        self._add("fsxds_settings_reloads_total", 1, "applied" if is_applied else "rejected")
+        self._set("fsxds_settings_last_reload_successful", int(is_applied))
+
+
+RELOAD = "reload"
+"""The component that loads the directory."""
+
+
+def _family(row: MetricRow) -> CounterMetricFamily | GaugeMetricFamily | HistogramMetricFamily:
+    match row.metric_type:
+        case "counter":
+            return CounterMetricFamily(row.name, row.meaning, labels=row.labels)
+        case "gauge":
+            return GaugeMetricFamily(row.name, row.meaning, labels=row.labels)
+        case _:
+            return HistogramMetricFamily(row.name, row.meaning, labels=row.labels)
+
+
+def _sendable(labels: Labels) -> Labels:
+    """Return labels without halves of surrogate pairs, which names of files and nodes may have, and UTF-8 has not."""
+    return tuple(label if label.isascii() else label.encode(errors="replace").decode() for label in labels)

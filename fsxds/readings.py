@@ -1,0 +1,141 @@
+"""What is there now, for the metrics: files, what is served, clients, rollouts, components."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Callable, Collection, Iterator, Mapping
+from dataclasses import dataclass
+
+from fsxds.channels import ChannelKey
+from fsxds.observe.metrics import OTHER, Labels, Readings
+from fsxds.publishing.channel_rollout import ChannelRollout
+from fsxds.publishing.node_channels import NodeChannels
+from fsxds.publishing.publisher import Publisher
+from fsxds.reload import Reload
+from fsxds.resource_types import BY_TYPE_URL
+from fsxds.resources import Snapshot
+from fsxds.supervisor import Supervisor
+from fsxds.values import Layers
+
+MOST_VIEWS = 100
+WHOLE = "whole tree"
+STEP_AGE = "fsxds_rollout_step_age_seconds"
+
+
+@dataclass(frozen=True, slots=True)
+class Readers:
+    """What is asked for what is there now.
+
+    Attributes:
+        reload: knows which files are held back.
+        file_count: returns how many files the directory has.
+        publisher: has what is served.
+        channels: knows the views.
+        supervisor: knows the components.
+        polls_held: returns how many polls are held.
+        unready: returns why `/readyz` does not say 200; empty where it does.
+    """
+
+    reload: Reload
+    file_count: Callable[[], int]
+    publisher: Publisher
+    channels: NodeChannels
+    supervisor: Supervisor
+    polls_held: Callable[[], int]
+    unready: Callable[[], str]
+
+    def read(self) -> Readings:
+        """Yield names of gauges, their labels, and their values."""
+        yield "fsxds_ready", (), float(not self.unready())
+        yield "fsxds_polls_held", (), float(self.polls_held())
+        yield from self._files()
+        degraded = self.supervisor.degraded.current
+        for component in sorted(self.supervisor.components):
+            yield "fsxds_component_degraded", (component,), float(component in degraded)
+        # Several channels may have the same labels.
+        merged: dict[tuple[str, Labels], float] = {}
+        for name, labels, value in self._channels():
+            before = merged.get((name, labels), 0.0)
+            merged[name, labels] = max(before, value) if name == STEP_AGE else before + value
+        yield from ((name, labels, value) for (name, labels), value in merged.items())
+
+    def _files(self) -> Readings:
+        held = () if self.reload.views is None else self.reload.views.held
+        good = sum(file.has_last_good for file in held)
+        yield "fsxds_files", ("good",), float(max(0, self.file_count() - len(held)))
+        yield "fsxds_files", ("held",), float(good)
+        yield "fsxds_files", ("broken",), float(len(held) - good)
+
+    def _channels(self) -> Readings:
+        labels, rollouts = view_labels(self.channels.views), self.publisher.rollouts
+        others = "others" if any(key.is_canary for key in rollouts) else "all"
+        now_s = asyncio.get_running_loop().time()
+        for key, rollout in rollouts.items():
+            if key.layers in labels or rollout.channel.clients:
+                view = labels.get(key.layers, OTHER)
+                snapshot = rollout.channel.store.current
+                if snapshot is not None and key == ChannelKey(key.layers):
+                    yield from _served(view, snapshot)
+                yield from _rollout(rollout, (view, _cohort(key, others)), now_s)
+                for client in rollout.channel.clients:
+                    yield "fsxds_clients", (client.transport, view, client.sync_state().value), 1.0
+
+
+def loaded_views(publisher: Publisher) -> Collection[Snapshot] | None:
+    """Return what is served of each view that is loaded; None before the first load.
+
+    What an earlier process served is served before the tree is read, and where it has no good file any more.
+    """
+    served = {
+        key.layers: snapshot
+        for key, rollout in publisher.rollouts.items()
+        if not key.transition and (snapshot := rollout.channel.store.current) is not None
+    }
+    targets = publisher.published.current
+    return None if targets is None and not served else {**(targets or {}), **served}.values()
+
+
+def view_labels(views: tuple[tuple[str, Layers], ...]) -> Mapping[Layers, str]:
+    """Return what each view is called in labels: by its name, with its layers where there are several of this name."""
+    counts = Counter(name for name, _ in views)
+    labels = {layers: name if counts[name] == 1 else f"{name} ({'+'.join(layers)})" for name, layers in views}
+    return {
+        layers: (label or WHOLE) if index < MOST_VIEWS else OTHER
+        for index, (layers, label) in enumerate(labels.items())
+    }
+
+
+def _cohort(key: ChannelKey, others: str) -> str:
+    return "moving" if key.transition else "canary" if key.is_canary else others
+
+
+def _served(view: str, snapshot: Snapshot) -> Readings:
+    for type_url, rows in snapshot.by_type.items():
+        if type_url not in snapshot.withheld:
+            short_name = BY_TYPE_URL[type_url].short_name
+            yield "fsxds_resources", (view, short_name), float(len(rows))
+            if view != OTHER:
+                version = snapshot.authored.get(type_url, rows.version)
+                yield "fsxds_version_info", (view, short_name, version), 1.0
+
+
+def _rollout(rollout: ChannelRollout, labels: tuple[str, str], now_s: float) -> Readings:
+    status = rollout.machine.status
+    yield "fsxds_rollouts_active", labels, float(not rollout.has_completed)
+    yield "fsxds_rollout_waiting_clients", labels, float(len(status.waiting))
+    yield "fsxds_rollout_late_clients", labels, float(len(status.late))
+    yield "fsxds_rollouts_held", labels, float(status.held is not None or status.is_stopped)
+    yield "fsxds_rollouts_tainted", labels, float(len(status.tainted))
+    yield "fsxds_rollouts_pinned", labels, float(status.is_pinned)
+    ends_at_s = rollout.machine.timer_at_s
+    if status.step is not None and ends_at_s is not None:
+        age_s = max(0.0, now_s - (ends_at_s - rollout.machine.options.step_timeout_s))
+        yield STEP_AGE, (*labels, status.step.step_kind.value), age_s
+    yield from _lingering(labels[0], Counter(type_url for type_url, _ in status.lingering))
+
+
+def _lingering(view: str, counts: Counter[str]) -> Iterator[tuple[str, tuple[str, ...], float]]:
+    for row in BY_TYPE_URL.values():
+        if row.type_url in counts:
+            yield "fsxds_lingering_resources", (view, row.short_name), float(counts[row.type_url])

@@ -1,0 +1,248 @@
+"""What becomes of events in the metrics; their names, and what they cost, whoever connects."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import time
+from pathlib import Path, PurePosixPath
+
+import pytest
+from prometheus_client import generate_latest
+
+from fsxds import events
+from fsxds.events import AckReceived, Event, InternalError, NackReceived, ResponseSent
+from fsxds.observe.metric_catalogue import CATALOGUE, LABELS, ROWS_BY_NAME
+from fsxds.observe.metrics import ACKED_WITHIN_S, MOST_NODES, MOST_UNACKED, Metrics
+from fsxds.observe.observers import observed_by
+from fsxds.protocol.messages import Acknowledgement, Node
+from fsxds.protocol.subscription import Subscription
+from fsxds.resource_types import RESOURCE_TYPES
+from fsxds.resources import Snapshot
+from fsxds.rollout import Completed, Held, RolledBack, Step, StepKind, StepStarted, StepTimedOut, Stopped, Superseded
+from fsxds.rollout.rollout_events import RolloutEvent
+from fsxds.values import HeldFile, Problem, Severity, Version
+
+CDS = next(row.type_url for row in RESOURCE_TYPES if row.short_name == "cds")
+NODE = Node("edge-1", peer="192.0.2.1")
+SUBSCRIPTION = Subscription(CDS)
+STEP = Step(StepKind.GROW, Snapshot(1, {}), {})
+
+
+@pytest.fixture
+def metrics() -> Metrics:
+    """Metrics of a process that did nothing so far."""
+    return Metrics()
+
+
+def value(metrics: Metrics, name: str, **labels: str) -> float | None:
+    """Return one value as it is exposed; None where there is none."""
+    return metrics.registry.get_sample_value(name, labels)
+
+
+def nack(node: str, version: str = "v1") -> NackReceived:
+    """Return the NACK of a node."""
+    return NackReceived(Node(node), SUBSCRIPTION, Acknowledgement(Version(version), accepted=False), ())
+
+
+def of_rollout(happened: RolloutEvent) -> Event:
+    """Return an event of a rollout."""
+    return events.RolloutChanged((), False, happened, {})
+
+
+@pytest.mark.parametrize(
+    ("event", "name", "labels"),
+    [
+        (ResponseSent(NODE, SUBSCRIPTION, Version("v")), "responses_sent_total", {"type": "cds"}),
+        (AckReceived(NODE, SUBSCRIPTION, Version("v")), "acks_total", {"type": "cds"}),
+        (nack("edge-1"), "nacks_total", {"node": "edge-1", "type": "cds"}),
+        (events.RequestAnswered("REST", 304, ""), "requests_total", {"listener": "REST", "status": "304"}),
+        (events.RequestRejected("", "NOT_FOUND", "no view"), "requests_rejected_total", {"status": "NOT_FOUND"}),
+        (events.LimitReached("max-streams"), "limit_reached_total", {"limit": "max-streams"}),
+        (events.StreamOpened(NODE, "StreamClusters", ""), "streams_opened_total", {"service": "StreamClusters"}),
+        (events.StreamClosed(NODE, "StreamClusters", ""), "streams_closed_total", {"service": "StreamClusters"}),
+        (events.QueueOverflowed(), "file_event_overflows_total", {}),
+        (of_rollout(StepStarted("t", STEP)), "rollout_steps_total", {"step": "grow"}),
+        (of_rollout(StepTimedOut("t", STEP, frozenset())), "rollout_step_timeouts_total", {"step": "grow"}),
+        (of_rollout(Completed("t")), "rollouts_total", {"result": "completed"}),
+        (of_rollout(Superseded("t")), "rollouts_total", {"result": "superseded"}),
+        (of_rollout(RolledBack("t", "good")), "rollouts_total", {"result": "rolled_back"}),
+        (of_rollout(Held("t", ())), "rollout_holds_total", {}),
+        (of_rollout(Stopped("t", ())), "rollout_stops_total", {}),
+        (events.FilesWritten(written=(PurePosixPath("cds.pb"),)), "mirror_files_written_total", {}),
+        (events.FilesWritten(removed=(PurePosixPath("cds.pb"),)), "mirror_files_removed_total", {}),
+        (events.FilesWritten(restored=(PurePosixPath("cds.pb"),)), "mirror_files_restored_total", {}),
+        (events.FilesWritten(duration_s=0.1), "mirror_write_duration_seconds_count", {}),
+        (events.FilesWritten(), "mirror_writes_total", {}),
+        (events.MirrorFailed(OSError(), 1.0), "mirror_failures_total", {}),
+        (events.StateWritten(Path("/state"), 1), "state_writes_total", {}),
+        (events.StateFailed(Path("/state"), "full", 1.0), "state_failures_total", {}),
+        (events.StateFailed(Path("/state"), "full", 1.0), "state_failing", {}),
+        (events.ComponentDegraded("watcher", "it", 1.0), "component_restarts_total", {"component": "watcher"}),
+        (events.SnapshotSetAside("mirror", ValueError()), "snapshots_set_aside_total", {"component": "mirror"}),
+        (InternalError("REST request", ValueError()), "internal_errors_total", {"where": "REST request"}),
+        (InternalError("reload", ValueError()), "reloads_total", {"result": "failed"}),
+        (events.SettingsReloaded((), ()), "settings_reloads_total", {"result": "applied"}),
+        (events.SettingsRejected("a word"), "settings_reloads_total", {"result": "rejected"}),
+        (events.CertificatesReloaded(("a.pem",)), "certificate_reloads_total", {"result": "applied"}),
+        (events.CertificatesKept("no key"), "certificate_reloads_total", {"result": "rejected"}),
+        (events.HandshakeFailed("", "no TLS"), "handshake_failures_total", {}),
+        (events.SnapshotPublished(Snapshot(1, {}), 0.0), "snapshots_published_total", {}),
+        (events.SnapshotPublished(Snapshot(1, {}), 0.0), "update_publish_seconds_count", {}),
+        (events.TreeLoaded((), ()), "reloads_total", {"result": "good"}),
+        (events.TreeLoaded((), (HeldFile(PurePosixPath("a"), None, has_last_good=True),)), "reloads_total", {"result": "held"}),
+    ],
+)  # fmt: skip
+def test_an_event_is_counted(metrics: Metrics, event: Event, name: str, labels: dict[str, str]) -> None:
+    """Once, in the metric that its meaning names."""
+    assert not value(metrics, f"fsxds_{name}", **labels)
+    metrics.receive(event)
+
+    assert value(metrics, f"fsxds_{name}", **labels) == 1
+
+
+def test_every_metric_of_events_has_one_that_counts_it() -> None:
+    """What no event counts is read when it is asked for: nothing of the catalogue is without a source."""
+    readings = Path("fsxds/readings.py").read_text(encoding="utf-8")
+    counted = Path("fsxds/observe/metrics.py").read_text(encoding="utf-8")
+
+    assert set() == {row.name for row in CATALOGUE if f'"{row.name}"' not in counted + readings}
+
+
+def test_the_last_load_is_what_gauges_say(metrics: Metrics) -> None:
+    """Problems by severity, and whether a file was held back."""
+    problem = Problem.of_file(PurePosixPath("cds.yaml"), "r", "fact", "remedy")
+    held = HeldFile(PurePosixPath("cds.yaml"), problem, has_last_good=True)
+    metrics.receive(events.TreeLoaded((problem,), (held,), 0.02))
+
+    assert value(metrics, "fsxds_problems", severity=Severity.ERROR.value) == 1
+    assert value(metrics, "fsxds_problems", severity=Severity.WARNING.value) == 0
+    assert value(metrics, "fsxds_last_reload_successful") == 0
+    assert value(metrics, "fsxds_last_reload_success_timestamp_seconds") is None
+    assert value(metrics, "fsxds_reload_duration_seconds_bucket", le="0.01") == 0
+    assert value(metrics, "fsxds_reload_duration_seconds_bucket", le="0.025") == 1
+    metrics.receive(events.TreeLoaded((), ()))
+
+    assert value(metrics, "fsxds_problems", severity="error") == 0
+    assert value(metrics, "fsxds_last_reload_successful") == 1
+    assert value(metrics, "fsxds_last_reload_success_timestamp_seconds") == pytest.approx(time.time(), abs=600)
+
+
+def test_what_began_ends(metrics: Metrics) -> None:
+    """A directory that was lost, a state directory that failed, and settings with a mistake are over again."""
+    begins: tuple[Event, ...] = (
+        events.TreeDisappeared("gone"),
+        events.StateFailed(Path("/s"), "full", 1.0),
+        events.SettingsRejected("a"),
+    )
+    ends: tuple[Event, ...] = (
+        events.TreeReturned(),
+        events.StateRecovered(Path("/s")),
+        events.SettingsReloaded((), ()),
+    )
+    names = ("fsxds_tree_present", "fsxds_state_failing", "fsxds_settings_last_reload_successful")
+    for some, expected in ((begins, [0, 1, 0]), (ends, [1, 0, 1])):
+        for event in some:
+            metrics.receive(event)
+        assert [value(metrics, name) for name in names] == expected
+
+
+def test_latency_is_that_of_changes(metrics: Metrics) -> None:
+    """From the first sign of a change to its response, and to the ACK of that; what a client asked for is none."""
+    sent = ResponseSent(NODE, SUBSCRIPTION, Version("v1"), time.monotonic() - 0.3)
+    metrics.receive(ResponseSent(NODE, SUBSCRIPTION, Version("v0")))
+    metrics.receive(AckReceived(NODE, SUBSCRIPTION, Version("v0")))
+    assert value(metrics, "fsxds_update_send_seconds_count", type="cds") is None
+    metrics.receive(sent)
+    metrics.receive(AckReceived(NODE, SUBSCRIPTION, Version("v1")))
+    metrics.receive(AckReceived(NODE, SUBSCRIPTION, Version("v1")))
+
+    for stage in ("send", "ack"):
+        assert value(metrics, f"fsxds_update_{stage}_seconds_count", type="cds") == 1
+        assert value(metrics, f"fsxds_update_{stage}_seconds_bucket", type="cds", le="0.25") == 0
+        assert (value(metrics, f"fsxds_update_{stage}_seconds_sum", type="cds") or 0) >= 0.3
+    metrics.receive(sent)
+    metrics.receive(nack("edge-1"))
+    metrics.receive(NackReceived(NODE, SUBSCRIPTION, Acknowledgement(Version("v1"), accepted=False), ()))
+    metrics.receive(AckReceived(NODE, SUBSCRIPTION, Version("v1")))
+    assert value(metrics, "fsxds_update_ack_seconds_count", type="cds") == 1
+
+
+def test_what_nobody_acks_is_forgotten(metrics: Metrics) -> None:
+    """Of many clients, and after a while: an ACK that comes then says nothing about the change."""
+    now_s = time.monotonic()
+    for number in range(MOST_UNACKED + 10):
+        metrics.receive(ResponseSent(Node(str(number)), SUBSCRIPTION, Version("v"), now_s))
+    assert len(metrics._unacked) == MOST_UNACKED
+    for number in range(MOST_UNACKED + 10):
+        metrics.receive(AckReceived(Node(str(number)), SUBSCRIPTION, Version("v")))
+    assert value(metrics, "fsxds_update_ack_seconds_count", type="cds") == MOST_UNACKED
+    metrics.receive(ResponseSent(NODE, SUBSCRIPTION, Version("v"), now_s - ACKED_WITHIN_S - 1))
+    assert not metrics._unacked
+
+
+def test_node_ids_cannot_fill_the_memory(metrics: Metrics) -> None:
+    """Ten thousand made-up nodes are two hundred series and one; long and strange names are cut, and can be sent."""
+    for number in range(10_000):
+        metrics.receive(nack(f"node-{number}"))
+    assert value(metrics, "fsxds_nacks_total", node="other", type="cds") == 10_000 - MOST_NODES
+    assert generate_latest(metrics.registry).count(b"\nfsxds_nacks_total{") == MOST_NODES + 1
+
+
+@pytest.mark.parametrize("name", ["\ud800", 'a"\\\n}', "\x1b[31m", "é" * 300, "", "\u2028"])
+def test_strange_names_can_be_read(metrics: Metrics, name: str) -> None:
+    """Whatever clients call themselves, the next scrape has it, and all lines are whole."""
+    metrics.receive(nack(name))
+    metrics.receive(events.ComponentDegraded(f"mirror {name}", "it", 1.0))
+    lines = generate_latest(metrics.registry).decode().removesuffix("\n").split("\n")
+
+    assert len([line for line in lines if line.startswith("fsxds_nacks_total{")]) == 1
+    assert all(line.startswith(("#", "fsxds_", "process_")) for line in lines), lines
+
+
+def test_the_catalogue_is_whole() -> None:
+    """Every label has a meaning, no meaning is left over, and no name comes twice."""
+    assert {label for row in CATALOGUE for label in row.labels} == LABELS.keys()
+    assert sorted(LABELS) == list(LABELS)
+    assert len(ROWS_BY_NAME) == len(CATALOGUE)
+    assert all(row.meaning.endswith(".") for row in CATALOGUE)
+
+
+@pytest.mark.skipif(shutil.which("promtool") is None, reason="apt-get install prometheus")
+def test_names_follow_the_conventions(metrics: Metrics) -> None:
+    """The real `promtool check metrics` finds nothing in them."""
+    metrics.read = lambda: [
+        (row.name, tuple("x" for _ in row.labels), 1.0) for row in CATALOGUE if row.metric_type == "gauge"
+    ]
+    for event in (nack("a"), events.RequestAnswered("REST", 200, ""), events.LimitReached("max-streams")):
+        metrics.receive(event)
+    content = generate_latest(metrics.registry)
+    checked = subprocess.run(["promtool", "check", "metrics"], input=content, capture_output=True, check=False)
+
+    assert (0, b"") == (checked.returncode, checked.stdout + checked.stderr)
+
+
+def test_an_event_that_cannot_be_counted_is_logged() -> None:
+    """So is the error, and nobody who sends events gets it."""
+    logged: list[Event] = []
+
+    def fail(_: Event) -> None:
+        raise ZeroDivisionError
+
+    event = events.QueueOverflowed()
+    observed_by(logged.append, fail)(event)
+
+    assert isinstance(logged[0], InternalError)
+    assert (logged[0].where, type(logged[0].error)) == ("metrics", ZeroDivisionError)
+    assert logged[1] is event
+
+
+def test_an_event_that_cannot_be_logged_is_counted(metrics: Metrics) -> None:
+    """It was counted before."""
+
+    def fail(_: Event) -> None:
+        raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        observed_by(fail, metrics.receive)(events.QueueOverflowed())
+    assert value(metrics, "fsxds_file_event_overflows_total") == 1

@@ -375,6 +375,7 @@ _client = partial(click.option, cls=CommandOption, group="The client")
     help="Text to read, or one JSON object per update.",
 )
 @with_tls_flags("The client")
+@_client("--token", metavar="FILE", type=_PATH, help="Send the first bearer token in this file.")
 def watch(address: str, settings: Settings, tls: ClientTls | None, **flags: Unpack[WatchFlags]) -> None:
     """Be a client of the xDS server at ADDRESS, and print what it sends.
 

@@ -9,6 +9,7 @@ import socket
 from collections.abc import Coroutine
 from contextlib import aclosing
 from dataclasses import replace
+from pathlib import Path
 from typing import TypedDict
 
 import click
@@ -21,6 +22,7 @@ from fsxds.errors import UsageError
 from fsxds.protocol.messages import Node
 from fsxds.resource_types import BY_SHORT_NAME
 from fsxds.settings.options import Settings
+from fsxds.settings.token_file import read_token
 from fsxds.tools.client.client_tls import ClientTls
 from fsxds.tools.client.connection import URLS, ClientOptions, Trouble, Wire, connecting, follow
 from fsxds.tools.client.watch_output import Holdings, JsonOutput, TextOutput, TroubleReporter, WatchOutput, report
@@ -44,6 +46,7 @@ class WatchFlags(TypedDict):
     ttl: bool
     count: int | None
     output_format: str
+    token: Path | None
 
 
 def run_watch(address: str, settings: Settings, flags: WatchFlags, tls: ClientTls | None) -> None:
@@ -51,7 +54,8 @@ def run_watch(address: str, settings: Settings, flags: WatchFlags, tls: ClientTl
     # Until there is an event loop that answers it.
     signal.signal(signal.SIGHUP, lambda *_: None)
     node = _node(flags)
-    wanted = replace(_wanted(address, flags), tls=tls)
+    token = "" if flags["token"] is None else read_token(flags["token"])
+    wanted = replace(_wanted(address, flags), tls=tls, token=token)
     wanted.check()
     with spinner("reading Envoy's API"):
         catalogue = reload.find_catalogue(settings)

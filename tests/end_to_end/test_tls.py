@@ -180,9 +180,12 @@ def test_operators_ask_by_tls(files: Files) -> None:
     """Where the admin address is no loopback one, it takes TLS alone; a client certificate is not asked of operators."""
     (files.folder / "admin").mkdir()
     certificate = ["--tls-cert", str(files.cert), "--tls-key", str(files.key)]
-    with Server(files.tree, files.folder / "admin", *certificate, "--admin", "0.0.0.0:0") as server:
+    token = files.folder / "admin-token"
+    token.write_text("a-token-of-operators")
+    with_token = ["--admin-token", str(token)]
+    with Server(files.tree, files.folder / "admin", *certificate, *with_token, "--admin", "0.0.0.0:0") as server:
         port = server.admin.rpartition(":")[2]
-        asked = ["rollout", "status", "--admin", f"localhost:{port}"]
+        asked = ["rollout", "status", *with_token, "--admin", f"localhost:{port}"]
         trusted = run_fsxds([*asked, "--admin-ca", str(files.ca)])
         plain = run_fsxds(asked)
         stranger = run_fsxds([*asked, "--admin-ca", str(Authority().write(files.folder / "other.crt"))])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, fields, is_dataclass
+from dataclasses import dataclass, field, fields, is_dataclass
 from typing import Any, TypeVar, cast, get_args, get_origin, get_type_hints
 
 import aiohttp
@@ -12,8 +12,10 @@ import aiohttp
 from fsxds.errors import FsxdsError, UsageError
 from fsxds.settings.forms import OFF, Address, TcpAddress, parse_address
 from fsxds.settings.options import Settings
+from fsxds.settings.token_file import read_token
 from fsxds.tools.client.client_tls import ClientTls
 from fsxds.tools.client.polls import open_session, words_of
+from fsxds.tools.client.streams import credentials_of
 
 # It is answered at once, unless a history of fifty snapshots is read from a slow disk.
 READ_PATIENCE_S = 30.0
@@ -36,15 +38,18 @@ class AdminServer:
     Attributes:
         address: as `--admin` has it.
         tls: whom to trust there; None for plain text.
+        token: a bearer token to send; empty for none.
     """
 
     address: str
     tls: ClientTls | None = None
+    token: str = field(default="", repr=False)
 
     @classmethod
     def of(cls, settings: Settings) -> AdminServer:
-        """Return the one of the settings."""
-        return cls(settings.admin, ClientTls.of(settings.admin_ca, None, None))
+        """Return the one of the settings. Raises UsageError where the file of the token cannot be used."""
+        token = "" if settings.admin_token is None else read_token(settings.admin_token)
+        return cls(settings.admin, ClientTls.of(settings.admin_ca, None, None), token)
 
 
 async def ask_admin(server: AdminServer, method: str, path: str, words: Mapping[str, str | int]) -> Any:
@@ -67,7 +72,9 @@ async def ask_admin(server: AdminServer, method: str, path: str, words: Mapping[
     try:
         async with (
             open_session(str(where), READ_PATIENCE_S, tls) as session,
-            session.request(method, f"{base}{path}", headers=_HOST, **by_method) as response,
+            session.request(
+                method, f"{base}{path}", headers={**_HOST, **dict(credentials_of(server.token))}, **by_method
+            ) as response,
         ):
             status, body = response.status, await response.read()
     except TimeoutError as error:

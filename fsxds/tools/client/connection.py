@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
 from typing import Protocol
 
@@ -126,6 +126,7 @@ class ClientOptions:
         wire: how to receive updates.
         is_aggregated: by ADS, not by the service of the type.
         tls: None for plain text, or where a URL says https and this machine trusts the server.
+        token: a bearer token to send; empty for none.
     """
 
     address: str
@@ -134,6 +135,7 @@ class ClientOptions:
     wire: Wire = Wire.SOTW
     is_aggregated: bool = False
     tls: ClientTls | None = None
+    token: str = field(default="", repr=False)
 
     @property
     def title(self) -> str:
@@ -190,13 +192,14 @@ async def connecting(wanted: ClientOptions, node: Node, converter: Converter) ->
     client: XdsClient
     if wanted.wire is Wire.REST:
         polling = PollingClient(wanted.target, wanted.rows[0], node, converter)
-        polling.tls = wanted.tls
+        polling.tls, polling.token = wanted.tls, wanted.token
         async with polling as client:
             client.subscribe(wanted.rows[0].type_url, *wanted.names)
             yield client
         return
     stream = Streaming(wanted.wire, None if wanted.is_aggregated else wanted.rows[0])
     async with streaming(wanted.target, stream, node, wanted.tls) as client:
+        client.token = wanted.token
         for row in wanted.rows:
             client.subscribe(row.type_url, *wanted.names)
         yield client

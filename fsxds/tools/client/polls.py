@@ -16,6 +16,7 @@ from fsxds.protocol.messages import Node
 from fsxds.protocol.node_attributes import metadata_of
 from fsxds.resource_types import ResourceType
 from fsxds.tools.client.client_tls import ClientTls, tls_words
+from fsxds.tools.client.streams import credentials_of
 from fsxds.tools.client.updates import (
     AGENT,
     ConnectionLostError,
@@ -51,7 +52,7 @@ class PollingClient:
     """A client that polls for one type. Use as an async context manager; its methods are those of `StreamClient`.
 
     `next()` may be cancelled while it waits. `on_connected` is called with each response that is no error. `hold_s`,
-    `late_s` and `tls` may be set before the client is used.
+    `late_s`, `tls` and `token` may be set before the client is used.
     """
 
     def __init__(self, address: str, row: ResourceType, node: Node, converter: Converter) -> None:
@@ -69,6 +70,7 @@ class PollingClient:
         self._converter = converter
         self.hold_s, self.late_s = HOLD_S, LATE_S
         self.tls: ClientTls | None = None
+        self.token = ""
         self._names: list[str] = []
         self._version = ""
         self._unanswered: Update | None = None
@@ -137,8 +139,9 @@ class PollingClient:
         if self._session is None:
             raise RuntimeError("a client is used as an async context manager")
         url, timeout = url_of(self._address, self._row), {"timeout": f"{hold_s:g}"}
+        headers = dict(credentials_of(self.token))
         try:
-            async with self._session.post(url, params=timeout, json=self._request()) as response:
+            async with self._session.post(url, params=timeout, json=self._request(), headers=headers) as response:
                 body = await response.read()
         except TimeoutError as error:
             raise ConnectionLostError("no response came in time", "TIMEOUT") from error

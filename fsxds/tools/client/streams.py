@@ -48,7 +48,7 @@ class StreamClient:
 
     `next()` may be cancelled while it waits: nothing is lost. When the stream ends, `next()` raises ConnectionLostError;
     called again, it opens a new stream with the same subscriptions. `on_connected` is called when there is a connection,
-    the first or another one.
+    the first or another one. `token` is a bearer token to send, and may be set before the client is used.
     """
 
     def __init__(self, channel: grpc.aio.Channel, method: str, dialogue: Dialogue) -> None:
@@ -69,6 +69,7 @@ class StreamClient:
         self._inbox: asyncio.Queue[_Received] = asyncio.Queue(maxsize=1)
         self._unanswered: Update | None = None
         self._was_lost = False
+        self.token = ""
         self.on_connected: Callable[[], None] = _nothing
 
     async def __aenter__(self) -> Self:
@@ -172,8 +173,15 @@ class StreamClient:
         for request in self._dialogue.first_requests():
             self._outbox.put_nowait(request)
         # At first a server that is not there is an error at once; after a lost stream its return is waited for.
-        self._call = self._method(_taken_from(self._outbox), wait_for_ready=self._was_lost)
+        self._call = self._method(
+            _taken_from(self._outbox), wait_for_ready=self._was_lost, metadata=credentials_of(self.token)
+        )
         self._reading = self._tasks.create_task(_read(self._call, self._inbox, self._path))
+
+
+def credentials_of(token: str) -> tuple[tuple[str, str], ...]:
+    """Return the headers that show a bearer token; none without one."""
+    return (("authorization", f"Bearer {token}"),) if token else ()
 
 
 def _nothing() -> None:

@@ -126,7 +126,8 @@ class Access:
             fact = "these credentials do not open the admin address; send the token of --admin-token, or add `admin: true` to a rule"
             raise ProtocolError(fact, "UNAUTHENTICATED" if peer.token else "PERMISSION_DENIED")
         raise ProtocolError(
-            "the admin address wants a token; send it as `authorization: Bearer TOKEN`", "UNAUTHENTICATED"
+            "the admin address wants a token; give --admin-token FILE, or send `authorization: Bearer TOKEN`",
+            "UNAUTHENTICATED",
         )
 
     def _admin_rules_of(self, peer: Peer) -> Iterator[AccessRule]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import os
 from contextlib import suppress
@@ -37,8 +38,7 @@ class DirectoryLock:
         if self.is_held:
             return False
         self.release()
-        flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
-        lock = os.open(self._path, flags, 0o600)
+        lock = self._open()
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as error:
@@ -54,6 +54,16 @@ class DirectoryLock:
             os.ftruncate(lock, 0)
             os.pwrite(lock, str(os.getpid()).encode(), 0)
         return True
+
+    def _open(self) -> int:
+        flags = os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
+        try:
+            return os.open(self._path, os.O_RDWR | os.O_CREAT | flags, 0o600)
+        except OSError as error:
+            if error.errno != errno.EROFS or not self._path.exists():
+                raise
+        # A disk that turned read-only, such as after an error of its own, can still be read by who has had the directory.
+        return os.open(self._path, os.O_RDONLY | flags)
 
     @property
     def is_held(self) -> bool:

@@ -9,7 +9,7 @@ import shutil
 import subprocess
 import tempfile
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from functools import cache
 from pathlib import Path
 from random import Random
@@ -23,13 +23,14 @@ _LIKE_OTHERS = ("setpriv", "--bounding-set", "-dac_override,-dac_read_search,-fo
 
 
 @contextmanager
-def mounted(place: Path, size: str = "2m") -> Iterator[None]:
-    """Put a file system of its own in a place."""
-    subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={size},mode=755", "tmpfs", str(place)], check=True)
+def mounted(place: Path, *arguments: str) -> Iterator[None]:
+    """Mount something in a place, by default a file system of 2 MB."""
+    what = arguments or ("-t", "tmpfs", "-o", "size=2m,mode=755", "tmpfs")
+    subprocess.run(["mount", *what, str(place)], check=True)
     try:
         yield
     finally:
-        subprocess.run(["umount", "-l", str(place)], check=False)
+        subprocess.run(["umount", "-l", str(place)], check=True)
 
 
 @cache
@@ -48,29 +49,32 @@ def cannot_mount() -> str:
 async def disk_full(folder: Path, rng: Random, times: int) -> None:
     """The disk of the mirror and of the state directory has no byte left."""
     site = Site(folder)
+
+    @contextmanager
+    def full() -> Iterator[None]:
+        filler = site.kept / "filler"
+        with suppress(OSError), filler.open("wb", buffering=0) as file:
+            while True:
+                file.write(bytes(4096))
+        yield
+        filler.unlink()
+
     with mounted(site.kept):
-
-        def fill() -> None:
-            with suppress(OSError), (site.kept / "filler").open("wb", buffering=0) as filler:
-                while True:
-                    filler.write(bytes(4096))
-
-        await _kept_fails(site, _edits(rng, times), fill, (site.kept / "filler").unlink, "No space left on device")
+        await _kept_fails(site, _edits(rng, times), full, "No space left on device")
 
 
 async def disk_read_only(folder: Path, rng: Random, times: int) -> None:
     """The mirror and the state directory are on a read-only file system from now on."""
     site = Site(folder)
 
-    def begin() -> None:
+    @contextmanager
+    def read_only() -> Iterator[None]:
         # A file system with open files can only be covered: what is opened anew, in any way, is on the read-only one.
-        subprocess.run(["mount", "--bind", str(site.kept), str(site.kept)], check=True)
-        subprocess.run(["mount", "-o", "remount,bind,ro", str(site.kept)], check=True)
+        with mounted(site.kept, "--bind", str(site.kept)):
+            subprocess.run(["mount", "-o", "remount,bind,ro", str(site.kept)], check=True)
+            yield
 
-    def end() -> None:
-        subprocess.run(["umount", "-l", str(site.kept)], check=True)
-
-    await _kept_fails(site, _edits(rng, times), begin, end, "Read-only file system")
+    await _kept_fails(site, _edits(rng, times), read_only, "Read-only file system")
 
 
 async def disk_fails_to_write(folder: Path, rng: Random, times: int) -> None:
@@ -78,9 +82,14 @@ async def disk_fails_to_write(folder: Path, rng: Random, times: int) -> None:
     system = FaultySystem.here()
     system.reset()
     site = Site(folder, preloaded=system.libraries)
-    await _kept_fails(
-        site, _edits(rng, times), lambda: system.fail(site.kept, write=errno.EIO), system.reset, "Input/output error"
-    )
+
+    @contextmanager
+    def failing() -> Iterator[None]:
+        system.fail(site.kept, write=errno.EIO)
+        yield
+        system.reset()
+
+    await _kept_fails(site, _edits(rng, times), failing, "Input/output error", is_restarted=False)
 
 
 def _edits(rng: Random, times: int) -> Iterator[int]:
@@ -89,25 +98,43 @@ def _edits(rng: Random, times: int) -> Iterator[int]:
 
 
 async def _kept_fails(
-    site: Site, edits: Iterable[int], begin: Callable[[], None], end: Callable[[], None], words: str
+    site: Site,
+    edits: Iterable[int],
+    failing: Callable[[], AbstractContextManager[None]],
+    words: str,
+    *,
+    is_restarted: bool = True,
 ) -> None:
-    """Clients get every edit; the log says what fails; mirrored files stay whole, and both go on when they can."""
+    """Clients get every edit; the log says what fails; mirrored files stay whole, and all goes on when it can.
+
+    `is_restarted`: also from a process that starts meanwhile.
+    """
     async with site.running():
         for count in edits:
             await site.until_all()
-            lines = {event: len(site.server.log_events(event)) for event in ("mirror_failed", "state_recovered")}
-            before = site.number
-            begin()
-            for _ in range(count):
-                site.edit()
-                await site.until_served()
-                assert set(site.mirrored().values()) <= {before}
-            failure = await site.until_logged("mirror_failed", lines["mirror_failed"])
-            assert words in failure["message"], failure
-            await site.until_logged("state_failed", lines["state_recovered"])
-            end()
+            lines = {event: len(site.server.log_events(event)) for event in ("mirror_failed", "state_failed")}
+            recovered, before = len(site.server.log_events("state_recovered")), site.number
+            with failing():
+                for number in range(count):
+                    site.edit()
+                    if number and is_restarted:
+                        await _restart(site)
+                    await site.until_served()
+                    assert set(site.mirrored().values()) <= {before}
+                failure = await site.until_logged("mirror_failed", lines["mirror_failed"])
+                assert words in failure["message"], failure
+                await site.until_logged("state_failed", lines["state_failed"])
             await site.until_all()
-            await site.until_logged("state_recovered", lines["state_recovered"])
+            await site.until_logged("state_recovered", recovered)
+
+
+async def _restart(site: Site) -> None:
+    """Kill the process, and start another one, which serves what the tree has."""
+    failed = len(site.server.log_events("state_failed"))
+    await asyncio.to_thread(site.server.kill)
+    # The ready file waits for the mirrored files, which cannot be written yet.
+    await asyncio.to_thread(site.server.start, wait=False)
+    await site.until_logged("state_failed", failed)
 
 
 async def disk_fails_to_read(folder: Path, rng: Random, times: int) -> None:

@@ -130,7 +130,7 @@ VIEWING, READING, WATCHING, CHECKS = "Views", "Reading the tree", "Watching for 
 REST, GRPC, ADMIN = "REST", "gRPC", "Admin"
 SECURITY = "Security"
 ROLLOUT = "Rollouts"
-SECURITY, LIMITS = "Security", "Limits"
+LIMITS = "Limits"
 MIRROR, API, OUTPUT = "Mirrored files", "Envoy's API", "Output"
 
 # Names that one tool owns, so that nobody keeps resources in a file of such a name; what could be a name for resources
@@ -235,6 +235,15 @@ class Settings:
             "Serve secrets in clear, without TLS, also to clients on other machines.",
         )
     )
+    follow_outside: bool = reloadable(
+        option(
+            SWITCH,
+            "false",
+            SECURITY,
+            ALL,
+            "Read also what links of the tree lead to outside of it; the tree itself may be reached through links anyway.",
+        )
+    )
     socket_mode: int = option(SOCKET_MODE, "660", SECURITY, LASTING, "The mode of the unix sockets that are made.")
     socket_owner: SocketOwner | None = optional(
         SOCKET_OWNER, SECURITY, LASTING, "Who owns these sockets, such as envoy:envoy; by default who runs fsxds."
@@ -327,16 +336,6 @@ class Settings:
         optional(VARIABLES, VIEWING, ALL, "What stands for `${NAME}` in files that ask for it, in all views.")
     )
 
-    follow_outside: bool = reloadable(
-        option(
-            SWITCH,
-            "false",
-            SECURITY,
-            ALL,
-            "Read also what links of the tree lead to outside of it; the tree itself may be reached through links anyway.",
-        )
-    )
-
     max_connections: int = reloadable(
         option(COUNT, "100000", LIMITS, LASTING, "Connections to the REST address, and as many to that of gRPC.")
     )
@@ -366,6 +365,9 @@ class Settings:
             LASTING,
             "The body of a REST request, decompressed; a larger one is answered with 413.",
         )
+    )
+    max_all_bodies_bytes: int = reloadable(
+        option(SIZE, "1GiB", LIMITS, LASTING, "The bodies that are being received at the same time, together.")
     )
     max_message_bytes: int = option(
         SIZE, "16MiB", LIMITS, LASTING, "One gRPC request; a stream with a larger one ends with RESOURCE_EXHAUSTED."

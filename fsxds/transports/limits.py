@@ -50,12 +50,14 @@ class Limiter:
         settings: the options that hold now.
         streams: calls that last, of all peers.
         names: names that streams subscribe to, and that held polls have.
+        body_bytes: what was received of bodies that are not whole yet.
     """
 
     def __init__(self, settings: Settings = DEFAULTS, now_s: Callable[[], float] = monotonic) -> None:
         self.settings = settings
         self.streams = 0
         self.names = 0
+        self.body_bytes = 0
         self._now_s = now_s
         self._streams_by_peer: Counter[str] = Counter()
         self._buckets: Lru[str, _Bucket] = Lru(MOST_PEERS)
@@ -106,6 +108,23 @@ class Limiter:
         """Reject one more held poll where so many are held already, by LimitError."""
         if held >= self.settings.max_held_polls:
             raise LimitError("max-held-polls", f"{held} polls are held")
+
+    @contextmanager
+    def receiving(self) -> Iterator[Callable[[int], None]]:
+        """Count what comes of a body, while the context lasts, by the function it yields: LimitError where it is too much of all."""
+        received = 0
+
+        def count(size_bytes: int) -> None:
+            nonlocal received
+            if self.body_bytes + size_bytes > self.settings.max_all_bodies_bytes:
+                raise LimitError("max-all-bodies", f"{self.body_bytes} bytes of bodies are being received")
+            self.body_bytes += size_bytes
+            received += size_bytes
+
+        try:
+            yield count
+        finally:
+            self.body_bytes -= received
 
     def hold_names(self, count: int, before: int = 0) -> None:
         """Note that a client holds `count` names from now on, and not `before`. Raises LimitError where that is too much."""

@@ -13,8 +13,9 @@ import grpc.aio
 import pytest
 
 from fsxds.events import LimitReached
+from fsxds.settings.forms import TcpAddress
 from fsxds.settings.options import Settings
-from tests.end_to_end.attacks import ROWS, Row, Target, measure
+from tests.end_to_end.attacks import ROWS, Row, Target, head_of, measure
 from tests.support.errors import Recorder
 from tests.support.grpc_clients import channel_to, method_path, serving_grpc
 from tests.support.polls import Answer, named, running, until
@@ -75,6 +76,25 @@ async def test_bodies_and_names_of_polls() -> None:
         assert "--max-body" in reason_of(large)
         assert "--max-names" in reason_of(many)
         assert limits_of(server.recorder) == ["max-body", "max-names"]
+
+
+async def test_bodies_of_all_clients() -> None:
+    """While one client takes its time, another one's large body is rejected, and a small one is read."""
+    async with running(settings=Settings(max_all_bodies_bytes=100_000)) as server:
+        server.publish(named("cds", "a"))
+        assert isinstance(server.address, TcpAddress)
+        head = head_of("content-length: 90000")
+        _, slow = await asyncio.open_connection(server.address.host, server.address.port)
+        slow.write(head + b" " * 80_000)
+        await until(lambda: server.rest.held.limiter.body_bytes == 80_000)
+        large = await server.poll(node={"id": "n", "metadata": {"x": "x" * 50_000}})
+        small = await server.poll(node={"id": "n2"})
+        slow.close()
+        await until(lambda: server.rest.held.limiter.body_bytes == 0)
+
+        assert (large.status, small.status) == (503, 200)
+        assert "--max-all-bodies" in reason_of(large)
+        assert limits_of(server.recorder) == ["max-all-bodies"]
 
 
 async def test_texts_that_are_kept_are_short() -> None:

@@ -89,6 +89,21 @@ def test_names_of_one_and_of_all() -> None:
     assert limiter.names == 0
 
 
+def test_bodies_of_all() -> None:
+    """What was received of one makes room when it is read, or given up."""
+    limiter = Limiter(Settings(max_all_bodies_bytes=10))
+    with limiter.receiving() as first, limiter.receiving() as second:
+        first(6)
+        second(4)
+        with pytest.raises(LimitError) as error:
+            first(1)
+    with limiter.receiving() as third:
+        third(10)
+
+    assert limit_of(error) == ("max-all-bodies", True)
+    assert limiter.body_bytes == 0
+
+
 def test_held_polls_and_views() -> None:
     """One more than allowed is rejected."""
     limiter = Limiter(Settings(max_held_polls=2, max_views=3))

@@ -234,7 +234,9 @@ class RestJson:
         deadline = request.headers.get(DEADLINE_HEADER)
         timeout = request.query.get("timeout") if request.query_string else None
         patience_s = patience_of(deadline, timeout, self.held.max_hold_s())
-        body = await read_body(request, self.held.limiter.settings.max_body_bytes)
+        limiter = self.held.limiter
+        with limiter.receiving() as count:
+            body = await read_body(request, limiter.settings.max_body_bytes, count)
         poll = self._requests.read(body, row, request.remote or "", from_envoy=deadline is not None)
         self.held.limiter.check_names(len(poll.subscription.names))
         return poll, patience_s

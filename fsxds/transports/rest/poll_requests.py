@@ -88,10 +88,12 @@ def _milliseconds(name: str, text: str, milliseconds_each: int) -> float:
     return float(match[1]) * (1 if match[2] == "ms" else milliseconds_each)
 
 
-async def read_body(request: web.Request, most_bytes: int = MAX_REQUEST_BYTES) -> bytes:
+async def read_body(
+    request: web.Request, most_bytes: int = MAX_REQUEST_BYTES, count: Callable[[int], object] = lambda _: None
+) -> bytes:
     """Read the body of a request, chunked or not, compressed or not, and leave no copy with the request.
 
-    It may have `most_bytes`, as it is sent and decompressed.
+    It may have `most_bytes`, as it is sent and decompressed. `count` is told how many bytes came, each time, and may raise.
 
     Raises:
         ProtocolError: the body is broken, or, with their codes, too large, too slow, or of an unknown coding.
@@ -105,7 +107,7 @@ async def read_body(request: web.Request, most_bytes: int = MAX_REQUEST_BYTES) -
         request.writer.output_size = 0
     try:
         async with asyncio.timeout(BODY_S):
-            body = await _read_raw(request.content, most_bytes)
+            body = await _read_raw(request.content, most_bytes, count)
     except TimeoutError as error:
         message = f"the body did not come within {BODY_S:g} seconds; send it at once"
         raise ProtocolError(message, TOO_SLOW) from error
@@ -115,13 +117,14 @@ async def read_body(request: web.Request, most_bytes: int = MAX_REQUEST_BYTES) -
     return body if coding is None else _decoded(body, coding.strip().lower(), most_bytes)
 
 
-async def _read_raw(content: StreamReader, most_bytes: int) -> bytes:
+async def _read_raw(content: StreamReader, most_bytes: int, count: Callable[[int], object]) -> bytes:
     chunks: list[bytes] = []
     size = 0
     while chunk := await content.readany():
         size += len(chunk)
         if size > most_bytes:
             raise _too_large(most_bytes)
+        count(len(chunk))
         chunks.append(chunk)
     return chunks[0] if len(chunks) == 1 else b"".join(chunks)
 

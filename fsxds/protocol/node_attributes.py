@@ -78,7 +78,8 @@ def _metadata(members: Iterable[tuple[str, object]]) -> dict[str, str]:
             # Also of what is not kept: looking at it takes time.
             left -= len(name) + _OBJECT_BYTES
             if isinstance(value, Mapping | Struct):
-                waiting.append((name, value.items() if isinstance(value, Mapping) else _members(value)))
+                # A Struct counts as a mapping, whose `items` raise where a value in it is not set.
+                waiting.append((name, _members(value) if isinstance(value, Struct) else value.items()))
             elif text := _kept_text(value):
                 left -= len(text)
                 # A key may have a dot: `{a: {b: 1}, "a.b": 2}`.

@@ -175,3 +175,14 @@ def test_no_client_can_name_its_view() -> None:
     polled, streamed = read_both({"id": "n", "metadata": {"view": "edge"}, "locality": {"region": "view"}})
 
     assert {"metadata.view", "locality.region"} == set(dict(polled.attributes)) == set(dict(streamed.attributes))
+
+
+def test_values_that_are_not_set() -> None:
+    """A client may send a value of no kind, at any depth; it is left out, and the others are there."""
+    node = base_pb2.Node()
+    node.metadata.fields["deep"].struct_value.fields["unset"].SetInParent()
+    node.metadata.fields["deep"].struct_value.fields["tier"].string_value = "edge"
+    node.metadata.fields["deep"].struct_value.fields["list"].list_value.values.add()
+    node.metadata.fields["none"].SetInParent()
+
+    assert dict(attributes_of_message(node)) == {"metadata.deep.tier": "edge"}

@@ -296,7 +296,9 @@ def _walk(start: Key, following: Callable[[Key], Iterable[Key]], seen: set[Key])
 
 
 def _around(uses: SnapshotUses, key: Key) -> Iterator[Key]:
-    """Yield a resource, what uses it, and what it uses: not what else these are used by."""
+    """Yield a resource, what uses it, and what it uses: not what else these are used by. Of a name that nothing has or uses, nothing."""
+    if uses.resource(key) is None and next(uses.used_by(key), None) is None:
+        return
     yield key
     yield from _walk(key, uses.used_by, {key})
     yield from _walk(key, uses.used, {key})

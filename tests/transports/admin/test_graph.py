@@ -140,6 +140,11 @@ def test_around_a_missing_name() -> None:
     assert list(states(asked(WEB, around="cds/gone"))) == ["cds/gone", "rds/r", "lds/front"]
 
 
+def test_around_nothing_is_nothing() -> None:
+    """A name that no resource has, and that none uses, is not said to be missing."""
+    assert asked(WEB, around="cds/unknown").nodes == ()
+
+
 def test_search_finds_parts_of_names_in_any_case() -> None:
     """Missing names come first; what hangs together with those that were found comes as well."""
     graph = asked(WEB, search="WEB")

@@ -204,7 +204,8 @@ class Application:
         self._directory = directory
         self._log = log
         self.metrics = Metrics()
-        self.observer = observed_by(log.receive, self.metrics.receive)
+        self.changes = ChangeFeed(lambda: self.publisher.generation)
+        self.observer = observed_by(log.receive, metrics=self.metrics.receive, pages=self.changes.receive)
         self._check_of = check_of
         require_libyaml()
         files = TlsFiles.of(settings)
@@ -227,7 +228,6 @@ class Application:
         self.channels = NodeChannels(self.publisher, _views_of(settings), self.reload, settings.canary)
         self.channels.admit = self.limiter.admit_view
         self.operator = RolloutOperator(self.publisher, lambda: self.channels.views, self.state)
-        self.changes = ChangeFeed(lambda: self.publisher.generation)
         self.clients = Clients(FORGOTTEN_AFTER_S + settings.max_hold_s)
         self.clients.polls.most_clients = settings.max_nodes
         self.reports = ClientReports(self.clients, self.catalogue)

@@ -230,7 +230,7 @@ def test_an_event_that_cannot_be_counted_is_logged() -> None:
         raise ZeroDivisionError
 
     event = events.QueueOverflowed()
-    observed_by(logged.append, fail)(event)
+    observed_by(logged.append, metrics=fail)(event)
 
     assert isinstance(logged[0], InternalError)
     assert (logged[0].where, type(logged[0].error)) == ("metrics", ZeroDivisionError)
@@ -244,5 +244,5 @@ def test_an_event_that_cannot_be_logged_is_counted(metrics: Metrics) -> None:
         raise ZeroDivisionError
 
     with pytest.raises(ZeroDivisionError):
-        observed_by(fail, metrics.receive)(events.QueueOverflowed())
+        observed_by(fail, metrics=metrics.receive)(events.QueueOverflowed())
     assert value(metrics, "fsxds_file_event_overflows_total") == 1

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from itertools import count
 from pathlib import Path
 
+import aiohttp
 import grpc
 import grpc.aio
 import pytest
@@ -290,3 +291,53 @@ def test_a_tree_of_too_many_files_is_told_of(tmp_path: Path) -> None:
     assert done.returncode == 1
     assert "too-many-files" in done.stdout + done.stderr
     assert "--max-files" in done.stdout + done.stderr
+
+
+HOSTILE = (
+    *("../secret", "..", ".", "", "/", "/etc", "a/../../secret", "..%2fsecret", "%2e%2e/secret", "a\x00/../../secret"),
+    *(
+        "\x00",
+        "a\n",
+        "\u2024\u2024/secret",
+        "\uff0e\uff0e",
+        "A",
+        "a\u0301",
+        "a ",
+        " a",
+        "a" * 5000,
+        "x" * 1024,
+        "~",
+        "$HOME",
+    ),
+    *("nodes/a", "{node.id}", "${HOME}", "*", "a*", "[a]", "\\..\\secret", "CON", "\u202ea", "\ud83d\ude00"),
+)
+
+
+@pytest.mark.parametrize("name", HOSTILE, ids=ascii)
+async def test_nothing_that_a_node_says_becomes_a_path(name: str, views: Target) -> None:
+    """A node whose id is a path, or what some take for one, sees the common layer, or is told that its id is too long."""
+    host, port = views.http
+    async with aiohttp.ClientSession() as session:
+        body = {"node": {"id": name, "metadata": {"tier": name}}}
+        async with session.post(f"http://{host}:{port}/v3/discovery:clusters?timeout=1", json=body) as response:
+            status, content = response.status, await response.text()
+
+    if len(name) > 4096:
+        assert (status, "secret" in content) == (400, False)
+        return
+    assert status == 200
+    assert [resource["name"] for resource in json.loads(content)["resources"]] == ["common"]
+
+
+@pytest.fixture(scope="module")
+def views(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Target]:
+    """A server whose views have layers by node id and metadata, with clusters that nobody may see beside and above them."""
+    folder = tmp_path_factory.mktemp("views")
+    for path in ("tree/common", "tree/nodes/a", "tree/secret", "tree/tiers/a", "secret"):
+        (folder / path).mkdir(parents=True)
+        (folder / path / "cds.json").write_text(json.dumps([{"name": Path(path).name}]))
+    rules = [{"name": "all", "layers": ["common", "nodes/{node.id}", "tiers/{node.metadata.tier}"]}]
+    (folder / "settings.json").write_text(json.dumps({"views": rules}))
+    target = Target(Server(folder / "tree", folder, "--settings", str(folder / "settings.json")), folder / "tree")
+    with target.server:
+        yield target

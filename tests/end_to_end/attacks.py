@@ -12,6 +12,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
+import socket
 import struct
 import sys
 import tempfile
@@ -230,6 +231,29 @@ async def huge_bodies(target: Target, scale: float) -> None:
             raise AssertionError(f"{parts.__name__}: {answer[:200]!r}")
 
 
+async def polls_that_never_read(target: Target, scale: float) -> None:
+    """A thousand connections send a hundred polls each, one after the other, and read no answer."""
+    body = b'{"node": {"id": "deaf"}}'
+    poll = head_of(f"content-length: {len(body)}") + body
+
+    async def polls() -> AsyncIterator[bytes]:
+        yield poll * 100
+        await asyncio.sleep(5.0)
+
+    await together(int(1000 * scale), lambda: send_unread(target.http, polls()))
+
+
+async def send_unread(address: tuple[str, int], parts: AsyncIterator[bytes]) -> None:
+    """Send bytes over a socket from which nothing is read, not even by the event loop."""
+    loop = asyncio.get_running_loop()
+    with socket.socket() as connection:
+        connection.setblocking(False)
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        await loop.sock_connect(connection, address)
+        async for part in parts:
+            await loop.sock_sendall(connection, part)
+
+
 async def together(count: int, make: Callable[[], Awaitable[object]]) -> None:
     """Do something so many times at once; who is rejected does not stop the others."""
 
@@ -384,6 +408,7 @@ ROWS = (
     Row(slow_heads, 100),
     Row(endless_heads, 100),
     Row(huge_bodies, 100),
+    Row(polls_that_never_read, 300, 10_000),
     Row(streams_of_many_nodes, 250),
     Row(many_names, 400),
     Row(streams_that_never_read, 500, 10_000),

@@ -12,6 +12,8 @@ import { rollouts } from "/assets/rollouts.js";
 const TABS = ["overview", "graph", "clients", "files", "rollouts", "history"];
 // What is not reported as an event, such as an ACK, shows up within this time.
 const REFRESH_MS = 5_000;
+// As many times as long as an answer took.
+const RESTS = 3;
 const AFTER_CHANGE_MS = 1_000;
 const TYPING_MS = 200;
 const MOST_NODES = 160;
@@ -41,8 +43,10 @@ const element = (id) => document.getElementById(id);
 let isAsking = false;
 let isWanted = false;
 let asked_ms = 0;
+let endRest = () => {};
 
-// Ask for what is shown. While that goes on, one more time is noted, however often it is wanted.
+// Ask for what is shown. While that goes on, one more time is noted, however often it is wanted. A server that is slow to
+// answer is asked less often, so that many pages cannot keep it from its work.
 async function refresh() {
   isWanted = true;
   if (isAsking) return;
@@ -52,6 +56,7 @@ async function refresh() {
       isWanted = false;
       asked_ms = Date.now();
       await fetchAll();
+      await rest(Math.min(REFRESH_MS, (Date.now() - asked_ms) * RESTS));
     }
   } catch (error) {
     if (error instanceof TokenNeeded) askForToken();
@@ -59,6 +64,19 @@ async function refresh() {
   } finally {
     isAsking = false;
   }
+}
+
+function rest(time_ms) {
+  return new Promise((resolve) => {
+    endRest = resolve;
+    setTimeout(resolve, time_ms);
+  });
+}
+
+// Ask for what a reader wants to see, who does not wait.
+function look() {
+  endRest();
+  return refresh();
 }
 
 async function fetchAll() {
@@ -226,11 +244,11 @@ const ACTIONS = {
   },
   "clients-page"(offset) {
     state.query.clients.offset = Number(offset);
-    refresh();
+    look();
   },
   "files-page"(offset) {
     state.query.files.offset = Number(offset);
-    refresh();
+    look();
   },
   async client(node, button) {
     const close = button.closest(".panel") !== null;
@@ -250,7 +268,7 @@ const ACTIONS = {
   },
   async "graph-around"(id) {
     state.query.graph.around = id;
-    await refresh();
+    await look();
   },
   async diff(value) {
     const [of, from, to] = value.split(" ");
@@ -320,7 +338,7 @@ document.addEventListener("input", (event) => {
     const query = state.query[form.dataset.form];
     Object.assign(query, Object.fromEntries(new FormData(form)), "offset" in query ? { offset: 0 } : { around: "" });
     show();
-    refresh();
+    look();
   }, event.target.name === "search" ? TYPING_MS : 0);
 });
 
@@ -345,7 +363,7 @@ function route() {
   if (!TABS.includes(name) || name === state.tab) return;
   state.tab = name;
   show();
-  refresh();
+  look();
 }
 
 window.addEventListener("hashchange", route);
@@ -356,14 +374,14 @@ let changeTimer;
 
 let isListening = false;
 
-async function start() {
-  await refresh();
-  if (isListening || !element("login").hidden) return;
+function start() {
+  refresh();
+  if (isListening) return;
   isListening = true;
   listen({
+    // An event comes at once.
     up() {
       connection("live", "Live");
-      refresh();
     },
     changed() {
       refresh();

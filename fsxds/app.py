@@ -47,7 +47,7 @@ from fsxds.publishing.publisher import Publisher, PublishRules
 from fsxds.publishing.rollout_operator import RolloutOperator
 from fsxds.readiness import Readiness, ReadyFile, is_barren, report_waits, reported_wait, unready_reason
 from fsxds.readings import Readers, loaded_views
-from fsxds.reload import Loader, LoadingRules, Reload, WatchRules, cache_of, find_catalogue, scanner_of
+from fsxds.reload import Loader, LoadingRules, Reload, cache_of, find_catalogue, scanner_of
 from fsxds.resource_types import BY_TYPE_URL
 from fsxds.resources import Key
 from fsxds.settings.forms import OFF, Address, UnixAddress, parse_address
@@ -87,6 +87,7 @@ from fsxds.transports.server_tls import Tls, TlsFiles
 from fsxds.transports.sockets import SocketAccess, is_local
 from fsxds.values import PlainValue
 from fsxds.views import Views, node_of
+from fsxds.watch_rules import WatchRules
 
 Value = TypeVar("Value")
 

@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path, PurePosixPath
 from time import monotonic
-from typing import TYPE_CHECKING, Never, Protocol, cast
+from typing import TYPE_CHECKING, Never, Protocol
 
 from fsxds.api.catalogue import Catalogue
 from fsxds.disk_cache.parsed_files import ParseCache
@@ -26,7 +26,6 @@ from fsxds.snapshots.patches import Patching
 from fsxds.source.envoy_api import AskFeatures, find_api
 from fsxds.source.listing import Exclusion, TreeBounds
 from fsxds.source.scan import Scanner
-from fsxds.source.targets import WatchMode, WatchOptions
 from fsxds.store import Latest
 from fsxds.supervisor import Attempts, internal_problem
 from fsxds.values import WHOLE_TREE, Layers, Problem, Severity, SourceFile, SourceTree
@@ -79,28 +78,6 @@ def is_read(name: str) -> bool:
 def scan_once(directory: Path, settings: Settings) -> SourceTree:
     """Read the files of a tree as serving would, once."""
     return scanner_of(directory, settings).scan()
-
-
-@dataclass(frozen=True, slots=True)
-class WatchRules:
-    """What a watcher has to be restarted for when it changes."""
-
-    options: WatchOptions
-    exclude: tuple[str, ...]
-    bounds: TreeBounds
-
-    @classmethod
-    def of(cls, settings: Settings) -> WatchRules:
-        """Return what the settings say."""
-        options = WatchOptions(
-            mode=cast("WatchMode", settings.watch),  # its form has these words alone
-            settle_s=settings.settle_s,
-            settle_cap_s=settings.settle_cap_s,
-            writer_patience_s=settings.writer_patience_s,
-            rescan_s=settings.rescan_s,
-            poll_s=settings.poll_s,
-        )
-        return cls(options, settings.exclude, bounds_of(settings))
 
 
 @dataclass(frozen=True, slots=True)

@@ -111,6 +111,9 @@ CATALOGUE = (
     _counter("snapshots_set_aside_total", "Snapshots on which a component failed three times in a row.", "component"),
     _counter("internal_errors_total", "Errors of fsxds itself, by what they ended.", "where"),
     _counter("certificate_reloads_total", "How often changed files of TLS were read again.", "result"),
+    _gauge(
+        "certificates_last_reload_successful", "0 when the files of TLS that were read last cannot be used, else 1."
+    ),
     _counter("settings_reloads_total", "How often SIGHUP had the settings read again.", "result"),
     _gauge("settings_last_reload_successful", "0 when the settings that were read last have a mistake, otherwise 1."),
 )

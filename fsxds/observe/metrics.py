@@ -142,7 +142,7 @@ class Metrics(Collector):
             receive(event)
 
     def collect(self) -> Iterator[Metric]:
-        """Yield every metric of the catalogue that has a value."""
+        """Yield every metric of the catalogue, also those that have no value yet."""
         self._take_frequent()
         values = {name: {**counts} for name, counts in self._counts.items()}
         for name, labels, value in self.read():
@@ -155,8 +155,7 @@ class Metrics(Collector):
             else:
                 for labels, value in values[row.name].items():
                     family.add_metric(_sendable(labels), value)
-            if family.samples:
-                yield family
+            yield family
 
     def _begin(self) -> None:
         """Set what is there from the start."""
@@ -170,6 +169,7 @@ class Metrics(Collector):
         self._set("fsxds_build_info", 1, __version__)
         self._set("fsxds_tree_present", 1)
         self._set("fsxds_settings_last_reload_successful", 1)
+        self._set("fsxds_certificates_last_reload_successful", 1)
         self._set("fsxds_state_failing", 0)
 
     def _find_receivers(self) -> dict[type[Event], Callable[[Any], None]]:
@@ -197,8 +197,8 @@ class Metrics(Collector):
             ComponentDegraded: lambda event: add("fsxds_component_restarts_total", 1, event.component),
             SnapshotSetAside: lambda event: add("fsxds_snapshots_set_aside_total", 1, event.component),
             InternalError: self._receive_error,
-            CertificatesReloaded: lambda _: add("fsxds_certificate_reloads_total", 1, "applied"),
-            CertificatesKept: lambda _: add("fsxds_certificate_reloads_total", 1, "rejected"),
+            CertificatesReloaded: lambda _: self._receive_certificates(is_applied=True),
+            CertificatesKept: lambda _: self._receive_certificates(is_applied=False),
             HandshakeFailed: lambda _: add("fsxds_handshake_failures_total", 1),
             SettingsReloaded: lambda _: self._receive_settings(is_applied=True),
             SettingsRejected: lambda _: self._receive_settings(is_applied=False),
@@ -302,6 +302,10 @@ class Metrics(Collector):
         if event.where == RELOAD:
             self._add("fsxds_reloads_total", 1, "failed")
             self._set("fsxds_last_reload_successful", 0)
+
+    def _receive_certificates(self, *, is_applied: bool) -> None:
+        self._add("fsxds_certificate_reloads_total", 1, "applied" if is_applied else "rejected")
+        self._set("fsxds_certificates_last_reload_successful", int(is_applied))
 
     def _receive_settings(self, *, is_applied: bool) -> None:
         self._add("fsxds_settings_reloads_total", 1, "applied" if is_applied else "rejected")

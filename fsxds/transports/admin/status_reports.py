@@ -13,7 +13,7 @@ from fsxds.values import Layers
 
 # So many of each are in one answer; each list has its count beside it.
 MOST_PROBLEMS = 200
-MOST_VIEWS = 1000
+MOST_VIEWS = 500
 MOST_ROLLOUTS = 100
 MOST_NAMES = 100
 MOST_ROWS = 500

@@ -50,10 +50,11 @@ from fsxds.readings import Readers, loaded_views
 from fsxds.reload import Loader, LoadingRules, Reload, cache_of, find_catalogue, scanner_of
 from fsxds.resource_types import BY_TYPE_URL
 from fsxds.resources import Key
+from fsxds.service_manager import ServiceManager
 from fsxds.settings.forms import OFF, Address, UnixAddress, parse_address
 from fsxds.settings.mirror_rules import MirrorRule
 from fsxds.settings.options import Settings
-from fsxds.settings.reading import SettingsChange, SettingsReader
+from fsxds.settings.reading import SettingsChange, SettingsReader, service_environment
 from fsxds.snapshots.check_protocol import Check
 from fsxds.source.watcher import Settled, watch
 from fsxds.status.channel_facts import ChannelFacts
@@ -150,6 +151,10 @@ async def run(application: Application, reader: SettingsReader, ready_file: Read
             application.start(tasks, "drain watch", DrainWatch(application.publisher, pages).keep_watching)
         application.start(tasks, "start-up", partial(report_waits, application.waits_for, application.report_wait))
         application.start(tasks, "settings", partial(application.keep_settings, reader))
+        if (manager := ServiceManager.of(service_environment())) is not None:
+            stack.callback(manager.stop)
+            keep_told = partial(manager.keep_told, application.waits_for, application.supervisor.status, lambda: reader.count)
+            application.start(tasks, "service manager", keep_told)
         if ready_file is not None:
             content = partial(_readiness, application, server)
             application.start(tasks, "ready file", partial(application.readiness.keep_file, ready_file, content))

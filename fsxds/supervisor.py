@@ -102,6 +102,10 @@ class Supervisor:
             well.cancel()
         return None
 
+    def status(self) -> str:
+        """Return in words how the components are."""
+        return f"serving; degraded: {', '.join(self.degraded.current)}" if self.degraded.current else "serving"
+
     def _degrade(self, component: str, failure: BaseException, pause_s: float) -> None:
         self.failures[component] += 1
         reason = words_of(failure) or type(failure).__name__

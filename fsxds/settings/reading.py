@@ -178,26 +178,38 @@ def _value_in_file(row: Option, written: object, path: Path, *, is_wrong: bool) 
     return path.parent / value if isinstance(value, Path) else value
 
 
+def service_environment() -> dict[str, str]:
+    """Take out of the environment what whoever started this process says to it alone, and to none of its children."""
+    names = ("NOTIFY_SOCKET", "WATCHDOG_USEC", "WATCHDOG_PID")
+    return {name: os.environ.pop(name) for name in names if name in os.environ}
+
+
 class SettingsReader:
     """Reads the settings of a command at its start and at each SIGHUP, which no longer ends the process.
 
     Args:
         command: the command whose options count.
         read: reads the settings; flags and environment are those of the start.
+
+    Attributes:
+        count: how many SIGHUPs were answered so far.
     """
 
     def __init__(self, command: str, read: Callable[[], Settings]) -> None:
         self.command = command
         self.read = read
-        self._is_wanted = False
+        self.count = 0
+        self._is_wanted = self._is_answering = False
         self._wake: Callable[[], object] = lambda: None
         # Not the handler of an event loop, which is there after the start and before the end alone.
         signal.signal(signal.SIGHUP, self._receive)
 
     async def wanted(self) -> None:
-        """Wait for a SIGHUP; all of those since the last call count as one."""
+        """Wait for a SIGHUP; all of those since the last call count as one, which is answered when this is called again."""
         import asyncio  # Not needed by `--help`.
 
+        if self._is_answering:
+            self._is_answering, self.count = False, self.count + 1
         loop, woken = asyncio.get_running_loop(), asyncio.Event()
 
         def wake() -> None:
@@ -209,7 +221,7 @@ class SettingsReader:
         while not self._is_wanted:
             woken.clear()
             await woken.wait()
-        self._is_wanted = False
+        self._is_wanted, self._is_answering = False, True
 
     def _receive(self, *_: object) -> None:
         self._is_wanted = True

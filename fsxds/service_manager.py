@@ -1,0 +1,86 @@
+"""Tell systemd, or whoever started fsxds with NOTIFY_SOCKET, how it is: ready, reloading, stopping, and alive.
+
+Source: sd_notify(3), sd_watchdog_enabled(3). A unit has `Type=notify-reload` and, to be restarted when its event loop hangs,
+`WatchdogSec=`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+import time
+from collections.abc import Callable, Mapping
+from typing import Never
+
+# Between two looks at what there is to tell.
+LOOK_EVERY_S = 0.5
+# The watchdog is told so often within its time.
+SIGNS_OF_LIFE = 3
+
+
+class ServiceManager:
+    """Who is told. Nothing is waited for, and nothing fails because nobody listens.
+
+    Args:
+        path: of a datagram socket; with `@` in front in the abstract namespace.
+        watchdog_s: the longest silence after which fsxds is taken to hang; None where nobody looks.
+    """
+
+    def __init__(self, path: str, watchdog_s: float | None = None) -> None:
+        self._path = f"\0{path[1:]}" if path.startswith("@") else path
+        self._pause_s = LOOK_EVERY_S if watchdog_s is None else min(LOOK_EVERY_S, watchdog_s / SIGNS_OF_LIFE)
+        self._has_watchdog = watchdog_s is not None
+
+    @classmethod
+    def of(cls, environment: Mapping[str, str]) -> ServiceManager | None:
+        """Return the one that the environment names; None without one."""
+        path = environment.get("NOTIFY_SOCKET", "")
+        if not path.startswith(("/", "@")):
+            return None
+        time_us = environment.get("WATCHDOG_USEC", "")
+        is_for_us = environment.get("WATCHDOG_PID", str(os.getpid())) == str(os.getpid())
+        has_watchdog = is_for_us and time_us.isascii() and time_us.isdigit() and int(time_us) > 0
+        return cls(path, int(time_us) / 1_000_000 if has_watchdog else None)
+
+    def tell(self, *lines: str) -> None:
+        """Send lines such as `READY=1` in one message."""
+        with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC | socket.SOCK_NONBLOCK) as ours:
+            try:
+                ours.sendto("\n".join(lines).encode(), self._path)
+            except OSError:
+                # It is gone, or does not read: it finds out by itself, and what is served goes on.
+                return
+
+    def stop(self) -> None:
+        """Tell that the process ends."""
+        self.tell("STOPPING=1", "STATUS=ending")
+
+    async def keep_told(
+        self, waits_for: Callable[[], str], status: Callable[[], str], reloads: Callable[[], int]
+    ) -> Never:
+        """Tell what changes, and that the event loop turns, until cancelled.
+
+        Args:
+            waits_for: returns what the start waits for; empty when it is over.
+            status: returns in words how it is from then on.
+            reloads: returns how often settings were read again.
+        """
+        is_ready, told, reloaded = False, "", reloads()
+        while True:
+            waiting = "" if is_ready else waits_for()
+            if not (is_ready or waiting):
+                is_ready = True
+                self.tell("READY=1")
+            words = f"waiting for {waiting}" if waiting else status()
+            if words != told:
+                told = words
+                self.tell(f"STATUS={' '.join(words.split())}")
+            if reloads() != reloaded:
+                reloaded = reloads()
+                # It waits for both, in this order, with a time after that of its SIGHUP.
+                self.tell("RELOADING=1", f"MONOTONIC_USEC={time.clock_gettime_ns(time.CLOCK_MONOTONIC) // 1000}")
+                self.tell("READY=1")
+            if self._has_watchdog:
+                self.tell("WATCHDOG=1")
+            await asyncio.sleep(self._pause_s)

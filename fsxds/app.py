@@ -51,7 +51,7 @@ from fsxds.reload import Loader, LoadingRules, Reload, cache_of, find_catalogue,
 from fsxds.resource_types import BY_TYPE_URL
 from fsxds.resources import Key
 from fsxds.service_manager import ServiceManager
-from fsxds.settings.forms import OFF, Address, UnixAddress, parse_address
+from fsxds.settings.forms import OFF, Address, parse_address
 from fsxds.settings.mirror_rules import MirrorRule
 from fsxds.settings.options import Settings
 from fsxds.settings.reading import SettingsChange, SettingsReader, service_environment
@@ -74,18 +74,16 @@ from fsxds.transports.client_status.status_service import ClientReports, client_
 from fsxds.transports.config_sources import AdsConfigSources, Rewriting
 from fsxds.transports.credentials import Credentials, read_access
 from fsxds.transports.grpc_streams.discovery import GrpcServices
-from fsxds.transports.grpc_streams.grpc_server import GrpcSecurity, listening_grpc
+from fsxds.transports.grpc_streams.grpc_server import listening_grpc
 from fsxds.transports.grpc_streams.stream import StreamContext
 from fsxds.transports.limits import Limiter
 from fsxds.transports.listener import Listener
+from fsxds.transports.listener_security import ListenerSecurity
 from fsxds.transports.mirror.envoy_page import EnvoyPage
 from fsxds.transports.mirror.envoy_reader import EnvoyReader
 from fsxds.transports.mirror.writer import Mirror, Mirroring, MirrorOptions
 from fsxds.transports.rest.application import HeldPolls, RestJson, make_application
-from fsxds.transports.rest.http_server import ListenerOptions, listening, raise_open_files_limit
-from fsxds.transports.rest.tls_layer import HttpTls
-from fsxds.transports.server_tls import Tls, TlsFiles
-from fsxds.transports.sockets import SocketAccess, is_local
+from fsxds.transports.rest.http_server import listening, raise_open_files_limit
 from fsxds.values import PlainValue
 from fsxds.views import Views, node_of
 from fsxds.watch_rules import WatchRules
@@ -153,8 +151,8 @@ async def run(application: Application, reader: SettingsReader, ready_file: Read
         application.start(tasks, "settings", partial(application.keep_settings, reader))
         if (manager := ServiceManager.of(service_environment())) is not None:
             stack.callback(manager.stop)
-            keep_told = partial(manager.keep_told, application.waits_for, application.supervisor.status, lambda: reader.count)
-            application.start(tasks, "service manager", keep_told)
+            telling = application.waits_for, application.supervisor.status, lambda: reader.count
+            application.start(tasks, "service manager", partial(manager.keep_notified, *telling))
         if ready_file is not None:
             content = partial(_readiness, application, server)
             application.start(tasks, "ready file", partial(application.readiness.keep_file, ready_file, content))
@@ -199,7 +197,7 @@ class Application:
         metrics: what Prometheus reads.
         observer: receives events, for the log and the metrics.
         readiness: knows whether clients are served.
-        tls: what listeners encrypt with; None where there is no certificate.
+        security: what listeners encrypt with, and who owns their sockets.
         credentials: has who may ask for what.
         state: the state directory, held until `close`; None without one.
         keeper: writes to it what is served; None without one.
@@ -214,10 +212,8 @@ class Application:
         self.observer = observed_by(log.receive, metrics=self.metrics.receive, pages=self.changes.receive)
         self._check_of = check_of
         require_libyaml()
-        files = TlsFiles.of(settings)
-        self.tls = None if files is None else Tls(files)
+        self.security = ListenerSecurity(settings, self.observer)
         self.credentials = Credentials(settings, self.observer)
-        self._socket_access = SocketAccess.of(settings.socket_mode, settings.socket_owner)
         with reported_wait("the API of Envoy to be read", self.report_wait):
             self.catalogue = find_catalogue(settings)
         self.observer(ApiFound(self.catalogue.description))
@@ -287,8 +283,7 @@ class Application:
             self.start(tasks, "log", self._log.report_changes)
             self.start(tasks, "publisher", self.publisher.keep_publishing)
             self.start(tasks, "readiness", self._keep_readiness)
-            if self.tls is not None:
-                self.start(tasks, "certificates", partial(self.tls.keep_current, self.observer))
+            self.start(tasks, "certificates", self.security.keep_current)
             self.start(tasks, "tokens", self.credentials.keep_current)
             if self.keeper is not None:
                 self.start(tasks, "state", self.keeper.keep_written)
@@ -354,8 +349,7 @@ class Application:
         """Apply what can change of the settings after each SIGHUP; if there is a mistake in them, the old ones stay."""
         while True:
             await reader.wanted()
-            if self.tls is not None:
-                self.tls.look_now()
+            self.security.look_now()
             try:
                 change, loading, access = await asyncio.to_thread(self._read_settings, reader)
             except FsxdsError as error:
@@ -436,7 +430,7 @@ class Application:
                 for name, listener in listeners.items():
                     await listener.is_up.wait()
                     self.observer(ListeningStarted(name, str(listener.address)))
-                    if self.tls_at(name, listener.address) is None and not is_local(listener.address):
+                    if self.security.is_exposed(listener.address, is_admin=name == ADMIN):
                         self.observer(PlainTextExposed(name, str(listener.address)))
                 self.supervisor.is_starting = False
                 yield RunningServer({name: str(listener.address) for name, listener in listeners.items()}, tasks)
@@ -458,23 +452,9 @@ class Application:
 
     def _listener_reports(self) -> list[ListenerReport]:
         return [
-            ListenerReport(name, str(listener.address), self.tls_at(name, listener.address) is not None)
+            ListenerReport(name, str(listener.address), self.security.has_tls(listener.address, is_admin=name == ADMIN))
             for name, listener in self._listeners.items()
         ]
-
-    def tls_at(self, name: str, address: Address) -> Tls | None:
-        """Return what the listener of a transport encrypts with; None where it speaks plain text."""
-        if isinstance(address, UnixAddress) or (name == ADMIN and is_local(address)):
-            return None
-        return self.tls
-
-    def _http_options(self, option: str, name: str, address: Address) -> ListenerOptions:
-        tls = self.tls_at(name, address)
-        if tls is None:
-            return ListenerOptions(option, access=self._socket_access)
-        # An operator may also show a token.
-        context = partial(tls.context, is_strict=name != ADMIN)
-        return ListenerOptions(option, HttpTls(context, self.observer), self._socket_access)
 
     def listen_rest(self, address: Address) -> AbstractAsyncContextManager[Address]:
         """Serve polls at an address."""
@@ -483,7 +463,7 @@ class Application:
         )
         rest = RestJson(held, self.catalogue, self.observer, self.clients.polls)
         application = make_application(rest, client_status_paths(self.reports, self.credentials.access))
-        options = replace(self._http_options("http", "REST", address), max_connections=self.limiter.most_connections)
+        options = replace(self.security.http("http", address), max_connections=self.limiter.most_connections)
         return listening(application, address, grace_s=GRACE_S, options=options)
 
     def listen_grpc(self, address: Address) -> AbstractAsyncContextManager[Address]:
@@ -493,9 +473,7 @@ class Application:
         services = GrpcServices(
             shared, client_status_handlers(self.reports, self.credentials.access), unready=self.readiness.reason
         )
-        tls = self.tls_at("gRPC", address)
-        credentials = None if tls is None else tls.grpc_credentials()
-        security = GrpcSecurity(credentials, self._socket_access, self.settings)
+        security = self.security.grpc(address, self.settings)
         return listening_grpc(services, address, self.supervisor, grace_s=GRACE_S, security=security)
 
     def _admin_paths(self) -> AdminPaths:
@@ -519,15 +497,14 @@ class Application:
 
     def is_in_clear(self, name: str, address: str) -> bool:
         """Whether other machines can read what a transport serves to clients at an address."""
-        where = parse_address(address)
-        return name != ADMIN and self.tls_at(name, where) is None and not is_local(where)
+        return name != ADMIN and self.security.is_exposed(parse_address(address))
 
     @asynccontextmanager
     async def listen_admin(self, address: Address) -> AsyncIterator[Address]:
         """Let operators ask and decide at an address."""
         access = self.credentials.access
         api = AdminApi(self._admin_paths(), address, self.observer, access)
-        options = self._http_options("admin", ADMIN, address)
+        options = self.security.http("admin", address, is_admin=True)
         application = api.application()
         # Answers that last would delay the end.
         application.on_shutdown.append(self.changes.close)

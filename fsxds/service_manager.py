@@ -43,7 +43,7 @@ class ServiceManager:
         has_watchdog = is_for_us and time_us.isascii() and time_us.isdigit() and int(time_us) > 0
         return cls(path, int(time_us) / 1_000_000 if has_watchdog else None)
 
-    def tell(self, *lines: str) -> None:
+    def notify(self, *lines: str) -> None:
         """Send lines such as `READY=1` in one message."""
         with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC | socket.SOCK_NONBLOCK) as ours:
             try:
@@ -54,9 +54,9 @@ class ServiceManager:
 
     def stop(self) -> None:
         """Tell that the process ends."""
-        self.tell("STOPPING=1", "STATUS=ending")
+        self.notify("STOPPING=1", "STATUS=ending")
 
-    async def keep_told(
+    async def keep_notified(
         self, waits_for: Callable[[], str], status: Callable[[], str], reloads: Callable[[], int]
     ) -> Never:
         """Tell what changes, and that the event loop turns, until cancelled.
@@ -66,21 +66,21 @@ class ServiceManager:
             status: returns in words how it is from then on.
             reloads: returns how often settings were read again.
         """
-        is_ready, told, reloaded = False, "", reloads()
+        is_ready, last, reloaded = False, "", reloads()
         while True:
             waiting = "" if is_ready else waits_for()
             if not (is_ready or waiting):
                 is_ready = True
-                self.tell("READY=1")
+                self.notify("READY=1")
             words = f"waiting for {waiting}" if waiting else status()
-            if words != told:
-                told = words
-                self.tell(f"STATUS={' '.join(words.split())}")
+            if words != last:
+                last = words
+                self.notify(f"STATUS={' '.join(words.split())}")
             if reloads() != reloaded:
                 reloaded = reloads()
                 # It waits for both, in this order, with a time after that of its SIGHUP.
-                self.tell("RELOADING=1", f"MONOTONIC_USEC={time.clock_gettime_ns(time.CLOCK_MONOTONIC) // 1000}")
-                self.tell("READY=1")
+                self.notify("RELOADING=1", f"MONOTONIC_USEC={time.clock_gettime_ns(time.CLOCK_MONOTONIC) // 1000}")
+                self.notify("READY=1")
             if self._has_watchdog:
-                self.tell("WATCHDOG=1")
+                self.notify("WATCHDOG=1")
             await asyncio.sleep(self._pause_s)

@@ -85,7 +85,7 @@ async def test_what_is_told(listener: Listener, tmp_path: Path) -> None:
                 await asyncio.sleep(0.005)
 
     async with asyncio.TaskGroup() as tasks:
-        telling = tasks.create_task(manager.keep_told(lambda: waits[0], lambda: status[0], lambda: reloads[0]))
+        telling = tasks.create_task(manager.keep_notified(lambda: waits[0], lambda: status[0], lambda: reloads[0]))
         await until("WATCHDOG=1", 3)
         waits[0] = ""
         await until("STATUS=serving")
@@ -117,7 +117,7 @@ def test_nobody_listens(tmp_path: Path) -> None:
     ServiceManager(str(tmp_path / "none")).stop()
     listener = Listener(str(tmp_path / "full"))
     for _ in range(2000):
-        ServiceManager(str(tmp_path / "full")).tell("WATCHDOG=1")
+        ServiceManager(str(tmp_path / "full")).notify("WATCHDOG=1")
 
     assert set(listener.read()) == {"WATCHDOG=1"}
     listener.close()

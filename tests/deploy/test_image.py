@@ -49,7 +49,7 @@ class Image:
         """Run the image's entry point and command; at places and ports that are free here, for this is no container."""
         ready_file = Path(self.environment["FSXDS_READY_FILE"])
         ready_file.unlink(missing_ok=True)
-        places = {"/config": str(tree), "0.0.0.0:18001": "127.0.0.1:0", "0.0.0.0:18000": "127.0.0.1:0"}
+        places = {"/config": str(tree), "0.0.0.0:18001": "0.0.0.0:0", "0.0.0.0:18000": "0.0.0.0:0"}
         words = [*prefix, *entrypoint(), *(places.get(word, word) for word in json.loads(argument(1, "CMD")))]
         command = [shutil.which(words[0], path=self.path) or words[0], *words[1:]]
         with (self.root / "log").open("wb") as log:
@@ -83,7 +83,7 @@ def test_commands_of_the_image_install_and_serve(image: Image) -> None:
     with image.running(TOP / "docker/xds") as process:
         port = image.wait_until_ready(process)["admin"].rpartition(":")[2]
         health = json.loads(argument(1, "HEALTHCHECK").partition("CMD ")[2])
-        changed = [word.replace("/tmp/", f"{image.root}/tmp/").replace("18002", port) for word in health]
+        changed = [word.replace("18002", port) for word in health]
 
         assert subprocess.run(changed, env=image.environment, check=False).returncode == 0
 
@@ -93,6 +93,15 @@ def test_commands_of_the_image_install_and_serve(image: Image) -> None:
 
     # And not healthy without it.
     assert subprocess.run(changed, env=image.environment, check=False, capture_output=True).returncode == 1
+
+
+def test_image_does_not_serve_secrets_in_clear(image: Image) -> None:
+    """Its command ends at once, with the reason and the remedies in one line, where the tree has secrets."""
+    with image.running(TOP / "config/xds") as process:
+        assert 2 == process.wait(PATIENCE_S)
+
+    (line,) = [one for one in image.log.splitlines() if one.startswith("fsxds: ")]
+    assert "--tls-cert" in line
 
 
 def test_image_knows_the_api_of_an_envoy_that_it_does_not_have(image: Image) -> None:

@@ -166,7 +166,7 @@ class Pod:
 
     def local(self, word: str) -> str:
         """Return a word of a command with the places of this machine."""
-        word = re.sub(r"0\.0\.0\.0:(\d+)", lambda found: f"127.0.0.1:{self.ports[int(found[1])]}", word)
+        word = re.sub(r"0\.0\.0\.0:(\d+)", lambda found: f"0.0.0.0:{self.ports[int(found[1])]}", word)
         return re.sub(r"(?<![\w.])/(config|tls|admin|tmp|mirror|git)\b", rf"{self.root}/\1", word)
 
     @contextmanager

@@ -1,7 +1,7 @@
 """Who may ask for what: by bearer tokens, the names of client certificates, and the wire that a request comes on. Pure.
 
-A request that is denied changes nothing for its client: Envoy keeps what it has (ENVOY.md E13), and asks again after its
-back-off.
+A request that is denied changes nothing for its client: Envoy keeps what it has, and asks again after its
+back-off (ENVOY.md E71).
 """
 
 from __future__ import annotations

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import shutil
 import signal
+import socket
 import stat
 import subprocess
 import sys
@@ -70,9 +72,17 @@ def test_command_line_serves_at_sockets_for_the_group_and_reloads(tmp_path: Path
     words = [word.replace("/etc/fsxds/xds", str(TOP / "config/xds")) for word in words]
     ready_file = tmp_path / "run/fsxds/ready.json"
     log = tmp_path / "log"
+    manager = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+    manager.bind(str(tmp_path / "notify"))
+    manager.settimeout(60)
+    environment = {**os.environ, "NOTIFY_SOCKET": str(tmp_path / "notify"), "FSXDS_ADMIN": "127.0.0.1:0"}
     with log.open("wb") as file:
-        process = start_fsxds([*words, "--admin", "127.0.0.1:0"], stdout=file, stderr=file)
+        process = start_fsxds(words, stdout=file, stderr=file, env=environment)
     try:
+        assert "notify" == value("Type")
+        with manager:
+            while b"READY=1" not in manager.recv(4096).splitlines():
+                pass
         wait_until(lambda: ready_file.exists() or process.poll() is not None)
         assert process.poll() is None, log.read_text()
         modes = {stat.S_IMODE((tmp_path / f"run/fsxds/{name}.sock").stat().st_mode) for name in ("rest", "grpc")}

@@ -139,6 +139,7 @@ class Log:
         self._mirror = MirrorReports()
         self._rejections = RepeatLimit()
         self._limits = RepeatLimit()
+        self._nacks = RepeatLimit()
         self.internal_errors = InternalErrors()
 
     @property
@@ -205,7 +206,7 @@ class Log:
                 yield self._mirror.failed(event)
             case InternalError():
                 yield from self.internal_errors.lines(event, self._clock.now_s())
-            case RequestRejected() | HandshakeFailed() | LimitReached():
+            case RequestRejected() | HandshakeFailed() | LimitReached() | NackReceived():
                 yield from self._lines_about_peers(event)
             case _:
                 yield line_of(event)
@@ -217,8 +218,10 @@ class Log:
         """Have the report of a type's newest change say that a client NACKed it."""
         self._reports.reject(type_url, client)
 
-    def _lines_about_peers(self, event: RequestRejected | HandshakeFailed | LimitReached) -> Iterator[LogLine]:
-        """Yield the line about what a client must not do, which it may do all the time."""
+    def _lines_about_peers(
+        self, event: RequestRejected | HandshakeFailed | LimitReached | NackReceived
+    ) -> Iterator[LogLine]:
+        """Yield the line about what a client must not do, or rejects, which it may do all the time."""
         match event:
             case RequestRejected():
                 return self._rejection_lines(event)
@@ -226,6 +229,18 @@ class Log:
                 return self._handshake_lines(event)
             case LimitReached():
                 return self._limit_lines(event)
+            case NackReceived():
+                return self._nack_lines(event)
+
+    def _nack_lines(self, event: NackReceived) -> Iterator[LogLine]:
+        """Yield the line about a NACK; the same one at most every ten seconds."""
+        said = event.acknowledgement.version, event.acknowledgement.reason
+        repeats = self._nacks.admit((name_of(event.node), event.subscription.type_url, *said), self._clock.now_s())
+        if repeats is None:
+            return
+        line = line_of(event)
+        before = f" ({count_of(repeats, 'NACK')} before it omitted)" if repeats else ""
+        yield replace(line, text=f"{line.text}{before}", details={**line.details, "repeats": repeats})
 
     def _rejection_lines(self, event: RequestRejected) -> Iterator[LogLine]:
         """Yield the line about a request that was rejected; the same one at most every ten seconds."""

@@ -155,7 +155,7 @@ CATALOGUE = (
     _row("stream_closed", "debug", "A stream ended.", "node cluster service peer"),
     _row("response_sent", "debug", "A client was sent a version.", _CLIENT),
     _row("ack_received", "debug", "A client ACKed a version.", _CLIENT),
-    _row("nack_received", "warning", "A client NACKed a version.", f"{_CLIENT} reason is_inferred files"),
+    _row("nack_received", "warning", "A client NACKed a version.", f"{_CLIENT} reason is_inferred files repeats"),
     _row("request_answered", "debug", "A request or a stream ended.", "name peer status"),
     _row(
         "request_rejected",

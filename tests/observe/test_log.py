@@ -182,6 +182,25 @@ def test_refusals_are_told_once_in_ten_seconds() -> None:
     ]
 
 
+def test_a_loop_of_nacks_is_one_line_in_ten_seconds() -> None:
+    """A client that rejects the same again and again, and one that does so in ever new words, fill no log."""
+    recorded = RecordedLog()
+
+    def reject(reason: str) -> None:
+        recorded.log.receive(NackReceived(NODE, CDS, Acknowledgement(VERSION, accepted=False, reason=reason), ()))
+
+    for _ in range(1000):
+        reject("no such filter")
+    assert len(recorded.lines) == 1
+    recorded.now_s += 10
+    reject("no such filter")
+    assert len(recorded.lines) == 2
+    assert recorded.lines[1].endswith("no such filter (999 NACKs before it omitted)")
+    for number in range(1000):
+        reject(f"no filter {number}")
+    assert len(recorded.lines) == 1 + MOST_KEYS
+
+
 def test_refusals_that_differ_are_limited_too() -> None:
     """A client that is rejected in ever new words fills neither log nor memory."""
     limit = RepeatLimit()

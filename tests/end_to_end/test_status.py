@@ -14,6 +14,8 @@ from urllib.parse import quote
 
 import grpc.aio
 
+from tests.end_to_end.test_rollback_envoy import second_listener, taken_port, tree_of
+from tests.end_to_end.traffic.running import running, write_tree
 from tests.support.grpc_clients import DiscoveryClient, method_path
 from tests.support.server import Server, write_file
 
@@ -130,3 +132,17 @@ def test_files(tmp_path: Path) -> None:
     assert (held["state"], held["line"], held["severity"]) == ("held", 6, "error")
     assert held["source"][0] == {"line": 4, "text": "  type: STATIC"}
     assert [each["source"] for each in status["problems"] if each["path"] == "broken.yaml"] == [[]]
+
+
+def test_what_a_real_envoy_rejects(tmp_path: Path) -> None:
+    """Its node, the type and its own words are shown, and the names that it may not have."""
+    with taken_port() as port, running(tmp_path, "ads", 600, list(AT_ONCE)) as run:
+        run.write(tree_of(run.world, 1), "good")
+        write_tree(run.tree, tree_of(run.world, 2, second_listener(run.world, port)))
+        run.server.wait(lambda: states(run.server) == {"edge-1": "NACK"}, "the NACK")
+        [envoy] = ask(run.server, "clients/edge-1")["clients"]
+
+    types = {each["type"]: each for each in envoy["types"]}
+    assert {name: each["state"] for name, each in types.items()} == {"cds": "SYNCED", "lds": "NACK", "rds": "SYNCED"}
+    assert "Address already in use" in types["lds"]["reason"]
+    assert types["lds"]["outdated"]["names"] == ["front", "second"]

@@ -82,4 +82,5 @@ async def test_a_connection_that_lasts_ends_with_its_token(client: aiohttp.Clien
         assert not response.content.at_eof()
         in_use.replace(Access(admin_tokens=Tokens((("", sha256(b"another").digest()),))))
         with pytest.raises(aiohttp.ClientPayloadError):
-            await response.content.read()
+            async with asyncio.timeout(60):
+                await response.content.read()

@@ -165,6 +165,9 @@ async def nobody_answers(folder: Path, _rng: Random, times: int, count: int = 20
                 assert resident_bytes(pid) - used < 200e6
             (folder / "tree" / "large-cds.yaml").unlink()
             site.edit()
+            await site.until(
+                lambda: b"big-" not in (site.out / "cds.pb").read_bytes(), "a mirror without the large file"
+            )
             await site.until_all()
             await site.until(lambda: descriptors(pid) <= open_before + _LEEWAY, f"{open_before} descriptors")
 

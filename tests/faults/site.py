@@ -40,6 +40,9 @@ MIRRORED = ("cds.pb", "lds.pb", "eds/api.pb", "rds/r.pb")
 URLS = {word: BY_SHORT_NAME[word].type_url for word in _NAMES}
 
 
+# The converter remembers 4096 different filters, some megabytes: these fill what they need of that within minutes.
+DIFFERENT_FILTERS = 64
+
 BY_ADS = "resource_api_version: V3, ads: {}"
 BY_REST = """\
 resource_api_version: V3, initial_fetch_timeout: 15s, api_config_source: {api_type: REST, transport_api_version: V3, \
@@ -61,13 +64,14 @@ def files_of(number: int, source: str = BY_ADS) -> dict[str, str]:
 """,
         "lds.yaml": f"""\
 - name: l
+  stat_prefix: {mark}
   address: {{socket_address: {{address: 127.0.0.1, port_value: 0}}}}
   filter_chains:
   - filters:
     - name: hcm
       typed_config:
         "@type": type.googleapis.com/envoy.extensions.filters.network.http_connection_manager.v3.HttpConnectionManager
-        stat_prefix: {mark}
+        stat_prefix: edit-{number % DIFFERENT_FILTERS}
         rds: {{route_config_name: r, config_source: {{{source}}}}}
         http_filters:
         - name: router

@@ -120,6 +120,8 @@ async def _kept_fails(
                     if number and is_restarted:
                         await _restart(site)
                     await site.until_served()
+                    # Clients are served. A process that started meanwhile is not ready: the mirror may be its only client.
+                    assert (number and is_restarted) or site.is_ready()
                     assert set(site.mirrored().values()) <= {before}
                 failure = await site.until_logged("mirror_failed", lines["mirror_failed"])
                 assert words in failure["message"], failure

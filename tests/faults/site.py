@@ -10,11 +10,14 @@ import asyncio
 import random
 import re
 import sqlite3
+import urllib.error
+import urllib.request
 from collections import Counter
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, closing
 from dataclasses import dataclass, field
 from functools import partial
+from http import HTTPStatus
 from pathlib import Path
 from typing import Any
 
@@ -229,12 +232,21 @@ class Site:
                 running.append(tasks.create_task(self.polls.follow(self.folder / "h")))
                 await self.until_served()
                 yield
+                await self.until(self.is_ready, "/readyz")
                 for task in running:
                     task.cancel()
         finally:
             await asyncio.to_thread(self.server.kill)
         assert [] == [*self.polls.broken, *(one for each in self.streams for one in each.broken)]
         assert self.server.log_events("internal_error") == []
+
+    def is_ready(self) -> bool:
+        """Whether `/readyz` says so."""
+        try:
+            with urllib.request.urlopen(f"http://{self.server.admin}/readyz", timeout=PATIENCE_S) as response:
+                return bool(response.status == HTTPStatus.OK)
+        except urllib.error.HTTPError:
+            return False
 
     def clients_are_at(self, number: int) -> bool:
         """Whether all clients hold all of an edit."""

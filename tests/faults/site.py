@@ -10,7 +10,6 @@ import asyncio
 import random
 import re
 import sqlite3
-import urllib.error
 import urllib.request
 from collections import Counter
 from collections.abc import AsyncIterator, Callable
@@ -245,7 +244,8 @@ class Site:
         try:
             with urllib.request.urlopen(f"http://{self.server.admin}/readyz", timeout=PATIENCE_S) as response:
                 return bool(response.status == HTTPStatus.OK)
-        except urllib.error.HTTPError:
+        # It says that it is not, or the ready file has yet to say where this process is asked.
+        except OSError:
             return False
 
     def clients_are_at(self, number: int) -> bool:

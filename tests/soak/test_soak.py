@@ -10,7 +10,7 @@ from tests.soak.soaking import Load, Soak, Soaked
 
 # 300 edits, one each 200 ms. With 500 polls and 200 streams this would take both cores of a small machine for the minute.
 PARTS, EDITS = 6, 50
-LOAD = Load(polls=12, streams=6)
+LOAD = Load(polls=8, streams=4)
 
 
 async def test_nothing_is_missed_and_nothing_leaks(tmp_path: Path) -> None:

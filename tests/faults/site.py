@@ -33,7 +33,7 @@ from tests.end_to_end.killing import StreamFollower
 from tests.support.server import Server, write_file
 
 # A machine with other things to do may take that long for a moment's work.
-PATIENCE_S = 300.0
+PATIENCE_S = 900.0
 
 _NUMBER = re.compile(rb"number-(\d+)-")
 _NAMES = {"cds": {"api", "web"}, "eds": {"api"}, "lds": {"l"}, "rds": {"r"}}
@@ -226,6 +226,8 @@ class Site:
         await asyncio.to_thread(self.server.start, wait=False)
         try:
             await self.until(self.server.ready_file.exists, "the ready file")
+            files = [self.out / name for name in MIRRORED]
+            await self.until(lambda: all(file.exists() for file in files), "the first mirrored files")
             async with asyncio.TaskGroup() as tasks:
                 running = [tasks.create_task(each.follow(f"unix:{self.folder / 'g'}")) for each in self.streams]
                 running.append(tasks.create_task(self.polls.follow(self.folder / "h")))

@@ -94,17 +94,21 @@ class Source:
         """Return the line that a problem is about and those around it, with their numbers; nothing of secrets.
 
         Of a line, names of the API are shown, and numbers and the like behind such a name; of a line without a name, nothing.
+        Of its own line also the words that the problem quotes.
         """
         if any(is_secret_field(step) for step in re.split(r"[.\[\]]", problem.pointer)):
             return ()
         first, last = max(1, problem.line - before), min(len(self._lines), problem.line + after)
-        return tuple((number, self._masked(self._lines[number - 1])) for number in range(first, last + 1))
+        return tuple(
+            (number, self._masked(line, self._may_show(problem) if number == problem.line else _nothing))
+            for number, line in enumerate(self._lines[first - 1 : last], first)
+        )
 
-    def _masked(self, line: str) -> str:
+    def _masked(self, line: str, is_quoted: Callable[[str], bool]) -> str:
         line = line.rstrip("\r")[:LONGEST_READ]
         key = _KEY.match(line)
         has_key = key is not None and self._may_quote(key["name"]) and not is_secret_field(key["name"])
-        pieces = _pieces(line, self._may_show_beside if has_key else _nothing, with_values=False)
+        pieces = _pieces(line, self._may_show_beside if has_key else is_quoted, with_values=False)
         parts = tuple(_hidden(pieces, len(line) + 1, len(line) + 1))
         return _first_cells(_shown("".join(parts)).rstrip(), LONGEST_LINE)
 

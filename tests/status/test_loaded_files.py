@@ -80,6 +80,8 @@ async def test_lines_show_names_of_the_api_alone() -> None:
     _, [problem], _ = await seen.files.problems()
 
     assert [(line.line, line.text) for line in problem.source][:2] == [(4, "  connect_timeout: 5s"), (5, "  …: …")]
+    # What the message quotes anyway.
+    assert (problem.source[2].line, problem.source[2].text) == (6, "  bad: …")
     shown = str(problem.source)
     assert not any(secret in shown for secret in ("hunter2", "hunter3", "12345"))
 

@@ -59,9 +59,11 @@ export function summary(status) {
     h("div", { class: "tiles" },
       tile("Files", "files", status.files.good + status.files.held + status.files.broken,
         parts(status.files, ["good", "held", "broken"])),
-      tile("Clients", "clients", clients, parts(states, ["SYNCED", "STALE", "NACK", "NOT SENT"])),
-      tile("Views", "overview", status.view_count,
-        Object.entries(byTransport).map(([name, each]) => h("li", {}, `${number(each)} ${name}`))),
+      tile("Clients", "clients", clients, [
+        ...parts(states, ["SYNCED", "STALE", "NACK", "NOT SENT"]),
+        ...Object.entries(byTransport).map(([name, each]) => h("li", {}, `${number(each)} by ${name}`)),
+      ]),
+      tile("Views", "overview", status.view_count, []),
       tile("Problems", "overview", status.problem_count,
         Object.entries(bySeverity(status.problems)).map(([severity, each]) => h("li", {}, badge(severity, count(each, severity)))))),
   ];

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from typing import Protocol
@@ -14,6 +15,7 @@ from fsxds.access import AccessInUse, Peer
 from fsxds.api.catalogue import Catalogue
 from fsxds.api.printing import Printer
 from fsxds.channels import Channels
+from fsxds.errors import ProtocolError
 from fsxds.events import LimitReached, Observer, ResponseSent, ack_or_nack
 from fsxds.protocol.messages import Acknowledgement
 from fsxds.protocol.poll import Decision, Hold, PollMemory, PollRequest, Send, Unavailable
@@ -28,6 +30,10 @@ from fsxds.transports.rest.poll_requests import RestRequestReader, is_json, pati
 from fsxds.transports.rest.poll_responses import ErrorResponse, ResponseBodies, error_response, not_modified, send
 from fsxds.transports.rest.polling_clients import ReportedClients, RestClient, RestClients
 
+# Codes of those who may not ask for what they asked for.
+DENIED = frozenset({"PERMISSION_DENIED", "UNAUTHENTICATED"})
+# An Envoy that is denied gets its answer after this time, or just before it would give up.
+DENIED_PAUSE_S = 5.0
 DEADLINE_HEADER = "x-envoy-expected-rq-timeout-ms"
 PREFIX = "/v3/discovery:"
 ROWS = {PREFIX + row.rest_path: row for row in RESOURCE_TYPES if row.rest_path}
@@ -81,6 +87,7 @@ class HeldPolls:
         self.max_hold_s = max_hold_s
         self.is_draining = False
         self._limits: set[asyncio.Timeout] = set()
+        self._pauses: set[asyncio.Timeout] = set()
 
     def __len__(self) -> int:
         """How many polls are held now."""
@@ -107,6 +114,18 @@ class HeldPolls:
                 return max(until_s, asyncio.get_running_loop().time())
         return asyncio.get_running_loop().time()
 
+    async def pause(self, pause_s: float) -> None:
+        """Wait for so long, for other access, or for the end of the server."""
+        if self.is_draining:
+            return
+        with suppress(TimeoutError):
+            async with asyncio.timeout(pause_s) as limit:
+                self._pauses.add(limit)
+                try:
+                    await asyncio.Event().wait()
+                finally:
+                    self._pauses.discard(limit)
+
     def drain(self) -> None:
         """Let no poll wait any longer."""
         self.is_draining = True
@@ -115,7 +134,7 @@ class HeldPolls:
     def wake(self) -> None:
         """Let every poll look again."""
         now_s = asyncio.get_running_loop().time()
-        for limit in self._limits:
+        for limit in (*self._limits, *self._pauses):
             limit.reschedule(now_s)
 
 
@@ -186,6 +205,20 @@ class RestJson:
         return await handler(request)
 
     async def _answer_poll(self, row: ResourceType, request: web.Request) -> web.StreamResponse:
+        try:
+            return await self._answer_admitted(row, request)
+        except ProtocolError as error:
+            if error.code in DENIED:
+                await self._pause(request)
+            raise
+
+    async def _pause(self, request: web.Request) -> None:
+        """Keep an Envoy waiting that is denied: it would ask again after its `refresh_delay`, 20 times a second (ENVOY.md E4)."""
+        deadline = request.headers.get(DEADLINE_HEADER)
+        if deadline is not None:
+            await self.held.pause(min(DENIED_PAUSE_S, patience_of(deadline, None, self.held.max_hold_s())))
+
+    async def _answer_admitted(self, row: ResourceType, request: web.Request) -> web.StreamResponse:
         peer = peer_of_request(request)
         # Before its body is read: a stranger is not to make the server read it.
         self.held.access.current.check_peer(peer)

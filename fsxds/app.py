@@ -135,6 +135,12 @@ async def run(application: Application, reader: SettingsReader, ready_file: Read
         stack.callback(application.close)
         rules = mirrors_of(application.settings)
         mirrors = [stack.enter_context(application.mirroring(rule)) for rule in rules]
+        shares = application.settings.reuse_port
+        if shares:
+            # The other process serves until this one has something to serve.
+            group = await stack.enter_async_context(asyncio.TaskGroup())
+            _start_loading(application, group)
+            await application.until_loaded()
         server = await stack.enter_async_context(application.serving())
         tasks = server.tasks
         for mirroring in mirrors:
@@ -147,7 +153,6 @@ async def run(application: Application, reader: SettingsReader, ready_file: Read
         }
         if pages:
             application.start(tasks, "drain watch", DrainWatch(application.publisher, pages).keep_watching)
-        application.start(tasks, "start-up", partial(report_waits, application.waits_for, application.report_wait))
         application.start(tasks, "settings", partial(application.keep_settings, reader))
         if (manager := ServiceManager.of(service_environment())) is not None:
             stack.callback(manager.stop)
@@ -156,13 +161,16 @@ async def run(application: Application, reader: SettingsReader, ready_file: Read
         if ready_file is not None:
             content = partial(_readiness, application, server)
             application.start(tasks, "ready file", partial(application.readiness.keep_file, ready_file, content))
-        tasks.create_task(application.run())
-        exposed = {name: each for name, each in server.addresses.items() if application.is_in_clear(name, each)}
-        if exposed and not application.settings.insecure_secrets:
-            loading = application.publisher, application.channels, application.reload
-            tasks.create_task(reject_exposed_secrets(exposed, *loading))
+        if not shares:
+            _start_loading(application, tasks)
+            tasks.create_task(application.reject_exposed_secrets(server.addresses))
         # Cancelled here, all of them end side by side.
         await asyncio.Event().wait()
+
+
+def _start_loading(application: Application, tasks: asyncio.TaskGroup) -> None:
+    application.start(tasks, "start-up", partial(report_waits, application.waits_for, application.report_wait))
+    tasks.create_task(application.run())
 
 
 @dataclass(frozen=True, slots=True)
@@ -293,6 +301,21 @@ class Application:
             if self._rewriting is not None:
                 self.start(tasks, "ADS rewriting", self._rewriting.keep_rewritten)
 
+    async def until_loaded(self) -> None:
+        """Wait until there is something to serve at the addresses of the settings; UsageError where it may not be served there."""
+        # A mistake in the tree is waited for, as by a process that listens already.
+        self.supervisor.is_starting = False
+        while all(map(is_barren, loaded_views(self.publisher) or ())):
+            await self.publisher.published.replaced()
+        await self.reject_exposed_secrets({each.name: each.address_of(self.settings) for each in TRANSPORTS})
+        self.supervisor.is_starting = True
+
+    async def reject_exposed_secrets(self, addresses: Mapping[str, str]) -> None:
+        """Raise UsageError where the first tree has secrets which other machines could read at one of these addresses."""
+        clear = {name: each for name, each in addresses.items() if each != OFF and self.is_in_clear(name, each)}
+        if clear and not self.settings.insecure_secrets:
+            await reject_exposed_secrets(clear, self.publisher, self.channels, self.reload)
+
     async def _load(self, rules: LoadingRules) -> None:
         """Load the newest tree by these rules, until cancelled; after other rules, each of its files is judged again."""
         limits = rules.limits
@@ -417,7 +440,9 @@ class Application:
         """
         raise_open_files_limit()
         self._listeners = listeners = {
-            transport.name: Listener(parse_address(address), partial(transport.listen, self))
+            transport.name: Listener(
+                parse_address(address), partial(transport.listen, self), is_shared=self.settings.reuse_port
+            )
             for transport in TRANSPORTS
             if (address := transport.address_of(self.settings)) != OFF
         }

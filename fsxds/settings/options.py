@@ -244,6 +244,13 @@ class Settings:
             "Read also what links of the tree lead to outside of it; the tree itself may be reached through links anyway.",
         )
     )
+    reuse_port: bool = option(
+        SWITCH,
+        "false",
+        SECURITY,
+        ("serve",),
+        "Share the addresses with a new fsxds of the same user, which takes over.",
+    )
     socket_mode: int = option(SOCKET_MODE, "660", SECURITY, LASTING, "The mode of the unix sockets that are made.")
     socket_owner: SocketOwner | None = optional(
         SOCKET_OWNER, SECURITY, LASTING, "Who owns these sockets, such as envoy:envoy; by default who runs fsxds."

@@ -25,6 +25,7 @@ class ListenerSecurity:
         files = TlsFiles.of(settings)
         self._tls = None if files is None else Tls(files)
         self._access = SocketAccess.of(settings.socket_mode, settings.socket_owner)
+        self._is_shared = settings.reuse_port
         self._observer = observer
 
     async def keep_current(self) -> None:
@@ -50,7 +51,7 @@ class ListenerSecurity:
         tls = self._tls_at(address, is_admin=is_admin)
         # An operator may also show a token.
         http_tls = None if tls is None else HttpTls(partial(tls.context, is_strict=not is_admin), self._observer)
-        return ListenerOptions(option, http_tls, self._access)
+        return ListenerOptions(option, http_tls, self._access, is_shared=self._is_shared)
 
     def grpc(self, address: Address, settings: Settings) -> GrpcSecurity:
         """Return the options of a gRPC listener."""

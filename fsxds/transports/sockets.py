@@ -99,15 +99,20 @@ def is_local(address: Address) -> bool:
         return False
 
 
-async def bind_tcp(address: TcpAddress) -> list[socket.socket]:
-    """Listen at every IP address of a host, all at the same port. Raises OSError."""
+async def bind_tcp(address: TcpAddress, *, is_shared: bool = False) -> list[socket.socket]:
+    """Bind every IP address of a host, all at the same port. Raises OSError.
+
+    `is_shared`: other processes of the same user may listen there too, if they share it as well; port 0 is shared with nobody.
+    Shared sockets do not listen yet: the kernel would hand connections to one that is only closed again.
+    """
+    is_shared = is_shared and bool(address.port)
     loop = asyncio.get_running_loop()
     found = await loop.getaddrinfo(address.host or None, address.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
     listeners: list[socket.socket] = []
     try:
         for family, where in dict.fromkeys((family, where) for family, *_, where in found):
             port = listeners[0].getsockname()[1] if listeners else address.port
-            listeners.extend(_bind_one(family, (str(where[0]), port)))
+            listeners.extend(_bind_one(family, (str(where[0]), port), is_shared=is_shared))
     except OSError:
         close_all(listeners)
         raise
@@ -116,13 +121,58 @@ async def bind_tcp(address: TcpAddress) -> list[socket.socket]:
     return listeners
 
 
-def _bind_one(family: int, where: tuple[str, int]) -> Iterator[socket.socket]:
+def _bind_one(family: int, where: tuple[str, int], *, is_shared: bool) -> Iterator[socket.socket]:
     try:
-        yield socket.create_server(where, family=family)
+        yield _bind_shared(family, where) if is_shared else socket.create_server(where, family=family)
     except OSError as error:
         # `localhost` names ::1 also where IPv6 is switched off.
         if error.errno not in {errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT}:
             raise
+
+
+def _bind_shared(family: int, where: tuple[str, int]) -> socket.socket:
+    listener = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+        if family == socket.AF_INET6:
+            listener.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+        listener.bind(where)
+    except OSError:
+        listener.close()
+        raise
+    return listener
+
+
+def replace_unix(path: Path, access: SocketAccess = OWN_ALONE) -> socket.socket:
+    """Listen at a unix socket, in place of that of any process: no client finds none in between. Raises OSError."""
+    make_way(path, is_shared=True)
+    temporary = beside(path)
+    listener = bind_unix(temporary, access)
+    try:
+        listener.listen()
+        temporary.replace(path)
+    except OSError:
+        listener.close()
+        raise
+    return listener
+
+
+def beside(path: Path) -> Path:
+    """Return the name that a socket of this process has until it takes its place."""
+    return path.with_name(f".{path.name}.{os.getpid()}")
+
+
+def make_way(path: Path, *, is_shared: bool) -> None:
+    """Remove a Unix socket that no process listens at; OSError where another file is in the way, or a socket that is in use.
+
+    `is_shared`: the socket of another process may be replaced.
+    """
+    if is_shared and path.is_socket():
+        return
+    remove_stale(path)
+    if path.exists():
+        raise OSError(errno.EADDRINUSE, os.strerror(errno.EADDRINUSE))
 
 
 def bind_unix(path: Path, access: SocketAccess = OWN_ALONE) -> socket.socket:
@@ -155,6 +205,12 @@ async def until_lost(address: Address) -> None:
     identity = _identity_of(address)
     # A TCP address cannot be lost.
     while isinstance(address, TcpAddress) or identity == _identity_of(address):  # noqa: ASYNC110, a file has no event
+        await asyncio.sleep(LOST_AFTER_S)
+
+
+async def until_removed(address: Address) -> None:
+    """Return when nobody can connect to a bound address, be it another process: the file of a Unix socket was removed."""
+    while isinstance(address, TcpAddress) or address.path.exists():  # noqa: ASYNC110, a file has no event
         await asyncio.sleep(LOST_AFTER_S)
 
 

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import errno
 import logging
-import os
 from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass
@@ -24,13 +22,14 @@ from fsxds.transports.sockets import (
     OWN_ALONE,
     STALLED_AFTER_S,
     SocketAccess,
+    beside,
     bind_tcp,
     bind_unix,
     close_all,
     drain,
     explained,
     listened_at,
-    remove_stale,
+    make_way,
 )
 
 # Metadata of a call: a token takes some thousand bytes. gRPC's own bounds are a half of these; those who send more are
@@ -50,8 +49,6 @@ OPTIONS = (
     ("grpc.max_send_message_length", -1),
     # Its own default is 120 s; the same as for HTTP.
     ("grpc.server_handshake_timeout_ms", HANDSHAKE_MS),
-    # Otherwise a second process may get half of the clients of a port that is taken.
-    ("grpc.so_reuseport", 0),
     # Envoy pings as often as it is configured to, idle or not; by default gRPC closes its connection then (ENVOY.md E31).
     ("grpc.http2.min_ping_interval_without_data_ms", 0),
     ("grpc.http2.max_ping_strikes", 0),
@@ -72,6 +69,8 @@ def options_of(settings: Settings) -> tuple[tuple[str, int], ...]:
     streams = min(settings.max_streams, settings.max_streams_per_peer or settings.max_streams)
     return (
         *OPTIONS,
+        # By default a second process would get half of the clients of a port that is taken.
+        ("grpc.so_reuseport", int(settings.reuse_port)),
         ("grpc.max_receive_message_length", settings.max_message_bytes),
         ("grpc.max_concurrent_streams", streams + SPARE_STREAMS),
         ("grpc.max_allowed_incoming_connections", settings.max_connections),
@@ -177,15 +176,13 @@ async def _bind(server: grpc.aio.Server, address: Address, security: GrpcSecurit
     if isinstance(address, UnixAddress):
         _bind_unix(server, address.path, security)
         return address
-    return await _bind_tcp(server, address, security.credentials)
+    return await _bind_tcp(server, address, security)
 
 
-async def _bind_tcp(
-    server: grpc.aio.Server, address: TcpAddress, credentials: grpc.ServerCredentials | None
-) -> TcpAddress:
+async def _bind_tcp(server: grpc.aio.Server, address: TcpAddress, security: GrpcSecurity) -> TcpAddress:
     """Bind every IP address of a host, all to the same port."""
     # gRPC does not report why an address cannot be bound; sockets of our own do.
-    listeners = await bind_tcp(address)
+    listeners = await bind_tcp(address, is_shared=security.settings.reuse_port)
     hosts = [str(listener.getsockname()[0]) for listener in listeners]
     port = int(listeners[0].getsockname()[1])
     close_all(listeners)
@@ -195,7 +192,7 @@ async def _bind_tcp(
         # No process can take it in between.
         port = 0
     for host in hosts:
-        port = _add_port(server, str(TcpAddress(host, port)), credentials)
+        port = _add_port(server, str(TcpAddress(host, port)), security.credentials)
     return TcpAddress(hosts[0], port)
 
 
@@ -205,10 +202,8 @@ def _bind_unix(server: grpc.aio.Server, path: Path, security: GrpcSecurity) -> N
     gRPC removes whatever socket has the name that it binds, before it listens and after it. So it is given another name,
     and the socket gets its own when it has its mode.
     """
-    remove_stale(path)
-    if path.exists():
-        raise OSError(errno.EADDRINUSE, os.strerror(errno.EADDRINUSE))
-    temporary = path.with_name(f".{path.name}.{os.getpid()}")
+    make_way(path, is_shared=security.settings.reuse_port)
+    temporary = beside(path)
     # As with TCP: this reports why it cannot be bound. gRPC takes the place of a socket that no process listens at.
     bind_unix(temporary, security.access).close()
     _add_port(server, f"unix:{temporary}", security.credentials)

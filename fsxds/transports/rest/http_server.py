@@ -9,7 +9,7 @@ import logging
 import resource
 import socket
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from contextlib import ExitStack, asynccontextmanager
 from dataclasses import dataclass
 from typing import Never
 
@@ -28,6 +28,7 @@ from fsxds.transports.sockets import (
     drain,
     explained,
     listened_at,
+    replace_unix,
 )
 
 # Thousands of Envoys may come back at once after a restart; the kernel cuts it down to net.core.somaxconn.
@@ -43,6 +44,8 @@ HEAD_S = 10.0
 LINGER_S = 1.0
 LINGER_BYTES = 1024 * 1024
 ACCEPT_PAUSE_S = 0.1
+# A connection that came last before the end has so long to ask, where another process takes over.
+LAST_REQUEST_S = 1.0
 # So many connections are accepted before other work goes on.
 ACCEPTED_AT_ONCE = 64
 # Descriptors that connections leave to files, gRPC and the parser; where there are few, a quarter of them.
@@ -71,12 +74,14 @@ class ListenerOptions:
         tls: None for plain text.
         access: who may connect to a unix socket.
         max_connections: returns how many connections it may have; those beyond are answered with 503.
+        is_shared: other processes may listen at the same address: no connection is to be lost when this one ends.
     """
 
     option: str = "http"
     tls: HttpTls | None = None
     access: SocketAccess = OWN_ALONE
     max_connections: Callable[[], int] = lambda: MOST_CONNECTIONS
+    is_shared: bool = False
 
 
 DEFAULT_OPTIONS = ListenerOptions()
@@ -114,8 +119,8 @@ async def listening(
 ) -> AsyncIterator[Address]:
     """Serve `application` at `address` while the context lasts, and yield the address that was bound.
 
-    A handler is cancelled when its client goes. At the end no new connection is taken, the application's `on_shutdown`
-    runs, and requests in progress end, within `grace_s` seconds, and as long as they go on.
+    A handler is cancelled when its client goes. At the end no new connection is taken beside those that are made already, the
+    application's `on_shutdown` runs, and requests in progress end, within `grace_s` seconds, and as long as they go on.
 
     Raises:
         UsageError: when the address cannot be bound.
@@ -127,25 +132,33 @@ async def listening(
         shutdown_timeout=grace_s,
     )
     with explained(address, options.option):
-        listeners = await _bind(address, options.access)
+        listeners = await _bind(address, options)
+    stopping = asyncio.Event()
     try:
         # Its file is removed before the sockets are closed: afterwards another process may put its own in this place.
-        with listened_at(address):
+        with ExitStack() as file:
+            file.enter_context(listened_at(address))
             await runner.setup()
-            async with _accepting(listeners, _connections_of(runner, options)):
-                yield _bound(address, listeners[0])
+            async with _accepting(listeners, _connections_of(runner, options, stopping)):
+                try:
+                    yield _bound(address, listeners[0])
+                finally:
+                    stopping.set()
+                    file.close()
     finally:
         close_all(listeners)
-        await _stop(runner, grace_s)
+        await _stop(runner, grace_s, last_request_s=LAST_REQUEST_S if options.is_shared else 0.0)
 
 
-async def _bind(address: Address, access: SocketAccess) -> list[socket.socket]:
-    return [bind_unix(address.path, access)] if isinstance(address, UnixAddress) else await bind_tcp(address)
+async def _bind(address: Address, options: ListenerOptions) -> list[socket.socket]:
+    if isinstance(address, TcpAddress):
+        return await bind_tcp(address, is_shared=options.is_shared)
+    return [(replace_unix if options.is_shared else bind_unix)(address.path, options.access)]
 
 
 @asynccontextmanager
 async def _accepting(listeners: list[socket.socket], make_connection: MakeProtocol) -> AsyncIterator[None]:
-    """Accept connections while the context lasts."""
+    """Accept connections while the context lasts, and those that are made by then; then the sockets are closed."""
     for listener in listeners:
         listener.listen(BACKLOG)
         listener.setblocking(False)
@@ -164,25 +177,57 @@ async def _accepting(listeners: list[socket.socket], make_connection: MakeProtoc
         raise group.exceptions[0] from None
 
 
-async def _accept(listener: socket.socket, make_connection: MakeProtocol) -> Never:
-    """Accept connections. asyncio's own way to do so logs thousands of errors when descriptors run out."""
+async def _accept(listener: socket.socket, make_connection: MakeProtocol) -> None:
+    """Accept connections until cancelled, then those that wait, and close the socket: the kernel resets what is left in it.
+
+    asyncio's own way to do so logs thousands of errors when descriptors run out.
+    """
     loop = asyncio.get_running_loop()
     async with asyncio.TaskGroup() as connecting:
-        accepted = 0
-        while True:
-            try:
-                connection, _ = await loop.sock_accept(listener)
-            except OSError:
-                # The client is gone already, or there is no descriptor left.
-                await asyncio.sleep(ACCEPT_PAUSE_S)
-                continue
+
+        def accept_one() -> None:
+            connection, _ = listener.accept()
+            connection.setblocking(False)
             if not _has_room(connection.fileno(), 0.5):
                 connection.close()
             else:
                 connecting.create_task(_connect(loop, connection, make_connection))
-            accepted += 1
-            if accepted % ACCEPTED_AT_ONCE == 0:
-                await asyncio.sleep(0)
+
+        try:
+            await _keep_accepting(listener, accept_one)
+        except asyncio.CancelledError:
+            # No `await` from here on: what comes after the last one is lost. A flood is not followed for ever.
+            with contextlib.suppress(OSError):
+                for _ in range(BACKLOG):
+                    accept_one()
+            listener.close()
+
+
+async def _keep_accepting(listener: socket.socket, accept_one: Callable[[], None]) -> Never:
+    """Accept until cancelled. Not by `loop.sock_accept`: that may lose the connection that it has when it is cancelled."""
+    accepted = 0
+    while True:
+        try:
+            accept_one()
+        except BlockingIOError:
+            await _until_readable(listener)
+            continue
+        except OSError:
+            # The client is gone already, or there is no descriptor left.
+            await asyncio.sleep(ACCEPT_PAUSE_S)
+            continue
+        accepted += 1
+        if accepted % ACCEPTED_AT_ONCE == 0:
+            await asyncio.sleep(0)
+
+
+async def _until_readable(listener: socket.socket) -> None:
+    loop, readable = asyncio.get_running_loop(), asyncio.Event()
+    loop.add_reader(listener, readable.set)
+    try:
+        await readable.wait()
+    finally:
+        loop.remove_reader(listener)
 
 
 async def _connect(loop: asyncio.AbstractEventLoop, connection: socket.socket, make_connection: MakeProtocol) -> None:
@@ -200,8 +245,8 @@ def _has_room(descriptor: int, share: float) -> bool:
     return descriptor < limit - share * min(SPARE_FILES, limit // 4)
 
 
-def _connections_of(runner: web.AppRunner, options: ListenerOptions) -> MakeProtocol:
-    """Return what makes connections whose requests a runner answers."""
+def _connections_of(runner: web.AppRunner, options: ListenerOptions, stopping: asyncio.Event) -> MakeProtocol:
+    """Return what makes connections whose requests a runner answers, when it stops with `connection: close`."""
     loop, server = asyncio.get_running_loop(), runner.server
     if server is None:
         raise RuntimeError("the runner is set up before")
@@ -210,7 +255,10 @@ def _connections_of(runner: web.AppRunner, options: ListenerOptions) -> MakeProt
     async def begin(request: web.BaseRequest) -> web.StreamResponse:
         if isinstance(request.protocol, Connection):
             request.protocol.begin()
-        return await answer(request)
+        response = await answer(request)
+        if stopping.is_set() and not response.prepared:
+            response.force_close()
+        return response
 
     server.request_handler = begin
 
@@ -229,11 +277,12 @@ class Connection(web.RequestHandler):
     Attributes:
         surplus: why its requests are to be rejected: there were too many connections when it came. Empty for one that is served.
         layer: its TLS, where it has some.
+        has_asked: whether the head of a request was received.
     """
 
     __slots__ = (
         *("_is_answered", "_is_busy", "_max_connections", "_read_after_answer", "_until_head"),
-        *("layer", "surplus"),
+        *("has_asked", "layer", "surplus"),
     )
 
     def __init__(self, server: web.Server, loop: asyncio.AbstractEventLoop, max_connections: Callable[[], int]) -> None:
@@ -254,7 +303,7 @@ class Connection(web.RequestHandler):
         self.layer: TlsLayer | None = None
         self._max_connections = max_connections
         self._until_head: asyncio.TimerHandle | None = None
-        self._is_busy = self._is_answered = False
+        self.has_asked = self._is_busy = self._is_answered = False
         self._read_after_answer = 0
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -288,7 +337,7 @@ class Connection(web.RequestHandler):
 
     def begin(self) -> None:
         """Note that the head of a request was received."""
-        self._is_busy = True
+        self.has_asked = self._is_busy = True
         self._forget_limit()
 
     async def finish_response(
@@ -309,7 +358,7 @@ class Connection(web.RequestHandler):
             self._until_head = None
 
 
-async def _stop(runner: web.AppRunner, grace_s: float) -> None:
+async def _stop(runner: web.AppRunner, grace_s: float, *, last_request_s: float) -> None:
     """Answer the requests in progress, write what the sockets still hold, and cut off clients that do not read it."""
     connections = [] if runner.server is None else runner.server.connections
     sending = [
@@ -326,6 +375,7 @@ async def _stop(runner: web.AppRunner, grace_s: float) -> None:
         ]
 
     async def end() -> None:
+        await _until_asked(connections, last_request_s)
         await runner.cleanup()
         while any(each.unsent for each in sending):  # noqa: ASYNC110, a transport has no event for this
             await asyncio.sleep(LOOK_EVERY_S)
@@ -334,6 +384,15 @@ async def _stop(runner: web.AppRunner, grace_s: float) -> None:
         for each in sending:
             each.transport.abort()
         await runner.cleanup()
+
+
+async def _until_asked(connections: list[web.RequestHandler], limit_s: float) -> None:
+    """Return when no connection is open whose first request is not there yet, or after `limit_s` seconds."""
+    loop = asyncio.get_running_loop()
+    ends_at_s = loop.time() + limit_s
+    new = [each for each in connections if isinstance(each, Connection) and not each.has_asked]
+    while loop.time() < ends_at_s and any(not each.has_asked and each.transport is not None for each in new):  # noqa: ASYNC110, aiohttp has no event
+        await asyncio.sleep(LOOK_EVERY_S)
 
 
 @dataclass(frozen=True, slots=True)

@@ -245,11 +245,7 @@ class Settings:
         )
     )
     reuse_port: bool = option(
-        SWITCH,
-        "false",
-        SECURITY,
-        ("serve",),
-        "Share the addresses with a new fsxds of the same user, which takes over.",
+        SWITCH, "false", SECURITY, ("serve",), "Share the addresses with a new fsxds of this user, to take over."
     )
     socket_mode: int = option(SOCKET_MODE, "660", SECURITY, LASTING, "The mode of the unix sockets that are made.")
     socket_owner: SocketOwner | None = optional(

@@ -17,7 +17,7 @@ from aiohttp import web
 
 from fsxds.errors import UsageError
 from fsxds.settings.forms import Address, TcpAddress, UnixAddress
-from fsxds.transports.rest.http_server import listening, raise_open_files_limit
+from fsxds.transports.rest.http_server import ListenerOptions, listening, raise_open_files_limit
 from fsxds.transports.sockets import SOCKET_MODE
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
@@ -256,3 +256,23 @@ async def test_an_idle_connection_is_closed_in_the_end(monkeypatch: pytest.Monke
             await reader.readuntil(b"hello")
         assert await reader.read() == b""
         writer.close()
+
+
+async def test_a_connection_that_nobody_accepted_yet_is_answered_at_the_end() -> None:
+    """The kernel would reset it; it may ask a little later, where another process listens from now on."""
+
+    async def answer(_: web.Request) -> web.Response:
+        return web.Response(text="answered")
+
+    application = web.Application()
+    application.router.add_get("/", answer)
+    options = ListenerOptions(is_shared=True)
+    async with listening(application, TcpAddress("127.0.0.1", 0), grace_s=5.0, options=options) as bound:
+        assert isinstance(bound, TcpAddress)
+        # The event loop accepts nothing meanwhile.
+        client = socket.create_connection((bound.host, bound.port), timeout=20)
+        asyncio.get_running_loop().call_later(0.05, client.sendall, b"GET / HTTP/1.1\r\nhost: x\r\n\r\n")
+    with client, client.makefile("rb") as reader:
+        head, _, body = reader.read().partition(b"\r\n\r\n")
+    assert (head[:12], body) == (b"HTTP/1.1 200", b"answered")
+    assert b"connection: close" in head.lower()

@@ -269,7 +269,8 @@ async def test_a_connection_that_nobody_accepted_yet_is_answered_at_the_end() ->
     options = ListenerOptions(is_shared=True)
     async with listening(application, TcpAddress("127.0.0.1", 0), grace_s=5.0, options=options) as bound:
         assert isinstance(bound, TcpAddress)
-        # The event loop accepts nothing meanwhile.
+        # It waits for connections from here on, and accepts none without an `await`.
+        await asyncio.sleep(0)
         client = socket.create_connection((bound.host, bound.port), timeout=20)
         asyncio.get_running_loop().call_later(0.05, client.sendall, b"GET / HTTP/1.1\r\nhost: x\r\n\r\n")
     with client, client.makefile("rb") as reader:

@@ -338,7 +338,8 @@ def _decide(request: PollRequest, snapshot: Snapshot | None, sent: PolledVersion
 def _decide_again(request: PollRequest, selection: Selection, sent: PolledVersion, now_s: float) -> Decision:
     if sent.version != selection.version:
         return Send(selection)
-    if sent.state is PollState.ACKED and request.version_info == sent.version:
+    if sent.state in {PollState.ACKED, PollState.SENT} and request.version_info == sent.version:
+        # Also where it was sent for another held poll since.
         return Hold()
     # Without a NACK that is at once: it is an update for another held poll of the same client for the same names (two
     # clusters may share one `service_name`).

@@ -48,12 +48,14 @@ COMPONENTS: dict[str, tuple[Any, ...]] = {
     "settings": ("fsxds.settings.reading.SettingsReader.wanted",),
     "start-up": ("fsxds.app.report_waits",),
     "readiness": ("fsxds.readiness.Readiness.look",),
+    "certificates": ("fsxds.transports.listener_security.ListenerSecurity.keep_current",),
+    "tokens": ("fsxds.transports.credentials.Credentials._receive",),
     "REST listener": ("fsxds.transports.listener.until_lost", lambda address: not isinstance(address, UnixAddress)),
     "gRPC listener": ("fsxds.transports.listener.until_lost", lambda address: isinstance(address, UnixAddress)),
     "admin listener": ("fsxds.app.is_exposed",),
 }
 AT_START = (
-    *("parse cache", "health", "ready file", "settings", "start-up"),
+    *("parse cache", "health", "ready file", "settings", "start-up", "certificates"),
     *("REST listener", "gRPC listener", "admin listener"),
 )
 

@@ -189,10 +189,10 @@ def test_a_broken_file_turns_up(browser: Browser, server: Server) -> None:
         assert problem.locator(".place").inner_text().startswith("broken.cds.yaml:3")
         assert problem.locator(".badge").inner_text().split() == ["✕", "error"]
         assert "connect_timeout" in problem.locator(".remedy").inner_text()
-        # Of the words of a file, those of the API alone are shown.
+        # Of the words of a file, those of the API alone are shown, and those that the problem quotes.
         assert [line.split() for line in problem.locator(".line").all_inner_texts()][1:3] == [
             ["2", "connect_timeout:", "1s"],
-            ["▶", "3", "…:", "…"],
+            ["▶", "3", "conect_timeout:", "…"],
         ]
         assert problem.locator(".marked mark").count() == 1
         page.wait_for_function("document.querySelector('#announcer').textContent.includes('1 file broken')")

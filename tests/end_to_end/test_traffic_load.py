@@ -86,7 +86,8 @@ async def test_whatever_is_no_complete_200_fails(answers: tuple[bytes, ...], rea
     """A new connection that ends without an answer, half an answer, and another status are failures."""
     load = await load_on(answering(*answers))
 
-    assert reasons(load) == {reason}
+    # An end without any answer may come before the request, or after it.
+    assert reasons(load) <= ({"reset", "closed"} if reason == "reset" else {reason})
     assert len(load.record.failures) == load.record.requests.total()
 
 

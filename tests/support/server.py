@@ -47,6 +47,8 @@ class Server:
         self._arguments = ["serve", str(tree), *addresses, "--ready-file", str(self.ready_file), *options]
         self._process: FsxdsProcess | subprocess.Popen[bytes] | None = None
         self._ready: dict[str, Any] = {}
+        # How much of the log is of earlier processes.
+        self._logged_before = 0
 
     def __enter__(self) -> Self:
         return self.start()
@@ -57,6 +59,7 @@ class Server:
     def start(self, *, wait: bool = True) -> Self:
         """Start the process, and wait until it serves its first snapshot."""
         self.ready_file.unlink(missing_ok=True)
+        self._logged_before = self.log_file.stat().st_size if self.log_file.exists() else 0
         with self.log_file.open("ab") as log:
             if self._fresh:
                 command = [*self._command, *self._arguments]
@@ -65,7 +68,7 @@ class Server:
                 self._process = self._start(self._arguments, stdout=log, stderr=log)
         if wait:
             # With nothing good to serve it has loaded its files too, and is not ready.
-            self.wait(lambda: self.ready_file.exists() or self.log_events("not_ready"), "the first load")
+            self.wait(lambda: self.ready_file.exists() or self._own_events("not_ready"), "the first load")
             assert self.ready
         return self
 
@@ -109,7 +112,7 @@ class Server:
         with suppress(FileNotFoundError):
             self._ready = json.loads(self.ready_file.read_text())
         return self._ready or {
-            line["name"].lower().replace("rest", "http"): line["address"] for line in self.log_events("listening")
+            line["name"].lower().replace("rest", "http"): line["address"] for line in self._own_events("listening")
         }
 
     @property
@@ -129,8 +132,11 @@ class Server:
 
     def log_events(self, event: str) -> list[dict[str, Any]]:
         """Return the log lines of one event; where stderr is no terminal they are JSON."""
-        lines = (json.loads(line) for line in self.log_file.read_text().splitlines() if line.startswith("{"))
-        return [line for line in lines if line["event"] == event]
+        return _events_in(self.log_file.read_bytes(), event)
+
+    def _own_events(self, event: str) -> list[dict[str, Any]]:
+        """Return those of the process that was started last."""
+        return _events_in(self.log_file.read_bytes()[self._logged_before :], event)
 
     def wait(self, predicate: Callable[[], Any], what: str) -> Any:
         """Wait until `predicate` holds, while the process lives."""
@@ -150,3 +156,8 @@ def write_file(path: Path, text: str) -> None:
     temporary = path.with_name(f".{path.name}.new")
     temporary.write_text(text)
     temporary.replace(path)
+
+
+def _events_in(log: bytes, event: str) -> list[dict[str, Any]]:
+    lines = (json.loads(line) for line in log.decode().splitlines() if line.startswith("{"))
+    return [line for line in lines if line["event"] == event]

@@ -272,6 +272,8 @@ def test_server_that_forks_may_be_killed_while_it_does(rules: ParseRules) -> Non
         ParseWorker.start(rules)
 
     killer.join()
+    # Until it has ended for its parent too, which then starts another one.
+    os.waitid(os.P_PID, server, os.WEXITED | os.WNOWAIT)
     ParseWorker.start(rules).end()
 
 

@@ -20,6 +20,7 @@ from tests.support.grpc_clients import GrpcServer, serving_grpc
 from tests.support.polls import Server, envoy_catalogue, named, running
 
 PATIENCE_S = 60.0
+CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
 # What a client may be told. The others would say that fsxds failed.
 REPLIES = frozenset({200, 304, 400, 404, 405, 408, 411, 413, 414, 415, 417, 429, 431, 501, 503, 505})
 CODES = frozenset(
@@ -72,12 +73,12 @@ class Fuzzed:
         return self.rest.recorder, self.streams.recorder
 
     def status_of(self, content: bytes, *, is_whole: bool = True) -> int | None:
-        """Send bytes to the REST address; return the status of the answer, None for none.
+        """Send bytes to the REST address; return the status of the final answer, None for none.
 
-        Where they are no whole request, the client says that nothing comes after them; others would be taken to be gone. It
+        A client that expects `100 Continue` may be told so before, if its body has not arrived by then. Where they are no whole request, the client says that nothing comes after them; others would be taken to be gone. It
         raises TimeoutError where the connection is not closed in time.
         """
-        answer = exchange(self.rest.address, content, is_whole=is_whole)
+        answer = exchange(self.rest.address, content, is_whole=is_whole).removeprefix(CONTINUE)
         return int(answer.split(b" ", 2)[1]) if answer.startswith(b"HTTP/1") else None
 
     def exchange_grpc(self, content: bytes) -> bytes:

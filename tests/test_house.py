@@ -46,7 +46,8 @@ EDGES = {
 }
 
 VAGUE_MODULES = {"utils", "util", "common", "helpers", "base", "manager", "misc"}
-FORBIDDEN_WORDS = {"typ", "kind", "xds_type", "ver", "rev", "entry", "item"}
+# `entry` is a word of the protocol: that of a collection.
+FORBIDDEN_WORDS = {"typ", "kind", "xds_type", "ver", "rev", "item"}
 # Words that other words of the glossary in fsxds/README.md replace; no part of a name is one of them.
 METAPHORS = {
     *("told", "tell", "tells", "news", "hear", "heard", "owed", "owes", "mended", "greet", "greeting", "introduce"),

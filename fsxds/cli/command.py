@@ -14,7 +14,8 @@ from click.shell_completion import CompletionItem
 from fsxds.cli.completion import directories, values_of
 from fsxds.errors import UsageError
 from fsxds.settings.forms import SWITCH
-from fsxds.settings.options import LASTING, OPTIONS, Option
+from fsxds.settings.option import Option
+from fsxds.settings.options import LASTING, OPTIONS
 from fsxds.settings.reading import Demands, read_settings
 
 # Before the examples at the end of the help of a command, which stand as they were written.

@@ -14,7 +14,7 @@ from click import Context, Parameter
 from click.shell_completion import BashComplete, CompletionItem, FishComplete, ShellComplete, ZshComplete
 
 from fsxds.settings.forms import ADDRESS_OR_OFF, EXECUTABLE, GLOBS, LEVELS, NAMES, OFF, PATH, RULE_LEVELS
-from fsxds.settings.options import Option
+from fsxds.settings.option import Option
 
 Items = list[CompletionItem[str]]
 

@@ -19,7 +19,8 @@ from fsxds.errors import UsageError
 from fsxds.settings.access_rules import unknown_access_views
 from fsxds.settings.forms import SWITCH, TRUE, Schema
 from fsxds.settings.mirror_rules import unknown_views
-from fsxds.settings.options import BY_NAME, OPTIONS, Option, Settings
+from fsxds.settings.option import Option
+from fsxds.settings.options import BY_NAME, OPTIONS, Settings
 from fsxds.settings.settings_file import PlacedMistake, SettingsFile
 from fsxds.settings.structured import MistakesFound
 from fsxds.settings.view_rules import no_such_view

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from itertools import groupby
 
-from fsxds.settings.options import BY_NAME, OPTIONS, Option
+from fsxds.settings.option import Option
+from fsxds.settings.options import BY_NAME, OPTIONS
 
 
 def options_section() -> str:

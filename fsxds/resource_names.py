@@ -1,0 +1,268 @@
+"""Structured names of resources, `xdstp://authority/type/path?parameters`, and locators, which may have directives. Pure.
+
+| rule | source |
+| --- | --- |
+| A name is an authority, a type, a path and context parameters; equal ones are one name, however they are written. | xRFC TP1, "Logical resource naming", "URI encoding" |
+| `udpa:` is what `xdstp:` was called; both are read, `xdstp:` is written. | xDS API, `xds.core.v3.ResourceName` |
+| Parameters are sorted, and what a URI cannot hold is percent-encoded. Envoy leaves spaces as they are. | xRFC TP1, "URI encoding"; ENVOY.md E43 |
+| A path that ends with `/*` is a glob: it stands for what is in this directory, and for nothing deeper. | xRFC TP1, "Glob" |
+| All parameters match exactly, and there are no others. | xRFC TP1, "Resource locators" |
+| Directives `#alt=` and `#entry=` belong to a reference, and never to a name. | xRFC TP1, "Resource locators" |
+| A value that begins with `constraint:` is reserved. | xRFC TP1, "Context parameters" |
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from urllib.parse import quote, unquote
+
+from fsxds.values import TypeUrl
+
+SCHEME = "xdstp://"
+FILE_SCHEME = "file://"
+GLOB = "/*"
+# Of alternatives of alternatives.
+DEEPEST = 10
+
+_TYPE_PREFIX = "type.googleapis.com/"
+_SCHEMES = ("xdstp:", "udpa:")
+_URI = re.compile(r"(?:xdstp|udpa)://([^/?#]*)/([^/?#]+)/([^?#]*)(?:\?([^#]*))?(?:#([^#]*))?")
+_FILE_URI = re.compile(r"file://(?:localhost)?(/[^?#]*)(?:#([^#]*))?")
+_TYPE = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*", re.ASCII)
+_BROKEN_PERCENT = re.compile(r"%(?![0-9A-Fa-f]{2})")
+_CONTROL = re.compile(r"[\x00-\x1f\x7f]")
+_ENTRY = re.compile(r"[a-zA-Z0-9_\-./]+")
+# What stays as it is, beside letters, digits and `_.-~`.
+_IN_AUTHORITY, _IN_PATH, _IN_PARAMETER = "!$&'()*+,;=:@[]", "!$&'()*+,;=@/", "!$'()*,;:@/?"
+
+
+class MalformedName(ValueError):  # noqa: N818 - as what int() raises, it is a ValueError
+    """A text is no structured name, or no locator.
+
+    Attributes:
+        fact: why, without the text.
+        remedy: what to write.
+    """
+
+    def __init__(self, fact: str, remedy: str) -> None:
+        super().__init__(f"{fact}; {remedy}")
+        self.fact = fact
+        self.remedy = remedy
+
+
+_FORM = "write xdstp://<authority>/<type>/<path>, such as xdstp://example.com/envoy.config.cluster.v3.Cluster/foo"
+
+
+def is_structured(text: str) -> bool:
+    """Whether a text means to be a structured name or a locator of one; it may be malformed."""
+    return text.startswith(_SCHEMES)
+
+
+@dataclass(frozen=True, slots=True)
+class ResourceName:
+    """A structured name; equal ones name one resource. `str` of it is the canonical form.
+
+    Attributes:
+        authority: who is responsible for the resource; empty for nobody in particular.
+        message_type: the full name of its message, such as `envoy.config.cluster.v3.Cluster`.
+        path: what follows the type, decoded: `foo/bar`. It ends with `/*` (or is `*`) for a glob.
+        context: the context parameters, decoded, sorted.
+    """
+
+    authority: str
+    message_type: str
+    path: str
+    context: tuple[tuple[str, str], ...] = ()
+
+    @classmethod
+    def parse(cls, text: str, authority: str = "") -> ResourceName:
+        """Read a name in any spelling; one without an authority gets this one. Raises MalformedName."""
+        name, fragment = _split(text, authority)
+        if fragment is not None:
+            raise MalformedName("a name has no directives", "write it without what follows `#`")
+        return name
+
+    def __str__(self) -> str:
+        """Return the canonical form."""
+        return f"{SCHEME}{quote(self.authority, _IN_AUTHORITY)}{self.without_authority}"
+
+    @property
+    def without_authority(self) -> str:
+        """What follows the authority: `/type/path?parameters`."""
+        context = "&".join(f"{quote(key, _IN_PARAMETER)}={quote(value, _IN_PARAMETER)}" for key, value in self.context)
+        return f"/{self.message_type}/{quote(self.path, _IN_PATH)}{'?' if context else ''}{context}"
+
+    @property
+    def type_url(self) -> TypeUrl:
+        """The type URL of its message."""
+        return TypeUrl(_TYPE_PREFIX + self.message_type)
+
+    @property
+    def is_glob(self) -> bool:
+        """Whether it stands for all that is in a directory."""
+        return self.path == "*" or self.path.endswith(GLOB)
+
+    @property
+    def glob(self) -> ResourceName:
+        """The glob of its directory, of which it is a member; a glob is its own."""
+        directory, slash, _ = self.path.rpartition("/")
+        return replace(self, path=f"{directory}{slash}*")
+
+    def with_context(self, context: Mapping[str, str]) -> ResourceName:
+        """Return this name with more parameters; those that it has stay (xRFC TP1, "Context parameters")."""
+        return replace(self, context=tuple(sorted({**context, **dict(self.context)}.items())))
+
+
+@dataclass(frozen=True, slots=True)
+class FileName:
+    """A file, or all files of a directory where the path ends with `/*`; `str` of it is its URI.
+
+    Attributes:
+        path: absolute, decoded, without `.` and `..`.
+    """
+
+    path: str
+
+    def __str__(self) -> str:
+        """Return `file:///path`."""
+        return FILE_SCHEME + quote(self.path, _IN_PATH)
+
+    @property
+    def is_glob(self) -> bool:
+        """Whether it stands for all that is in a directory."""
+        return self.path.endswith(GLOB)
+
+
+@dataclass(frozen=True, slots=True)
+class Locator:
+    """Where a resource is found; `str` of it is the canonical form.
+
+    Attributes:
+        target: the name of the resource or of a collection, or a file.
+        entry: the name of an inline entry of this list collection; empty for the whole.
+        alternatives: what is used, in this order, where that is absent or cannot be reached.
+    """
+
+    target: ResourceName | FileName
+    entry: str = ""
+    alternatives: tuple[Locator, ...] = ()
+
+    @classmethod
+    def parse(cls, text: str, authority: str = "") -> Locator:
+        """Read a locator: `xdstp://…`, `udpa://…` or `file:///…`, with or without directives. Raises MalformedName."""
+        return _locator(text, authority, DEEPEST)
+
+    def __str__(self) -> str:
+        """Return the canonical form; within `alt=`, `%#[],` are percent-encoded, as Envoy does it."""
+        directives = [f"alt={quote(str(alternative), safe=_IN_ALTERNATIVE)}" for alternative in self.alternatives]
+        directives += [f"entry={self.entry}"] if self.entry else []
+        return f"{self.target}{'#' if directives else ''}{','.join(directives)}"
+
+    def choices(self) -> Iterator[Locator]:
+        """Yield what to try, in order, each without alternatives."""
+        yield replace(self, alternatives=())
+        for alternative in self.alternatives:
+            yield from alternative.choices()
+
+
+_IN_ALTERNATIVE = "!$&'()*+;=:@/?"
+
+
+def canonical(text: str, authority: str = "") -> str:
+    """Return the canonical form of a structured name, and any other name as it is. Raises MalformedName."""
+    return str(ResourceName.parse(text, authority)) if is_structured(text) else text
+
+
+def parse_or_none(text: str) -> ResourceName | None:
+    """Return a structured name; None for any other, also where it is malformed."""
+    if not is_structured(text):
+        return None
+    try:
+        return ResourceName.parse(text)
+    except MalformedName:
+        return None
+
+
+def _locator(text: str, authority: str, depth: int) -> Locator:
+    if not depth:
+        raise MalformedName(f"has alternatives that are nested more than {DEEPEST} deep", "list them beside each other")
+    target: ResourceName | FileName
+    if text.startswith(FILE_SCHEME):
+        target, fragment = _file(text)
+    else:
+        target, fragment = _split(text, authority)
+    entry, alternatives = "", list[Locator]()
+    for directive in (fragment or "").split(",") if fragment is not None else ():
+        key, _, value = directive.partition("=")
+        if key == "alt":
+            alternatives.append(_locator(_decoded(value), authority, depth - 1))
+        elif key == "entry" and not entry and _ENTRY.fullmatch(_decoded(value)):
+            entry = _decoded(value)
+        else:
+            fact = "has two entries" if key == "entry" and entry else f"{directive!r} is no directive"
+            raise MalformedName(fact, "write #entry=NAME, of letters, digits and _-./, or #alt=LOCATOR")
+    return Locator(target, entry, tuple(alternatives))
+
+
+def _split(text: str, authority: str) -> tuple[ResourceName, str | None]:
+    """Return a name, and what follows `#`; None for nothing."""
+    found = _URI.fullmatch(text)
+    if found is None:
+        raise MalformedName("is no structured name", _FORM)
+    own_authority, message_type, path, query, fragment = found.groups()
+    if not _TYPE.fullmatch(message_type) or message_type == _TYPE_PREFIX[:-1]:
+        raise MalformedName(f"{message_type!r} is no type", _FORM)
+    decoded = _path(path)
+    if not decoded:
+        raise MalformedName("has no path after its type", _FORM)
+    context = _context(query or "")
+    return ResourceName(_decoded(own_authority) or authority, message_type, decoded, context), fragment
+
+
+def _file(text: str) -> tuple[FileName, str | None]:
+    found = _FILE_URI.fullmatch(text)
+    if found is None:
+        raise MalformedName("is no file of this machine", "write file:///<absolute path>")
+    return FileName(_path(found[1])), found[2]
+
+
+def _path(text: str) -> str:
+    path = _decoded(text)
+    if any(segment in {".", ".."} for segment in path.split("/")):
+        raise MalformedName("has a part that is . or ..", "write the path without it")
+    return path
+
+
+def _context(query: str) -> tuple[tuple[str, str], ...]:
+    context: dict[str, str] = {}
+    for part in _parts(query):
+        written, _, value = part.partition("=")
+        key = _decoded(written)
+        if not key:
+            raise MalformedName("has a parameter without a name", "write ?name=value&other=value")
+        if key in context:
+            raise MalformedName(f"has the parameter {key!r} twice", "write it once")
+        context[key] = _decoded(value)
+        if context[key].startswith("constraint:"):
+            raise MalformedName(
+                f"the value of {key!r} begins with `constraint:`, which is reserved", "write another one"
+            )
+    return tuple(sorted(context.items()))
+
+
+def _parts(query: str) -> Iterable[str]:
+    return (part for part in query.split("&") if part)
+
+
+def _decoded(text: str) -> str:
+    if _BROKEN_PERCENT.search(text):
+        raise MalformedName("has a % that begins no code", "write %25 for the character")
+    try:
+        decoded = unquote(text, errors="strict")
+    except UnicodeDecodeError as error:
+        raise MalformedName("has codes that are no UTF-8", "encode characters as UTF-8") from error
+    if _CONTROL.search(decoded):
+        raise MalformedName("has a control character", "leave it out")
+    return decoded

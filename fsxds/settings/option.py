@@ -1,0 +1,85 @@
+"""What a row of the table of options is: its form, unit, default, commands and help."""
+
+from __future__ import annotations
+
+from dataclasses import Field, dataclass, field, replace
+from difflib import get_close_matches
+from typing import Any, TypeVar
+
+from fsxds.settings.forms import OptionForm
+
+Value = TypeVar("Value")
+
+
+@dataclass(frozen=True, slots=True)
+class Option:
+    """One row of the table.
+
+    Attributes:
+        field: the attribute of `Settings`; carries the unit.
+        form: how its value is written.
+        default: as a user would write it, None for "not set".
+        group: the heading under which `--help` shows it.
+        commands: the commands that have it as a flag.
+        help: one sentence.
+        is_reloadable: it can change while fsxds runs.
+    """
+
+    field: str
+    form: OptionForm[Any]
+    default: str | None
+    group: str
+    commands: tuple[str, ...]
+    help: str
+    is_reloadable: bool = False
+
+    @classmethod
+    def of(cls, row: Field[Any]) -> Option:
+        """Return what a field of the table says."""
+        return replace(cls(row.name, *row.metadata["row"]), is_reloadable="is_reloadable" in row.metadata)
+
+    @property
+    def name(self) -> str:
+        """The key in the settings file: the field without its unit."""
+        return self.field.removesuffix("_s").removesuffix("_bytes")
+
+    @property
+    def flag(self) -> str:
+        """`--settle`; the name of its first command is dropped: `check_format` is `--format`."""
+        name = self.name.removeprefix(f"{self.commands[0]}_")
+        return "--" + name.replace("_", "-")
+
+    @property
+    def variable(self) -> str:
+        """The environment variable, such as `FSXDS_SETTLE`."""
+        return f"FSXDS_{self.name.upper()}"
+
+    @property
+    def has_flag(self) -> bool:
+        """Whether it has a flag and an environment variable; lists and mappings stand in a settings file alone."""
+        return not self.form.in_file_only
+
+    def complaint(self, written: object) -> str:
+        """Return why `written` is no value of this option, and what would be."""
+        near = get_close_matches(str(written), self.form.choices, 1)
+        hint = f"; did you mean {near[0]}?" if near else ""
+        return f"{written!r} is not {self.form.demand}{hint}"
+
+
+def option(form: OptionForm[Value], default: str, group: str, commands: tuple[str, ...], help_: str) -> Value:
+    """Make a row of the table; `default` is written as a user would write it."""
+    value: Value = field(default=form.read(default), metadata={"row": (form, default, group, commands, help_)})
+    return value
+
+
+def optional(form: OptionForm[Value], group: str, commands: tuple[str, ...], help_: str) -> Value | None:
+    """Make a row of the table that is not set by default."""
+    value: Value | None = field(default=None, metadata={"row": (form, None, group, commands, help_)})
+    return value
+
+
+def reloadable(row: Value) -> Value:
+    """Mark a row of the table: SIGHUP applies a new value at once."""
+    made: Any = row
+    value: Value = field(default=made.default, metadata={**made.metadata, "is_reloadable": True})
+    return value

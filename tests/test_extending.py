@@ -168,12 +168,12 @@ def test_a_transport_is_a_package_and_a_line(
     """It follows what is served."""
     names = tmp_path / "names"
     copy.write("transports/names/service.py", NAMES_TRANSPORT)
-    copy.insert("app.py", "import asyncio\n", "from fsxds.transports.names.service import serve_names\n")
-    app = (copy.site / "fsxds/app.py").read_text()
+    copy.insert("serving.py", "import asyncio\n", "from fsxds.transports.names.service import serve_names\n")
+    app = (copy.site / "fsxds/serving.py").read_text()
     start_up = re.search(r'( +)(\w+)\.start\(tasks, "start-up"', app)
     assert start_up
     start = f'{start_up[2]}.start(tasks, "names", partial(serve_names, {start_up[2]}.store, Path({str(names)!r})))'
-    copy.insert("app.py", start_up[0], f"{start_up[1]}{start}\n")
+    copy.insert("serving.py", start_up[0], f"{start_up[1]}{start}\n")
     write_file(tmp_path / "tree/cds.yaml", CLUSTER)
     monkeypatch.setenv("PYTHONPATH", str(copy.site))
     monkeypatch.chdir(copy.site)

@@ -301,13 +301,13 @@ def serve(directory: Path, settings: Settings, reader: SettingsReader) -> None:
     With --mirror, the same resources are written as files as well. A file with a mistake is held back: its last good
     content stays. SIGTERM ends it, and SIGHUP makes it read its settings again.
     """
-    from fsxds import app
+    from fsxds import serving
     from fsxds.cli.running import run
     from fsxds.lint.linter import linter_of
     from fsxds.observe.log import open_log
 
     with open_log(settings.log_format, settings.log_level) as log:
-        run(app.serve(directory, settings, log, linter_of, reader))
+        run(serving.serve(directory, settings, log, linter_of, reader))
 
 
 @table_command(

@@ -12,7 +12,7 @@ from pathlib import Path, PurePosixPath
 from types import MappingProxyType
 
 from fsxds.api.catalogue import Catalogue
-from fsxds.editor.resource_names import ResourceNames
+from fsxds.editor.mentions_of_names import ResourceNames
 from fsxds.errors import TreeLost
 from fsxds.lint.linter import Linter
 from fsxds.parse_worker import parse_one

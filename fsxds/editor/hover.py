@@ -13,9 +13,9 @@ from fsxds.api.catalogue import Catalogue
 from fsxds.api.fields import enum_of, fields_by_name
 from fsxds.editor.api_places import ApiPlaces, Expectation, Role
 from fsxds.editor.api_words import ApiWords
+from fsxds.editor.mentions_of_names import scalar_text, span_of
 from fsxds.editor.navigation import Navigator
 from fsxds.editor.outline import Trail
-from fsxds.editor.resource_names import scalar_text, span_of
 from fsxds.editor.text_positions import Span
 from fsxds.lint.rules import rules
 from fsxds.lint.sarif import page_as_markdown

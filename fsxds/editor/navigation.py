@@ -11,8 +11,8 @@ from fsxds.api.catalogue import Catalogue
 from fsxds.editor.api_places import ApiPlaces, Expectation, named_type, own_name_type
 from fsxds.editor.diagnostics import problem_positions, span_of_problem
 from fsxds.editor.edited_tree import TreeView
+from fsxds.editor.mentions_of_names import NamePlace, name_trails, scalar_text, span_of
 from fsxds.editor.outline import Form, OutlineNode, TextOutline, Trail, read_outline
-from fsxds.editor.resource_names import NamePlace, name_trails, scalar_text, span_of
 from fsxds.editor.text_positions import Span
 from fsxds.memo import Lru
 from fsxds.resource_types import BY_TYPE_URL, RESOURCE_TYPES

@@ -12,9 +12,9 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import PurePosixPath
 
+from fsxds.editor.mentions_of_names import NamePlace, name_trails, scalar_text, span_of
 from fsxds.editor.navigation import NameAt, Navigator
 from fsxds.editor.outline import Form, Trail
-from fsxds.editor.resource_names import NamePlace, name_trails, scalar_text, span_of
 from fsxds.editor.text_positions import Span
 from fsxds.formats.yaml_scalars import resolve_plain
 from fsxds.resource_types import BY_TYPE_URL

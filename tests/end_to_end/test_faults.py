@@ -46,7 +46,7 @@ COMPONENTS: dict[str, tuple[Any, ...]] = {
     "health": ("fsxds.transports.grpc_streams.discovery.GrpcServices._report_health",),
     "ready file": ("fsxds.readiness.ReadyFile.write",),
     "settings": ("fsxds.settings.reading.SettingsReader.wanted",),
-    "start-up": ("fsxds.app.report_waits",),
+    "start-up": ("fsxds.serving.report_waits",),
     "readiness": ("fsxds.readiness.Readiness.look",),
     "certificates": ("fsxds.transports.listener_security.ListenerSecurity.keep_current",),
     "tokens": ("fsxds.transports.credentials.Credentials._receive",),

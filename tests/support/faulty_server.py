@@ -17,7 +17,7 @@ import aiohttp
 import grpc.aio
 from envoy.service.discovery.v3 import discovery_pb2
 
-from fsxds import app
+from fsxds import app, serving
 from fsxds.lint.linter import linter_of
 from fsxds.observe.log import Log, LogOutput
 from fsxds.readiness import ReadyFile
@@ -105,7 +105,7 @@ async def serving_with_faults(folder: Path, *patches: Any) -> AsyncIterator[Faul
         application = app.Application(tree, settings, log, linter_of)
         application.supervisor._back_off = AT_ONCE
         async with asyncio.TaskGroup() as tasks:
-            running = tasks.create_task(app.run(application, reader, ReadyFile(ready_file)))
+            running = tasks.create_task(serving.run(application, reader, ReadyFile(ready_file)))
             await until(lambda: ready_file.exists() or running.done())
             yield FaultyServer(tree, out, ready_file, application, log, lines)
             assert not running.done(), "the process would have ended"

@@ -1,0 +1,113 @@
+"""What `fsxds serve` runs: the application with its mirrors, its ready file and the settings that are read again."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from contextlib import AsyncExitStack
+from functools import partial
+from pathlib import Path
+
+from fsxds.app import Application, CheckOf, RunningServer
+from fsxds.errors import UsageError
+from fsxds.mirror_settings import mirrors_of, reject_loop, require_views
+from fsxds.observe.log import Log
+from fsxds.publishing.drained_listeners import DrainWatch
+from fsxds.readiness import ReadyFile, report_waits
+from fsxds.resource_types import BY_TYPE_URL
+from fsxds.service_manager import ServiceManager
+from fsxds.settings.forms import OFF
+from fsxds.settings.options import Settings
+from fsxds.settings.reading import SettingsReader, service_environment
+from fsxds.supervisor import until_stopped
+from fsxds.values import PlainValue
+
+
+async def serve(directory: Path, settings: Settings, log: Log, check_of: CheckOf, reader: SettingsReader) -> None:
+    """Serve a tree until SIGTERM or Ctrl-C; SIGHUP has `reader` read the settings again.
+
+    Raises:
+        UsageError: the address is taken, or the mirror belongs to another process; alone or in an exception group.
+        KeyboardInterrupt: it was ended by Ctrl-C.
+    """
+    mirrors = mirrors_of(settings)
+    for rule in mirrors:
+        reject_loop(directory, rule.directory)
+    require_views(settings)
+    if not mirrors and settings.http == settings.grpc == OFF:
+        raise UsageError("there is nobody to serve: REST and gRPC are off; give --http, --grpc or --mirror")
+    ready_file = None if settings.ready_file is None else ReadyFile(settings.ready_file)
+
+    async def work() -> None:
+        await run(Application(directory, settings, log, check_of), reader, ready_file)
+
+    if ready_file is None:
+        await until_stopped(work(), log.receive)
+        return
+    try:
+        await until_stopped(work(), log.receive, ready_file.remove)
+    finally:
+        ready_file.remove()
+
+
+async def run(application: Application, reader: SettingsReader, ready_file: ReadyFile | None) -> None:
+    """Run all that `fsxds serve` has, until cancelled: the listeners, the mirrors and the ready file of the settings."""
+    async with AsyncExitStack() as stack:
+        stack.callback(application.close)
+        rules = mirrors_of(application.settings)
+        mirrors = [stack.enter_context(application.mirroring(rule)) for rule in rules]
+        shares = application.settings.reuse_port
+        if shares:
+            # The other process serves until this one has something to serve.
+            group = await stack.enter_async_context(asyncio.TaskGroup())
+            _start_loading(application, group)
+            await application.until_loaded()
+        server = await stack.enter_async_context(application.serving())
+        tasks = server.tasks
+        for mirroring in mirrors:
+            name = "mirror" if len(mirrors) == 1 else f"mirror {mirroring.root}"
+            application.start(tasks, name, mirroring.keep_mirrored)
+            if mirroring.reader is not None:
+                application.start(tasks, f"{name} reader", partial(mirroring.keep_read, mirroring.reader))
+        pages = {
+            str(each.root): rule.admin for rule, each in zip(rules, mirrors, strict=True) if rule.admin is not None
+        }
+        if pages:
+            application.start(tasks, "drain watch", DrainWatch(application.publisher, pages).keep_watching)
+        application.start(tasks, "settings", partial(application.keep_settings, reader))
+        if (manager := ServiceManager.of(service_environment())) is not None:
+            stack.callback(manager.stop)
+            telling = application.waits_for, application.supervisor.status, lambda: reader.count
+            application.start(tasks, "service manager", partial(manager.keep_notified, *telling))
+        if ready_file is not None:
+            content = partial(_readiness, application, server)
+            application.start(tasks, "ready file", partial(application.readiness.keep_file, ready_file, content))
+        if not shares:
+            _start_loading(application, tasks)
+            tasks.create_task(application.reject_exposed_secrets(server.addresses))
+        # Cancelled here, all of them end side by side.
+        await asyncio.Event().wait()
+
+
+def _start_loading(application: Application, tasks: asyncio.TaskGroup) -> None:
+    application.start(tasks, "start-up", partial(report_waits, application.waits_for, application.report_wait))
+    tasks.create_task(application.run())
+
+
+def _readiness(application: Application, server: RunningServer, degraded: tuple[str, ...]) -> dict[str, PlainValue]:
+    snapshot, mirror = application.store.current, application.settings.mirror
+    versions: dict[str, PlainValue] = {
+        BY_TYPE_URL[type_url].short_name: snapshot.authored.get(type_url, version)
+        for type_url, version in (snapshot.versions.items() if snapshot else ())
+        if snapshot and type_url not in snapshot.withheld
+    }
+    return {
+        "http": server.addresses.get("REST"),
+        "grpc": server.addresses.get("gRPC"),
+        "admin": server.addresses.get("admin"),
+        "mirror": None if mirror is None else str(mirror),
+        "mirrors": [str(rule.directory) for rule in application.settings.mirrors or ()],
+        "versions": versions,
+        "degraded": [*degraded],
+        "pid": os.getpid(),
+    }

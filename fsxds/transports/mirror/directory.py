@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import stat
 from pathlib import Path, PurePosixPath
@@ -27,12 +28,13 @@ class MirrorDirectory:
     Args:
         root: made, with its parents, when it does not exist.
         durable: what was written survives a power failure: an empty or torn `.pb` makes Envoy delete everything.
+        use: what the process that has it does, for the message to others.
     """
 
-    def __init__(self, root: Path, *, durable: bool) -> None:
+    def __init__(self, root: Path, *, durable: bool, use: str = "mirrors into this directory") -> None:
         self.root = root
         self.durable = durable
-        self._lock = DirectoryLock(root / _LOCK, "mirrors into this directory")
+        self._lock = DirectoryLock(root / _LOCK, use)
         self._unsynced: set[Path] = set()
 
     def hold(self) -> bool:
@@ -64,11 +66,11 @@ class MirrorDirectory:
         return (self.root / path).read_bytes() if signature and stat.S_ISREG(signature[3]) else None
 
     def obstacle(self, path: PurePosixPath) -> PurePosixPath | None:
-        """Return what is in the place of a file or of its folder and is none; None where there is no such obstacle."""
-        for folder in path.parts[:-1]:
-            signature = self.signature(PurePosixPath(folder))
+        """Return what is in the place of a file or of one of its folders and is none; None where there is no such obstacle."""
+        for folder in _folders_of(path):
+            signature = self.signature(folder)
             if signature is not None and not stat.S_ISDIR(signature[3]):
-                return PurePosixPath(folder)
+                return folder
         signature = self.signature(path)
         return path if signature is not None and not stat.S_ISREG(signature[3]) else None
 
@@ -80,8 +82,7 @@ class MirrorDirectory:
         """
         target, temporary = self.root / path, self.root / _TEMPORARY
         if not target.parent.exists():
-            target.parent.mkdir(mode=0o700 if is_private else 0o755)
-            self._unsynced.add(self.root)
+            self._make_folders(path, 0o700 if is_private else 0o755)
         temporary.unlink(missing_ok=True)
         mode = 0o600 if is_private else 0o644
         try:
@@ -98,10 +99,30 @@ class MirrorDirectory:
         self._unsynced.add(target.parent)
         return self.signature(path)
 
+    def _make_folders(self, path: PurePosixPath, mode: int) -> None:
+        for folder in _folders_of(path):
+            with contextlib.suppress(FileExistsError):
+                (self.root / folder).mkdir(mode)
+                self._unsynced.add((self.root / folder).parent)
+
     def remove(self, path: PurePosixPath) -> None:
         """Remove a file, whether it is there or not."""
         (self.root / path).unlink(missing_ok=True)
         self._unsynced.add((self.root / path).parent)
+
+    def remove_empty_folders(self, path: PurePosixPath) -> None:
+        """Remove those of a file's folders that are empty, the innermost first."""
+        for folder in reversed(_folders_of(path)):
+            try:
+                (self.root / folder).rmdir()
+            except FileNotFoundError:
+                pass
+            except OSError as error:
+                if error.errno not in {errno.ENOTEMPTY, errno.EEXIST, errno.ENOTDIR}:
+                    raise
+                return
+            self._unsynced.discard(self.root / folder)
+            self._unsynced.add((self.root / folder).parent)
 
     def sync(self) -> None:
         """Make the renames and removals since the last call survive a power failure, once per folder."""
@@ -113,3 +134,8 @@ class MirrorDirectory:
                     os.fsync(descriptor)
                 finally:
                     os.close(descriptor)
+
+
+def _folders_of(path: PurePosixPath) -> tuple[PurePosixPath, ...]:
+    """Return the folders of a file within the directory, the outermost first."""
+    return tuple(reversed(path.parents))[1:]

@@ -137,3 +137,22 @@ def test_reading_takes_no_offence(directory: MirrorDirectory) -> None:
     directory.remove(PATH)
     directory.sync()
     assert directory.signature(PATH) is None
+
+
+def test_folders_may_be_within_folders(directory: MirrorDirectory) -> None:
+    """They are made with the file, what stands in the way of one is found at any depth, and they go when they are empty."""
+    deep, other = PurePosixPath("a/b/c/d.pb"), PurePosixPath("a/e.pb")
+    directory.replace(deep, b"x", is_private=True)
+    directory.replace(other, b"y")
+    assert (directory.read(deep), mode(directory.root / "a/b")) == (b"x", "0o700")
+
+    directory.remove(deep)
+    (directory.root / "a/b/c").rmdir()
+    (directory.root / "a/b/c").symlink_to("/tmp")
+    assert directory.obstacle(deep) == PurePosixPath("a/b/c")
+    (directory.root / "a/b/c").unlink()
+
+    directory.remove_empty_folders(deep)
+    directory.sync()
+    assert not (directory.root / "a/b").exists()
+    assert directory.read(other) == b"y"

@@ -1,0 +1,61 @@
+"""Locators as messages of the API: `xds.core.v3.ResourceLocator` to a `Locator` and back. Pure."""
+
+from __future__ import annotations
+
+from fsxds.api.catalogue import DynamicMessage
+from fsxds.resource_names import DEEPEST, FileName, Locator, MalformedName, ResourceName
+
+RESOURCE_LOCATOR = "xds.core.v3.ResourceLocator"
+
+# Of xds.core.v3.ResourceLocator.Scheme.
+_XDSTP, _HTTP, _FILE = range(3)
+
+
+def locator_of(message: DynamicMessage, authority: str = "") -> Locator:
+    """Return what a ResourceLocator means; one without an authority gets this one.
+
+    Raises:
+        MalformedName: it is none, or one that begins with `http:`, which no part of fsxds resolves.
+    """
+    # What the text of a locator must not have, its message must not have either.
+    return Locator.parse(str(_read(message, authority, DEEPEST)), authority)
+
+
+def fill_locator(message: DynamicMessage, locator: Locator) -> None:
+    """Make an empty ResourceLocator say what a locator says."""
+    target = locator.target
+    if isinstance(target, FileName):
+        message.scheme, message.id = _FILE, target.path
+    else:
+        message.id, message.authority, message.resource_type = target.path, target.authority, target.message_type
+        if target.context:
+            message.exact_context.params.update(target.context)
+    for alternative in locator.alternatives:
+        fill_locator(message.directives.add().alt, alternative)
+    if locator.entry:
+        message.directives.add().entry = locator.entry
+
+
+def _read(message: DynamicMessage, authority: str, depth: int) -> Locator:
+    if not depth:
+        raise MalformedName(f"has alternatives that are nested more than {DEEPEST} deep", "list them beside each other")
+    alternatives = [_read(each.alt, authority, depth - 1) for each in message.directives if each.HasField("alt")]
+    entries = [each.entry for each in message.directives if each.entry]
+    if len(entries) > 1:
+        raise MalformedName("has two entries", "write one directive with `entry`")
+    return Locator(_target(message, authority), "".join(entries), tuple(alternatives))
+
+
+def _target(message: DynamicMessage, authority: str) -> ResourceName | FileName:
+    if message.scheme == _FILE:
+        if not message.id.startswith("/"):
+            raise MalformedName("has no absolute path as its `id`", "write `scheme: FILE` and `id: /<absolute path>`")
+        return FileName(message.id)
+    if message.scheme != _XDSTP:
+        raise MalformedName("is of the scheme HTTP", "leave `scheme` out, or write FILE")
+    if not message.resource_type:
+        raise MalformedName("has no type", "write `resource_type: envoy.config.listener.v3.Listener`, or another one")
+    context = dict(message.exact_context.params)
+    return ResourceName(
+        message.authority or authority, message.resource_type, message.id, tuple(sorted(context.items()))
+    )

@@ -28,7 +28,8 @@ DEEPEST = 10
 
 _TYPE_PREFIX = "type.googleapis.com/"
 _SCHEMES = ("xdstp:", "udpa:")
-_URI = re.compile(r"(?:xdstp|udpa)://([^/?#]*)/([^/?#]+)/([^?#]*)(?:\?([^#]*))?(?:#([^#]*))?")
+# grpcio writes a name without an authority with one slash, as RFC 3986 has it: `xdstp:/type/path`.
+_URI = re.compile(r"(?:xdstp|udpa):(?://([^/?#]*))?/([^/?#]+)/([^?#]*)(?:\?([^#]*))?(?:#([^#]*))?")
 _FILE_URI = re.compile(r"file://(?:localhost)?(/[^?#]*)(?:#([^#]*))?")
 _TYPE = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*", re.ASCII)
 _BROKEN_PERCENT = re.compile(r"%(?![0-9A-Fa-f]{2})")
@@ -218,7 +219,7 @@ def _split(text: str, authority: str) -> tuple[ResourceName, str | None]:
     if not decoded:
         raise MalformedName("has no path after its type", _FORM)
     context = _context(query or "")
-    return ResourceName(_decoded(own_authority) or authority, message_type, decoded, context), fragment
+    return ResourceName(_decoded(own_authority or "") or authority, message_type, decoded, context), fragment
 
 
 def _file(text: str) -> tuple[FileName, str | None]:

@@ -167,7 +167,7 @@ class Application:
         self.reports = ClientReports(self.clients, self.catalogue)
         self.supervisor = Supervisor(self.observer)
         self._trees: Latest[Settled | None] = Latest(None)
-        self._loading = Latest(LoadingRules.of(settings, self.catalogue, check_of(settings)))
+        self._loading = Latest(LoadingRules.of(settings, self.catalogue, check_of(settings), directory))
         self._watching = Latest(WatchRules.of(settings))
         self._mirrors: list[tuple[MirrorRule, Mirror]] = []
         self._mirrorings: list[Mirroring] = []
@@ -250,7 +250,7 @@ class Application:
         with Parsing(rules.parsing, limits, self._load_again, cache) as parsing:
             self.reload.change_rules()
             self._load_again()
-            loader = Loader(parsing, rules.acceptance, rules.view_rules)
+            loader = Loader(parsing, rules.acceptance, rules.view_rules, rules.resolution)
             async with asyncio.TaskGroup() as tasks:
                 self.start(tasks, "parser", parsing.keep_parsing)
                 self.start(tasks, "parse cache", parsing.keep_written)
@@ -310,7 +310,9 @@ class Application:
         require_views(change.settings)
         access = read_access(change.settings)
         self._require_guard(access)
-        return change, LoadingRules.of(change.settings, self.catalogue, self._check_of(change.settings)), access
+        check = self._check_of(change.settings)
+        loading = LoadingRules.of(change.settings, self.catalogue, check, self._directory)
+        return change, loading, access
 
     def _apply(self, change: SettingsChange, loading: LoadingRules) -> None:
         settings, changed = change.settings, change.changed

@@ -21,8 +21,9 @@ from fsxds.settings.options import Settings
 from fsxds.settings.view_rules import Variables, ViewRule
 from fsxds.snapshots.check_protocol import Check
 from fsxds.snapshots.load import Acceptance, Loaded, changed_files, load
-from fsxds.snapshots.loaded_views import LoadedViews, ViewsLoad, unjudged_views, whole_tree
+from fsxds.snapshots.loaded_views import LoadedViews, ViewsLoad, only_view, unjudged_views, whole_tree, with_served
 from fsxds.snapshots.patches import Patching
+from fsxds.snapshots.resolution import ResolutionRules
 from fsxds.source.envoy_api import AskFeatures, find_api
 from fsxds.source.listing import Exclusion, TreeBounds
 from fsxds.source.scan import Scanner
@@ -93,10 +94,11 @@ class LoadingRules:
     acceptance: Acceptance
     views: tuple[ViewRule, ...] | None = None
     variables: Variables | None = field(default=None, repr=False)
+    resolution: ResolutionRules = field(default_factory=ResolutionRules)
 
     @classmethod
-    def of(cls, settings: Settings, catalogue: Catalogue, check: Check) -> LoadingRules:
-        """Return what the settings say."""
+    def of(cls, settings: Settings, catalogue: Catalogue, check: Check, directory: Path | None = None) -> LoadingRules:
+        """Return what the settings say about the tree in a directory; None for one in no place."""
         unknown_fields = Severity.WARNING if settings.unknown_fields == "warn" else Severity.ERROR
         limits = ParseLimits(settings.parse_apart_above_bytes, time_s=settings.parse_time_s)
         acceptance = Acceptance(
@@ -110,7 +112,13 @@ class LoadingRules:
         variables = settings.variables or Variables()
         rows = tuple(variables.texts.items()), tuple(variables.unset.items())
         rules = ParseRules(catalogue, unknown_fields, check, rows)
-        return cls(rules, limits, acceptance, settings.views, settings.variables)
+        resolution = ResolutionRules(
+            authorities=settings.authorities or {},
+            passes_redirects=settings.redirects == "client",
+            root="" if directory is None else str(directory.absolute()),
+            catalogue=catalogue,
+        )
+        return cls(rules, limits, acceptance, settings.views, settings.variables, resolution)
 
     @property
     def view_rules(self) -> Views | None:
@@ -121,7 +129,8 @@ class LoadingRules:
 def load_once(directory: Path, settings: Settings, catalogue: Catalogue, check: Check) -> Loaded:
     """Load a tree as serving would, once, and return what it holds and what is wrong with it."""
     (loaded,) = load_trees((scan_once(directory, settings),), settings, catalogue, check, directory)
-    return loaded
+    rules = LoadingRules.of(settings, catalogue, check, directory).resolution
+    return only_view(with_served(whole_tree(loaded), rules, None))
 
 
 def load_trees(
@@ -182,12 +191,20 @@ class Loader:
         parsing: parses files.
         acceptance: how trees are accepted.
         rules: say which folders are layers; None where the whole tree is the one view.
+        resolution: how what is served is made of what was loaded.
     """
 
-    def __init__(self, parsing: Parsing, acceptance: Acceptance, rules: Views | None = None) -> None:
+    def __init__(
+        self,
+        parsing: Parsing,
+        acceptance: Acceptance,
+        rules: Views | None = None,
+        resolution: ResolutionRules | None = None,
+    ) -> None:
         self._parsing = parsing
         self._acceptance = acceptance
         self._rules = rules
+        self._resolution = resolution or ResolutionRules()
         # What was parsed for the last tree.
         self._changed: tuple[SourceFile, ...] = ()
 
@@ -195,7 +212,14 @@ class Loader:
         """Parse what changed, and accept what can be served of it in the views that are wanted."""
         rules = self._rules
         if rules is None:
-            return await self._load_whole(tree, before.by_layers.get(WHOLE_TREE) if before else None)
+            views = await self._load_whole(tree, before.by_layers.get(WHOLE_TREE) if before else None)
+        else:
+            views = await self._load_views(tree, before, wanted, rules)
+        return await asyncio.to_thread(with_served, views, self._resolution, before)
+
+    async def _load_views(
+        self, tree: SourceTree, before: LoadedViews | None, wanted: Collection[Layers], rules: Views
+    ) -> LoadedViews:
         variables = {layers: rules.variables_of(layers) for layers in wanted}
         views = await asyncio.to_thread(ViewsLoad, tree, variables, rules.layer_names, before)
         parsed = await self._parse(views.unparsed)
@@ -331,8 +355,7 @@ class Reload:
             self._observer(TreeLoaded(views.problems, views.held, duration_s))
         finally:
             # Also where reporting it fails.
-            snapshots = {layers: loaded.snapshot for layers, loaded in views.by_layers.items()}
-            self._targets.receive(snapshots, settled.detected_s)
+            self._targets.receive(views.served, settled.detected_s)
         await loader.pack()
 
     def _may_be_replaced(self, settled: Settled, views: LoadedViews, loader: Loader) -> bool:

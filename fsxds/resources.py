@@ -86,7 +86,8 @@ class Resource:
     """One named xDS resource.
 
     `body` is its deterministic binary serialization, `version` the digest of type and body. `ttl_s` is in seconds,
-    None for no expiry. `references` are its mentions of other resources, in the order of its fields.
+    None for no expiry. `references` are its mentions of other resources, in the order of its fields. `redirect` is the
+    canonical locator that it leads to, empty where it is no redirect; as it was read from a file, such a one has no body.
     """
 
     type_url: TypeUrl
@@ -97,6 +98,7 @@ class Resource:
     aliases: tuple[str, ...] = ()
     ttl_s: float | None = None
     references: tuple[Reference, ...] = field(default=(), compare=False, repr=False)
+    redirect: str = ""
 
     def equals_for_clients(self, other: Resource) -> bool:
         """Whether a client that was sent `other` has this: its content, time to live and aliases."""
@@ -470,6 +472,7 @@ class Snapshot:
             reported as removed.
         withheld: those of them of which nothing at all was ever good.
         undeclared: the types that no document ever listed.
+        unresolved: the redirects that lead to nothing that is served here.
     """
 
     generation: int
@@ -479,6 +482,7 @@ class Snapshot:
     incomplete: frozenset[TypeUrl] = frozenset()
     withheld: frozenset[TypeUrl] = frozenset()
     undeclared: frozenset[TypeUrl] = frozenset()
+    unresolved: Mapping[Key, Resource] = field(default_factory=lambda: MappingProxyType({}))
 
     @property
     def versions(self) -> Mapping[TypeUrl, Version]:

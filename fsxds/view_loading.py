@@ -15,8 +15,8 @@ from fsxds.settings.options import Settings
 from fsxds.snapshots.check_protocol import Check
 from fsxds.snapshots.layered_tree import LayeredTree
 from fsxds.snapshots.load import Loaded
-from fsxds.snapshots.loaded_views import LoadedViews, ViewsLoad
-from fsxds.values import WHOLE_TREE, SourceTree
+from fsxds.snapshots.loaded_views import LoadedViews, ViewsLoad, only_view, whole_tree, with_served
+from fsxds.values import SourceTree
 from fsxds.views import View, Views
 
 Choose: TypeAlias = Callable[[Views, Collection[str]], Iterable[View]]
@@ -43,9 +43,12 @@ class ViewLoader:
         folders = [LayeredTree.of(tree, self.views.layer_names, None).folders for tree in trees]
         chosen = [tuple(choose(self.views, each)) for each in folders]
         if self.views.names:
-            return tuple(self._load(tree, views) for tree, views in zip(trees, chosen, strict=True))
-        wholes = reload.load_trees(trees, self._settings, self._catalogue, self._check, self._directory)
-        return tuple(LoadedViews({WHOLE_TREE: one}, frozenset(), one.problems, one.held) for one in wholes)
+            loaded = tuple(self._load(tree, views) for tree, views in zip(trees, chosen, strict=True))
+        else:
+            wholes = reload.load_trees(trees, self._settings, self._catalogue, self._check, self._directory)
+            loaded = tuple(map(whole_tree, wholes))
+        rules = reload.LoadingRules.of(self._settings, self._catalogue, self._check, self._directory).resolution
+        return tuple(with_served(one, rules, None) for one in loaded)
 
     def load_one(self, tree: SourceTree, choose: Callable[[Views, Collection[str]], View]) -> Loaded:
         """Load one view of one tree."""
@@ -62,9 +65,3 @@ class ViewLoader:
         loaded = load.load(parsed, replace(rules.acceptance, locate_up_to_bytes=None))
         note = reload.ignored_note(tree.ignored, self._check)
         return loaded if note is None else replace(loaded, problems=tuple(sorted((*loaded.problems, note))))
-
-
-def only_view(views: LoadedViews) -> Loaded:
-    """Return the one view that was loaded, with all that is wrong."""
-    (loaded,) = views.by_layers.values()
-    return replace(loaded, problems=views.problems)

@@ -8,9 +8,9 @@ from fsxds.lint.linter import Linter
 from fsxds.reload import scan_once
 from fsxds.settings.options import Settings
 from fsxds.settings.view_rules import ViewRule
-from fsxds.snapshots.loaded_views import LoadedViews
+from fsxds.snapshots.loaded_views import LoadedViews, only_view
 from fsxds.values import SourceFile, SourceTree
-from fsxds.view_loading import ViewLoader, only_view
+from fsxds.view_loading import ViewLoader
 from tests.support.polls import envoy_catalogue
 
 CLUSTER = "- {{name: {name}, type: STATIC, connect_timeout: {seconds}s}}\n"

@@ -116,7 +116,7 @@ def _report_of(subject: Subject, loaded: LoadedViews, base: Path, settings: Sett
         subject.label,
         findings_of(loaded.problems, root, sources, read, catalogue.knows_word),
         tuple(str(root / path) for path in sorted(read)),
-        resource_counts([view.snapshot for view in loaded.by_layers.values()]),
+        resource_counts([*loaded.served.values()]),
         Severity(settings.check_severity),
         str(base),
     )
@@ -176,7 +176,7 @@ def _rejected_by_envoy(
 
 def _views_to_ask(loaded: LoadedViews, subject: Subject) -> dict[Layers, list[Resource]]:
     """Return the views that an Envoy is asked about, with their resources: those that have something that no other has."""
-    snapshots = {layers: view.snapshot for layers, view in loaded.by_layers.items()}
+    snapshots = loaded.served
     largest_first = sorted(snapshots, key=lambda one: -sum(map(len, snapshots[one].by_type.values())))
     base = snapshots[largest_first[0]]
     seen: set[tuple[str, str, str]] = set()

@@ -27,6 +27,7 @@ from fsxds.resource_types import RESOURCE_TYPES, ResourceType
 from fsxds.resources import Snapshot
 from fsxds.settings.options import Settings
 from fsxds.snapshots.load import Loaded, may_define
+from fsxds.snapshots.loaded_views import only_view
 from fsxds.tools.client.admin_client import AdminServer, ask_admin, report_of
 from fsxds.tools.client.client_tls import ClientTls
 from fsxds.tools.diff.compare import Comparer, Gap
@@ -35,7 +36,7 @@ from fsxds.tools.diff.kept_sides import is_kept, read_kept
 from fsxds.tools.diff.sides import Repository, fetch_served, is_running_address
 from fsxds.transports.admin.rollout_control import StatusReport
 from fsxds.values import Problem, Severity, SourceTree
-from fsxds.view_loading import ViewLoader, only_view
+from fsxds.view_loading import ViewLoader
 from fsxds.views import node_of
 
 DIFFERENT = 1

@@ -89,7 +89,7 @@ def _report_of(examined: Examined, base: Path, settings: Settings, catalogue: Ca
     bootstrap, root = examined.bootstrap, path_from(base, examined.directory)
     is_rewritten = settings.mirror_config_sources or settings.ads_config_sources
     message = bootstrap.message if bootstrap else None
-    snapshots = [view.snapshot for view in examined.loaded.by_layers.values()]
+    snapshots = [*examined.loaded.served.values()]
     found = [examine(Case(message, one, is_rewritten=is_rewritten), catalogue, look_at) for one in snapshots]
     sources = {file.path: file.content for file in examined.tree.files}
     shown = sources if BY_NAME[settings.check_format].shows_source else {}

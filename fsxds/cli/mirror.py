@@ -44,7 +44,7 @@ def run_mirror(directory: Path, out: Path | None, settings: Settings, choice: Ch
         (loaded,) = loader.load((reload.scan_once(directory, settings),), choose)
         reports = [
             write_once(
-                loaded.by_layers[view.layers].snapshot,
+                loaded.served[view.layers],
                 Mirror(rule.directory, catalogue, MirrorOptions.of(settings, rule)),
             )
             for rule, view in zip(rules, views, strict=True)

@@ -15,6 +15,7 @@ from pathlib import Path
 
 from fsxds.resource_types import RESOURCE_TYPES
 from fsxds.settings.access_rules import ACCESS, AccessRule
+from fsxds.settings.authorities import AUTHORITIES, Authority
 from fsxds.settings.forms import (
     ADDRESS_OR_OFF,
     DURATION,
@@ -47,6 +48,7 @@ ADMIN_USERS = ("status", "rollout", "history", "rollback")
 WRITING = ("serve", "mirror", "dev")
 HOLDING = ("serve", "mirror", "show", "dev")
 
+NAMING = "Names and collections"
 VIEWING, READING, WATCHING, CHECKS = "Views", "Reading the tree", "Watching for changes", "Checks"
 REST, GRPC, ADMIN = "REST", "gRPC", "Admin"
 SECURITY = "Security"
@@ -258,6 +260,19 @@ class Settings:
     )
     variables: Variables | None = reloadable(
         optional(VARIABLES, VIEWING, ALL, "What stands for `${NAME}` in files that ask for it, in all views.")
+    )
+
+    authorities: Mapping[str, Authority] | None = reloadable(
+        optional(AUTHORITIES, NAMING, ALL, "Where the resources of other authorities are: the base URL of each.")
+    )
+    redirects: str = reloadable(
+        option(
+            one_of("server", "client"),
+            "server",
+            NAMING,
+            (*LASTING, "mirror"),
+            "Who follows redirects on streams: fsxds sends the content that they lead to, or clients get the locator.",
+        )
     )
 
     max_connections: int = reloadable(

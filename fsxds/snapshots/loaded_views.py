@@ -9,11 +9,12 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import PurePosixPath
 
-from fsxds.resources import ParsedFile
+from fsxds.resources import ParsedFile, Snapshot
 from fsxds.settings.view_rules import Variables
 from fsxds.snapshots.layered_tree import NO_LAYER, LayeredTree, LayerNames, LayerSource
 from fsxds.snapshots.layers import LayerFiles, LoadedLayer, load_layer
 from fsxds.snapshots.load import Acceptance, Loaded, unjudged
+from fsxds.snapshots.resolution import ResolutionRules, Resolved, resolve
 from fsxds.snapshots.view_problems import merged_held, merged_problems
 from fsxds.values import WHOLE_TREE, HeldFile, Layers, Problem, Severity, SourceFile, SourceTree, VariedFile
 
@@ -44,12 +45,13 @@ class LoadedViews:
     """The views of a tree as they were loaded.
 
     Attributes:
-        by_layers: what each view serves. A view that stays as it was is the same object.
+        by_layers: what the files of each view hold. A view that stays as it was is the same object.
         existing: the folders of the tree, each of which may be a layer.
         problems: all that is wrong, each problem once, sorted by place; it says in which views it shows where that is not
             all of those that have its layer.
         held: the files of which some view serves something older, or nothing.
         memory: what is remembered for the next load; None for nothing.
+        resolved: what is served of each view, where that was worked out.
     """
 
     by_layers: Mapping[Layers, Loaded]
@@ -57,6 +59,33 @@ class LoadedViews:
     problems: tuple[Problem, ...] = ()
     held: tuple[HeldFile, ...] = ()
     memory: ViewsMemory | None = field(default=None, compare=False, repr=False)
+    resolved: Mapping[Layers, Resolved] = field(default_factory=dict, compare=False, repr=False)
+
+    @property
+    def served(self) -> Mapping[Layers, Snapshot]:
+        """What each view serves: what its files hold, with redirects followed."""
+        resolved = self.resolved
+        return {
+            layers: resolved[layers].snapshot if layers in resolved else loaded.snapshot
+            for layers, loaded in self.by_layers.items()
+        }
+
+
+def with_served(views: LoadedViews, rules: ResolutionRules, before: LoadedViews | None) -> LoadedViews:
+    """Return views that were loaded with what is served of each, and with what is wrong with that.
+
+    Args:
+        views: the views, of which nothing was worked out yet.
+        rules: what the settings say.
+        before: what was loaded and served before; None for nothing.
+    """
+    earlier = before.resolved if before else {}
+    resolved = {
+        layers: resolve(loaded.snapshot, rules, earlier.get(layers)) for layers, loaded in views.by_layers.items()
+    }
+    found = {problem for one in resolved.values() for problem in one.problems}
+    problems = tuple(sorted(found.union(views.problems))) if found else views.problems
+    return replace(views, resolved=resolved, problems=problems)
 
 
 class ViewsLoad:
@@ -212,6 +241,12 @@ def folders_of(layers: Layers) -> Layers:
 def whole_tree(loaded: Loaded) -> LoadedViews:
     """Return the whole tree as the one view."""
     return LoadedViews({WHOLE_TREE: loaded}, problems=loaded.problems, held=loaded.held)
+
+
+def only_view(views: LoadedViews) -> Loaded:
+    """Return the one view that was loaded, with what is served of it, and all that is wrong."""
+    ((layers, loaded),) = views.by_layers.items()
+    return replace(loaded, snapshot=views.served[layers], problems=views.problems)
 
 
 def unjudged_views(views: LoadedViews) -> LoadedViews:

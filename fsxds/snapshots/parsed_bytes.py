@@ -144,6 +144,8 @@ class _RowWriter:
                 (self._type(row.type_url), row.name, self._path(row.field_path), _NUMBERS[row.severity], row.is_static)
                 for row in resource.references
             ],
+            # What was kept before there were redirects has no such member.
+            *((resource.redirect,) if resource.redirect else ()),
         )
 
     def deflated(self, *rest: _Plain) -> bytes:
@@ -188,7 +190,7 @@ class _RowReader:
         return LayerEdit(self._type_urls[number], name, origin, column, None if patch is None else _unspelled(patch))
 
     def resource(self, row: _Plain, path: PurePosixPath) -> Resource:
-        number, name, size, version, line, document, where, aliases, ttl_s, references = row
+        number, name, size, version, line, document, where, aliases, ttl_s, references, *redirect = row
         start = self._next_body
         self._next_body = end = start + size
         return Resource(
@@ -200,6 +202,7 @@ class _RowReader:
             tuple(aliases),
             ttl_s,
             tuple([self._reference(each) for each in references]),
+            redirect[0] if redirect else "",
         )
 
     def _reference(self, row: _Plain) -> Reference:

@@ -161,7 +161,7 @@ class Server:
     @property
     def snapshot(self) -> Snapshot:
         """What is served now."""
-        return self.loaded.snapshot
+        return self.views.served[WHOLE_TREE]
 
     @property
     def problems(self) -> tuple[Problem, ...]:
@@ -377,7 +377,7 @@ class Background:
 
 
 def _is_published(views: LoadedViews, snapshots: Mapping[Layers, Snapshot]) -> bool:
-    return all(snapshots.get(layers) is loaded.snapshot for layers, loaded in views.by_layers.items())
+    return all(snapshots.get(layers) is served for layers, served in views.served.items())
 
 
 class _KeptLog(Log):

@@ -102,6 +102,15 @@ class Printer:
             raise ApiError(f"{type_url} cannot be written as JSON: {error}") from error
         return dump(plain)
 
+    def resource_plain(self, type_url: TypeUrl, body: bytes) -> dict[str, PlainValue]:
+        """Return a serialized resource as plain values, without its type. Raises ApiError as `to_plain` does."""
+        try:
+            plain = self._unpacked(type_url, body)
+        except (ValueError, DecodeError) as error:
+            raise ApiError(f"{type_url} cannot be written as JSON: {error}") from error
+        del plain["@type"]
+        return plain
+
     def _printer(self, descriptor: Descriptor) -> _Print:
         known = self._printers.get(descriptor.full_name)
         if known is not None:

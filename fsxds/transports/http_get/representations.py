@@ -1,0 +1,200 @@
+"""The representations of resources over HTTP: formats, codings, which of them a client takes, entity tags and URLs.
+
+Nothing here waits or reads: `content_of` and `compressed` may take long for large resources.
+
+| rule | source |
+| --- | --- |
+| The most specific range of `Accept` that names a format decides about it; of equal ones the first in our order is sent. | RFC 9110, 12.5.1 |
+| A coding is sent only where `Accept-Encoding` names it or `*`. | RFC 9110, 12.5.3 |
+| Different bytes have different strong tags: all but plain JSON have a suffix. | RFC 9110, 8.8.3 |
+| The type is in the URL, and not in the content. | xRFC TP1, "HTTP transport" |
+"""
+
+from __future__ import annotations
+
+import re
+import zlib
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from types import MappingProxyType
+from urllib.parse import quote
+
+from fsxds.api.printing import Printer, dump
+from fsxds.formats.yaml_format import encode_plain
+from fsxds.resource_names import parse_or_none
+from fsxds.resources import Resource
+from fsxds.values import PlainValue
+
+# So many choices of one header are looked at; browsers send less than ten.
+MOST_CHOICES = 100
+_QUALITY = re.compile(r"0(\.[0-9]{0,3})?|1(\.0{0,3})?", re.ASCII)
+
+# What is made once per version is worth more time than what is made for each response.
+GZIP_LEVEL, BROTLI_QUALITY, ZSTANDARD_LEVEL = 6, 5, 6
+_GZIP_FORMAT = zlib.MAX_WBITS | 16
+
+
+@dataclass(frozen=True, slots=True)
+class ContentFormat:
+    """A format of content.
+
+    Attributes:
+        media_types: those by which clients ask for it; the first is sent as `Content-Type`.
+        suffix: of its entity tags, and of the names of files.
+    """
+
+    media_types: tuple[str, ...]
+    suffix: str
+
+    @property
+    def content_type(self) -> str:
+        """The `Content-Type` of its content."""
+        return self.media_types[0]
+
+
+JSON_CONTENT = ContentFormat(("application/json", "text/json"), ".json")
+YAML_CONTENT = ContentFormat(("application/yaml", "text/yaml", "application/x-yaml"), ".yaml")
+PROTOBUF_CONTENT = ContentFormat(("application/x-protobuf", "application/octet-stream", "application/protobuf"), ".pb")
+HTML_CONTENT = ContentFormat(("text/html;charset=utf-8", "text/html"), ".html")
+
+# What a resource, a list of resources and the index are written in; the first one unless a client asks for another.
+OF_RESOURCES = (JSON_CONTENT, YAML_CONTENT, PROTOBUF_CONTENT)
+OF_LISTS = (JSON_CONTENT, YAML_CONTENT)
+OF_INDEX = (JSON_CONTENT, YAML_CONTENT, HTML_CONTENT)
+
+
+@dataclass(frozen=True, slots=True)
+class Representation:
+    """How content is sent: its format, and its coding, empty for none."""
+
+    content_format: ContentFormat
+    coding: str = ""
+
+    def tag_of(self, version: str) -> str:
+        """Return the strong entity tag of a version in this representation, with its quotes."""
+        suffix = "" if self.content_format is JSON_CONTENT else self.content_format.suffix
+        return f'"{version}{suffix}{"." if self.coding else ""}{self.coding}"'
+
+
+def _gzip(content: bytes) -> bytes:
+    # Its head has no time, so that equal content stays equal.
+    compressor = zlib.compressobj(GZIP_LEVEL, wbits=_GZIP_FORMAT)
+    return compressor.compress(content) + compressor.flush()
+
+
+_CODERS: dict[str, Callable[[bytes], bytes]] = {}
+try:
+    import zstandard
+except ImportError:  # the extra "compression" is not installed
+    pass
+else:
+    # A compressor is not for several threads at once.
+    _CODERS["zstd"] = lambda content: zstandard.ZstdCompressor(level=ZSTANDARD_LEVEL).compress(content)
+try:
+    import brotli
+except ImportError:  # as above
+    pass
+else:
+    _CODERS["br"] = lambda content: bytes(brotli.compress(content, quality=BROTLI_QUALITY))
+_CODERS["gzip"] = _gzip
+
+CODINGS: Mapping[str, Callable[[bytes], bytes]] = MappingProxyType(_CODERS)
+"""What compresses content, by the names of codings; of those that a client takes alike, the first is sent."""
+
+
+def compressed(content: bytes, coding: str) -> bytes:
+    """Return content in a coding; as it is where that is empty. Equal content gives equal bytes."""
+    return CODINGS[coding](content) if coding else content
+
+
+# Clients of one sort send the same headers; those of others are long for nobody.
+@lru_cache(maxsize=256)
+def chosen_format(accept: str, offered: tuple[ContentFormat, ...]) -> ContentFormat | None:
+    """Return the format that a client takes best, by its `Accept` (empty for all); None where it takes none."""
+    if not accept.strip():
+        return offered[0]
+    ranges = tuple(_choices(accept))
+    best = max(offered, key=lambda each: _rank(each, ranges))
+    return best if _rank(best, ranges)[0] > 0 else None
+
+
+@lru_cache(maxsize=256)
+def chosen_coding(accept_encoding: str) -> str:
+    """Return the coding that a client takes best, by its `Accept-Encoding`; empty for none."""
+    qualities = dict(_choices(accept_encoding))
+    if "x-gzip" in qualities:
+        qualities.setdefault("gzip", qualities["x-gzip"])
+    others = qualities.get("*", 0.0)
+    # It is no worse than what is said of `identity`, which is taken where nothing is said.
+    least = qualities.get("identity", 0.0)
+    found = max(CODINGS, key=lambda coding: qualities.get(coding, others))
+    quality = qualities.get(found, others)
+    return found if quality > 0 and quality >= least else ""
+
+
+def _choices(header: str) -> Iterator[tuple[str, float]]:
+    """Yield what a header lists, in lower case without parameters, each with its quality."""
+    for choice in header.lower().split(",", MOST_CHOICES)[:MOST_CHOICES]:
+        name, *parameters = (part.strip() for part in choice.split(";"))
+        quality = 1.0
+        for parameter in parameters:
+            key, _, value = parameter.partition("=")
+            if key.strip() == "q":
+                quality = float(value) if _QUALITY.fullmatch(value := value.strip()) else 0.0
+        if name:
+            yield name, quality
+
+
+def _rank(offered: ContentFormat, ranges: tuple[tuple[str, float], ...]) -> tuple[float, int]:
+    """Return with what quality a client takes a format, and how specifically it says so."""
+    best: tuple[int, float] = (0, 0.0)
+    for name, quality in ranges:
+        if name in {media_type.partition(";")[0] for media_type in offered.media_types}:
+            best = max(best, (3, quality))
+        elif name == f"{offered.content_type.partition('/')[0]}/*":
+            best = max(best, (2, quality))
+        elif name == "*/*":
+            best = max(best, (1, quality))
+    return best[1], best[0]
+
+
+def content_of(resource: Resource, content_format: ContentFormat, printer: Printer) -> bytes:
+    """Return a resource in a format: proto JSON without `@type`, the same as YAML, or the serialized message.
+
+    Raises:
+        ApiError: it cannot be written as JSON; no resource that was loaded with the catalogue of the printer.
+    """
+    if content_format is PROTOBUF_CONTENT:
+        return resource.body
+    return plain_content(printer.resource_plain(resource.type_url, resource.body), content_format)
+
+
+def plain_content(plain: PlainValue, content_format: ContentFormat) -> bytes:
+    """Return plain values as JSON or YAML."""
+    return encode_plain((plain,)) if content_format is YAML_CONTENT else dump(plain)
+
+
+_IN_PATH = "!$&'()*+,;=:@/"
+
+
+def url_of(message_type: str, name: str, authority: str = "") -> str:
+    """Return the path of a resource with its parameters: `/envoy.config.cluster.v3.Cluster/foo?tier=gold`.
+
+    Args:
+        message_type: the type of the resource.
+        name: its canonical name.
+        authority: that of the server; a name of another one, or a plain one that looks so, is a single part of the path.
+    """
+    structured = parse_or_none(name)
+    if structured is not None and structured.message_type == message_type:
+        if structured.authority in {"", authority}:
+            path, mark, query = structured.without_authority.partition("?")
+            return f"{_without_empty_parts(path)}{mark}{query}"
+        return f"/{message_type}/{quote(name, '')}"
+    return _without_empty_parts(f"/{message_type}/{quote(name, _IN_PATH)}")
+
+
+def _without_empty_parts(path: str) -> str:
+    """Write slashes that follow each other so that proxies do not make one of them."""
+    return re.sub("(?<=/)/", "%2F", path)

@@ -4,10 +4,10 @@
 | --- | --- |
 | A name is an authority, a type, a path and context parameters; equal ones are one name, however they are written. | xRFC TP1, "Logical resource naming", "URI encoding" |
 | `udpa:` is what `xdstp:` was called; both are read, `xdstp:` is written. | xDS API, `xds.core.v3.ResourceName` |
-| Parameters are sorted, and what a URI cannot hold is percent-encoded. Envoy leaves spaces as they are. | xRFC TP1, "URI encoding"; ENVOY.md E43 |
-| A path that ends with `/*` is a glob: it stands for what is in this directory, and for nothing deeper. | xRFC TP1, "Glob" |
+| Parameters are sorted, and what a URI cannot hold is percent-encoded. Envoy leaves spaces as they are. | xRFC TP1, "URI encoding"; ENVOY.md E72, E74 |
+| A path that ends with `/*` is a glob: it stands for what is in this directory, and for nothing deeper. | xRFC TP1, "Glob"; ENVOY.md E73, E76, E77 |
 | All parameters match exactly, and there are no others. | xRFC TP1, "Resource locators" |
-| Directives `#alt=` and `#entry=` belong to a reference, and never to a name. | xRFC TP1, "Resource locators" |
+| Directives `#alt=` and `#entry=` belong to a reference, and never to a name. | xRFC TP1, "Resource locators"; ENVOY.md E75 |
 | A value that begins with `constraint:` is reserved. | xRFC TP1, "Context parameters" |
 """
 
@@ -28,7 +28,7 @@ DEEPEST = 10
 
 _TYPE_PREFIX = "type.googleapis.com/"
 _SCHEMES = ("xdstp:", "udpa:")
-# grpcio writes a name without an authority with one slash, as RFC 3986 has it: `xdstp:/type/path`.
+# grpcio writes a name without an authority with one slash: `xdstp:/type/path` (ENVOY.md E78).
 _URI = re.compile(r"(?:xdstp|udpa):(?://([^/?#]*))?/([^/?#]+)/([^?#]*)(?:\?([^#]*))?(?:#([^#]*))?")
 _FILE_URI = re.compile(r"file://(?:localhost)?(/[^?#]*)(?:#([^#]*))?")
 _TYPE = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*", re.ASCII)

@@ -6,7 +6,7 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
@@ -19,20 +19,25 @@ LOG_LEVEL = "ERROR"
 
 
 class XdsCaller:
-    """A process that calls `xds:///<target>` whenever it is told to. Use as a context manager."""
+    """A process that calls `xds:///<target>` whenever it is told to. Use as a context manager.
 
-    def __init__(self, target: str, xds_server: str, folder: Path) -> None:
+    `target` may be a whole URI, such as `xds://authority/target`. `more` is of the bootstrap, such as `authorities`.
+    """
+
+    def __init__(self, target: str, xds_server: str, folder: Path, more: Mapping[str, Any] | None = None) -> None:
         bootstrap = {
             "xds_servers": [
                 {"server_uri": xds_server, "channel_creds": [{"type": "insecure"}], "server_features": ["xds_v3"]}
             ],
             "node": {"id": "caller-1", "cluster": "callers"},
+            **(more or {}),
         }
         path = folder / "grpc-bootstrap.json"
         path.write_text(json.dumps(bootstrap))
         self._log = folder / "caller.log"
         self._environment = {**os.environ, "GRPC_XDS_BOOTSTRAP": str(path), "GRPC_VERBOSITY": LOG_LEVEL}
-        self._command = [sys.executable, "-m", "tests.support.xds_resolver", target]
+        uri = target if "://" in target else f"xds:///{target}"
+        self._command = [sys.executable, "-m", "tests.support.xds_resolver", uri]
         self._process: subprocess.Popen[str] | None = None
 
     def __enter__(self) -> Self:
@@ -101,7 +106,7 @@ def main() -> None:
     """Call once for each line of the standard input."""
     import grpc
 
-    with grpc.insecure_channel(f"xds:///{sys.argv[1]}") as channel:
+    with grpc.insecure_channel(sys.argv[1]) as channel:
         who = channel.unary_unary(METHOD)
         for _ in sys.stdin:
             try:

@@ -74,11 +74,14 @@ class MirrorDirectory:
         signature = self.signature(path)
         return path if signature is not None and not stat.S_ISREG(signature[3]) else None
 
-    def replace(self, path: PurePosixPath, content: bytes, *, is_private: bool = False) -> Signature | None:
+    def replace(
+        self, path: PurePosixPath, content: bytes, *, is_private: bool = False, changed_at_s: float | None = None
+    ) -> Signature | None:
         """Put a file in place whole, so that a reader sees the old one or the new one; return its signature.
 
         Envoy reloads a file only when another is renamed over it (ENVOY.md E23), so it is never written in place. Private
-        files are for our own user alone, and so are their folders.
+        files are for our own user alone, and so are their folders. `changed_at_s` is the time of change that the file gets,
+        None for now.
         """
         target, temporary = self.root / path, self.root / _TEMPORARY
         if not target.parent.exists():
@@ -91,6 +94,8 @@ class MirrorDirectory:
                 file.flush()
                 if self.durable:
                     os.fdatasync(file.fileno())
+            if changed_at_s is not None:
+                os.utime(temporary, (changed_at_s, changed_at_s))
             temporary.replace(target)
         except BaseException:
             with contextlib.suppress(OSError):  # the first error is the one to report

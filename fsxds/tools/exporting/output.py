@@ -1,0 +1,199 @@
+"""The directory of exported files: which of them are ours, written whole, in order, and removed when they are gone."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import time
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path, PurePosixPath
+
+from fsxds.errors import UsageError
+from fsxds.events import Remark
+from fsxds.transports.mirror.directory import MANIFEST as MANIFEST_OF_MIRROR
+from fsxds.transports.mirror.directory import OURS, MirrorDirectory
+
+MANIFEST = PurePosixPath(OURS, "export.json")
+OBJECTS = "objects"
+"""The folder of files that are named by their content."""
+
+_FORMAT = 1
+
+Digests = dict[PurePosixPath, str | None]
+"""SHA-256 by path; None of a file that is about to be written, which is ours whatever it holds."""
+
+
+@dataclass(frozen=True, slots=True)
+class Manifest:
+    """What was written into a directory.
+
+    Attributes:
+        digests: of all files.
+        exported_at_s: the time of change that the newest of them have.
+        unused: objects that the last change left without a use.
+    """
+
+    digests: Digests = field(default_factory=dict)
+    exported_at_s: int = 0
+    unused: frozenset[PurePosixPath] = frozenset()
+
+    def encode(self) -> bytes:
+        """Write it: equal manifests make equal bytes."""
+        document = {
+            "format": _FORMAT,
+            "exported_at_s": self.exported_at_s,
+            "files": {str(path): self.digests[path] for path in sorted(self.digests)},
+            "unused": sorted(map(str, self.unused)),
+        }
+        return json.dumps(document, ensure_ascii=False, separators=(",", ":")).encode() + b"\n"
+
+    @classmethod
+    def decode(cls, content: bytes | None) -> Manifest:
+        """Read one. Of what is none, no file is known to be ours: equal ones are adopted, and others reported."""
+        try:
+            document = json.loads(content or b"")
+            if document["format"] != _FORMAT:
+                return cls()
+            digests = {
+                _inside(path): None if digest is None else str(digest) for path, digest in document["files"].items()
+            }
+            return cls(digests, int(document["exported_at_s"]), frozenset(map(_inside, document["unused"])))
+        except (ValueError, LookupError, TypeError, AttributeError, RecursionError):
+            return cls()
+
+
+def _inside(text: str) -> PurePosixPath:
+    """Reject what would lead out of the directory: what a manifest names may be overwritten and removed."""
+    path = PurePosixPath(text)
+    if path.is_absolute() or not path.parts or ".." in path.parts or path.parts[0] == OURS or "\0" in text:
+        raise ValueError(f"fsxds exports no file {text!r}")
+    return path
+
+
+@dataclass(frozen=True, slots=True)
+class FilesExported:
+    """What became of files.
+
+    Attributes:
+        written: in order.
+        removed: those that were exported before, and are no more.
+        unchanged: how many were as they should be.
+        blocked: those of somebody else that stand in the way.
+        kept: what is gone from the export, and stays because somebody changed it.
+    """
+
+    written: tuple[PurePosixPath, ...]
+    removed: tuple[PurePosixPath, ...]
+    unchanged: int
+    blocked: tuple[Remark, ...]
+    kept: tuple[Remark, ...]
+
+
+def write_files(root: Path, files: Mapping[PurePosixPath, bytes]) -> FilesExported:
+    """Bring a directory in step with files: nothing that fsxds did not export is touched.
+
+    They are replaced one by one, whole, in the order of the mapping; then what is gone is removed. So what is named by
+    others, or by an index, comes before what names it. An object goes with the second change after it had a use: who has
+    read the index before can still read what that names.
+
+    Files that change get a time of change that is later, in whole seconds, than that of the files before: web servers
+    make their tags of it (nginx of it and the size), and have to make another one for another content.
+
+    Args:
+        root: made, with its parents, where there is none.
+        files: the content by path.
+
+    Raises:
+        UsageError: another process exports into the directory, or it is one of mirrored files.
+        OSError: some were not written; the next call goes on from there.
+    """
+    directory = MirrorDirectory(root, durable=False, use="exports into this directory")
+    if directory.signature(MANIFEST_OF_MIRROR) is not None:
+        raise UsageError(f"{root}: `fsxds mirror` writes this directory; export into another one")
+    directory.hold()
+    try:
+        return _Export(directory, files).run()
+    finally:
+        directory.release()
+
+
+class _Export:
+    """One export into a directory that this process holds."""
+
+    def __init__(self, directory: MirrorDirectory, files: Mapping[PurePosixPath, bytes]) -> None:
+        self._directory = directory
+        self._files = files
+        self._before = Manifest.decode(directory.read(MANIFEST))
+        self._digests = dict(self._before.digests)
+        self._now_s = max(int(time.time()), self._before.exported_at_s + 1)
+        self._written: list[PurePosixPath] = []
+        self._removed: list[PurePosixPath] = []
+        self._kept: list[Remark] = []
+
+    def run(self) -> FilesExported:
+        """Write what differs, and remove what is gone."""
+        gone = self._before.digests.keys() - self._files.keys()
+        self._remove_each(gone & _in_the_way(self._files, gone))
+        blocked = tuple(self._blocked())
+        others = {remark.subject for remark in blocked}
+        self._write_each([path for path in self._files if str(path) not in others])
+        unused = {path for path in gone & self._digests.keys() if path.parts[0] == OBJECTS}
+        # A change has another index. Where nothing changed, whoever read the last one may still be at it.
+        outlived = unused & self._before.unused if self._written else set()
+        self._remove_each((gone & self._digests.keys()) - unused | outlived)
+        self._save(Manifest(self._digests, self._newest_s, frozenset(unused - outlived)))
+        unchanged = len(self._files) - len(blocked) - len(self._written)
+        return FilesExported(tuple(self._written), tuple(self._removed), unchanged, blocked, tuple(self._kept))
+
+    @property
+    def _newest_s(self) -> int:
+        return self._now_s if self._written else self._before.exported_at_s
+
+    def _blocked(self) -> Iterator[Remark]:
+        """Yield the files in whose place is something else; an equal file is adopted."""
+        for path, content in self._files.items():
+            if (obstacle := self._directory.obstacle(path)) is not None:
+                yield Remark(
+                    str(path), f"{obstacle} is not what fsxds exported, and stays; move it away, and export again"
+                )
+            elif path not in self._digests and self._directory.read(path) not in {None, content}:
+                yield Remark(
+                    str(path), "a file that fsxds did not export is there, and stays; move it away, and export again"
+                )
+
+    def _write_each(self, paths: Iterable[PurePosixPath]) -> None:
+        wanted = [path for path in paths if self._directory.read(path) != self._files[path]]
+        if wanted:
+            # Before the first one: nothing that a killed process leaves is unknown.
+            announced: Digests = {**self._digests, **dict.fromkeys(wanted)}
+            self._save(Manifest(announced, self._now_s, self._before.unused))
+        for path in wanted:
+            self._directory.replace(path, self._files[path], changed_at_s=self._now_s)
+            self._written.append(path)
+        self._digests |= {path: hashlib.sha256(self._files[path]).hexdigest() for path in paths}
+
+    def _remove_each(self, paths: Iterable[PurePosixPath]) -> None:
+        for path in sorted(paths):
+            content, digest = self._directory.read(path), self._digests.pop(path)
+            if content is None:
+                continue
+            if digest is not None and digest != hashlib.sha256(content).hexdigest():
+                self._kept.append(
+                    Remark(str(path), "it was changed since fsxds exported it, and stays; remove it yourself")
+                )
+                continue
+            self._directory.remove(path)
+            self._directory.remove_empty_folders(path)
+            self._removed.append(path)
+
+    def _save(self, manifest: Manifest) -> None:
+        content = manifest.encode()
+        if content != self._directory.read(MANIFEST):
+            self._directory.replace(MANIFEST, content, is_private=True)
+
+
+def _in_the_way(files: Mapping[PurePosixPath, bytes], gone: Iterable[PurePosixPath]) -> frozenset[PurePosixPath]:
+    """Return which of the files that are gone are where folders of files are due, or in folders where files are."""
+    folders = {folder for path in files for folder in path.parents}
+    return frozenset(path for path in gone if path in folders or any(folder in files for folder in path.parents))

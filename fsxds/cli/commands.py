@@ -1,4 +1,4 @@
-"""Every command: its arguments, flags and help; those of operators are in `admin_commands`.
+"""Every command: its arguments, flags and help; more of them are in `admin_commands` and `writing_commands`.
 
 The work of a command is in a module of its name, or here where it is short. What it needs is imported when it runs:
 `--help` and shell completion import this module, and little else.
@@ -17,6 +17,7 @@ from fsxds.cli.command import EXAMPLES, CommandOption, TableCommand, existing_di
 from fsxds.cli.completion import COMPLETION_VARIABLE, SCRIPTS, any_path, directories, message_types, rule_names
 from fsxds.cli.tls_flags import with_tls_flags
 from fsxds.cli.viewing import Choice, NodeFlags, node_metadata_option, with_view_flags
+from fsxds.cli.writing_commands import mirror
 from fsxds.resource_types import RESOURCE_TYPES
 from fsxds.settings.options import Settings
 
@@ -308,27 +309,6 @@ def serve(directory: Path, settings: Settings, reader: SettingsReader) -> None:
 
     with open_log(settings.log_format, settings.log_level) as log:
         run(serving.serve(directory, settings, log, linter_of, reader))
-
-
-@table_command(
-    "mirror",
-    """\
-  fsxds mirror config/xds /run/envoy
-  fsxds mirror config/xds out --mirror-format yaml --mirror-config-sources""",
-)
-@tree_argument
-@click.argument("out", metavar="[OUT]", required=False, type=_PATH, shell_complete=directories)
-@with_view_flags
-def mirror(directory: Path, out: Path | None, settings: Settings, choice: Choice) -> None:
-    """Write DIR as files that Envoy watches, once.
-
-    OUT then holds what Envoy's filesystem subscriptions need. Files that are equal already are left alone; nothing
-    that fsxds did not write is touched. Without OUT, all `mirrors` of the settings are written. Exit status: 0 all is
-    written, 1 a file of DIR has a mistake or a file that fsxds did not write stood in the way, 2 wrong use.
-    """
-    from fsxds.cli.mirror import run_mirror
-
-    run_mirror(directory, out, settings, choice)
 
 
 _client = partial(click.option, cls=CommandOption, group="The client")

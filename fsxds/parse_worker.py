@@ -26,6 +26,7 @@ from fsxds.api.catalogue import Catalogue
 from fsxds.disk_cache.parsed_files import code_digest
 from fsxds.errors import FsxdsError
 from fsxds.resources import ParsedFile
+from fsxds.settings.naming_rules import NO_RULES, NamingRules
 from fsxds.settings.view_rules import Variables
 from fsxds.snapshots.check_protocol import Check, NoCheck
 from fsxds.snapshots.parse import FileParser
@@ -58,7 +59,7 @@ def _without_main() -> Iterator[None]:
 
 @dataclass(frozen=True, slots=True)
 class ParseRules:
-    """What a parser must know: the API, the severity of an unknown field, what judges resources, and variables.
+    """What a parser must know: the API, the severity of an unknown field, what judges resources, variables, and naming.
 
     `variables` are `texts` and `unset` of `Variables`, by name, as rows that can be sent to another process.
     """
@@ -67,10 +68,12 @@ class ParseRules:
     unknown_fields: Severity = Severity.ERROR
     check: Check = field(default_factory=NoCheck)
     variables: tuple[tuple[tuple[str, str], ...], ...] = field(default=((), ()), repr=False)
+    naming: NamingRules = NO_RULES
 
     def make_parser(self) -> FileParser:
         """Return a parser; it compiles the API's rules, which takes a moment."""
         parser = FileParser(self.catalogue, self.unknown_fields, self.check)
+        parser.name_by(self.naming)
         parser.variables = Variables(*map(dict, self.variables))
         return parser
 
@@ -86,6 +89,7 @@ class ParseRules:
             self.unknown_fields.value.encode(),
             self.check.identity.encode(),
             repr(self.variables).encode("utf-8", "surrogatepass"),
+            repr(self.naming).encode("utf-8", "surrogatepass"),
         ):
             whole.update(hashlib.sha256(part).digest())
         return whole.digest()
@@ -141,7 +145,7 @@ class ParseWorker:
         catalogue = rules.catalogue
         api = catalogue.serialized, catalogue.description, catalogue.features
         try:
-            worker._send((api, rules.unknown_fields, rules.check, rules.variables))
+            worker._send((api, rules.unknown_fields, rules.check, rules.variables, rules.naming))
             ours.recv()
         except (WorkerDiedError, EOFError, OSError) as error:
             process.join()

@@ -17,6 +17,7 @@ from fsxds.formats.libyaml import require_libyaml
 from fsxds.parse_worker import ParseRules
 from fsxds.parsing import ParseLimits, Parsing, parse_now
 from fsxds.resources import ParsedFile, Snapshot
+from fsxds.settings.naming_rules import NamingRules
 from fsxds.settings.options import Settings
 from fsxds.settings.view_rules import Variables, ViewRule
 from fsxds.snapshots.check_protocol import Check
@@ -100,6 +101,7 @@ class LoadingRules:
     def of(cls, settings: Settings, catalogue: Catalogue, check: Check, directory: Path | None = None) -> LoadingRules:
         """Return what the settings say about the tree in a directory; None for one in no place."""
         unknown_fields = Severity.WARNING if settings.unknown_fields == "warn" else Severity.ERROR
+        naming = NamingRules(settings.authority, settings.context_params or ())
         limits = ParseLimits(settings.parse_apart_above_bytes, time_s=settings.parse_time_s)
         acceptance = Acceptance(
             whole_trees=settings.accept == "tree",
@@ -107,12 +109,13 @@ class LoadingRules:
             check=check,
             locate_up_to_bytes=LOCATE_UP_TO_BYTES,
             max_resources=settings.max_resources,
-            patching=None if settings.views is None else Patching(catalogue, unknown_fields, check),
+            patching=None if settings.views is None else Patching(catalogue, unknown_fields, check, naming),
         )
         variables = settings.variables or Variables()
         rows = tuple(variables.texts.items()), tuple(variables.unset.items())
-        rules = ParseRules(catalogue, unknown_fields, check, rows)
+        rules = ParseRules(catalogue, unknown_fields, check, rows, naming)
         resolution = ResolutionRules(
+            authority=settings.authority,
             authorities=settings.authorities or {},
             passes_redirects=settings.redirects == "client",
             root="" if directory is None else str(directory.absolute()),
@@ -160,7 +163,9 @@ def cache_of(
     """Return what the files of a tree parsed to in earlier processes; None where the settings have no place for it."""
     if settings.cache_dir is None:
         return None
-    return ParseCache(settings.cache_dir, directory, rules.digest, observer)
+    cache = ParseCache(settings.cache_dir, directory, rules.digest, observer)
+    cache.naming = rules.naming
+    return cache
 
 
 def with_ignored(loaded: Loaded, paths: tuple[PurePosixPath, ...], check: Check) -> Loaded:

@@ -43,7 +43,7 @@ class MalformedName(ValueError):  # noqa: N818 - as what int() raises, it is a V
     """A text is no structured name, or no locator.
 
     Attributes:
-        fact: why, without the text.
+        fact: why. It repeats nothing of the text, in which a secret may be.
         remedy: what to write.
     """
 
@@ -202,7 +202,7 @@ def _locator(text: str, authority: str, depth: int) -> Locator:
         elif key == "entry" and not entry and _ENTRY.fullmatch(_decoded(value)):
             entry = _decoded(value)
         else:
-            fact = "has two entries" if key == "entry" and entry else f"{directive!r} is no directive"
+            fact = "has two entries" if key == "entry" and entry else "has a directive that is none"
             raise MalformedName(fact, "write #entry=NAME, of letters, digits and _-./, or #alt=LOCATOR")
     return Locator(target, entry, tuple(alternatives))
 
@@ -214,7 +214,7 @@ def _split(text: str, authority: str) -> tuple[ResourceName, str | None]:
         raise MalformedName("is no structured name", _FORM)
     own_authority, message_type, path, query, fragment = found.groups()
     if not _TYPE.fullmatch(message_type) or message_type == _TYPE_PREFIX[:-1]:
-        raise MalformedName(f"{message_type!r} is no type", _FORM)
+        raise MalformedName("has no type after the authority", _FORM)
     decoded = _path(path)
     if not decoded:
         raise MalformedName("has no path after its type", _FORM)
@@ -244,12 +244,10 @@ def _context(query: str) -> tuple[tuple[str, str], ...]:
         if not key:
             raise MalformedName("has a parameter without a name", "write ?name=value&other=value")
         if key in context:
-            raise MalformedName(f"has the parameter {key!r} twice", "write it once")
+            raise MalformedName("has a parameter twice", "write it once")
         context[key] = _decoded(value)
         if context[key].startswith("constraint:"):
-            raise MalformedName(
-                f"the value of {key!r} begins with `constraint:`, which is reserved", "write another one"
-            )
+            raise MalformedName("has a value that begins with `constraint:`, which is reserved", "write another one")
     return tuple(sorted(context.items()))
 
 

@@ -1,7 +1,7 @@
 """What the files of a tree parsed to, kept from one start to the next.
 
-A file is found by its content, its format, the type that its name stands for, and all that parsers know: the code, the API,
-the settings. Nothing else decides what it parses to, so a file that is renamed or restored is found too.
+A file is found by its content, its format, the type that its name stands for, the context parameters that its folder gives
+names, and all that parsers know: the code, the API, the settings. Nothing else decides what it parses to, so a file that is renamed or restored is found too.
 
 A record can be read only by who has the file that it was made of: it is enciphered and authenticated by keys made of the
 file's own digest, which stands nowhere in a pack. So a pack shows nothing of the tree to who cannot read the tree, and what is
@@ -29,6 +29,7 @@ from fsxds.events import CacheFailed, CacheRead, Observer
 from fsxds.formats import format_of
 from fsxds.resource_types import BY_SHORT_NAME, type_from_path
 from fsxds.resources import ParsedFile
+from fsxds.settings.naming_rules import NO_RULES, NamingRules
 from fsxds.snapshots.parsed_bytes import DamagedBytesError, decode, encode
 from fsxds.values import SourceFile
 
@@ -55,6 +56,9 @@ class ParseCache:
     """The parsed files of one tree, by one set of rules. Blocking, but for `add`; nothing here fails.
 
     What goes wrong with the directory is reported once, and it is not used any more.
+
+    Attributes:
+        naming: says for which folders a file parses to something else.
     """
 
     def __init__(self, directory: Path, tree: Path, rules: Callable[[], bytes], observer: Observer) -> None:
@@ -69,6 +73,7 @@ class ParseCache:
         self._directory = directory / DIRECTORY
         self._tree = tree
         self._rules = rules
+        self.naming = NO_RULES
         self._observer = observer
         self._store: _Store | None = None
         self._is_usable = True
@@ -115,7 +120,7 @@ class ParseCache:
 
     def _opened(self) -> _Store:
         if self._store is None:
-            self._store = _Store(self._directory, self._tree, self._rules())
+            self._store = _Store(self._directory, self._tree, self._rules(), self.naming)
         return self._store
 
     def _give_up(self, error: OSError) -> None:
@@ -128,7 +133,8 @@ class ParseCache:
 class _Store:
     """Finds and writes the records of one pack."""
 
-    def __init__(self, directory: Path, tree: Path, rules: bytes) -> None:
+    def __init__(self, directory: Path, tree: Path, rules: bytes, naming: NamingRules) -> None:
+        self._naming = naming
         self._key = hashlib.blake2b(rules, key=_FORM).digest()
         label = hashlib.blake2b(os.fsencode(tree.absolute()), key=self._key, digest_size=NAME_BYTES)
         self._pack = Pack(directory, label.hexdigest())
@@ -155,7 +161,9 @@ class _Store:
     def _name_and_key(self, file: SourceFile) -> tuple[bytes, bytes]:
         """Return what a file's record is found by, and what it is sealed with; neither leads to the other."""
         form, hint = format_of(file.path), type_from_path(file.path)
-        words = f"{form.name if form else ''}\0{hint.short_name if hint else ''}\0{file.digest}".encode()
+        parts = (form.name if form else "", hint.short_name if hint else "", file.digest)
+        context = self._naming.context_of(file.path)
+        words = "\0".join((*parts, repr(context)) if context else parts).encode("utf-8", "surrogatepass")
         name = hashlib.blake2b(words, key=self._key, digest_size=NAME_BYTES, person=b"name").digest()
         return name, hashlib.blake2b(words, key=self._key, person=b"seal").digest()
 

@@ -54,7 +54,18 @@ class Rule:
 
 
 # The pages, in the order in which they are listed; each is a chapter, and each of its sections a rule.
-PAGES = ("files", "resources", "constraints", "values", "references", "discovery", "layers", "bootstrap", "envoy")
+PAGES = (
+    "files",
+    "resources",
+    "names",
+    "constraints",
+    "values",
+    "references",
+    "discovery",
+    "layers",
+    "bootstrap",
+    "envoy",
+)
 
 _SECTION = re.compile(
     r"""

@@ -35,6 +35,7 @@ from fsxds.settings.forms import (
     one_of,
 )
 from fsxds.settings.mirror_rules import MIRRORS, MirrorRule
+from fsxds.settings.naming_rules import AUTHORITY, CONTEXTS, ContextRule
 from fsxds.settings.option import Option, option, optional, reloadable
 from fsxds.settings.rollout_forms import CANARY, COUNT, COUNT_OR_OFF, SHARE_OR_OFF, Canary
 from fsxds.settings.view_rules import VARIABLES, VIEWS, Variables, ViewRule
@@ -48,8 +49,8 @@ ADMIN_USERS = ("status", "rollout", "history", "rollback")
 WRITING = ("serve", "mirror", "dev")
 HOLDING = ("serve", "mirror", "show", "dev")
 
-NAMING = "Names and collections"
 VIEWING, READING, WATCHING, CHECKS = "Views", "Reading the tree", "Watching for changes", "Checks"
+NAMING = "Names and collections"
 REST, GRPC, ADMIN = "REST", "gRPC", "Admin"
 SECURITY = "Security"
 ROLLOUT = "Rollouts"
@@ -262,6 +263,12 @@ class Settings:
         optional(VARIABLES, VIEWING, ALL, "What stands for `${NAME}` in files that ask for it, in all views.")
     )
 
+    authority: str = reloadable(
+        option(AUTHORITY, "", NAMING, ALL, "The authority of names that are written without one, as in `xdstp:///…`.")
+    )
+    context_params: tuple[ContextRule, ...] | None = reloadable(
+        optional(CONTEXTS, NAMING, ALL, "The context parameters that names of resources get in folders of the tree.")
+    )
     authorities: Mapping[str, Authority] | None = reloadable(
         optional(AUTHORITIES, NAMING, ALL, "Where the resources of other authorities are: the base URL of each.")
     )

@@ -15,12 +15,15 @@ from fsxds.api.fields import camel_case
 from fsxds.api.v2_spellings import similar_type
 from fsxds.api.walk import Unreadable, unreadable_parts
 from fsxds.formats.decoded import MAX_FAULTS, MessageDocument, PlainDocument
+from fsxds.resource_names import is_structured
 from fsxds.resource_types import BY_MESSAGE_TYPE, ResourceType
 from fsxds.resources import LayerEdit, Origin, Reference, Resource, UnreadResource, version_of_body
+from fsxds.settings.naming_rules import NO_RULES, NamingRules
 from fsxds.snapshots import names, shape
 from fsxds.snapshots.layer_documents import is_layer_document, read_layer_document
 from fsxds.snapshots.names import LISTENER, ONLY_ONE, VIRTUAL_HOST, name_of_unnamed, unnamed_fault
-from fsxds.snapshots.shape import DISCOVERY_RESPONSE, RESOURCE_WRAPPER, Piece, TypeClaim, shape_of
+from fsxds.snapshots.shape import DISCOVERY_RESPONSE, RESOURCE_WRAPPER, Piece, TypeClaim, shape_of, wrapper_path
+from fsxds.snapshots.structured_names import NameWriter, may_hold_names
 from fsxds.values import Fault, FieldPath, PlainValue, Severity, TypeUrl
 
 
@@ -51,12 +54,14 @@ class Tools:
         converter: makes messages of plain values.
         field_rules: what is checked in each message.
         unknown_fields: the severity of a field that no message type has.
+        naming: what structured names get beside what they write.
     """
 
     catalogue: Catalogue
     converter: Converter
     field_rules: FieldRules
     unknown_fields: Severity = Severity.ERROR
+    naming: NamingRules = NO_RULES
 
 
 class DocumentReader:
@@ -73,6 +78,7 @@ class DocumentReader:
         self._converter = tools.converter
         self._field_rules = tools.field_rules
         self._unknown_fields = tools.unknown_fields
+        self._names = NameWriter(tools.catalogue, tools.naming, path)
         self._path = path
         self._document = document
         self._hint = hint
@@ -91,7 +97,7 @@ class DocumentReader:
         """Read a document of plain values."""
         if is_layer_document(document.value):
             origin = Origin(self._path, document.line, draft.number)
-            draft.edits, draft.faults = read_layer_document(document.value, origin)
+            draft.edits, draft.faults = read_layer_document(document.value, origin, self._names.edited_name)
             return
         shape = shape_of(document.value, self._unknown_fields)
         draft.version_info = shape.version_info
@@ -142,7 +148,7 @@ class DocumentReader:
             return
         draft.broken += 1
         if row is not None and (name := _written_name(row, place)):
-            draft.unread.append(UnreadResource(row.type_url, name, place.field_path))
+            draft.unread.append(UnreadResource(row.type_url, self._names.written_name(name, row), place.field_path))
 
     def _declare_empty(self, claim: TypeClaim | None, draft: DocumentDraft) -> None:
         """Note that a document holds nothing on purpose."""
@@ -225,11 +231,20 @@ class DocumentReader:
             draft.faults.append(shape.not_served(message.DESCRIPTOR.full_name, place.field_path))
             return
         draft.declared.add(row.type_url)
+        body = message.SerializeToString(deterministic=True)
+        holds_names = may_hold_names(body)
+        if holds_names or any(map(is_structured, (place.wrapping.name, *place.wrapping.aliases))):
+            canonical = self._canonical(message, row, place, draft)
+            if canonical is None:
+                draft.broken += 1
+                return
+            place, body = canonical, message.SerializeToString(deterministic=True)
         wrapping = place.wrapping
         own_name = str(getattr(message, row.name_field)) if row.name_field else ""
         is_unnamed = row is LISTENER and not own_name
         if is_unnamed:
             own_name = self._name_listener(message, place, draft)
+            body = message.SerializeToString(deterministic=True)
         fault = names.naming_fault(row, own_name, wrapping.name, place.field_path, lambda: _name_path(row, place))
         if fault is not None:
             draft.faults.append(fault)
@@ -238,10 +253,11 @@ class DocumentReader:
         if wrapping.ttl_s is not None:
             self._check_ttl(row, wrapping.ttl_s, place, draft)
         name, aliases = wrapping.name or own_name, wrapping.aliases
-        body = message.SerializeToString(deterministic=True)
         version = version_of_body(row.type_url, body)
         origin = Origin(self._path, self._line_of(place.position), draft.number, place.field_path)
         references = self._check(message, place, draft)
+        if holds_names:
+            references = self._checked_references(references, place, draft)
         if is_unnamed:
             references += (ONLY_ONE,)
         if row is VIRTUAL_HOST:
@@ -250,6 +266,24 @@ class DocumentReader:
             references += tuple(names.claims_of(name, message, aliases))
             aliases = names.aliases_of(name, message, aliases)
         draft.resources.append(Resource(row.type_url, name, body, version, origin, aliases, wrapping.ttl_s, references))
+
+    def _canonical(self, message: Message, row: ResourceType, place: _Place, draft: DocumentDraft) -> _Place | None:
+        """Rewrite the structured names in a resource, and return its place with those around it; None where one is wrong."""
+        around = wrapper_path(place.field_path)
+        written = [(place.wrapping.name, (*around, "name"))]
+        written += [(alias, (*around, "aliases", index)) for index, alias in enumerate(place.wrapping.aliases)]
+        if row.name_field is not None:
+            written.append((str(getattr(message, row.name_field)), _name_path(row, place)))
+        found = [self._names.resource_name(text, row, field_path) for text, field_path in written]
+        faults = [one for one in found if isinstance(one, Fault)]
+        draft.faults += faults
+        if faults:
+            return None
+        name, *others = [one for one in found if isinstance(one, str)]
+        self._names.rewrite(message)
+        if row.name_field is not None:
+            setattr(message, row.name_field, others.pop())
+        return place._replace(wrapping=replace(place.wrapping, name=name, aliases=tuple(others)))
 
     def _name_listener(self, message: Message, place: _Place, draft: DocumentDraft) -> str:
         """Give a listener a name that stays the same, and report it; return it, empty where it has no address."""
@@ -278,6 +312,20 @@ class DocumentReader:
                 path = place.field_path + authored_path(place.written, fault.field_path)
                 draft.faults.append(replace(fault, field_path=path))
         return tuple([_as_authored(reference, place.written) for reference in walk.references])
+
+    def _checked_references(
+        self, references: tuple[Reference, ...], place: _Place, draft: DocumentDraft
+    ) -> tuple[Reference, ...]:
+        """Return references, and note what is wrong with their structured names, where no rule has found it yet."""
+        found = {fault.field_path for fault in draft.faults}
+        checked = tuple(self._names.checked(references))
+        faults = [
+            replace(one, field_path=place.field_path + one.field_path) for one in checked if isinstance(one, Fault)
+        ]
+        new = [fault for fault in faults if fault.field_path not in found]
+        draft.faults += new
+        draft.broken += bool(new)
+        return tuple(one for one in checked if isinstance(one, Reference))
 
     def _line_of(self, index: int | None) -> int:
         lines = self._document.item_lines

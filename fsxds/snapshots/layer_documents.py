@@ -31,6 +31,9 @@ TYPE_WORDS = {
 }
 """By what the types of resources are given."""
 
+NameOf = Callable[[str, ResourceType, FieldPath], str | Fault]
+"""Returns the canonical form of a resource's name that is written at a place, or what is wrong with it."""
+
 Adjust = Callable[[Problem], Problem | None]
 """Returns a problem with the severity that its rule has; None where the rule is off."""
 
@@ -40,16 +43,19 @@ def is_layer_document(value: PlainValue) -> TypeGuard[dict[str, PlainValue]]:
     return isinstance(value, dict) and value.get("kind") == KIND
 
 
-def read_layer_document(value: dict[str, PlainValue], origin: Origin) -> tuple[tuple[LayerEdit, ...], list[Fault]]:
+def read_layer_document(
+    value: dict[str, PlainValue], origin: Origin, name_of: NameOf
+) -> tuple[tuple[LayerEdit, ...], list[Fault]]:
     """Return what a document does, and what is wrong with it; `origin` is that of the document."""
-    reader = _LayerReader(origin)
+    reader = _LayerReader(origin, name_of)
     return tuple(reader.read(value)), reader.faults
 
 
 class _LayerReader:
-    def __init__(self, origin: Origin) -> None:
+    def __init__(self, origin: Origin, name_of: NameOf) -> None:
         self.faults: list[Fault] = []
         self._origin = origin
+        self._name_of = name_of
         self._seen: set[tuple[str, str]] = set()
 
     def read(self, value: dict[str, PlainValue]) -> Iterator[LayerEdit]:
@@ -99,8 +105,12 @@ class _LayerReader:
                 yield from self._edit(row, name, place, patch)
 
     def _edit(
-        self, row: ResourceType, name: str, place: FieldPath, patch: dict[str, PlainValue] | None
+        self, row: ResourceType, written: str, place: FieldPath, patch: dict[str, PlainValue] | None
     ) -> Iterator[LayerEdit]:
+        name = self._name_of(written, row, place)
+        if isinstance(name, Fault):
+            self.faults.append(name)
+            return
         if (row.short_name, name) in self._seen:
             self._reject("duplicate-name", f'"{name}" is in this document already', "remove one of the two", place)
             return

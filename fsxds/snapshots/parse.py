@@ -28,6 +28,7 @@ from fsxds.formats.positions import Found, Locate
 from fsxds.memo import Lru
 from fsxds.resource_types import ResourceType, type_from_path
 from fsxds.resources import Document, LayerEdit, Origin, ParsedFile, Resource
+from fsxds.settings.naming_rules import NamingRules
 from fsxds.settings.view_rules import Variables
 from fsxds.snapshots import references
 from fsxds.snapshots.check_protocol import Check, NoCheck
@@ -76,6 +77,11 @@ class FileParser:
         self.variables = Variables()
         self._tools = Tools(catalogue, converter, field_rules(catalogue, self._check), unknown_fields)
         self._chunks = ChunkParser(self._tools, chunked_from_bytes)
+
+    def name_by(self, rules: NamingRules) -> None:
+        """Let structured names get what these rules say; to be called before anything is parsed."""
+        self._tools = replace(self._tools, naming=rules)
+        self._chunks.tools = self._tools
 
     def parse(self, file: SourceFile) -> ParsedFile:
         """Parse one file. Every problem in it is reported; bad content never raises."""
@@ -234,12 +240,16 @@ class _Known:
 
 
 class ChunkParser:
-    """Remembers the items of the large lists that it parsed last, by their content."""
+    """Remembers the items of the large lists that it parsed last, by their content.
+
+    Attributes:
+        tools: what items are read by.
+    """
 
     def __init__(
         self, tools: Tools, smallest_bytes: int = SMALLEST_BYTES, most_remembered: int = MOST_REMEMBERED
     ) -> None:
-        self._tools = tools
+        self.tools = tools
         self._smallest_bytes = smallest_bytes
         self._known: Lru[PurePosixPath, _Known] = Lru(most_remembered, len, most_remembered)
 
@@ -341,7 +351,7 @@ class ChunkParser:
         if not isinstance(value, list) or len(value) != 1:
             return None
         document = PlainDocument({"type_url": envelope.get("type_url"), "resources": value}, 1)
-        draft = DocumentReader(self._tools, path, document, hint).read(0)
+        draft = DocumentReader(self.tools, path, document, hint).read(0)
         if len(draft.resources) != 1 or draft.faults:
             return None
         return draft.resources[0], text.count(b"\n") + 1
@@ -351,7 +361,7 @@ class ChunkParser:
         yaml = format_of(PurePosixPath("a.yaml"))
         if yaml is None:
             return None
-        decoded = yaml.decode(content, self._tools.catalogue, None)
+        decoded = yaml.decode(content, self.tools.catalogue, None)
         if decoded.faults or len(decoded.documents) != 1:
             return None
         document = decoded.documents[0]

@@ -21,6 +21,7 @@ from fsxds.api.quotes import shown_pointer
 from fsxds.formats.decoded import PlainDocument
 from fsxds.resource_types import BY_TYPE_URL
 from fsxds.resources import Document, Key, LayerEdit, Origin, ParsedFile, Patched, Resource
+from fsxds.settings.naming_rules import NO_RULES, NamingRules
 from fsxds.snapshots import names
 from fsxds.snapshots.check_protocol import Check, FieldLocator, problem_at
 from fsxds.snapshots.document import DocumentReader, Tools
@@ -49,11 +50,15 @@ class PatchedResource:
 class Patching:
     """Patches resources of one catalogue, and checks what becomes of them as parsing does."""
 
-    def __init__(self, catalogue: Catalogue, unknown_fields: Severity, check: Check) -> None:
+    def __init__(
+        self, catalogue: Catalogue, unknown_fields: Severity, check: Check, naming: NamingRules = NO_RULES
+    ) -> None:
         converter = Converter(catalogue, unknown_fields=unknown_fields)
         self._catalogue = catalogue
         self._check = check
-        self._tools = Tools(catalogue, converter, field_rules(catalogue, check), unknown_fields)
+        # What is patched has the parameters of the folder in which it was written.
+        without_contexts = replace(naming, contexts=())
+        self._tools = Tools(catalogue, converter, field_rules(catalogue, check), unknown_fields, without_contexts)
         self._merger = PatchMerger(catalogue)
         self._printer = Printer(catalogue)
 

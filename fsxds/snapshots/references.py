@@ -21,6 +21,7 @@ from fsxds.api.fields import FieldValue
 from fsxds.api.printing import Printer
 from fsxds.api.walk import Hook, Hooks, Leave, Path, Walk, field_path_of, merge_hooks
 from fsxds.errors import ApiError
+from fsxds.resource_names import is_structured
 from fsxds.resource_types import BY_SHORT_NAME
 from fsxds.resources import Reference
 from fsxds.values import FieldPath, Severity, TypeUrl
@@ -441,7 +442,10 @@ def _refer(walk: Walk, place: Path, target: _Target, source: DynamicMessage, sou
         # Should the tree hold that file, this is what uses it.
         walk.refer(place, type_url, name, Severity.NOTE)
         return False
-    if which is None or source.authorities or name.startswith("xdstp:"):
+    if which is None or source.authorities:
+        # Where names of an authority come from may be us.
+        if is_structured(name):
+            walk.refer(place, type_url, name, Severity.NOTE)
         return False
     walk.refer(place, type_url, name, severity)
     return True

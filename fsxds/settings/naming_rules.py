@@ -1,0 +1,124 @@
+"""The settings `authority` and `context_params`: what structured names in files get beside what they write themselves."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from pathlib import PurePosixPath
+
+from fsxds.settings.forms import OptionForm, Schema
+from fsxds.settings.structured import SettingPart, object_schema, structured
+
+_AUTHORITY = re.compile(r"[A-Za-z0-9!$&'()*+,;=:@\[\]_.~-]*")
+_MARKED = re.compile(r"[\x00-\x1f\x7f]")
+_RESERVED = "constraint:"
+
+
+@dataclass(frozen=True, slots=True)
+class ContextRule:
+    """The context parameters of the resources in a folder.
+
+    Attributes:
+        folder: its path in the tree; what is deeper counts too.
+        params: names and values, sorted. What a resource has in its name stays.
+    """
+
+    folder: str
+    params: tuple[tuple[str, str], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class NamingRules:
+    """What structured names get beside what they write.
+
+    Attributes:
+        authority: of names without one.
+        contexts: the parameters that the names of resources get by their folders.
+    """
+
+    authority: str = ""
+    contexts: tuple[ContextRule, ...] = ()
+
+    def context_of(self, path: PurePosixPath) -> tuple[tuple[str, str], ...]:
+        """Return the parameters of the resources in a file; of folders in folders, the innermost decides each."""
+        if not self.contexts:
+            return ()
+        folders = {str(folder) for folder in path.parents}
+        found = sorted(
+            (rule for rule in self.contexts if rule.folder in folders), key=lambda rule: rule.folder.count("/")
+        )
+        return tuple(sorted({name: value for rule in found for name, value in rule.params}.items()))
+
+
+NO_RULES = NamingRules()
+"""Names stay as they are written."""
+
+
+def _read_authority(written: object) -> str:
+    if not isinstance(written, str) or not _AUTHORITY.fullmatch(written):
+        raise ValueError(written)
+    return written
+
+
+def _read_contexts(part: SettingPart) -> tuple[ContextRule, ...]:
+    rules: list[ContextRule] = []
+    for each in part.list_members():
+        rule = _read_context(each)
+        if rule.folder and rule.folder in [other.folder for other in rules]:
+            each.reject(f"{rule.folder} is there already; write all of its params in one place")
+        rules.append(rule)
+    return tuple(rules)
+
+
+def _read_context(part: SettingPart) -> ContextRule:
+    members = part.members(("folder", "params"), ("folder", "params"))
+    return ContextRule(
+        _read_folder(members["folder"]) if "folder" in members else "",
+        tuple(sorted(_read_params(members["params"]))) if "params" in members else (),
+    )
+
+
+def _read_folder(part: SettingPart) -> str:
+    folder = part.text()
+    if folder and (
+        str(PurePosixPath(folder)) != folder or folder.startswith("/") or {".", ".."} & set(folder.split("/"))
+    ):
+        part.reject(f"{folder!r} is no folder of the tree; write its path from there, such as edge or nodes/a")
+    return folder
+
+
+def _read_params(part: SettingPart) -> list[tuple[str, str]]:
+    params: list[tuple[str, str]] = []
+    for name, member in part.any_members().items():
+        value = "" if member.written == "" else member.scalar()
+        if not name or _MARKED.search(name) or _MARKED.search(value):
+            member.reject("a parameter has a name, and no control characters; write such as {env: prod}")
+        elif value.startswith(_RESERVED):
+            member.reject(f"a value that begins with {_RESERVED} is reserved; write another one")
+        params.append((name, value))
+    if isinstance(part.written, dict) and not params:
+        part.reject("is empty; add something, or leave the folder out")
+    return params
+
+
+_PARAM: Schema = {"type": ["string", "number", "boolean"]}
+_CONTEXT = object_schema(
+    {
+        "folder": {"type": "string", "minLength": 1, "description": "A folder of the tree, with all that is in it."},
+        "params": {
+            "type": "object",
+            "additionalProperties": _PARAM,
+            "minProperties": 1,
+            "description": "The context parameters that the structured names of its resources get.",
+        },
+    },
+    ("folder", "params"),
+)
+
+AUTHORITY = OptionForm(
+    "AUTHORITY",
+    "the authority of names (write xds.example.com)",
+    _read_authority,
+    {"type": "string", "pattern": f"^{_AUTHORITY.pattern}$"},
+)
+CONTEXTS = structured(_read_contexts, {"type": "array", "items": _CONTEXT, "minItems": 1})

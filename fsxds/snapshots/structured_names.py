@@ -1,0 +1,165 @@
+"""Write the structured names in a resource in their canonical form, as which they are compared everywhere.
+
+Envoy compares texts. So each text of a resource that is a name or a locator is rewritten, whichever field holds it, in the
+Struct and the Any of an extension as well. What is a secret stays as it is, and so does what is no faultless name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import PurePosixPath
+from typing import cast
+
+from google.protobuf.any_pb2 import Any as AnyMessage
+from google.protobuf.descriptor import FieldDescriptor
+from google.protobuf.message import DecodeError, Message
+
+from fsxds.api.catalogue import Catalogue
+from fsxds.api.fields import ANY, VALUE, FieldValue, is_map, map_parts
+from fsxds.api.secrets import Secrecy, is_secret_field
+from fsxds.resource_names import Locator, MalformedName, ResourceName, is_structured
+from fsxds.resource_types import BY_SHORT_NAME, BY_TYPE_URL, ResourceType
+from fsxds.resources import Reference
+from fsxds.settings.naming_rules import NamingRules
+from fsxds.values import Fault, FieldPath, Severity
+
+ROUTES = BY_SHORT_NAME["rds"]
+VIRTUAL_HOST = BY_SHORT_NAME["vhds"]
+
+_MARKS = (b"xdstp:", b"udpa:")
+# Names the secret that another message asks for, and holds none.
+_SECRET_NAME = "envoy.extensions.transport_sockets.tls.v3.SdsSecretConfig"  # noqa: S105 - the name of a message
+
+
+def may_hold_names(body: bytes) -> bool:
+    """Whether a serialized message may hold structured names; hardly any does, and then nothing is to be done."""
+    return any(mark in body for mark in _MARKS)
+
+
+class NameWriter:
+    """Writes the structured names of one file in their canonical form."""
+
+    def __init__(self, catalogue: Catalogue, rules: NamingRules, path: PurePosixPath) -> None:
+        """Name what is in the file of this path by these rules."""
+        self._catalogue = catalogue
+        self._secrecy = catalogue.once(Secrecy)
+        self._authority = rules.authority
+        self._context = dict(rules.context_of(path))
+
+    def resource_name(self, text: str, row: ResourceType, place: FieldPath) -> str | Fault:
+        """Return the canonical name of a resource of this type, or what is wrong with what is written at this place."""
+        return self._name(text, row, place, self._context)
+
+    def edited_name(self, text: str, row: ResourceType, place: FieldPath) -> str | Fault:
+        """Do the same for the name of a resource of a layer below: its own folder gave it parameters."""
+        return self._name(text, row, place, {})
+
+    def _name(self, text: str, row: ResourceType, place: FieldPath, context: Mapping[str, str]) -> str | Fault:
+        if not is_structured(text):
+            return text
+        # Envoy asks for virtual hosts by the name of their route configuration, whatever that is, and a slash.
+        table, slash, host = text.rpartition("/") if row is VIRTUAL_HOST else (text, "", "")
+        try:
+            name = ResourceName.parse(table, self._authority)
+        except MalformedName as error:
+            return _malformed(error, place)
+        if name.is_glob:
+            return Fault(
+                "malformed-name", "is the name of a collection", "write that of one resource, without *", place
+            )
+        fault = _type_fault(name, ROUTES if row is VIRTUAL_HOST else row, place)
+        return fault or f"{name.with_context(context)}{slash}{host}"
+
+    def written_name(self, text: str, row: ResourceType) -> str:
+        """Return the canonical name of a resource that has a mistake, or its name as it is written."""
+        name = self.resource_name(text, row, ())
+        return text if isinstance(name, Fault) else name
+
+    def checked(self, references: Iterable[Reference]) -> Iterator[Reference | Fault]:
+        """Yield what a resource refers to, and what is wrong with the structured names of it.
+
+        What another authority is responsible for need not be in the tree.
+        """
+        for reference in references:
+            row = BY_TYPE_URL.get(reference.type_url)
+            if row is None or row is VIRTUAL_HOST or not is_structured(reference.name):
+                yield reference
+                continue
+            try:
+                targets = [choice.target for choice in Locator.parse(reference.name).choices()]
+            except MalformedName as error:
+                yield _malformed(error, reference.field_path)
+                continue
+            names = [target for target in targets if isinstance(target, ResourceName)]
+            yield from filter(None, [_type_fault(name, row, reference.field_path) for name in names])
+            is_own = all(name.authority in {"", self._authority} for name in names) and len(names) == len(targets)
+            is_elsewhere = bool(self._authority) and not is_own
+            yield reference._replace(severity=Severity.NOTE) if is_elsewhere else reference
+
+    def rewrite(self, message: Message, *, is_secret: bool = False) -> None:
+        """Rewrite the names in a message, with all that is packed in it; what cannot be unpacked stays."""
+        is_secret = is_secret and message.DESCRIPTOR.full_name != _SECRET_NAME
+        for field, value in message.ListFields():
+            self._rewrite_field(message, field, value, is_secret=is_secret or self._secrecy.covers(field))
+
+    def _rewrite_field(self, message: Message, field: FieldDescriptor, value: FieldValue, *, is_secret: bool) -> None:
+        if is_map(field):
+            self._rewrite_map(field, value, is_secret=is_secret)
+        elif field.message_type is not None:
+            for part in value if field.is_repeated else (value,):
+                self._rewrite_message(part, is_secret=is_secret)
+        elif is_secret or field.type != FieldDescriptor.TYPE_STRING:
+            return
+        elif field.is_repeated:
+            for index, text in enumerate(value):
+                if is_structured(text):
+                    value[index] = self._written(text)
+        elif is_structured(value):
+            setattr(message, field.name, self._written(value))
+
+    def _rewrite_map(self, field: FieldDescriptor, value: FieldValue, *, is_secret: bool) -> None:
+        of_values = map_parts(field)[1]
+        if of_values.message_type is not None:
+            for key, part in value.items():
+                # Of a Struct, the keys say what is a secret.
+                is_text = part.DESCRIPTOR.full_name == VALUE and part.HasField("string_value")
+                self._rewrite_message(part, is_secret=is_secret or (is_text and is_secret_field(str(key))))
+        elif of_values.type == FieldDescriptor.TYPE_STRING and not is_secret:
+            for key, text in tuple(value.items()):
+                if is_structured(text) and not is_secret_field(str(key)):
+                    value[key] = self._written(text)
+
+    def _rewrite_message(self, message: Message, *, is_secret: bool) -> None:
+        if message.DESCRIPTOR.full_name == ANY:
+            self._rewrite_any(cast("AnyMessage", message), is_secret=is_secret)  # of the catalogue's own pool
+        else:
+            self.rewrite(message, is_secret=is_secret)
+
+    def _rewrite_any(self, packed: AnyMessage, *, is_secret: bool) -> None:
+        message_type = packed.type_url.rpartition("/")[2]
+        if not may_hold_names(packed.value) or not self._catalogue.knows(message_type):
+            return
+        try:
+            inner = self._catalogue.message_class(message_type).FromString(packed.value)
+        except DecodeError:
+            return
+        self._rewrite_message(inner, is_secret=is_secret)
+        packed.value = inner.SerializeToString(deterministic=True)
+
+    def _written(self, text: str) -> str:
+        try:
+            locator = Locator.parse(text, self._authority)
+        except MalformedName:
+            return text
+        return str(locator)
+
+
+def _malformed(error: MalformedName, place: FieldPath) -> Fault:
+    return Fault("malformed-name", error.fact, error.remedy, place)
+
+
+def _type_fault(name: ResourceName, row: ResourceType, place: FieldPath) -> Fault | None:
+    if name.message_type == row.message_type:
+        return None
+    fact = f"the name is that of another type than {row.message_type}"
+    return Fault("name-of-other-type", fact, f"write xdstp://<authority>/{row.message_type}/<path>", place)

@@ -149,7 +149,8 @@ class ReferenceCheck:
             if parsed is not None and findings:
                 now[path] = self._reported(parsed, findings, was.get(path))
         files = was
-        for path in report.concerned | decision.records.keys():
+        # Files that are gone are proposals without a record: of them too nothing is remembered.
+        for path in report.concerned | decision.records.keys() | decision.proposals.files:
             files = files if path in now or path not in files else files.discard(path)
         self.memory = ReferenceMemory(
             self._names,

@@ -95,6 +95,9 @@ class LoadedFiles:
             changed = {path for path in _changed_files(views, before) if _has_file(views, path)}
             differing = {held.path for held in {*views.held} ^ {*before.held}}
             self._since_s |= dict.fromkeys(changed | differing, now_s)
+            # Not each time, since that costs a look at all: files that are gone are at most as many as those that are there.
+            if len(self._since_s) > 2 * sum(len(loaded.records) for loaded in views.by_layers.values()):
+                self._since_s = {path: at_s for path, at_s in self._since_s.items() if _has_file(views, path)}
         if before is None or views.problems is not before.problems:
             self._note_problems(now_s)
 

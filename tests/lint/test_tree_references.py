@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from pathlib import PurePosixPath
 from types import MappingProxyType
 
 import pytest
@@ -12,6 +13,7 @@ from fsxds.lint.tree_names import StaticNames
 from fsxds.snapshots.load import Acceptance
 from fsxds.values import Severity
 from tests.support.mentions import MentionStory, held, load_mentions, served, tell
+from tests.support.reachable import reachable
 
 
 def lowered(rule: str, severity: Severity | None) -> Acceptance:
@@ -359,3 +361,14 @@ def test_memory_makes_no_difference(steps: list[dict[str, str | None]]) -> None:
         loaded = story.step(edits)
         if not loaded.held and not any(problem.severity is Severity.ERROR for problem in loaded.problems):
             assert load_mentions(story.files).problems == loaded.problems
+
+
+def test_nothing_is_remembered_of_files_that_are_gone() -> None:
+    """Files that come and go under ever new names, with something to report, leave nothing behind."""
+    story = MentionStory()
+    for number in range(100):
+        came = story.step({"lds": "LDS l", f"{number}": f"CDS c{number}"})
+        gone = story.step({f"{number}": None})
+
+    assert [problem.path.name for problem in came.problems] == ["99"]
+    assert {each.name for each in reachable(gone) if isinstance(each, PurePosixPath)} == {"lds", "99"}

@@ -13,6 +13,7 @@ from fsxds.snapshots.loaded_views import LoadedViews, whole_tree
 from fsxds.status.loaded_files import LoadedFiles
 from fsxds.transports.admin.status_reports import FileCounts, FileList, ProblemReport, RowQuery
 from fsxds.values import Problem, Severity, SourceFile
+from tests.support.reachable import reachable
 from tests.support.snapshots import resource
 from tests.support.trees import tree_of
 
@@ -71,6 +72,20 @@ async def test_states_and_their_ages() -> None:
     assert [row.path for row in (await seen.rows(state="held")).files] == ["a.yaml"]
     assert [row.path for row in (await seen.rows(search="B.Y", limit=1)).files] == ["b.yaml"]
     assert (await seen.rows(offset=2)).total == 3
+
+
+async def test_files_that_are_gone_are_forgotten() -> None:
+    """Of files that come and go under ever new names, no more are known than twice as many as there are."""
+    seen = Seen()
+    loaded = loaded_of({"a.yaml": CONTENT}, frozenset())
+    for number in range(100):
+        for files in ({f"{number}.yaml": CONTENT}, {}):
+            loaded = loaded_of({"a.yaml": CONTENT, **files}, frozenset(), loaded)
+            seen.receive(whole_tree(loaded), 0.0)
+
+    known = {each.name for each in reachable(seen.files) if isinstance(each, PurePosixPath)}
+    assert "a.yaml" in known
+    assert len(known) < 5
 
 
 async def test_lines_show_names_of_the_api_alone() -> None:

@@ -72,6 +72,8 @@ from fsxds.transports.credentials import Credentials, read_access
 from fsxds.transports.grpc_streams.discovery import GrpcServices
 from fsxds.transports.grpc_streams.grpc_server import listening_grpc
 from fsxds.transports.grpc_streams.stream import StreamContext
+from fsxds.transports.http_get.get_handler import HttpGet
+from fsxds.transports.http_get.get_responses import GetRules
 from fsxds.transports.limits import Limiter
 from fsxds.transports.listener import Listener
 from fsxds.transports.listener_security import ListenerSecurity
@@ -413,6 +415,10 @@ class Application:
             self.channels, lambda: self.settings.max_hold_s, self.limiter, self.credentials.access
         )
         rest = RestJson(held, self.catalogue, self.observer, self.clients.polls)
+        get = HttpGet(
+            held, self.catalogue, self.observer, lambda: GetRules(authorities=self.settings.authorities or {})
+        )
+        rest.elsewhere = get.answer
         application = make_application(rest, client_status_paths(self.reports, self.credentials.access))
         options = replace(self.security.http("http", address), max_connections=self.limiter.most_connections)
         return listening(application, address, grace_s=GRACE_S, options=options)

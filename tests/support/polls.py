@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import functools
 import json
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, MutableMapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
@@ -24,6 +24,8 @@ from fsxds.settings.forms import Address, TcpAddress
 from fsxds.settings.options import Settings
 from fsxds.store import SnapshotStore
 from fsxds.transports.client_status.status_service import ClientReports, client_status_paths
+from fsxds.transports.http_get.get_handler import HttpGet
+from fsxds.transports.http_get.get_responses import GetRules
 from fsxds.transports.limits import DEFAULTS, Limiter
 from fsxds.transports.rest.application import REST, HeldPolls, RestJson, make_application
 from fsxds.transports.rest.http_server import ListenerOptions, listening
@@ -35,6 +37,7 @@ from tests.support.errors import Recorder
 REAL_REQUEST = Path(__file__).parents[1] / "data" / "rest-request-clusters.json"
 ORIGIN = Origin(PurePosixPath("edge.yaml"), 1)
 LOCALHOST = TcpAddress("127.0.0.1", 0)
+NO_RULES = GetRules()
 
 
 @functools.cache
@@ -66,7 +69,7 @@ class Answer:
     """What a client got, and how long it took in seconds."""
 
     status: int
-    headers: dict[str, str]
+    headers: MutableMapping[str, str]
     body: bytes
     elapsed_s: float
 
@@ -107,7 +110,7 @@ class Server:
         async with self.client.request(method, path, **request) as response:
             body = await response.read()
         elapsed_s = asyncio.get_running_loop().time() - began
-        return Answer(response.status, dict(response.headers), body, elapsed_s)
+        return Answer(response.status, response.headers.copy(), body, elapsed_s)
 
     async def poll(self, service: str = "clusters", timeout_ms: int | None = None, **fields: object) -> Answer:
         """Send a poll with these fields; the node is `edge-1` unless they say otherwise."""
@@ -135,6 +138,7 @@ async def running(
     address: Address = LOCALHOST,
     settings: Settings = DEFAULTS,
     access: AccessInUse | None = None,
+    rules: GetRules = NO_RULES,
 ) -> AsyncIterator[Server]:
     """Run a server with the limits of `settings`; the connections of its client are not compressed unless asked for."""
     channels, recorder = OneChannel(), Recorder()
@@ -143,6 +147,7 @@ async def running(
     options = ListenerOptions(max_connections=limiter.most_connections)
     held = HeldPolls(channels, lambda: max_hold_s, limiter, access)
     rest = RestJson(held, envoy_catalogue(), recorder, clients.polls)
+    rest.elsewhere = HttpGet(held, envoy_catalogue(), recorder, lambda: rules).answer
     application = make_application(rest, client_status_paths(ClientReports(clients, envoy_catalogue()), access))
     async with listening(application, address, grace_s=1.0, options=options) as bound:
         is_tcp = isinstance(bound, TcpAddress)

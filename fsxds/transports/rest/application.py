@@ -14,7 +14,7 @@ from aiohttp import web
 from fsxds.access import AccessInUse, Peer
 from fsxds.api.catalogue import Catalogue
 from fsxds.api.printing import Printer
-from fsxds.channels import Channels
+from fsxds.channels import Channel, Channels
 from fsxds.errors import ProtocolError
 from fsxds.events import LimitReached, Observer, ResponseSent, ack_or_nack
 from fsxds.protocol.messages import Acknowledgement
@@ -61,6 +61,18 @@ class PollRegistry(ReportedClients, Protocol):
         """A poll that was held ended without an update."""
 
 
+class Waiting(Protocol):
+    """One that waits for what is served next.
+
+    Attributes:
+        channel: what it is served.
+        limits: its time limits while it waits.
+    """
+
+    channel: Channel
+    limits: set[asyncio.Timeout]
+
+
 class HeldPolls:
     """Lets polls wait for a newer snapshot; all of a channel share one event, and each has a timer.
 
@@ -93,7 +105,7 @@ class HeldPolls:
         """How many polls are held now."""
         return len(self._limits)
 
-    async def wait(self, client: RestClient, snapshot: Snapshot | None, until_s: float) -> float:
+    async def wait(self, client: Waiting, snapshot: Snapshot | None, until_s: float) -> float:
         """Wait for a snapshot newer than this, another channel, other access, `until_s` or the end of the server.
 
         Returns:
@@ -177,13 +189,15 @@ class RestJson:
 
     Attributes:
         held: the polls that are held.
-        handlers: what answers each path.
+        handlers: what answers each path that is posted to.
+        elsewhere: answers all that is no POST at other paths; None where there is nothing.
         edge: passes requests to them.
     """
 
     def __init__(self, held: HeldPolls, catalogue: Catalogue, observer: Observer, polls: PollRegistry) -> None:
         self.held = held
         self.handlers: dict[str, Handler] = {path: partial(self._answer_poll, row) for path, row in ROWS.items()}
+        self.elsewhere: Handler | None = None
         self.edge = HttpEdge("REST", self._answer, observer, held.limiter.admit_request)
         self._observer = observer
         self._polls = polls
@@ -195,6 +209,8 @@ class RestJson:
     async def _answer(self, request: web.Request) -> web.StreamResponse:
         handler = self.handlers.get(request.path)
         if handler is None:
+            if self.elsewhere is not None and request.method != "POST":
+                return await self.elsewhere(request)
             paths = ", ".join(self.handlers)
             fact = f"there is nothing at this path; POST to one of {paths}. VHDS and Delta have no REST form"
             return self.edge.reject(request, ErrorResponse(404, 5, fact))

@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable, Iterable
 
 from aiohttp import HttpVersion11, web
 
-from fsxds.errors import LimitError, ProtocolError
+from fsxds.errors import FsxdsError, LimitError, ProtocolError
 from fsxds.events import InternalError, LimitReached, Observer, RequestAnswered, RequestRejected
 from fsxds.transports.rest.http_server import Connection
 from fsxds.transports.rest.poll_requests import TOO_LARGE, TOO_SLOW, UNKNOWN_CODING, is_continue_expected
@@ -31,6 +31,14 @@ INTERNAL = ErrorResponse(500, 13, "an internal error of fsxds; the server's log 
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 """Answers a request. Raises ProtocolError where the client made a mistake."""
+
+
+class HttpRejection(FsxdsError):  # noqa: N818 - it says what becomes of the request
+    """A request is answered with this error, which is none of the protocol."""
+
+    def __init__(self, response: ErrorResponse) -> None:
+        super().__init__(response.message)
+        self.response = response
 
 
 class HttpEdge:
@@ -76,17 +84,8 @@ class HttpEdge:
                 return response
             self._admit(request.remote or "")
             return await self._handler(request)
-        except LimitError as error:
-            status, after_s = _AGAIN.get(error.limit, (503, "5"))
-            self._observer(LimitReached(error.limit, request.remote or ""))
-            return self.reject(request, ErrorResponse(status, 8, str(error), {"Retry-After": after_s}))
-        except ProtocolError as error:
-            if error.code == TOO_LARGE:
-                self._observer(LimitReached("max-body", request.remote or ""))
-            status, code = STATUSES.get(error.code, (400, 3))
-            return self.reject(
-                request, ErrorResponse(status, code, str(error), _HEADERS.get(status, {})), error.subject
-            )
+        except (ProtocolError, HttpRejection) as error:
+            return self._reject_client(request, error)
         except ConnectionError:
             # The body was read and the response written in there, and no other connection: the client went away.
             return error_response(CLIENT_GONE)
@@ -94,6 +93,18 @@ class HttpEdge:
         except Exception as error:  # noqa: BLE001
             self._observer(InternalError(f"{self._name} request", error))
             return error_response(INTERNAL)
+
+    def _reject_client(self, request: web.Request, error: ProtocolError | HttpRejection) -> web.Response:
+        if isinstance(error, HttpRejection):
+            return self.reject(request, error.response)
+        if isinstance(error, LimitError):
+            status, after_s = _AGAIN.get(error.limit, (503, "5"))
+            self._observer(LimitReached(error.limit, request.remote or ""))
+            return self.reject(request, ErrorResponse(status, 8, str(error), {"Retry-After": after_s}))
+        if error.code == TOO_LARGE:
+            self._observer(LimitReached("max-body", request.remote or ""))
+        status, code = STATUSES.get(error.code, (400, 3))
+        return self.reject(request, ErrorResponse(status, code, str(error), _HEADERS.get(status, {})), error.subject)
 
     def reject(self, request: web.Request, error: ErrorResponse, subject: str = "") -> web.Response:
         """Make the response to a request that was rejected, and report it; `subject` is that of the event."""

@@ -36,8 +36,8 @@ SLICE_BYTES = 256 * 1024
 TLS_SLICE_BYTES = 16 * 1024
 
 # Instead of aiohttp's, which shows its own version and Python's.
-_SERVER = {"Server": "fsxds"}
-JSON = {"Content-Type": "application/json", **_SERVER}
+SERVER = {"Server": "fsxds"}
+JSON = {"Content-Type": "application/json", **SERVER}
 _GZIPPED = {"Content-Encoding": "gzip", **JSON}
 _ZERO_QUALITY = re.compile(r"q\s*=\s*0(\.0*)?")
 
@@ -221,7 +221,7 @@ CLIENT_GONE = ErrorResponse(499, 1, "the client went away")
 
 def not_modified() -> web.Response:
     """Build the response that there is no update; it has no body."""
-    return web.Response(status=304, headers=_SERVER)
+    return web.Response(status=304, headers=SERVER)
 
 
 async def send(request: web.Request, payload: Payload) -> tuple[web.StreamResponse, bool]:
@@ -237,15 +237,15 @@ async def send(request: web.Request, payload: Payload) -> tuple[web.StreamRespon
     if accepted is not None and takes_gzip(accepted):
         headers, payload = _GZIPPED, await payload.gzipped()
     try:
-        response = await _write(request, headers, payload)
+        response = await write_response(request, headers, payload)
     except ConnectionError:
         return error_response(CLIENT_GONE), False
     transport = request.transport
     return response, transport is not None and not transport.is_closing()
 
 
-async def _write(request: web.Request, headers: Mapping[str, str], payload: Payload) -> web.StreamResponse:
-    """Write a whole response. Raises ConnectionError when its reader goes away."""
+async def write_response(request: web.Request, headers: Mapping[str, str], payload: Payload) -> web.StreamResponse:
+    """Write a whole response; of one to HEAD the headers alone. Raises ConnectionError when its reader goes away."""
     largest_write, slice_bytes = (
         (TLS_SLICE_BYTES, TLS_SLICE_BYTES) if request.secure else (LARGE_BODY_BYTES, SLICE_BYTES)
     )
@@ -257,7 +257,7 @@ async def _write(request: web.Request, headers: Mapping[str, str], payload: Payl
     response = web.StreamResponse(headers=headers)
     response.content_length = payload.size
     await response.prepare(request)
-    for piece in payload.pieces:
+    for piece in payload.pieces if request.method != "HEAD" else ():
         view = memoryview(piece)
         for start in range(0, len(piece), slice_bytes):
             await response.write(view[start : start + slice_bytes])

@@ -1,0 +1,349 @@
+"""HTTP GET: what a URL asks for, and what a snapshot has for it. Pure.
+
+| rule | source |
+| --- | --- |
+| `xdstp://authority` in front of the path of a URL is the name of its resource. | xRFC TP1, "HTTP transport" |
+| The authority is that of the server, none, or the `Host` of the request; a plain name comes last. | fsxds |
+| All parameters match exactly, or else all but `xds.node.…`, which say which node asks. | xRFC TP1, "Resource locators", "Context parameters" |
+| A path that ends with `/*` lists a directory, and nothing deeper; without a name, a type is listed. | xRFC TP1, "Glob" |
+| Of secrets, lists have the names alone. | fsxds |
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass, field
+from difflib import get_close_matches
+from urllib.parse import unquote
+
+from fsxds.errors import ProtocolError
+from fsxds.memo import Lru
+from fsxds.protocol.messages import Node, check_length
+from fsxds.protocol.node_attributes import attributes_of_json
+from fsxds.protocol.poll import MAY_BE_DEFINED, NOTHING_LOADED, Unavailable
+from fsxds.resource_names import GLOB, MalformedName, ResourceName, canonical, is_structured
+from fsxds.resource_types import BY_MESSAGE_TYPE, ResourceType
+from fsxds.resources import Resource, Rows, Snapshot
+from fsxds.values import Version
+
+NODE_PREFIX = "xds.node."
+_METADATA = f"{NODE_PREFIX}metadata."
+_LOCALITY = {name: f"{NODE_PREFIX}locality.{name}" for name in ("region", "zone", "sub_zone")}
+
+# So many lists of one type are kept until it changes.
+MOST_LISTS = 256
+
+Parameters = tuple[tuple[str, str], ...]
+"""Names and values of parameters, decoded, sorted."""
+
+
+@dataclass(frozen=True, slots=True)
+class GetTarget:
+    """What a URL asks for.
+
+    Attributes:
+        row: the type; None for the index of all types.
+        path: what follows the type, decoded; empty for all resources of the type.
+        names: what the resource may be called, in the order in which it is looked for.
+        directories: for a list, what the names of its members may begin with, and what they end with then.
+        node: the parameters that say which node asks.
+        wait: how long to wait for a change, as it was written; None for not at all.
+        authority: that of the server.
+    """
+
+    row: ResourceType | None
+    path: str = ""
+    names: tuple[str, ...] = ()
+    directories: tuple[tuple[str, str], ...] = ()
+    node: Parameters = ()
+    wait: str | None = None
+    authority: str = ""
+
+    @property
+    def is_list(self) -> bool:
+        """Whether it may stand for several resources."""
+        return self.row is not None and (not self.path or bool(self.directories))
+
+
+@dataclass(frozen=True, slots=True)
+class FoundResource:
+    """One resource."""
+
+    resource: Resource
+
+
+@dataclass(frozen=True, slots=True)
+class FoundList:
+    """Several resources of one type, in the order of their names, and a digest of names and versions.
+
+    `has_versions` is false for secrets, of which only the names are listed: the digest is of these then.
+    """
+
+    row: ResourceType
+    resources: Collection[Resource] = field(repr=False)
+    version: Version
+    has_versions: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class FoundIndex:
+    """All types, and a digest of what they have."""
+
+    snapshot: Snapshot = field(repr=False)
+    version: Version
+
+
+@dataclass(frozen=True, slots=True)
+class Absent:
+    """There is nothing, for this reason."""
+
+    reason: str
+
+
+Found = FoundResource | FoundList | FoundIndex | Absent | Unavailable
+
+
+def read_target(url: str, host: str, authority: str) -> GetTarget:
+    """Read a URL.
+
+    Args:
+        url: the path and the query, as they were sent.
+        host: the `Host` of the request, empty for none.
+        authority: that of the server, empty for none.
+
+    Raises:
+        ProtocolError: it is malformed, or, with the code `NOT_FOUND`, its path begins with no type.
+    """
+    if "#" in url:
+        raise ProtocolError("the path has a #, which a URL has for browsers alone; write %23 for the character")
+    raw_path, _, query = url.partition("?")
+    parameters = _parameters(query)
+    wait = parameters.pop("wait", None)
+    context = tuple(sorted(parameters.items()))
+    node = tuple(pair for pair in context if pair[0].startswith(NODE_PREFIX))
+    if raw_path == "/":
+        if len(node) < len(context):
+            raise ProtocolError("the index takes no parameters but wait and xds.node.…; leave others out")
+        return GetTarget(None, node=node, wait=wait, authority=authority)
+    message_type, slash, path = _decoded(raw_path.removeprefix("/"), "the path").partition("/")
+    row = BY_MESSAGE_TYPE.get(message_type)
+    if row is None or not slash:
+        raise ProtocolError(_unknown_path(message_type), "NOT_FOUND")
+    authorities = _authorities(host, authority)
+    contexts = (context,) if not node else (context, tuple(pair for pair in context if pair not in node))
+    names = (*_structured_names(row, path, authorities, contexts), *_plain_names(path, contexts[-1]))
+    directories = tuple(_directories(row, path, authorities, contexts)) if _is_glob(path) else ()
+    return GetTarget(row, path, tuple(dict.fromkeys(names)), directories, node, wait, authority)
+
+
+def _unknown_path(message_type: str) -> str:
+    fact = "there is nothing at this path"
+    if message_type in BY_MESSAGE_TYPE:
+        return f"{fact}; GET /{message_type}/ lists the resources of this type, and /{message_type}/NAME is one of them"
+    near = get_close_matches(message_type[:200], BY_MESSAGE_TYPE, 1)
+    hint = f", such as /{near[0]}/" if near else ""
+    return f"{fact}; GET / lists what there is{hint}, and POST to /v3/discovery:… is for polls"
+
+
+def _parameters(query: str) -> dict[str, str]:
+    parameters: dict[str, str] = {}
+    for part in query.split("&"):
+        written, _, value = part.partition("=")
+        if not part:
+            continue
+        key = _decoded(written, "the query")
+        if not key or key in parameters:
+            raise ProtocolError(
+                f"the query has {'the parameter ' + repr(key[:80]) + ' twice' if key else 'a parameter without a name'}; write ?name=value&other=value"
+            )
+        parameters[key] = check_length("the query", _decoded(value, "the query"))
+        if parameters[key].startswith("constraint:"):
+            raise ProtocolError(
+                "the query has a value that begins with `constraint:`, which is reserved; write another one"
+            )
+    return parameters
+
+
+def _decoded(text: str, place: str) -> str:
+    for part in text.split("%")[1:]:
+        if len(part) < 2 or not all(digit in "0123456789abcdefABCDEF" for digit in part[:2]):
+            raise ProtocolError(f"{place} has a % that begins no code; write %25 for the character")
+    try:
+        decoded = unquote(text, errors="strict")
+        decoded.encode()
+    except UnicodeError as error:
+        raise ProtocolError(f"{place} is no UTF-8; encode characters as UTF-8, and percent-encode them") from error
+    return decoded
+
+
+def _authorities(host: str, authority: str) -> tuple[str, ...]:
+    """Return the authorities that a name may have, in order."""
+    host = host.lower()
+    name, colon, port = host.rpartition(":")
+    without_port = name if colon and port.isdigit() else host
+    return tuple(dict.fromkeys((authority, "", host, without_port)))
+
+
+def _structured_names(
+    row: ResourceType, path: str, authorities: tuple[str, ...], contexts: tuple[Parameters, ...]
+) -> Iterator[str]:
+    if not path or path.startswith("#"):
+        return
+    for context in contexts:
+        for authority in authorities:
+            yield str(ResourceName(authority, row.message_type, path, context))
+
+
+def _plain_names(path: str, context: Parameters) -> Iterator[str]:
+    """Yield the names without parameters: a plain one, or a structured one that is written out in the path."""
+    if not path or context:
+        return
+    yield path
+    if is_structured(path):
+        try:
+            yield canonical(path)
+        except MalformedName as error:
+            raise ProtocolError(f"the name in the path {error}") from error
+
+
+def _is_glob(path: str) -> bool:
+    return path == "*" or path.endswith(GLOB)
+
+
+def _directories(
+    row: ResourceType, path: str, authorities: tuple[str, ...], contexts: tuple[Parameters, ...]
+) -> Iterator[tuple[str, str]]:
+    """Yield with what the names of members begin, and end: their directory, and their parameters."""
+    directory = path.removesuffix("*")
+    for context in contexts:
+        for authority in authorities:
+            name, mark, query = str(ResourceName(authority, row.message_type, directory, context)).partition("?")
+            yield name, mark + query
+    if not contexts[-1]:
+        yield directory, ""
+
+
+def node_of(parameters: Parameters, peer: str) -> Node:
+    """Return the node that asks, by the parameters that Envoy adds to names. Raises ProtocolError where one is very long.
+
+    Envoy writes values of metadata as JSON; any other text stands for itself.
+    """
+    named = dict(parameters)
+    metadata = {
+        key.removeprefix(_METADATA): _metadata_value(value) for key, value in parameters if key.startswith(_METADATA)
+    }
+    locality = {name: named.get(parameter) for name, parameter in _LOCALITY.items()}
+    return Node(
+        named.get(f"{NODE_PREFIX}id", ""),
+        named.get(f"{NODE_PREFIX}cluster", ""),
+        peer,
+        agent=named.get(f"{NODE_PREFIX}user_agent_name", ""),
+        attributes=attributes_of_json(named.get(f"{NODE_PREFIX}user_agent_version", ""), locality, metadata),
+    )
+
+
+def _metadata_value(text: str) -> object:
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        return text
+
+
+def find(target: GetTarget, snapshot: Snapshot | None) -> Found:
+    """Return what a snapshot has for a URL."""
+    if snapshot is None:
+        return NOTHING_LOADED
+    if target.row is None:
+        return FoundIndex(snapshot, _version_of_index(snapshot))
+    if target.row.type_url in snapshot.withheld:
+        return NOTHING_LOADED
+    return _find_in(snapshot, target, target.row)
+
+
+def _find_in(snapshot: Snapshot, target: GetTarget, row: ResourceType) -> Found:
+    rows = snapshot.resources(row.type_url)
+    for name in target.names:
+        resource = rows.get(name) or snapshot.unresolved.get((row.type_url, name))
+        if resource is not None:
+            return FoundResource(resource)
+    if not target.path:
+        return FoundList(row, rows.everything, _version_of_list(row, rows), not row.is_secret)
+    if target.directories:
+        return rows.derive(_Lists, _Lists).find(row, rows, target.directories)
+    return MAY_BE_DEFINED if row.type_url in snapshot.incomplete else Absent(_absence(row, target.path, rows))
+
+
+def _absence(row: ResourceType, path: str, rows: Rows) -> str:
+    """Return what is said of a resource that is not there; the names that are there may be for others."""
+    parent = path.rpartition("/")[0]
+    lists = (
+        f"GET /{row.message_type}/{parent}{'/' if parent else ''}* lists what is beside it"
+        if parent
+        else f"GET /{row.message_type}/ lists those that exist"
+    )
+    return f"there is no resource of this name and these parameters among {len(rows)} {row.noun}; {lists}"
+
+
+class _Lists:
+    """The lists of one type's resources that were asked for; kept with its rows."""
+
+    __slots__ = ("_known",)
+
+    def __init__(self) -> None:
+        self._known: Lru[tuple[tuple[str, str], ...], FoundList] = Lru(MOST_LISTS)
+
+    def find(self, row: ResourceType, rows: Rows, directories: tuple[tuple[str, str], ...]) -> FoundList:
+        """Return the members of the first directory that has any."""
+        return self._known.find(directories, lambda: _list_of(row, rows, directories))
+
+
+def _list_of(row: ResourceType, rows: Rows, directories: tuple[tuple[str, str], ...]) -> FoundList:
+    resources: tuple[Resource, ...] = ()
+    for directory, ending in directories:
+        resources = tuple(_members(rows, directory, ending))
+        if resources:
+            break
+    names = frozenset(resource.name for resource in resources)
+    version = _digest(names) if row.is_secret else rows.version_of(names)
+    return FoundList(row, resources, version, not row.is_secret)
+
+
+def _members(rows: Rows, directory: str, ending: str) -> Iterator[Resource]:
+    is_plain = not is_structured(directory)
+    for name, resource in rows.starting_with(directory):
+        rest = name[len(directory) :]
+        path, mark, query = (rest, "", "") if is_plain else rest.partition("?")
+        if path and "/" not in path and mark + query == ending and not (is_plain and is_structured(name)):
+            yield resource
+
+
+class _NamesDigest:
+    """The digest of the names of rows; kept with them."""
+
+    __slots__ = ("version",)
+
+    def __init__(self, rows: Rows) -> None:
+        self.version = _digest(rows)
+
+
+def _version_of_list(row: ResourceType, rows: Rows) -> Version:
+    # A digest of secrets would let somebody try which they are.
+    return rows.derive(_NamesDigest, lambda: _NamesDigest(rows)).version if row.is_secret else rows.version
+
+
+def _version_of_index(snapshot: Snapshot) -> Version:
+    digest = hashlib.sha256()
+    for type_url, rows in snapshot.by_type.items():
+        row = BY_MESSAGE_TYPE.get(type_url.rpartition("/")[2])
+        if row is not None and rows:
+            digest.update(f"{type_url}\0{_version_of_list(row, rows)}\0".encode())
+    return Version(digest.hexdigest()[:32])
+
+
+def _digest(names: Collection[str]) -> Version:
+    digest = hashlib.sha256()
+    for name in sorted(names):
+        digest.update(name.encode() + b"\0")
+    return Version(digest.hexdigest()[:32])

@@ -1,0 +1,168 @@
+"""GET over aiohttp: which path answers, and requests that wait for a change. What there is, `protocol.get` decides."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+from aiohttp import web
+
+from fsxds.api.catalogue import Catalogue
+from fsxds.channels import Channel
+from fsxds.errors import ProtocolError
+from fsxds.events import Observer, ResponseSent
+from fsxds.protocol.get import Absent, FoundList, FoundResource, find
+from fsxds.protocol.poll import Unavailable
+from fsxds.protocol.subscription import Subscription
+from fsxds.transports.http_get.get_requests import GetRequest, read_get
+from fsxds.transports.http_get.get_responses import GetResponses, GetRules, Selected, select_representation
+from fsxds.transports.peers import peer_of_request
+from fsxds.transports.rest.application import HeldPolls
+from fsxds.transports.rest.http_edge import Handler, HttpRejection
+from fsxds.transports.rest.poll_responses import SERVER, ErrorResponse
+
+METHODS = "GET, HEAD, OPTIONS"
+WRONG_METHOD_OF_RESOURCE = ErrorResponse(
+    405, 12, "resources are read alone: GET or HEAD them; POST to /v3/discovery:… is for polls", {"Allow": METHODS}
+)
+FAILED_PRECONDITION = ErrorResponse(
+    412, 9, "`if-match` names no tag of what there is; GET it without, and send the `etag` of the answer"
+)
+
+
+class Reader:
+    """A GET that waits.
+
+    Attributes:
+        channel: what its node is served.
+        limits: its time limit while it waits.
+    """
+
+    __slots__ = ("channel", "limits")
+
+    def __init__(self, channel: Channel) -> None:
+        self.channel = channel
+        self.limits: set[asyncio.Timeout] = set()
+
+
+class HttpGet:
+    """Answers GET, HEAD and OPTIONS.
+
+    Args:
+        held: has the requests that wait, with those that poll.
+        catalogue: the API that resources are of.
+        observer: receives what happens to requests.
+        rules: returns what the settings say.
+
+    Attributes:
+        documents: what answers at paths that are no resources.
+        responses: makes answers.
+    """
+
+    def __init__(
+        self, held: HeldPolls, catalogue: Catalogue, observer: Observer, rules: Callable[[], GetRules] = GetRules
+    ) -> None:
+        self.documents: dict[str, Handler] = {}
+        self.responses = GetResponses(catalogue, lambda: not held.access.current.is_for_everybody)
+        self._held = held
+        self._observer = observer
+        self._rules = rules
+
+    async def answer(self, request: web.Request) -> web.StreamResponse:
+        """Answer a request of any method at any path that is not that of a poll. Raises ProtocolError."""
+        if request.method == "OPTIONS":
+            return web.Response(status=204, headers={"Allow": METHODS, **SERVER})
+        peer = peer_of_request(request)
+        self._held.access.current.check_peer(peer)
+        document = self.documents.get(request.path)
+        if document is not None and request.method in {"GET", "HEAD"}:
+            return await document(request)
+        get = read_get(request, self._rules().authority, self._held.max_hold_s())
+        if request.method not in {"GET", "HEAD"}:
+            raise HttpRejection(WRONG_METHOD_OF_RESOURCE)
+        return await self._answer(request, get)
+
+    async def _answer(self, request: web.Request, get: GetRequest) -> web.StreamResponse:
+        self._check(get)
+        reader = Reader(await self._held.channels.channel_of(get.node))
+        # That may have taken long.
+        self._check(get)
+        first = self._select(get, reader)
+        selected = first
+        if _is_held(get, selected):
+            selected = await self._hold(get, reader, selected)
+        response = await self._respond(request, get, selected)
+        if response.status == 200:
+            detected_s = None if selected is first else reader.channel.detected_s
+            self._report(get, selected, detected_s)
+        elif self._held.is_draining and not response.prepared:
+            response.force_close()
+        return response
+
+    def _check(self, get: GetRequest) -> None:
+        """Check that its sender may ask as this node, now. Raises ProtocolError."""
+        self._held.access.current.check_node(get.peer, get.node)
+
+    def _select(self, get: GetRequest, reader: Reader) -> Selected:
+        """Return what there is now. Raises ProtocolError where it is not for the sender, or not in a form that it takes."""
+        found = find(get.target, reader.channel.store.current)
+        if isinstance(found, FoundResource):
+            self._held.access.current.check_type(get.peer, found.resource.type_url)
+        selected = select_representation(found, get, self._rules())
+        if get.preconditions.fails(selected.tag):
+            raise HttpRejection(FAILED_PRECONDITION)
+        return selected
+
+    async def _hold(self, get: GetRequest, reader: Reader, selected: Selected) -> Selected:
+        """Wait until something else is to be answered, or the time is up; return what there is then.
+
+        Raises:
+            ProtocolError: its sender may ask for this no longer, or too much is held.
+        """
+        held = self._held
+        held.limiter.hold_poll(len(held))
+        held.limiter.hold_names(1)
+        try:
+            now_s = asyncio.get_running_loop().time()
+            deadline_s = now_s + get.patience_s
+            while _is_held(get, selected) and now_s < deadline_s and not held.is_draining:
+                now_s = await held.wait(reader, reader.channel.store.current, deadline_s)
+                self._check(get)
+                reader.channel = await held.channels.channel_of(get.node)
+                selected = self._select(get, reader)
+            return selected
+        finally:
+            held.limiter.release_names(1)
+
+    async def _respond(self, request: web.Request, get: GetRequest, selected: Selected) -> web.StreamResponse:
+        found = selected.found
+        if isinstance(found, Absent):
+            raise ProtocolError(found.reason, "NOT_FOUND")
+        if isinstance(found, Unavailable):
+            raise HttpRejection(ErrorResponse(503, 14, found.reason, {"Retry-After": "1"}))
+        tag = selected.tag
+        if tag is None:
+            raise ProtocolError("this redirect leads to nothing that is served here", "NOT_FOUND")
+        if get.preconditions.has(tag):
+            return self.responses.not_modified(get, selected)
+        return await self.responses.send(request, get, selected)
+
+    def _report(self, get: GetRequest, selected: Selected, detected_s: float | None) -> None:
+        """Report what was sent of one type; `detected_s` is as in the event."""
+        match selected.found:
+            case FoundResource(resource):
+                subscription = Subscription.for_request(resource.type_url, (resource.name,))
+                self._observer(ResponseSent(get.node, subscription, resource.version, detected_s))
+            case FoundList(row, version=version):
+                self._observer(ResponseSent(get.node, Subscription(row.type_url), version, detected_s))
+
+
+def _is_held(get: GetRequest, selected: Selected) -> bool:
+    """Whether a request waits for something else than what there is: it has that, or there is nothing, and it had nothing."""
+    if not get.patience_s:
+        return False
+    if isinstance(selected.found, Absent):
+        return get.preconditions.if_none_match is None
+    if isinstance(selected.found, Unavailable):
+        return True
+    return selected.tag is not None and get.preconditions.has(selected.tag)

@@ -1,0 +1,140 @@
+"""Reading a GET: its preconditions, how long it waits, and what it takes, from the headers of the request.
+
+| rule | source |
+| --- | --- |
+| `If-None-Match` compares weakly, `If-Match` strongly; `*` is any tag. | RFC 9110, 8.8.3.2, 13.1 |
+| Dates make no difference, because nothing has `Last-Modified`. | RFC 9110, 13.1.3, 13.1.4 |
+| `Prefer: wait=N` is a wish, and is passed over where it cannot be read; `?wait=N` is a demand. | RFC 7240 |
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from aiohttp import web
+
+from fsxds.access import Peer
+from fsxds.protocol.get import GetTarget, node_of, read_target
+from fsxds.protocol.messages import Node
+from fsxds.transports.peers import peer_of_request
+from fsxds.transports.rest.poll_requests import patience_of
+
+# Tags have quotes; xRFC TP1 writes `if-none-match: v1`.
+_TAG = re.compile(r'(W/)?("[^"]*"|[^\s,"]+)')
+_WAIT = re.compile(r'(?:^|[,;])\s*wait\s*=\s*"?([0-9]{1,9})"?\s*(?=$|[,;])', re.IGNORECASE | re.ASCII)
+_ANY = "*"
+
+# So much of what a client lists is looked at: more tags than any has.
+MOST_HEADER_CHARACTERS = 8190
+
+DEADLINE_HEADER = "x-envoy-expected-rq-timeout-ms"
+
+
+@dataclass(frozen=True, slots=True)
+class Preconditions:
+    """On what a client makes an answer depend.
+
+    Attributes:
+        if_none_match: the tags that it has, None where it says none.
+        if_match: the tags that it demands, each as it was written; None for any.
+    """
+
+    if_none_match: frozenset[str] | None = None
+    if_match: frozenset[str] | None = None
+
+    def has(self, tag: str) -> bool:
+        """Whether the client has what this tag is of."""
+        return self.if_none_match is not None and bool(self.if_none_match & {tag, _ANY})
+
+    def fails(self, tag: str | None) -> bool:
+        """Whether the client demands other content than this tag is of; None: there is none."""
+        return self.if_match is not None and (tag is None or not self.if_match & {tag, _ANY})
+
+
+@dataclass(frozen=True, slots=True)
+class GetRequest:
+    """One GET or HEAD.
+
+    Attributes:
+        target: what its URL asks for.
+        node: who asks.
+        peer: where from.
+        preconditions: what the client has.
+        accept: the formats that it takes, as it says.
+        accept_encoding: the codings that it takes, as it says.
+        patience_s: for how many seconds it waits for a change.
+        preference: what it prefers of that, as it is applied: `wait=30`; empty for nothing.
+        base_url: the URL of the server, without a slash at its end, as the request has it.
+    """
+
+    target: GetTarget
+    node: Node
+    peer: Peer
+    preconditions: Preconditions
+    accept: str
+    accept_encoding: str
+    patience_s: float
+    preference: str
+    base_url: str
+
+
+def read_get(request: web.Request, authority: str, max_hold_s: float) -> GetRequest:
+    """Read a request.
+
+    Args:
+        request: a GET or HEAD.
+        authority: that of the server.
+        max_hold_s: the longest time that the operator lets it wait.
+
+    Raises:
+        ProtocolError: it is malformed, or, with the code `NOT_FOUND`, its path has no type.
+    """
+    peer = peer_of_request(request)
+    host = _listed(request, "Host")
+    target = read_target(_path_of(request.raw_path), host, authority)
+    preference = ""
+    deadline = request.headers.get(DEADLINE_HEADER)
+    wait = target.wait
+    if wait is None and (found := _WAIT.search(_listed(request, "Prefer"))) is not None:
+        wait = found[1]
+        preference = f"wait={min(int(wait), int(max_hold_s))}"
+    patience_s = 0.0
+    if wait is not None:
+        patience_s = patience_of(None, wait, max_hold_s)
+        if deadline is not None:
+            # A proxy gives it up then.
+            patience_s = min(patience_s, patience_of(deadline, None, max_hold_s))
+    return GetRequest(
+        target=target,
+        node=node_of(target.node, peer.address),
+        peer=peer,
+        preconditions=Preconditions(_tags(request, "If-None-Match", is_weak=True), _tags(request, "If-Match")),
+        accept=_listed(request, "Accept"),
+        accept_encoding=_listed(request, "Accept-Encoding"),
+        patience_s=patience_s,
+        preference=preference,
+        base_url=f"{'https' if request.secure else 'http'}://{host or 'localhost'}",
+    )
+
+
+def _path_of(target: str) -> str:
+    """Return the path and the query of a request; one to a proxy has a whole URL."""
+    if target.startswith("/"):
+        return target
+    scheme, mark, rest = target.partition("://")
+    return f"/{rest.partition('/')[2]}" if mark and scheme.lower() in {"http", "https"} else "/" + target
+
+
+def _listed(request: web.Request, name: str) -> str:
+    """Return a header that may come several times."""
+    return ",".join(request.headers.getall(name, ()))[:MOST_HEADER_CHARACTERS]
+
+
+def _tags(request: web.Request, name: str, *, is_weak: bool = False) -> frozenset[str] | None:
+    if name not in request.headers:
+        return None
+    found = _TAG.findall(_listed(request, name))
+    return frozenset(
+        tag if tag == _ANY or tag.startswith('"') else f'"{tag}"' for weak, tag in found if is_weak or not weak
+    )

@@ -1,0 +1,212 @@
+"""The answers to GET: their headers, and their content, which is made once for all."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import partial
+from types import MappingProxyType
+
+from aiohttp import web
+
+from fsxds.api.catalogue import Catalogue
+from fsxds.api.printing import Printer
+from fsxds.protocol.get import Absent, Found, FoundIndex, FoundList, FoundResource
+from fsxds.protocol.poll import Unavailable
+from fsxds.resource_types import BY_TYPE_URL
+from fsxds.resources import Resource
+from fsxds.settings.authorities import Authority
+from fsxds.transports.http_get.get_requests import GetRequest
+from fsxds.transports.http_get.kept_content import KeptContent, Key
+from fsxds.transports.http_get.listings import Urls, index_content, index_page, list_content
+from fsxds.transports.http_get.representations import (
+    HTML_CONTENT,
+    OF_INDEX,
+    OF_LISTS,
+    OF_RESOURCES,
+    PROTOBUF_CONTENT,
+    YAML_CONTENT,
+    ContentFormat,
+    Representation,
+    chosen_coding,
+    chosen_format,
+    compressed,
+    content_of,
+    plain_content,
+)
+from fsxds.transports.rest.http_edge import HttpRejection
+from fsxds.transports.rest.poll_responses import (
+    LARGE_RESOURCE_BYTES,
+    SERVER,
+    SMALL_BODY_BYTES,
+    ErrorResponse,
+    Payload,
+    write_response,
+)
+
+# YAML takes twenty times as long as JSON.
+LARGE_YAML_BYTES = 8 * 1024
+# A list of more members takes longer than others should wait.
+LARGE_LIST = 500
+
+NO_STORE = "no-store"
+_VARY = "Accept, Accept-Encoding"
+_PAGE_POLICY = "default-src 'none'; style-src 'unsafe-inline'"
+
+
+@dataclass(frozen=True, slots=True)
+class GetRules:
+    """What the settings say about GET.
+
+    Attributes:
+        authority: that of the server; empty for none.
+        authorities: where the resources of others are.
+    """
+
+    authority: str = ""
+    authorities: Mapping[str, Authority] = field(default_factory=lambda: MappingProxyType({}))
+
+
+@dataclass(frozen=True, slots=True)
+class Selected:
+    """What there is for a request, in the representation that its client takes.
+
+    Attributes:
+        found: what there is.
+        urls: where others are that it names.
+        representation: None where there is no content.
+        version: what the entity tag is made of.
+    """
+
+    found: Found
+    urls: Urls
+    representation: Representation | None = None
+    version: str = ""
+
+    @property
+    def tag(self) -> str | None:
+        """The entity tag; None where there is no content."""
+        return None if self.representation is None else self.representation.tag_of(self.version)
+
+
+def select_representation(found: Found, get: GetRequest, rules: GetRules) -> Selected:
+    """Return what there is in the representation that a client takes. Raises HttpRejection where it takes none."""
+    urls = Urls(get.base_url, rules.authority, rules.authorities)
+    match found:
+        case Absent() | Unavailable():
+            return Selected(found, urls)
+        case FoundResource(resource):
+            if resource.redirect:
+                return Selected(found, urls)
+            return Selected(found, urls, _chosen(get, OF_RESOURCES), resource.version)
+        case FoundList(version=version):
+            return Selected(found, urls, _chosen(get, OF_LISTS), _version_with(version, urls))
+        case FoundIndex(version=version):
+            return Selected(found, urls, _chosen(get, OF_INDEX), _version_with(version, urls))
+
+
+def _chosen(get: GetRequest, offered: tuple[ContentFormat, ...]) -> Representation:
+    content_format = chosen_format(get.accept, offered)
+    if content_format is None:
+        media_types = ", ".join(each.content_type for each in offered)
+        fact = f"`accept` names nothing that there is; ask for one of {media_types}"
+        raise HttpRejection(ErrorResponse(406, 3, fact))
+    return Representation(content_format, chosen_coding(get.accept_encoding))
+
+
+def _version_with(version: str, urls: Urls) -> str:
+    """Return the version of what has URLs in it."""
+    texts = (version, urls.base_url, urls.authority, *(f"{name} {each.url}" for name, each in urls.authorities.items()))
+    return hashlib.sha256("\0".join(texts).encode()).hexdigest()[:32]
+
+
+class GetResponses:
+    """Answers with what was selected.
+
+    Args:
+        catalogue: the types of resources.
+        is_private: returns whether answers are for those alone who asked.
+    """
+
+    def __init__(self, catalogue: Catalogue, is_private: Callable[[], bool]) -> None:
+        self.contents = KeptContent()
+        self._is_private = is_private
+        self._printer = Printer(catalogue)
+        # A printer learns types as it goes; each is for one thread.
+        self._printer_of_thread = Printer(catalogue)
+
+    async def send(self, request: web.Request, get: GetRequest, selected: Selected) -> web.StreamResponse:
+        """Answer with content. Raises ConnectionError where the client goes away meanwhile."""
+        representation = selected.representation
+        if representation is None:
+            raise ValueError("there is no content")
+        content = await self._content_of(selected, representation)
+        headers = {"Content-Type": representation.content_format.content_type, **self.headers(get, selected)}
+        if representation.coding:
+            headers["Content-Encoding"] = representation.coding
+        if representation.content_format is HTML_CONTENT:
+            headers["Content-Security-Policy"] = _PAGE_POLICY
+        return await write_response(request, headers, Payload(content))
+
+    def not_modified(self, get: GetRequest, selected: Selected) -> web.Response:
+        """Build the response that the client has this already."""
+        return web.Response(status=304, headers=self.headers(get, selected))
+
+    def headers(self, get: GetRequest, selected: Selected) -> dict[str, str]:
+        """Return the headers that content has, and 304 in its place."""
+        headers = {**SERVER, "Cache-Control": self._cache_control(selected.found), "Vary": _VARY}
+        headers["X-Content-Type-Options"] = "nosniff"
+        if selected.tag is not None:
+            headers["ETag"] = selected.tag
+        if get.preference:
+            headers["Preference-Applied"] = get.preference
+        return headers
+
+    def _cache_control(self, found: Found) -> str:
+        directive = "no-cache"
+        if isinstance(found, FoundResource):
+            if BY_TYPE_URL[found.resource.type_url].is_secret:
+                return NO_STORE
+            if found.resource.ttl_s is not None:
+                directive = f"max-age={int(found.resource.ttl_s)}"
+        return f"private, {directive}" if self._is_private() else directive
+
+    async def _content_of(self, selected: Selected, representation: Representation) -> bytes:
+        found, content_format = selected.found, representation.content_format
+        if isinstance(found, FoundResource):
+            resource = found.resource
+            if content_format is PROTOBUF_CONTENT and not representation.coding:
+                return resource.body
+            key: Key = (resource.type_url, resource.version, content_format.suffix)
+            most = LARGE_YAML_BYTES if content_format is YAML_CONTENT else LARGE_RESOURCE_BYTES
+            takes_long = len(resource.body) > most
+            make = partial(self._resource_content, resource, content_format, in_thread=takes_long)
+        else:
+            key = (type(found).__name__, selected.version, content_format.suffix)
+            takes_long = _size_of(found) > LARGE_LIST
+            make = partial(_listed_content, found, selected.urls, content_format)
+        content = await self.contents.find(key, make, takes_long=takes_long)
+        if not representation.coding:
+            return content
+        is_large = len(content) > SMALL_BODY_BYTES
+        coded = partial(compressed, content, representation.coding)
+        return await self.contents.find((*key, representation.coding), coded, takes_long=is_large)
+
+    def _resource_content(self, resource: Resource, content_format: ContentFormat, *, in_thread: bool) -> bytes:
+        return content_of(resource, content_format, self._printer_of_thread if in_thread else self._printer)
+
+
+def _size_of(found: Found) -> int:
+    if isinstance(found, FoundIndex):
+        return sum(map(len, found.snapshot.by_type.values()))
+    return len(found.resources) if isinstance(found, FoundList) else 0
+
+
+def _listed_content(found: Found, urls: Urls, content_format: ContentFormat) -> bytes:
+    if isinstance(found, FoundList):
+        return plain_content(list_content(found.row, found.resources, urls), content_format)
+    if not isinstance(found, FoundIndex):
+        raise TypeError(f"{type(found).__name__} has no content")
+    content = index_content(found.snapshot, urls)
+    return index_page(content) if content_format is HTML_CONTENT else plain_content(content, content_format)

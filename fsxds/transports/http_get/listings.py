@@ -1,0 +1,107 @@
+"""What lists and the index hold: names as URLs, and versions."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from html import escape
+from itertools import islice
+from types import MappingProxyType
+from typing import cast
+
+from fsxds.resource_names import parse_or_none
+from fsxds.resource_types import RESOURCE_TYPES, ResourceType
+from fsxds.resources import Resource, Rows, Snapshot
+from fsxds.settings.authorities import Authority
+from fsxds.transports.http_get.representations import url_of
+from fsxds.values import PlainValue
+
+# So many names of one type are in the index; its list has all of them.
+MOST_NAMES = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class Urls:
+    """Where resources are.
+
+    Attributes:
+        base_url: that of this server, without a slash at its end.
+        authority: that of this server; empty for none.
+        authorities: where those of others are.
+    """
+
+    base_url: str
+    authority: str = ""
+    authorities: Mapping[str, Authority] = field(default_factory=lambda: MappingProxyType({}))
+
+    def of(self, message_type: str, name: str) -> str:
+        """Return the absolute URL of a resource by its canonical name; of one of another authority that is known, its own."""
+        structured = parse_or_none(name)
+        if structured is not None and structured.authority != self.authority:
+            known = self.authorities.get(structured.authority)
+            if known is not None and known.url:
+                return known.url + url_of(message_type, name, structured.authority)
+        return self.base_url + url_of(message_type, name, self.authority)
+
+
+def list_content(row: ResourceType, resources: Iterable[Resource], urls: Urls) -> list[PlainValue]:
+    """Return the members of a list, each with its URL, and its version where that is no secret's."""
+    return [_entry(row, resource, urls) for resource in resources]
+
+
+def _entry(row: ResourceType, resource: Resource, urls: Urls) -> dict[str, PlainValue]:
+    url = urls.of(row.message_type, resource.name)
+    return {"name": url} if row.is_secret else {"name": url, "version": resource.version}
+
+
+def index_content(snapshot: Snapshot, urls: Urls) -> dict[str, PlainValue]:
+    """Return what there is: the types that have resources, with versions and the first names of each."""
+    types = [_type_content(row, snapshot.resources(row.type_url), urls) for row in RESOURCE_TYPES]
+    return {"authority": urls.authority, "types": [each for each in types if each["count"]]}
+
+
+def _type_content(row: ResourceType, rows: Rows, urls: Urls) -> dict[str, PlainValue]:
+    content: dict[str, PlainValue] = {"type": row.message_type, "short_name": row.short_name}
+    if not row.is_secret:
+        content["version"] = rows.version
+    content["count"] = len(rows)
+    content["url"] = f"{urls.base_url}/{row.message_type}/"
+    content["resources"] = [_named(row, resource, urls) for resource in islice(rows.values(), MOST_NAMES)]
+    return content
+
+
+def _named(row: ResourceType, resource: Resource, urls: Urls) -> PlainValue:
+    named: dict[str, PlainValue] = {"name": resource.name}
+    if not row.is_secret:
+        named["version"] = resource.version
+    return {**named, "url": urls.of(row.message_type, resource.name)}
+
+
+_PAGE = """<!doctype html>
+<html lang="en"><head><meta charset="utf-8"><title>fsxds{title}</title>
+<style>body{{font:16px/1.5 system-ui,sans-serif;margin:2rem}}td{{padding-right:2rem}}code{{color:#555}}</style>
+</head><body><h1>Resources{title}</h1>
+{types}
+</body></html>
+"""
+
+
+def index_page(content: Mapping[str, PlainValue]) -> bytes:
+    """Return the index as a page for browsers."""
+    title = f" of {escape(str(content['authority']))}" if content["authority"] else ""
+    types = cast("list[dict[str, PlainValue]]", content["types"])
+    shown = "\n".join(map(_section, types)) or "<p>Nothing is served.</p>"
+    return _PAGE.format(title=title, types=shown).encode()
+
+
+def _section(content: Mapping[str, PlainValue]) -> str:
+    resources = cast("list[dict[str, str]]", content["resources"])
+    rows = "".join(
+        f'<tr><td><a href="{escape(each["url"])}">{escape(each["name"])}</a></td>'
+        f"<td><code>{escape(each.get('version', ''))}</code></td></tr>\n"
+        for each in resources
+    )
+    count = cast("int", content["count"])
+    more = f"<p>The first {len(resources)} of {count}.</p>" if len(resources) < count else ""
+    url, message_type = escape(str(content["url"])), escape(str(content["type"]))
+    return f'<h2><a href="{url}">{message_type}</a></h2>\n{more}<table>\n{rows}</table>'

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
 from pathlib import PurePosixPath
 from types import MappingProxyType
 from typing import TypeAlias, TypeVar
@@ -15,6 +16,7 @@ from typing import TypeAlias, TypeVar
 from rpds import HashTrieMap, HashTrieSet
 
 from fsxds.protocol import name_index
+from fsxds.resource_names import Locator, MalformedName, is_structured
 from fsxds.resource_types import route_configuration_of
 from fsxds.resources import Key, ParsedFile, Resource, key_of
 from fsxds.snapshots.references import ANY, CLAIMED, IN_FILE, LB_ENDPOINT, VIRTUAL_HOST
@@ -150,6 +152,7 @@ class CollectedMentions:
         self.sources: list[Mention] = []
         self.asked: list[Mention] = []
         self.members: list[Mention] = []
+        self.located: list[Mention] = []
         self.defined: list[Key] = []
         for resource in resources:
             self._collect(resource)
@@ -172,6 +175,22 @@ class CollectedMentions:
                 # What may be used need not be there.
                 mentions = self.noted if severity is Severity.NOTE else self.demanded
                 mentions.append(((type_url, name), resource))
+                if "#" in name:
+                    choices = [((type_url, choice), resource) for choice in choices_of(name)]
+                    self.noted += choices
+                    self.located += choices
+
+
+@lru_cache(maxsize=1024)
+def choices_of(name: str) -> tuple[str, ...]:
+    """Return the names of which one has to be there where a reference is a locator with directives; none of a plain name."""
+    if not is_structured(name):
+        return ()
+    try:
+        choices = tuple(Locator.parse(name).choices())
+    except MalformedName:
+        return ()
+    return tuple(str(choice.target) for choice in choices) if len(choices) > 1 or choices[0].entry else ()
 
 
 def source_key(path: PurePosixPath) -> Key:
@@ -266,6 +285,7 @@ class Mentions:
         sources: by `source_key`, the resources that name such a file.
         asked: by a collection, the resources that ask for it.
         members: by a collection, the resources in it.
+        located: by a name that is one choice of a locator, the resources that have the locator.
         unread: how many resources of a type and name have a mistake.
         declared: how many files list a type.
         defined: how many resources of a type there are, read or not.
@@ -278,9 +298,17 @@ class Mentions:
     sources: ByKey = field(default_factory=ByKey)
     asked: ByKey = field(default_factory=ByKey)
     members: ByKey = field(default_factory=ByKey)
+    located: ByKey = field(default_factory=ByKey)
     unread: Mapping[Key, int] = field(default_factory=lambda: MappingProxyType({}))
     declared: Counts = field(default_factory=lambda: MappingProxyType({}))
     defined: Counts = field(default_factory=lambda: MappingProxyType({}))
+
+    def locators(self, keys: Iterable[Key]) -> Iterator[Key]:
+        """Yield the locators of which one of these names is a choice."""
+        for type_url, name in keys if self.located else ():
+            for resource in self.located.of((type_url, name)):
+                locators = (one for one in resource.references if one.type_url == type_url)
+                yield from ((type_url, one.name) for one in locators if name in choices_of(one.name))
 
     def with_changes(self, change: NamesChange) -> Mentions:
         """Return the mentions of the other tree."""
@@ -295,6 +323,7 @@ class Mentions:
             self.sources.with_changes(lost.sources, added.sources),
             self.asked.with_changes(lost.asked, added.asked),
             self.members.with_changes(lost.members, added.members),
+            self.located.with_changes(lost.located, added.located),
             _counted(self.unread, was, now),
             _counted(self.declared, _declared(change.lost_files), _declared(change.added_files)),
             _counted(self.defined, _types((*lost.defined, *was)), _types((*added.defined, *now))),

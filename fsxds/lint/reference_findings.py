@@ -12,8 +12,10 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import PurePosixPath
 from types import MappingProxyType
+from urllib.parse import quote
 
 from fsxds.lint.tree_names import StaticNames, TreeNames
+from fsxds.resource_names import parse_or_none
 from fsxds.resource_types import BY_TYPE_URL
 from fsxds.resources import Key, ParsedFile, Reference, Resource, key_of
 from fsxds.snapshots.references import ANY, CLUSTER, ENDPOINTS, EXTENSION_CONFIG, IN_FILE, ROUTES, SCOPED_ROUTE, SECRET
@@ -145,8 +147,23 @@ def similar_names(names: TreeNames, unknown: Collection[TypeUrl], before: Mappin
     if room > 0 and sum(len(missing.of(type_url)) for type_url in types) > len(hints):
         keys = ((type_url, name) for type_url in types for name in missing.of(type_url) if name != ANY)
         for key in heapq.nsmallest(room, (key for key in keys if key not in hints)):
-            hints[key] = nearest(key[1], names.names_of(key[0]))
+            hints[key] = _probable(key[1], tuple(names.names_of(key[0])))
     return MappingProxyType(hints)
+
+
+def _probable(name: str, names: Collection[str]) -> str:
+    """Return the name that was probably meant: of the same path, by another authority or with other parameters, or near."""
+    path = _path_of(name)
+    end = path.rpartition("/")[2]
+    # Reading names takes longer than looking into them.
+    near = (other for other in names if other != name and (end in other or quote(end) in other))
+    variants = (other for other in near if _path_of(other) == path)
+    return min(variants, default="") or nearest(name, names)
+
+
+def _path_of(name: str) -> str:
+    structured = parse_or_none(name)
+    return name if structured is None else structured.path
 
 
 def nearest(name: str, names: Iterable[str]) -> str:

@@ -9,7 +9,8 @@ from pathlib import Path
 from fsxds.errors import UsageError
 from fsxds.formats.decoded import PlainDocument, UnreadableError, read_text, unreadable
 from fsxds.formats.yaml_format import read_yaml
-from fsxds.lint.mentions import KeySet, Mentions, NamesChange, TouchedKeys
+from fsxds.lint.mentions import KeySet, Mentions, NamesChange, TouchedKeys, choices_of
+from fsxds.resource_names import FILE_SCHEME
 from fsxds.resource_types import BY_SHORT_NAME
 from fsxds.resources import Key, Resource, key_of
 from fsxds.snapshots.proposals import Proposals
@@ -85,7 +86,8 @@ class TreeNames:
         self.mentions = before.mentions.with_changes(change)
         # They are looked up much faster here, which counts in the first tree.
         self._new_demands = frozenset(key for key, _ in change.added.demanded)
-        self.touched = change.touched if also is None else change.touched | also
+        touched = change.touched if also is None else change.touched | also
+        self.touched = touched | TouchedKeys(frozenset(self.mentions.locators(touched.names)))
         self._definitions = definitions
         self.open = self._updated(before.open)
 
@@ -112,9 +114,15 @@ class TreeNames:
         """Whether there is something of this type and name, be it only in the bootstrap; or anything, where it is `ANY`."""
         if self._definitions.is_defined(key) or key in self.mentions.unread:
             return True
+        if "#" in key[1] and any(self._may_be_found(key[0], choice) for choice in choices_of(key[1])):
+            return True
         if key[1] == ANY and self.mentions.defined.get(key[0]):
             return True
         return key[0] == CLUSTER and key[1] in (self.static.clusters or ())
+
+    def _may_be_found(self, type_url: TypeUrl, choice: str) -> bool:
+        # What a file holds is known when it is read.
+        return choice.startswith(FILE_SCHEME) or self.is_defined((type_url, choice))
 
     def is_mentioned(self, key: Key) -> bool:
         """Whether a resource needs or may use it."""

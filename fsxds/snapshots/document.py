@@ -21,7 +21,7 @@ from fsxds.resources import LayerEdit, Origin, Reference, Resource, UnreadResour
 from fsxds.settings.naming_rules import NO_RULES, NamingRules
 from fsxds.snapshots import names, shape
 from fsxds.snapshots.layer_documents import is_layer_document, read_layer_document
-from fsxds.snapshots.names import LISTENER, ONLY_ONE, VIRTUAL_HOST, name_of_unnamed, unnamed_fault
+from fsxds.snapshots.names import LISTENER, ONLY_ONE, VIRTUAL_HOST, name_of_unnamed, unmatchable_fault, unnamed_fault
 from fsxds.snapshots.shape import DISCOVERY_RESPONSE, RESOURCE_WRAPPER, Piece, TypeClaim, shape_of, wrapper_path
 from fsxds.snapshots.structured_names import NameWriter, may_hold_names
 from fsxds.values import Fault, FieldPath, PlainValue, Severity, TypeUrl
@@ -280,6 +280,8 @@ class DocumentReader:
         if faults:
             return None
         name, *others = [one for one in found if isinstance(one, str)]
+        fault = unmatchable_fault(name or "".join(others[-1:]), row, written[0][1] if name else written[-1][1])
+        draft.faults += [fault] if fault else []
         self._names.rewrite(message)
         if row.name_field is not None:
             setattr(message, row.name_field, others.pop())

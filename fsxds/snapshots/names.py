@@ -7,11 +7,14 @@ replace it, and drain its connections. So it is served by a name that is made of
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 from dataclasses import replace
+from difflib import get_close_matches
 from pathlib import PurePosixPath
 from typing import Any
 
+from fsxds.resource_names import parse_or_none
 from fsxds.resource_types import BY_SHORT_NAME, BY_TYPE_URL, ResourceType, name_of_domain, route_configuration_of
 from fsxds.resources import Document, Key, Reference, Resource, key_of
 from fsxds.snapshots.check_protocol import Conflicts
@@ -90,6 +93,66 @@ def unnamed_fault(name: str, place: FieldPath) -> Fault:
     """Return by which name an unnamed listener is served."""
     fact = f'the listener has no name and is served as "{name}"; Envoy would make up another one at every update'
     return Fault("unnamed-listener", fact, "give it a name", place, severity=Severity.NOTE)
+
+
+# Variants that nobody asks for
+
+# The types of which Envoy asks for collections, into whose names it writes what `node_context_params` in its bootstrap names.
+_IN_GLOBS = frozenset({"lds", "cds", "srds", "leds"})
+_NODE, _METADATA = "xds.node.", "xds.node.metadata."
+_NODE_ATTRIBUTES = frozenset({
+    f"{_NODE}{attribute}" for attribute in (
+        "id", "cluster", "user_agent_name", "user_agent_version", "locality.region", "locality.zone", "locality.sub_zone",
+    )
+})  # fmt: skip
+# What clients write into names by themselves.
+_OF_CLIENTS = (_NODE, "xds.resource.", "xds.client_feature.")
+
+
+def unmatchable_fault(name: str, row: ResourceType, place: FieldPath) -> Fault | None:
+    """Warn of a structured name with context parameters that no client asks for. Source: ENVOY.md E72; xRFC TP1."""
+    structured = parse_or_none(name) if "xds." in name or "udpa." in name else None
+    for parameter, value in structured.context if structured else ():
+        words = _unmatchable(parameter, value, row)
+        if words is not None:
+            return Fault("unmatchable-name", *words, place, severity=Severity.WARNING)
+    return None
+
+
+def _unmatchable(parameter: str, value: str, row: ResourceType) -> tuple[str, str] | None:
+    """Return why no client sends a parameter, and what to write; None for one that may be sent."""
+    if parameter.startswith(_NODE):
+        return _unmatchable_of_node(parameter, value, row)
+    if not parameter.startswith(("xds.", "udpa.")) or parameter.startswith(_OF_CLIENTS):
+        return None
+    near = get_close_matches(parameter, _OF_CLIENTS, 1) or [_NODE]
+    fact = "no client has parameters that begin as one of this name does; xds. and udpa. are reserved"
+    return fact, f"write {near[0]}…, or a name of your own"
+
+
+def _unmatchable_of_node(parameter: str, value: str, row: ResourceType) -> tuple[str, str] | None:
+    is_metadata = parameter.startswith(_METADATA) and parameter != _METADATA
+    if not is_metadata and parameter not in _NODE_ATTRIBUTES:
+        near = get_close_matches(parameter, _NODE_ATTRIBUTES, 1)
+        known = ", ".join(sorted(one.removeprefix(_NODE) for one in _NODE_ATTRIBUTES))
+        return (
+            "no node has the attribute of a parameter",
+            f"write {near[0]}" if near else f"there are {known}, metadata.KEY",
+        )
+    if row.short_name not in _IN_GLOBS:
+        fact = f"Envoy asks for {row.noun} by the names that are written, and adds nothing of its node to them"
+        return fact, f"leave {_NODE}… out, and write a parameter of your own into what refers to it"
+    if is_metadata and not _is_json(value):
+        return "the value of metadata is JSON, as Envoy writes it", 'write a text in quotes, "prod", and %22 for each'
+    return None
+
+
+def _is_json(value: str) -> bool:
+    try:
+        json.loads(value)
+    except (ValueError, RecursionError):
+        return False
+    return True
 
 
 # Virtual hosts

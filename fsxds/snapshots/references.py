@@ -378,6 +378,9 @@ def _refer_scopes(scoped: DynamicMessage, path: Path, walk: Walk) -> None:
         target = (SCOPED_ROUTE, ANY, Severity.WARNING)
         place: Path = (path, "scoped_rds")
         _refer(walk, place, target, scoped.scoped_rds.scoped_rds_config_source, (place, "scoped_rds_config_source"))
+        if scoped.scoped_rds.srds_resources_locator:
+            locator = scoped.scoped_rds.srds_resources_locator
+            walk.refer((place, "srds_resources_locator"), SCOPED_ROUTE, locator, Severity.NOTE)
         _refer_source(walk, source, source_path, is_static=True)
     elif which == "scoped_route_configurations_list":
         rows: Path = ((path, which), "scoped_route_configurations")

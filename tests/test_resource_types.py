@@ -69,10 +69,10 @@ def test_empty_answers_are_rejected_for_three_types() -> None:
 
 
 def test_envoy_knows_every_message_and_its_name_field() -> None:
-    """Every row names a message of Envoy's API, and a text field of it; the message of LEDS alone has no name."""
+    """Every row names a message of Envoy's API, and a text field of it; those of LEDS and of collections have no name."""
     catalogue = find_api(envoy=None, descriptors=None, cache_dir=None)
 
-    assert ["leds"] == [row.short_name for row in RESOURCE_TYPES if row.name_field is None]
+    assert ["leds", "lcds"] == [row.short_name for row in RESOURCE_TYPES if row.name_field is None]
     for row in RESOURCE_TYPES:
         fields = catalogue.message_class(row.message_type).DESCRIPTOR.fields_by_name
         if row.name_field is None:
@@ -82,10 +82,10 @@ def test_envoy_knows_every_message_and_its_name_field() -> None:
 
 
 def test_virtual_hosts_and_collections_are_for_delta_alone() -> None:
-    """Two services have no state-of-the-world method, and no form over REST; every type has a service."""
-    assert {row.short_name for row in RESOURCE_TYPES if not row.has_sotw} == {"vhds", "leds"}
-    assert {row.short_name for row in RESOURCE_TYPES if row.rest_path is None} == {"vhds", "leds"}
-    assert all(row.grpc for row in RESOURCE_TYPES)
+    """Two services have no state-of-the-world method, and no form over REST; collections of listeners are for ADS alone."""
+    assert {row.short_name for row in RESOURCE_TYPES if not row.has_sotw} == {"vhds", "leds", "lcds"}
+    assert {row.short_name for row in RESOURCE_TYPES if row.rest_path is None} == {"vhds", "leds", "lcds"}
+    assert ["lcds"] == [row.short_name for row in RESOURCE_TYPES if not row.grpc]
 
 
 def test_absence_hangs_envoy_for_two_types() -> None:
@@ -98,7 +98,7 @@ def test_types_that_others_follow_name_a_row() -> None:
     followed = {row.short_name: row.followed_by for row in RESOURCE_TYPES if row.followed_by}
 
     assert followed == {"cds": "eds", "eds": "leds", "rds": "vhds"}
-    assert {row.short_name for row in RESOURCE_TYPES if row.is_user} == {"ecds", "lds", "rds", "srds", "vhds"}
+    assert {row.short_name for row in RESOURCE_TYPES if row.is_user} == {"ecds", "lds", "lcds", "rds", "srds", "vhds"}
 
 
 @pytest.mark.parametrize(
@@ -120,6 +120,9 @@ def test_types_that_others_follow_name_a_row() -> None:
         ("scoped_routes.yaml", "srds"),
         ("endpoints.yaml", "eds"),
         ("leds.yaml", "leds"),
+        ("lcds.yaml", "lcds"),
+        ("listener-collections.yaml", "lcds"),
+        ("listeners/collections.yaml", "lds"),
         ("lb-endpoints.yaml", "leds"),
         ("lb_endpoints/web.yaml", "leds"),
         ("secrets.yaml", "sds"),

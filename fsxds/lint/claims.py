@@ -6,6 +6,8 @@ does not matter whether a listener binds its port, and how; port 0, internal lis
 Of virtual hosts that are discovered one by one it rejects all in a response when a domain is duplicated in their route
 configuration, also among its own. Of two whose `VirtualHost.name` is the same it keeps the one that came last, without a
 word: requests to the other hang. Their resource names and domains are asked for alike, so that they too must differ.
+
+The listeners of a collection are compared among themselves: no Envoy reads a collection beside other listeners.
 """
 
 from __future__ import annotations
@@ -13,6 +15,7 @@ from __future__ import annotations
 import ipaddress
 from collections.abc import Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import PurePosixPath
 from types import MappingProxyType
 
@@ -26,14 +29,16 @@ from fsxds.snapshots.references import ADDRESS, CLAIMED, HOST, HOST_NAME, UNNAME
 from fsxds.values import Fault, Severity, TypeUrl
 
 _LISTENER = BY_SHORT_NAME["lds"].message_type
+_COLLECTION = BY_SHORT_NAME["lcds"].message_type
 _ROUTES = BY_SHORT_NAME["rds"].message_type
 
 _UDP = 1  # envoy.config.core.v3.SocketAddress.Protocol
 
 
-def hooks(_: Catalogue) -> Hooks:
-    """Return the hooks that collect claims; they find no faults."""
-    return {_LISTENER: (_claim_addresses,), _ROUTES: (_claim_domains,)}
+def hooks(catalogue: Catalogue) -> Hooks:
+    """Return the hooks that collect claims; within a collection they are compared at once."""
+    compare = partial(_compare_addresses, catalogue)
+    return {_LISTENER: (_claim_addresses,), _ROUTES: (_claim_domains,), _COLLECTION: (compare,)}
 
 
 def _claim_addresses(listener: DynamicMessage, path: Path, walk: Walk) -> None:
@@ -46,6 +51,23 @@ def _claim_addresses(listener: DynamicMessage, path: Path, walk: Walk) -> None:
         if name not in claimed:
             claimed.add(name)
             walk.refer(place, ADDRESS, name, Severity.ERROR)
+
+
+def _compare_addresses(catalogue: Catalogue, collection: DynamicMessage, path: Path, walk: Walk) -> None:
+    """Report the listeners of a collection that have the address of an earlier one: Envoy rejects these, and stops others."""
+    taken: dict[str, str] = {}
+    for index, entry in enumerate(collection.entries):
+        packed = entry.inline_entry.resource
+        if packed.type_url.rpartition("/")[2] != _LISTENER:
+            continue
+        listener = catalogue.message_class(_LISTENER).FromString(packed.value)
+        at: Path = ((((path, "entries"), index), "inline_entry"), "resource")
+        for name in dict.fromkeys(name for _, name in addresses_taken(listener)):
+            other = taken.setdefault(name, listener.name)
+            if other != listener.name:
+                claim = CLAIMS[ADDRESS]
+                fact = claim.fact.format(claimed=name, other=f'listener "{other}" of this collection')
+                walk.error(at, claim.rule, fact, claim.remedy)
 
 
 def _claim_domains(config: DynamicMessage, path: Path, walk: Walk) -> None:

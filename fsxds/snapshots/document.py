@@ -18,8 +18,7 @@ from fsxds.formats.decoded import MAX_FAULTS, MessageDocument, PlainDocument
 from fsxds.resource_names import is_structured
 from fsxds.resource_types import BY_MESSAGE_TYPE, ResourceType
 from fsxds.resources import LayerEdit, Origin, Reference, Resource, UnreadResource, version_of_body
-from fsxds.settings.naming_rules import NO_RULES, NamingRules
-from fsxds.snapshots import names, shape
+from fsxds.snapshots import list_collections, names, shape
 from fsxds.snapshots.layer_documents import is_layer_document, read_layer_document
 from fsxds.snapshots.names import LISTENER, ONLY_ONE, VIRTUAL_HOST, name_of_unnamed, unmatchable_fault, unnamed_fault
 from fsxds.snapshots.shape import DISCOVERY_RESPONSE, RESOURCE_WRAPPER, Piece, TypeClaim, shape_of, wrapper_path
@@ -79,6 +78,7 @@ class DocumentReader:
         self._field_rules = tools.field_rules
         self._unknown_fields = tools.unknown_fields
         self._names = NameWriter(tools.catalogue, tools.naming, path)
+        self._authority = tools.naming.authority
         self._path = path
         self._document = document
         self._hint = hint
@@ -172,7 +172,7 @@ class DocumentReader:
 
     def _no_resource_type(self, message_type: str, field_path: FieldPath) -> Fault:
         if self._catalogue.knows(message_type):
-            return shape.not_served(message_type, field_path)
+            return _not_served(message_type, field_path)
         return shape.unknown_type(message_type, similar_type(self._catalogue, message_type), field_path)
 
     def _wrapping(self, piece: Piece, draft: DocumentDraft) -> _Wrapping | None:
@@ -228,7 +228,7 @@ class DocumentReader:
     def _add(self, message: Message, place: _Place, draft: DocumentDraft) -> None:
         row = BY_MESSAGE_TYPE.get(message.DESCRIPTOR.full_name)
         if row is None:
-            draft.faults.append(shape.not_served(message.DESCRIPTOR.full_name, place.field_path))
+            draft.faults.append(_not_served(message.DESCRIPTOR.full_name, place.field_path))
             return
         draft.declared.add(row.type_url)
         body = message.SerializeToString(deterministic=True)
@@ -250,6 +250,13 @@ class DocumentReader:
             draft.faults.append(fault)
             draft.broken += 1
             return
+        if row is list_collections.LISTENER_COLLECTION:
+            faults = self._complete(message, place)
+            draft.faults += faults
+            if faults:
+                draft.broken += 1
+                return
+            body = message.SerializeToString(deterministic=True)
         if wrapping.ttl_s is not None:
             self._check_ttl(row, wrapping.ttl_s, place, draft)
         name, aliases = wrapping.name or own_name, wrapping.aliases
@@ -260,6 +267,8 @@ class DocumentReader:
             references = self._checked_references(references, place, draft)
         if is_unnamed:
             references += (ONLY_ONE,)
+        if row is list_collections.LISTENER_COLLECTION:
+            references += tuple(list_collections.references_of(message))
         if row is VIRTUAL_HOST:
             fault = names.lasting_fault(name, own_name, place.field_path)
             draft.faults += [fault] if fault else []
@@ -294,6 +303,14 @@ class DocumentReader:
             cast("_Named", message).name = name
             draft.faults.append(unnamed_fault(name, _name_path(LISTENER, place)))
         return name
+
+    def _complete(self, collection: Message, place: _Place) -> list[Fault]:
+        """Complete the entries of a list collection, and return what is wrong with them."""
+        faults = list_collections.complete(collection, self._catalogue, (), self._authority)
+        return [
+            replace(fault, field_path=place.field_path + authored_path(place.written, fault.field_path))
+            for fault in faults
+        ]
 
     def _check_ttl(self, row: ResourceType, ttl_s: float, place: _Place, draft: DocumentDraft) -> None:
         """Note what is wrong with a time to live; that those of a type are not sent is reported once in a document."""
@@ -332,6 +349,10 @@ class DocumentReader:
     def _line_of(self, index: int | None) -> int:
         lines = self._document.item_lines
         return lines[index] if index is not None and index < len(lines) else self._document.line
+
+
+def _not_served(message_type: str, field_path: FieldPath) -> Fault:
+    return list_collections.singular_collection(message_type, field_path) or shape.not_served(message_type, field_path)
 
 
 def _as_authored(reference: Reference, written: PlainValue) -> Reference:

@@ -55,6 +55,8 @@ def made(catalogue: Catalogue, row: ResourceType, seed: int, *, fractions: bool)
     message: Any = Generator(catalogue, seed, fractions=fractions).message(row.message_type)
     if row.name_field:
         setattr(message, row.name_field, "n")
+    elif row.short_name == "lcds":
+        message.entries.add().inline_entry.name = "n"
     else:
         # An empty file is no message.
         message.load_balancing_weight.value = 1

@@ -29,7 +29,7 @@ SERVED, MISSING, OUTSIDE = "served", "missing", "outside"
 ANY = "*"
 
 # From where a walk begins, and in this order: what nothing else uses comes before what it uses.
-_FROM_THE_TOP = ("lds", "srds", "rds", "vhds", "ecds", "cds", "eds", "leds", "sds", "rtds")
+_FROM_THE_TOP = ("lcds", "lds", "srds", "rds", "vhds", "ecds", "cds", "eds", "leds", "sds", "rtds")
 _TOP_DOWN = tuple(BY_SHORT_NAME[name].type_url for name in _FROM_THE_TOP)
 
 IsStatic = Callable[[Key], bool]

@@ -2,7 +2,7 @@
 
 import { badge, count, empty, h, number, short, sign, svg } from "/assets/dom.js";
 
-const COLUMNS = ["lds", "ecds", "srds", "rds", "vhds", "cds", "eds", "leds", "sds", "rtds"];
+const COLUMNS = ["lcds", "lds", "ecds", "srds", "rds", "vhds", "cds", "eds", "leds", "sds", "rtds"];
 const HEADINGS = {
   lds: "Listeners", ecds: "Extensions", srds: "Scoped routes", rds: "Routes", vhds: "Virtual hosts", cds: "Clusters",
   eds: "Endpoints", leds: "Endpoints (LEDS)", sds: "Secrets", rtds: "Runtime",

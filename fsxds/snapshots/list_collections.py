@@ -1,0 +1,142 @@
+"""List collections in files: their entries are checked, and completed by what a reader of one needs. Pure.
+
+| rule | source |
+| --- | --- |
+| An entry is a resource inline, or a locator of one; both of the type that the collection is of. | xRFC TP1, "List" |
+| The name of an entry is of letters, digits and `_-./`, and is its own in the collection; an entry may have none. | xRFC TP1, "URI encoding", "List collection with inlining" |
+| Envoy knows an inline listener by its own name. One without a name would get another one with each update, and two of one name make Envoy remove the others. | ENVOY.md E102, E104 |
+| The version of an entry is what Envoy shows for it; an author who writes none gets that of its content. | ENVOY.md E102 |
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from google.protobuf.message import DecodeError
+
+from fsxds.api.catalogue import Catalogue, DynamicMessage
+from fsxds.api.locator_messages import fill_locator, locator_of
+from fsxds.resource_names import Locator, MalformedName, ResourceName
+from fsxds.resource_types import BY_MESSAGE_TYPE, BY_SHORT_NAME
+from fsxds.resources import Reference, version_of_body
+from fsxds.values import Fault, FieldPath, Severity
+
+LISTENER_COLLECTION = BY_SHORT_NAME["lcds"]
+LISTENER = BY_SHORT_NAME["lds"]
+
+_NAME = re.compile(r"[a-zA-Z0-9_\-./]+")
+_OTHERS = {
+    "envoy.config.cluster.v3.ClusterCollection": "envoy.config.cluster.v3.Cluster",
+    "envoy.config.endpoint.v3.LbEndpointCollection": "envoy.config.endpoint.v3.LbEndpoint",
+}
+
+
+def singular_collection(message_type: str, field_path: FieldPath) -> Fault | None:
+    """Return why a collection of clusters or endpoints cannot be served; None for every other type."""
+    member = _OTHERS.get(message_type)
+    if member is None:
+        return None
+    fact = f"{message_type.rpartition('.')[2]} holds one entry at most in Envoy's API, and no Envoy reads it"
+    remedy = f"name the resources xdstp://<authority>/{member}/<name>/…, which a client asks for by the glob …/<name>/*"
+    return Fault("singular-collection", fact, remedy, field_path)
+
+
+def complete(collection: DynamicMessage, catalogue: Catalogue, place: FieldPath, authority: str = "") -> list[Fault]:
+    """Complete the entries of a ListenerCollection, and return what is wrong with them, each at its place."""
+    names: dict[str, int] = {}
+    listeners: dict[str, int] = {}
+    faults: list[Fault] = []
+    for index, entry in enumerate(collection.entries):
+        at = (*place, "entries", index)
+        chosen = entry.WhichOneof("resource_specifier")
+        if chosen == "inline_entry":
+            inline = entry.inline_entry
+            faults += _name_faults(inline.name, (*at, "inline_entry"), names, index)
+            faults += _complete_inline(inline, catalogue, (*at, "inline_entry"), (listeners, index))
+        elif chosen == "locator":
+            faults += _locator_faults(entry.locator, authority, (*at, "locator"))
+        else:
+            faults.append(Fault("wrong-entry", "the entry is empty", "write inline_entry or locator", at))
+    return faults
+
+
+def references_of(collection: DynamicMessage) -> Iterator[Reference]:
+    """Yield the listeners that the locators of a collection name; that none is there is judged where they are resolved."""
+    for index, entry in enumerate(collection.entries):
+        for choice in _choices(entry):
+            if isinstance(choice.target, ResourceName) and not choice.target.is_glob:
+                row = BY_MESSAGE_TYPE[choice.target.message_type]
+                steps = ("entries", index, "locator")
+                yield Reference(row.type_url, str(choice.target), steps, Severity.NOTE)
+
+
+def _choices(entry: DynamicMessage) -> Iterator[Locator]:
+    if entry.HasField("locator"):
+        yield from locator_of(entry.locator).choices()
+
+
+def _name_faults(name: str, at: FieldPath, names: dict[str, int], index: int) -> Iterator[Fault]:
+    if not name:
+        return
+    if not _NAME.fullmatch(name):
+        fact = f'"{name}" is no name of an entry, by which `#entry=` could lead to it'
+        yield Fault("entry-name", fact, "write letters, digits and _-./, or leave it out", (*at, "name"))
+    first = names.setdefault(name, index)
+    if first != index:
+        fact = f'"{name}" is the name of entries[{first}] already'
+        yield Fault("entry-name", fact, "rename one of the two, or leave it out", (*at, "name"))
+
+
+def _complete_inline(
+    inline: DynamicMessage, catalogue: Catalogue, at: FieldPath, seen: tuple[dict[str, int], int]
+) -> Iterator[Fault]:
+    message_type = inline.resource.type_url.rpartition("/")[2]
+    if message_type != LISTENER.message_type:
+        held = f"holds {message_type}" if message_type else "holds nothing"
+        remedy = f'write `resource: {{"@type": {LISTENER.type_url}, …}}`'
+        yield Fault("wrong-entry", f"an entry of a ListenerCollection is a listener, this one {held}", remedy, at)
+        return
+    listener = _unpacked(inline, catalogue)
+    if listener is None:
+        return  # reported where the bytes are read
+    if not listener.name and inline.name:
+        listener.name = inline.name
+        inline.resource.value = listener.SerializeToString(deterministic=True)
+    if not inline.version:
+        inline.version = version_of_body(LISTENER.type_url, inline.resource.value)
+    yield from _listener_faults(listener.name, at, *seen)
+
+
+def _unpacked(inline: DynamicMessage, catalogue: Catalogue) -> DynamicMessage | None:
+    try:
+        return catalogue.message_class(LISTENER.message_type).FromString(inline.resource.value)
+    except DecodeError:
+        return None
+
+
+def _listener_faults(name: str, at: FieldPath, listeners: dict[str, int], index: int) -> Iterator[Fault]:
+    if not name:
+        fact = "neither the listener nor its entry has a name; Envoy would replace it at every update"
+        yield Fault("missing-name", fact, "name the listener", (*at, "resource"))
+        return
+    first = listeners.setdefault(name, index)
+    if first != index:
+        fact = f'listener "{name}" is in entries[{first}] already; Envoy would reject the collection, and stop the others'
+        yield Fault("duplicate-name", fact, "rename or remove one of the two", (*at, "resource", "name"))
+
+
+def _locator_faults(message: DynamicMessage, authority: str, at: FieldPath) -> Iterator[Fault]:
+    try:
+        locator = locator_of(message, authority)
+    except MalformedName as malformed:
+        yield Fault("malformed-name", f"the locator {malformed.fact}", malformed.remedy, at)
+        return
+    message.Clear()
+    fill_locator(message, locator)
+    for choice in locator.choices():
+        if isinstance(choice.target, ResourceName):
+            wanted = LISTENER_COLLECTION if choice.entry else LISTENER
+            if choice.target.message_type != wanted.message_type:
+                fact = f"the locator leads to {choice.target.message_type}, an entry is a listener"
+                yield Fault("wrong-entry", fact, f"write `resource_type: {wanted.message_type}`", at)

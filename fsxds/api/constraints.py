@@ -71,6 +71,9 @@ _UNVALIDATED = frozenset(
 )
 """Messages that Envoy takes from an Any as they are."""
 
+_UNRULED = frozenset({"xds.core.v3.CollectionEntry"})
+"""Messages to whose rules Envoy holds nobody, but to those of what is in their Anys (ENVOY.md E79)."""
+
 Step: TypeAlias = Callable[[FieldValue, Path, Walk], None]
 """Takes the value of one field, and the path of the message that holds it."""
 
@@ -181,7 +184,7 @@ class FieldRules:
         found = self._visits.get(key)
         if found is not None:
             return found
-        if self._rules.is_unruled(descriptor):
+        if self._rules.is_unruled(descriptor) or descriptor.full_name in _UNRULED:
             mode = mode._replace(is_ruled=False)
         rows: _Rows = {}
         demands: list[Demand] = []

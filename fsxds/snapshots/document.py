@@ -18,6 +18,7 @@ from fsxds.formats.decoded import MAX_FAULTS, MessageDocument, PlainDocument
 from fsxds.resource_names import is_structured
 from fsxds.resource_types import BY_MESSAGE_TYPE, ResourceType
 from fsxds.resources import LayerEdit, Origin, Reference, Resource, UnreadResource, version_of_body
+from fsxds.settings.naming_rules import NO_RULES, NamingRules
 from fsxds.snapshots import list_collections, names, shape
 from fsxds.snapshots.layer_documents import is_layer_document, read_layer_document
 from fsxds.snapshots.names import LISTENER, ONLY_ONE, VIRTUAL_HOST, name_of_unnamed, unmatchable_fault, unnamed_fault
@@ -306,8 +307,12 @@ class DocumentReader:
 
     def _complete(self, collection: Message, place: _Place) -> list[Fault]:
         """Complete the entries of a list collection, and return what is wrong with them."""
+        written = place.written
         faults = list_collections.complete(collection, self._catalogue, (), self._authority)
-        return [
+        if isinstance(written, dict) and not list_collections.says_entries(written):
+            faults = [list_collections.no_entries()]
+        of_name = list_collections.naming_fault(place.wrapping.name, place.field_path)
+        return ([of_name] if of_name else []) + [
             replace(fault, field_path=place.field_path + authored_path(place.written, fault.field_path))
             for fault in faults
         ]

@@ -4,23 +4,25 @@
 | --- | --- |
 | An entry is a resource inline, or a locator of one; both of the type that the collection is of. | xRFC TP1, "List" |
 | The name of an entry is of letters, digits and `_-./`, and is its own in the collection; an entry may have none. | xRFC TP1, "URI encoding", "List collection with inlining" |
-| Envoy knows an inline listener by its own name. One without a name would get another one with each update, and two of one name make Envoy remove the others. | ENVOY.md E102, E104 |
-| The version of an entry is what Envoy shows for it; an author who writes none gets that of its content. | ENVOY.md E102 |
+| Envoy knows an inline listener by its own name. One without a name would get another one with each update, and two of one name make Envoy remove the others. | ENVOY.md E79, E80 |
+| The version of an entry is what Envoy shows for it; an author who writes none gets that of its content. | ENVOY.md E79 |
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from urllib.parse import quote
 
 from google.protobuf.message import DecodeError
 
 from fsxds.api.catalogue import Catalogue, DynamicMessage
 from fsxds.api.locator_messages import fill_locator, locator_of
-from fsxds.resource_names import Locator, MalformedName, ResourceName
+from fsxds.resource_names import Locator, MalformedName, ResourceName, is_structured
 from fsxds.resource_types import BY_MESSAGE_TYPE, BY_SHORT_NAME
 from fsxds.resources import Reference, version_of_body
-from fsxds.values import Fault, FieldPath, Severity
+from fsxds.snapshots.shape import wrapper_path
+from fsxds.values import Fault, FieldPath, PlainValue, Severity
 
 LISTENER_COLLECTION = BY_SHORT_NAME["lcds"]
 LISTENER = BY_SHORT_NAME["lds"]
@@ -40,6 +42,25 @@ def singular_collection(message_type: str, field_path: FieldPath) -> Fault | Non
     fact = f"{message_type.rpartition('.')[2]} holds one entry at most in Envoy's API, and no Envoy reads it"
     remedy = f"name the resources xdstp://<authority>/{member}/<name>/…, which a client asks for by the glob …/<name>/*"
     return Fault("singular-collection", fact, remedy, field_path)
+
+
+def naming_fault(name: str, place: FieldPath) -> Fault | None:
+    """Demand a structured name: a list collection is asked for by nothing else, and its file is named after its parts."""
+    if not name or is_structured(name):
+        return None
+    remedy = f"write xdstp://<authority>/{LISTENER_COLLECTION.message_type}/{quote(name)}"
+    return Fault("collection-name", f'"{name}" is no structured name', remedy, (*wrapper_path(place), "name"))
+
+
+def says_entries(written: Mapping[str, PlainValue]) -> bool:
+    """Whether an author wrote which entries a collection has, if only that it has none."""
+    return written.get("entries") is not None
+
+
+def no_entries() -> Fault:
+    """A collection does not say that it is empty. Source: ENVOY.md E80."""
+    fact = "`entries` has no value, for which Envoy would remove every listener"
+    return Fault("no-resources", fact, "write the entries, or `entries: []` to have none on purpose", ())
 
 
 def complete(collection: DynamicMessage, catalogue: Catalogue, place: FieldPath, authority: str = "") -> list[Fault]:
@@ -122,7 +143,9 @@ def _listener_faults(name: str, at: FieldPath, listeners: dict[str, int], index:
         return
     first = listeners.setdefault(name, index)
     if first != index:
-        fact = f'listener "{name}" is in entries[{first}] already; Envoy would reject the collection, and stop the others'
+        fact = (
+            f'listener "{name}" is in entries[{first}] already; Envoy would reject the collection, and stop the others'
+        )
         yield Fault("duplicate-name", fact, "rename or remove one of the two", (*at, "resource", "name"))
 
 

@@ -43,7 +43,8 @@ def url(short_name: str) -> TypeUrl:
 def resource(short_name: str, value: Plain) -> Resource:
     """Make a resource of plain values."""
     row = BY_SHORT_NAME[short_name]
-    converted = converter().convert(value, row.message_type)
+    fields = value if row.name_field else {key: field for key, field in value.items() if key != "name"}
+    converted = converter().convert(fields, row.message_type)
     assert converted.message is not None, converted.faults
     body = converted.message.SerializeToString(deterministic=True)
     name = str(value[row.name_field or "name"])

@@ -180,6 +180,8 @@ class ClientOptions:
                 yield f"--type {row.short_name} has no REST form; put --delta in place of --rest"
             if self.wire is Wire.SOTW and not row.has_sotw:
                 yield f"--type {row.short_name} exists in Delta alone; add --delta"
+            elif not (row.grpc or row.rest_path or self.is_aggregated):
+                yield f"--type {row.short_name} has no stream of its own; add --ads"
         if len(self.rows) > 1 and not self.is_aggregated:
             yield "several types take a stream for all types; add --ads, or watch one --type"
         if len(self.rows) > 1 and self.names:

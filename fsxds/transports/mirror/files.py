@@ -1,4 +1,4 @@
-"""Mirrored files as values, their names, and their content: a DiscoveryResponse, to bytes and back."""
+"""Mirrored files as values, their names, and their content, to bytes and back: a DiscoveryResponse, or one `Resource`."""
 
 from __future__ import annotations
 
@@ -19,7 +19,8 @@ from fsxds.errors import UsageError
 from fsxds.events import Remark
 from fsxds.formats import FORMATS, Format, format_of
 from fsxds.formats.decoded import MessageDocument, PlainDocument
-from fsxds.resource_types import BY_TYPE_URL, RESOURCE_TYPES
+from fsxds.resource_names import parse_or_none
+from fsxds.resource_types import BY_SHORT_NAME, BY_TYPE_URL, RESOURCE_TYPES
 from fsxds.resources import Origin, Resource, version_of_body
 from fsxds.set_versions import version_of_set
 from fsxds.values import TypeUrl, Version
@@ -51,8 +52,12 @@ def file_name_of(name: str) -> str:
     return re.sub(r"%.?$", "", safe[:_KEPT_BYTES]) + CUT + digest
 
 
+COLLECTIONS = (BY_SHORT_NAME["lcds"].type_url,)
+"""The type of files with one `Resource` each, which Envoy is given as `lds_resources_locator: file:///…` (ENVOY.md E79)."""
+
 BUNDLES = tuple(row.type_url for row in RESOURCE_TYPES if row.rest_path and row.full_state_in_sotw)
 SINGLES = tuple(row.type_url for row in RESOURCE_TYPES if row.rest_path and not row.full_state_in_sotw)
+SINGLES += COLLECTIONS
 """The types of one file each, and those of one file per resource (ENVOY.md E16). VHDS and LEDS have no form as files."""
 
 FORMS = ("pb", "json", "yaml", "pb_text")
@@ -61,7 +66,7 @@ FORMS = ("pb", "json", "yaml", "pb_text")
 
 @dataclass(frozen=True, slots=True)
 class MirrorFile:
-    """One file as it should be: a DiscoveryResponse.
+    """One file as it should be: a DiscoveryResponse, or of a list collection one `Resource`.
 
     `path` is relative to the directory. `is_stand_in`: the resource is not in the tree, it is an empty
     ClusterLoadAssignment for a cluster that still names it.
@@ -109,8 +114,17 @@ class Layout:
 # Making ten thousand paths takes longer than all else about an unchanged snapshot.
 @lru_cache(maxsize=131_072)
 def path_of(type_url: TypeUrl, name: str | None, suffix: str) -> PurePosixPath:
-    """Return the path of a resource's file within the directory, or with None of a type's bundle."""
+    """Return the path of a resource's file within the directory, or with None of a type's bundle.
+
+    That of a list collection is `lcds/<authority>/<path>`, without the folder where there is no authority.
+    """
     short_name = BY_TYPE_URL[type_url].short_name
+    structured = parse_or_none(name or "") if type_url in COLLECTIONS else None
+    if structured is not None:
+        # Its end is percent-encoded already, so that no path can be taken for one with parameters.
+        file_name = file_name_of(structured.without_authority.removeprefix(f"/{structured.message_type}/"))
+        folders = f"{file_name_of(structured.authority)}/" if structured.authority else ""
+        return PurePosixPath(f"{short_name}/{folders}{file_name}{suffix}")
     return PurePosixPath(short_name + suffix if name is None else f"{short_name}/{file_name_of(name)}{suffix}")
 
 
@@ -133,6 +147,7 @@ def united(wanted: MirrorFile, before: MirrorFile | None) -> MirrorFile:
 
 
 RESPONSE = "envoy.service.discovery.v3.DiscoveryResponse"
+RESOURCE = "envoy.service.discovery.v3.Resource"
 
 
 class MirrorEncoding:
@@ -146,11 +161,15 @@ class MirrorEncoding:
         self._format: Format = next(row for row in FORMATS if self.suffix in row.suffixes)
         self._printer = Printer(catalogue)
         self._response: DynamicMessage = catalogue.message_class(RESPONSE)
+        self._wrapper: DynamicMessage = catalogue.message_class(RESOURCE)
         self._any: DynamicMessage = catalogue.message_class("google.protobuf.Any")
 
     def encode(self, file: MirrorFile) -> bytes:
-        """Return the bytes of a file. Never with `Resource` wrappers or a ttl (ENVOY.md E18, E19)."""
+        """Return the bytes of a file: never with a ttl, and no response has `Resource` wrappers (ENVOY.md E18, E19)."""
         packed = [self._any(type_url=resource.type_url, value=resource.body) for resource in file.resources]
+        if file.type_url in COLLECTIONS:
+            wrapper: Message = self._wrapper(name=file.names[0], version=file.version, resource=packed[0])
+            return self._format.encode(wrapper, self._printer)
         response: Message = self._response(version_info=file.version, type_url=file.type_url, resources=packed)
         return self._format.encode(response, self._printer)
 

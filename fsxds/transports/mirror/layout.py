@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import lru_cache, partial
 from pathlib import PurePosixPath
@@ -10,6 +10,7 @@ from pathlib import PurePosixPath
 from fsxds.api.catalogue import Catalogue, DynamicMessage
 from fsxds.events import Remark
 from fsxds.protocol.subscription import Subscription, version_of
+from fsxds.resource_names import Locator
 from fsxds.resource_types import BY_TYPE_URL
 from fsxds.resources import Origin, Resource, Snapshot, version_of_body
 from fsxds.set_versions import version_of_set
@@ -24,7 +25,8 @@ from fsxds.transports.config_sources import (
     RequestedResources,
     eds_name_of,
 )
-from fsxds.transports.mirror.files import BUNDLES, SINGLES, Held, Layout, MirrorFile, path_of, united
+from fsxds.transports.mirror.files import BUNDLES, COLLECTIONS, SINGLES, Held, Layout, MirrorFile, path_of, united
+from fsxds.transports.mirror.inlining import LISTENER, inlined
 from fsxds.values import TypeUrl, Version
 
 Find = Callable[[RequestedResources], PurePosixPath | None]
@@ -45,11 +47,11 @@ class RewrittenResource:
 class MirrorConfigSources:
     """Reads and rewrites the config sources of resources; each version of a resource is worked on once.
 
-    `keep_only` after every snapshot forgets what is not served any more.
+    `keep_only` after every snapshot forgets what is not served any more. `catalogue` has the message types.
     """
 
     def __init__(self, catalogue: Catalogue) -> None:
-        self._catalogue = catalogue
+        self.catalogue = catalogue
         self._finder = ConfigSourceFinder(catalogue)
         # {(type, version of the resource): …}
         self._eds_names: dict[tuple[TypeUrl, Version], str | None] = {}
@@ -107,7 +109,7 @@ class MirrorConfigSources:
 
     def empty_assignment(self, name: str, origin: Origin) -> Resource:
         """Return a ClusterLoadAssignment of that name without endpoints."""
-        message_class = self._catalogue.message_class(BY_TYPE_URL[EDS].message_type)
+        message_class = self.catalogue.message_class(BY_TYPE_URL[EDS].message_type)
         body = message_class(cluster_name=name).SerializeToString(deterministic=True)
         return Resource(EDS, name, body, version_of_body(EDS, body), origin)
 
@@ -152,13 +154,18 @@ class _LayoutBuilder:
         for type_url in SINGLES:
             self._keep_missing_singles(type_url)
         wanted = {type_url: self._served(type_url) for type_url in (*SINGLES, *BUNDLES)}
+        for type_url in COLLECTIONS:
+            wanted[type_url] = tuple(self._inlined(wanted[type_url]))
         if self._directory is not None:
             find = partial(self._find, self._directory)
             for type_url in WITH_CONFIG_SOURCES:
                 wanted[type_url] = self._rewrite(wanted[type_url], find)
         for type_url in SINGLES:
             for resource in wanted[type_url]:
-                self._add(type_url, resource.name, (resource,))
+                if type_url in COLLECTIONS:
+                    self._add_collection(resource)
+                else:
+                    self._add(type_url, resource.name, (resource,))
         for type_url in BUNDLES:
             self._add_bundle(type_url, wanted[type_url])
         self._add_stand_ins()
@@ -169,7 +176,7 @@ class _LayoutBuilder:
         for type_url in WITH_CONFIG_SOURCES:
             yield from self._snapshot.resources(type_url).values()
         for file in self._files.values():
-            if file.type_url == CDS:
+            if file.type_url == CDS or file.type_url in COLLECTIONS:
                 yield from file.resources
 
     def _served(self, type_url: TypeUrl) -> tuple[Resource, ...]:
@@ -205,6 +212,36 @@ class _LayoutBuilder:
             return Version(self._snapshot.authored[type_url])
         resource = self._snapshot.resources(type_url).get(name)
         return version_of_set(type_url, ((name, resource.version if resource else ""),))
+
+    # -- list collections
+
+    def _inlined(self, collections: Iterable[Resource]) -> Iterator[Resource]:
+        """Yield the list collections to write; others stay as they are on disk, or are not made."""
+        for collection in collections:
+            made = inlined(self._sources.catalogue, collection, self._listeners)
+            path = self._path(collection.type_url, collection.name)
+            if made.is_void or (made.left_out and LISTENER.type_url in self._unsure):
+                self._keep_collection(path, made.left_out)
+                continue
+            self._remarks += [Remark(str(path), f"{each}; it is not in the file") for each in made.left_out]
+            yield made.resource
+
+    def _keep_collection(self, path: PurePosixPath, left_out: tuple[str, ...]) -> None:
+        """Leave a collection as it is: written without what is not known, it would have Envoy remove listeners."""
+        if path in self._held:
+            self._kept.add(path)
+        what = "kept as it was" if path in self._held else "not written"
+        self._remarks += [Remark(str(path), f"{what}: {each}") for each in left_out]
+
+    def _listeners(self, locator: Locator) -> tuple[Resource, ...] | str:
+        """Return the listeners that a locator leads to, or why there are none."""
+        rows = {} if LISTENER.type_url in self._snapshot.withheld else self._snapshot.resources(LISTENER.type_url)
+        found = [rows.get(str(choice.target)) for choice in locator.choices()]
+        return next(((one,) for one in found if one is not None), f"leads nowhere: {locator}")
+
+    def _add_collection(self, collection: Resource) -> None:
+        path = self._path(collection.type_url, collection.name)
+        self._files[path] = MirrorFile(path, collection.type_url, collection.version, (collection,))
 
     # -- bundles
 

@@ -11,11 +11,15 @@ from pathlib import PurePosixPath
 from fsxds.resource_types import BY_TYPE_URL
 from fsxds.resources import Snapshot
 from fsxds.transports.mirror.directory import MANIFEST, MirrorDirectory, Signature
-from fsxds.transports.mirror.files import BUNDLES, FORMS, SINGLES, FileOnDisk, MirrorEncoding, MirrorFile
+from fsxds.transports.mirror.files import BUNDLES, COLLECTIONS, FORMS, SINGLES, FileOnDisk, MirrorEncoding, MirrorFile
 from fsxds.values import TypeUrl
 
 LAYOUT = 1
 """The version of the format: a manifest of another one is not read."""
+
+# A list collection may be in a folder of its authority: `lcds/example.com/edge.yaml`.
+_WITH_AUTHORITIES = {BY_TYPE_URL[type_url].short_name for type_url in COLLECTIONS}
+_OF_AUTHORITY = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +76,10 @@ def _checked(path: PurePosixPath) -> PurePosixPath:
     stem, _, form = path.name.rpartition(".")
     is_bundle = len(path.parts) == 1
     words = {BY_TYPE_URL[type_url].short_name for type_url in (BUNDLES if is_bundle else SINGLES)}
-    if form not in FORMS or (stem if is_bundle else str(path.parent)) not in words:
+    folder = path.parent
+    if len(path.parts) == _OF_AUTHORITY and path.parts[0] in _WITH_AUTHORITIES and ".." not in path.parts:
+        folder = folder.parent
+    if form not in FORMS or (stem if is_bundle else str(folder)) not in words:
         raise ValueError(f"fsxds writes no file {str(path)!r}")
     return path
 

@@ -225,6 +225,8 @@ class Mirror:
         if self._records.owns_content(path, self._directory.read(path)):
             self._announce(work)
             self._directory.remove(path)
+            if path.parts[:-2]:
+                self._directory.remove_empty_folders(path)
             work.removed.append(path)
         else:
             work.kept.append(Remark(str(path), "kept: it was changed since fsxds wrote it; remove it yourself"))

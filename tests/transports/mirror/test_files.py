@@ -30,7 +30,7 @@ def test_virtual_hosts_have_no_files() -> None:
     """VHDS is Delta only; every other type has its place."""
     assert {url("vhds"), url("leds")}.isdisjoint({*BUNDLES, *SINGLES})
     assert {url(name) for name in ("cds", "lds", "srds")} == set(BUNDLES)
-    assert {url(name) for name in ("eds", "rds", "sds", "rtds", "ecds")} == set(SINGLES)
+    assert {url(name) for name in ("eds", "rds", "sds", "rtds", "ecds", "lcds")} == set(SINGLES)
 
 
 def test_united_keeps_what_was_there_beside_what_is_wanted() -> None:

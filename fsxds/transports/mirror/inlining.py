@@ -1,0 +1,88 @@
+"""List collections as Envoy reads them from files: with all of their listeners inline.
+
+Envoy skips an entry that is a locator, without a word, and a collection of such alone removes every listener (ENVOY.md E80).
+So what a locator leads to is written in its place, and a collection of which nothing is left is not written at all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+
+from fsxds.api.catalogue import Catalogue, DynamicMessage
+from fsxds.api.locator_messages import locator_of
+from fsxds.resource_names import Locator, MalformedName
+from fsxds.resource_types import BY_SHORT_NAME
+from fsxds.resources import Resource, version_of_body
+
+LISTENER = BY_SHORT_NAME["lds"]
+COLLECTION = BY_SHORT_NAME["lcds"]
+
+FindListeners = Callable[[Locator], "tuple[Resource, ...] | str"]
+"""Returns the listeners that a locator leads to, one unless it is a glob; or why there are none."""
+
+
+@dataclass(frozen=True, slots=True)
+class InlinedCollection:
+    """A list collection without locators.
+
+    Attributes:
+        resource: the collection; its version is that of what is in it.
+        left_out: the listeners that are not in it, with the reasons.
+        is_void: its author wrote entries, and all are left out: it would have Envoy remove all listeners.
+    """
+
+    resource: Resource
+    left_out: tuple[str, ...] = ()
+    is_void: bool = False
+
+
+def inlined(catalogue: Catalogue, collection: Resource, find: FindListeners) -> InlinedCollection:
+    """Return a collection with what its locators lead to in their place; of listeners of one name, the first stays.
+
+    Two would have Envoy reject the collection, and remove the others all the same (ENVOY.md E80).
+    """
+    message: DynamicMessage = catalogue.message_class(COLLECTION.message_type).FromString(collection.body)
+    if not any(entry.HasField("locator") for entry in message.entries):
+        return InlinedCollection(collection)
+    made = type(message)()
+    taken: dict[str, int] = {}
+    left_out: list[str] = []
+    for index, entry in enumerate(message.entries):
+        for each in _entries(entry, find):
+            if isinstance(each, str):
+                left_out.append(f"entries[{index}] {each}")
+                continue
+            name = _listener_name(catalogue, each)
+            if taken.setdefault(name, index) != index:
+                left_out.append(f'entries[{index}] leads to listener "{name}", which entries[{taken[name]}] is already')
+            else:
+                made.entries.append(each)
+    body = made.SerializeToString(deterministic=True)
+    resource = replace(collection, body=body, version=version_of_body(collection.type_url, body))
+    return InlinedCollection(resource, tuple(left_out), is_void=not made.entries)
+
+
+def _entries(entry: DynamicMessage, find: FindListeners) -> Iterator[DynamicMessage | str]:
+    """Yield the inline entries for one entry, or why there is none."""
+    if not entry.HasField("locator"):
+        yield entry
+        return
+    try:
+        found = find(locator_of(entry.locator))
+    except MalformedName as malformed:
+        found = malformed.fact
+    if isinstance(found, str):
+        yield found
+        return
+    for listener in found:
+        made = type(entry)()
+        made.inline_entry.version = listener.version
+        made.inline_entry.resource.type_url = LISTENER.type_url
+        made.inline_entry.resource.value = listener.body
+        yield made
+
+
+def _listener_name(catalogue: Catalogue, entry: DynamicMessage) -> str:
+    packed = entry.inline_entry.resource.value
+    return str(catalogue.message_class(LISTENER.message_type).FromString(packed).name)

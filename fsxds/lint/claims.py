@@ -60,7 +60,7 @@ def _compare_addresses(catalogue: Catalogue, collection: DynamicMessage, path: P
         packed = entry.inline_entry.resource
         if packed.type_url.rpartition("/")[2] != _LISTENER:
             continue
-        listener = catalogue.message_class(_LISTENER).FromString(packed.value)
+        listener: DynamicMessage = catalogue.message_class(_LISTENER).FromString(packed.value)
         at: Path = ((((path, "entries"), index), "inline_entry"), "resource")
         for name in dict.fromkeys(name for _, name in addresses_taken(listener)):
             other = taken.setdefault(name, listener.name)

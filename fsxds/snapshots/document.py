@@ -232,14 +232,11 @@ class DocumentReader:
             draft.faults.append(_not_served(message.DESCRIPTOR.full_name, place.field_path))
             return
         draft.declared.add(row.type_url)
-        body = message.SerializeToString(deterministic=True)
-        holds_names = may_hold_names(body)
-        if holds_names or any(map(is_structured, (place.wrapping.name, *place.wrapping.aliases))):
-            canonical = self._canonical(message, row, place, draft)
-            if canonical is None:
-                draft.broken += 1
-                return
-            place, body = canonical, message.SerializeToString(deterministic=True)
+        prepared = self._prepared(message, row, place, draft)
+        if prepared is None:
+            draft.broken += 1
+            return
+        place, body = prepared
         wrapping = place.wrapping
         own_name = str(getattr(message, row.name_field)) if row.name_field else ""
         is_unnamed = row is LISTENER and not own_name
@@ -251,20 +248,13 @@ class DocumentReader:
             draft.faults.append(fault)
             draft.broken += 1
             return
-        if row is list_collections.LISTENER_COLLECTION:
-            faults = self._complete(message, place)
-            draft.faults += faults
-            if faults:
-                draft.broken += 1
-                return
-            body = message.SerializeToString(deterministic=True)
         if wrapping.ttl_s is not None:
             self._check_ttl(row, wrapping.ttl_s, place, draft)
         name, aliases = wrapping.name or own_name, wrapping.aliases
         version = version_of_body(row.type_url, body)
         origin = Origin(self._path, self._line_of(place.position), draft.number, place.field_path)
         references = self._check(message, place, draft)
-        if holds_names:
+        if may_hold_names(body):
             references = self._checked_references(references, place, draft)
         if is_unnamed:
             references += (ONLY_ONE,)
@@ -276,6 +266,23 @@ class DocumentReader:
             references += tuple(names.claims_of(name, message, aliases))
             aliases = names.aliases_of(name, message, aliases)
         draft.resources.append(Resource(row.type_url, name, body, version, origin, aliases, wrapping.ttl_s, references))
+
+    def _prepared(
+        self, message: Message, row: ResourceType, place: _Place, draft: DocumentDraft
+    ) -> tuple[_Place, bytes] | None:
+        """Write in a resource what does not stand in its file; return its place and its bytes, None where something is wrong."""
+        body = message.SerializeToString(deterministic=True)
+        if may_hold_names(body) or any(map(is_structured, (place.wrapping.name, *place.wrapping.aliases))):
+            canonical = self._canonical(message, row, place, draft)
+            if canonical is None:
+                return None
+            place, body = canonical, message.SerializeToString(deterministic=True)
+        if row is list_collections.LISTENER_COLLECTION:
+            faults = self._complete(message, place)
+            draft.faults += faults
+            body = message.SerializeToString(deterministic=True)
+            return None if faults else (place, body)
+        return place, body
 
     def _canonical(self, message: Message, row: ResourceType, place: _Place, draft: DocumentDraft) -> _Place | None:
         """Rewrite the structured names in a resource, and return its place with those around it; None where one is wrong."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -12,6 +13,7 @@ from fsxds.formats.decoded import PlainDocument
 from fsxds.lint.linter import make_field_rules
 from fsxds.resource_types import BY_SHORT_NAME
 from fsxds.resources import version_of_body
+from fsxds.settings.naming_rules import NamingRules
 from fsxds.snapshots.document import DocumentDraft, DocumentReader, Tools
 from fsxds.values import PlainValue, Severity
 from tests.snapshots.test_document import PATH
@@ -126,8 +128,8 @@ def test_references_of_entries(tools: Tools) -> None:
         ),
         ([locator("x", CLUSTERS)], [("wrong-entry", "resource.entries.0.locator")]),
         ([locator("x", COLLECTION.message_type)], [("wrong-entry", "resource.entries.0.locator")]),
-        ([locator("../../x")], [("wrong-entry", "resource.entries.0.locator")]),
-        ([locator("x", scheme="HTTP")], [("wrong-entry", "resource.entries.0.locator")]),
+        ([locator("../../x")], [("malformed-name", "resource.entries.0.locator")]),
+        ([locator("x", scheme="HTTP")], [("malformed-name", "resource.entries.0.locator")]),
         ([locator("x", COLLECTION.message_type, directives=[{"entry": "e"}])], []),
         ([locator("/etc/passwd", scheme="FILE")], []),
         (
@@ -168,3 +170,17 @@ def test_other_collections(tools: Tools, message_type: str) -> None:
 
     assert fault.rule == "singular-collection"
     assert "by the glob" in fault.remedy
+
+
+def test_locators_get_the_authority_of_the_tree(tools: Tools, catalogue: Catalogue) -> None:
+    """A locator without an authority gets that of the settings, as names do."""
+    entry: PlainValue = {"locator": {"resource_type": LISTENER.message_type, "id": "x"}}
+    collection: PlainValue = {"@type": COLLECTION.type_url, "entries": [entry]}
+    wrapper: PlainValue = {"name": f"xdstp:///{COLLECTION.message_type}/edge", "resource": collection}
+    own = replace(tools, naming=NamingRules("example.com"))
+    draft = DocumentReader(own, PATH, PlainDocument(wrapper, 1), None).read(0)
+
+    (resource,) = draft.resources
+    assert resource.name == NAME
+    assert [one.name for one in resource.references] == [f"xdstp://example.com/{LISTENER.message_type}/x"]
+    assert entries_of(draft, catalogue)[0].locator.authority == "example.com"

@@ -84,5 +84,7 @@ def _entries(entry: DynamicMessage, find: FindListeners) -> Iterator[DynamicMess
 
 
 def _listener_name(catalogue: Catalogue, entry: DynamicMessage) -> str:
-    packed = entry.inline_entry.resource.value
-    return str(catalogue.message_class(LISTENER.message_type).FromString(packed).name)
+    listener: DynamicMessage = catalogue.message_class(LISTENER.message_type).FromString(
+        entry.inline_entry.resource.value
+    )
+    return str(listener.name)

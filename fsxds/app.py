@@ -415,11 +415,9 @@ class Application:
             self.channels, lambda: self.settings.max_hold_s, self.limiter, self.credentials.access
         )
         rest = RestJson(held, self.catalogue, self.observer, self.clients.polls)
-        get = HttpGet(
-            held, self.catalogue, self.observer, lambda: GetRules(authorities=self.settings.authorities or {})
-        )
-        rest.elsewhere = get.answer
         application = make_application(rest, client_status_paths(self.reports, self.credentials.access))
+        self.channels.on_moved = held.wake
+        HttpGet(held, self.catalogue, self.observer, lambda: GetRules.of(self.settings)).join(application)
         options = replace(self.security.http("http", address), max_connections=self.limiter.most_connections)
         return listening(application, address, grace_s=GRACE_S, options=options)
 

@@ -67,10 +67,11 @@ class Channel:
         step: the step that clients are waited for to take; None while nobody is.
         detected_s: the monotonic clock at the first sign of the change in files that is served since the last publication;
             None where that is no such change, such as a rollback, or the end of what lingered.
+        readers: how many requests wait for what is served next, and are no clients that take steps.
         on_progress: receives the clients that may have taken the step, or left; it is called only while there is one.
     """
 
-    __slots__ = ("clients", "detected_s", "key", "on_progress", "step", "store", "streams")
+    __slots__ = ("clients", "detected_s", "key", "on_progress", "readers", "step", "store", "streams")
 
     def __init__(self, key: ChannelKey, streams: SnapshotStore | None = None) -> None:
         """Serve nothing yet; `streams` is given where streams are served something else."""
@@ -79,6 +80,7 @@ class Channel:
         self.streams = streams or self.store
         self.clients: dict[ChannelClient, None] = {}
         self.step: Step | None = None
+        self.readers = 0
         self.detected_s: float | None = None
         self.on_progress: Callable[[ChannelClient], object] = lambda _: None
 

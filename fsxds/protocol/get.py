@@ -23,7 +23,7 @@ from fsxds.memo import Lru
 from fsxds.protocol.messages import Node, check_length
 from fsxds.protocol.node_attributes import attributes_of_json
 from fsxds.protocol.poll import MAY_BE_DEFINED, NOTHING_LOADED, Unavailable
-from fsxds.resource_names import GLOB, MalformedName, ResourceName, canonical, is_structured
+from fsxds.resource_names import GLOB, Locator, MalformedName, ResourceName, canonical, is_structured
 from fsxds.resource_types import BY_MESSAGE_TYPE, ResourceType
 from fsxds.resources import Resource, Rows, Snapshot
 from fsxds.values import Version
@@ -102,7 +102,15 @@ class Absent:
     reason: str
 
 
-Found = FoundResource | FoundList | FoundIndex | Absent | Unavailable
+@dataclass(frozen=True, slots=True)
+class FoundRedirect:
+    """A resource that is another one: its name, and the entry where that is a list collection; empty for all of it."""
+
+    name: ResourceName
+    entry: str = ""
+
+
+Found = FoundResource | FoundRedirect | FoundList | FoundIndex | Absent | Unavailable
 
 
 def read_target(url: str, host: str, authority: str) -> GetTarget:
@@ -251,15 +259,34 @@ def _metadata_value(text: str) -> object:
         return text
 
 
-def find(target: GetTarget, snapshot: Snapshot | None) -> Found:
-    """Return what a snapshot has for a URL."""
+def find(target: GetTarget, snapshot: Snapshot | None, elsewhere: Collection[str] = ()) -> Found:
+    """Return what a snapshot has for a URL; `elsewhere` are the authorities whose resources are at URLs of their own."""
     if snapshot is None:
         return NOTHING_LOADED
     if target.row is None:
         return FoundIndex(snapshot, _version_of_index(snapshot))
     if target.row.type_url in snapshot.withheld:
         return NOTHING_LOADED
-    return _find_in(snapshot, target, target.row)
+    found = _find_in(snapshot, target, target.row)
+    if isinstance(found, FoundResource) and found.resource.redirect:
+        return _redirect_of(found.resource, snapshot, target, elsewhere)
+    return found
+
+
+def _redirect_of(resource: Resource, snapshot: Snapshot, target: GetTarget, elsewhere: Collection[str]) -> Found:
+    """Return where a redirect leads first that a client can get; its content where that has no URL, such as a file."""
+    for choice in Locator.parse(resource.redirect).choices():
+        name = choice.target
+        if isinstance(name, ResourceName):
+            key = name.type_url, str(name)
+            is_here = key[1] in snapshot.resources(name.type_url) or key in snapshot.unresolved
+            if is_here or (name.authority not in {"", target.authority} and name.authority in elsewhere):
+                return FoundRedirect(name, choice.entry)
+    if resource.body:
+        return FoundResource(resource)
+    return Absent(
+        f"this is a redirect to {resource.redirect[:200]}, which is not served here; ask where that is served"
+    )
 
 
 def _find_in(snapshot: Snapshot, target: GetTarget, row: ResourceType) -> Found:

@@ -56,10 +56,12 @@ class NodeChannels:
 
     Attributes:
         admit: is asked, with the number of channels, before there is one more for a node; LimitError rejects the node.
+        on_moved: is called when nodes may follow other channels than before, for those that wait and are no clients.
     """
 
     def __init__(self, publisher: Publisher, views: Views, loading: ViewLoading, canary: Canary | None = None) -> None:
         self.admit: Callable[[int], object] = lambda _: None
+        self.on_moved: Callable[[], object] = lambda: None
         self._publisher = publisher
         self._views = views
         self._canary = canary
@@ -211,6 +213,7 @@ class NodeChannels:
                     leaving[key].append(client)
             for key, clients in leaving.items():
                 self._move(clients, rollout, key)
+        self.on_moved()
 
     def _key_of_present(self, client: ChannelClient) -> ChannelKey | None:
         """Return where a client belongs; None where no rule is for it any more: it stays where it is."""
@@ -241,7 +244,7 @@ class NodeChannels:
         """Drop the channels that nobody has followed for long, and look again later while there are others."""
         loop = asyncio.get_running_loop()
         rollouts = {one for key, one in self._publisher.rollouts.items() if key.layers != WHOLE_TREE}
-        idle = {one: self._idle_since_s.get(one, loop.time()) for one in rollouts if not one.channel.clients}
+        idle = {one: self._idle_since_s.get(one, loop.time()) for one in rollouts if _is_idle(one.channel)}
         dropped = {one for one, since_s in idle.items() if loop.time() - since_s >= DROPPED_AFTER_S}
         self._idle_since_s = {one: since_s for one, since_s in idle.items() if one not in dropped}
         for rollout in dropped:
@@ -254,6 +257,11 @@ class NodeChannels:
     def _drop(self, rollout: ChannelRollout) -> None:
         self._publisher.drop(rollout)
         self._moved = {identity: one for identity, one in self._moved.items() if one is not rollout}
+        self.on_moved()
+
+
+def _is_idle(channel: Channel) -> bool:
+    return not channel.clients and not channel.readers
 
 
 def _identity(node: Node) -> _Identity:

@@ -37,6 +37,7 @@ from fsxds.settings.forms import (
 from fsxds.settings.mirror_rules import MIRRORS, MirrorRule
 from fsxds.settings.naming_rules import AUTHORITY, CONTEXTS, ContextRule
 from fsxds.settings.option import Option, option, optional, reloadable
+from fsxds.settings.origins import ORIGINS
 from fsxds.settings.rollout_forms import CANARY, COUNT, COUNT_OR_OFF, SHARE_OR_OFF, Canary
 from fsxds.settings.view_rules import VARIABLES, VIEWS, Variables, ViewRule
 from fsxds.values import Severity
@@ -78,6 +79,9 @@ class Settings:
     )
     max_hold_s: float = reloadable(
         option(DURATION, "60s", REST, LASTING, "The longest time that a poll is held when nothing is new.")
+    )
+    cors_origin: tuple[str, ...] | None = reloadable(
+        optional(ORIGINS, REST, LASTING, "Origins whose pages may read resources by GET, or *; secrets are for none.")
     )
 
     grpc: str = option(

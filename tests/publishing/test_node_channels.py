@@ -121,6 +121,30 @@ async def test_what_nobody_follows_is_dropped(monkeypatch: pytest.MonkeyPatch) -
         assert await run.channels.channel_of(c.node) is c.channel
 
 
+async def test_what_is_waited_for_is_not_dropped(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A request that waits is no client, and its channel stays; it is woken when its node may follow another one."""
+    monkeypatch.setattr(node_channels, "LOOK_EVERY_S", 0.01)
+    monkeypatch.setattr(node_channels, "DROPPED_AFTER_S", 0.05)
+    async with publishing(RULES) as run:
+        run.see(VIEWS, "common", "nodes/a", "nodes/b")
+        run.load_views(*run.existing)
+        a, b = await joined(run, "a"), await joined(run, "b")
+        a.channel.readers += 1
+        for client in (a, b):
+            client.channel.leave(client)
+        woken: list[bool] = []
+        run.channels.on_moved = lambda: woken.append(True)
+        await until(lambda: b.channel.key not in run.publisher.rollouts)
+        assert woken
+        assert a.channel.key in run.publisher.rollouts
+        a.channel.readers -= 1
+        await until(lambda: a.channel.key not in run.publisher.rollouts)
+        woken.clear()
+        run.see(VIEWS, "common")
+
+        assert woken
+
+
 async def test_a_change_of_many_views_is_reported_once() -> None:
     """One line for each change of the tree; what a view has when its first node comes is none."""
     async with publishing(RULES) as run:

@@ -91,6 +91,7 @@ class Server:
     application: web.Application
     address: Address
     client: aiohttp.ClientSession
+    get: HttpGet
 
     @property
     def rest(self) -> RestJson:
@@ -147,12 +148,13 @@ async def running(
     options = ListenerOptions(max_connections=limiter.most_connections)
     held = HeldPolls(channels, lambda: max_hold_s, limiter, access)
     rest = RestJson(held, envoy_catalogue(), recorder, clients.polls)
-    rest.elsewhere = HttpGet(held, envoy_catalogue(), recorder, lambda: rules).answer
     application = make_application(rest, client_status_paths(ClientReports(clients, envoy_catalogue()), access))
+    get = HttpGet(held, envoy_catalogue(), recorder, lambda: rules)
+    get.join(application)
     async with listening(application, address, grace_s=1.0, options=options) as bound:
         is_tcp = isinstance(bound, TcpAddress)
         connector = aiohttp.TCPConnector(limit=0) if is_tcp else aiohttp.UnixConnector(str(bound)[len("unix:") :])
         base = f"http://{bound}" if is_tcp else "http://fsxds"
         headers = {"accept-encoding": "identity"}
         async with aiohttp.ClientSession(base, connector=connector, headers=headers) as client:
-            yield Server(channels, channels.store, recorder, clients, application, bound, client)
+            yield Server(channels, channels.store, recorder, clients, application, bound, client, get)

@@ -11,13 +11,14 @@ from fsxds.api.catalogue import Catalogue
 from fsxds.channels import Channel
 from fsxds.errors import ProtocolError
 from fsxds.events import Observer, ResponseSent
-from fsxds.protocol.get import Absent, FoundList, FoundResource, find
+from fsxds.protocol.get import Absent, FoundList, FoundRedirect, FoundResource, find
 from fsxds.protocol.poll import Unavailable
 from fsxds.protocol.subscription import Subscription
+from fsxds.transports.http_get.cors import Cors
 from fsxds.transports.http_get.get_requests import GetRequest, read_get
 from fsxds.transports.http_get.get_responses import GetResponses, GetRules, Selected, select_representation
 from fsxds.transports.peers import peer_of_request
-from fsxds.transports.rest.application import HeldPolls
+from fsxds.transports.rest.application import REST, HeldPolls
 from fsxds.transports.rest.http_edge import Handler, HttpRejection
 from fsxds.transports.rest.poll_responses import SERVER, ErrorResponse
 
@@ -44,6 +45,15 @@ class Reader:
         self.channel = channel
         self.limits: set[asyncio.Timeout] = set()
 
+    async def wait(self, held: HeldPolls, until_s: float) -> float:
+        """Wait for something newer than what is served now, at most so long; return what time it is then."""
+        channel = self.channel
+        channel.readers += 1
+        try:
+            return await held.wait(self, channel.store.current, until_s)
+        finally:
+            channel.readers -= 1
+
 
 class HttpGet:
     """Answers GET, HEAD and OPTIONS.
@@ -67,6 +77,16 @@ class HttpGet:
         self._held = held
         self._observer = observer
         self._rules = rules
+
+    def join(self, application: web.Application) -> None:
+        """Answer what is no POST in the application that answers polls."""
+        application[REST].elsewhere = self.answer
+        application.on_response_prepare.append(Cors(lambda: self._rules().cors_origins).add_headers)
+
+        async def close(_: web.Application) -> None:
+            self.responses.contents.close()
+
+        application.on_cleanup.append(close)
 
     async def answer(self, request: web.Request) -> web.StreamResponse:
         """Answer a request of any method at any path that is not that of a poll. Raises ProtocolError."""
@@ -93,10 +113,8 @@ class HttpGet:
             selected = await self._hold(get, reader, selected)
         response = await self._respond(request, get, selected)
         if response.status == 200:
-            detected_s = None if selected is first else reader.channel.detected_s
-            self._report(get, selected, detected_s)
-        elif self._held.is_draining and not response.prepared:
-            response.force_close()
+            # Who was not held has what it asked for just now.
+            self._report(get, selected, None if selected is first else reader.channel.detected_s)
         return response
 
     def _check(self, get: GetRequest) -> None:
@@ -105,10 +123,11 @@ class HttpGet:
 
     def _select(self, get: GetRequest, reader: Reader) -> Selected:
         """Return what there is now. Raises ProtocolError where it is not for the sender, or not in a form that it takes."""
-        found = find(get.target, reader.channel.store.current)
+        rules = self._rules()
+        found = find(get.target, reader.channel.store.current, rules.elsewhere)
         if isinstance(found, FoundResource):
             self._held.access.current.check_type(get.peer, found.resource.type_url)
-        selected = select_representation(found, get, self._rules())
+        selected = select_representation(found, get, rules)
         if get.preconditions.fails(selected.tag):
             raise HttpRejection(FAILED_PRECONDITION)
         return selected
@@ -126,7 +145,7 @@ class HttpGet:
             now_s = asyncio.get_running_loop().time()
             deadline_s = now_s + get.patience_s
             while _is_held(get, selected) and now_s < deadline_s and not held.is_draining:
-                now_s = await held.wait(reader, reader.channel.store.current, deadline_s)
+                now_s = await reader.wait(held, deadline_s)
                 self._check(get)
                 reader.channel = await held.channels.channel_of(get.node)
                 selected = self._select(get, reader)
@@ -140,10 +159,9 @@ class HttpGet:
             raise ProtocolError(found.reason, "NOT_FOUND")
         if isinstance(found, Unavailable):
             raise HttpRejection(ErrorResponse(503, 14, found.reason, {"Retry-After": "1"}))
-        tag = selected.tag
-        if tag is None:
-            raise ProtocolError("this redirect leads to nothing that is served here", "NOT_FOUND")
-        if get.preconditions.has(tag):
+        if isinstance(found, FoundRedirect):
+            return self.responses.redirection(get, selected, found)
+        if get.preconditions.has(selected.tag):
             return self.responses.not_modified(get, selected)
         return await self.responses.send(request, get, selected)
 
@@ -165,4 +183,4 @@ def _is_held(get: GetRequest, selected: Selected) -> bool:
         return get.preconditions.if_none_match is None
     if isinstance(selected.found, Unavailable):
         return True
-    return selected.tag is not None and get.preconditions.has(selected.tag)
+    return get.preconditions.has(selected.tag)

@@ -43,9 +43,9 @@ class Preconditions:
     if_none_match: frozenset[str] | None = None
     if_match: frozenset[str] | None = None
 
-    def has(self, tag: str) -> bool:
-        """Whether the client has what this tag is of."""
-        return self.if_none_match is not None and bool(self.if_none_match & {tag, _ANY})
+    def has(self, tag: str | None) -> bool:
+        """Whether the client has what this tag is of; None: there is nothing to have."""
+        return tag is not None and self.if_none_match is not None and bool(self.if_none_match & {tag, _ANY})
 
     def fails(self, tag: str | None) -> bool:
         """Whether the client demands other content than this tag is of; None: there is none."""

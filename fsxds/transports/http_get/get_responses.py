@@ -12,14 +12,22 @@ from aiohttp import web
 
 from fsxds.api.catalogue import Catalogue
 from fsxds.api.printing import Printer
-from fsxds.protocol.get import Absent, Found, FoundIndex, FoundList, FoundResource
+from fsxds.protocol.get import Absent, Found, FoundIndex, FoundList, FoundRedirect, FoundResource
 from fsxds.protocol.poll import Unavailable
 from fsxds.resource_types import BY_TYPE_URL
 from fsxds.resources import Resource
 from fsxds.settings.authorities import Authority
+from fsxds.settings.options import Settings
 from fsxds.transports.http_get.get_requests import GetRequest
 from fsxds.transports.http_get.kept_content import KeptContent, Key
-from fsxds.transports.http_get.listings import Urls, index_content, index_page, list_content
+from fsxds.transports.http_get.listings import (
+    LIST_COLLECTION,
+    Urls,
+    collection_content,
+    index_content,
+    index_page,
+    list_content,
+)
 from fsxds.transports.http_get.representations import (
     HTML_CONTENT,
     OF_INDEX,
@@ -61,11 +69,23 @@ class GetRules:
 
     Attributes:
         authority: that of the server; empty for none.
-        authorities: where the resources of others are.
+        authorities: where the resources of others are, and those of the server where its URL is not as clients have it.
+        cors_origins: the origins whose pages may read answers; `*` is any.
     """
 
     authority: str = ""
     authorities: Mapping[str, Authority] = field(default_factory=lambda: MappingProxyType({}))
+    cors_origins: tuple[str, ...] = ()
+
+    @classmethod
+    def of(cls, settings: Settings) -> GetRules:
+        """Return what the settings say."""
+        return cls(settings.authority, settings.authorities or MappingProxyType({}), settings.cors_origin or ())
+
+    @property
+    def elsewhere(self) -> frozenset[str]:
+        """The authorities whose resources are at URLs of their own."""
+        return frozenset(name for name, authority in self.authorities.items() if authority.url)
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,12 +114,11 @@ def select_representation(found: Found, get: GetRequest, rules: GetRules) -> Sel
     """Return what there is in the representation that a client takes. Raises HttpRejection where it takes none."""
     urls = Urls(get.base_url, rules.authority, rules.authorities)
     match found:
-        case Absent() | Unavailable():
+        case Absent() | Unavailable() | FoundRedirect():
             return Selected(found, urls)
         case FoundResource(resource):
-            if resource.redirect:
-                return Selected(found, urls)
-            return Selected(found, urls, _chosen(get, OF_RESOURCES), resource.version)
+            version = _version_with(resource.version, urls) if _is_collection(resource) else resource.version
+            return Selected(found, urls, _chosen(get, OF_RESOURCES), version)
         case FoundList(version=version):
             return Selected(found, urls, _chosen(get, OF_LISTS), _version_with(version, urls))
         case FoundIndex(version=version):
@@ -113,6 +132,10 @@ def _chosen(get: GetRequest, offered: tuple[ContentFormat, ...]) -> Representati
         fact = f"`accept` names nothing that there is; ask for one of {media_types}"
         raise HttpRejection(ErrorResponse(406, 3, fact))
     return Representation(content_format, chosen_coding(get.accept_encoding))
+
+
+def _is_collection(resource: Resource) -> bool:
+    return resource.type_url.endswith(f"/{LIST_COLLECTION}")
 
 
 def _version_with(version: str, urls: Urls) -> str:
@@ -153,6 +176,11 @@ class GetResponses:
         """Build the response that the client has this already."""
         return web.Response(status=304, headers=self.headers(get, selected))
 
+    def redirection(self, get: GetRequest, selected: Selected, redirect: FoundRedirect) -> web.Response:
+        """Build the response that leads elsewhere."""
+        location = selected.urls.location_of(redirect, get.target.node)
+        return web.Response(status=302, headers={**self.headers(get, selected), "Location": location})
+
     def headers(self, get: GetRequest, selected: Selected) -> dict[str, str]:
         """Return the headers that content has, and 304 in its place."""
         headers = {**SERVER, "Cache-Control": self._cache_control(selected.found), "Vary": _VARY}
@@ -178,10 +206,11 @@ class GetResponses:
             resource = found.resource
             if content_format is PROTOBUF_CONTENT and not representation.coding:
                 return resource.body
-            key: Key = (resource.type_url, resource.version, content_format.suffix)
+            key: Key = (resource.type_url, selected.version, content_format.suffix)
             most = LARGE_YAML_BYTES if content_format is YAML_CONTENT else LARGE_RESOURCE_BYTES
             takes_long = len(resource.body) > most
-            make = partial(self._resource_content, resource, content_format, in_thread=takes_long)
+            printer = self._printer_of_thread if takes_long else self._printer
+            make = partial(_resource_content, resource, content_format, printer, selected.urls)
         else:
             key = (type(found).__name__, selected.version, content_format.suffix)
             takes_long = _size_of(found) > LARGE_LIST
@@ -193,8 +222,12 @@ class GetResponses:
         coded = partial(compressed, content, representation.coding)
         return await self.contents.find((*key, representation.coding), coded, takes_long=is_large)
 
-    def _resource_content(self, resource: Resource, content_format: ContentFormat, *, in_thread: bool) -> bytes:
-        return content_of(resource, content_format, self._printer_of_thread if in_thread else self._printer)
+
+def _resource_content(resource: Resource, content_format: ContentFormat, printer: Printer, urls: Urls) -> bytes:
+    if _is_collection(resource) and content_format is not PROTOBUF_CONTENT:
+        plain = printer.resource_plain(resource.type_url, resource.body)
+        return plain_content(collection_content(plain, urls), content_format)
+    return content_of(resource, content_format, printer)
 
 
 def _size_of(found: Found) -> int:

@@ -8,13 +8,18 @@ from html import escape
 from itertools import islice
 from types import MappingProxyType
 from typing import cast
+from urllib.parse import quote
 
-from fsxds.resource_names import parse_or_none
+from fsxds.protocol.get import FoundRedirect, Parameters
+from fsxds.resource_names import FileName, ResourceName, parse_or_none
 from fsxds.resource_types import RESOURCE_TYPES, ResourceType
 from fsxds.resources import Resource, Rows, Snapshot
 from fsxds.settings.authorities import Authority
 from fsxds.transports.http_get.representations import url_of
 from fsxds.values import PlainValue
+
+# The type of resources that are lists themselves.
+LIST_COLLECTION = "envoy.config.listener.v3.ListenerCollection"
 
 # So many names of one type are in the index; its list has all of them.
 MOST_NAMES = 1000
@@ -25,7 +30,7 @@ class Urls:
     """Where resources are.
 
     Attributes:
-        base_url: that of this server, without a slash at its end.
+        base_url: that of this server as the client has it, without a slash at its end.
         authority: that of this server; empty for none.
         authorities: where those of others are.
     """
@@ -41,7 +46,56 @@ class Urls:
             known = self.authorities.get(structured.authority)
             if known is not None and known.url:
                 return known.url + url_of(message_type, name, structured.authority)
-        return self.base_url + url_of(message_type, name, self.authority)
+        return self.own + url_of(message_type, name, self.authority)
+
+    @property
+    def own(self) -> str:
+        """The base of the URLs of this server: as the settings have it, else as the client has it."""
+        known = self.authorities.get(self.authority) if self.authority else None
+        return known.url if known is not None and known.url else self.base_url
+
+    def of_locator(self, locator: Mapping[str, PlainValue]) -> str:
+        """Return the URL of what a locator leads to, as proto JSON; that of an authority which is not known is its host."""
+        path, authority = str(locator.get("id", "")), str(locator.get("authority", ""))
+        if locator.get("scheme") == "FILE":
+            return str(FileName(f"/{path.lstrip('/')}"))
+        context = cast("Mapping[str, Mapping[str, str]]", locator.get("exact_context", {}))
+        parameters = tuple(sorted(context.get("params", {}).items()))
+        name = ResourceName(authority or self.authority, str(locator.get("resource_type", "")), path, parameters)
+        directives = cast("list[dict[str, PlainValue]]", locator.get("directives", []))
+        entry = "".join(f"#entry={each['entry']}" for each in directives if "entry" in each)
+        known = self.authorities.get(name.authority)
+        if name.authority == self.authority or (known is not None and known.url):
+            return f"{self.of(name.message_type, str(name))}{entry}"
+        scheme = self.own.partition("://")[0]
+        return (
+            f"{scheme}://{quote(name.authority, ':[]@')}{url_of(name.message_type, str(name), name.authority)}{entry}"
+        )
+
+    def location_of(self, redirect: FoundRedirect, node: Parameters) -> str:
+        """Return the URL that a redirect leads to, with the parameters that say which node asks; relative for one here."""
+        name = redirect.name
+        entry = f"#entry={redirect.entry}" if redirect.entry else ""
+        known = self.authorities.get(name.authority)
+        if name.authority not in {"", self.authority} and known is not None and known.url:
+            return f"{known.url}{url_of(name.message_type, str(name), name.authority)}{entry}"
+        return f"{url_of(name.message_type, str(name.with_context(dict(node))), self.authority)}{entry}"
+
+
+def collection_content(collection: Mapping[str, PlainValue], urls: Urls) -> list[PlainValue]:
+    """Return the entries of a list collection, given as proto JSON: URLs, and what is written in it (xRFC TP1, "HTTP transport")."""
+    entries = cast("list[dict[str, dict[str, PlainValue]]]", collection.get("entries", []))
+    return [
+        {"name": urls.of_locator(each["locator"])} if "locator" in each else {"value": _inlined(each["inline_entry"])}
+        for each in entries
+        if each
+    ]
+
+
+def _inlined(entry: Mapping[str, PlainValue]) -> dict[str, PlainValue]:
+    contents = cast("dict[str, PlainValue]", entry.get("resource", {}))
+    named = {name: entry[name] for name in ("name", "version") if name in entry}
+    return {**named, "contents": {name: value for name, value in contents.items() if name != "@type"}}
 
 
 def list_content(row: ResourceType, resources: Iterable[Resource], urls: Urls) -> list[PlainValue]:
@@ -65,7 +119,7 @@ def _type_content(row: ResourceType, rows: Rows, urls: Urls) -> dict[str, PlainV
     if not row.is_secret:
         content["version"] = rows.version
     content["count"] = len(rows)
-    content["url"] = f"{urls.base_url}/{row.message_type}/"
+    content["url"] = f"{urls.own}/{row.message_type}/"
     content["resources"] = [_named(row, resource, urls) for resource in islice(rows.values(), MOST_NAMES)]
     return content
 

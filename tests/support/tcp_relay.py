@@ -1,0 +1,65 @@
+"""Passes TCP connections on to a port of this machine, until they are cut."""
+
+from __future__ import annotations
+
+import socket
+import socketserver
+import threading
+from contextlib import suppress
+from typing import Self
+
+
+class Relay(socketserver.ThreadingTCPServer):
+    """A context manager. While `is_cut`, connections are closed as soon as they are accepted."""
+
+    daemon_threads = True
+
+    def __init__(self, port: int) -> None:
+        super().__init__(("127.0.0.1", 0), _Pass)
+        self.target = port
+        self.is_cut = False
+        self.sockets: list[socket.socket] = []
+
+    @property
+    def address(self) -> str:
+        """Where it listens."""
+        return f"127.0.0.1:{self.server_address[1]}"
+
+    def __enter__(self) -> Self:
+        threading.Thread(target=self.serve_forever, args=(0.05,), daemon=True).start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.cut()
+        self.shutdown()
+        self.server_close()
+
+    def cut(self) -> None:
+        """Close all connections, and new ones."""
+        self.is_cut = True
+        for each in self.sockets:
+            with suppress(OSError):
+                each.shutdown(socket.SHUT_RDWR)
+
+
+class _Pass(socketserver.BaseRequestHandler):
+    server: Relay
+
+    def handle(self) -> None:
+        if self.server.is_cut:
+            return
+        with socket.create_connection(("127.0.0.1", self.server.target)) as target:
+            self.server.sockets += [self.request, target]
+            back = threading.Thread(target=_copy, args=(target, self.request), daemon=True)
+            back.start()
+            _copy(self.request, target)
+            back.join()
+
+
+def _copy(source: socket.socket, target: socket.socket) -> None:
+    with suppress(OSError):
+        while content := source.recv(65536):
+            target.sendall(content)
+    for each in (source, target):
+        with suppress(OSError):
+            each.shutdown(socket.SHUT_RDWR)

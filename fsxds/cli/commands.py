@@ -17,7 +17,7 @@ from fsxds.cli.command import EXAMPLES, CommandOption, TableCommand, existing_di
 from fsxds.cli.completion import COMPLETION_VARIABLE, SCRIPTS, any_path, directories, message_types, rule_names
 from fsxds.cli.tls_flags import with_tls_flags
 from fsxds.cli.viewing import Choice, NodeFlags, node_metadata_option, with_view_flags
-from fsxds.cli.writing_commands import mirror
+from fsxds.cli.writing_commands import export, mirror
 from fsxds.resource_types import RESOURCE_TYPES
 from fsxds.settings.options import Settings
 
@@ -542,5 +542,5 @@ def lsp(directory: Path | None, settings: Settings) -> None:
 COMMANDS: tuple[click.Command, ...] = (
     *(init, import_, dev, check, explain, diff, convert, show),
     *(serve, status, rollout, history, rollback),
-    *(mirror, watch, bootstrap, doctor, schema, lsp, completion),
+    *(mirror, export, watch, bootstrap, doctor, schema, lsp, completion),
 )

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING, Unpack
 
 import click
 
-from fsxds.cli.command import table_command, tree_argument
+from fsxds.cli.command import CommandOption, table_command, tree_argument
 from fsxds.cli.completion import directories
 from fsxds.cli.viewing import Choice, with_view_flags
 from fsxds.settings.options import Settings
+
+if TYPE_CHECKING:
+    from fsxds.cli.export import ExportFlags
 
 _PATH = click.Path(path_type=Path)
 
@@ -33,3 +38,40 @@ def mirror(directory: Path, out: Path | None, settings: Settings, choice: Choice
     from fsxds.cli.mirror import run_mirror
 
     run_mirror(directory, out, settings, choice)
+
+
+_exported = partial(click.option, cls=CommandOption, group="What is written")
+
+
+@table_command(
+    "export",
+    """\
+  fsxds export config/xds public
+  fsxds export config/xds public --url https://cdn.example.com/xds
+  fsxds export config/xds public --view edge --settings fsxds.yaml --allow 'lds/*'""",
+)
+@tree_argument
+@click.argument("out", metavar="OUT", type=_PATH, shell_complete=directories)
+@_exported(
+    "--url", metavar="URL", help="Where OUT will be served, for lists and the index; by default they have paths."
+)
+@_exported(
+    "--allow",
+    "allowed",
+    metavar="TYPE/NAME",
+    multiple=True,
+    help="Export this resource though a credential may be in it; * stands for anything. Never secrets.",
+)
+@with_view_flags
+def export(directory: Path, out: Path, settings: Settings, choice: Choice, **flags: Unpack[ExportFlags]) -> None:
+    """Write DIR as files for a web server, a bucket or a CDN, once.
+
+    OUT then has what HTTP GET answers, under the same paths: resources in JSON, and lists of them. Each content is also at
+    a path that names it, objects/<SHA-256>.json, and index.json has all names, versions and objects. Files are replaced
+    whole, equal ones are left alone, and nothing that fsxds did not export is touched. Secrets are never exported. Where
+    DIR has a mistake, OUT stays as it is. Exit status: 0 all is exported, 1 a file of DIR has a mistake, or something
+    is left out, 2 wrong use.
+    """
+    from fsxds.cli.export import run_export
+
+    run_export(directory, out, settings, choice, flags)

@@ -42,7 +42,7 @@ from fsxds.settings.rollout_forms import CANARY, COUNT, COUNT_OR_OFF, SHARE_OR_O
 from fsxds.settings.view_rules import VARIABLES, VIEWS, Variables, ViewRule
 from fsxds.values import Severity
 
-ALL = ("serve", "check", "mirror", "show", "dev", "diff", "doctor", "lsp")
+ALL = ("serve", "check", "mirror", "show", "dev", "diff", "doctor", "lsp", "export")
 SETTINGS_READERS = (*ALL, "convert", "bootstrap", "import")
 API_USERS = (*SETTINGS_READERS, "schema", "watch")
 LASTING = ("serve", "dev")

@@ -1,0 +1,99 @@
+"""`fsxds export DIR OUT`: write a view of a tree as files for a web server, a bucket or a CDN, once."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import TypedDict
+from urllib.parse import urlsplit
+
+import click
+
+from fsxds import mirror_settings, reload
+from fsxds.cli.loading import load_chosen
+from fsxds.cli.problems import has_errors, line_of, placed, warn_if_empty
+from fsxds.cli.running import spinner
+from fsxds.cli.viewing import Choice
+from fsxds.errors import UsageError
+from fsxds.events import Remark
+from fsxds.lint.linter import linter_of
+from fsxds.observe.log_lines import count_of, escape, some_of
+from fsxds.resource_types import BY_SHORT_NAME, RESOURCE_TYPES
+from fsxds.settings.options import Settings
+from fsxds.tools.exporting.output import FilesExported, write_files
+from fsxds.tools.exporting.pages import ExportRules, Pages, pages_of
+
+# Nothing was exported, or not all.
+INCOMPLETE_EXPORT = 1
+
+
+class ExportFlags(TypedDict):
+    """The flags of this command alone, as they were given."""
+
+    url: str | None
+    allowed: tuple[str, ...]
+
+
+def run_export(directory: Path, out: Path, settings: Settings, choice: Choice, flags: ExportFlags) -> None:
+    """Export what the flags choose, and exit with 1 where something is missing."""
+    mirror_settings.reject_loop(directory, out)
+    rules = _rules_of(flags["url"], flags["allowed"])
+    with spinner(f"exporting {directory}", in_lines=True):
+        catalogue = reload.find_catalogue(settings)
+        loaded = load_chosen(directory, settings, catalogue, choice)
+        problems = [placed(problem, directory) for problem in loaded.problems]
+        for problem in problems:
+            print(line_of(problem), file=sys.stderr)
+        warn_if_empty(directory, loaded)
+        if has_errors(problems) or not loaded.records:
+            print(f"nothing is exported; {escape(str(out))} stays as it is", file=sys.stderr)
+            raise click.exceptions.Exit(INCOMPLETE_EXPORT)
+        authority = reload.LoadingRules.of(settings, catalogue, linter_of(settings)).resolution.authority
+        pages = pages_of(loaded.snapshot, replace(rules, authority=authority), catalogue)
+        try:
+            report = write_files(out, pages.files)
+        except OSError as error:
+            fact = f"{error.filename or out}: cannot be written: {error.strerror}"
+            raise UsageError(
+                f"{fact}; make room, or give another directory, and export again: it goes on there"
+            ) from error
+    _print(out, pages, report)
+    if pages.withheld or pages.unnamed or report.blocked or report.kept:
+        raise click.exceptions.Exit(INCOMPLETE_EXPORT)
+
+
+def _rules_of(url: str | None, allowed: tuple[str, ...]) -> ExportRules:
+    """Return the rules that the flags make. Raises UsageError."""
+    for each in allowed:
+        short_name, slash, name = each.partition("/")
+        row = BY_SHORT_NAME.get(short_name)
+        if row is None or not slash or not name:
+            near = ", ".join(row.short_name for row in RESOURCE_TYPES if not row.is_secret)
+            raise UsageError(f"--allow {each}: is not TYPE/NAME; write one of {near}, a slash, and a name")
+        if row.is_secret:
+            raise UsageError(f"--allow {each}: secrets are never exported; serve them by `fsxds serve` with TLS")
+    parts = urlsplit(url or "")
+    if url is not None and (
+        parts.scheme not in {"http", "https"}
+        or not parts.hostname
+        or parts.query
+        or parts.fragment
+        or "@" in parts.netloc
+    ):
+        raise UsageError("--url: is no URL of a directory; write https://<host>[:<port>][/<path>]")
+    return ExportRules(host=parts.netloc, base_url=(url or "").rstrip("/"), allowed=allowed)
+
+
+def _print(out: Path, pages: Pages, report: FilesExported) -> None:
+    names = [str(path) for path in report.written if path.parts[0] != "objects"]
+    written = f"{count_of(len(report.written), 'file')} written{f' ({some_of(names)})' if names else ''}"
+    print(
+        f"{out}: {count_of(pages.count, 'resource')}: {written}, {len(report.removed)} removed, "
+        f"{report.unchanged} unchanged"
+    )
+    if pages.secret_count:
+        print(f"{count_of(pages.secret_count, 'secret')} left out: secrets are never exported", file=sys.stderr)
+    remarks: tuple[Remark, ...] = (*pages.withheld, *pages.unnamed, *report.blocked, *report.kept)
+    for remark in remarks:
+        print(escape(f"{remark.subject}: {remark.reason}"), file=sys.stderr)

@@ -11,14 +11,14 @@ from fsxds.views import Views, node_of
 
 
 def reject_loop(directory: Path, out: Path) -> None:
-    """Reject a mirror inside of the tree: fsxds would read what it writes.
+    """Reject a directory of files that are written inside of the tree: fsxds would read them.
 
     Raises:
         UsageError: it is.
     """
     tree, mirror = directory.resolve(), out.resolve()
     if tree == mirror or tree in mirror.parents:
-        raise UsageError(f"{out}: the mirror is inside of the tree {directory}; choose a directory outside of it")
+        raise UsageError(f"{out}: is inside of the tree {directory}; choose a directory outside of it")
 
 
 def mirrors_of(settings: Settings) -> tuple[MirrorRule, ...]:

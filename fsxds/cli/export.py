@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import TypedDict
@@ -73,16 +74,17 @@ def _rules_of(url: str | None, allowed: tuple[str, ...]) -> ExportRules:
             raise UsageError(f"--allow {each}: is not TYPE/NAME; write one of {near}, a slash, and a name")
         if row.is_secret:
             raise UsageError(f"--allow {each}: secrets are never exported; serve them by `fsxds serve` with TLS")
-    parts = urlsplit(url or "")
-    if url is not None and (
-        parts.scheme not in {"http", "https"}
-        or not parts.hostname
-        or parts.query
-        or parts.fragment
-        or "@" in parts.netloc
-    ):
-        raise UsageError("--url: is no URL of a directory; write https://<host>[:<port>][/<path>]")
-    return ExportRules(host=parts.netloc, base_url=(url or "").rstrip("/"), allowed=allowed)
+    host = "" if url is None else _host_of(url)
+    return ExportRules(host=host, base_url=(url or "").rstrip("/"), allowed=allowed)
+
+
+def _host_of(url: str) -> str:
+    with suppress(ValueError):
+        parts = urlsplit(url)
+        is_base = parts.scheme in {"http", "https"} and not (parts.query or parts.fragment or "@" in parts.netloc)
+        if is_base and parts.hostname:
+            return parts.netloc
+    raise UsageError("--url: is no URL of a directory; write https://<host>[:<port>][/<path>]")
 
 
 def _print(out: Path, pages: Pages, report: FilesExported) -> None:

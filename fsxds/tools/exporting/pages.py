@@ -16,15 +16,17 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from pathlib import PurePosixPath
-from urllib.parse import unquote
+from urllib.parse import quote, unquote
 
 from fsxds.api.catalogue import Catalogue
 from fsxds.api.printing import Printer, dump
 from fsxds.api.secrets import Masker
+from fsxds.errors import ProtocolError
 from fsxds.events import Remark
+from fsxds.protocol.get import FoundList, FoundResource, find, read_target
 from fsxds.resource_names import parse_or_none
-from fsxds.resource_types import BY_TYPE_URL, RESOURCE_TYPES, ResourceType
-from fsxds.resources import Resource, Snapshot
+from fsxds.resource_types import BY_TYPE_URL, RESOURCE_TYPES
+from fsxds.resources import Resource, Snapshot, key_of
 from fsxds.tools.exporting.output import OBJECTS
 from fsxds.transports.http_get.representations import JSON_CONTENT, content_of, url_of
 from fsxds.values import PlainValue
@@ -72,11 +74,12 @@ class Pages:
 
 @dataclass(frozen=True, slots=True)
 class _Page:
-    """One resource, its content, and the path of its file; None where it has none."""
+    """One resource, its content, the path of its file, None where it has none, and its URL."""
 
     resource: Resource
     content: bytes
     path: PurePosixPath | None = None
+    url: str = ""
 
     @property
     def object_path(self) -> PurePosixPath:
@@ -108,7 +111,7 @@ def pages_of(snapshot: Snapshot, rules: ExportRules, catalogue: Catalogue) -> Pa
                 withheld.append(Remark(page.title, f"{fact}; take it from a secret, or give --allow {subject}"))
             else:
                 written.append(page)
-        pages += _placed(row, written, rules, unnamed)
+        pages += _placed(snapshot, written, rules, unnamed)
     files = dict(_files(pages, snapshot, rules))
     return Pages(files, len(pages), secret_count, tuple(withheld), tuple(unnamed))
 
@@ -134,44 +137,48 @@ class _CredentialFinder:
 # -- which resource has which file
 
 
-def _placed(row: ResourceType, pages: Iterable[_Page], rules: ExportRules, unnamed: list[Remark]) -> Iterator[_Page]:
+def _placed(snapshot: Snapshot, pages: Iterable[_Page], rules: ExportRules, unnamed: list[Remark]) -> Iterator[_Page]:
     """Yield the resources of a type with their files; those that have none are reported."""
-    claims: dict[PurePosixPath, _Page] = {}
+    placed: dict[PurePosixPath, _Page] = {}
     rejected: list[tuple[_Page, str]] = []
-    for page in sorted(pages, key=lambda page: _rank(page.resource.name, rules)):
-        path, fault = file_of(url_of(row.message_type, page.resource.name, _authority_of(page.resource.name, rules)))
+    for page in pages:
+        url, fault = _url_of(page.resource, snapshot, rules)
+        path = None
+        if not fault:
+            path, fault = file_of(url)
         if path is None:
             rejected.append((page, fault))
-        elif path in claims:
-            rejected.append((page, f"its URL is that of {claims[path].resource.name}; rename one of them"))
+        elif path in placed:
+            rejected.append((page, f"its file is that of {placed[path].resource.name}; rename one of them"))
         else:
-            claims[path] = page
-    folders = {folder for path in claims for folder in path.parents}
-    for path, page in claims.items():
+            placed[path] = replace(page, path=path, url=url)
+    folders = {folder for path in placed for folder in path.parents}
+    for path, page in placed.items():
         if path in folders:
-            fault = f"{path} is a folder of others, and cannot be a file too; rename it"
-            rejected.append((page, fault))
+            rejected.append((page, f"{path} is a folder of others, and cannot be a file too; rename it"))
         else:
-            yield replace(page, path=path)
+            yield page
     for page, fault in rejected:
         unnamed.append(Remark(page.title, f"in the index alone: {fault}"))
-        yield page
+        yield replace(page, path=None)
 
 
-def _authority_of(name: str, rules: ExportRules) -> str:
-    """Return the authority whose names are at the paths of the server: that of the name, if it is one of its own."""
-    structured = parse_or_none(name)
-    is_of_host = structured is not None and bool(rules.host) and structured.authority == rules.host
-    return rules.host if is_of_host else rules.authority
-
-
-def _rank(name: str, rules: ExportRules) -> int:
-    """Return which of several names with one URL comes first, as HTTP GET chooses."""
-    structured = parse_or_none(name)
-    if structured is None:
-        return 3
-    order = (rules.authority, "", rules.host)
-    return order.index(structured.authority) if structured.authority in order else len(order)
+def _url_of(resource: Resource, snapshot: Snapshot, rules: ExportRules) -> tuple[str, str]:
+    """Return the URL of a resource, and why HTTP GET does not answer there with it; empty where it does."""
+    name, message_type = parse_or_none(resource.name), BY_TYPE_URL[resource.type_url].message_type
+    fault = "HTTP GET does not find it"
+    # Where the authority of a name is that of the host, its path is its URL too.
+    for authority in dict.fromkeys((rules.authority if name is None else name.authority, rules.authority)):
+        url = url_of(message_type, resource.name, authority)
+        try:
+            found = find(read_target(url, rules.host, rules.authority), snapshot)
+        except ProtocolError as error:
+            return url, str(error)
+        if isinstance(found, FoundResource):
+            if found.resource is resource:
+                return url, ""
+            fault = f"its URL is that of {found.resource.name}; rename one of them"
+    return url, fault
 
 
 def file_of(url: str) -> tuple[PurePosixPath | None, str]:
@@ -196,26 +203,29 @@ def _files(pages: Collection[_Page], snapshot: Snapshot, rules: ExportRules) -> 
     """Yield path and content: objects, then what they are copies of, then lists, and at last the index."""
     yield from ((page.object_path, page.content) for page in pages)
     yield from ((page.path, page.content) for page in pages if page.path is not None)
-    taken = {page.path for page in pages}
-    for path, members in _lists(pages).items():
-        if path not in taken:
-            yield path, dump([{"name": _url(page, rules), "version": page.resource.version} for page in members])
+    by_key = {key_of(page.resource): page for page in pages if page.path is not None}
+    paths = [page.path for page in pages if page.path is not None]
+    taken = {*paths, *(folder for path in paths for folder in path.parents)}
+    for url, path in _lists(pages).items():
+        found = find(read_target(url, rules.host, rules.authority), snapshot)
+        if isinstance(found, FoundList) and path not in taken:
+            yield path, dump([_listed(by_key[key], rules) for key in map(key_of, found.resources) if key in by_key])
     yield INDEX, dump(_index(pages, snapshot, rules))
 
 
-def _lists(pages: Iterable[_Page]) -> dict[PurePosixPath, list[_Page]]:
-    """Return the lists by their paths: `<type>/index.json` of all, and `<folder>/*` of those in it, and not deeper."""
-    lists: dict[PurePosixPath, list[_Page]] = {}
+def _listed(page: _Page, rules: ExportRules) -> PlainValue:
+    return {"name": rules.base_url + page.url, "version": page.resource.version}
+
+
+def _lists(pages: Iterable[_Page]) -> dict[str, PurePosixPath]:
+    """Return the files of lists by URL: `<type>/index.json` of all, and `<folder>/*` of those in it, and not deeper."""
+    lists: dict[str, PurePosixPath] = {}
     for page in pages:
         if page.path is not None:
-            for path in (PurePosixPath(page.path.parts[0], "index.json"), page.path.parent / "*"):
-                lists.setdefault(path, []).append(page)
+            type_folder, folder = PurePosixPath(page.path.parts[0]), page.path.parent
+            lists[f"/{type_folder}/"] = type_folder / "index.json"
+            lists[f"/{quote(str(folder))}/*"] = folder / "*"
     return lists
-
-
-def _url(page: _Page, rules: ExportRules) -> str:
-    row, name = BY_TYPE_URL[page.resource.type_url], page.resource.name
-    return rules.base_url + url_of(row.message_type, name, _authority_of(name, rules))
 
 
 def _index(pages: Iterable[_Page], snapshot: Snapshot, rules: ExportRules) -> PlainValue:
@@ -241,6 +251,6 @@ def _index_row(page: _Page, rules: ExportRules) -> PlainValue:
     return {
         "name": page.resource.name,
         "version": page.resource.version,
-        **({} if page.path is None else {"url": _url(page, rules)}),
+        **({} if page.path is None else {"url": rules.base_url + page.url}),
         "object": f"{rules.base_url}/{page.object_path}",
     }

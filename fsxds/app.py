@@ -72,6 +72,7 @@ from fsxds.transports.credentials import Credentials, read_access
 from fsxds.transports.grpc_streams.discovery import GrpcServices
 from fsxds.transports.grpc_streams.grpc_server import listening_grpc
 from fsxds.transports.grpc_streams.stream import StreamContext
+from fsxds.transports.http_get.documents import documents
 from fsxds.transports.http_get.get_handler import HttpGet
 from fsxds.transports.http_get.get_responses import GetRules
 from fsxds.transports.limits import Limiter
@@ -417,7 +418,9 @@ class Application:
         rest = RestJson(held, self.catalogue, self.observer, self.clients.polls)
         application = make_application(rest, client_status_paths(self.reports, self.credentials.access))
         self.channels.on_moved = held.wake
-        HttpGet(held, self.catalogue, self.observer, lambda: GetRules.of(self.settings)).join(application)
+        get = HttpGet(held, self.catalogue, self.observer, lambda: GetRules.of(self.settings))
+        get.documents.update(documents())
+        get.join(application)
         options = replace(self.security.http("http", address), max_connections=self.limiter.most_connections)
         return listening(application, address, grace_s=GRACE_S, options=options)
 

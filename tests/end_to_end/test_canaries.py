@@ -32,7 +32,7 @@ from fsxds.observe.log_lines import LogLine, human_renderer, json_renderer
 from fsxds.observe.problem_reports import ProblemReports
 from fsxds.protocol.messages import without_message
 from fsxds.resource_types import type_from_path
-from fsxds.resources import Resource
+from fsxds.resources import Resource, Rows, Snapshot
 from fsxds.settings.options import OPTIONS
 from fsxds.snapshots.load import Acceptance, load
 from fsxds.snapshots.parse import FileParser
@@ -41,6 +41,7 @@ from fsxds.tools.client.watch_output import Holdings, update_json, update_lines
 from fsxds.tools.conversion import ConversionReader
 from fsxds.tools.diff.compare import Comparer
 from fsxds.tools.diff.difference import Compared, Side, json_text, markdown, text_lines
+from fsxds.tools.exporting.pages import ExportRules, pages_of
 from fsxds.transports.client_status.contents import Contents
 from fsxds.values import Nonce, SourceFile, Version
 from tests.editor.trees import workbench
@@ -65,6 +66,7 @@ EXITS_OF_COMMANDS = {
     "dev": ("log text", "log json", "NACK"),
     "diff": ("diff text", "diff json", "diff markdown"),
     "doctor": tuple(f"problems {row.name}" for row in PROBLEM_FORMATS),
+    "export": ("export",),
     "explain": (),  # the book of rules
     "history": (),  # names and counts
     "import": ("import text", "import json", "import problems"),
@@ -112,9 +114,19 @@ def exits_of_resources(before: tuple[Resource, ...], after: tuple[Resource, ...]
             text for row in before for text in (str(contents.body_of(row)), str(contents.json_of(row)))
         ),
         "NACK": lambda: map(_nack, before),
+        "export": lambda: iter(_exported(before)),
         "import text": lambda: iter([_imported(before, "text")]),
         "import json": lambda: iter([_imported(before, "json")]),
     }
+
+
+def _exported(resources: tuple[Resource, ...]) -> Iterator[str]:
+    """Yield what the export of these resources writes and prints."""
+    type_url = resources[0].type_url
+    snapshot = Snapshot(1, {type_url: Rows(type_url, {one.name: one for one in resources})})
+    pages = pages_of(snapshot, ExportRules(), envoy_catalogue())
+    yield from map(str, (*pages.withheld, *pages.unnamed, *pages.files))
+    yield from (content.decode() for content in pages.files.values())
 
 
 def _imported(resources: tuple[Resource, ...], output_format: str) -> str:

@@ -109,7 +109,7 @@ def read_get(request: web.Request, authority: str, max_hold_s: float) -> GetRequ
         target=target,
         node=node_of(target.node, peer.address),
         peer=peer,
-        preconditions=Preconditions(_tags(request, "If-None-Match", is_weak=True), _tags(request, "If-Match")),
+        preconditions=Preconditions(tags_of(request, "If-None-Match", is_weak=True), tags_of(request, "If-Match")),
         accept=_listed(request, "Accept"),
         accept_encoding=_listed(request, "Accept-Encoding"),
         patience_s=patience_s,
@@ -131,7 +131,8 @@ def _listed(request: web.Request, name: str) -> str:
     return ",".join(request.headers.getall(name, ()))[:MOST_HEADER_CHARACTERS]
 
 
-def _tags(request: web.Request, name: str, *, is_weak: bool = False) -> frozenset[str] | None:
+def tags_of(request: web.Request, name: str, *, is_weak: bool = False) -> frozenset[str] | None:
+    """Return the tags that a header lists, with their quotes, None where it is absent; weak ones only with `is_weak`."""
     if name not in request.headers:
         return None
     found = _TAG.findall(_listed(request, name))

@@ -33,9 +33,9 @@ _ERRORS: Mapping[int, str] = {
     401: "Credentials are missing, or not known.",
     403: "These credentials may not ask for this, or a secret would be sent in clear.",
     404: "There is no such path or resource.",
-    405: "This path does not take this method; `Allow` says which it takes.",
     406: "None of the formats of `Accept` can be written.",
     408: "The body did not arrive within 30 s.",
+    412: "What there is has none of the tags of `If-Match`.",
     413: "The body is larger than `--max-body-bytes`.",
     415: "The content type is not JSON, or the content encoding is not `gzip` or `deflate`.",
     417: "An `expect` header other than `100-continue`.",
@@ -43,9 +43,9 @@ _ERRORS: Mapping[int, str] = {
     500: "An error of fsxds, whose log has its traceback.",
     503: "Nothing good was loaded yet, too much is held, or the server stops; `Retry-After` says when to come back.",
 }
-_OF_ALL = (400, 401, 403, 404, 405, 417, 429, 500, 503)
+_OF_ALL = (400, 401, 403, 404, 417, 429, 500, 503)
 _OF_POLLS = (*_OF_ALL, 408, 413, 415)
-_OF_GETS = (*_OF_ALL, 406)
+_OF_GETS = (*_OF_ALL, 406, 412)
 
 
 def openapi_document(version: str) -> Plain:

@@ -27,12 +27,16 @@ GLOB = "/*"
 DEEPEST = 10
 
 _TYPE_PREFIX = "type.googleapis.com/"
-_SCHEMES = ("xdstp:", "udpa:")
+# As they are read; the first is written.
+SCHEMES = ("xdstp:", "udpa:")
 # grpcio writes a name without an authority with one slash: `xdstp:/type/path` (ENVOY.md E78).
 _URI = re.compile(r"(?:xdstp|udpa):(?://([^/?#]*))?/([^/?#]+)/([^?#]*)(?:\?([^#]*))?(?:#([^#]*))?")
 _FILE_URI = re.compile(r"file://(?:localhost)?(/[^?#]*)(?:#([^#]*))?")
 _TYPE = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*", re.ASCII)
 _BROKEN_PERCENT = re.compile(r"%(?![0-9A-Fa-f]{2})")
+# Most names are canonical as they are written: they have neither codes nor parameters.
+_AS_WRITTEN = re.compile(r"xdstp://[\w.~-]+/([A-Za-z_][\w.]*)/[\w!$&'()*+,;=@.~-]+(?:/[\w!$&'()*+,;=@.~-]+)*", re.ASCII)
+_DOTS = re.compile(r"/\.\.?(?:/|$)")
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 _ENTRY = re.compile(r"[a-zA-Z0-9_\-./]+")
 # What stays as it is, beside letters, digits and `_.-~`.
@@ -58,7 +62,7 @@ _FORM = "write xdstp://<authority>/<type>/<path>, such as xdstp://example.com/en
 
 def is_structured(text: str) -> bool:
     """Whether a text means to be a structured name or a locator of one; it may be malformed."""
-    return text.startswith(_SCHEMES)
+    return text.startswith(SCHEMES)
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,6 +178,36 @@ _IN_ALTERNATIVE = "!$&'()*+;=:@/?"
 def canonical(text: str, authority: str = "") -> str:
     """Return the canonical form of a structured name, and any other name as it is. Raises MalformedName."""
     return str(ResourceName.parse(text, authority)) if is_structured(text) else text
+
+
+def is_glob(name: str) -> bool:
+    """Whether a canonical name stands for all that is in a directory. It is asked of every name that stands for others."""
+    return name.startswith(SCHEME) and name.partition("?")[0].endswith(GLOB)
+
+
+def glob_of(name: str) -> str:
+    """Return the canonical glob of which a canonical name is a member; a glob is its own. It is asked of every member."""
+    path, mark, context = name.partition("?")
+    return f"{path.rpartition('/')[0]}{GLOB}{mark}{context}"
+
+
+def canonical_of_type(text: str, type_url: TypeUrl, authority: str = "") -> str:
+    """Return the canonical form of a structured name of a type, and any other name as it is.
+
+    Raises:
+        MalformedName: it is malformed, or of another type.
+    """
+    if not is_structured(text):
+        return text
+    found = _AS_WRITTEN.fullmatch(text)
+    if found is not None and _TYPE_PREFIX + found[1] == type_url and not _DOTS.search(text):
+        return text
+    name = ResourceName.parse(text, authority)
+    if name.type_url != type_url:
+        message_type = type_url.removeprefix(_TYPE_PREFIX)
+        fact = f"is a name of {name.message_type}, and the resource is of {message_type}"
+        raise MalformedName(fact, f"write xdstp://<authority>/{message_type}/<path>")
+    return str(name)
 
 
 def parse_or_none(text: str) -> ResourceName | None:

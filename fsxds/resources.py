@@ -473,6 +473,7 @@ class Snapshot:
         withheld: those of them of which nothing at all was ever good.
         undeclared: the types that no document ever listed.
         unresolved: the redirects that lead to nothing that is served here.
+        tombstones: by type and collection: the names of members that were removed from the view, the latest last.
     """
 
     generation: int
@@ -483,6 +484,7 @@ class Snapshot:
     withheld: frozenset[TypeUrl] = frozenset()
     undeclared: frozenset[TypeUrl] = frozenset()
     unresolved: Mapping[Key, Resource] = field(default_factory=lambda: MappingProxyType({}))
+    tombstones: Mapping[Key, Mapping[str, int]] = field(default_factory=lambda: MappingProxyType({}), repr=False)
 
     @property
     def versions(self) -> Mapping[TypeUrl, Version]:

@@ -6,7 +6,19 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from fsxds.resource_names import FileName, Locator, MalformedName, ResourceName, canonical, is_structured, parse_or_none
+from fsxds.resource_names import (
+    FileName,
+    Locator,
+    MalformedName,
+    ResourceName,
+    canonical,
+    canonical_of_type,
+    glob_of,
+    is_glob,
+    is_structured,
+    parse_or_none,
+)
+from fsxds.values import TypeUrl
 
 CLUSTER = "envoy.config.cluster.v3.Cluster"
 LISTENER = "envoy.config.listener.v3.Listener"
@@ -40,6 +52,44 @@ def test_names_both_ways(name: ResourceName) -> None:
     assert canonical(text) == text
     assert text.isascii()
     assert " " not in text
+
+
+@given(NAMES)
+@example(ResourceName("a", CLUSTER, "foo/*", (("b", "/*"),)))
+@example(ResourceName("a", CLUSTER, "*"))
+@example(ResourceName("a", CLUSTER, "foo", (("b", "x/y?*"),)))
+def test_globs_of_texts(name: ResourceName) -> None:
+    """Of canonical names, the texts alone say which are globs, and which glob has them as members."""
+    assert is_glob(str(name)) == name.is_glob
+    assert glob_of(str(name)) == str(name.glob)
+
+
+@given(NAMES)
+@example(ResourceName("a", CLUSTER, "foo/bar"))
+@example(ResourceName("a", "a", ".x/..y"))
+def test_names_of_a_type(name: ResourceName) -> None:
+    """A name of the type has its canonical form, one of another type is refused."""
+    assert canonical_of_type(str(name), name.type_url) == str(name)
+    with pytest.raises(
+        MalformedName, match=r"is a name of .*, and the resource is of other\.T; write xdstp://<authority>/o"
+    ):
+        canonical_of_type(str(name), TypeUrl("type.googleapis.com/other.T"))
+
+
+@given(st.text("xdstp:/?#&=%*.aA0, _-~é\n", max_size=12).map(f"xdstp://a/{CLUSTER}/".__add__))
+@example(f"xdstp://a/{CLUSTER}/..")
+@example(f"xdstp://a/{CLUSTER}/./x")
+@example(f"xdstp://a/{CLUSTER}/x\n")
+def test_what_is_canonical_as_written(text: str) -> None:
+    """What is taken as it is written would be read, and be the same."""
+    type_url = TypeUrl(f"type.googleapis.com/{CLUSTER}")
+    try:
+        expected = canonical(text)
+    except MalformedName:
+        with pytest.raises(MalformedName):
+            canonical_of_type(text, type_url)
+    else:
+        assert canonical_of_type(text, type_url) == expected
 
 
 @given(LOCATORS)

@@ -14,6 +14,7 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from threading import Lock
+from types import MappingProxyType
 from typing import NamedTuple, Self
 
 from fsxds.channels import ChannelKey
@@ -29,6 +30,7 @@ from fsxds.history.entries import (
 )
 from fsxds.history.kept_objects import Digest, KeptObject, joined, object_of, parted, snapshot_near
 from fsxds.history.object_table import ObjectTable, read_object
+from fsxds.history.removed_rows import RemovedMembersTable
 from fsxds.history.rollout_rows import (
     OtherFormError,
     channel_key,
@@ -38,6 +40,7 @@ from fsxds.history.rollout_rows import (
     snapshots_of,
 )
 from fsxds.history.state_directory import DATABASE, StateDirectory, StateError, is_damage
+from fsxds.protocol.tombstones import Tombstones
 from fsxds.resources import Snapshot
 from fsxds.rollout import RolloutState, snapshot_id
 from fsxds.snapshots.parsed_bytes import DamagedBytesError
@@ -46,12 +49,15 @@ from fsxds.values import Layers
 # Of each view.
 MOST_SNAPSHOTS = 50
 
+NO_VIEWS: Mapping[Layers, Tombstones] = MappingProxyType({})
+
 
 class _Opened(NamedTuple):
     """An open database."""
 
     connection: sqlite3.Connection
     objects: ObjectTable
+    removed: RemovedMembersTable
     status: os.stat_result
 
 
@@ -109,7 +115,11 @@ class State:
             return _record(opened, snapshot, object_of(snapshot), made)
 
     def save(
-        self, rollouts: Mapping[ChannelKey, RolloutState], commit: str | None, now_s: float
+        self,
+        rollouts: Mapping[ChannelKey, RolloutState],
+        commit: str | None,
+        now_s: float,
+        removed: Mapping[Layers, Tombstones] = NO_VIEWS,
     ) -> frozenset[ChannelKey]:
         """Keep the places of rollouts, and what they reached; return the channels of all that are kept.
 
@@ -117,11 +127,14 @@ class State:
             rollouts: those that changed. What canaries reached is in the history only if the others have no rollout.
             commit: the git commit of the tree.
             now_s: seconds since 1970.
+            removed: the members that were removed from views, as of the same moment: whatever ends the process, the one after
+                it finds a member either in what is served, or among these.
 
         Raises:
             StateError: it could not be written.
         """
         with self._transaction() as opened:
+            opened.removed.keep(removed)
             saved = {key: _save(opened, key, rollout, now_s) for key, rollout in rollouts.items()}
             texts = opened.connection.execute("SELECT channel FROM rollouts")
             kept = frozenset(channel_key(text) for (text,) in texts)
@@ -162,7 +175,7 @@ class State:
             return restored[digest]
 
         damage: DamagedBytesError | None = None
-        with self._transaction() as (connection, _, _):
+        with self._transaction() as (connection, *_):
             for text, facts in connection.execute("SELECT channel, facts FROM rollouts ORDER BY channel").fetchall():
                 try:
                     found[channel_key(text)] = decode_state(facts, restore, now_s)
@@ -174,13 +187,22 @@ class State:
             self._set_aside(str(damage))
         return found
 
+    def removed_members(self) -> dict[Layers, Tombstones]:
+        """Return the members that were removed from views.
+
+        Raises:
+            StateError: they cannot be read.
+        """
+        with self._transaction() as opened:
+            return dict(opened.removed.by_layers)
+
     def entries(self, layers: Layers | None = None) -> tuple[HistoryEntry, ...]:
         """Return the history of some layers, or of all; the newest first.
 
         Raises:
             StateError: it cannot be read.
         """
-        with self._transaction() as (connection, _, _):
+        with self._transaction() as (connection, *_):
             return read_entries(connection, layers)
 
     def snapshot(self, layers: Layers, number: int, near: Snapshot | None = None) -> Snapshot | None:
@@ -194,7 +216,7 @@ class State:
         Raises:
             StateError: it cannot be read.
         """
-        with self._transaction() as (connection, _, _):
+        with self._transaction() as (connection, *_):
             return read_snapshot(connection, layers, number, near)
 
     @contextmanager
@@ -224,7 +246,7 @@ class State:
             self._directory.hold()
             connection = self._directory.connect()
             status = (self._directory.path / DATABASE).lstat()
-            self._opened = _Opened(connection, ObjectTable(connection), status)
+            self._opened = _Opened(connection, ObjectTable(connection), RemovedMembersTable(connection), status)
         return self._opened
 
     def _set_aside(self, damage: str) -> None:
@@ -247,7 +269,7 @@ def _words_of(error: Exception) -> str:
 
 def _record(opened: _Opened, snapshot: Snapshot, kept: KeptObject, made: HistoryEntry) -> int:
     """Append a snapshot to the history of its layers, unless it is the newest there; return its number."""
-    connection, objects, _ = opened
+    connection, objects = opened.connection, opened.objects
     key = layers_key(made.layers)
     query = "SELECT number, snapshot FROM entries WHERE layers = ? ORDER BY number DESC"
     rows: list[tuple[int, bytes]] = connection.execute(query, (key,)).fetchall()
@@ -280,7 +302,7 @@ def _save(opened: _Opened, key: ChannelKey, rollout: RolloutState, now_s: float)
 
 
 def _forget(opened: _Opened, channel: str) -> None:
-    connection, objects, _ = opened
+    connection, objects = opened.connection, opened.objects
     row = connection.execute("SELECT snapshots FROM rollouts WHERE channel = ?", (channel,)).fetchone()
     connection.execute("DELETE FROM rollouts WHERE channel = ?", (channel,))
     for digest in parted(row[0]) if row else ():

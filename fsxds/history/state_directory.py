@@ -15,6 +15,7 @@ from pathlib import Path
 from fsxds.disk_cache.directory_lock import DirectoryLock
 from fsxds.errors import FsxdsError, UsageError
 from fsxds.events import Observer, StateIgnored
+from fsxds.history import removed_rows
 
 FORMAT = 1
 """The version of the format. A database of another one has another name, and is left as it is."""
@@ -129,6 +130,7 @@ class StateDirectory:
             # It takes 20 ms for 20 MB, and what it finds would be answers that were never written.
             if connection.execute("PRAGMA integrity_check(1)").fetchone() != (b"ok",):
                 raise _NotOursError("it is damaged")
+            connection.execute(removed_rows.SCHEMA)
         except (sqlite3.Error, UnicodeDecodeError):
             connection.close()
             raise

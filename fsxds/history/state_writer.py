@@ -16,8 +16,9 @@ from fsxds.events import Observer, StateFailed, StateIgnored, StateRecovered, St
 from fsxds.history.git_commit import commit_of
 from fsxds.history.state import State
 from fsxds.history.state_directory import StateError
+from fsxds.protocol.tombstones import Tombstones
 from fsxds.rollout import DrainingListener, RolloutState
-from fsxds.values import BackOff
+from fsxds.values import BackOff, Layers
 
 BACK_OFF = BackOff()
 
@@ -43,6 +44,8 @@ class StateWriter:
         self._state = state
         self._tree = tree
         self._observer = observer
+        # Returns what was removed from views, at this moment.
+        self.read_members: Callable[[], Mapping[Layers, Tombstones]] = dict
         self._due: dict[ChannelKey, ReadState] = {}
         self._readers: dict[ChannelKey, ReadState] = {}
         self._noted = asyncio.Event()
@@ -64,6 +67,14 @@ class StateWriter:
             lingering = sum(len(one.keys) + len(one.patterns) for rollout in found.values() for one in rollout.draining)
             self._observer(StateRestored(self._state.path, len(found), lingering))
         return found
+
+    def restored_members(self) -> dict[Layers, Tombstones]:
+        """Return the members that were removed from views, as a process noted them last; blocking, for the start."""
+        try:
+            return self._state.removed_members()
+        except StateError:
+            # As `restored` reports.
+            return {}
 
     def save(self, key: ChannelKey, read: ReadState) -> None:
         """Have the place of a rollout written soon, as it is then."""
@@ -89,7 +100,7 @@ class StateWriter:
             with self._turn, suppress(StateError):
                 self._is_over = True
                 if self._due:
-                    self._save(self._changed(self._due), _forgotten(self._due))
+                    self._save(self._changed(self._due), _forgotten(self._due), self.read_members())
 
     async def _write(self) -> None:
         due, self._due = self._due, {}
@@ -97,7 +108,8 @@ class StateWriter:
         try:
             changed, forgotten = self._changed(due), _forgotten(due)
             if changed or forgotten:
-                on_disk = await asyncio.to_thread(self._save_in_turn, changed, forgotten)
+                removed = dict(self.read_members())
+                on_disk = await asyncio.to_thread(self._save_in_turn, changed, forgotten, removed)
                 self._take_kept(changed, on_disk)
                 self._observer(StateWritten(self._state.path, len(changed)))
             is_done = True
@@ -121,17 +133,25 @@ class StateWriter:
         }
 
     def _save_in_turn(
-        self, rollouts: Mapping[ChannelKey, RolloutState], forgotten: Collection[ChannelKey]
+        self,
+        rollouts: Mapping[ChannelKey, RolloutState],
+        forgotten: Collection[ChannelKey],
+        removed: Mapping[Layers, Tombstones],
     ) -> frozenset[ChannelKey]:
         with self._turn:
-            return frozenset() if self._is_over else self._save(rollouts, forgotten)
+            return frozenset() if self._is_over else self._save(rollouts, forgotten, removed)
 
     def _save(
-        self, rollouts: Mapping[ChannelKey, RolloutState], forgotten: Collection[ChannelKey]
+        self,
+        rollouts: Mapping[ChannelKey, RolloutState],
+        forgotten: Collection[ChannelKey],
+        removed: Mapping[Layers, Tombstones],
     ) -> frozenset[ChannelKey]:
+        kept = self._state.save(rollouts, commit_of(self._tree), time.time(), removed)
         if forgotten:
+            # Behind what was served there, which is among what was removed.
             self._state.forget(forgotten)
-        return self._state.save(rollouts, commit_of(self._tree), time.time())
+        return kept - frozenset(forgotten)
 
     def _take_kept(self, written: Mapping[ChannelKey, RolloutState], on_disk: frozenset[ChannelKey]) -> None:
         if self._failures:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 from fsxds.channels import Channel, ChannelClient, ChannelKey
+from fsxds.protocol.tombstones import Tombstones
+from fsxds.publishing.removed_members import RemovedMembers
 from fsxds.resources import Snapshot
 from fsxds.rollout import Client, Rejection, Rollout, Standing, Step, StepKind, StepStarted
 
@@ -19,10 +21,10 @@ class Generations:
     def __init__(self) -> None:
         self.last = 0
 
-    def numbered(self, snapshot: Snapshot) -> Snapshot:
-        """Return a snapshot with a number above all others."""
+    def numbered(self, snapshot: Snapshot, tombstones: Tombstones) -> Snapshot:
+        """Return a snapshot with a number above all others, and what was removed from its view."""
         self.last = max(self.last + 1, snapshot.generation)
-        return replace(snapshot, generation=self.last)
+        return replace(snapshot, generation=self.last, tombstones=tombstones)
 
 
 class ChannelRollout:
@@ -41,7 +43,7 @@ class ChannelRollout:
         published_s: when something was published last.
     """
 
-    def __init__(self, channel: Channel, machine: Rollout, generations: Generations) -> None:
+    def __init__(self, channel: Channel, machine: Rollout, generations: Generations, removed: RemovedMembers) -> None:
         self.channel = channel
         self.machine = machine
         self.wanted: Snapshot | None = None
@@ -53,6 +55,7 @@ class ChannelRollout:
         # The id of what was reported last.
         self._reported_id = ""
         self._generations = generations
+        self._removed = removed
         self._published: Snapshot | None = None
         self._step: Step | None = None
         # What clients were asked about last.
@@ -97,8 +100,8 @@ class ChannelRollout:
         """Publish what the machine has served, and ask the clients about its step, as long as steps follow at once."""
         while (served := self.machine.served) is not None:
             if served is not self._published:
-                self._published, self.published_s = served, now_s
-                self.channel.store.publish(self._generations.numbered(served))
+                self._publish(served)
+                self.published_s = now_s
             if self.machine.step is self._step:
                 return
             self._begin(self.machine.step, served, now_s)
@@ -106,8 +109,16 @@ class ChannelRollout:
     def publish_restored(self) -> None:
         """Publish what the process before served; who connects is asked about the steps from there."""
         if (served := self.machine.served) is not None:
-            self._published = served
-            self.channel.store.publish(self._generations.numbered(served))
+            self._publish(served)
+
+    def _publish(self, served: Snapshot) -> None:
+        tombstones = self._removed.receive_change(self.channel.key.layers, self._published, served)
+        self._published = served
+        self.channel.store.publish(self._generations.numbered(served, tombstones))
+
+    def part(self) -> None:
+        """Note what was served: nobody follows the channel any more."""
+        self._removed.receive_parting(self.channel.key.layers, self._published)
 
     def begin_step(self, started: StepStarted) -> Snapshot | None:
         """Note which change is served from now on; return it when this is the first step to it, None at other steps."""

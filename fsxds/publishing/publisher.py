@@ -19,6 +19,7 @@ from fsxds.history.state_writer import StateWriter
 from fsxds.publishing.canaries import CanaryGate
 from fsxds.publishing.channel_rollout import ChannelRollout, Generations
 from fsxds.publishing.rejected_resources import rejection_problems
+from fsxds.publishing.removed_members import RemovedMembers
 from fsxds.resources import Snapshot
 from fsxds.rollout import (
     Client,
@@ -115,6 +116,7 @@ class Publisher:
         self._keeper = keeper
         self._rewriting = rewriting
         self._generations = Generations()
+        self._removed = RemovedMembers(keeper.restored_members() if keeper else {})
         self._targets: Mapping[Layers, Snapshot] = {}
         self._detected_s = 0.0
         # The rollouts with something to do, each once, in this order.
@@ -127,6 +129,8 @@ class Publisher:
         self._rejected: dict[ChannelRollout, tuple[Problem, ...]] = {}
         # The changes that were reported last, each with the time at which it was detected.
         self._reported: dict[object, float] = {}
+        if keeper is not None:
+            keeper.read_members = lambda: self._removed.by_layers
         for key, state in keeper.restored().items() if keeper else ():
             self._restore(key, state)
         self.whole = self.rollout_of(ChannelKey()).channel
@@ -152,6 +156,7 @@ class Publisher:
     def drop(self, rollout: ChannelRollout) -> None:
         """Forget a channel, which nobody follows any more."""
         del self.rollouts[rollout.channel.key]
+        rollout.part()
         if self._keeper is not None and not rollout.channel.key.transition:
             self._keeper.forget(rollout.channel.key)
         self._due.discard(rollout)
@@ -323,7 +328,7 @@ class Publisher:
         if self._rewriting is not None:
             self._rewriting.follow(channel)
         rollout = self.rollouts[key] = ChannelRollout(
-            channel, machine or Rollout(self._rules.rollout), self._generations
+            channel, machine or Rollout(self._rules.rollout), self._generations, self._removed
         )
         channel.on_progress = partial(self._receive_progress, rollout)
         self._want(rollout)

@@ -1,0 +1,87 @@
+"""The removed members of collections in the database: what a process notes is known to the one after it."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections.abc import Mapping
+
+from fsxds.protocol.tombstones import NO_TOMBSTONES, Tombstones
+from fsxds.resources import Key
+from fsxds.snapshots.parsed_bytes import DamagedBytesError
+from fsxds.values import Layers, TypeUrl
+
+# So many views are kept, those that changed last; the rows of each are bounded by `tombstones.py`.
+MOST_VIEWS = 1000
+
+# Databases of earlier versions get it when they are opened.
+SCHEMA = """
+CREATE TABLE IF NOT EXISTS removed_members (
+  number INTEGER PRIMARY KEY AUTOINCREMENT, layers TEXT NOT NULL, type TEXT NOT NULL, collection TEXT NOT NULL,
+  name TEXT NOT NULL, UNIQUE (layers, type, collection, name)
+)
+"""
+_INSERT = "INSERT OR REPLACE INTO removed_members (layers, type, collection, name) VALUES (?, ?, ?, ?)"
+_DELETE = "DELETE FROM removed_members WHERE layers = ? AND type = ? AND collection = ? AND name = ?"
+
+
+class RemovedMembersTable:
+    """The rows as they are in the database, and their changes.
+
+    They are right as long as every transaction succeeds; after one that did not, a new table is to be made.
+
+    Attributes:
+        by_layers: what is kept, by the layers of views; what changed last is last.
+    """
+
+    def __init__(self, connection: sqlite3.Connection) -> None:
+        """Read what is kept.
+
+        Raises:
+            DamagedBytesError: a row is not what was kept.
+        """
+        self._connection = connection
+        self.by_layers: dict[Layers, Tombstones] = {}
+        read: dict[Layers, dict[Key, dict[str, int]]] = {}
+        rows = connection.execute("SELECT number, layers, type, collection, name FROM removed_members ORDER BY number")
+        for number, *texts in rows:
+            try:
+                layers, type_url, collection, name = (text.decode() for text in texts)
+                view = read[_layers(layers)] = read.pop(_layers(layers), {})
+            except (AttributeError, TypeError, ValueError, RecursionError) as error:
+                raise DamagedBytesError(f"the removed members are damaged: {type(error).__name__}") from error
+            key = TypeUrl(type_url), collection
+            names = view[key] = view.pop(key, {})
+            names[name] = number
+        self.by_layers.update(read)
+
+    def keep(self, noted: Mapping[Layers, Tombstones]) -> None:
+        """Write what changed of what is noted of views; those that are not in it stay as they are."""
+        for layers, tombstones in noted.items():
+            before = self.by_layers.get(layers, NO_TOMBSTONES)
+            if before is not tombstones:
+                self._write(layers, before, tombstones)
+                self.by_layers.pop(layers, None)
+                self.by_layers[layers] = tombstones
+        while len(self.by_layers) > MOST_VIEWS:
+            oldest = next(iter(self.by_layers))
+            self._connection.execute("DELETE FROM removed_members WHERE layers = ?", (json.dumps(oldest),))
+            del self.by_layers[oldest]
+
+    def _write(self, layers: Layers, before: Tombstones, after: Tombstones) -> None:
+        view = json.dumps(layers)
+        for key in before.keys() | after.keys():
+            old, new = before.get(key, {}), after.get(key, {})
+            if old is new:
+                continue
+            gone = old.keys() - new.keys()
+            self._connection.executemany(_DELETE, [(view, *key, name) for name in gone])
+            fresh = [name for name, number in new.items() if old.get(name) != number]
+            self._connection.executemany(_INSERT, [(view, *key, name) for name in fresh])
+
+
+def _layers(text: str) -> Layers:
+    layers = json.loads(text)
+    if not isinstance(layers, list):
+        raise TypeError("no list")
+    return tuple(map(str, layers))

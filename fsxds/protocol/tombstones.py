@@ -1,0 +1,85 @@
+"""Members of collections that were removed: a client that connects again may hold them still, and does not say so.
+
+| rule | source |
+| --- | --- |
+| A client that begins with a collection is told which members were removed from its view. | ENVOY.md E43 |
+| Of a collection, and of a view, those that were removed longest ago are forgotten beyond a number. | the memory that they take |
+
+What exists again stays noted, and is not told. The cost follows the change, and what was noted of its collections.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from types import MappingProxyType
+
+from fsxds.resource_names import SCHEME, glob_of
+from fsxds.resources import Key, Snapshot
+from fsxds.values import TypeUrl
+
+# An Envoy is told all of them when it connects again: these are less than a megabyte.
+MOST_OF_A_COLLECTION = 10_000
+MOST_OF_A_VIEW = 100_000
+
+Tombstones = Mapping[Key, dict[str, int]]
+"""By type and collection: the names of removed members, each with a number that grows, in this order."""
+
+NO_TOMBSTONES: Tombstones = MappingProxyType({})
+
+
+def after_change(known: Tombstones, before: Snapshot | None, after: Snapshot) -> Tombstones:
+    """Return the tombstones of a view that is served something else; the same object where no member was removed."""
+    if before is None:
+        return known
+    gone: dict[Key, list[str]] = {}
+    for type_url, rows in after.by_type.items():
+        old = before.resources(type_url)
+        if old is not rows and old:
+            removed = (name for name in rows.changes_since(old).removed if name.startswith(SCHEME))
+            _note(gone, type_url, removed)
+    return _with(known, gone) if gone else known
+
+
+def after_parting(known: Tombstones, last: Snapshot | None) -> Tombstones:
+    """Return the tombstones of a view that is not followed any more: whatever goes meanwhile is told who comes back."""
+    gone: dict[Key, list[str]] = {}
+    for type_url, rows in last.by_type.items() if last is not None else ():
+        _note(gone, type_url, (name for name, _ in rows.starting_with(SCHEME)))
+    return _with(known, gone) if gone else known
+
+
+def removed_members(snapshot: Snapshot, type_url: TypeUrl, globs: Iterable[str]) -> frozenset[str]:
+    """Return the members of these collections that were removed and do not exist."""
+    rows = snapshot.resources(type_url)
+    noted = (snapshot.tombstones.get((type_url, glob), {}) for glob in globs)
+    return frozenset(name for names in noted for name in names if name not in rows)
+
+
+def _note(gone: dict[Key, list[str]], type_url: TypeUrl, names: Iterable[str]) -> None:
+    for name in names:
+        gone.setdefault((type_url, glob_of(name)), []).append(name)
+
+
+def _with(known: Tombstones, gone: Mapping[Key, Iterable[str]]) -> Tombstones:
+    number = max((names[next(reversed(names))] for names in known.values()), default=0)
+    after = dict(known)
+    for key, removed in gone.items():
+        # As one that was noted last.
+        names = dict(after.pop(key, {}))
+        for name in sorted(removed):
+            number += 1
+            names.pop(name, None)
+            names[name] = number
+        after[key] = _newest(names, MOST_OF_A_COLLECTION)
+    excess = sum(map(len, after.values())) - MOST_OF_A_VIEW
+    while excess > 0:
+        key = next(iter(after))
+        names = after.pop(key)
+        if len(names) > excess:
+            after = {key: _newest(names, len(names) - excess), **after}
+        excess -= len(names)
+    return MappingProxyType(after)
+
+
+def _newest(names: dict[str, int], most: int) -> dict[str, int]:
+    return dict(list(names.items())[-most:]) if len(names) > most else names

@@ -15,8 +15,7 @@ from typing import TypeAlias, TypeVar
 
 from rpds import HashTrieMap, HashTrieSet
 
-from fsxds.protocol import name_index
-from fsxds.resource_names import Locator, MalformedName, is_structured
+from fsxds.resource_names import Locator, MalformedName, glob_of, is_structured
 from fsxds.resource_types import route_configuration_of
 from fsxds.resources import Key, ParsedFile, Resource, key_of
 from fsxds.snapshots.references import ANY, CLAIMED, IN_FILE, LB_ENDPOINT, VIRTUAL_HOST
@@ -202,11 +201,11 @@ def collection_of(type_url: TypeUrl, name: str) -> str:
     """Return the collection that a resource is in by its name, or that is asked for by this one: both give the same.
 
     That of virtual hosts is `<route configuration>/*`. Of `xdstp://authority/type/directory/name?key=value`, directory and
-    parameters make the collection, in any order of these.
+    parameters make the collection; names are canonical.
     """
     if type_url == VIRTUAL_HOST:
         return f"{route_configuration_of(name)}/{ANY}"
-    return name_index.collection_of(name)
+    return glob_of(name)
 
 
 @dataclass(frozen=True, slots=True)

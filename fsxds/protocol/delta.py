@@ -5,6 +5,7 @@
 | Names are added and given up one by one (`Subscription`); the nonce matters for ACK and NACK alone (`Acks`). | xDS protocol, "Incremental xDS" |
 | What a name stands for, and what answers it: `lookup.DeltaNames`, of virtual hosts `virtual_hosts.HostNames`. | xDS protocol, "Subscribing to Resources" |
 | A client that brings `initial_resource_versions` is sent what differs from them. | xDS protocol, "Reconnect"; ENVOY.md E39 |
+| A client that begins with a collection is told which members were removed: it does not say which it holds. | ENVOY.md E43 |
 | A name that does not exist, or not any more, is reported as removed once it is certain (`Absence`). | xDS protocol, "Deleting Resources" |
 | What was NACKed is sent again with back-off, in ever smaller responses (`Acks`). | ENVOY.md E10, E12 |
 | One snapshot goes out as one batch, in push order (`RESOURCE_TYPES`): what is used before what uses it; removals of what is used come last. | xDS protocol, "Eventual consistency considerations" |
@@ -30,9 +31,9 @@ from fsxds.protocol.messages import (
     Reaction,
     WatchStatus,
 )
-from fsxds.protocol.name_index import collection_of
 from fsxds.protocol.subscription import WILDCARD, SharedMemory, Subscription, names_without, version_of
 from fsxds.protocol.sync_states import SyncState
+from fsxds.protocol.tombstones import removed_members
 from fsxds.protocol.ttl import Heartbeats, TtlMode, TtlUse, earliest, ttl_use
 from fsxds.protocol.virtual_hosts import ROUTES, VIRTUAL_HOSTS, HostNames, ends_of_any_wait, ends_of_wait
 from fsxds.resource_types import BY_SHORT_NAME, BY_TYPE_URL, RESOURCE_TYPES, ResourceType, in_push_order
@@ -47,6 +48,7 @@ ENDPOINTS = BY_SHORT_NAME["eds"].type_url
 FOLLOWED_BY = {row.type_url: BY_SHORT_NAME[row.followed_by].type_url for row in RESOURCE_TYPES if row.followed_by}
 
 NOTHING_HELD: Mapping[str, Version] = MappingProxyType({})
+NO_REJECTIONS: Mapping[str, str] = MappingProxyType({})
 
 
 class DeltaStream:
@@ -100,6 +102,11 @@ class DeltaStream:
     def receive_timer(self, now_s: float) -> tuple[DeltaResponse, ...]:
         """Return what is due at this time: what was NACKed before, and heartbeats."""
         return self._batch(now_s)
+
+    @property
+    def has_members(self) -> bool:
+        """Whether the client is sent members of a collection."""
+        return any(watch.has_members for watch in self._watches.values())
 
     def standing(self, step: Step) -> Standing | Rejection:
         """Return whether the client has taken what a step changed of its subscriptions, or NACKed some of it."""
@@ -297,8 +304,19 @@ class _DeltaWatch:
     """
 
     __slots__ = (
-        *("_absence", "_acks", "_asked", "_base", "_generation", "_heartbeats", "_held", "_left", "_memory", "_ttl"),
-        *("names", "type_url"),
+        *(
+            "_absence",
+            "_acks",
+            "_asked",
+            "_base",
+            "_generation",
+            "_heartbeats",
+            "_held",
+            "_left",
+            "_memory",
+            "_rejected",
+        ),
+        *("_ttl", "names", "type_url"),
     )
 
     def __init__(self, type_url: TypeUrl, memory: SharedMemory, ttl: TtlUse, absence: Absence) -> None:
@@ -318,6 +336,8 @@ class _DeltaWatch:
         # Names in flight when the client unsubscribed from `*`. If it resubscribes, those that were removed meanwhile have
         # to be reported.
         self._left = NOTHING
+        # Why names of the subscription are rejected.
+        self._rejected: Mapping[str, str] = NO_REJECTIONS
 
     @property
     def is_initialized(self) -> bool:
@@ -341,6 +361,7 @@ class _DeltaWatch:
 
     def receive_request(self, request: DeltaRequest, now_s: float) -> Acknowledgement | None:
         """Take the names of a request; return the ACK or NACK in it."""
+        request = self.names.spellings.receive(request, self.names.names)
         if self._base is None and request.initial_resource_versions:
             self._held = {**self._held, **request.initial_resource_versions}
         answer = self._acks.receive(request.nonce, request.error_detail, now_s)
@@ -349,6 +370,9 @@ class _DeltaWatch:
         if WILDCARD in request.unsubscribe:
             self._left |= self._acks.in_flight
         self._asked = (self._asked - frozenset(request.unsubscribe)) | self.names.receive(request)
+        if request.rejected_names or self._rejected:
+            rejected = {**self._rejected, **request.rejected_names}
+            self._rejected = {name: rejected[name] for name in rejected.keys() & self.names.names}
         pending = self._acks.pending
         if pending.names and request.unsubscribe and self._base is not None:
             lookup = self.names.lookup(self._base)
@@ -380,8 +404,10 @@ class _DeltaWatch:
             repeated = self.names.answer_again(again, after, self._acks.held_back, is_first=base is None)
         pushed = frozenset(again & rows.keys()) - self.names.names if is_pushed else NOTHING
         certain = self._absence.reconsider(self.names.names, after)
+        # It does not say which members it holds.
+        globs = self.names.new_globs(self._asked)
+        members = removed_members(snapshot, self.type_url, globs) if globs else NOTHING
         self.names.settle(self._asked, after)
-        members = self._removed_members(rows, is_first=base is None)
         others = Changes(pushed, certain, members) if pushed or certain or members else NO_CHANGES
         retried = self._retry(after, now_s, is_due=bool(renewed))
         self._asked, self._held = NOTHING, NOTHING_HELD
@@ -431,14 +457,6 @@ class _DeltaWatch:
             return answered
         left, self._left = self._left, NOTHING
         return answered | Changes(removed=names_without(after.rows, left))
-
-    def _removed_members(self, rows: Rows, *, is_first: bool) -> frozenset[str]:
-        """Return what was removed of its collections for a client that begins: it does not say which members it holds."""
-        globs = self.names.globs()
-        if not globs:
-            return NOTHING
-        removed = self._memory.removed_members(rows)
-        return frozenset(name for name in removed if collection_of(name) in globs) if is_first else NOTHING
 
     def _retry(self, after: Lookup, now_s: float, *, is_due: bool) -> Changes:
         """Return all that was NACKed, where it can only be sent together, and is due."""
@@ -495,10 +513,13 @@ class _DeltaWatch:
             update.version,
             nonce,
             resources,
-            tuple(sorted(absence | changes.ends_wait)),
+            tuple(sorted(self.names.spellings.with_others(absence | changes.ends_wait))),
             with_ttl=self._ttl is not TtlUse.NONE,
             aliases=update.aliases,
             unpopulated=tuple(sorted(changes.unpopulated)),
+            errors={name: self._rejected[name] for name in absence & self._rejected.keys()}
+            if self._rejected
+            else NO_REJECTIONS,
         )
 
     def heartbeat(self, next_nonce: Callable[[], Nonce], now_s: float) -> DeltaResponse | None:
@@ -532,6 +553,11 @@ class _DeltaWatch:
         if self.names.selects_all:
             return self._base.everything
         return self._base.select(self.names.held(self.names.lookup(self._base)))
+
+    @property
+    def has_members(self) -> bool:
+        """Whether the client is sent members of a collection."""
+        return self._base is not None and self.names.has_members(self.names.lookup(self._base))
 
     @property
     def selects_nothing(self) -> bool:

@@ -20,8 +20,10 @@ from typing import ClassVar, Self
 from fsxds.memo import Lru
 from fsxds.protocol.acks import NOTHING, Answer
 from fsxds.protocol.messages import DeltaRequest
-from fsxds.protocol.name_index import NameIndex, collection_of, is_glob
-from fsxds.protocol.subscription import SCHEME, WILDCARD, SharedMemory, Subscription, names_without
+from fsxds.protocol.name_index import NameIndex
+from fsxds.protocol.requested_names import Spellings
+from fsxds.protocol.subscription import WILDCARD, SharedMemory, Subscription, names_without
+from fsxds.resource_names import SCHEME, glob_of, is_glob
 from fsxds.resources import Resource, Rows, RowsChange
 from fsxds.values import TypeUrl, Version
 
@@ -92,12 +94,12 @@ class Lookup:
 
     def collections_among(self, names: AbstractSet[str]) -> frozenset[str]:
         """Return the collections that some of these names stand for."""
-        return frozenset(collection_of(name) for name in names if self.stands_for_collection(name))
+        return frozenset(name for name in names if self.stands_for_collection(name))
 
     def members_among(self, names: AbstractSet[str], collections: AbstractSet[str]) -> frozenset[str]:
         """Return those of these names whose resources are members of a collection."""
         members = (name for name in names & self.rows.keys() if name.startswith(SCHEME))
-        return frozenset(name for name in members if collection_of(name) in collections)
+        return frozenset(name for name in members if glob_of(name) in collections)
 
     def _names_of(self, name: str) -> tuple[str, ...]:
         if name in self.rows:
@@ -106,7 +108,7 @@ class Lookup:
 
     def _look_up(self, name: str) -> tuple[str, ...]:
         if is_glob(name):
-            return self._index.collections().get(collection_of(name), ())
+            return self._index.collections().get(name, ())
         own = self._index.aliases().get(name)
         return () if own is None else (own,)
 
@@ -162,13 +164,15 @@ class DeltaNames:
     they are kept apart.
     """
 
-    __slots__ = ("_indirect", "_memory", "has_given_up", "subscription")
+    __slots__ = ("_indirect", "_memory", "has_given_up", "spellings", "subscription")
 
     # Whether what was NACKed is sent again together, and removals go with additions.
     keeps_together: ClassVar[bool] = False
 
     def __init__(self, type_url: TypeUrl, memory: SharedMemory) -> None:
         self.subscription = Subscription.initial(type_url)
+        # How the client writes the names.
+        self.spellings = Spellings()
         self._memory = memory
         # Whether names were unsubscribed whose resources the client is to drop.
         self.has_given_up = False
@@ -296,9 +300,13 @@ class DeltaNames:
         if asked:
             self._indirect |= names_without(after.rows, asked) & self.names
 
-    def globs(self) -> frozenset[str]:
-        """Return the collections that are wanted as a whole."""
-        return frozenset(collection_of(name) for name in self._indirect if is_glob(name))
+    def new_globs(self, asked: frozenset[str]) -> frozenset[str]:
+        """Return the collections in `asked` that the client was not sent anything of on this stream."""
+        return frozenset(name for name in asked - self._indirect if is_glob(name)) if asked else NOTHING
+
+    def has_members(self, lookup: Lookup) -> bool:
+        """Whether the client is sent members of a collection."""
+        return any(is_glob(name) and lookup.find(name) for name in self._indirect)
 
     def receive_nack(self, answer: Answer) -> None:
         """Take a NACK; only `HostNames` has something to note."""
@@ -307,7 +315,10 @@ class DeltaNames:
         self, resources: Iterable[Resource], requested: frozenset[str], lookup: Lookup
     ) -> Mapping[str, tuple[str, ...]]:
         """Return by name the aliases that resources are sent with, where these are not their own."""
-        return NO_ALIASES
+        if not self.spellings:
+            return NO_ALIASES
+        others = ((each, self.spellings.others(each.name)) for each in resources)
+        return {each.name: tuple(sorted({*each.aliases, *more})) for each, more in others if more}
 
     def held(self, lookup: Lookup) -> frozenset[str]:
         """Return the own names of all that is wanted and exists; not to be asked where everything is wanted."""

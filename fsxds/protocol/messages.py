@@ -52,7 +52,8 @@ class SotwRequest:
     """A `DiscoveryRequest`.
 
     `version_info` and `nonce` are None where they are empty, `node` where the message has none. `error_detail` is the
-    message of a NACK ("" for one without a message), None for an ACK.
+    message of a NACK ("" for one without a message), None for an ACK. `names` are canonical; `rejected_names` says why some of
+    them are rejected.
     """
 
     type_url: TypeUrl
@@ -61,6 +62,7 @@ class SotwRequest:
     nonce: Nonce | None = None
     error_detail: str | None = None
     node: Node | None = None
+    rejected_names: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +71,7 @@ class SotwResponse:
 
     `resources` is the same object on all streams where it is equal, so that its bytes can be kept with it. With
     `with_ttl`, resources that have a `ttl_s` are wrapped and carry it. `heartbeats` are resources whose time to live is
-    renewed without their content.
+    renewed without their content. `errors` says of names that the client asked for why they are rejected.
     """
 
     type_url: TypeUrl
@@ -78,11 +80,16 @@ class SotwResponse:
     resources: Collection[Resource]
     with_ttl: bool = False
     heartbeats: tuple[Resource, ...] = ()
+    errors: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
 
 
 @dataclass(frozen=True, slots=True)
 class DeltaRequest:
-    """A `DeltaDiscoveryRequest`; what it has in common with a `SotwRequest` is as there."""
+    """A `DeltaDiscoveryRequest`; what it has in common with a `SotwRequest` is as there.
+
+    Names are as the client writes them; `canonical` has the canonical forms of those that are written otherwise. What is
+    rejected has the name there that it has in the subscription.
+    """
 
     type_url: TypeUrl
     subscribe: tuple[str, ...] = ()
@@ -91,13 +98,15 @@ class DeltaRequest:
     nonce: Nonce | None = None
     error_detail: str | None = None
     node: Node | None = None
+    canonical: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
+    rejected_names: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
 
 
 @dataclass(frozen=True, slots=True)
 class DeltaResponse:
     """A `DeltaDiscoveryResponse`.
 
-    `version` is its `system_version_info`. `resources`, `with_ttl` and `heartbeats` are as in `SotwResponse`. `aliases`
+    `version` is its `system_version_info`. `resources`, `with_ttl`, `heartbeats` and `errors` are as in `SotwResponse`. `aliases`
     replace those of a resource, by its name. `unpopulated` are names that are answered with a `Resource` that has the name
     as its name and alias and no content: the virtual host does not exist (ENVOY.md E47).
     """
@@ -111,6 +120,7 @@ class DeltaResponse:
     heartbeats: tuple[Resource, ...] = ()
     aliases: Mapping[str, tuple[str, ...]] = field(default_factory=lambda: MappingProxyType({}))
     unpopulated: tuple[str, ...] = ()
+    errors: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
 
 
 @dataclass(frozen=True, slots=True)

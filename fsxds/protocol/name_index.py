@@ -3,7 +3,7 @@
 | rule | source |
 | --- | --- |
 | Of several resources with an alias, the first by name has it. | xDS protocol, "Aliases" |
-| The members of a collection have its directory, and nothing deeper, and its parameters, in any order. | xRFC TP1, "Glob collections" |
+| The members of a collection have its directory, and nothing deeper, and its parameters. All names are canonical. | xRFC TP1, "Glob collections" |
 """
 
 from __future__ import annotations
@@ -13,24 +13,11 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from fsxds.name_table import NameTable
-from fsxds.protocol.subscription import SCHEME
+from fsxds.resource_names import SCHEME, glob_of
 from fsxds.resources import Resource, RowsChange
-
-MEMBERS = "/*"
 
 KeysOf = Callable[[Resource], Iterable[str]]
 """Returns what stands for a resource beside its name."""
-
-
-def is_glob(name: str) -> bool:
-    """Whether a name stands for all members of a collection."""
-    return name.startswith(SCHEME) and name.partition("?")[0].endswith(MEMBERS)
-
-
-def collection_of(name: str) -> str:
-    """Return the collection that a resource of this name is a member of, or that this glob stands for."""
-    path, mark, parameters = name.partition("?")
-    return f"{path.rpartition('/')[0]}{MEMBERS}{mark}{'&'.join(sorted(parameters.split('&')))}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,4 +102,4 @@ def _aliases_of(resource: Resource) -> Iterable[str]:
 
 def _collections_of(resource: Resource) -> Iterator[str]:
     if resource.name.startswith(SCHEME):
-        yield collection_of(resource.name)
+        yield glob_of(resource.name)

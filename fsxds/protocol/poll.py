@@ -351,5 +351,5 @@ def _may_lack_something(snapshot: Snapshot, subscription: Subscription, selectio
     """Whether a response might remove what the client got before this process began."""
     type_url = subscription.type_url
     if not subscription.wildcard:
-        return bool(selection.missing) and type_url in snapshot.incomplete
+        return bool(selection.missing or subscription.globs) and type_url in snapshot.incomplete
     return type_url in snapshot.incomplete or type_url in snapshot.undeclared

@@ -14,11 +14,11 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from fsxds.protocol.acks import NOTHING, PolledVersion, PollState
 from fsxds.protocol.messages import Node
-from fsxds.protocol.subscription import Subscription, version_of
+from fsxds.protocol.subscription import Subscription, selected_names, version_of
 from fsxds.resource_types import BY_SHORT_NAME
 from fsxds.resources import RowsChange, Snapshot
 from fsxds.rollout import Rejection, Standing, Step
@@ -94,7 +94,7 @@ class PollingNode:
         if watch is None:
             watch = self.watches[subscription] = PolledWatch()
             self._present += 1
-            if len(subscription.names) > 1:
+            if len(subscription.names) > 1 or subscription.globs:
                 self._several.add(subscription)
         elif watch.is_given_up:
             watch.is_given_up = False
@@ -130,7 +130,7 @@ class PollingNode:
         else:
             names = _names_in(self._changed.get(subscription.type_url, RowsChange()))
             if not subscription.wildcard:
-                names = subscription.names & names or subscription.names
+                names = subscription.among(names) or subscription.names
             self._rejections[subscription] = Rejection(subscription.type_url, nacked.version, names, reason)
 
     def receive_end(self, subscription: Subscription, now_s: float, *, is_given_up: bool) -> None:
@@ -200,7 +200,8 @@ class PollingNode:
     def _awaited(self, subscription: Subscription, snapshot: Snapshot) -> Version | None:
         """Return the version that a subscription is waited for to come back with; None where it is not waited for."""
         watch, type_url = self.watches[subscription], subscription.type_url
-        if watch.is_given_up or not (subscription.wildcard or subscription.names & snapshot.resources(type_url).keys()):
+        rows = snapshot.resources(type_url)
+        if watch.is_given_up or not (subscription.wildcard or selected_names(rows, subscription) & rows.keys()):
             return None
         if not watch.open_polls and watch.ended_at_s < self._seen_at_s - LONGEST_PAUSE_S:
             return None
@@ -220,7 +221,7 @@ def _may_come_back(subscription: Subscription, change: RowsChange) -> bool:
     """Whether a change is more to a subscription than that what it names is gone: a cluster that goes polls no endpoints."""
     if subscription.wildcard:
         return subscription.selects_any(change)
-    return not subscription.names.isdisjoint(change.fresh | change.renewed)
+    return subscription.selects_any(replace(change, removed=NOTHING))
 
 
 def _names_in(change: RowsChange) -> frozenset[str]:

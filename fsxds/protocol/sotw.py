@@ -9,6 +9,7 @@
 | Of other types only what changed is sent, and a removal is not. | xDS protocol, "Grouping Resources into Responses"; ENVOY.md E37 |
 | A client that has the version of what it should hold is sent nothing at first. | xDS protocol, "Resource updates" |
 | Until something of a type was loaded, or could be missing by mistake, its full state is not sent to who has one. | `Snapshot.withheld`, `incomplete`, `undeclared` |
+| A glob stands for its members: those that are new or changed are sent, and a full state has all of them. | xRFC TP1, "Glob" |
 | What was NACKed is sent again alone, with back-off (`Acks`); its content is not part of the version meanwhile. | ENVOY.md E10 |
 | One snapshot goes out as one batch, in push order (`RESOURCE_TYPES`): what is used before what uses it. | xDS protocol, "Eventual consistency considerations" |
 | The endpoints of a new or changed cluster are sent after it, before its ACK, which Envoy holds back until then. | ENVOY.md E33 |
@@ -16,22 +17,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from types import MappingProxyType
 
 from fsxds.protocol.acks import NOTHING, Acks, Answer, Sent, combined
+from fsxds.protocol.glob_members import expanded, has_structured_names
 from fsxds.protocol.messages import ENVOY, Node, Reaction, SotwRequest, SotwResponse, WatchStatus
-from fsxds.protocol.subscription import WILDCARD, SharedMemory, Subscription, names_without, version_of
+from fsxds.protocol.subscription import (
+    WILDCARD,
+    SharedMemory,
+    Subscription,
+    missing_names,
+    names_without,
+    selected_names,
+    version_of,
+)
 from fsxds.protocol.sync_states import SyncState
 from fsxds.protocol.ttl import Heartbeats, TtlMode, TtlUse, earliest, ttl_use
 from fsxds.resource_types import BY_SHORT_NAME, BY_TYPE_URL, ResourceType, in_push_order
-from fsxds.resources import ResourceList, Rows, Snapshot
+from fsxds.resources import NO_RESOURCES, ResourceList, Rows, Snapshot
 from fsxds.rollout import Rejection, Standing, Step
 from fsxds.set_versions import version_of_set
 from fsxds.values import Nonce, TypeUrl, Version
 
 CLUSTERS = BY_SHORT_NAME["cds"].type_url
 ENDPOINTS = BY_SHORT_NAME["eds"].type_url
+
+NO_REJECTIONS: Mapping[str, str] = MappingProxyType({})
 
 
 class SotwStream:
@@ -127,6 +140,7 @@ class SotwStream:
         """Return the names that a request asks for, or asks for again."""
         before = watch.subscription
         added = watch.subscribe(request.names)
+        watch.reject({name: reason for name, reason in request.rejected_names.items() if name in added})
         if not watch.is_initialized:
             # The client may wait for endpoints that it has: of clusters that it just got.
             clusters = self._watches.get(CLUSTERS)
@@ -152,6 +166,9 @@ class SotwStream:
         for watch in self._watches.values():
             is_first = not watch.is_initialized
             update = watch.update(snapshot, again.get(watch.type_url, NOTHING), now_s)
+            if update is None and not self._is_envoy:
+                # An Envoy does not read it, and rejects a list of some types without resources (ENVOY.md E15).
+                update = watch.rejection_response(snapshot)
             if update is None:
                 continue
             updates.append(update)
@@ -206,7 +223,7 @@ class _SotwWatch:
     """
 
     __slots__ = (
-        *("_base", "_claimed", "_generation", "_heartbeats", "_memory", "_postponed", "_row", "_ttl"),
+        *("_base", "_claimed", "_generation", "_heartbeats", "_memory", "_postponed", "_row", "_ttl", "_unreported"),
         *("acks", "subscription"),
     )
 
@@ -223,6 +240,8 @@ class _SotwWatch:
         self._claimed: Version | None = None
         # Names that the client asked for again, but that could not be sent again yet.
         self._postponed = NOTHING
+        # Why names of the subscription are rejected, until a response has said so.
+        self._unreported: Mapping[str, str] = NO_REJECTIONS
 
     @property
     def type_url(self) -> TypeUrl:
@@ -258,16 +277,33 @@ class _SotwWatch:
     def subscribe(self, resource_names: Iterable[str]) -> frozenset[str]:
         """Take the names of a request; return those that were not in the one before, `*` among them for everything."""
         before, after = self.subscription, self.subscription.requesting(frozenset(resource_names))
-        names = before.names if after.names == before.names else self._memory.share(after.names)
-        self.subscription = replace(after, names=names)
+        if after != before or after.never_named != before.never_named:
+            names = before.names if after.names == before.names else self._memory.share(after.names)
+            self.subscription = replace(after, names=names)
         if not (after.wildcard or (after.names and self._row.full_state_in_sotw)):
-            self.acks.pending.forget(self.acks.pending.names - after.names)
+            self.acks.pending.forget(self.acks.pending.names - self._selected(self._base))
         return after.added_to(before)
+
+    def reject(self, rejected: Mapping[str, str]) -> None:
+        """Note why names are rejected that were not in the request before."""
+        if rejected or self._unreported:
+            unreported = {**self._unreported, **rejected}
+            self._unreported = {name: unreported[name] for name in unreported.keys() & self.subscription.names}
+
+    def rejection_response(self, snapshot: Snapshot) -> SotwUpdate | None:
+        """Return an update without resources that says why names are rejected; None where there is nothing to say."""
+        if not self._unreported or self._base is None:
+            return None
+        return SotwUpdate(self.type_url, version_of(snapshot, self.subscription), NO_RESOURCES, NOTHING)
+
+    def _selected(self, rows: Rows | None) -> frozenset[str]:
+        """Return the names of the subscription, and those of the members of its globs."""
+        return self.subscription.names if rows is None else selected_names(rows, self.subscription)
 
     def postpone(self, resource_names: Iterable[str]) -> None:
         """Note names that were asked for again by a client that had not seen the last response."""
         if self.subscription.names == frozenset(resource_names):
-            self._postponed |= self.subscription.names - self.acks.in_flight
+            self._postponed |= self._selected(self._base) - self.acks.in_flight
 
     def names_again(self, *, is_asked: bool) -> frozenset[str]:
         """Return the names to send again: what was postponed, and with `is_asked` the whole subscription.
@@ -276,15 +312,15 @@ class _SotwWatch:
         """
         if self._row.full_state_in_sotw:
             return NOTHING
-        return self.repeatable(self.subscription.names | self._postponed if is_asked else self._postponed)
+        return self.repeatable(self._selected(self._base) | self._postponed if is_asked else self._postponed)
 
     def repeatable(self, names: Iterable[str], *, unrequested: bool = False) -> frozenset[str]:
         """Return the subscribed ones of these names; those that are pending are postponed.
 
         With `unrequested`, whether they are subscribed to does not matter.
         """
-        subscription, pending = self.subscription, self.acks.pending.names
-        wanted = frozenset(names) if unrequested or subscription.wildcard else subscription.names.intersection(names)
+        selects_any, pending = unrequested or self.subscription.wildcard, self.acks.pending.names
+        wanted = frozenset(names) if selects_any else self._selected(self._base).intersection(names)
         self._postponed = (self._postponed | wanted) & pending
         return wanted - pending
 
@@ -302,6 +338,7 @@ class _SotwWatch:
         if self.selects_nothing or (self._base is base and not (again or self.acks.pending.names)):
             return None
         fresh, removed = self._difference(base, self._base)
+        again = self._with_members(self._base, again)
         if self._row.full_state_in_sotw:
             return self._full_update(snapshot, fresh | again, now_s, is_changed=bool(fresh or removed))
         return self._partial_update(snapshot, fresh, again, now_s)
@@ -350,7 +387,7 @@ class _SotwWatch:
         fresh = change.fresh | change.renewed if change.renewed and self._ttl is not TtlUse.NONE else change.fresh
         if self.subscription.wildcard:
             return fresh, change.removed
-        return fresh & self.subscription.names, change.removed & self.subscription.names
+        return fresh & self._selected(rows), change.removed & self._selected(base)
 
     def _full_update(
         self, snapshot: Snapshot, fresh: frozenset[str], now_s: float, *, is_changed: bool
@@ -387,12 +424,20 @@ class _SotwWatch:
         if not lacking or WILDCARD in lacking or self.type_url in snapshot.authored:
             return version_of(snapshot, self.subscription)
         rows = snapshot.resources(self.type_url)
-        names = rows if self.subscription.wildcard else sorted(self.subscription.names)
+        names = rows if self.subscription.wildcard else sorted(self._selected(rows))
         members = ((name, rows[name].version if name in rows and name not in lacking else "") for name in names)
         return version_of_set(self.type_url, members)
 
     def _select(self, rows: Rows, names: frozenset[str]) -> ResourceList:
-        return rows.everything if WILDCARD in names else rows.select(names)
+        return rows.everything if WILDCARD in names else rows.select(self._with_members(rows, names))
+
+    def _with_members(self, rows: Rows, names: frozenset[str]) -> frozenset[str]:
+        """Return names, of which some may be globs of the subscription, with those of the members of these."""
+        if names is self.subscription.names:
+            return self._selected(rows)
+        if not names or not has_structured_names(rows) or names.isdisjoint(self.subscription.globs):
+            return names
+        return expanded(rows, names, names & self.subscription.globs)
 
     def send(self, update: SotwUpdate, nonce: Nonce, now_s: float) -> SotwResponse:
         """Make the response of an update, and remember it until its ACK or NACK."""
@@ -402,7 +447,10 @@ class _SotwWatch:
         self._record(nonce, sent, now_s)
         self._heartbeats.plan(self._shortest_ttl_s(), now_s, is_all=self._row.full_state_in_sotw)
         with_ttl = self._ttl is not TtlUse.NONE
-        return SotwResponse(self.type_url, update.version, nonce, update.resources, with_ttl)
+        errors, self._unreported = self._unreported, NO_REJECTIONS
+        if errors:
+            errors = {name: reason for name, reason in errors.items() if name not in update.resources.names}
+        return SotwResponse(self.type_url, update.version, nonce, update.resources, with_ttl, errors=errors)
 
     def _record(self, nonce: Nonce, sent: Sent, now_s: float) -> None:
         self.acks.record(nonce, sent, now_s)
@@ -419,7 +467,7 @@ class _SotwWatch:
     def _timed(self, base: Rows) -> ResourceList:
         """Return the resources of the client that have a time to live."""
         timed = base.timed.keys()
-        return base.select(frozenset(timed if self.subscription.wildcard else timed & self.subscription.names))
+        return base.select(frozenset(timed if self.subscription.wildcard else timed & self._selected(base)))
 
     def heartbeat(self, next_nonce: Callable[[], Nonce], now_s: float) -> SotwResponse | None:
         """Return what renews the time to live of what the client holds, where that is due."""
@@ -457,5 +505,4 @@ class _SotwWatch:
         if self._base is None:
             return self.acks.status(self.subscription, (), (), self._generation)
         held = self._select(self._base, self.everything)
-        names = NOTHING if self.subscription.wildcard else self.subscription.names
-        return self.acks.status(self.subscription, held, tuple(sorted(names - held.names)), self._generation)
+        return self.acks.status(self.subscription, held, missing_names(self._base, self.subscription), self._generation)

@@ -6,34 +6,31 @@
 | `*` means everything, beside names or without. | xDS protocol, "How the client specifies what resources to return" |
 | In SotW and polls the names of a request replace those before; in Delta they are added to and removed from them. | xDS protocol, "Resource updates", "Incremental xDS" |
 | A poll has no stream: each stands for itself. | xDS protocol, "REST-JSON polling subscriptions" |
+| A glob stands for the members of its collection; its version is that of what these are. | xRFC TP1, "Glob" |
 | The version of a selection changes when the selection does, and not otherwise. | xDS protocol, "ACK/NACK and resource type instance version" |
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field, replace
 from pathlib import PurePosixPath
 from weakref import WeakValueDictionary
 
 from fsxds.memo import Lru
+from fsxds.protocol.glob_members import expanded, has_structured_names, is_empty
+from fsxds.resource_names import glob_of, is_glob
 from fsxds.resources import Resource, ResourceList, Rows, RowsChange, Snapshot
 from fsxds.values import TypeUrl, Version
 
 WILDCARD = "*"
-
-# The start of names that are members of collections.
-SCHEME = "xdstp://"
 
 # So many versions are remembered that were sent.
 MOST_VERSIONS = 4096
 
 # What an object of the least text takes.
 _NAME_BYTES = 64
-
-# So many names of members of collections are remembered that were removed.
-MOST_REMOVED = 10_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +44,8 @@ class Subscription:
     names: frozenset[str] = frozenset()
     wildcard: bool = True
     never_named: bool = field(default=False, compare=False)
+    # Found when they are asked for first: there may be a hundred thousand names, and no collection in the tree.
+    _globs: frozenset[str] | None = field(default=None, init=False, compare=False, repr=False)
 
     @classmethod
     def initial(cls, type_url: TypeUrl) -> Subscription:
@@ -77,14 +76,31 @@ class Subscription:
         return Subscription(self.type_url, (self.names | added) - removed - {WILDCARD}, wildcard, never_named)
 
     @property
+    def globs(self) -> frozenset[str]:
+        """Those of the names that stand for all members of a collection."""
+        if self._globs is None:
+            object.__setattr__(self, "_globs", frozenset(filter(is_glob, self.names)))
+        return self._globs or frozenset()
+
+    @property
     def weight(self) -> int:
         """What it takes to remember it, in KiB; 1 for what Envoys ask for. Its cost is that of the names."""
         return 1 + sum(len(name) + _NAME_BYTES for name in self.names) // 1024
 
     def selects_any(self, change: RowsChange) -> bool:
-        """Whether any of the changed resources is selected, by its own name. Its cost is that of the fewer names."""
+        """Whether any of the changed resources is selected, by its own name or by a glob. Its cost is that of the fewer names."""
         names = (change.fresh, change.renewed, change.removed)
-        return any(names) if self.wildcard else not all(map(self.names.isdisjoint, names))
+        if self.wildcard:
+            return any(names)
+        return not all(map(self.names.isdisjoint, names)) or any(map(self._members_among, names))
+
+    def among(self, names: AbstractSet[str]) -> frozenset[str]:
+        """Return those of some names that are selected where there is no wildcard."""
+        return self._members_among(names).union(self.names & names)
+
+    def _members_among(self, names: AbstractSet[str]) -> frozenset[str]:
+        globs = self.globs if names else ()
+        return frozenset(name for name in names if glob_of(name) in globs) if globs else frozenset()
 
     def added_to(self, before: Subscription) -> frozenset[str]:
         """Return the names that are new since `before`, `*` among them for everything."""
@@ -112,8 +128,23 @@ def select(snapshot: Snapshot, subscription: Subscription) -> Selection:
     version = version_of(snapshot, subscription)
     if subscription.wildcard:
         return Selection(subscription.type_url, version, rows.everything)
-    missing = tuple(sorted(names_without(rows, subscription.names)))
-    return Selection(subscription.type_url, version, rows.select(subscription.names), missing)
+    resources = rows.select(selected_names(rows, subscription))
+    return Selection(subscription.type_url, version, resources, missing_names(rows, subscription))
+
+
+def selected_names(rows: Rows, subscription: Subscription) -> frozenset[str]:
+    """Return the names of a subscription, and those of the members of its globs; they may not exist."""
+    if not has_structured_names(rows) or not subscription.globs:
+        return subscription.names
+    return expanded(rows, subscription.names, subscription.globs)
+
+
+def missing_names(rows: Rows, subscription: Subscription) -> tuple[str, ...]:
+    """Return the names of a subscription that do not exist, in order; a glob without members is one of them."""
+    missing = frozenset[str]() if subscription.wildcard else names_without(rows, subscription.names)
+    if missing and has_structured_names(rows):
+        missing = frozenset(name for name in missing if name not in subscription.globs or is_empty(rows, name))
+    return tuple(sorted(missing))
 
 
 def names_without(rows: Mapping[str, Resource], names: AbstractSet[str]) -> frozenset[str]:
@@ -131,7 +162,7 @@ def version_of(snapshot: Snapshot, subscription: Subscription) -> Version:
     if type_url in snapshot.authored:
         return Version(snapshot.authored[type_url])
     rows = snapshot.resources(type_url)
-    return rows.version if subscription.wildcard else rows.version_of(subscription.names)
+    return rows.version if subscription.wildcard else rows.version_of(selected_names(rows, subscription))
 
 
 def files_of(subscription: Subscription, version: Version, snapshot: Snapshot) -> tuple[PurePosixPath, ...]:
@@ -154,13 +185,11 @@ def files_of(subscription: Subscription, version: Version, snapshot: Snapshot) -
 class SharedMemory:
     """What all streams of a server remember together."""
 
-    __slots__ = ("_known_versions", "_members", "_name_sets", "_removed")
+    __slots__ = ("_known_versions", "_name_sets")
 
     def __init__(self) -> None:
         self._known_versions: Lru[Version, bool] = Lru(MOST_VERSIONS)
         self._name_sets: WeakValueDictionary[int, frozenset[str]] = WeakValueDictionary()
-        self._members: dict[TypeUrl, Rows] = {}
-        self._removed: dict[TypeUrl, Lru[str, bool]] = {}
 
     def share(self, names: frozenset[str]) -> frozenset[str]:
         """Return these names as the one set that all streams have of them, as long as one of them has it."""
@@ -174,20 +203,3 @@ class SharedMemory:
     def is_known(self, version: Version) -> bool:
         """Whether a version was known to this process, so that what was removed from it since was reported."""
         return version in self._known_versions
-
-    def removed_members(self, rows: Rows) -> Collection[str]:
-        """Return the members of collections that were in rows of this type before, and do not exist any more.
-
-        A client that connects again does not say which members of a collection it holds (ENVOY.md E43): these are reported
-        to it as removed.
-        """
-        removed = self._removed.setdefault(rows.type_url, Lru(MOST_REMOVED))
-        before = self._members.get(rows.type_url, rows)
-        self._members[rows.type_url] = rows
-        if before is not rows:
-            for name in rows.changes_since(before).removed:
-                if name.startswith(SCHEME):
-                    removed.put(name, True)
-            for name in [name for name in removed if name in rows]:
-                removed.pop(name)
-        return removed

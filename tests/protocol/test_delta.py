@@ -187,16 +187,6 @@ def test_a_client_that_never_answers() -> None:
     assert 1.0 == stream.timer_at_s
 
 
-def test_members_that_are_gone_are_remembered_in_bounds() -> None:
-    """The memory of what was removed from collections does not grow without end."""
-    memory = SharedMemory()
-    for generation in range(1, 4):
-        names = {f"xdstp://x/t/d/{generation}-{number}": "1" for number in range(6000)}
-        removed = memory.removed_members(snapshot({"EDS": names}, generation=generation).resources(EDS))
-
-    assert 10_000 == len(removed)
-
-
 def test_a_stream_with_enough_offers_sleeps() -> None:
     """While as many retries as may be await their ACK, the timer is not set for what else is due."""
     current = snapshot({"CDS": _contents(100)})

@@ -4,11 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-import pytest
-
 from fsxds.protocol.lookup import MOST_KEPT, Changes, DeltaNames, Lookup
 from fsxds.protocol.messages import DeltaRequest
-from fsxds.protocol.name_index import collection_of, is_glob
 from fsxds.protocol.subscription import SharedMemory
 from fsxds.protocol.virtual_hosts import HostLookup
 from fsxds.resources import Resource, Rows
@@ -39,17 +36,17 @@ def test_an_alias_of_two_resources_stands_for_the_first() -> None:
 
 
 def test_a_collection_has_the_members_of_its_directory() -> None:
-    """A glob stands for what is in its directory and nothing deeper, with its parameters in any order."""
+    """A glob stands for what is in its directory and nothing deeper, with its parameters and no others."""
     names = [
         "xdstp://x/t/d/a?p=1&q=2",
-        "xdstp://x/t/d/b?q=2&p=1",
+        "xdstp://x/t/d/b?p=1&q=2",
         "xdstp://x/t/d/c",
         "xdstp://x/t/d/e/f?p=1&q=2",
         "d/x",
     ]
     lookup = Lookup(_rows(*(resource("LEDS", name) for name in names)))
 
-    assert {*names[:2]} == lookup.names({"xdstp://x/t/d/*?q=2&p=1"})
+    assert {*names[:2]} == lookup.names({"xdstp://x/t/d/*?p=1&q=2"})
     assert {names[2]} == lookup.names({"xdstp://x/t/d/*"})
     assert () == lookup.find("xdstp://x/t/none/*")
     assert () == lookup.find("d/*")
@@ -89,32 +86,6 @@ def test_names_that_exist() -> None:
 
     assert {"own", "web", "xdstp://x/t/d/*"} == lookup.existing(names)
     assert {name for name in names if lookup.find(name)} == lookup.existing(names)
-
-
-@pytest.mark.parametrize(
-    ("name", "expected"),
-    [
-        ("xdstp://x/t/d/*", True),
-        ("xdstp://x/t/d/*?p=1", True),
-        ("xdstp://x/t/d/a", False),
-        ("xdstp://x/t/d/a?p=/*", False),
-        ("d/*", False),
-        ("*", False),
-    ],
-)
-def test_what_is_a_glob(name: str, expected: bool) -> None:
-    """A glob begins with the scheme, and its path ends with `/*`."""
-    assert expected == is_glob(name)
-
-
-def test_members_and_glob_have_one_collection() -> None:
-    """The glob and its members give the same collection, whatever the order of parameters; others do not."""
-    glob = collection_of("xdstp://x/t/d/*?a=1&b=2")
-
-    assert glob == collection_of("xdstp://x/t/d/member?b=2&a=1")
-    assert glob != collection_of("xdstp://x/t/d/member")
-    assert glob != collection_of("xdstp://x/t/d/deep/member?a=1&b=2")
-    assert glob != collection_of("xdstp://y/t/d/member?a=1&b=2")
 
 
 def test_a_member_stays_when_its_alias_goes_to_another() -> None:

@@ -7,12 +7,14 @@ It is as in `tests/support/stream_conversation.py`, but for what the client and 
              detail=text             a rejection in the client's words
              features=ttl-delta      what the client announces, with the first request
              agent=envoy             the client is an Envoy
+             refused=a,b             which of the names were refused when the request was read
+             written=b>a             names of the request with their canonical forms, where these are others
 
     server   EDS R=a V=2 N=3         a response; R= is left out where there are no resources
              removed=b,c             names that are reported as removed
              unknown=r/x             hosts that are reported as unknown
              aliases=r/a:r/x|r/y     with which aliases resources are sent, where they are others than their own
-             ttl=a:5 heartbeats=a:5  as with state-of-the-world streams
+             ttl=a:5 heartbeats=a:5 errors=a,b  as with state-of-the-world streams
 """
 
 from __future__ import annotations
@@ -25,7 +27,7 @@ from fsxds.values import Nonce, Version
 from tests.support import dialogue
 from tests.support.dialogue import Played
 from tests.support.snapshots import resource, type_url
-from tests.support.stream_conversation import FEATURES, StreamConversation, _written_ttl
+from tests.support.stream_conversation import FEATURES, StreamConversation, _written_ttl, written_errors
 
 
 class DeltaConversation(StreamConversation):
@@ -49,6 +51,8 @@ class DeltaConversation(StreamConversation):
             Nonce(self.nonces.meaning(options["N"])) if "N" in options else None,
             options.get("detail"),
             node,
+            canonical=dict(each.split(">", 1) for each in options.get("written", "").split(",") if each),
+            rejected_names=dict.fromkeys(options["refused"].split(","), "no") if "refused" in options else {},
         )
         return self.stream.receive_request(request, self.snapshot, self.now_s)  # type: ignore[arg-type,return-value]
 
@@ -70,6 +74,7 @@ class DeltaConversation(StreamConversation):
         if response.with_ttl:
             yield from _written_ttl("ttl", response.resources)
         yield from _written_ttl("heartbeats", response.heartbeats)
+        yield from written_errors(response)
 
 
 def _names_after(sign: str, words: Iterable[str]) -> tuple[str, ...]:

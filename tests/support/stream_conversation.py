@@ -7,6 +7,7 @@ bears all types that are asked for on it, as ADS does. What else is put in:
              detail=text             it bears (none where they are left out); a rejection in the client's words
              features=ttl            what the client announces, with the first request
              agent=envoy             what it is
+             refused=a,b             which of the names were refused when the request was read
     single                           the next stream bears one type: it is not an aggregated one
     spec                             the next stream is served with `--ttl spec`
     nothing                          no tree was loaded yet
@@ -16,6 +17,7 @@ bears all types that are asked for on it, as ADS does. What else is put in:
     release                          it gets the last one
     reconnect                        the stream breaks; the next request is the first of a new one
     restart                          the same, with a server that forgot everything
+    restart  state                   the same, with a server that kept its state on disk
 
 What must come out, in this order, and nothing else:
 
@@ -24,6 +26,7 @@ What must come out, in this order, and nothing else:
              R=a(gone)               a resource that no file has any more
              ttl=a:5                 the time to live in it, in seconds
              heartbeats=a:5          what is renewed without its content
+             errors=a,b              of which names it says why they are refused
     server   silent                  nothing
 
 Versions and nonces are symbols, bound when the server first says them; others are foreign.
@@ -34,7 +37,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import ClassVar
 
-from fsxds.protocol.messages import Acknowledgement, Node, Reaction, SotwRequest, SotwResponse
+from fsxds.protocol.messages import Acknowledgement, DeltaResponse, Node, Reaction, SotwRequest, SotwResponse
 from fsxds.protocol.sotw import SotwStream
 from fsxds.protocol.subscription import SharedMemory
 from fsxds.protocol.ttl import SOTW_TTL_FEATURE, TTL_FEATURE, TtlMode
@@ -122,7 +125,7 @@ class StreamConversation:
                 self._ttl_mode = TtlMode.SPECIFICATION if verb == "spec" else self._ttl_mode
                 self.stream = self._open()
             case "reconnect" | "restart":
-                self._start_again(verb)
+                self._start_again(verb, keeps_state=words == ["state"])
             case "nothing":
                 self.snapshot = None
             case "hold":
@@ -144,6 +147,7 @@ class StreamConversation:
             Nonce(self.nonces.meaning(options["N"])) if "N" in options else None,
             options.get("detail"),
             node_of(options),
+            rejected_names=dict.fromkeys(options["refused"].split(","), "no") if "refused" in options else {},
         )
         return self.stream.receive_request(request, self.snapshot, self.now_s)
 
@@ -153,6 +157,7 @@ class StreamConversation:
         if response.with_ttl:
             yield from _written_ttl("ttl", response.resources)
         yield from _written_ttl("heartbeats", response.heartbeats)
+        yield from written_errors(response)
 
     def written_resource(self, resource: Resource) -> str:
         """Write the name of a resource, and what is the matter with it when it is not what the files say."""
@@ -183,10 +188,10 @@ class StreamConversation:
         assert at_s is None or at_s > self.now_s, "a stream that did what it planned does not plan it again"
         return said
 
-    def _start_again(self, verb: str) -> None:
+    def _start_again(self, verb: str, *, keeps_state: bool) -> None:
         if verb == "restart":
             self._memory = SharedMemory()
-            self.files.start_again()
+            self.files.start_again(keeps_state=keeps_state)
             self.snapshot = self.snapshot and self.files.snapshot()
         self.nonces.start_again()
         self.stream = self._open()
@@ -227,6 +232,11 @@ def _short_name(url: TypeUrl) -> str:
 def _written_ttl(word: str, resources: Iterable[Resource]) -> Iterable[str]:
     timed = ",".join(f"{resource.name}:{resource.ttl_s:g}" for resource in resources if resource.ttl_s is not None)
     return (f"{word}={timed}",) if timed else ()
+
+
+def written_errors(response: SotwResponse | DeltaResponse) -> Iterable[str]:
+    """Write of which names a response says why they are refused."""
+    return ("errors=" + ",".join(sorted(response.errors)),) if response.errors else ()
 
 
 def play(script: str) -> Played:

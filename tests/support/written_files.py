@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from fsxds.protocol.tombstones import NO_TOMBSTONES, Tombstones, after_change
 from fsxds.resources import Reference, Resource, Rows, Snapshot
 from fsxds.values import Severity
 from tests.support.snapshots import snapshot, type_url
@@ -24,6 +25,8 @@ class WrittenFiles:
         self._broken: set[str] = set()
         self._authored: dict[str, str] = {}
         self._generation = 0
+        self._last: Snapshot | None = None
+        self._tombstones: Tombstones = NO_TOMBSTONES
 
     def say(self, verb: str, short_name: str, words: list[str]) -> None:
         """Play one statement about files."""
@@ -41,9 +44,11 @@ class WrittenFiles:
             case _:
                 raise ValueError(f"no such statement: {verb}")
 
-    def start_again(self) -> None:
-        """Forget what only a running server knows: which types had files once."""
+    def start_again(self, *, keeps_state: bool = False) -> None:
+        """Forget what only a running server knows: which types had files once, and what else it does not keep on disk."""
         self._gone = set()
+        if not keeps_state:
+            self._last, self._tombstones = None, NO_TOMBSTONES
 
     def snapshot(self) -> Snapshot:
         """Return what a server makes of the files now."""
@@ -65,7 +70,10 @@ class WrittenFiles:
             by_type[type_url(short_name)] = Rows(
                 rows.type_url, {name: _as_written(short_name, row, written[name]) for name, row in rows.items()}
             )
-        return replace(plain, by_type=by_type)
+        made = replace(plain, by_type=by_type)
+        self._tombstones = after_change(self._tombstones, self._last, made)
+        self._last = replace(made, tombstones=self._tombstones)
+        return self._last
 
 
 def body_of(content: str) -> str:

@@ -25,6 +25,7 @@ from fsxds.events import ResponseSent
 from fsxds.protocol.delta import DeltaStream
 from fsxds.protocol.messages import Node, SotwResponse
 from fsxds.protocol.poll import answer_fetch, nonce_of
+from fsxds.protocol.requested_names import reject_request
 from fsxds.protocol.sotw import SotwStream
 from fsxds.protocol.subscription import Subscription
 from fsxds.resource_types import RESOURCE_TYPES
@@ -233,6 +234,7 @@ class GrpcServices:
         peer, access = sender.address, self._shared.access
         try:
             request = self._shared.reader.sotw(content, method.row, peer)
+            reject_request(request.rejected_names)
             subscription = Subscription.for_request(request.type_url, request.names)
             node = request.node or Node("", peer=peer)
             access.current.check_node(sender, node)

@@ -29,6 +29,7 @@ from fsxds.events import (
     ack_or_nack,
 )
 from fsxds.protocol.messages import ClientStatus, DeltaResponse, Node, Reaction, SotwResponse, WatchStatus
+from fsxds.protocol.requested_names import reason_of
 from fsxds.protocol.subscription import SharedMemory, Subscription
 from fsxds.protocol.sync_states import SyncState, combined_state
 from fsxds.protocol.ttl import TtlMode
@@ -43,7 +44,7 @@ from fsxds.transports.limits import Limiter, report_rejection
 from fsxds.transports.peers import peer_of_call
 from fsxds.values import TypeUrl
 
-# So many types that are not served are reported per stream; its requests for more of them are ignored silently.
+# So many types that are not served, and names that are rejected, are reported per stream; more of them are ignored silently.
 MOST_IGNORED_REPORTED = 8
 
 # Timers may fire a little early; the core is asked as if they had not.
@@ -299,6 +300,8 @@ class StreamCall:
             return
         if self._announced is not None and request.node is None and self._core.node is None:
             request = replace(request, node=self._announced)
+        for name, reason in request.rejected_names.items():
+            self._report_ignored(name, "INVALID_ARGUMENT", reason_of(reason))
         await self._wait_for_turn()
         if self._channel is None or request.node is not None:
             # A node that is named once is not read again; the core takes one that comes late.
@@ -437,9 +440,10 @@ class StreamCall:
         self._report_ignored(type_url, "IGNORED", message)
         return True
 
-    def _report_ignored(self, type_url: TypeUrl, status: str, reason: str) -> None:
-        if type_url not in self._ignored and len(self._ignored) < MOST_IGNORED_REPORTED:
-            self._ignored = (*self._ignored, type_url)
+    def _report_ignored(self, ignored: str, status: str, reason: str) -> None:
+        """Report once that a type, or a name, is ignored."""
+        if ignored not in self._ignored and len(self._ignored) < MOST_IGNORED_REPORTED:
+            self._ignored = (*self._ignored, ignored)
             self._shared.observer(RequestRejected(self._peer, status, reason))
 
     async def _reject(self, error: ProtocolError) -> None:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from enum import Enum
 from hashlib import sha256
+from itertools import chain
 from sys import intern
 from types import MappingProxyType
 from typing import Any, TypeAlias
@@ -26,6 +27,8 @@ from fsxds.errors import LimitError, ProtocolError
 from fsxds.memo import Lru
 from fsxds.protocol.messages import MOST_KEPT_NODE_BYTES, DeltaRequest, Node, SotwRequest, check_length, without_message
 from fsxds.protocol.node_attributes import attributes_of_message
+from fsxds.protocol.requested_names import NO_STRUCTURED_NAMES, RequestedNames, read_names
+from fsxds.resource_names import SCHEMES
 from fsxds.resource_types import BY_TYPE_URL, RESOURCE_TYPES, ResourceType
 from fsxds.values import Nonce, TypeUrl, Version
 
@@ -73,6 +76,8 @@ def _methods() -> Iterator[DiscoveryMethod]:
 
 METHODS = tuple(_methods())
 
+_SCHEMES = tuple(scheme.encode() for scheme in SCHEMES)
+
 # One Envoy opens a stream for each cluster, route and secret where it is not configured to use ADS (ENVOY.md E30); they share their node.
 MOST_NODES = 4096
 
@@ -117,10 +122,14 @@ class GrpcRequestReader:
 
     Args:
         most_names: returns how many names a message may have of each kind.
+        authority: returns that of structured names which have none.
     """
 
-    def __init__(self, most_names: Callable[[], int] = lambda: MOST_NAMES) -> None:
+    def __init__(
+        self, most_names: Callable[[], int] = lambda: MOST_NAMES, authority: Callable[[], str] = lambda: ""
+    ) -> None:
         self._most_names = most_names
+        self._authority = authority
         self._nodes: Lru[tuple[bytes, str], Node] = Lru(MOST_NODES)
 
     def read(
@@ -134,21 +143,27 @@ class GrpcRequestReader:
         """Return the value of a serialized DiscoveryRequest."""
         _check_names(content, SOTW_NAMES, self._most_names())
         message = _parsed(DiscoveryRequest, content)
+        type_url = _type_url(message.type_url, row)
+        read = self._structured(content, message.resource_names, type_url)
         return SotwRequest(
-            type_url=_type_url(message.type_url, row),
-            names=_shared(message.resource_names),
+            type_url=type_url,
+            names=_shared(read.among(message.resource_names)),
             version_info=Version(check_length("version_info", message.version_info)) or None,
             nonce=Nonce(check_length("response_nonce", message.response_nonce)) or None,
             error_detail=without_message(message.error_detail.message) if message.HasField("error_detail") else None,
             node=self._node(message, peer) if message.node and not knows_node else None,
+            rejected_names=read.rejected,
         )
 
     def delta(self, content: bytes, row: ResourceType | None, peer: str, *, knows_node: bool = False) -> DeltaRequest:
         """Return the value of a serialized DeltaDiscoveryRequest."""
         _check_names(content, DELTA_NAMES, self._most_names())
         message = _parsed(DeltaDiscoveryRequest, content)
+        type_url = _type_url(message.type_url, row)
+        names = chain(message.resource_names_subscribe, message.resource_names_unsubscribe)
+        read = self._structured(content, names, type_url)
         return DeltaRequest(
-            type_url=_type_url(message.type_url, row),
+            type_url=type_url,
             subscribe=_shared(message.resource_names_subscribe),
             unsubscribe=tuple(message.resource_names_unsubscribe),
             initial_resource_versions=MappingProxyType(
@@ -157,7 +172,15 @@ class GrpcRequestReader:
             nonce=Nonce(check_length("response_nonce", message.response_nonce)) or None,
             error_detail=without_message(message.error_detail.message) if message.HasField("error_detail") else None,
             node=self._node(message, peer) if message.node and not knows_node else None,
+            canonical=read.canonical,
+            rejected_names=read.rejected,
         )
+
+    def _structured(self, content: bytes, names: Iterable[str], type_url: TypeUrl) -> RequestedNames:
+        """Read the structured names in a message; where it has none, its names are not looked at one by one."""
+        if not any(scheme in content for scheme in _SCHEMES):
+            return NO_STRUCTURED_NAMES
+        return read_names(names, type_url, self._authority())
 
     def _node(self, request: DynamicMessage, peer: str) -> Node:
         if len(request.node) > MOST_NODE_BYTES:

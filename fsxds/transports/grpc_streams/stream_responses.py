@@ -8,13 +8,15 @@ Source: https://protobuf.dev/programming-guides/encoding#last-one-wins; envoy/se
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 
 from envoy.service.discovery.v3 import discovery_pb2
 from google.protobuf.any_pb2 import Any as PackedAny
 from google.protobuf.duration_pb2 import Duration
+from google.rpc import status_pb2
+from grpc import StatusCode
 
 from fsxds.memo import Lru
 from fsxds.protocol.messages import DeltaResponse, SotwResponse
@@ -104,14 +106,26 @@ def _own_part(response: Response) -> bytes:
     """Write what is sent to one stream alone."""
     heartbeats = map(_heartbeat, response.heartbeats)
     if isinstance(response, SotwResponse):
-        message = discovery_pb2.DiscoveryResponse(nonce=response.nonce, resources=map(_packed, heartbeats))
+        message = discovery_pb2.DiscoveryResponse(
+            nonce=response.nonce, resources=map(_packed, heartbeats), resource_errors=_errors(response)
+        )
     else:
         # The virtual host does not exist: it is named, and nothing is in it (ENVOY.md E47).
         unpopulated = (discovery_pb2.Resource(name=name, aliases=(name,)) for name in response.unpopulated)
         message = discovery_pb2.DeltaDiscoveryResponse(
-            nonce=response.nonce, resources=(*heartbeats, *unpopulated), removed_resources=response.removed
+            nonce=response.nonce,
+            resources=(*heartbeats, *unpopulated),
+            removed_resources=response.removed,
+            resource_errors=_errors(response),
         )
     return bytes(message.SerializeToString())
+
+
+def _errors(response: Response) -> Iterator[discovery_pb2.ResourceError]:
+    """Yield why names are rejected. Source: xRFC TP3, "xDS error propagation"."""
+    for name, reason in sorted(response.errors.items()):
+        status = status_pb2.Status(code=StatusCode.INVALID_ARGUMENT.value[0], message=reason)
+        yield discovery_pb2.ResourceError(resource_name=discovery_pb2.ResourceName(name=name), error_detail=status)
 
 
 def _shared_parts(response: Response) -> Iterable[bytes]:

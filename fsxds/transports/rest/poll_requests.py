@@ -25,6 +25,7 @@ from fsxds.memo import Lru
 from fsxds.protocol.messages import MOST_KEPT_NODE_BYTES, Node, check_length, without_message
 from fsxds.protocol.node_attributes import Attributes, attributes_of_json, is_unicode
 from fsxds.protocol.poll import PollRequest, patience_s
+from fsxds.protocol.requested_names import checked_names
 from fsxds.protocol.subscription import Subscription
 from fsxds.resource_types import ResourceType
 from fsxds.values import Nonce, PlainValue, Severity, Version
@@ -161,9 +162,16 @@ class RestRequestReader:
     Args:
         catalogue: has the fields that a request may have.
         most_remembered: a request is remembered while fewer than this many others came after it.
+        authority: returns that of structured names which have none.
     """
 
-    def __init__(self, catalogue: Catalogue, most_remembered: int = MOST_REMEMBERED) -> None:
+    def __init__(
+        self,
+        catalogue: Catalogue,
+        most_remembered: int = MOST_REMEMBERED,
+        authority: Callable[[], str] = lambda: "",
+    ) -> None:
+        self._authority = authority
         self.parsed = 0
         self._catalogue = catalogue
         self._converter = Converter(catalogue)
@@ -202,9 +210,10 @@ class RestRequestReader:
         node = _object("node", _field(fields, "node"))
         _check_type_url(_text("type_url", _field(fields, "type_url")), row)
         detail = _field(fields, "error_detail")
+        names = _names(_field(fields, "resource_names"))
         poll = PollRequest(
             node=_node(node, peer),
-            subscription=Subscription.for_request(row.type_url, _names(_field(fields, "resource_names"))),
+            subscription=Subscription.for_request(row.type_url, checked_names(names, row.type_url, self._authority())),
             version_info=Version(_text("version_info", _field(fields, "version_info"))) or None,
             response_nonce=Nonce(_text("response_nonce", _field(fields, "response_nonce"))) or None,
             error_detail=None if detail is None else _reason(detail),

@@ -104,6 +104,50 @@ async def test_fetch(server: GrpcServer, row: ResourceType) -> None:
     assert server.recorder.sent[0][2] == found.version_info
 
 
+NAME_OF_A_CLUSTER = "xdstp://x/envoy.config.cluster.v3.Cluster/c"
+
+
+@pytest.mark.parametrize("is_aggregated", [False, True], ids=["alone", "ADS"])
+async def test_refused_names(server: GrpcServer, is_aggregated: bool) -> None:
+    """A name of another type is refused with the reason, on the wire and in the log; all else of the stream is served."""
+    stream = server.stream("" if is_aggregated else "EDS")
+    await stream.ask("EDS", node="n1", resource_names=[NAME_OF_A_CLUSTER, "a", "xdstp:bad"])
+    first = await stream.answer()
+    await stream.take(first, resource_names=[NAME_OF_A_CLUSTER, "a", "xdstp:bad"])
+    server.publish({**EVERY_TYPE, "EDS": {"a": "2"}})
+    second = await stream.answer()
+    delta = server.delta("" if is_aggregated else "EDS")
+    await delta.ask("EDS", node="n2", resource_names_subscribe=[NAME_OF_A_CLUSTER, "a"])
+    third = await delta.answer()
+
+    reasons = {each.resource_name.name: each.error_detail for each in first.resource_errors}
+    assert {each.code for each in reasons.values()} == {grpc.StatusCode.INVALID_ARGUMENT.value[0]}
+    assert "is a name of envoy.config.cluster.v3.Cluster" in reasons.pop(NAME_OF_A_CLUSTER).message
+    assert "is no structured name; write xdstp://" in reasons.pop("xdstp:bad").message
+    assert not reasons
+    assert [each.value for each in second.resources] == [b"a=2"]
+    assert not second.resource_errors
+    assert (names_in(third), list(third.removed_resources)) == (["a"], [NAME_OF_A_CLUSTER])
+    assert [each.resource_name.name for each in third.resource_errors] == [NAME_OF_A_CLUSTER]
+    assert [status for _, status, _ in server.recorder.rejected] == ["INVALID_ARGUMENT"] * 3
+    with pytest.raises(grpc.aio.AioRpcError, match=r"resource_names: .*is a name of") as caught:
+        await server.fetch("EDS", resource_names=["a", NAME_OF_A_CLUSTER])
+    assert caught.value.code() is grpc.StatusCode.INVALID_ARGUMENT
+
+
+async def test_spellings(server: GrpcServer) -> None:
+    """A resource is answered under its canonical name, on Delta streams with the client's spelling as an alias."""
+    name, written = "xdstp://x/envoy.config.cluster.v3.Cluster/c%20d", "udpa://x/envoy.config.cluster.v3.Cluster/c d"
+    server.publish({"CDS": {name: "1"}})
+    delta, sotw = server.delta("CDS"), server.stream("CDS")
+    await delta.ask(node="n1", resource_names_subscribe=[written])
+    await sotw.ask(node="n1", resource_names=[written])
+    (found,) = (await delta.answer()).resources
+
+    assert (found.name, list(found.aliases)) == (name, [written])
+    assert [each.value for each in (await sotw.answer()).resources] == [f"{name}=1".encode()]
+
+
 async def test_a_wildcard_delta_client_that_comes_back(server: GrpcServer) -> None:
     """It says what it holds, and gets what is new alone."""
     server.publish({"CDS": {"a": "1", "b": "1", "c": "1"}})

@@ -85,6 +85,24 @@ def test_delta() -> None:
     )
 
 
+CLUSTER = "xdstp://x/envoy.config.cluster.v3.Cluster"
+
+
+def test_structured_names() -> None:
+    """Names have their canonical form; what is malformed or of another type is refused, and the others are not."""
+    reader = GrpcRequestReader(authority=lambda: "x")
+    written = ["web", "udpa:///envoy.config.cluster.v3.Cluster/a", f"{CLUSTER}/b c", "xdstp://bad"]
+    read = reader.sotw(sotw(type_url=CDS.type_url, resource_names=written), None, PEER)
+    assert read.names == ("web", f"{CLUSTER}/a", f"{CLUSTER}/b%20c", "xdstp://bad")
+    assert [*read.rejected_names] == ["xdstp://bad"]
+
+    content = delta(resource_names_subscribe=written[:2], resource_names_unsubscribe=written[2:])
+    asked = reader.delta(content, CDS, PEER)
+    assert (asked.subscribe, asked.unsubscribe) == (tuple(written[:2]), tuple(written[2:]))
+    assert asked.canonical == {written[1]: f"{CLUSTER}/a", written[2]: f"{CLUSTER}/b%20c"}
+    assert [*asked.rejected_names] == ["xdstp://bad"]
+
+
 def test_names_are_shared() -> None:
     """Streams may subscribe to ten thousand names each: they hold the same strings, whatever else they subscribe to."""
     reader, name = GrpcRequestReader(), "service-000001.prod.example"

@@ -37,6 +37,16 @@ def test_an_empty_object_asks_for_everything() -> None:
     assert parse() == expected
 
 
+def test_structured_names() -> None:
+    """Names have their canonical form; a poll with a name of another type, or with none, is rejected."""
+    name = "xdstp://x/envoy.config.endpoint.v3.ClusterLoadAssignment"
+
+    assert parse(resource_names=["web", f"{name}/a b"]).subscription.names == {"web", f"{name}/a%20b"}
+    for wrong in ("xdstp://x/envoy.config.cluster.v3.Cluster/a", "xdstp:", f"{name}/a#entry=b"):
+        with pytest.raises(ProtocolError, match=r"^resource_names: '.*; write"):
+            parse(resource_names=["web", wrong])
+
+
 @pytest.mark.parametrize(
     "fields",
     [

@@ -1,0 +1,154 @@
+"""The structured names of requests: read into their canonical form, and rejected where they name nothing that could exist.
+
+| rule | source |
+| --- | --- |
+| However a client writes a name, it means the canonical one; it is answered with that, and on Delta streams with its own spelling as an alias. | xRFC TP1, "URI encoding"; xDS protocol, "Aliases" |
+| A name that is malformed, or of another type than the request, is rejected alone: it exists nowhere, and the client is told why. All else of the stream goes on. | xRFC TP1, "Logical resource naming"; `resource_errors` in discovery.proto |
+| Names of virtual hosts are those of route configurations with a host behind them, which no client encodes. | ENVOY.md E46 |
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass, field, replace
+from types import MappingProxyType
+
+from fsxds.errors import ProtocolError
+from fsxds.protocol.messages import DeltaRequest
+from fsxds.resource_names import MalformedName, canonical, canonical_of_type, is_structured
+from fsxds.resource_types import BY_SHORT_NAME
+from fsxds.values import TypeUrl
+
+VIRTUAL_HOSTS = BY_SHORT_NAME["vhds"].type_url
+
+# So much of a name is shown.
+_SHOWN = 200
+
+
+@dataclass(frozen=True, slots=True)
+class RequestedNames:
+    """What the structured names of a request mean.
+
+    Attributes:
+        canonical: the canonical names of those that are written otherwise.
+        rejected: why names are rejected, by the names that they have in the subscription.
+    """
+
+    canonical: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
+    rejected: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
+
+    def among(self, names: Iterable[str]) -> tuple[str, ...]:
+        """Return names in their canonical form."""
+        return tuple(self.canonical.get(name, name) for name in names) if self.canonical else tuple(names)
+
+
+NO_STRUCTURED_NAMES = RequestedNames()
+
+
+def read_names(names: Iterable[str], type_url: TypeUrl, authority: str = "") -> RequestedNames:
+    """Read the names of a request for a type.
+
+    Args:
+        names: as they are written.
+        type_url: the type of the request.
+        authority: that of names which have none.
+    """
+    structured = [name for name in names if is_structured(name)] if type_url != VIRTUAL_HOSTS else []
+    if not structured:
+        return NO_STRUCTURED_NAMES
+    forms: dict[str, str] = {}
+    rejected: dict[str, str] = {}
+    for written in structured:
+        form = written
+        try:
+            form = canonical_of_type(written, type_url, authority)
+        except MalformedName as error:
+            form = _canonical_or_as_written(written, authority)
+            rejected[form] = f"{written[:_SHOWN]!r} {error}"
+        if form != written:
+            forms[written] = form
+    return RequestedNames(forms, rejected)
+
+
+def checked_names(names: Iterable[str], type_url: TypeUrl, authority: str = "") -> tuple[str, ...]:
+    """Return the canonical names of a request that stands for itself. Raises ProtocolError where one is rejected."""
+    written = tuple(names)
+    read = read_names(written, type_url, authority)
+    reject_request(read.rejected)
+    return read.among(written)
+
+
+def reject_request(rejected: Mapping[str, str]) -> None:
+    """Reject a request that stands for itself, where any of its names is rejected: nothing else goes with it."""
+    for reason in rejected.values():
+        raise ProtocolError(reason_of(reason))
+
+
+def reason_of(reason: str) -> str:
+    """Return why a name of a request is rejected, with the field that it is in."""
+    return f"resource_names: {reason}"
+
+
+def _canonical_or_as_written(written: str, authority: str) -> str:
+    try:
+        return canonical(written, authority)
+    except MalformedName:
+        return written
+
+
+class Spellings:
+    """How one Delta client writes the names that it subscribed to, as far as that is not their canonical form."""
+
+    __slots__ = ("_by_name",)
+
+    def __init__(self) -> None:
+        # All spellings in use of a name; those of most names are not noted, because they have one, the canonical.
+        self._by_name: dict[str, frozenset[str]] = {}
+
+    def __bool__(self) -> bool:
+        """Whether any name is written otherwise."""
+        return bool(self._by_name)
+
+    def others(self, name: str) -> frozenset[str]:
+        """Return how the client writes a canonical name beside that."""
+        return self._by_name.get(name, frozenset()) - {name}
+
+    def with_others(self, names: frozenset[str]) -> frozenset[str]:
+        """Return canonical names, and how the client writes them beside that."""
+        return names.union(*map(self.others, names & self._by_name.keys())) if self._by_name else names
+
+    def receive(self, request: DeltaRequest, subscribed: AbstractSet[str]) -> DeltaRequest:
+        """Take the names of a request, and return it with canonical ones.
+
+        A name that is unsubscribed in one spelling stays subscribed in another. What a client brings under a name that it
+        asks for is what it has of that.
+
+        Args:
+            request: has the canonical forms of its names, where they are written otherwise.
+            subscribed: the canonical names that the client subscribed to before.
+        """
+        if not request.canonical and not self._by_name:
+            return request
+        form_of, asked = request.canonical, frozenset(request.subscribe)
+        subscribe = tuple(form_of.get(written, written) for written in request.subscribe)
+        for written, name in zip(request.subscribe, subscribe, strict=True):
+            if written != name or name in self._by_name:
+                known = self._by_name.get(name, subscribed & {name} | asked & {name})
+                self._by_name[name] = frozenset(known) | {written}
+        given_up = tuple(self._give_up(form_of.get(written, written), written) for written in request.unsubscribe)
+        held = {form_of.get(name, name): version for name, version in request.initial_resource_versions.items()}
+        return replace(
+            request,
+            subscribe=subscribe,
+            unsubscribe=tuple(name for name in given_up if name is not None),
+            initial_resource_versions=held,
+        )
+
+    def _give_up(self, name: str, written: str) -> str | None:
+        """Return the name that nothing subscribes to any more; None where another spelling does."""
+        left = self._by_name.pop(name, frozenset((written,))) - {written}
+        if not left:
+            return name
+        self._by_name[name] = left
+        return None

@@ -416,6 +416,7 @@ class Application:
             self.channels, lambda: self.settings.max_hold_s, self.limiter, self.credentials.access
         )
         rest = RestJson(held, self.catalogue, self.observer, self.clients.polls)
+        rest.authority = self._authority
         application = make_application(rest, client_status_paths(self.reports, self.credentials.access))
         self.channels.on_moved = held.wake
         get = HttpGet(held, self.catalogue, self.observer, lambda: GetRules.of(self.settings))
@@ -424,9 +425,14 @@ class Application:
         options = replace(self.security.http("http", address), max_connections=self.limiter.most_connections)
         return listening(application, address, grace_s=GRACE_S, options=options)
 
+    def _authority(self) -> str:
+        """Return the authority of names that have none."""
+        return self.settings.authority
+
     def listen_grpc(self, address: Address) -> AbstractAsyncContextManager[Address]:
         """Serve streams at an address."""
         shared = StreamContext(self.channels, self.observer, self.clients, TtlMode(self.settings.ttl))
+        shared.authority = self._authority
         shared.limiter, shared.access = self.limiter, self.credentials.access
         services = GrpcServices(
             shared, client_status_handlers(self.reports, self.credentials.access), unready=self.readiness.reason

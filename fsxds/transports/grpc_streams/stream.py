@@ -114,6 +114,7 @@ class StreamContext:
 
     Attributes:
         limiter: bounds what clients take.
+        authority: returns that of structured names which have none.
         access: decides who may ask for what; everybody for everything, unless it is set before the first stream comes.
     """
 
@@ -123,12 +124,17 @@ class StreamContext:
         self.observer = observer
         self.registry = registry
         self.ttl_mode = ttl_mode
+        self.authority: Callable[[], str] = str
         self.access = AccessInUse()
         self.memory = SharedMemory()
-        self.reader = GrpcRequestReader(lambda: self.limiter.settings.max_names)
+        self.reader = GrpcRequestReader(lambda: self.limiter.settings.max_names, self._read_authority)
         self.writer = ResponseWriter()
         self.waking = Waking()
         self._tasks: asyncio.TaskGroup | None = None
+
+    def _read_authority(self) -> str:
+        # It is set later.
+        return self.authority()
 
     def write_in(self, tasks: asyncio.TaskGroup) -> None:
         """Write responses that are not to a request in tasks of this group; to be called before the first stream comes."""

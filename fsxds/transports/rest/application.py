@@ -192,19 +192,25 @@ class RestJson:
         handlers: what answers each path that is posted to.
         elsewhere: answers all that is no POST at other paths; None where there is nothing.
         edge: passes requests to them.
+        authority: returns that of structured names which have none.
     """
 
     def __init__(self, held: HeldPolls, catalogue: Catalogue, observer: Observer, polls: PollRegistry) -> None:
         self.held = held
         self.handlers: dict[str, Handler] = {path: partial(self._answer_poll, row) for path, row in ROWS.items()}
         self.elsewhere: Handler | None = None
+        self.authority: Callable[[], str] = str
         self.edge = HttpEdge("REST", self._answer, observer, held.limiter.admit_request)
         self._observer = observer
         self._polls = polls
         self._clients = RestClients(polls)
         self._memory = PollMemory(lambda: held.limiter.settings.max_nodes, forget=self._forget)
-        self._requests = RestRequestReader(catalogue)
+        self._requests = RestRequestReader(catalogue, authority=self._read_authority)
         self._bodies = ResponseBodies(Printer(catalogue))
+
+    def _read_authority(self) -> str:
+        # It is set later.
+        return self.authority()
 
     async def _answer(self, request: web.Request) -> web.StreamResponse:
         handler = self.handlers.get(request.path)

@@ -175,7 +175,7 @@ class RestRequestReader:
         self.parsed = 0
         self._catalogue = catalogue
         self._converter = Converter(catalogue)
-        self._remembered: Lru[tuple[bytes, ResourceType, str, bool], PollRequest] = Lru(most_remembered)
+        self._remembered: Lru[tuple[bytes, ResourceType, str, bool, str], PollRequest] = Lru(most_remembered)
 
     def read(self, body: bytes, row: ResourceType, peer: str, *, from_envoy: bool) -> PollRequest:
         """Return the poll that `body` is.
@@ -189,7 +189,7 @@ class RestRequestReader:
         Raises:
             ProtocolError: with the field, what is wrong with it, and the remedy.
         """
-        key = hashlib.sha256(body).digest(), row, peer, from_envoy
+        key = hashlib.sha256(body).digest(), row, peer, from_envoy, self._authority()
         poll = self._remembered.get(key)
         if poll is not None:
             return poll

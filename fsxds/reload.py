@@ -120,6 +120,7 @@ class LoadingRules:
             passes_redirects=settings.redirects == "client",
             root="" if directory is None else str(directory.absolute()),
             catalogue=catalogue,
+            check=check,
         )
         return cls(rules, limits, acceptance, settings.views, settings.variables, resolution)
 
@@ -131,20 +132,19 @@ class LoadingRules:
 
 def load_once(directory: Path, settings: Settings, catalogue: Catalogue, check: Check) -> Loaded:
     """Load a tree as serving would, once, and return what it holds and what is wrong with it."""
-    (loaded,) = load_trees((scan_once(directory, settings),), settings, catalogue, check, directory)
-    rules = LoadingRules.of(settings, catalogue, check, directory).resolution
-    return only_view(with_served(whole_tree(loaded), rules, None))
+    (views,) = load_trees((scan_once(directory, settings),), settings, catalogue, check, directory)
+    return only_view(views)
 
 
 def load_trees(
     trees: Iterable[SourceTree], settings: Settings, catalogue: Catalogue, check: Check, directory: Path = Path()
-) -> tuple[Loaded, ...]:
-    """Load trees as serving would, each on its own; a file that is in several of them is parsed once.
+) -> tuple[LoadedViews, ...]:
+    """Load trees as serving would, each on its own, as one view; a file that is in several of them is parsed once.
 
     What files parse to is kept for the next time, as that of `directory`.
     """
     require_libyaml()
-    rules = LoadingRules.of(settings, catalogue, check)
+    rules = LoadingRules.of(settings, catalogue, check, directory)
     acceptance = replace(rules.acceptance, locate_up_to_bytes=None)
     trees = tuple(trees)
     files = {(file.path, file.digest): file for tree in trees for file in tree.files}
@@ -154,7 +154,8 @@ def load_trees(
     def parse(files: tuple[SourceFile, ...]) -> tuple[ParsedFile, ...]:
         return tuple(parsed[file.path, file.digest] for file in files)
 
-    return tuple(with_ignored(load(tree, None, parse, acceptance), tree.ignored, check) for tree in trees)
+    loaded = (with_ignored(load(tree, None, parse, acceptance), tree.ignored, check) for tree in trees)
+    return tuple(with_served(whole_tree(one), rules.resolution, None) for one in loaded)
 
 
 def cache_of(

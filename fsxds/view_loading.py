@@ -15,7 +15,7 @@ from fsxds.settings.options import Settings
 from fsxds.snapshots.check_protocol import Check
 from fsxds.snapshots.layered_tree import LayeredTree
 from fsxds.snapshots.load import Loaded
-from fsxds.snapshots.loaded_views import LoadedViews, ViewsLoad, only_view, whole_tree, with_served
+from fsxds.snapshots.loaded_views import LoadedViews, ViewsLoad, only_view, with_served
 from fsxds.values import SourceTree
 from fsxds.views import View, Views
 
@@ -43,12 +43,8 @@ class ViewLoader:
         folders = [LayeredTree.of(tree, self.views.layer_names, None).folders for tree in trees]
         chosen = [tuple(choose(self.views, each)) for each in folders]
         if self.views.names:
-            loaded = tuple(self._load(tree, views) for tree, views in zip(trees, chosen, strict=True))
-        else:
-            wholes = reload.load_trees(trees, self._settings, self._catalogue, self._check, self._directory)
-            loaded = tuple(map(whole_tree, wholes))
-        rules = reload.LoadingRules.of(self._settings, self._catalogue, self._check, self._directory).resolution
-        return tuple(with_served(one, rules, None) for one in loaded)
+            return tuple(self._load(tree, views) for tree, views in zip(trees, chosen, strict=True))
+        return reload.load_trees(trees, self._settings, self._catalogue, self._check, self._directory)
 
     def load_one(self, tree: SourceTree, choose: Callable[[Views, Collection[str]], View]) -> Loaded:
         """Load one view of one tree."""
@@ -57,11 +53,12 @@ class ViewLoader:
 
     def _load(self, tree: SourceTree, views: Iterable[View]) -> LoadedViews:
         require_libyaml()
-        rules = reload.LoadingRules.of(self._settings, self._catalogue, self._check)
+        rules = reload.LoadingRules.of(self._settings, self._catalogue, self._check, self._directory)
         wanted = {view.layers: self.views.variables_of(view.layers) for view in views}
         load = ViewsLoad(tree, wanted, self.views.layer_names, None)
         cache = reload.cache_of(self._directory, self._settings, rules.parsing)
         parsed = parse_now(load.unparsed, rules.parsing, rules.limits, cache)
         loaded = load.load(parsed, replace(rules.acceptance, locate_up_to_bytes=None))
         note = reload.ignored_note(tree.ignored, self._check)
-        return loaded if note is None else replace(loaded, problems=tuple(sorted((*loaded.problems, note))))
+        noted = loaded if note is None else replace(loaded, problems=tuple(sorted((*loaded.problems, note))))
+        return with_served(noted, rules.resolution, None)

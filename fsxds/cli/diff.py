@@ -105,7 +105,7 @@ def _load(
     loader = ViewLoader(settings, catalogue, linter_of(settings))
     views = loader.load(own, lambda views, existing: (chosen_view(choice, views, existing),))
     of_own = map(only_view, views)
-    of_sent = iter(reload.load_trees(sent, settings, catalogue, linter_of(settings)))
+    of_sent = map(only_view, reload.load_trees(sent, settings, catalogue, linter_of(settings)))
     for read in reads:
         if read.kept is not None:
             yield read.kept, []

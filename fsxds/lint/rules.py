@@ -62,6 +62,7 @@ PAGES = (
     "values",
     "references",
     "discovery",
+    "redirects",
     "layers",
     "bootstrap",
     "envoy",

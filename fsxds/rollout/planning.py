@@ -207,6 +207,7 @@ def _between(step_kind: StepKind, served: Snapshot, target: Snapshot, rows: Mapp
         incomplete=frozenset(type_url for type_url, source in sources.items() if type_url in source.incomplete),
         withheld=frozenset(type_url for type_url, source in empty.items() if type_url in source.withheld),
         undeclared=frozenset(type_url for type_url, source in empty.items() if type_url in source.undeclared),
+        unresolved=target.unresolved,
     )
     return _step(step_kind, snapshot, changed)
 

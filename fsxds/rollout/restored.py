@@ -6,7 +6,8 @@ process before served that, and so does this one until it is certain that it is 
 | rule | source |
 | --- | --- |
 | What an incomplete, withheld or undeclared type lacks of what was restored is served on. | `Snapshot` |
-| It goes as soon as a target comes in which its type is neither, or that has another resource of its name. | |
+| So is what a redirect stood for that leads nowhere now. | `Snapshot` |
+| It goes as soon as a target comes in which it is neither, or that has another resource of its name. | |
 """
 
 from __future__ import annotations
@@ -29,11 +30,17 @@ class Restored:
         """Return a target with what it may lack by mistake; from then on, what it has or certainly lacks is forgotten."""
         if not self._rows:
             return target
-        uncertain = target.incomplete | target.withheld | target.undeclared
-        found = {type_url: self._rows[type_url] for type_url in uncertain & self._rows.keys()}
-        rows = {type_url: each.with_changes((), target.resources(type_url)) for type_url, each in found.items()}
+        rows = {type_url: _lacking(each, type_url, target) for type_url, each in self._rows.items()}
         self._rows = {type_url: each for type_url, each in rows.items() if each}
         return _joined(target, self._rows) if self._rows else target
+
+
+def _lacking(rows: Rows, type_url: TypeUrl, target: Snapshot) -> Rows:
+    """Return those of a type's restored resources that a target may lack by mistake."""
+    if type_url in target.incomplete | target.withheld | target.undeclared:
+        return rows.with_changes((), target.resources(type_url))
+    names = {name for unresolved_type, name in target.unresolved if unresolved_type == type_url}
+    return Rows(type_url, {name: rows[name] for name in rows.among(names - target.resources(type_url).keys())})
 
 
 def _joined(target: Snapshot, more: Mapping[TypeUrl, Rows]) -> Snapshot:

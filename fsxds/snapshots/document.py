@@ -15,11 +15,11 @@ from fsxds.api.fields import camel_case
 from fsxds.api.v2_spellings import similar_type
 from fsxds.api.walk import Unreadable, unreadable_parts
 from fsxds.formats.decoded import MAX_FAULTS, MessageDocument, PlainDocument
-from fsxds.resource_names import is_structured
+from fsxds.resource_names import Locator, MalformedName, is_structured
 from fsxds.resource_types import BY_MESSAGE_TYPE, ResourceType
 from fsxds.resources import LayerEdit, Origin, Reference, Resource, UnreadResource, version_of_body
 from fsxds.settings.naming_rules import NO_RULES, NamingRules
-from fsxds.snapshots import list_collections, names, shape
+from fsxds.snapshots import list_collections, names, redirect_payloads, shape
 from fsxds.snapshots.layer_documents import is_layer_document, read_layer_document
 from fsxds.snapshots.names import LISTENER, ONLY_ONE, VIRTUAL_HOST, name_of_unnamed, unmatchable_fault, unnamed_fault
 from fsxds.snapshots.shape import DISCOVERY_RESPONSE, RESOURCE_WRAPPER, Piece, TypeClaim, shape_of, wrapper_path
@@ -126,6 +126,10 @@ class DocumentReader:
         wrapping = self._wrapping(piece, draft)
         if wrapping is None:
             return
+        expected = self._expected(piece.claim)
+        if wrapping.leads_to and piece.value is None:
+            self._add_named_redirect(_Place(piece.field_path, piece.position, wrapping), expected, draft)
+            return
         if not isinstance(piece.value, dict):
             draft.faults.append(shape.not_an_object(piece.field_path))
             draft.broken += 1
@@ -145,7 +149,7 @@ class DocumentReader:
             )
         place = _Place(piece.field_path, piece.position, wrapping, piece.value)
         if converted.message is not None:
-            self._add(converted.message, place, draft)
+            self._add_payload(converted.message, place, expected, draft)
             return
         draft.broken += 1
         if row is not None and (name := _written_name(row, place)):
@@ -180,7 +184,7 @@ class DocumentReader:
         """Read what is around a resource; None where nothing is inside."""
         if piece.wrapper is None:
             return _NO_WRAPPING
-        if piece.value is None:
+        if piece.value is None and not redirect_payloads.is_named_in(piece.wrapper):
             draft.faults.append(shape.heartbeat(piece.wrapper_path))
             return None
         converted = self._converter.convert(piece.wrapper, RESOURCE_WRAPPER)
@@ -195,6 +199,9 @@ class DocumentReader:
             if name == RESOURCE_WRAPPER:
                 wrapping = _wrapping_of(message)
                 if not message.HasField("resource"):
+                    if wrapping.leads_to:
+                        self._add_named_redirect(_Place(field_path, index, wrapping), self._hint, draft)
+                        return
                     draft.faults.append(shape.heartbeat(field_path))
                     return
                 message = cast("_Wrapper", message).resource
@@ -208,7 +215,7 @@ class DocumentReader:
                 faults = [self._unreadable(part) for part in unreadable_parts(message, self._catalogue, field_path)]
                 draft.faults += faults
                 if not faults:
-                    self._add(message, _Place(field_path, index, wrapping), draft)
+                    self._add_payload(message, _Place(field_path, index, wrapping), self._hint, draft)
                 return
 
     def _unpack(self, packed: Message, field_path: FieldPath) -> Message | Fault:
@@ -225,6 +232,60 @@ class DocumentReader:
         if part.is_known:
             return shape.broken_message(part.message_type, part.field_path)
         return shape.unknown_type(part.message_type, similar_type(self._catalogue, part.message_type), part.field_path)
+
+    def _expected(self, claim: TypeClaim | None) -> ResourceType | None:
+        """Return the type that the envelope or the file says; None where neither does."""
+        return self._hint if claim is None else BY_MESSAGE_TYPE.get(claim.type_url.rpartition("/")[2])
+
+    def _add_named_redirect(self, place: _Place, expected: ResourceType | None, draft: DocumentDraft) -> None:
+        """Note a `Resource` that holds nothing and says which other one it stands for."""
+        wrapping = place.wrapping
+        try:
+            locator = redirect_payloads.locator_of_text(wrapping.leads_to, wrapping.name, expected, self._authority)
+        except MalformedName as error:
+            place = place._replace(field_path=(*wrapper_path(place.field_path), "resource_name", "name"))
+            draft.faults.append(redirect_payloads.malformed(error, place.field_path))
+            draft.broken += 1
+            return
+        self._add_redirect(locator, place, expected, draft)
+
+    def _add_redirect(
+        self, locator: Locator, place: _Place, expected: ResourceType | None, draft: DocumentDraft
+    ) -> None:
+        redirect = redirect_payloads.read_redirect(place.wrapping.name, locator, expected, place.field_path)
+        if isinstance(redirect, Fault):
+            draft.faults.append(redirect)
+            draft.broken += 1
+            return
+        row, canonical = redirect.row, self._canonical_around(redirect.row, place, draft)
+        draft.declared.add(row.type_url)
+        if canonical is None:
+            draft.broken += 1
+            return
+        wrapping = canonical.wrapping
+        if row is VIRTUAL_HOST and (fault := names.table_fault(wrapping.name, place.field_path)):
+            draft.faults.append(fault)
+            draft.broken += 1
+            return
+        if wrapping.ttl_s is not None:
+            self._check_ttl(row, wrapping.ttl_s, place, draft)
+        origin = Origin(self._path, self._line_of(place.position), draft.number, place.field_path)
+        draft.resources.append(redirect.as_resource(wrapping.name, wrapping.aliases, wrapping.ttl_s, origin))
+
+    def _add_payload(
+        self, payload: Message, place: _Place, expected: ResourceType | None, draft: DocumentDraft
+    ) -> None:
+        """Note what is where a resource is expected: one, or where one is."""
+        if payload.DESCRIPTOR.full_name not in redirect_payloads.PAYLOADS:
+            self._add(payload, place, draft)
+            return
+        try:
+            locator = redirect_payloads.locator_in(payload, self._authority)
+        except MalformedName as error:
+            draft.faults.append(redirect_payloads.malformed(error, place.field_path))
+            draft.broken += 1
+            return
+        self._add_redirect(locator, place, expected, draft)
 
     def _add(self, message: Message, place: _Place, draft: DocumentDraft) -> None:
         row = BY_MESSAGE_TYPE.get(message.DESCRIPTOR.full_name)
@@ -286,23 +347,38 @@ class DocumentReader:
 
     def _canonical(self, message: Message, row: ResourceType, place: _Place, draft: DocumentDraft) -> _Place | None:
         """Rewrite the structured names in a resource, and return its place with those around it; None where one is wrong."""
+        own = self._own_name(message, row, place)
+        canonical = self._canonical_around(row, place, draft)
+        if isinstance(own, Fault):
+            draft.faults.append(own)
+        if isinstance(own, Fault) or canonical is None:
+            return None
+        fault = None if canonical.wrapping.name else unmatchable_fault(own, row, _name_path(row, place))
+        draft.faults += [fault] if fault else []
+        self._names.rewrite(message)
+        if row.name_field is not None:
+            setattr(message, row.name_field, own)
+        return canonical
+
+    def _own_name(self, message: Message, row: ResourceType, place: _Place) -> str | Fault:
+        if row.name_field is None:
+            return ""
+        return self._names.resource_name(str(getattr(message, row.name_field)), row, _name_path(row, place))
+
+    def _canonical_around(self, row: ResourceType, place: _Place, draft: DocumentDraft) -> _Place | None:
+        """Return the place of a resource with canonical names around it; None where one is wrong."""
         around = wrapper_path(place.field_path)
         written = [(place.wrapping.name, (*around, "name"))]
         written += [(alias, (*around, "aliases", index)) for index, alias in enumerate(place.wrapping.aliases)]
-        if row.name_field is not None:
-            written.append((str(getattr(message, row.name_field)), _name_path(row, place)))
         found = [self._names.resource_name(text, row, field_path) for text, field_path in written]
         faults = [one for one in found if isinstance(one, Fault)]
         draft.faults += faults
         if faults:
             return None
-        name, *others = [one for one in found if isinstance(one, str)]
-        fault = unmatchable_fault(name or "".join(others[-1:]), row, written[0][1] if name else written[-1][1])
+        name, *aliases = [one for one in found if isinstance(one, str)]
+        fault = unmatchable_fault(name, row, written[0][1]) if name else None
         draft.faults += [fault] if fault else []
-        self._names.rewrite(message)
-        if row.name_field is not None:
-            setattr(message, row.name_field, others.pop())
-        return place._replace(wrapping=replace(place.wrapping, name=name, aliases=tuple(others)))
+        return place._replace(wrapping=replace(place.wrapping, name=name, aliases=tuple(aliases)))
 
     def _name_listener(self, message: Message, place: _Place, draft: DocumentDraft) -> str:
         """Give a listener a name that stays the same, and report it; return it, empty where it has no address."""
@@ -395,16 +471,17 @@ def _index_of(field_path: FieldPath) -> int | None:
 def _wrapping_of(message: Message) -> _Wrapping:
     wrapper = cast("_Wrapper", message)
     ttl_s = wrapper.ttl.seconds + wrapper.ttl.nanos / 1e9 if message.HasField("ttl") else None
-    return _Wrapping(wrapper.name, tuple(wrapper.aliases), ttl_s)
+    return _Wrapping(wrapper.name, tuple(wrapper.aliases), ttl_s, wrapper.resource_name.name)
 
 
 @dataclass(frozen=True, slots=True)
 class _Wrapping:
-    """What a `Resource` message adds to its resource."""
+    """What a `Resource` message adds to its resource; `leads_to` is what it stands for where it has none."""
 
     name: str = ""
     aliases: tuple[str, ...] = ()
     ttl_s: float | None = None
+    leads_to: str = ""
 
 
 _NO_WRAPPING = _Wrapping()
@@ -442,8 +519,13 @@ class _Named(Protocol):
     name: str
 
 
+class _NameMessage(Protocol):
+    name: str
+
+
 class _Wrapper(Protocol):
     name: str
+    resource_name: _NameMessage
     aliases: list[str]
     ttl: _Duration
     resource: Message

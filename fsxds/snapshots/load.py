@@ -349,7 +349,7 @@ def merge(
         # Merging may be done beside the event loop, which works out nothing then that takes long.
         by_type[type_url] = rows = old.with_changes(new.values(), removed).prepared()
         if before is None or rows.changes_since(old):
-            type_changes[type_url] = _change(old, rows, generation)
+            type_changes[type_url] = type_change(old, rows, generation)
         else:
             type_changes[type_url] = before.changes[type_url]
     undeclared = _undeclared(changes.values(), before)
@@ -393,7 +393,7 @@ def following(loaded: Loaded, before: Loaded, below: tuple[Snapshot, Snapshot]) 
     for type_url, rows in snapshot.by_type.items():
         old, (now_below, old_below) = was.by_type[type_url], (each.by_type[type_url] for each in below)
         is_same = not rows.changes_over(now_below, old, old_below)
-        changes[type_url] = was.changes[type_url] if is_same else _change(old, rows, generation)
+        changes[type_url] = was.changes[type_url] if is_same else type_change(old, rows, generation)
     undeclared = snapshot.undeclared & was.undeclared
     next_one = replace(
         snapshot,
@@ -422,7 +422,8 @@ def _served(snapshot: Snapshot) -> tuple[object, ...]:
     )
 
 
-def _change(old: Rows, rows: Rows, generation: int) -> TypeChange:
+def type_change(old: Rows, rows: Rows, generation: int) -> TypeChange:
+    """Return how the rows of a snapshot with this generation differ from those before."""
     change = rows.changes_since(old)
     updated, removed = sorted(change.fresh | change.renewed), tuple(sorted(change.removed))
     added, changed = (tuple(name for name in updated if (name in old) is known) for known in (False, True))

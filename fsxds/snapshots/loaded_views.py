@@ -85,7 +85,8 @@ def with_served(views: LoadedViews, rules: ResolutionRules, before: LoadedViews 
     }
     found = {problem for one in resolved.values() for problem in one.problems}
     problems = tuple(sorted(found.union(views.problems))) if found else views.problems
-    return replace(views, resolved=resolved, problems=problems)
+    held = merged_held((views.held, *(one.held for one in resolved.values() if one.held)))
+    return replace(views, resolved=resolved, problems=problems, held=held)
 
 
 class ViewsLoad:
@@ -146,7 +147,7 @@ class ViewsLoad:
             {view: each.loaded for view, each in views.items()},
             self._tree.folders,
             problems if note is None else tuple(sorted((*problems, note))),
-            merged_held(views.values()),
+            merged_held(view.loaded.held for view in views.values()),
             ViewsMemory(self._tree, layers, loaded),
         )
 

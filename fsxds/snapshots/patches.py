@@ -92,6 +92,10 @@ class Patching:
         return replace(parsed, digest=digest, documents=tuple(documents), problems=ordered, takes=takes)
 
     def _patched(self, base: Resource, edit: LayerEdit) -> PatchedResource:
+        if base.redirect:
+            fact = f"what is patched is a redirect, at {base.origin}: it has no content of its own"
+            of_redirect = Fault("malformed-redirect", fact, f"patch what it leads to, {base.redirect}")
+            return PatchedResource(None, edit.origin, (of_redirect,))
         row = BY_TYPE_URL[base.type_url]
         message = self._catalogue.message_class(row.message_type).FromString(base.body)
         merged = self._merger.merge(self._printer.to_plain(message), edit.patch or {}, row.message_type)

@@ -1,18 +1,29 @@
 """From what a view of the tree holds to what is served of it: redirects are followed. Pure.
 
-A tree without redirects is served as it is, and costs a look at each type that changed.
+A tree without redirects is served as it is, and costs a look at each name that changed. With redirects, an edit costs what it
+changes, and the redirects that lead to that.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 
+from rpds import HashTrieMap
+
 from fsxds.api.catalogue import Catalogue
-from fsxds.resources import Snapshot
+from fsxds.api.constraints import FieldRules
+from fsxds.name_table import Chunk
+from fsxds.resources import Key, Resource, Rows, Snapshot, TypeChange, key_of, version_of_body
 from fsxds.settings.authorities import Authority
-from fsxds.values import Problem
+from fsxds.snapshots.check_protocol import Check, NoCheck
+from fsxds.snapshots.load import type_change
+from fsxds.snapshots.locators import Place, Resolver, places_of
+from fsxds.snapshots.parse import field_rules
+from fsxds.snapshots.redirects import Copier, Followed, Follower, claims_of, collection_of, conflict
+from fsxds.values import HeldFile, Problem, Severity, TypeUrl
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,7 +35,8 @@ class ResolutionRules:
         authorities: where the resources of other authorities are.
         passes_redirects: clients on streams are sent the locators of redirects, and follow them themselves.
         root: the absolute path of the tree, in which `file:///` locators are resolved; empty for no such place.
-        catalogue: the message types; None where no resource is to be made.
+        catalogue: the message types; None where no resource is to be made, and no redirect is followed.
+        check: says how bad what is wrong is.
     """
 
     authority: str = ""
@@ -32,6 +44,53 @@ class ResolutionRules:
     passes_redirects: bool = False
     root: str = ""
     catalogue: Catalogue | None = field(default=None, compare=False, repr=False)
+    check: Check = field(default_factory=NoCheck, repr=False)
+    _compiled: dict[Catalogue, FieldRules] = field(default_factory=dict, init=False, compare=False, repr=False)
+
+    def field_rules(self, catalogue: Catalogue) -> FieldRules:
+        """Return what finds the references of messages, as parsing does; compiled once."""
+        if catalogue not in self._compiled:
+            self._compiled[catalogue] = field_rules(catalogue, self.check)
+        return self._compiled[catalogue]
+
+
+@dataclass(frozen=True, slots=True)
+class _Redirects:
+    """The redirects of a view, and where they lead.
+
+    Attributes:
+        by_type: where each leads, by type and name.
+        watching: the redirects for which something was looked for at a place.
+        wrong: those that something is wrong with.
+    """
+
+    by_type: Mapping[TypeUrl, HashTrieMap[str, Followed]] = field(default_factory=dict)
+    watching: HashTrieMap[Place, frozenset[Key]] = field(default_factory=HashTrieMap)
+    wrong: HashTrieMap[Key, tuple[Problem, ...]] = field(default_factory=HashTrieMap)
+
+    def find(self, key: Key) -> Followed | None:
+        """Return where a redirect leads; None where there is none of this type and name."""
+        by_name = self.by_type.get(key[0])
+        return None if by_name is None else by_name.get(key[1])
+
+    def with_changes(self, gone: Iterable[Key], followed: Iterable[Followed]) -> _Redirects:
+        """Return these without some, and with others."""
+        by_type, watching, wrong = dict(self.by_type), self.watching, self.wrong
+        for key in gone:
+            known = self.find(key)
+            by_type[key[0]] = by_type[key[0]].discard(key[1])
+            wrong = wrong.discard(key)
+            for place in known.looked_at if known is not None else ():
+                left = watching[place] - {key}
+                watching = watching.insert(place, left) if left else watching.discard(place)
+        for one in followed:
+            key = key_of(one.redirect)
+            by_type[key[0]] = by_type.get(key[0], HashTrieMap()).insert(key[1], one)
+            if one.problems:
+                wrong = wrong.insert(key, one.problems)
+            for place in one.looked_at:
+                watching = watching.insert(place, watching.get(place, frozenset[Key]()) | {key})
+        return _Redirects({type_url: names for type_url, names in by_type.items() if len(names)}, watching, wrong)
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,12 +102,16 @@ class Resolved:
         problems: what is wrong with what leads elsewhere, sorted by place.
         raw: what it was made of.
         rules: by what it was made.
+        held: the files with redirects that lead nowhere.
+        redirects: where the redirects lead, for the next time.
     """
 
     snapshot: Snapshot
     problems: tuple[Problem, ...]
     raw: Snapshot = field(compare=False, repr=False)
     rules: ResolutionRules = field(compare=False, repr=False)
+    held: tuple[HeldFile, ...] = ()
+    redirects: _Redirects = field(default_factory=_Redirects, compare=False, repr=False)
 
 
 def resolve(raw: Snapshot, rules: ResolutionRules, before: Resolved | None) -> Resolved:
@@ -61,4 +124,224 @@ def resolve(raw: Snapshot, rules: ResolutionRules, before: Resolved | None) -> R
     """
     if before is not None and before.raw is raw and before.rules == rules:
         return before
-    return Resolved(raw, (), raw, rules)
+    known = before if before is not None and before.rules == rules else None
+    changed = _changed_names(raw, known)
+    redirects = known.redirects if known is not None else _Redirects()
+    touched = _touched(raw, known.raw if known is not None else None, changed, redirects)
+    if rules.catalogue is None or not (touched or redirects.by_type or _differs(before)):
+        return Resolved(raw, (), raw, rules)
+    return _Resolution(raw, rules, rules.catalogue, before).resolve(known, changed, touched)
+
+
+def _differs(before: Resolved | None) -> bool:
+    return before is not None and before.snapshot is not before.raw
+
+
+def _changed_names(raw: Snapshot, known: Resolved | None) -> Mapping[TypeUrl, Collection[str]]:
+    """Return the names that changed, by type; of what is new, those of redirects alone."""
+    changed = {}
+    for type_url, rows in raw.by_type.items():
+        earlier = known.raw.by_type.get(type_url) if known is not None else None
+        if earlier is rows:
+            continue
+        if earlier:
+            names: Collection[str] = rows.changes_since(earlier).names
+        elif known is not None and known.redirects.watching:
+            names = tuple(rows)
+        else:
+            names = tuple(name for chunk in rows.chunks for name in chunk.once(_names_of_redirects))
+        if names:
+            changed[type_url] = names
+    return changed
+
+
+def _names_of_redirects(chunk: Chunk[Resource]) -> tuple[str, ...]:
+    return tuple(name for name, resource in zip(chunk.names, chunk.values, strict=True) if resource.redirect)
+
+
+def _touched(
+    raw: Snapshot, earlier: Snapshot | None, changed: Mapping[TypeUrl, Collection[str]], redirects: _Redirects
+) -> frozenset[Key]:
+    """Return the redirects that changed, or that lead to what changed, those that are gone too."""
+    touched: set[Key] = set()
+    for type_url, names in changed.items():
+        for name in names:
+            now = raw.by_type[type_url].get(name)
+            was = None if earlier is None else earlier.resources(type_url).get(name)
+            touched.update((type_url, name) for one in (now, was) if one is not None and one.redirect)
+            if redirects.watching:
+                for place in {place for one in (now, was) if one is not None for place in _places(one)}:
+                    touched |= redirects.watching.get(place, frozenset[Key]())
+    return frozenset(touched)
+
+
+def _places(resource: Resource) -> Iterator[Place]:
+    yield from places_of(resource)
+    yield from claims_of(resource)
+
+
+class _Resolution:
+    """Makes what is served of one snapshot."""
+
+    def __init__(self, raw: Snapshot, rules: ResolutionRules, catalogue: Catalogue, before: Resolved | None) -> None:
+        self._raw = raw
+        self._rules = rules
+        self._before = before
+        resolver = Resolver(raw, rules.authority, rules.root, catalogue)
+        copier = Copier(catalogue, rules.field_rules(catalogue))
+        authorities = frozenset(rules.authorities)
+        self._follower = Follower(resolver, copier, authorities, passes_redirects=rules.passes_redirects)
+        # What copies that were made so far claim, and who has it.
+        self._claimed: dict[Key, Resource] = {}
+
+    def resolve(
+        self, known: Resolved | None, changed: Mapping[TypeUrl, Collection[str]], touched: frozenset[Key]
+    ) -> Resolved:
+        """Return what is served, given what was known by the same rules, the names that changed, and redirects to follow."""
+        was = known.redirects if known is not None else _Redirects()
+        self._claimed = _claims_of_copies(known, touched)
+        present = [row for key in sorted(touched) if (row := self._raw.resources(key[0]).get(key[1])) and row.redirect]
+        followed = [self._served_content(self._follower.follow(redirect)) for redirect in present]
+        redirects = was.with_changes([key for key in touched if was.find(key) is not None], followed)
+        rows = self._rows(known, changed, touched, redirects)
+        served = self._snapshot(rows, redirects)
+        is_same = known is not None and not touched
+        problems = known.problems if known is not None and is_same else self._problems(redirects)
+        return Resolved(served, problems, self._raw, self._rules, self._held(served, redirects), redirects)
+
+    def _served_content(self, followed: Followed) -> Followed:
+        """Return a redirect with what is served in its place: what it leads to, or else what its name stood for last.
+
+        Neither is served where something else claims the same that clients get together with it.
+        """
+        content, target = followed.content, followed.target
+        if content is None or target is None:
+            return self._with_kept(followed)
+        claims = claims_of(content)
+        other = self._claimant(content, claims)
+        problems = followed.problems
+        if other is not None:
+            is_apart = collection_of(other) != collection_of(content)
+            problems = (*problems, conflict(followed.redirect, target, other, is_apart=is_apart))
+            if not is_apart:
+                content = None
+        followed = replace(followed, content=content, problems=problems, looked_at=followed.looked_at | claims)
+        if content is None:
+            return self._with_kept(followed)
+        self._claimed.update(dict.fromkeys(claims, content))
+        return followed
+
+    def _with_kept(self, followed: Followed) -> Followed:
+        redirect = followed.redirect
+        last = None if self._before is None else self._before.snapshot.resources(redirect.type_url).get(redirect.name)
+        if last is None or (last.redirect and not last.body):
+            return followed
+        claims = claims_of(last)
+        other = self._claimant(redirect, claims)
+        followed = replace(followed, looked_at=followed.looked_at | claims)
+        if other is not None and collection_of(other) == collection_of(redirect):
+            return followed
+        kept = replace(last, origin=redirect.origin, redirect=redirect.redirect)
+        self._claimed.update(dict.fromkeys(claims, kept))
+        return replace(followed, content=kept, is_kept=True)
+
+    def _claimant(self, content: Resource, claims: frozenset[Key]) -> Resource | None:
+        """Return another resource that claims the same, first of all one that clients get together with it."""
+        rows, own = self._raw.resources(content.type_url), collection_of(content)
+        found = [self._claimed[claim] for claim in sorted(claims & self._claimed.keys())]
+        for chunk in rows.chunks if claims else ():
+            of_chunk = chunk.once(_claims_of_chunk)
+            names = {name for claim in sorted(claims) for name in of_chunk.get(claim, ())} - {content.name}
+            found += (rows[name] for name in sorted(names))
+        return next((one for one in found if collection_of(one) == own), next(iter(found), None))
+
+    def _rows(
+        self,
+        known: Resolved | None,
+        changed: Mapping[TypeUrl, Collection[str]],
+        touched: frozenset[Key],
+        redirects: _Redirects,
+    ) -> dict[TypeUrl, Rows]:
+        of_type: defaultdict[TypeUrl, list[str]] = defaultdict(list)
+        for type_url, name in touched:
+            of_type[type_url].append(name)
+        rows = {}
+        for type_url, raw in self._raw.by_type.items():
+            if type_url not in redirects.by_type:
+                rows[type_url] = raw
+                continue
+            if known is None or type_url not in known.redirects.by_type:
+                base, names = raw, set(redirects.by_type[type_url])
+            else:
+                base, names = known.snapshot.by_type[type_url], {*changed.get(type_url, ()), *of_type[type_url]}
+            now = {name: self._served((type_url, name), redirects) for name in names}
+            updated = [resource for resource in now.values() if resource is not None]
+            rows[type_url] = base.with_changes(updated, [name for name in now if now[name] is None]).prepared()
+        return rows
+
+    def _served(self, key: Key, redirects: _Redirects) -> Resource | None:
+        """Return what is served under a name; None for nothing."""
+        followed = redirects.find(key)
+        if followed is None:
+            return self._raw.resources(key[0]).get(key[1])
+        content = followed.content
+        if not self._rules.passes_redirects:
+            return content
+        redirect = followed.redirect
+        body = b"" if content is None else content.body
+        # Another target is another version, also where it holds the same.
+        version = version_of_body(redirect.type_url, body + b"\0" + redirect.redirect.encode())
+        return replace(redirect if content is None else content, version=version)
+
+    def _snapshot(self, rows: Mapping[TypeUrl, Rows], redirects: _Redirects) -> Snapshot:
+        of_wrong = ((key, redirects.find(key)) for key in redirects.wrong)
+        unresolved = {key: one.redirect for key, one in of_wrong if one and (one.is_kept or one.content is None)}
+        return replace(
+            self._raw,
+            by_type=MappingProxyType(dict(rows)),
+            changes=MappingProxyType({type_url: self._change(type_url, each) for type_url, each in rows.items()}),
+            unresolved=MappingProxyType(unresolved),
+        )
+
+    def _change(self, type_url: TypeUrl, rows: Rows) -> TypeChange:
+        """Return the last change of a type, as far as clients were served."""
+        if self._before is None:
+            return type_change(Rows(type_url), rows, self._raw.generation)
+        earlier = self._before.snapshot.by_type[type_url]
+        if not rows.changes_since(earlier):
+            return self._before.snapshot.changes[type_url]
+        return type_change(earlier, rows, self._raw.generation)
+
+    def _problems(self, redirects: _Redirects) -> tuple[Problem, ...]:
+        found = (problem for problems in redirects.wrong.values() for problem in problems)
+        return tuple(sorted(one for one in map(self._rules.check.adjusted, found) if one is not None))
+
+    def _held(self, served: Snapshot, redirects: _Redirects) -> tuple[HeldFile, ...]:
+        """Return the files with redirects that lead nowhere, each once."""
+        held = {}
+        for (type_url, name), problems in redirects.wrong.items():
+            error = next((one for one in problems if one.severity is Severity.ERROR), None)
+            if error is not None and (error.path not in held or name not in served.by_type[type_url]):
+                held[error.path] = HeldFile(error.path, error, name in served.by_type[type_url])
+        return tuple(held[path] for path in sorted(held, key=lambda path: path.parts))
+
+
+def _claims_of_chunk(chunk: Chunk[Resource]) -> Mapping[Key, tuple[str, ...]]:
+    found: defaultdict[Key, list[str]] = defaultdict(list)
+    for name, resource in zip(chunk.names, chunk.values, strict=True):
+        for claim in claims_of(resource):
+            found[claim].append(name)
+    return {claim: tuple(names) for claim, names in found.items()}
+
+
+def _claims_of_copies(known: Resolved | None, touched: Collection[Key]) -> dict[Key, Resource]:
+    """Return what copies claim that stay as they were."""
+    if known is None:
+        return {}
+    return {
+        claim: one.content
+        for type_url, by_name in known.redirects.by_type.items()
+        for name, one in by_name.items()
+        if one.content is not None and (type_url, name) not in touched
+        for claim in claims_of(one.content)
+    }

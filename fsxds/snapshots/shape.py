@@ -19,6 +19,9 @@ SHORTEST_TTL_S = 0.5
 DISCOVERY_RESPONSE = "envoy.service.discovery.v3.DiscoveryResponse"
 RESOURCE_WRAPPER = "envoy.service.discovery.v3.Resource"
 
+# No resource has these fields; a `Resource` without `resource` may say by the other which one it stands for.
+_WRAPPER_KEYS = frozenset({"resource", "resource_name", "resourceName"})
+
 # Fields of a DiscoveryResponse by their two spellings.
 ENVELOPE_FIELDS = {
     spelling: name
@@ -140,7 +143,7 @@ def _piece(value: PlainValue, field_path: FieldPath, claim: TypeClaim | None, in
 def is_wrapper(value: dict[str, PlainValue]) -> bool:
     """Return whether an object is a `Resource` around a resource."""
     named = _message_type(value)
-    return named == RESOURCE_WRAPPER if named is not None else "resource" in value
+    return named == RESOURCE_WRAPPER if named is not None else not _WRAPPER_KEYS.isdisjoint(value)
 
 
 def _message_type(value: dict[str, PlainValue]) -> str | None:

@@ -85,11 +85,11 @@ def view_text(layers: Layers) -> str:
     return (" + ".join(names) or "no layer") + marked
 
 
-def merged_held(views: Iterable[LoadedLayer]) -> tuple[HeldFile, ...]:
+def merged_held(of_views: Iterable[Iterable[HeldFile]]) -> tuple[HeldFile, ...]:
     """Return the files that some view holds back; where nothing of a file is served in one of them, it says so."""
     held: dict[PurePosixPath, HeldFile] = {}
-    for last in views:
-        for file in last.loaded.held:
+    for files in of_views:
+        for file in files:
             known = held.setdefault(file.path, file)
             if known.has_last_good and not file.has_last_good:
                 held[file.path] = file

@@ -30,7 +30,9 @@ from fsxds.lint.rules import (
 )
 from fsxds.settings.options import Settings
 from fsxds.snapshots.load import Acceptance, load
+from fsxds.snapshots.loaded_views import only_view, whole_tree, with_served
 from fsxds.snapshots.parse import FileParser
+from fsxds.snapshots.resolution import ResolutionRules
 from fsxds.values import Problem, Severity
 from tests.support.envoy import find_envoy
 from tests.support.rule_list import rule_list
@@ -212,7 +214,8 @@ def rejected(text: str, rule: Rule, catalogue: Catalogue, folder: Path) -> tuple
     parse = parser_of(catalogue).parse
     tree, acceptance = tree_of({rule.file: text}), Acceptance(check=LOWERED)
     loaded = load(tree, None, lambda files: tuple(map(parse, files)), acceptance)
-    resources = [resource for row in loaded.snapshot.by_type.values() for resource in row.values()]
+    served = only_view(with_served(whole_tree(loaded), ResolutionRules(catalogue=catalogue), None)).snapshot
+    resources = [resource for row in served.by_type.values() for resource in row.values()]
     return validate_resources(resources, folder, ValidationOptions(Path(find_envoy()), catalogue))
 
 

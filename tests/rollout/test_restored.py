@@ -44,3 +44,14 @@ def test_what_was_there_or_certain_once_is_forgotten() -> None:
 
     assert ({"CDS": {"b": "1"}}, {LDS: "1"}, {}) == (tree_of(later), later.authored, tree_of(last))
     assert {} == tree_of(restored.complete(replace(tree_snapshot({}), incomplete=frozenset((CDS,)))))
+
+
+def test_what_a_redirect_stood_for_stays_while_it_leads_nowhere() -> None:
+    """Of a type that is certain, this name alone; it goes when the redirect does."""
+    restored = Restored(tree_snapshot(BEFORE))
+    unresolved = {(CDS, "b"): tree_snapshot(BEFORE).resources(CDS)["b"]}
+
+    complete = restored.complete(replace(tree_snapshot({}), unresolved=unresolved))
+
+    assert {"CDS": {"b": "1"}} == tree_of(complete)
+    assert {} == tree_of(restored.complete(tree_snapshot({})))

@@ -1,0 +1,213 @@
+"""Find in a snapshot what locators lead to: names, collections, inline entries, and files of the tree. Pure.
+
+| rule | source |
+| --- | --- |
+| Alternatives are tried in order, where nothing is at what comes before them. | xRFC TP1, "Resource locators" |
+| `#entry=` is an inline entry of a list collection. | xRFC TP1, "List collections" |
+| A path that ends with `/*` is what is in that directory, and nothing deeper. | xRFC TP1, "Glob" |
+| `file:///…` is a file of the tree that was loaded: nothing is read here, so nothing outside of the tree can be. | xRFC TP1, "Filesystem transport" |
+| A plain name is found by the structured one of its type and path, of no authority or the tree's own. | |
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import PurePosixPath
+from typing import TypeAlias
+
+from google.protobuf.message import DecodeError
+
+from fsxds.api.catalogue import Catalogue, DynamicMessage
+from fsxds.name_table import Chunk
+from fsxds.resource_names import FileName, Locator, ResourceName, parse_or_none
+from fsxds.resource_types import BY_TYPE_URL
+from fsxds.resources import Key, Resource, Snapshot, version_of_body
+from fsxds.values import TypeUrl
+
+COLLECTION = "Collection"
+"""What the name of a type of list collections ends with; before it is the type of their entries."""
+
+Place: TypeAlias = Key | PurePosixPath
+"""Where something was looked for: a name of a type, a file, or a directory."""
+
+
+@dataclass(frozen=True, slots=True)
+class Absent:
+    """Nothing is found.
+
+    Attributes:
+        reason: why, as the end of a sentence about the locator.
+        authority: who has it, where that is somebody else who is responsible; else empty.
+    """
+
+    reason: str
+    authority: str = ""
+
+
+Found: TypeAlias = Resource | tuple[Resource, ...] | Absent
+"""What a locator leads to: a resource; of a glob, its members, in the order of their names."""
+
+
+class Resolver:
+    """Finds resources of one snapshot.
+
+    Args:
+        snapshot: where to look.
+        authority: that of the tree; empty for none.
+        root: the absolute path of the tree; empty where no file is found.
+        catalogue: the message types; None where no list collection has entries.
+    """
+
+    def __init__(
+        self, snapshot: Snapshot, authority: str = "", root: str = "", catalogue: Catalogue | None = None
+    ) -> None:
+        self._snapshot = snapshot
+        self._authority = authority
+        self._root = PurePosixPath(root) if root else None
+        self._catalogue = catalogue
+        self.looked_at: set[Place] = set()
+
+    def find(self, locator: Locator, type_url: TypeUrl) -> Found:
+        """Return what a locator leads to: of its alternatives, the first that there is; else why there is none.
+
+        Args:
+            locator: the locator.
+            type_url: the type of what is wanted.
+        """
+        reason: Absent | None = None
+        for choice in locator.choices():
+            found = self.find_choice(choice, type_url)
+            if not isinstance(found, Absent):
+                return found
+            reason = reason or found
+        return reason or Absent("leads nowhere")
+
+    def find_choice(self, choice: Locator, type_url: TypeUrl) -> Found:
+        """Return what a locator without alternatives leads to; where it was looked for is added to `looked_at`."""
+        if isinstance(choice.target, FileName):
+            return self._in_files(choice.target, choice.entry, type_url)
+        if not choice.entry:
+            return self._named(choice.target, type_url)
+        of_list = self._named(choice.target, TypeUrl(type_url + COLLECTION))
+        return self._entry(of_list, choice.entry, type_url) if isinstance(of_list, Resource) else of_list
+
+    # Names
+
+    def _named(self, name: ResourceName, type_url: TypeUrl) -> Found:
+        if name.type_url != type_url:
+            return Absent(f"is of the type {name.message_type}")
+        rows, text = self._snapshot.resources(type_url), str(name)
+        self.looked_at.add((type_url, text))
+        if name.is_glob:
+            directory = text.partition("?")[0].removesuffix("*")
+            members = tuple(row for other, row in rows.starting_with(directory) if _glob_of(other) == text)
+            return members or self._absent(name)
+        found = rows.get(text)
+        if found is None and not name.context and name.authority in {"", self._authority}:
+            self.looked_at.add((type_url, name.path))
+            found = rows.get(name.path)
+        return found or self._absent(name)
+
+    def _absent(self, name: ResourceName) -> Absent:
+        if name.authority in {"", self._authority}:
+            return Absent("which nothing has as its name" if not name.is_glob else "in which there is nothing")
+        return Absent(f"of the authority {name.authority}", name.authority)
+
+    # Inline entries
+
+    def _entry(self, of_list: Resource, entry: str, type_url: TypeUrl) -> Found:
+        packed = None if self._catalogue is None else _packed_entry(of_list, entry, self._catalogue)
+        if packed is None:
+            return Absent(f"but {of_list.origin} has no inline entry {entry}")
+        found_type, body = packed
+        if found_type != type_url:
+            return Absent(f"but the entry {entry} at {of_list.origin} is of another type")
+        return Resource(type_url, entry, body, version_of_body(type_url, body), of_list.origin)
+
+    # Files
+
+    def _in_files(self, file: FileName, entry: str, type_url: TypeUrl) -> Found:
+        path = self._within(file)
+        if path is None:
+            return Absent("which is outside of the tree")
+        if file.is_glob:
+            self.looked_at.add(path.parent)
+            return self._in_directory(path.parent, type_url) or Absent("in which nothing of this type was loaded")
+        self.looked_at.add(path)
+        here = tuple(self._of_file(path, type_url))
+        if entry:
+            lists = tuple(self._of_file(path, TypeUrl(type_url + COLLECTION)))
+            if len(lists) == 1:
+                return self._entry(lists[0], entry, type_url)
+            here = tuple(one for one in here if one.name == entry)
+            if not here:
+                return Absent(f"in which nothing is called {entry}")
+        if len(here) == 1:
+            return here[0]
+        return Absent("of which nothing of this type was loaded" if not here else _several(here))
+
+    def _within(self, file: FileName) -> PurePosixPath | None:
+        """Return the path of a file in the tree; None for one outside."""
+        path = PurePosixPath(file.path)
+        if self._root is None or not path.is_relative_to(self._root) or ".." in path.parts:
+            return None
+        return path.relative_to(self._root)
+
+    def _of_file(self, path: PurePosixPath, type_url: TypeUrl) -> Iterator[Resource]:
+        rows = self._snapshot.resources(type_url)
+        for chunk in rows.chunks:
+            yield from (rows[name] for name in chunk.once(_names_by_path).get(path, ()))
+
+    def _in_directory(self, directory: PurePosixPath, type_url: TypeUrl) -> tuple[Resource, ...]:
+        rows = self._snapshot.resources(type_url)
+        found = (chunk.once(_names_by_path) for chunk in rows.chunks)
+        return tuple(
+            rows[name]
+            for by_path in found
+            for path, names in sorted(by_path.items())
+            if path.parent == directory
+            for name in names
+        )
+
+
+def _several(resources: tuple[Resource, ...]) -> str:
+    return f"which holds {len(resources)} of this type, where #entry=<name> would name one"
+
+
+def _glob_of(name: str) -> str:
+    structured = parse_or_none(name)
+    return "" if structured is None else str(structured.glob)
+
+
+def _names_by_path(chunk: Chunk[Resource]) -> Mapping[PurePosixPath, tuple[str, ...]]:
+    found: defaultdict[PurePosixPath, list[str]] = defaultdict(list)
+    for name, resource in zip(chunk.names, chunk.values, strict=True):
+        found[resource.origin.path].append(name)
+    return {path: tuple(names) for path, names in found.items()}
+
+
+def _packed_entry(of_list: Resource, entry: str, catalogue: Catalogue) -> tuple[TypeUrl, bytes] | None:
+    """Return the type and the body of an inline entry of a list collection; None where it has none of this name."""
+    row = BY_TYPE_URL.get(of_list.type_url)
+    if row is None:
+        return None
+    try:
+        message: DynamicMessage = catalogue.message_class(row.message_type).FromString(of_list.body)
+    except DecodeError:
+        return None
+    for each in message.entries:
+        if each.HasField("inline_entry") and each.inline_entry.name == entry:
+            return TypeUrl(each.inline_entry.resource.type_url), bytes(each.inline_entry.resource.value)
+    return None
+
+
+def places_of(resource: Resource) -> Iterator[Place]:
+    """Yield where a resource is found: by its name, its glob, its file and its directory."""
+    yield resource.type_url, resource.name
+    glob = _glob_of(resource.name)
+    if glob:
+        yield resource.type_url, glob
+    yield resource.origin.path
+    yield resource.origin.path.parent

@@ -1,0 +1,130 @@
+"""Read redirects in documents: a `Resource` that holds where another one is, in place of content.
+
+| form | source |
+| --- | --- |
+| `name`, and as `resource` an `xds.core.v3.ResourceLocator` or an `xds.core.v3.ResourceName` | xRFC TP1, "Redirects" |
+| `name` and `resource_name: {name: …}` without `resource`: a locator as text, or a plain name of the same type | |
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from fsxds.api.catalogue import DynamicMessage
+from fsxds.api.locator_messages import RESOURCE_LOCATOR, locator_of
+from fsxds.resource_names import (
+    FILE_SCHEME,
+    FileName,
+    Locator,
+    MalformedName,
+    ResourceName,
+    is_structured,
+    parse_or_none,
+)
+from fsxds.resource_types import BY_MESSAGE_TYPE, BY_SHORT_NAME, ResourceType
+from fsxds.resources import Origin, Reference, Resource, version_of_body
+from fsxds.values import Fault, FieldPath, PlainValue, Severity
+
+RESOURCE_NAME = "xds.core.v3.ResourceName"
+
+PAYLOADS = frozenset({RESOURCE_LOCATOR, RESOURCE_NAME})
+"""The messages that are redirects where a resource is expected."""
+
+VIRTUAL_HOST = BY_SHORT_NAME["vhds"]
+COLLECTION = "Collection"
+
+
+@dataclass(frozen=True, slots=True)
+class Redirect:
+    """Where a redirect of a type leads."""
+
+    row: ResourceType
+    locator: Locator
+
+    def as_resource(self, name: str, aliases: tuple[str, ...], ttl_s: float | None, origin: Origin) -> Resource:
+        """Return the redirect as a resource without content; its version is the digest of where it leads."""
+        type_url, locator = self.row.type_url, str(self.locator)
+        version = version_of_body(type_url, locator.encode())
+        return Resource(type_url, name, b"", version, origin, aliases, ttl_s, self._references(), locator)
+
+    def _references(self) -> tuple[Reference, ...]:
+        """Return what may be used by it: all that it names, by the plain names too that these may stand for."""
+        names = [choice.target for choice in self.locator.choices() if isinstance(choice.target, ResourceName)]
+        texts = [text for name in names for text in (str(name), "" if name.context else name.path) if text]
+        return tuple(Reference(self.row.type_url, text, (), Severity.NOTE) for text in dict.fromkeys(texts))
+
+
+def is_named_in(wrapper: dict[str, PlainValue]) -> bool:
+    """Whether the plain values of a `Resource` without content say which other one it stands for."""
+    return bool(wrapper.get("resource_name") or wrapper.get("resourceName"))
+
+
+def locator_in(message: DynamicMessage, authority: str) -> Locator:
+    """Return what one of the payloads says. Raises MalformedName."""
+    if message.DESCRIPTOR.full_name == RESOURCE_LOCATOR:
+        return locator_of(message, authority)
+    context = tuple(sorted(message.context.params.items()))
+    name = ResourceName(message.authority or authority, message.resource_type, message.id, context)
+    # What the text of a name must not have, its message must not have either.
+    return Locator.parse(str(name), authority)
+
+
+def read_redirect(
+    name: str, locator: Locator, expected: ResourceType | None, field_path: FieldPath
+) -> Redirect | Fault:
+    """Return a redirect, or what is wrong with it.
+
+    Args:
+        name: the name of the resource that it stands for, empty for none.
+        locator: where it leads.
+        expected: the type that the file or the envelope says, None where neither does.
+        field_path: where the payload is.
+    """
+    if not name:
+        return Fault("missing-name", "a redirect has no name", "write `name: …` beside `resource`", field_path)
+    types = list(filter(None, map(_type_of_choice, locator.choices())))
+    # Those of virtual hosts begin with the name of their route configuration.
+    if VIRTUAL_HOST.message_type not in types and (own_type := _type_of_name(name)):
+        types.insert(0, own_type)
+    message_type = types[0] if types else expected.message_type if expected is not None else ""
+    row = BY_MESSAGE_TYPE.get(message_type)
+    if row is None:
+        fact = (
+            f"{message_type} is not a type that xDS serves"
+            if message_type
+            else "nothing names the type of this redirect"
+        )
+        return Fault("malformed-redirect", fact, "write the structured name of a resource", field_path)
+    others = [other for other in types if other != message_type]
+    if others:
+        fact = f"a redirect of the type {message_type} leads to one of {others[0]}"
+        return Fault("malformed-redirect", fact, "name resources of one type", field_path)
+    if any(choice.target.is_glob for choice in locator.choices()):
+        fact = "a redirect leads to a collection"
+        return Fault("malformed-redirect", fact, "name one resource, or an entry of a list by #entry=", field_path)
+    return Redirect(row, locator)
+
+
+def locator_of_text(text: str, name: str, expected: ResourceType | None, authority: str) -> Locator:
+    """Return where a text leads: a locator, or a plain name of the type that is redirected. Raises MalformedName."""
+    if is_structured(text) or text.startswith(FILE_SCHEME):
+        return Locator.parse(text, authority)
+    message_type = _type_of_name(name) or (expected.message_type if expected is not None else "")
+    return Locator.parse(str(ResourceName(authority, message_type, text)), authority)
+
+
+def _type_of_name(name: str) -> str:
+    structured = parse_or_none(name)
+    return "" if structured is None else structured.message_type
+
+
+def _type_of_choice(choice: Locator) -> str:
+    if isinstance(choice.target, FileName):
+        return ""
+    message_type = choice.target.message_type
+    return message_type.removesuffix(COLLECTION) if choice.entry else message_type
+
+
+def malformed(error: MalformedName, field_path: FieldPath) -> Fault:
+    """Return what is wrong with a locator."""
+    return Fault("malformed-redirect", f"the locator {error.fact}", error.remedy, field_path)

@@ -1,0 +1,262 @@
+"""Follow redirects: what is served under a name that stands for another resource. Pure.
+
+| rule | source |
+| --- | --- |
+| A redirect is followed until a resource is found that is none; what that holds is served under the asked name. | xRFC TP1, "Redirects" |
+| Of alternatives the next one is used, where nothing is at the end of the one before; a note says so. | xRFC TP1, "Resource locators" |
+| Envoy compares names: that within the content is the asked one, and endpoints stay those of the target. | ENVOY.md E43 |
+| What leads nowhere, in circles, or too far takes nothing away: what the name stood for last is served on. | |
+| So is what would make two resources of one view claim the same, such as an address: Envoy would refuse both. | |
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from fsxds.api.catalogue import Catalogue, DynamicMessage
+from fsxds.api.constraints import FieldRules
+from fsxds.resource_names import Locator, parse_or_none
+from fsxds.resource_types import BY_SHORT_NAME, BY_TYPE_URL, ResourceType
+from fsxds.resources import Key, Reference, Resource, version_of_body
+from fsxds.snapshots import names
+from fsxds.snapshots.locators import Absent, Place, Resolver
+from fsxds.snapshots.references import CLAIMED
+from fsxds.values import Problem, Severity, TypeUrl
+
+MOST_FOLLOWED = 10
+"""Redirects that are followed one after another."""
+
+MOST_TRIED = 100
+"""Locators that are looked up for one redirect: each may have alternatives, and so may each that these lead to."""
+
+_EDS = 3  # envoy.config.cluster.v3.Cluster.DiscoveryType
+_CLUSTER, _VIRTUAL_HOST = BY_SHORT_NAME["cds"], BY_SHORT_NAME["vhds"]
+
+
+@dataclass(frozen=True, slots=True)
+class Followed:
+    """Where a redirect leads.
+
+    Attributes:
+        redirect: the redirect, as it was read.
+        target: what is at the end; None for nothing.
+        content: what is served in its place; None for nothing.
+        problems: what is wrong with it.
+        looked_at: where something was looked for: what changes elsewhere makes no difference.
+        is_elsewhere: another authority has the target, and it is known where.
+        is_kept: it leads to nothing that can be served, and its content is what its name stood for last.
+    """
+
+    redirect: Resource
+    target: Resource | None
+    content: Resource | None
+    problems: tuple[Problem, ...]
+    looked_at: frozenset[Place]
+    is_elsewhere: bool = False
+    is_kept: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class _Failure:
+    """Why nothing is at the end: the rule that is broken, the fact, and what to do."""
+
+    rule: str
+    fact: str
+    remedy: str
+    authority: str = ""
+
+
+class Follower:
+    """Follows the redirects of one snapshot.
+
+    Args:
+        resolver: finds resources of the snapshot.
+        copier: makes what is served under their names.
+        authorities: those of which it is known where they are.
+        passes_redirects: clients on streams follow redirects themselves, to other authorities too.
+    """
+
+    def __init__(
+        self, resolver: Resolver, copier: Copier, authorities: frozenset[str], *, passes_redirects: bool
+    ) -> None:
+        self._passes_redirects = passes_redirects
+        self._resolver = resolver
+        self._copier = copier
+        self._authorities = authorities
+        self._tried = 0
+        self._notes: list[tuple[Resource, str]] = []
+
+    def follow(self, redirect: Resource) -> Followed:
+        """Return where a redirect leads."""
+        self._resolver.looked_at, self._tried, self._notes = set(), 0, []
+        found = self._end_of((redirect,))
+        looked_at = frozenset(self._resolver.looked_at)
+        if isinstance(found, Resource):
+            content = self._copier.copy(redirect, found)
+            notes = tuple(_note(redirect, at, fact) for at, fact in self._notes)
+            return Followed(redirect, found, content, notes, looked_at)
+        is_elsewhere = bool(found.authority) and (self._passes_redirects or found.authority in self._authorities)
+        problem = self._elsewhere(redirect, found) if is_elsewhere else _problem(redirect, found)
+        return Followed(redirect, None, None, (problem,), looked_at, is_elsewhere)
+
+    def _elsewhere(self, redirect: Resource, failure: _Failure) -> Problem:
+        if self._passes_redirects:
+            remedy = "clients follow it; add the resource to the tree for those that do not"
+            return _at(redirect, "redirect-elsewhere", failure.fact, remedy, Severity.NOTE)
+        remedy = "over HTTP its clients are sent there; for all others add the resource, or an alternative by #alt="
+        return _at(redirect, "redirect-elsewhere", failure.fact, remedy, Severity.WARNING)
+
+    def _end_of(self, trail: tuple[Resource, ...]) -> Resource | _Failure:
+        """Return what the last redirect of a trail leads to."""
+        first: _Failure | None = None
+        for choice in Locator.parse(trail[-1].redirect).choices():
+            self._tried += 1
+            if self._tried > MOST_TRIED:
+                return first or _too_many(trail)
+            found = self._at(choice, trail)
+            if isinstance(found, Resource):
+                if first is not None:
+                    self._notes.append((trail[-1], f"uses the alternative {choice}: otherwise it {first.fact}"))
+                return found
+            first = first or found
+        return first or _too_many(trail)
+
+    def _at(self, choice: Locator, trail: tuple[Resource, ...]) -> Resource | _Failure:
+        found = self._resolver.find_choice(choice, trail[0].type_url)
+        if isinstance(found, Absent):
+            return _nowhere(choice, trail, found)
+        if isinstance(found, tuple):
+            return _collection(choice, trail)
+        if not found.redirect:
+            return found
+        if any(found is step for step in trail):
+            return _loop(found, trail)
+        if len(trail) >= MOST_FOLLOWED:
+            return _too_long(trail)
+        return self._end_of((*trail, found))
+
+
+class Copier:
+    """Makes what is served under the names of redirects.
+
+    Args:
+        catalogue: the message types.
+        field_rules: find what messages refer to.
+    """
+
+    def __init__(self, catalogue: Catalogue, field_rules: FieldRules) -> None:
+        self._catalogue = catalogue
+        self._field_rules = field_rules
+
+    def copy(self, redirect: Resource, target: Resource) -> Resource:
+        """Return what a target holds as it is served under the name of a redirect."""
+        row = BY_TYPE_URL[redirect.type_url]
+        message = self._catalogue.message_class(row.message_type).FromString(target.body)
+        _rename(message, row, redirect.name)
+        body = message.SerializeToString(deterministic=True)
+        used, aliases = tuple(self._field_rules.check(message).references), redirect.aliases
+        if row is _VIRTUAL_HOST:
+            used += tuple(names.claims_of(redirect.name, message, aliases))
+            aliases = names.aliases_of(redirect.name, message, aliases)
+        return replace(
+            redirect,
+            body=body,
+            version=version_of_body(redirect.type_url, body),
+            aliases=aliases,
+            ttl_s=target.ttl_s if redirect.ttl_s is None else redirect.ttl_s,
+            # What it leads to goes after those who use this have moved on.
+            references=(*used, *redirect.references, _mention(redirect.type_url, target.name)),
+        )
+
+
+def _mention(type_url: TypeUrl, name: str) -> Reference:
+    return Reference(type_url, name, (), Severity.NOTE)
+
+
+def _rename(message: DynamicMessage, row: ResourceType, name: str) -> None:
+    if row is _CLUSTER and message.WhichOneof("cluster_discovery_type") == "type" and message.type == _EDS:
+        # By default endpoints are those of the cluster's own name.
+        message.eds_cluster_config.service_name = message.eds_cluster_config.service_name or message.name
+    if row.name_field is not None:
+        setattr(message, row.name_field, name)
+
+
+def claims_of(resource: Resource) -> frozenset[Key]:
+    """Return what no other resource of a view may claim too."""
+    return frozenset((one.type_url, one.name) for one in resource.references if one.type_url in CLAIMED)
+
+
+def collection_of(resource: Resource) -> str:
+    """Return the collection by which clients ask for a resource; empty for that of all plain names."""
+    name = parse_or_none(resource.name)
+    return "" if name is None else str(name.glob)
+
+
+# What is wrong
+
+
+def _noun_of(resource: Resource) -> str:
+    return BY_TYPE_URL[resource.type_url].message_type.rpartition(".")[2]
+
+
+def _by_way_of(trail: tuple[Resource, ...]) -> str:
+    """Say which other redirects lead there, with their places."""
+    steps = ", ".join(f'"{step.name}" at {step.origin}' for step in trail[1:])
+    return f" by way of {steps}" if steps else ""
+
+
+def _nowhere(choice: Locator, trail: tuple[Resource, ...], absent: Absent) -> _Failure:
+    fact = f"leads{_by_way_of(trail)} to {choice}, {absent.reason}"
+    remedy = "add that resource, or write the name of another one"
+    if absent.authority:
+        remedy = "give its URL in the setting `authorities`, add that resource to the tree, or an alternative by #alt="
+    return _Failure("dangling-redirect", fact, remedy, absent.authority)
+
+
+def _collection(choice: Locator, trail: tuple[Resource, ...]) -> _Failure:
+    fact = f"leads{_by_way_of(trail)} to {choice}, which is a collection"
+    return _Failure("dangling-redirect", fact, "write the name of one resource: collections cannot be redirected to")
+
+
+def _loop(found: Resource, trail: tuple[Resource, ...]) -> _Failure:
+    fact = f'leads{_by_way_of(trail)} back to "{found.name}" at {found.origin}'
+    return _Failure("redirect-loop", fact, "let one of them lead to a resource that is no redirect")
+
+
+def _too_long(trail: tuple[Resource, ...]) -> _Failure:
+    fact = f"leads over more than {MOST_FOLLOWED} redirects, the last one at {trail[-1].origin}"
+    return _Failure("redirect-loop", fact, "let it lead to the resource itself")
+
+
+def _too_many(trail: tuple[Resource, ...]) -> _Failure:
+    fact = f"leads to more than {MOST_TRIED} locators, the last ones at {trail[-1].origin}"
+    return _Failure("redirect-loop", fact, "write fewer alternatives")
+
+
+def _problem(redirect: Resource, failure: _Failure) -> Problem:
+    return _at(redirect, failure.rule, failure.fact, failure.remedy, Severity.ERROR)
+
+
+def conflict(redirect: Resource, target: Resource, other: Resource, *, is_apart: bool) -> Problem:
+    """Report that what a redirect leads to claims what another resource has; `is_apart`: which is of another collection."""
+    fact = (
+        f'leads to "{target.name}" at {target.origin}, and under this name it would have '
+        f'what "{other.name}" at {other.origin} has: its address, or a domain'
+    )
+    if is_apart:
+        remedy = "clients must not ask for both: one collection each is fine, all of the type is not"
+        return _at(redirect, "redirect-conflict", fact, remedy, Severity.WARNING)
+    remedy = "remove the redirect, or keep what it leads to in no file of its own: as an inline entry of a collection"
+    return _at(redirect, "redirect-conflict", fact, remedy, Severity.ERROR)
+
+
+def _note(redirect: Resource, at: Resource, fact: str) -> Problem:
+    place = "" if at is redirect else f' (at "{at.name}" at {at.origin})'
+    remedy = "add what comes first, or name the alternative in its place"
+    return _at(redirect, "redirect-alternative", f"{fact}{place}", remedy, Severity.NOTE)
+
+
+def _at(redirect: Resource, rule: str, fact: str, remedy: str, severity: Severity) -> Problem:
+    message = f'the redirect of {_noun_of(redirect)} "{redirect.name}" {fact}'
+    origin = redirect.origin
+    return Problem(origin.path, origin.line, 1, "", rule, message, remedy, severity)

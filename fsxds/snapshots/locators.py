@@ -34,7 +34,7 @@ Place: TypeAlias = Key | PurePosixPath
 
 
 @dataclass(frozen=True, slots=True)
-class Absent:
+class NotThere:
     """Nothing is found.
 
     Attributes:
@@ -46,7 +46,7 @@ class Absent:
     authority: str = ""
 
 
-Found: TypeAlias = Resource | tuple[Resource, ...] | Absent
+Found: TypeAlias = Resource | tuple[Resource, ...] | NotThere
 """What a locator leads to: a resource; of a glob, its members, in the order of their names."""
 
 
@@ -76,13 +76,13 @@ class Resolver:
             locator: the locator.
             type_url: the type of what is wanted.
         """
-        reason: Absent | None = None
+        reason: NotThere | None = None
         for choice in locator.choices():
             found = self.find_choice(choice, type_url)
-            if not isinstance(found, Absent):
+            if not isinstance(found, NotThere):
                 return found
             reason = reason or found
-        return reason or Absent("leads nowhere")
+        return reason or NotThere("leads nowhere")
 
     def find_choice(self, choice: Locator, type_url: TypeUrl) -> Found:
         """Return what a locator without alternatives leads to; where it was looked for is added to `looked_at`."""
@@ -97,7 +97,7 @@ class Resolver:
 
     def _named(self, name: ResourceName, type_url: TypeUrl) -> Found:
         if name.type_url != type_url:
-            return Absent(f"is of the type {name.message_type}")
+            return NotThere(f"is of the type {name.message_type}")
         rows, text = self._snapshot.resources(type_url), str(name)
         self.looked_at.add((type_url, text))
         if name.is_glob:
@@ -110,20 +110,20 @@ class Resolver:
             found = rows.get(name.path)
         return found or self._absent(name)
 
-    def _absent(self, name: ResourceName) -> Absent:
+    def _absent(self, name: ResourceName) -> NotThere:
         if name.authority in {"", self._authority}:
-            return Absent("which nothing has as its name" if not name.is_glob else "in which there is nothing")
-        return Absent(f"of the authority {name.authority}", name.authority)
+            return NotThere("which nothing has as its name" if not name.is_glob else "in which there is nothing")
+        return NotThere(f"of the authority {name.authority}", name.authority)
 
     # Inline entries
 
     def _entry(self, of_list: Resource, entry: str, type_url: TypeUrl) -> Found:
         packed = None if self._catalogue is None else _packed_entry(of_list, entry, self._catalogue)
         if packed is None:
-            return Absent(f"but {of_list.origin} has no inline entry {entry}")
+            return NotThere(f"but {of_list.origin} has no inline entry {entry}")
         found_type, body = packed
         if found_type != type_url:
-            return Absent(f"but the entry {entry} at {of_list.origin} is of another type")
+            return NotThere(f"but the entry {entry} at {of_list.origin} is of another type")
         return Resource(type_url, entry, body, version_of_body(type_url, body), of_list.origin)
 
     # Files
@@ -131,10 +131,10 @@ class Resolver:
     def _in_files(self, file: FileName, entry: str, type_url: TypeUrl) -> Found:
         path = self._within(file)
         if path is None:
-            return Absent("which is outside of the tree")
+            return NotThere("which is outside of the tree")
         if file.is_glob:
             self.looked_at.add(path.parent)
-            return self._in_directory(path.parent, type_url) or Absent("in which nothing of this type was loaded")
+            return self._in_directory(path.parent, type_url) or NotThere("in which nothing of this type was loaded")
         self.looked_at.add(path)
         here = tuple(self._of_file(path, type_url))
         if entry:
@@ -143,10 +143,10 @@ class Resolver:
                 return self._entry(lists[0], entry, type_url)
             here = tuple(one for one in here if one.name == entry)
             if not here:
-                return Absent(f"in which nothing is called {entry}")
+                return NotThere(f"in which nothing is called {entry}")
         if len(here) == 1:
             return here[0]
-        return Absent("of which nothing of this type was loaded" if not here else _several(here))
+        return NotThere("of which nothing of this type was loaded" if not here else _several(here))
 
     def _within(self, file: FileName) -> PurePosixPath | None:
         """Return the path of a file in the tree; None for one outside."""

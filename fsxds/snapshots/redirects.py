@@ -19,7 +19,7 @@ from fsxds.resource_names import Locator, parse_or_none
 from fsxds.resource_types import BY_SHORT_NAME, BY_TYPE_URL, ResourceType
 from fsxds.resources import Key, Reference, Resource, version_of_body
 from fsxds.snapshots import names
-from fsxds.snapshots.locators import Absent, Place, Resolver
+from fsxds.snapshots.locators import NotThere, Place, Resolver
 from fsxds.snapshots.references import CLAIMED
 from fsxds.values import Problem, Severity, TypeUrl
 
@@ -66,7 +66,7 @@ class _Failure:
     authority: str = ""
 
 
-class Follower:
+class RedirectFollower:
     """Follows the redirects of one snapshot.
 
     Args:
@@ -123,7 +123,7 @@ class Follower:
 
     def _at(self, choice: Locator, trail: tuple[Resource, ...]) -> Resource | _Failure:
         found = self._resolver.find_choice(choice, trail[0].type_url)
-        if isinstance(found, Absent):
+        if isinstance(found, NotThere):
             return _nowhere(choice, trail, found)
         if isinstance(found, tuple):
             return _collection(choice, trail)
@@ -205,7 +205,7 @@ def _by_way_of(trail: tuple[Resource, ...]) -> str:
     return f" by way of {steps}" if steps else ""
 
 
-def _nowhere(choice: Locator, trail: tuple[Resource, ...], absent: Absent) -> _Failure:
+def _nowhere(choice: Locator, trail: tuple[Resource, ...], absent: NotThere) -> _Failure:
     fact = f"leads{_by_way_of(trail)} to {choice}, {absent.reason}"
     remedy = "add that resource, or write the name of another one"
     if absent.authority:

@@ -22,7 +22,7 @@ from fsxds.snapshots.check_protocol import Check, NoCheck
 from fsxds.snapshots.load import type_change
 from fsxds.snapshots.locators import Place, Resolver, places_of
 from fsxds.snapshots.parse import field_rules
-from fsxds.snapshots.redirects import Copier, Followed, Follower, claims_of, collection_of, conflict
+from fsxds.snapshots.redirects import Copier, Followed, RedirectFollower, claims_of, collection_of, conflict
 from fsxds.values import HeldFile, Problem, Severity, TypeUrl
 
 
@@ -190,7 +190,7 @@ class _Resolution:
         resolver = Resolver(raw, rules.authority, rules.root, catalogue)
         copier = Copier(catalogue, rules.field_rules(catalogue))
         authorities = frozenset(rules.authorities)
-        self._follower = Follower(resolver, copier, authorities, passes_redirects=rules.passes_redirects)
+        self._follower = RedirectFollower(resolver, copier, authorities, passes_redirects=rules.passes_redirects)
         # What copies that were made so far claim, and who has it.
         self._claimed: dict[Key, Resource] = {}
 

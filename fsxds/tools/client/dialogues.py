@@ -5,7 +5,7 @@ A dialogue outlives its streams: when a stream was lost, `first_requests` subscr
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Container, Iterable, Iterator
 from dataclasses import dataclass, field
 
 from google.protobuf.message import DecodeError
@@ -111,13 +111,7 @@ class SotwDialogue:
             WrongResponseError: it holds what a client cannot accept.
             ConnectionLostError: it is no response at all.
         """
-        try:
-            response = DiscoveryResponse.FromString(data)
-        except DecodeError as error:
-            raise ConnectionLostError(
-                "what came is no DiscoveryResponse; is this an xDS server?", "INTERNAL"
-            ) from error
-        contents = UpdateContents(TypeUrl(response.type_url))
+        response, contents = _parsed(DiscoveryResponse, data)
         read_anys(response.resources, contents)
         row = BY_TYPE_URL.get(contents.type_url)
         update = Update(
@@ -129,13 +123,9 @@ class SotwDialogue:
             is_full=row is not None and row.full_state_in_sotw and not contents.heartbeats,
             heartbeats=tuple(contents.heartbeats),
         )
-        subscription = self._subscriptions.get(contents.type_url)
-        if subscription is None:
-            raise WrongResponseError(f"{contents.type_url} was not asked for", update)
-        subscription.nonce = update.nonce
-        if contents.faults:
-            raise WrongResponseError(contents.faults[0], update)
-        return update
+        if subscription := self._subscriptions.get(contents.type_url):
+            subscription.nonce = update.nonce
+        return _checked(update, contents, self._subscriptions)
 
     def _request(
         self, type_url: TypeUrl, subscription: _SotwSubscription, *, nonce: str | None = None, reason: str | None = None
@@ -229,19 +219,27 @@ class DeltaDialogue:
             WrongResponseError: it holds what a client cannot accept.
             ConnectionLostError: it is no response at all.
         """
-        try:
-            response = DeltaDiscoveryResponse.FromString(data)
-        except DecodeError as error:
-            raise ConnectionLostError(
-                "what came is no DeltaDiscoveryResponse; is this an xDS server?", "INTERNAL"
-            ) from error
-        contents = UpdateContents(TypeUrl(response.type_url))
-        update = _update_of(response, contents)
-        if contents.type_url not in self._subscriptions:
-            raise WrongResponseError(f"{contents.type_url} was not asked for", update)
-        if contents.faults:
-            raise WrongResponseError(contents.faults[0], update)
-        return update
+        response, contents = _parsed(DeltaDiscoveryResponse, data)
+        return _checked(_update_of(response, contents), contents, self._subscriptions)
+
+
+def _parsed(message_class: type[DynamicMessage], data: bytes) -> tuple[DynamicMessage, UpdateContents]:
+    """Return a response, and room for what is in it; ConnectionLostError where it is none."""
+    try:
+        response = message_class.FromString(data)
+    except DecodeError as error:
+        fact = f"what came is no {message_class.DESCRIPTOR.name}; is this an xDS server?"
+        raise ConnectionLostError(fact, "INTERNAL") from error
+    return response, UpdateContents(TypeUrl(response.type_url))
+
+
+def _checked(update: Update, contents: UpdateContents, subscribed: Container[TypeUrl]) -> Update:
+    """Return an update that a client can accept; WrongResponseError for any other."""
+    if update.type_url not in subscribed:
+        raise WrongResponseError(f"{update.type_url} was not asked for", update)
+    if contents.faults:
+        raise WrongResponseError(contents.faults[0], update)
+    return update
 
 
 def _update_of(response: DynamicMessage, contents: UpdateContents) -> Update:

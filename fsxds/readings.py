@@ -68,18 +68,15 @@ class Readers:
         yield "fsxds_files", ("broken",), float(len(held) - good)
 
     def _channels(self) -> Readings:
-        labels, rollouts = view_labels(self.channels.views), self.publisher.rollouts
-        others = "others" if any(key.is_canary for key in rollouts) else "all"
-        now_s = asyncio.get_running_loop().time()
-        for key, rollout in rollouts.items():
-            if key.layers in labels or rollout.channel.clients:
-                view = labels.get(key.layers, OTHER)
-                snapshot = rollout.channel.store.current
-                if snapshot is not None and key == ChannelKey(key.layers):
-                    yield from _served(view, snapshot)
-                yield from _rollout(rollout, (view, _cohort(key, others)), now_s)
-                for client in rollout.channel.clients:
-                    yield "fsxds_clients", (client.transport, view, client.sync_state().value), 1.0
+        labels, now_s = view_labels(self.channels.views), asyncio.get_running_loop().time()
+        for cohort, rollout in self.publisher.cohorts(labels):
+            key, snapshot = rollout.channel.key, rollout.channel.store.current
+            view = labels.get(key.layers, OTHER)
+            if snapshot is not None and key == ChannelKey(key.layers):
+                yield from _served(view, snapshot)
+            yield from _rollout(rollout, (view, cohort), now_s)
+            for client in rollout.channel.clients:
+                yield "fsxds_clients", (client.transport, view, client.sync_state().value), 1.0
 
 
 def loaded_views(publisher: Publisher) -> Collection[Snapshot] | None:
@@ -106,10 +103,6 @@ def view_labels(views: tuple[tuple[str, Layers], ...]) -> Mapping[Layers, str]:
     }
 
 
-def _cohort(key: ChannelKey, others: str) -> str:
-    return "moving" if key.transition else "canary" if key.is_canary else others
-
-
 def _served(view: str, snapshot: Snapshot) -> Readings:
     for type_url, rows in snapshot.by_type.items():
         if type_url not in snapshot.withheld:
@@ -128,10 +121,8 @@ def _rollout(rollout: ChannelRollout, labels: tuple[str, str], now_s: float) -> 
     yield "fsxds_rollouts_held", labels, float(status.held is not None or status.is_stopped)
     yield "fsxds_rollouts_tainted", labels, float(len(status.tainted))
     yield "fsxds_rollouts_pinned", labels, float(status.is_pinned)
-    ends_at_s = rollout.machine.timer_at_s
-    if status.step is not None and ends_at_s is not None:
-        age_s = max(0.0, now_s - (ends_at_s - rollout.machine.options.step_timeout_s))
-        yield STEP_AGE, (*labels, status.step.step_kind.value), age_s
+    if status.step is not None and rollout.step_since_s is not None:
+        yield STEP_AGE, (*labels, status.step.step_kind.value), max(0.0, now_s - rollout.step_since_s)
     yield from _lingering(labels[0], Counter(type_url for type_url, _ in status.lingering))
 
 

@@ -74,6 +74,14 @@ class ChannelRollout:
         """Whether the target is served, and all clients that are waited for have it."""
         return self.target is not None and self.machine.has_completed(self.target)
 
+    @property
+    def step_since_s(self) -> float | None:
+        """When the step was published that clients are waited for; None while nobody is."""
+        ends_at_s = self.machine.timer_at_s
+        if self.machine.status.step is None or ends_at_s is None:
+            return None
+        return ends_at_s - self.machine.options.step_timeout_s
+
     def receive_progress(self, client: ChannelClient) -> None:
         """Note that a client may have taken the step, or left."""
         self._progressed[client] = None

@@ -7,7 +7,7 @@ from there.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Container, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 from math import isfinite
@@ -146,6 +146,17 @@ class Publisher:
     def rollout_of(self, key: ChannelKey) -> ChannelRollout:
         """Return the rollout of a channel, which is made where there is none."""
         return self.rollouts.get(key) or self._add(key)
+
+    def cohorts(self, views: Container[Layers]) -> Iterator[tuple[str, ChannelRollout]]:
+        """Yield the rollouts that nodes may follow, where views have these layers, each with the name of its cohort.
+
+        That is `all`, or where there is a canary `canary` or `others`; `moving` for nodes that had other layers before.
+        """
+        others = "others" if any(key.is_canary for key in self.rollouts) else "all"
+        for key, rollout in self.rollouts.items():
+            # No node can follow one of other layers any more.
+            if key.layers in views or rollout.channel.clients:
+                yield "moving" if key.transition else "canary" if key.is_canary else others, rollout
 
     def split(self, rollout: ChannelRollout, key: ChannelKey) -> ChannelRollout:
         """Make a channel that begins with what another one serves, and rolls out what is for its own layers."""

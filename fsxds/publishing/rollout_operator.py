@@ -62,13 +62,9 @@ class RolloutOperator:
         names: dict[Layers, list[str]] = {}
         for name, layers in self._views():
             names.setdefault(layers, []).append(name)
-        rollouts = self._publisher.rollouts
-        others = "others" if any(key.is_canary for key in rollouts) else "all"
         return [
-            self._report(rollout, tuple(names.get(key.layers, ())), _cohort(key) or others)
-            for key, rollout in rollouts.items()
-            # No node can follow one of other layers any more.
-            if key.layers in names or rollout.channel.clients
+            self._report(rollout, tuple(names.get(rollout.channel.key.layers, ())), cohort)
+            for cohort, rollout in self._publisher.cohorts(names)
         ]
 
     def layers_of_node(self, node_id: str) -> Layers | None:
@@ -185,11 +181,6 @@ def _kept(number: int, served: Mapping[Layers, Snapshot | None], state: State) -
     raise ProtocolError(f"@{number}: the history has no such snapshot; fsxds history lists them", "NOT_FOUND")
 
 
-def _cohort(key: ChannelKey) -> str:
-    """Return which nodes of its layers a channel is for; empty for those that are neither canaries nor on their way."""
-    return "moving" if key.transition else "canary" if key.is_canary else ""
-
-
 def _now_s() -> float:
     return asyncio.get_running_loop().time()
 
@@ -200,13 +191,13 @@ def _client(client: Client) -> ChannelClient:
 
 
 def _step(rollout: ChannelRollout, status: RolloutStatus, now_s: float) -> StepReport | None:
-    ends_at_s = rollout.machine.timer_at_s
-    if status.step is None or ends_at_s is None:
+    since_s, ends_at_s = rollout.step_since_s, rollout.machine.timer_at_s
+    if status.step is None or since_s is None or ends_at_s is None:
         return None
-    since_s = max(0.0, now_s - (ends_at_s - rollout.machine.options.step_timeout_s))
+    age_s = max(0.0, now_s - since_s)
     clients = sorted((_client(one).name, _client(one).transport) for one in status.waiting)
-    waits_for = tuple(WaitingReport(name, transport, since_s) for name, transport in clients)
-    return StepReport(status.step.step_kind.value, since_s, max(0.0, ends_at_s - now_s), waits_for)
+    waits_for = tuple(WaitingReport(name, transport, age_s) for name, transport in clients)
+    return StepReport(status.step.step_kind.value, age_s, max(0.0, ends_at_s - now_s), waits_for)
 
 
 def _lingering(status: RolloutStatus, now_s: float) -> Iterator[LingeringReport]:

@@ -8,8 +8,7 @@ from dataclasses import dataclass, field
 from typing import Never
 
 from fsxds.events import FilesWritten, Level, MirrorFailed
-from fsxds.observe.log_lines import LONGEST_NAME, MOST_NAMES, LogLine, count_of, some_of, type_name
-from fsxds.resource_types import BY_TYPE_URL
+from fsxds.observe.log_lines import LONGEST_NAME, MOST_NAMES, LogLine, count_of, noun_of, some_of, type_name
 from fsxds.resources import Snapshot, TypeChange
 from fsxds.values import PlainValue, TypeUrl
 
@@ -119,8 +118,7 @@ class ChangeReports:
 
 
 def _counts(type_url: TypeUrl, change: TypeChange) -> str:
-    row = BY_TYPE_URL.get(type_url)
-    return f"+{len(change.added)} ~{len(change.changed)} -{len(change.removed)} {row.noun if row else type_url}"
+    return f"+{len(change.added)} ~{len(change.changed)} -{len(change.removed)} {noun_of(type_url)}"
 
 
 def _details(change: TypeChange) -> PlainValue:

@@ -90,6 +90,12 @@ def type_name(type_url: TypeUrl) -> str:
     return row.short_name if row else type_url
 
 
+def noun_of(type_url: TypeUrl) -> str:
+    """Return what resources of a type are called (`clusters`); its URL where it is none of the table's."""
+    row = BY_TYPE_URL.get(type_url)
+    return row.noun if row else type_url
+
+
 def some_of(names: Sequence[str]) -> str:
     """Return the first few names as a phrase: `a, b, c and 5 more`."""
     shown = ", ".join(names[:MOST_NAMES])

@@ -7,8 +7,17 @@ from typing import TypeAlias
 
 from fsxds.api.secrets import mask_reason
 from fsxds.events import Level, RolloutChanged
-from fsxds.observe.log_lines import LONGEST_NAME, MOST_NAMES, Details, LogLine, count_of, shortened, some_of, type_name
-from fsxds.resource_types import BY_TYPE_URL
+from fsxds.observe.log_lines import (
+    LONGEST_NAME,
+    MOST_NAMES,
+    Details,
+    LogLine,
+    count_of,
+    noun_of,
+    shortened,
+    some_of,
+    type_name,
+)
 from fsxds.resources import Key, RowsChange
 from fsxds.rollout import (
     Client,
@@ -25,7 +34,7 @@ from fsxds.rollout import (
     Stopped,
     Superseded,
 )
-from fsxds.values import PlainValue, TypeUrl
+from fsxds.values import PlainValue
 
 # Names of resources in one line for programs.
 MOST_RESOURCES = 20
@@ -91,7 +100,7 @@ def _decision(event: RolloutChanged, happened: RolledBack | Stopped | Held) -> _
             text = f"stays as far as it got until the tree changes, or `fsxds rollout approve` or `abort`: {words}"
             return Level.ERROR, "rollout_stopped", text, details
         case Held(version, removals):
-            text = f"held: it removes {_removals(removals)}; if that is meant, run `fsxds rollout approve {version}`"
+            text = f"held: it removes {shares_of(removals)}; if that is meant, run `fsxds rollout approve {version}`"
             counts: PlainValue = {
                 type_name(one.type_url): {"removed": one.removed, "before": one.before} for one in removals
             }
@@ -131,13 +140,9 @@ def _rejections(event: RolloutChanged, rejections: Collection[tuple[Client, Reje
     return text, {**_clients(names), "type": type_name(first.type_url), "resources": shown, "reason": reason}
 
 
-def _removals(removals: Iterable[Removal]) -> str:
-    return ", ".join(f"{one.removed} of {one.before} {_noun(one.type_url)}" for one in removals)
-
-
-def _noun(type_url: TypeUrl) -> str:
-    row = BY_TYPE_URL.get(type_url)
-    return row.noun if row else type_url
+def shares_of(removals: Iterable[Removal]) -> str:
+    """Word how much of each type is removed: `6 of 10 clusters, 1 of 2 routes`."""
+    return ", ".join(f"{one.removed} of {one.before} {noun_of(one.type_url)}" for one in removals)
 
 
 def _resources(keys: Collection[Key]) -> str:

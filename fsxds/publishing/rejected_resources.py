@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 
 from fsxds.api.secrets import mask_reason
-from fsxds.resource_types import BY_TYPE_URL
+from fsxds.observe.log_lines import type_name
 from fsxds.resources import Resource, Snapshot
 from fsxds.rollout import Client, Rejection
 from fsxds.values import Problem
@@ -45,7 +45,6 @@ def _meant(rejection: Rejection, target: Snapshot) -> Iterator[Resource]:
 
 
 def _problem(resource: Resource, who: str, reason: str) -> Problem:
-    row = BY_TYPE_URL.get(resource.type_url)
-    fact = f"{who} rejected {row.short_name if row else resource.type_url} {resource.name}: {reason}"
+    fact = f"{who} rejected {type_name(resource.type_url)} {resource.name}: {reason}"
     remedy = "correct it; what was good last is served until the tree changes"
     return Problem(resource.origin.path, resource.origin.line, 1, "", RULE, fact, remedy)

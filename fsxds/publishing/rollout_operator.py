@@ -13,11 +13,12 @@ from fsxds.errors import ProtocolError
 from fsxds.history.entries import HistoryEntry
 from fsxds.history.state import State
 from fsxds.history.state_directory import StateError
+from fsxds.observe.rollout_lines import shares_of
 from fsxds.publishing.channel_rollout import ChannelRollout
 from fsxds.publishing.publisher import Publisher
 from fsxds.resource_types import BY_TYPE_URL
 from fsxds.resources import Snapshot
-from fsxds.rollout import Client, Removal, RolloutStatus, snapshot_id
+from fsxds.rollout import Client, RolloutStatus, snapshot_id
 from fsxds.transports.admin.rollout_control import (
     ChannelReport,
     HoldReport,
@@ -208,11 +209,7 @@ def _lingering(status: RolloutStatus, now_s: float) -> Iterator[LingeringReport]
 
 def _hold(status: RolloutStatus) -> HoldReport | None:
     if status.held is not None:
-        return HoldReport(status.held.snapshot_id, f"removes {', '.join(map(_removal, status.held.removals))}")
+        return HoldReport(status.held.snapshot_id, f"removes {shares_of(status.held.removals)}")
     if status.is_stopped and status.target_id is not None:
         return HoldReport(status.target_id, "was rejected by clients")
     return None
-
-
-def _removal(removal: Removal) -> str:
-    return f"{removal.removed} of {removal.before} {BY_TYPE_URL[removal.type_url].noun}"

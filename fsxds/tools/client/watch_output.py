@@ -19,8 +19,7 @@ from rich.text import Text
 from fsxds.api.catalogue import Catalogue
 from fsxds.api.secrets import Masker, mask_text
 from fsxds.errors import ApiError, UsageError
-from fsxds.observe.log_lines import escape
-from fsxds.resource_types import BY_TYPE_URL
+from fsxds.observe.log_lines import escape, noun_of, type_name
 from fsxds.resources import Resource, Rows, Snapshot, version_of_body
 from fsxds.tools.client.connection import Trouble
 from fsxds.tools.client.updates import WRONG_PROTOCOL, Update
@@ -100,18 +99,15 @@ def update_lines(step: HoldingsUpdate, difference: Difference, wanted: Collectio
         difference: what it changed.
         wanted: the names that are subscribed to; none for everything.
     """
-    yield Text.assemble((_noun(step), "bold"), f": {_headline(step, difference)}", (_version(step), "dim"))
+    yield Text.assemble(
+        (escape(noun_of(step.update.type_url)), "bold"), f": {_headline(step, difference)}", (_version(step), "dim")
+    )
     if step.is_first:
         yield from _listed(step.after)
         yield from _absent_lines(_missing(step, wanted))
     else:
         yield from islice(text_lines(Compared(_HERE, _HERE, difference)), 1, None)
         yield from _absent_lines(_absent_names(step, wanted))
-
-
-def _noun(step: HoldingsUpdate) -> str:
-    row = BY_TYPE_URL.get(step.update.type_url)
-    return row.noun if row else escape(step.update.type_url)
 
 
 def _headline(step: HoldingsUpdate, difference: Difference) -> str:
@@ -167,10 +163,9 @@ def _absent_lines(names: Iterable[str]) -> Iterator[Text]:
 def update_json(step: HoldingsUpdate, difference: Difference, masker: Masker) -> str:
     """Write one update on one line; secrets are hidden."""
     update = step.update
-    row = BY_TYPE_URL.get(update.type_url)
     found = difference.types[0] if difference.types else TypeDifference(update.type_url)
     content: dict[str, PlainValue] = {
-        "type": row.short_name if row else update.type_url,
+        "type": type_name(update.type_url),
         "version": update.version,
         "nonce": update.nonce,
         "is_full": update.is_full,

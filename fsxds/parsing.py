@@ -20,7 +20,7 @@ from fsxds.parse_worker import OutOfTimeError, ParseRules, ParseWorker, WorkerDi
 from fsxds.resources import ParsedFile
 from fsxds.snapshots.parse import FileParser
 from fsxds.snapshots.parsed_bytes import DamagedBytesError, decode, encode
-from fsxds.values import BackOff, Problem, SourceFile
+from fsxds.values import BackOff, Problem, SourceFile, Tree
 
 MIB = 1024 * 1024
 
@@ -207,6 +207,16 @@ class Parsing:
         # The caller knows the content of what is over from now on.
         self._queue.jobs = {key: job for key, job in jobs.items() if not job.is_over}
         return tuple(parsed[file_key(file)] for file in files)
+
+    def forget_gone(self, tree: Tree) -> None:
+        """Forget what files parsed to that a tree has no more: under ever new names all of them would be kept.
+
+        To be called while nothing is parsed.
+        """
+        for known in (self._unlearned, self._unlearned_here):
+            for path in [path for path in known if tree.file_at(path) is None]:
+                known.pop(path)
+        self._parser.forget_gone(tree)
 
     async def keep_parsing(self) -> Never:
         """Parse what is to be parsed apart, and again what its parser died of.

@@ -216,6 +216,7 @@ class Loader:
 
     async def load(self, tree: SourceTree, before: LoadedViews | None, wanted: Collection[Layers]) -> LoadedViews:
         """Parse what changed, and accept what can be served of it in the views that are wanted."""
+        self._parsing.forget_gone(tree)
         rules = self._rules
         if rules is None:
             views = await self._load_whole(tree, before.by_layers.get(WHOLE_TREE) if before else None)

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import os
 import signal
 import threading
@@ -628,6 +629,29 @@ async def test_large_change_goes_to_a_worker_that_knows_the_edits(
         assert len(asked) == 2
         assert await cost_of(list_with(range(401), "edited")) == 1
         assert len(asked) == 2
+
+
+async def test_files_that_are_gone_are_forgotten(rules: ParseRules) -> None:
+    """Of large files under ever new names, parsed and edited, nothing is kept when they are not there any more."""
+
+    async def parse_and_edit(parsing: Parsing, number: int) -> None:
+        for changed in (range(0), range(3, 4), range(4, 5)):
+            (file,) = list_with(changed, "other")
+            await parsing.parse((SourceFile.of(PurePosixPath(f"{number}-cds.yaml"), file.content),))
+
+    def known() -> set[str]:
+        gc.collect()
+        return {each.path.name for each in gc.get_objects() if isinstance(each, ParsedFile | SourceFile)}
+
+    async with asyncio.TaskGroup() as tasks:
+        with Parsing(rules, PATIENT) as parsing:
+            keeping = tasks.create_task(parsing.keep_parsing())
+            for number in range(3):
+                await parse_and_edit(parsing, number)
+            parsing.forget_gone(tree_of({"2-cds.yaml": ""}))
+
+            assert {f"{number}-cds.yaml" for number in range(3)} & known() == {"2-cds.yaml"}
+            keeping.cancel()
 
 
 async def test_edit_with_a_mistake_goes_to_a_worker(rules: ParseRules, asked: list[tuple[SourceFile, ...]]) -> None:

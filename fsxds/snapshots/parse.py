@@ -35,7 +35,7 @@ from fsxds.snapshots.check_protocol import Check, NoCheck
 from fsxds.snapshots.document import DocumentDraft, DocumentReader, Tools
 from fsxds.snapshots.names import repeated_names
 from fsxds.snapshots.variables import Substitution
-from fsxds.values import Fault, FieldPath, PlainValue, Problem, Severity, SourceFile, VariedFile
+from fsxds.values import Fault, FieldPath, PlainValue, Problem, Severity, SourceFile, Tree, VariedFile
 
 # Below this size a file parses in less time than anybody notices.
 SMALLEST_BYTES = 100_000
@@ -109,6 +109,10 @@ class FileParser:
         """Remember what a file parsed to, here or elsewhere, so that its next edit costs what that changes."""
         if len(parsed.documents) == 1 and not parsed.problems and not file.has_variables:
             self._chunks.learn(file, type_from_path(file.path), parsed.documents[0])
+
+    def forget_gone(self, tree: Tree) -> None:
+        """Forget what files parsed to that a tree has no more."""
+        self._chunks.forget_gone(tree)
 
     def _parse_whole(self, file: SourceFile, file_format: Format, hint: ResourceType | None) -> ParsedFile:
         decoded = file_format.decode(file.content, self._tools.catalogue, hint.message_type if hint else None)
@@ -297,6 +301,11 @@ class ChunkParser:
             items[_digest(text)] = resource, lines
             line += lines
         self._known.put(file.path, _Known(_context(hint, envelope), items))
+
+    def forget_gone(self, tree: Tree) -> None:
+        """Forget the items of files that a tree has no more."""
+        for path in [path for path in self._known if tree.file_at(path) is None]:
+            self._known.pop(path)
 
     def _is_large_list(self, file: SourceFile) -> bool:
         if len(file.content) < self._smallest_bytes:

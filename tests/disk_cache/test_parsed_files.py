@@ -17,6 +17,7 @@ from fsxds.lint.linter import Linter
 from fsxds.lint.rules import RuleLevels
 from fsxds.parse_worker import ParseRules, parse_all
 from fsxds.resources import ParsedFile
+from fsxds.settings.naming_rules import NO_RULES, ContextRule, NamingRules
 from fsxds.snapshots.check_protocol import NoCheck
 from fsxds.snapshots.parse import FileParser
 from fsxds.values import Severity, SourceFile
@@ -35,11 +36,14 @@ class Caching:
     folder: Path
     parser: FileParser
     rules: bytes = b"rules"
+    naming: NamingRules = NO_RULES
     events: list[Event] = field(default_factory=list)
 
     def cache(self, rules: bytes = b"rules") -> ParseCache:
         """Return the cache of a process that starts."""
-        return ParseCache(self.folder, Path("/tree"), lambda: rules, self.events.append)
+        cache = ParseCache(self.folder, Path("/tree"), lambda: rules, self.events.append)
+        cache.naming = self.naming
+        return cache
 
     def fill(self, files: Iterable[SourceFile]) -> None:
         """Do what a start does."""
@@ -243,6 +247,27 @@ def test_directory_that_cannot_be_made_is_reported_once(caching: Caching) -> Non
     assert caching.events == [CacheFailed(caching.folder / DIRECTORY, "Not a directory")]
 
 
+EDGE = NamingRules("", (ContextRule("edge", (("env", "prod"),)),))
+
+
+def test_a_folder_that_names_otherwise(caching: Caching, catalogue: Catalogue) -> None:
+    """What a file of another folder parsed to is found where that gives names the same parameters, and nowhere else."""
+    name = "xdstp://example.com/envoy.config.cluster.v3.Cluster/web"
+    content = f"{PADDING}- {{name: '{name}', type: STATIC, connect_timeout: 1s}}\n"
+    caching.parser = FileParser(catalogue, check=Linter())
+    caching.parser.name_by(EDGE)
+    caching.naming = EDGE
+    caching.fill(tree_of({"edge/cds.yaml": content}).files)
+
+    def found(path: str) -> list[list[str]]:
+        return [
+            [one.name for one in parsed.resources] for parsed in caching.found(tree_of({path: content}).files) if parsed
+        ]
+
+    assert found("edge/deep/cds.yaml") == [[f"{name}?env=prod"]]
+    assert found("cds.yaml") == found("other/cds.yaml") == []
+
+
 def test_rules_differ_where_results_may(catalogue: Catalogue) -> None:
     """Rules that parse alike have one digest, in every process; each thing that may change a result changes it."""
     rules = ParseRules(catalogue, check=Linter(RuleLevels({"a": None, "b": Severity.NOTE})))
@@ -255,6 +280,8 @@ def test_rules_differ_where_results_may(catalogue: Catalogue) -> None:
         ParseRules(Catalogue.of(catalogue.serialized, "another", catalogue.features), check=rules.check),
         ParseRules(Catalogue.of(catalogue.serialized, catalogue.description), check=rules.check),
         ParseRules(Catalogue.of(b"\x0a\x03\x0a\x01x", catalogue.description), check=rules.check),
+        ParseRules(catalogue, check=rules.check, naming=NamingRules("example.com")),
+        ParseRules(catalogue, check=rules.check, naming=NamingRules("", EDGE.contexts)),
     )
 
     assert rules.digest() == same.digest()

@@ -71,6 +71,26 @@ def test_what_is_held_is_judged_by_the_new_settings(server: Reloading) -> None:
     assert server.names() == {"web", "next"}
 
 
+def test_names_follow_the_authority(tmp_path: Path) -> None:
+    """With another authority, what is named without one is served by its new name, and found by it; plain names stay."""
+    prefix = "envoy.config.cluster.v3.Cluster"
+    with Reloading(tmp_path, "--step-timeout", "100ms") as server:
+        write_file(server.tree / "more.cds.yaml", f"[{{name: 'xdstp:///{prefix}/a b', type: STATIC}}]")
+        server.wait(lambda: len(server.names()) == 2, "the structured name")
+        assert server.names() == {"web", f"xdstp:///{prefix}/a%20b"}
+
+        line = server.reload("settle: 10ms\nauthority: one.example\n")
+
+        assert (line["changed"], line["needs_restart"]) == (["authority"], [])
+        server.wait(lambda: server.names() == {"web", f"xdstp://one.example/{prefix}/a%20b"}, "the other authority")
+        server.reload("authority: not an authority\n", "settings_kept")
+        assert server.names() == {"web", f"xdstp://one.example/{prefix}/a%20b"}
+        server.reload("settle: 10ms\nauthority: two\ncontext_params: [{folder: deep, params: {a: b}}]\n")
+        write_file(server.tree / "deep/cds.yaml", f"[{{name: 'xdstp:///{prefix}/a b', type: STATIC}}]")
+        names = {"web", f"xdstp://two/{prefix}/a%20b", f"xdstp://two/{prefix}/a%20b?a=b"}
+        server.wait(lambda: server.names() == names, "the parameters of the folder")
+
+
 def test_levels_of_rules_and_static_clusters_change(tmp_path: Path) -> None:
     """A reference to a cluster that only the bootstrap defines holds a file until the settings name it."""
     with Reloading(tmp_path) as server:

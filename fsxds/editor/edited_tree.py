@@ -18,6 +18,7 @@ from fsxds.lint.linter import Linter
 from fsxds.parse_worker import parse_one
 from fsxds.reload import LoadingRules, exclusion_of, ignored_note, is_read, scanner_of, with_ignored
 from fsxds.resources import ParsedFile
+from fsxds.settings.naming_rules import NO_RULES, NamingRules
 from fsxds.settings.options import Settings
 from fsxds.snapshots.layered_tree import LayeredTree
 from fsxds.snapshots.load import Loaded, load
@@ -39,6 +40,7 @@ class TreeView:
         parsed: each file as it is now.
         readable: each file as it was when it could be read last.
         static_clusters: names that the bootstrap defines.
+        naming: what structured names get beside what they write.
     """
 
     files: Mapping[PurePosixPath, SourceFile]
@@ -46,6 +48,7 @@ class TreeView:
     parsed: Mapping[PurePosixPath, ParsedFile]
     readable: Mapping[PurePosixPath, ParsedFile]
     static_clusters: frozenset[str] = frozenset()
+    naming: NamingRules = NO_RULES
 
     @cached_property
     def names(self) -> ResourceNames:
@@ -85,6 +88,7 @@ class EditedTree:
         rules = LoadingRules.of(settings, catalogue, linter)
         # As `fsxds check`: every problem has its own line and column.
         self._acceptance = replace(rules.acceptance, locate_up_to_bytes=None)
+        self._naming = rules.parsing.naming
         self._parser = rules.parsing.make_parser()
         self._scanned = SourceTree(())
         self._parsed: dict[tuple[PurePosixPath, str], ParsedFile] = {}
@@ -197,4 +201,5 @@ class EditedTree:
             MappingProxyType(parsed),
             MappingProxyType(readable),
             self._linter.static.clusters or frozenset(),
+            self._naming,
         )

@@ -10,10 +10,12 @@ from pathlib import PurePosixPath
 from fsxds.api.fields import camel_case
 from fsxds.editor.outline import Form, TextOutline, Trail
 from fsxds.editor.text_positions import Span
+from fsxds.lint.mentions import choices_of
 from fsxds.resource_types import BY_TYPE_URL
 from fsxds.resources import Key, ParsedFile, key_of
 from fsxds.snapshots.references import ANY, CLAIMED, IN_FILE
 from fsxds.snapshots.shape import wrapper_path
+from fsxds.snapshots.structured_names import NameWriter
 from fsxds.values import FieldPath, TypeUrl
 
 
@@ -61,7 +63,8 @@ class ResourceNames:
                         continue
                     field_path = origin.field_path + one.field_path
                     place = NamePlace(parsed.path, origin.document, field_path, origin.field_path, one.is_static)
-                    mentions[one.type_url, one.name].append(place)
+                    for name in dict.fromkeys((one.name, *choices_of(one.name))):
+                        mentions[one.type_url, name].append(place)
         return cls(
             {key: tuple(places) for key, places in definitions.items()},
             {key: tuple(places) for key, places in mentions.items()},
@@ -72,8 +75,11 @@ class ResourceNames:
         return sorted(name for one, name in self.definitions if one == type_url and name != ANY)
 
 
-def name_trails(outline: TextOutline, key: Key, definition: NamePlace) -> list[Trail]:
-    """Return the ways to the name of a resource that is defined at a place: its own, and that of the wrapper around it."""
+def name_trails(outline: TextOutline, key: Key, definition: NamePlace, names: NameWriter) -> list[Trail]:
+    """Return the ways to the name of a resource that is defined at a place: its own, and that of the wrapper around it.
+
+    `names` are those of the file.
+    """
     row = BY_TYPE_URL[key[0]]
     candidates: list[FieldPath] = []
     if row.name_field is not None:
@@ -83,7 +89,8 @@ def name_trails(outline: TextOutline, key: Key, definition: NamePlace) -> list[T
     if around != definition.field_path:
         candidates.append((*around, "name"))
     trails = (outline.follow(definition.document, path) for path in candidates)
-    return [trail for trail in trails if trail is not None and scalar_text(trail) == key[1]]
+    found = ((trail, text) for trail in trails if trail is not None and (text := scalar_text(trail)) is not None)
+    return [trail for trail, text in found if names.written_name(text, row) == key[1]]
 
 
 def scalar_text(trail: Trail | None) -> str | None:

@@ -14,10 +14,12 @@ from fsxds.editor.edited_tree import TreeView
 from fsxds.editor.mentions_of_names import NamePlace, name_trails, scalar_text, span_of
 from fsxds.editor.outline import Form, OutlineNode, TextOutline, Trail, read_outline
 from fsxds.editor.text_positions import Span
+from fsxds.lint.mentions import choices_of
 from fsxds.memo import Lru
-from fsxds.resource_types import BY_TYPE_URL, RESOURCE_TYPES
+from fsxds.resource_types import BY_TYPE_URL, RESOURCE_TYPES, ResourceType
 from fsxds.resources import Key
 from fsxds.snapshots.references import ANY, CLUSTER, ENDPOINTS
+from fsxds.snapshots.structured_names import NameWriter
 from fsxds.values import Problem, TypeUrl
 
 MOST_SYMBOLS = 500
@@ -117,11 +119,21 @@ class Navigator:
         found = own or named_type(expected[-1])
         if found is None:
             return None
-        keys = [(found, text)]
+        name = self.canonical(path, text, BY_TYPE_URL[found] if own else None)
+        keys = [(found, choice) for choice in choices_of(name)] or [(found, name)]
         place = (path, trail.document, trail.path)
-        if own and any((one.path, one.document, one.field_path) == place for one in self._mentions((ENDPOINTS, text))):
-            keys.append((ENDPOINTS, text))
+        if own and any((one.path, one.document, one.field_path) == place for one in self._mentions((ENDPOINTS, name))):
+            keys.append((ENDPOINTS, name))
         return NameAt(tuple(keys), span_of(trail), own is not None)
+
+    def canonical(self, path: PurePosixPath, text: str, row: ResourceType | None) -> str:
+        """Return what a name in a file means: that of a resource of this type, or with None what something refers to."""
+        names = self.names_in(path)
+        return names.reference(text) if row is None else names.written_name(text, row)
+
+    def names_in(self, path: PurePosixPath) -> NameWriter:
+        """Return what knows how names are written in a file."""
+        return NameWriter(self.catalogue, self.view.naming, path)
 
     def names_of(self, type_url: TypeUrl) -> list[str]:
         """Return the names of a type that may be mentioned, sorted."""
@@ -143,7 +155,16 @@ class Navigator:
         """Return where a resource is named by others."""
         found = (self.outline(one.path).follow(one.document, one.field_path) for one in self._mentions(key))
         places = zip(self._mentions(key), found, strict=True)
-        return [TextPlace(one.path, span_of(trail)) for one, trail in places if scalar_text(trail) == key[1] and trail]
+        named = ((one, trail, self.mentioned(key[0], one, trail)) for one, trail in places if trail is not None)
+        return [
+            TextPlace(one.path, span_of(trail)) for one, trail, name in named if key[1] in (name, *choices_of(name))
+        ]
+
+    def mentioned(self, type_url: TypeUrl, place: NamePlace, trail: Trail) -> str:
+        """Return the name that is written where something is mentioned, in its canonical form; empty where none is."""
+        # Endpoints may be found by the name of their cluster.
+        is_own = type_url == ENDPOINTS and place.field_path == (*place.resource_path, "name")
+        return self.canonical(place.path, scalar_text(trail) or "", BY_TYPE_URL[CLUSTER] if is_own else None)
 
     def symbols(self, path: PurePosixPath) -> list[Symbol]:
         """Return the resources of a file as it is now, with their named parts."""
@@ -172,7 +193,7 @@ class Navigator:
 
     def _defined(self, key: Key, place: NamePlace) -> TextPlace:
         outline = self.outline(place.path)
-        named = name_trails(outline, key, place)
+        named = name_trails(outline, key, place, self.names_in(place.path))
         trail = named[0] if named else outline.follow(place.document, place.field_path)
         return TextPlace(place.path, span_of(trail) if trail is not None else (0, 0))
 

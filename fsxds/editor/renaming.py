@@ -12,11 +12,12 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import PurePosixPath
 
-from fsxds.editor.mentions_of_names import NamePlace, name_trails, scalar_text, span_of
+from fsxds.editor.mentions_of_names import NamePlace, name_trails, span_of
 from fsxds.editor.navigation import NameAt, Navigator
 from fsxds.editor.outline import Form, Trail
 from fsxds.editor.text_positions import Span
 from fsxds.formats.yaml_scalars import resolve_plain
+from fsxds.resource_names import MalformedName, ResourceName, is_structured
 from fsxds.resource_types import BY_TYPE_URL
 from fsxds.resources import Key
 from fsxds.snapshots.references import ANY, CLUSTER, ENDPOINTS, ROUTES, SECRET, VIRTUAL_HOST
@@ -44,6 +45,7 @@ class _Written:
     path: PurePosixPath
     span: Span
     quote: str
+    is_definition: bool
 
 
 def renameable(navigator: Navigator, path: PurePosixPath, index: int) -> NameAt:
@@ -70,11 +72,16 @@ def rename(navigator: Navigator, found: NameAt, new_name: str, attempt: Try) -> 
         UncertainRenameError: it is not certain that these are all places, or that the tree stays as good as it is.
     """
     _require_name(new_name)
+    _require_form(found.keys[0], new_name)
     _require_whole_tree(navigator)
     written = _everywhere(navigator, found.keys, new_name)
     edits: defaultdict[PurePosixPath, dict[Span, str]] = defaultdict(dict)
+    named = _named(navigator, found.keys[0], new_name)
+    # Others mention it as it is written, unless its folder adds something to that.
+    is_same = named == navigator.names_in(PurePosixPath()).reference(new_name)
+    mentioned = named if found.is_definition and not is_same else new_name
     for one in written:
-        edits[one.path][one.span] = _as_written(new_name, one)
+        edits[one.path][one.span] = _as_written(new_name if one.is_definition else mentioned, one)
     texts = {path: edited(navigator.text(path), parts) for path, parts in edits.items()}
     before = Counter(map(_essence, navigator.view.problems))
     more = [problem for problem in attempt(texts) if not before[_essence(problem)]]
@@ -102,6 +109,18 @@ def _require_name(name: str) -> None:
         raise UncertainRenameError('"*" is no name')
 
 
+def _require_form(key: Key, name: str) -> None:
+    """Demand that what means to be a structured name is one, of the type of the resource."""
+    if not is_structured(name):
+        return
+    try:
+        structured = ResourceName.parse(name)
+    except MalformedName as error:
+        raise UncertainRenameError(f"the name {error}") from error
+    if structured.type_url != key[0] or structured.is_glob:
+        raise UncertainRenameError(f"write the name of one resource of {key[0].rpartition('/')[2]}")
+
+
 def _require_whole_tree(navigator: Navigator) -> None:
     """Demand that every file could be read: one that could not may mention the name."""
     for path, parsed in navigator.view.parsed.items():
@@ -117,7 +136,7 @@ def _everywhere(navigator: Navigator, keys: Iterable[Key], new_name: str) -> set
     """Return all places where resources of these keys, and those that share a place with them, are named."""
     names, waiting, done = navigator.view.names, list(keys), set[Key]()
     by_place = _keys_by_place(navigator)
-    found: set[_Written] = set()
+    found: dict[tuple[PurePosixPath, Span], _Written] = {}
     while waiting:
         key = waiting.pop()
         if key in done:
@@ -125,20 +144,25 @@ def _everywhere(navigator: Navigator, keys: Iterable[Key], new_name: str) -> set
         done.add(key)
         _require_certain(navigator, key, new_name)
         definitions = names.definitions.get(key, ())
-        trails = [
-            *(pair for place in definitions for pair in _definition(navigator, key, place)),
-            *((one, _trail(navigator, one)) for one in names.mentions.get(key, ())),
+        written = [
+            _written(navigator, place, trail)
+            for place in definitions
+            for place, trail in _definition(navigator, key, place)
         ]
-        for place, trail in trails:
-            one = _written(navigator, key, place, trail)
-            found.add(one)
+        for place in names.mentions.get(key, ()):
+            trail = _trail(navigator, place)
+            # Of a reference with alternatives, a name is only a part.
+            is_whole = trail is not None and navigator.mentioned(key[0], place, trail) == key[1]
+            written.append(_written(navigator, place, trail if is_whole else None, is_definition=False))
+        for one in written:
+            found.setdefault((one.path, one.span), one)
             waiting += by_place.get((one.path, one.span), ())
-    _require_no_other_words(navigator, done, found)
-    return found
+    _require_no_other_words(navigator, done, set(found.values()))
+    return set(found.values())
 
 
 def _definition(navigator: Navigator, key: Key, place: NamePlace) -> list[tuple[NamePlace, Trail | None]]:
-    found = name_trails(navigator.outline(place.path), key, place)
+    found = name_trails(navigator.outline(place.path), key, place, navigator.names_in(place.path))
     return [(place, trail) for trail in found] or [(place, None)]
 
 
@@ -163,6 +187,7 @@ def _trail(navigator: Navigator, place: NamePlace) -> Trail | None:
 
 def _require_certain(navigator: Navigator, key: Key, new_name: str) -> None:
     names, (type_url, name) = navigator.view.names, key
+    new_name = _named(navigator, key, new_name)
     noun = BY_TYPE_URL[type_url].noun
     definitions = names.definitions.get(key, ())
     if len(definitions) > 1:
@@ -180,14 +205,20 @@ def _require_certain(navigator: Navigator, key: Key, new_name: str) -> None:
             raise UncertainRenameError(f"{place.path} means a resource of the bootstrap by this name")
 
 
-def _written(navigator: Navigator, key: Key, place: NamePlace, trail: Trail | None) -> _Written:
+def _named(navigator: Navigator, key: Key, new_name: str) -> str:
+    """Return the canonical name of a resource for which another name is written where it is defined."""
+    place = next(iter(navigator.view.names.definitions.get(key, ())), None)
+    return new_name if place is None else navigator.canonical(place.path, new_name, BY_TYPE_URL[key[0]])
+
+
+def _written(navigator: Navigator, place: NamePlace, trail: Trail | None, *, is_definition: bool = True) -> _Written:
     node = trail.value if trail is not None else None
-    if trail is None or node is None or node.form is not Form.SCALAR or scalar_text(trail) != key[1]:
+    if node is None or node.form is not Form.SCALAR:
         raise UncertainRenameError(f"{place.path}: a place that names it cannot be found; is it written by an alias?")
     text = navigator.text(place.path)[node.start : node.end]
     if place.path.suffix.lower() not in _TEXT_FORMATS or node.quote in ("|", ">") or len(text.splitlines()) != 1:
         raise UncertainRenameError(f"{place.path}: a place that names it is in a form that is not edited")
-    return _Written(place.path, (node.start, node.end), node.quote)
+    return _Written(place.path, (node.start, node.end), node.quote, is_definition)
 
 
 def _require_no_other_words(navigator: Navigator, keys: Iterable[Key], found: set[_Written]) -> None:

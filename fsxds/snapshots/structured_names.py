@@ -75,6 +75,10 @@ class NameWriter:
         name = self.resource_name(text, row, ())
         return text if isinstance(name, Fault) else name
 
+    def reference(self, text: str) -> str:
+        """Return what a text refers to in its canonical form; one that is no structured name, or a malformed one, as it is."""
+        return self._written(text) if is_structured(text) else text
+
     def checked(self, references: Iterable[Reference]) -> Iterator[Reference | Fault]:
         """Yield what a resource refers to, and what is wrong with the structured names of it.
 

@@ -9,6 +9,7 @@ import pytest
 from fsxds.api.catalogue import Catalogue
 from fsxds.editor.edited_tree import NOTHING_READ
 from fsxds.editor.navigation import Navigator, TextPlace
+from fsxds.settings.naming_rules import ContextRule
 from fsxds.snapshots.references import CLUSTER, ENDPOINTS, NAMING_FIELDS
 from tests.editor.trees import FILES, Workbench, workbench
 
@@ -166,3 +167,36 @@ def test_wrapped_resources(tmp_path: Path, catalogue: Catalogue) -> None:
     assert around.keys == mention.keys == ((CLUSTER, "wrapped"),)
     assert [words(bench, one) for one in bench.navigator.definitions(mention.keys[0])] == [("more.yaml", "wrapped")]
     assert [one.name for one in bench.navigator.symbols(PurePosixPath("more.yaml"))] == ["wrapped"]
+
+
+C = "envoy.config.cluster.v3.Cluster"
+STRUCTURED = {
+    "edge/clusters.yaml": f"- name: xdstp:///{C}/web\n  type: STATIC\n- name: udpa:///{C}/w%65b2\n  type: STATIC\n",
+    "routes.yaml": (
+        "- name: main\n  virtual_hosts:\n  - name: all\n    domains: ['*']\n    routes:\n"
+        f"    - match: {{prefix: /a}}\n      route: {{cluster: 'xdstp://own/{C}/w%65b?env=prod'}}\n"
+        f"    - match: {{prefix: /b}}\n      route: {{cluster: 'udpa:///{C}/web2?env=prod#alt=xdstp:///{C}/web?env=prod'}}\n"
+    ),
+}
+NAMING = {"authority": "own", "context_params": (ContextRule("edge", (("env", "prod"),)),)}
+
+
+def test_structured_names_lead_somewhere(tmp_path: Path, catalogue: Catalogue) -> None:
+    """However a structured name is written, it leads to its resource and to what mentions that, alternatives too."""
+    bench = workbench(tmp_path, catalogue, STRUCTURED, **NAMING)
+
+    def keys(name: str, at: str) -> list[str]:
+        found = bench.navigator.name_at(*bench.at(name, at, 3))
+        assert found is not None
+        return [name for _, name in found.keys]
+
+    web, second = (f"xdstp://own/{C}/{name}?env=prod" for name in ("web", "web2"))
+    assert keys("edge/clusters.yaml", f"xdstp:///{C}/web") == [web]
+    assert keys("routes.yaml", "xdstp://own") == [web]
+    assert keys("routes.yaml", "udpa:") == [second, web]
+    mentions = [words(bench, place) for place in bench.navigator.mentions((CLUSTER, web))]
+    assert [file for file, _ in mentions] == ["routes.yaml", "routes.yaml"]
+    assert [words(bench, place) for place in bench.navigator.definitions((CLUSTER, second))] == [
+        ("edge/clusters.yaml", f"udpa:///{C}/w%65b2")
+    ]
+    assert bench.navigator.names_of(CLUSTER) == [second, web]

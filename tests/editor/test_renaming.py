@@ -9,7 +9,7 @@ import pytest
 
 from fsxds.api.catalogue import Catalogue
 from fsxds.editor.renaming import UncertainRenameError, edited, rename, renameable
-from tests.editor.test_navigation import ALL, ENDPOINTS_FILE, LISTENER, WRAPPED
+from tests.editor.test_navigation import ALL, ENDPOINTS_FILE, LISTENER, NAMING, STRUCTURED, WRAPPED, C
 from tests.editor.trees import CLUSTERS, FILES, ROUTES, Workbench, workbench
 
 
@@ -138,3 +138,32 @@ def test_a_wrapped_cluster(tmp_path: Path, catalogue: Catalogue) -> None:
         "routes.yaml": ROUTES.replace("cluster: web", "cluster: other"),
         "more.yaml": WRAPPED.replace("name: wrapped", "name: other"),
     }
+
+
+def test_structured_names(tmp_path: Path, catalogue: Catalogue) -> None:
+    """A structured name is renamed in every spelling; what mentions it gets the parameters of its folder."""
+    files = {**STRUCTURED, "routes.yaml": STRUCTURED["routes.yaml"].rpartition("    - match")[0]}
+    bench = workbench(tmp_path, catalogue, files, **NAMING)
+    place = bench.at("edge/clusters.yaml", f"xdstp:///{C}/web", 3)
+
+    assert renamed(bench, place, f"xdstp:///{C}/site") == {
+        "edge/clusters.yaml": files["edge/clusters.yaml"].replace("web\n", "site\n"),
+        "routes.yaml": files["routes.yaml"].replace("w%65b", "site"),
+    }
+    renamed(bench, bench.at("routes.yaml", "xdstp://own", 3), f"xdstp://own/{C}/site?env=prod")
+    for wrong, why in (
+        (f"xdstp:///{C}/%zz", "begins no code"),
+        ("xdstp:///envoy.config.route.v3.RouteConfiguration/x", "one resource of"),
+        (f"xdstp:///{C}/*", "one resource of"),
+        (f"udpa:///{C}/web2", "taken"),
+    ):
+        with pytest.raises(UncertainRenameError, match=why):
+            renamed(bench, place, wrong)
+
+
+def test_parts_of_references_are_not_renamed(tmp_path: Path, catalogue: Catalogue) -> None:
+    """A name that is an alternative in a reference is written with others in one text: that is left to the author."""
+    bench = workbench(tmp_path, catalogue, STRUCTURED, **NAMING)
+
+    with pytest.raises(UncertainRenameError, match="cannot be found"):
+        renamed(bench, bench.at("edge/clusters.yaml", f"xdstp:///{C}/web", 3), f"xdstp:///{C}/site")

@@ -355,6 +355,9 @@ class DocumentReader:
             return None
         fault = None if canonical.wrapping.name else unmatchable_fault(own, row, _name_path(row, place))
         draft.faults += [fault] if fault else []
+        if row.name_field is not None:
+            # Most resources refer to nothing by such a name: without their own, there is nothing to look for.
+            setattr(message, row.name_field, "")
         self._names.rewrite(message)
         if row.name_field is not None:
             setattr(message, row.name_field, own)
@@ -378,6 +381,8 @@ class DocumentReader:
         name, *aliases = [one for one in found if isinstance(one, str)]
         fault = unmatchable_fault(name, row, written[0][1]) if name else None
         draft.faults += [fault] if fault else []
+        if not name and not aliases:
+            return place
         return place._replace(wrapping=replace(place.wrapping, name=name, aliases=tuple(aliases)))
 
     def _name_listener(self, message: Message, place: _Place, draft: DocumentDraft) -> str:

@@ -7,6 +7,7 @@ Struct and the Any of an extension as well. What is a secret stays as it is, and
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from functools import lru_cache
 from pathlib import PurePosixPath
 from typing import cast
 
@@ -100,8 +101,12 @@ class NameWriter:
             is_elsewhere = bool(self._authority) and not is_own
             yield reference._replace(severity=Severity.NOTE) if is_elsewhere else reference
 
-    def rewrite(self, message: Message, *, is_secret: bool = False) -> None:
+    def rewrite(self, message: Message) -> None:
         """Rewrite the names in a message, with all that is packed in it; what cannot be unpacked stays."""
+        if may_hold_names(message.SerializeToString()):
+            self._rewrite_fields(message, is_secret=False)
+
+    def _rewrite_fields(self, message: Message, *, is_secret: bool) -> None:
         is_secret = is_secret and message.DESCRIPTOR.full_name != _SECRET_NAME
         for field, value in message.ListFields():
             self._rewrite_field(message, field, value, is_secret=is_secret or self._secrecy.covers(field))
@@ -137,7 +142,7 @@ class NameWriter:
         if message.DESCRIPTOR.full_name == ANY:
             self._rewrite_any(cast("AnyMessage", message), is_secret=is_secret)  # of the catalogue's own pool
         else:
-            self.rewrite(message, is_secret=is_secret)
+            self._rewrite_fields(message, is_secret=is_secret)
 
     def _rewrite_any(self, packed: AnyMessage, *, is_secret: bool) -> None:
         message_type = packed.type_url.rpartition("/")[2]
@@ -151,11 +156,18 @@ class NameWriter:
         packed.value = inner.SerializeToString(deterministic=True)
 
     def _written(self, text: str) -> str:
-        try:
-            locator = Locator.parse(text, self._authority)
-        except MalformedName:
-            return text
-        return str(locator)
+        return _canonical_locator(text, self._authority)
+
+
+# Many resources refer to the same ones.
+@lru_cache(maxsize=4096)
+def _canonical_locator(text: str, authority: str) -> str:
+    """Return a name or locator in its canonical form, and what is malformed as it is."""
+    try:
+        locator = Locator.parse(text, authority)
+    except MalformedName:
+        return text
+    return str(locator)
 
 
 def _malformed(error: MalformedName, place: FieldPath) -> Fault:

@@ -32,6 +32,9 @@ NODE_PREFIX = "xds.node."
 _METADATA = f"{NODE_PREFIX}metadata."
 _LOCALITY = {name: f"{NODE_PREFIX}locality.{name}" for name in ("region", "zone", "sub_zone")}
 
+# Above the length of any type.
+LONGEST_TYPE = 80
+
 # So many lists of one type are kept until it changes.
 MOST_LISTS = 256
 
@@ -150,7 +153,8 @@ def _unknown_path(message_type: str) -> str:
     fact = "there is nothing at this path"
     if message_type in BY_MESSAGE_TYPE:
         return f"{fact}; GET /{message_type}/ lists the resources of this type, and /{message_type}/NAME is one of them"
-    near = get_close_matches(message_type[:200], BY_MESSAGE_TYPE, 1)
+    # Comparing long texts takes long.
+    near = get_close_matches(message_type, BY_MESSAGE_TYPE, 1) if len(message_type) < LONGEST_TYPE else []
     hint = f", such as /{near[0]}/" if near else ""
     return f"{fact}; GET / lists what there is{hint}, and POST to /v3/discovery:… is for polls"
 

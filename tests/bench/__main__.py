@@ -13,6 +13,7 @@ from tests.bench import (
     checking,
     departing,
     faults,
+    getting,
     growth,
     hostile,
     latency,
@@ -35,6 +36,7 @@ PARTS: Mapping[str, Callable[[argparse.Namespace], Iterable[Figure]]] = {
     "checking": lambda given: chain(checking.measure(_api(), given.clusters), checking.measure_trees(_api())),
     "hostile": lambda _: hostile.measure(_api()),
     "serving": lambda given: serving.measure(given.polls),
+    "getting": lambda given: getting.measure(given.gets),
     "streaming": lambda given: streaming.measure(given.streams),
     "departing": lambda given: chain(departing.measure(given.departures), rest_departing.measure(given.departures)),
     "faults": lambda given: faults.measure(given.chaos),
@@ -50,6 +52,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m tests.bench", description=__doc__)
     parser.add_argument("--clusters", type=int, default=10_000, help="clusters to load in (a) and (b)")
     parser.add_argument("--polls", type=int, default=5000, help="polls to hold in (e)")
+    parser.add_argument("--gets", type=int, default=10_000, help="GETs, and as many polls, to hold in (o)")
     parser.add_argument("--streams", type=int, default=2000, help="streams to open in (i)")
     parser.add_argument(
         "--only",

@@ -16,6 +16,12 @@ class Answer:
     status: int
     body: bytes
     at_s: float
+    head: bytes = b""
+
+    def header(self, name: str) -> str:
+        """Return the value of a header, named in lower case; empty for none."""
+        lines = (line.partition(b": ") for line in self.head.split(b"\r\n"))
+        return next((value.decode() for key, _, value in lines if key.lower() == name.encode()), "")
 
 
 def post(path: str, body: bytes, *headers: str) -> bytes:
@@ -24,9 +30,9 @@ def post(path: str, body: bytes, *headers: str) -> bytes:
     return "\r\n".join([*lines, f"content-length: {len(body)}", "", ""]).encode() + body
 
 
-def get(path: str) -> bytes:
+def get(path: str, *headers: str) -> bytes:
     """Return the bytes of a GET."""
-    return f"GET {path} HTTP/1.1\r\nhost: bench\r\n\r\n".encode()
+    return "\r\n".join([f"GET {path} HTTP/1.1", "host: bench", *headers, "", ""]).encode()
 
 
 class Connection:
@@ -57,7 +63,7 @@ class Connection:
             chunk = self._receive()
             chunks.append(chunk)
             missing -= len(chunk)
-        return Answer(int(data[9:12]), b"".join(chunks), time.monotonic())
+        return Answer(int(data[9:12]), b"".join(chunks), time.monotonic(), bytes(data[:end]))
 
     def _receive(self) -> bytes:
         size = self._socket.recv_into(self._buffer)

@@ -111,10 +111,10 @@ def _held_polls(polls: int) -> Iterator[Figure]:
             answer = Connection(server.port).ask(post(CLUSTERS, b"{}"))
             version = json.loads(answer.body)["version_info"]
             requests = [_real_poll(version, number) for number in range(polls)]
-            ours = asyncio.run(_wake_all(server, requests, lambda: _replace(edited, 1, 9000)))
+            ours = asyncio.run(wake_all(server, requests, lambda: _replace(edited, 1, 9000)))
     with processes.bare_aiohttp(answer.body) as server:
         baseline = asyncio.run(
-            _wake_all(server, [post("/poll", b'{"node":{"id":"bench"}}')] * polls, lambda: _wake(server.port))
+            wake_all(server, [post("/poll", b'{"node":{"id":"bench"}}')] * polls, lambda: _wake(server.port))
         )
     detail = f"{polls} polls, {ours[0] / 1024:.1f} kB for 77 kB against {baseline[0] / 1024:.1f} kB for 22 bytes"
     yield Figure("(e) memory of a held poll / bare aiohttp", ours[0] / baseline[0], 1.5, "", detail)
@@ -136,7 +136,7 @@ def _wake(port: int) -> None:
     Connection(port).ask(post("/wake", b"{}"))
 
 
-async def _wake_all(server: processes.Server, requests: list[bytes], change: Callable[[], None]) -> tuple[float, float]:
+async def wake_all(server: processes.Server, requests: list[bytes], change: Callable[[], None]) -> tuple[float, float]:
     """Return bytes of memory per held poll, and seconds from the change to the last byte of the last answer."""
     loop = asyncio.get_running_loop()
     done: asyncio.Queue[tuple[float, float]] = asyncio.Queue()

@@ -141,6 +141,15 @@ class NameTable(Mapping[str, Value]):
                     return
                 yield chunk.names[place], chunk.values[place]
 
+    def chunks_with(self, prefix: str) -> Iterator[Chunk[Value]]:
+        """Yield the chunks that may have names with this prefix, in their order."""
+        at = max(bisect_right(self.chunks, prefix, key=_first) - 1, 0)
+        for place in range(at, len(self.chunks)):
+            chunk = self.chunks[place]
+            if place > at and not chunk.first.startswith(prefix):
+                return
+            yield chunk
+
     def changed(self, new: Mapping[str, Value], removed: AbstractSet[str]) -> NameTable[Value]:
         """Return a table with other or more values, and without some names, each of which is in this one."""
         size = len(self) - len(removed) + len(new) - len(self.among(new))

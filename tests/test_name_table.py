@@ -154,3 +154,14 @@ def test_missing_names_are_key_errors() -> None:
     with pytest.raises(KeyError, match="b"):
         table["b"]
     assert (table.get("b"), table.get("b", 7), "b" in table) == (None, 7, False)
+
+
+@given(st.sets(st.text("ab/", min_size=1, max_size=6), max_size=60), st.text("ab/", max_size=4))
+def test_chunks_with_a_prefix_have_all_names_with_it(names: set[str], prefix: str) -> None:
+    """In their order, and no chunk comes after the last of them."""
+    table = NameTable(dict.fromkeys(names, 0))
+    found = [name for chunk in table.chunks_with(prefix) for name in chunk.names]
+
+    assert [name for name in found if name.startswith(prefix)] == sorted(
+        name for name in names if name.startswith(prefix)
+    )

@@ -13,13 +13,16 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Collection, Iterator
+from collections import defaultdict
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from difflib import get_close_matches
+from itertools import chain
 from urllib.parse import unquote
 
 from fsxds.errors import ProtocolError
 from fsxds.memo import Lru
+from fsxds.name_table import Chunk
 from fsxds.protocol.messages import Node, check_length
 from fsxds.protocol.node_attributes import attributes_of_json
 from fsxds.protocol.poll import MAY_BE_DEFINED, NOTHING_LOADED, Unavailable
@@ -317,37 +320,63 @@ def _absence(row: ResourceType, path: str, rows: Rows) -> str:
     return f"there is no resource of this name and these parameters among {len(rows)} {row.noun}; {lists}"
 
 
+_Directory = tuple[str, str]
+"""With what the names of its members begin, and end."""
+
+_Directories = Mapping[_Directory, tuple[bytes, tuple[Resource, ...]]]
+"""The members of each directory, with a digest of them."""
+
+
 class _Lists:
     """The lists of one type's resources that were asked for; kept with its rows."""
 
     __slots__ = ("_known",)
 
     def __init__(self) -> None:
-        self._known: Lru[tuple[tuple[str, str], ...], FoundList] = Lru(MOST_LISTS)
+        self._known: Lru[tuple[_Directory, ...], FoundList] = Lru(MOST_LISTS)
 
-    def find(self, row: ResourceType, rows: Rows, directories: tuple[tuple[str, str], ...]) -> FoundList:
+    def find(self, row: ResourceType, rows: Rows, directories: tuple[_Directory, ...]) -> FoundList:
         """Return the members of the first directory that has any."""
         return self._known.find(directories, lambda: _list_of(row, rows, directories))
 
 
-def _list_of(row: ResourceType, rows: Rows, directories: tuple[tuple[str, str], ...]) -> FoundList:
-    resources: tuple[Resource, ...] = ()
-    for directory, ending in directories:
-        resources = tuple(_members(rows, directory, ending))
-        if resources:
+def _list_of(row: ResourceType, rows: Rows, directories: tuple[_Directory, ...]) -> FoundList:
+    members: list[tuple[bytes, tuple[Resource, ...]]] = []
+    for directory in directories:
+        parts = (
+            chunk.once(_names_by_directory if row.is_secret else _by_directory)
+            for chunk in rows.chunks_with(directory[0])
+        )
+        members = [part[directory] for part in parts if directory in part]
+        if members:
             break
-    names = frozenset(resource.name for resource in resources)
-    version = _digest(names) if row.is_secret else rows.version_of(names)
-    return FoundList(row, resources, version, not row.is_secret)
+    version = Version(hashlib.sha256(b"".join(digest for digest, _ in members)).hexdigest()[:32])
+    return FoundList(row, tuple(chain.from_iterable(resources for _, resources in members)), version, not row.is_secret)
 
 
-def _members(rows: Rows, directory: str, ending: str) -> Iterator[Resource]:
-    is_plain = not is_structured(directory)
-    for name, resource in rows.starting_with(directory):
-        rest = name[len(directory) :]
-        path, mark, query = (rest, "", "") if is_plain else rest.partition("?")
-        if path and "/" not in path and mark + query == ending and not (is_plain and is_structured(name)):
-            yield resource
+# Chunks are shared with later rows: a change in a directory of any size costs what it changes.
+def _by_directory(chunk: Chunk[Resource]) -> _Directories:
+    return _members_of(chunk, lambda resource: f"{resource.name}\0{resource.version}\0")
+
+
+def _names_by_directory(chunk: Chunk[Resource]) -> _Directories:
+    # A digest of secrets would let somebody try which they are.
+    return _members_of(chunk, lambda resource: f"{resource.name}\0")
+
+
+def _members_of(chunk: Chunk[Resource], text_of: Callable[[Resource], str]) -> _Directories:
+    members: defaultdict[_Directory, list[Resource]] = defaultdict(list)
+    for resource in chunk.values:
+        members[_directory_of(resource.name)].append(resource)
+    return {
+        directory: (hashlib.sha256("".join(map(text_of, resources)).encode()).digest(), tuple(resources))
+        for directory, resources in members.items()
+    }
+
+
+def _directory_of(name: str) -> _Directory:
+    path, mark, query = name.partition("?") if is_structured(name) else (name, "", "")
+    return path[: path.rfind("/") + 1], mark + query
 
 
 class _NamesDigest:
@@ -360,7 +389,6 @@ class _NamesDigest:
 
 
 def _version_of_list(row: ResourceType, rows: Rows) -> Version:
-    # A digest of secrets would let somebody try which they are.
     return rows.derive(_NamesDigest, lambda: _NamesDigest(rows)).version if row.is_secret else rows.version
 
 

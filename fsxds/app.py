@@ -67,11 +67,12 @@ from fsxds.transports.admin.rollout_paths import RolloutPaths
 from fsxds.transports.admin.status_paths import StatusPaths
 from fsxds.transports.admin.status_reports import ListenerReport
 from fsxds.transports.client_status.status_service import ClientReports, client_status_handlers, client_status_paths
-from fsxds.transports.config_sources import AdsConfigSources, Rewriting
+from fsxds.transports.config_sources import AdsConfigSources, Rewriting, SnapshotRewriter
 from fsxds.transports.credentials import Credentials, read_access
 from fsxds.transports.grpc_streams.discovery import GrpcServices
 from fsxds.transports.grpc_streams.grpc_server import listening_grpc
 from fsxds.transports.grpc_streams.stream import StreamContext
+from fsxds.transports.grpc_streams.stream_responses import ResponseWriter
 from fsxds.transports.http_get.documents import documents
 from fsxds.transports.http_get.get_handler import HttpGet
 from fsxds.transports.http_get.get_responses import GetRules
@@ -81,6 +82,7 @@ from fsxds.transports.listener_security import ListenerSecurity
 from fsxds.transports.mirror.envoy_page import EnvoyPage
 from fsxds.transports.mirror.envoy_reader import EnvoyReader
 from fsxds.transports.mirror.writer import Mirror, Mirroring, MirrorOptions
+from fsxds.transports.passed_redirects import PassedRedirects
 from fsxds.transports.rest.application import HeldPolls, RestJson, make_application
 from fsxds.transports.rest.http_server import listening, raise_open_files_limit
 from fsxds.views import Views, node_of
@@ -156,8 +158,10 @@ class Application:
         self.state = None if settings.state is None else State.open(settings.state, self.observer)
         self.keeper = None if self.state is None else StateWriter(self.state, directory, self.observer)
         self._rewriting: Rewriting | None = None
-        if settings.ads_config_sources:
-            self._rewriting = Rewriting(AdsConfigSources(self.catalogue), self.observer)
+        rewriters: list[SnapshotRewriter] = [AdsConfigSources(self.catalogue)] if settings.ads_config_sources else []
+        rewriters += [PassedRedirects()] if settings.redirects == "client" else []
+        if rewriters:
+            self._rewriting = Rewriting(rewriters, self.observer)
         with reported_wait("what was served before to be read", self.report_wait):
             self.publisher = Publisher(PublishRules.of(settings), self._receive, self.keeper, self._rewriting)
         self.reload = Reload(self.publisher, self._receive)
@@ -433,6 +437,7 @@ class Application:
         """Serve streams at an address."""
         shared = StreamContext(self.channels, self.observer, self.clients, TtlMode(self.settings.ttl))
         shared.authority = self._authority
+        shared.writer = ResponseWriter(passes_redirects=self.settings.redirects == "client")
         shared.limiter, shared.access = self.limiter, self.credentials.access
         services = GrpcServices(
             shared, client_status_handlers(self.reports, self.credentials.access), unready=self.readiness.reason

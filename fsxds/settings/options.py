@@ -276,14 +276,12 @@ class Settings:
     authorities: Mapping[str, Authority] | None = reloadable(
         optional(AUTHORITIES, NAMING, ALL, "Where the resources of other authorities are: the base URL of each.")
     )
-    redirects: str = reloadable(
-        option(
-            one_of("server", "client"),
-            "server",
-            NAMING,
-            (*LASTING, "mirror"),
-            "Who follows redirects on streams: fsxds sends the content that they lead to, or clients get the locator.",
-        )
+    redirects: str = option(
+        one_of("server", "client"),
+        "server",
+        NAMING,
+        LASTING,
+        "Who follows redirects on streams: fsxds sends the content that they lead to, or clients get the locator.",
     )
 
     max_connections: int = reloadable(

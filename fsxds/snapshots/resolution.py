@@ -16,7 +16,7 @@ from rpds import HashTrieMap
 from fsxds.api.catalogue import Catalogue
 from fsxds.api.constraints import FieldRules
 from fsxds.name_table import Chunk
-from fsxds.resources import Key, Resource, Rows, Snapshot, TypeChange, key_of, version_of_body
+from fsxds.resources import Key, Resource, Rows, Snapshot, TypeChange, key_of
 from fsxds.settings.authorities import Authority
 from fsxds.snapshots.check_protocol import Check, NoCheck
 from fsxds.snapshots.load import type_change
@@ -33,7 +33,7 @@ class ResolutionRules:
     Attributes:
         authority: that of names which say none.
         authorities: where the resources of other authorities are.
-        passes_redirects: clients on streams are sent the locators of redirects, and follow them themselves.
+        passes_redirects: clients on streams follow redirects themselves, to other authorities too.
         root: the absolute path of the tree, in which `file:///` locators are resolved; empty for no such place.
         catalogue: the message types; None where no resource is to be made, and no redirect is followed.
         check: says how bad what is wrong is.
@@ -234,7 +234,7 @@ class _Resolution:
     def _with_kept(self, followed: Followed) -> Followed:
         redirect = followed.redirect
         last = None if self._before is None else self._before.snapshot.resources(redirect.type_url).get(redirect.name)
-        if last is None or (last.redirect and not last.body):
+        if last is None:
             return followed
         claims = claims_of(last)
         other = self._claimant(redirect, claims)
@@ -284,14 +284,7 @@ class _Resolution:
         followed = redirects.find(key)
         if followed is None:
             return self._raw.resources(key[0]).get(key[1])
-        content = followed.content
-        if not self._rules.passes_redirects:
-            return content
-        redirect = followed.redirect
-        body = b"" if content is None else content.body
-        # Another target is another version, also where it holds the same.
-        version = version_of_body(redirect.type_url, body + b"\0" + redirect.redirect.encode())
-        return replace(redirect if content is None else content, version=version)
+        return followed.content
 
     def _snapshot(self, rows: Mapping[TypeUrl, Rows], redirects: _Redirects) -> Snapshot:
         of_wrong = ((key, redirects.find(key)) for key in redirects.wrong)

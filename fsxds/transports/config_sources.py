@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from functools import partial
 from types import MappingProxyType
-from typing import Never
+from typing import Never, Protocol
 
 from google.protobuf.descriptor import Descriptor, FieldDescriptor
 from google.protobuf.message import DecodeError, Message
@@ -241,14 +241,22 @@ class AdsConfigSources:
         return True
 
 
+class SnapshotRewriter(Protocol):
+    """What makes another snapshot for streams."""
+
+    async def rewrite(self, snapshot: Snapshot) -> Snapshot:
+        """Return the snapshot for streams. One call at a time; the event loop goes on meanwhile."""
+
+
 class Rewriting:
     """Keeps what channels serve on streams in step with what they serve, rewritten; what was rewritten survives a failure.
 
     A snapshot on which it failed three times in a row is skipped: what streams are served stays until the next one.
     """
 
-    def __init__(self, sources: AdsConfigSources, observer: Observer) -> None:
-        self._sources = sources
+    def __init__(self, rewriters: Iterable[SnapshotRewriter], observer: Observer) -> None:
+        """Rewrite by all of these, one after another."""
+        self._rewriters = tuple(rewriters)
         self._attempts = Attempts(lambda error: observer(SnapshotSetAside("ADS rewriting", error)))
         # Those with something newer.
         self._published: asyncio.Queue[Channel] = asyncio.Queue()
@@ -276,4 +284,6 @@ class Rewriting:
         subject = channel, snapshot.generation
         if not self._attempts.are_over(subject):
             with self._attempts.on(subject):
-                channel.streams.publish(await self._sources.rewrite(snapshot))
+                for rewriter in self._rewriters:
+                    snapshot = await rewriter.rewrite(snapshot)
+                channel.streams.publish(snapshot)

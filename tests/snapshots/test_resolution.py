@@ -302,16 +302,15 @@ def test_members_of_different_collections_may_have_one_address(tree: Served) -> 
     assert "warning: the redirect of Listener" in fact
 
 
-def test_clients_that_follow_by_themselves_are_sent_locators(parser: FileParser, catalogue: Catalogue) -> None:
-    """With `--redirects client` a redirect is served in any case; another target is another version, whatever it holds."""
+def test_clients_that_follow_by_themselves_may_go_elsewhere(parser: FileParser, catalogue: Catalogue) -> None:
+    """With `--redirects client` it is no more than a note that another authority has the target."""
     tree = Served(parser, catalogue, passes_redirects=True)
-    tree.step({"cds.yaml": WEB + cluster("api") + redirect("one", "web") + redirect("far", f"xdstp://far/{CDS}/a")})
-    one, far = (tree.rows("cds")[name] for name in ("one", "far"))
+    tree.step({"cds.yaml": WEB + redirect("far", f"xdstp://far/{CDS}/a") + redirect("gone", "nothing")})
 
-    assert (one.redirect, bool(one.body)) == (f"xdstp:///{CDS}/web", True)
-    assert (far.redirect, far.body) == (f"xdstp://far/{CDS}/a", b"")
-    tree.step({"cds.yaml": WEB + cluster("api") + redirect("one", "api")})
-    assert tree.rows("cds")["one"].version != one.version
+    (fact,) = tree.told()
+    assert "which nothing has as its name" in fact
+    assert tree.resolved is not None
+    assert {name for _, name in tree.resolved.snapshot.unresolved} == {"far", "gone"}
 
 
 @pytest.mark.parametrize(

@@ -34,6 +34,7 @@ MOST_LARGE_EACH = 2
 MOST_HEADS = 65536
 
 RESOURCE_TYPE_URL = "type.googleapis.com/envoy.service.discovery.v3.Resource"
+LOCATOR_TYPE_URL = "type.googleapis.com/xds.core.v3.ResourceLocator"
 CONTROL_PLANE = {"identifier": "fsxds"}
 
 Response = SotwResponse | DeltaResponse
@@ -43,11 +44,12 @@ class ResponseWriter:
     """Writes the responses of all streams; equal collections of resources are written once.
 
     Where the part that differs between streams is equal too, they share the whole message. `written` counts the messages
-    that nothing was kept of.
+    that nothing was kept of. Where it `passes_redirects`, the bodies of redirects are locators.
     """
 
-    def __init__(self, most_kept_bytes: int = MOST_KEPT_BYTES) -> None:
+    def __init__(self, most_kept_bytes: int = MOST_KEPT_BYTES, *, passes_redirects: bool = False) -> None:
         self.written = 0
+        self._passes_redirects = passes_redirects
         self._kept: Lru[_Key, _Kept] = Lru(MOST_KEPT, lambda kept: len(kept.message), most_kept_bytes)
         # Those of a type that are large, the oldest first.
         self._large: dict[_Form, list[_Key]] = {}
@@ -57,16 +59,25 @@ class ResponseWriter:
         resources, own = response.resources, _own_part(response)
         is_shared = not (isinstance(response, DeltaResponse) and response.aliases)
         if not resources or not is_shared or not isinstance(resources, ResourceList):
-            return b"".join((*_shared_parts(response), own))
+            return b"".join((*self._shared_parts(response), own))
         form = response.type_url, isinstance(response, DeltaResponse), response.with_ttl
         key = resources, form, response.version
         kept = self._kept.get(key)
         if kept is None:
             self._make_room(form)
-            return self._keep(key, _Kept(b"".join((*_shared_parts(response), own)), own))
+            return self._keep(key, _Kept(b"".join((*self._shared_parts(response), own)), own))
         if kept.own == own:
             return kept.message
         return b"".join((memoryview(kept.message)[: len(kept.message) - len(kept.own)], own))
+
+    def _shared_parts(self, response: Response) -> Iterable[bytes]:
+        """Write what is sent to all streams: the version, the type, the name of the server, and the resources."""
+        if isinstance(response, DeltaResponse):
+            return (_delta_part(response, passes_redirects=self._passes_redirects),)
+        message = discovery_pb2.DiscoveryResponse(
+            version_info=response.version, type_url=response.type_url, control_plane=CONTROL_PLANE
+        )
+        return message.SerializeToString(), *_sotw_parts(response, passes_redirects=self._passes_redirects)
 
     def _make_room(self, form: _Form) -> None:
         """Drop what the next message of a type makes old, where that is large, before it is written.
@@ -128,31 +139,23 @@ def _errors(response: Response) -> Iterator[discovery_pb2.ResourceError]:
         yield discovery_pb2.ResourceError(resource_name=discovery_pb2.ResourceName(name=name), error_detail=status)
 
 
-def _shared_parts(response: Response) -> Iterable[bytes]:
-    """Write what is sent to all streams: the version, the type, the name of the server, and the resources."""
-    if isinstance(response, DeltaResponse):
-        return (_delta_part(response),)
-    message = discovery_pb2.DiscoveryResponse(
-        version_info=response.version, type_url=response.type_url, control_plane=CONTROL_PLANE
-    )
-    return message.SerializeToString(), *_sotw_parts(response)
-
-
-def _sotw_parts(response: SotwResponse) -> list[bytes]:
+def _sotw_parts(response: SotwResponse, *, passes_redirects: bool) -> list[bytes]:
     """Write the field `resources` of a DiscoveryResponse in pieces, which takes a sixth of what an Any for each takes."""
     heads = _heads_of(response.type_url)
-    if response.with_ttl:
+    if response.with_ttl or passes_redirects:
         return [
-            heads[len(resource.body)] + resource.body if resource.ttl_s is None else _with_ttl(resource)
+            _wrapped(resource, resource.ttl_s if response.with_ttl else None, passes_redirects=passes_redirects)
+            if (response.with_ttl and resource.ttl_s is not None) or (passes_redirects and resource.redirect)
+            else heads[len(resource.body)] + resource.body
             for resource in response.resources
         ]
     return [part for resource in response.resources for part in (heads[len(resource.body)], resource.body)]
 
 
-def _with_ttl(resource: Resource) -> bytes:
-    """Write one of the `resources` of a DiscoveryResponse, wrapped so that it carries its time to live."""
+def _wrapped(resource: Resource, ttl_s: float | None, *, passes_redirects: bool) -> bytes:
+    """Write one of the `resources` of a DiscoveryResponse, wrapped so that it carries its time to live, or its name."""
     wrapper = discovery_pb2.Resource()
-    _fill(wrapper, resource, resource.aliases, resource.ttl_s)
+    _fill(wrapper, resource, resource.aliases, ttl_s, passes_redirects=passes_redirects)
     return bytes(discovery_pb2.DiscoveryResponse(resources=(_packed(wrapper),)).SerializeToString())
 
 
@@ -175,20 +178,29 @@ class _Heads(dict[int, bytes]):
 _heads_of = lru_cache(maxsize=64)(_Heads)
 
 
-def _delta_part(response: DeltaResponse) -> bytes:
+def _delta_part(response: DeltaResponse, *, passes_redirects: bool) -> bytes:
     message = discovery_pb2.DeltaDiscoveryResponse(
         system_version_info=response.version, type_url=response.type_url, control_plane=CONTROL_PLANE
     )
     add = message.resources.add
     for resource in response.resources:
         aliases = response.aliases.get(resource.name, resource.aliases)
-        _fill(add(), resource, aliases, resource.ttl_s if response.with_ttl else None)
+        ttl_s = resource.ttl_s if response.with_ttl else None
+        _fill(add(), resource, aliases, ttl_s, passes_redirects=passes_redirects)
     return bytes(message.SerializeToString())
 
 
-def _fill(wrapper: discovery_pb2.Resource, resource: Resource, aliases: Iterable[str], ttl_s: float | None) -> None:
+def _fill(
+    wrapper: discovery_pb2.Resource,
+    resource: Resource,
+    aliases: Iterable[str],
+    ttl_s: float | None,
+    *,
+    passes_redirects: bool,
+) -> None:
     wrapper.name, wrapper.version = resource.name, resource.version
-    wrapper.resource.type_url, wrapper.resource.value = resource.type_url, resource.body
+    type_url = LOCATOR_TYPE_URL if passes_redirects and resource.redirect else resource.type_url
+    wrapper.resource.type_url, wrapper.resource.value = type_url, resource.body
     if aliases:
         wrapper.aliases.extend(aliases)
     if ttl_s is not None:

@@ -50,8 +50,8 @@ class Redirect:
     def _references(self) -> tuple[Reference, ...]:
         """Return what may be used by it: all that it names, by the plain names too that these may stand for."""
         names = [choice.target for choice in self.locator.choices() if isinstance(choice.target, ResourceName)]
-        texts = [text for name in names for text in (str(name), "" if name.context else name.path) if text]
-        return tuple(Reference(self.row.type_url, text, (), Severity.NOTE) for text in dict.fromkeys(texts))
+        keys = [(name.type_url, text) for name in names for text in (str(name), "" if name.context else name.path)]
+        return tuple(Reference(type_url, text, (), Severity.NOTE) for type_url, text in dict.fromkeys(keys) if text)
 
 
 def is_named_in(wrapper: dict[str, PlainValue]) -> bool:

@@ -19,6 +19,7 @@ from fsxds.resource_names import Locator, parse_or_none
 from fsxds.resource_types import BY_SHORT_NAME, BY_TYPE_URL, ResourceType
 from fsxds.resources import Key, Reference, Resource, version_of_body
 from fsxds.snapshots import names
+from fsxds.snapshots.located_references import located, locates
 from fsxds.snapshots.locators import NotThere, Place, Resolver
 from fsxds.snapshots.references import CLAIMED
 from fsxds.values import Problem, Severity, TypeUrl
@@ -35,10 +36,10 @@ _CLUSTER, _VIRTUAL_HOST = BY_SHORT_NAME["cds"], BY_SHORT_NAME["vhds"]
 
 @dataclass(frozen=True, slots=True)
 class Followed:
-    """Where a redirect leads.
+    """Where a redirect leads, or which names a resource gets in place of locators.
 
     Attributes:
-        redirect: the redirect, as it was read.
+        redirect: the redirect as it was read, or the resource that refers to others by locators.
         target: what is at the end; None for nothing.
         content: what is served in its place; None for nothing.
         problems: what is wrong with it.
@@ -66,8 +67,13 @@ class _Failure:
     authority: str = ""
 
 
+def leads_elsewhere(resource: Resource) -> bool:
+    """Whether what is served of a resource follows from others: it is a redirect, or refers to some by locators."""
+    return bool(resource.redirect) or locates(resource)
+
+
 class RedirectFollower:
-    """Follows the redirects of one snapshot.
+    """Follows the redirects of one snapshot, and the locators by which resources refer to others.
 
     Args:
         resolver: finds resources of the snapshot.
@@ -89,15 +95,29 @@ class RedirectFollower:
     def follow(self, redirect: Resource) -> Followed:
         """Return where a redirect leads."""
         self._resolver.looked_at, self._tried, self._notes = set(), 0, []
-        found = self._end_of((redirect,))
-        looked_at = frozenset(self._resolver.looked_at)
+        found = self._end_of((redirect,)) if redirect.redirect else redirect
         if isinstance(found, Resource):
-            content = self._copier.copy(redirect, found)
+            content = self._copier.copy(redirect, found) if redirect.redirect else redirect
             notes = tuple(_note(redirect, at, fact) for at, fact in self._notes)
-            return Followed(redirect, found, content, notes, looked_at)
+            if locates(content):
+                content, more = located(content, self._name_at, self._copier.catalogue)
+                notes += more
+            return Followed(redirect, found, content, notes, frozenset(self._resolver.looked_at))
+        looked_at = frozenset(self._resolver.looked_at)
         is_elsewhere = bool(found.authority) and (self._passes_redirects or found.authority in self._authorities)
         problem = self._elsewhere(redirect, found) if is_elsewhere else _problem(redirect, found)
         return Followed(redirect, None, None, (problem,), looked_at, is_elsewhere)
+
+    def _name_at(self, choice: Locator, type_url: TypeUrl) -> str | None:
+        """Return the name by which clients get what a choice leads to; nobody asks for an entry by a name."""
+        found = None if choice.entry else self._resolver.find_choice(choice, type_url)
+        if isinstance(found, tuple):
+            return str(choice.target)
+        if found is None or isinstance(found, NotThere):
+            return None
+        self._tried = 0
+        is_there = not found.redirect or isinstance(self._end_of((found,)), Resource)
+        return found.name if is_there else None
 
     def _elsewhere(self, redirect: Resource, failure: _Failure) -> Problem:
         if self._passes_redirects:
@@ -142,16 +162,19 @@ class Copier:
     Args:
         catalogue: the message types.
         field_rules: find what messages refer to.
+
+    Attributes:
+        catalogue: the message types.
     """
 
     def __init__(self, catalogue: Catalogue, field_rules: FieldRules) -> None:
-        self._catalogue = catalogue
+        self.catalogue = catalogue
         self._field_rules = field_rules
 
     def copy(self, redirect: Resource, target: Resource) -> Resource:
         """Return what a target holds as it is served under the name of a redirect."""
         row = BY_TYPE_URL[redirect.type_url]
-        message = self._catalogue.message_class(row.message_type).FromString(target.body)
+        message = self.catalogue.message_class(row.message_type).FromString(target.body)
         _rename(message, row, redirect.name)
         body = message.SerializeToString(deterministic=True)
         used, aliases = tuple(self._field_rules.check(message).references), redirect.aliases

@@ -1,4 +1,4 @@
-"""From what a view of the tree holds to what is served of it: redirects are followed. Pure.
+"""From what a view of the tree holds to what is served of it: redirects and locators are followed. Pure.
 
 A tree without redirects is served as it is, and costs a look at each name that changed. With redirects, an edit costs what it
 changes, and the redirects that lead to that.
@@ -22,7 +22,15 @@ from fsxds.snapshots.check_protocol import Check, NoCheck
 from fsxds.snapshots.load import type_change
 from fsxds.snapshots.locators import Place, Resolver, places_of
 from fsxds.snapshots.parse import field_rules
-from fsxds.snapshots.redirects import Copier, Followed, RedirectFollower, claims_of, collection_of, conflict
+from fsxds.snapshots.redirects import (
+    Copier,
+    Followed,
+    RedirectFollower,
+    claims_of,
+    collection_of,
+    conflict,
+    leads_elsewhere,
+)
 from fsxds.values import HeldFile, Problem, Severity, TypeUrl
 
 
@@ -149,14 +157,14 @@ def _changed_names(raw: Snapshot, known: Resolved | None) -> Mapping[TypeUrl, Co
         elif known is not None and known.redirects.watching:
             names = tuple(rows)
         else:
-            names = tuple(name for chunk in rows.chunks for name in chunk.once(_names_of_redirects))
+            names = tuple(name for chunk in rows.chunks for name in chunk.once(_names_that_lead_elsewhere))
         if names:
             changed[type_url] = names
     return changed
 
 
-def _names_of_redirects(chunk: Chunk[Resource]) -> tuple[str, ...]:
-    return tuple(name for name, resource in zip(chunk.names, chunk.values, strict=True) if resource.redirect)
+def _names_that_lead_elsewhere(chunk: Chunk[Resource]) -> tuple[str, ...]:
+    return tuple(name for name, resource in zip(chunk.names, chunk.values, strict=True) if leads_elsewhere(resource))
 
 
 def _touched(
@@ -168,7 +176,7 @@ def _touched(
         for name in names:
             now = raw.by_type[type_url].get(name)
             was = None if earlier is None else earlier.resources(type_url).get(name)
-            touched.update((type_url, name) for one in (now, was) if one is not None and one.redirect)
+            touched.update((type_url, name) for one in (now, was) if one is not None and leads_elsewhere(one))
             if redirects.watching:
                 for place in {place for one in (now, was) if one is not None for place in _places(one)}:
                     touched |= redirects.watching.get(place, frozenset[Key]())
@@ -200,7 +208,8 @@ class _Resolution:
         """Return what is served, given what was known by the same rules, the names that changed, and redirects to follow."""
         was = known.redirects if known is not None else _Redirects()
         self._claimed = _claims_of_copies(known, touched)
-        present = [row for key in sorted(touched) if (row := self._raw.resources(key[0]).get(key[1])) and row.redirect]
+        found = (self._raw.resources(type_url).get(name) for type_url, name in sorted(touched))
+        present = [resource for resource in found if resource is not None and leads_elsewhere(resource)]
         followed = [self._served_content(self._follower.follow(redirect)) for redirect in present]
         redirects = was.with_changes([key for key in touched if was.find(key) is not None], followed)
         rows = self._rows(known, changed, touched, redirects)
@@ -215,6 +224,8 @@ class _Resolution:
         Neither is served where something else claims the same that clients get together with it.
         """
         content, target = followed.content, followed.target
+        if not followed.redirect.redirect:
+            return followed
         if content is None or target is None:
             return self._with_kept(followed)
         claims = claims_of(content)

@@ -63,6 +63,11 @@ class Served:
         assert self.resolved is not None
         return self.resolved.snapshot.resources(BY_SHORT_NAME[short_name].type_url)
 
+    def loaded_rows(self, short_name: str) -> Mapping[str, Resource]:
+        """Return what was loaded of a type."""
+        assert self.loaded is not None
+        return self.loaded.snapshot.resources(BY_SHORT_NAME[short_name].type_url)
+
     def message(self, short_name: str, name: str) -> Any:
         """Return the message of a resource."""
         row = BY_SHORT_NAME[short_name]
@@ -353,6 +358,39 @@ def test_other_files_are_not_found(tree: Served, locator: str, fact: str) -> Non
     tree.step({"cds.yaml": WEB + redirect("one", locator)})
 
     assert any(fact in line for line in tree.told()), tree.told()
+
+
+def eds_cluster(service_name: str) -> str:
+    """Write a cluster whose endpoints come by this name."""
+    eds = f'{{service_name: "{service_name}", eds_config: {{ads: {{}}}}}}'
+    return f"- {{name: web, type: EDS, connect_timeout: 1s, eds_cluster_config: {eds}}}\n"
+
+
+EDS = "xdstp:///envoy.config.endpoint.v3.ClusterLoadAssignment"
+
+
+def test_references_with_directives_become_the_name_that_is_there(tree: Served) -> None:
+    """What is sent has no directive; the alternative is used while the first is absent, and a note says so."""
+    text = eds_cluster(f"{EDS}/foo#alt={EDS}/bar")
+
+    def name() -> str:
+        return str(tree.message("cds", "web").eds_cluster_config.service_name)
+
+    tree.step({"cds.yaml": text + redirect("one", "web")})
+    assert (name(), tree.message("cds", "one").eds_cluster_config.service_name) == (f"{EDS}/foo", f"{EDS}/foo")
+    tree.step({"a/eds.yaml": f"- cluster_name: {EDS}/bar\n"})
+    assert (name(), tree.message("cds", "one").eds_cluster_config.service_name) == (f"{EDS}/bar", f"{EDS}/bar")
+    assert f"{EDS}/bar" in [one.name for one in tree.rows("cds")["web"].references]
+    assert tree.resolved is not None
+    notes = [str(one) for one in tree.resolved.problems]
+    (note,) = [note for note in notes if 'Cluster "web"' in note]
+    assert f'cds.yaml:1:1: note: Cluster "web" uses the alternative {EDS}/bar, because {EDS}/foo is not there' in note
+    tree.step({"b/eds.yaml": redirect(f"{EDS}/foo", f"{EDS}/bar")})
+    assert (name(), tree.resolved.problems) == (f"{EDS}/foo", ())
+    tree.step({"b/eds.yaml": redirect(f"{EDS}/foo", f"{EDS}/foo")})
+    assert name() == f"{EDS}/bar"
+    tree.step({"cds.yaml": eds_cluster(f"{EDS}/foo")})
+    assert tree.rows("cds")["web"] is tree.loaded_rows("cds")["web"]
 
 
 def test_rules_that_change_are_followed(tree: Served) -> None:

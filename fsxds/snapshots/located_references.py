@@ -1,0 +1,83 @@
+"""References with directives, `cluster: xdstp://…#alt=…`: a name that is there takes the place of the locator. Pure.
+
+| rule | source |
+| --- | --- |
+| Of a reference and its alternatives, the first one counts that is there; of none, the first. | xRFC TP1, "Resource locators" |
+| What clients are sent has no directives: Envoy would ask for them as a part of the name. | ENVOY.md E72 |
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from pathlib import PurePosixPath
+from typing import TypeAlias
+
+from fsxds.api.catalogue import Catalogue
+from fsxds.resource_names import Locator, MalformedName, is_structured
+from fsxds.resource_types import BY_TYPE_URL
+from fsxds.resources import Reference, Resource, version_of_body
+from fsxds.settings.naming_rules import NO_RULES
+from fsxds.snapshots.structured_names import NameWriter
+from fsxds.values import Problem, Severity, TypeUrl
+
+FindName: TypeAlias = Callable[[Locator, TypeUrl], str | None]
+"""Returns the name by which clients get what a locator without alternatives leads to; None where nothing is there."""
+
+
+def has_directives(reference: Reference) -> bool:
+    """Whether a reference is a locator that says more than a name."""
+    return "#" in reference.name and is_structured(reference.name)
+
+
+def locates(resource: Resource) -> bool:
+    """Whether a resource has such a reference."""
+    return any(map(has_directives, resource.references))
+
+
+def located(resource: Resource, find: FindName, catalogue: Catalogue) -> tuple[Resource, tuple[Problem, ...]]:
+    """Return a resource with names in place of locators, and a note for each alternative that is used."""
+    chosen: dict[str, str] = {}
+    notes = []
+    for reference in filter(has_directives, resource.references):
+        if reference.name in chosen:
+            continue
+        choices = _choices(reference.name)
+        names = (find(choice, reference.type_url) for choice in choices)
+        at, name = next(((at, name) for at, name in enumerate(names) if name), (0, ""))
+        chosen[reference.name] = name or (str(choices[0].target) if choices else reference.name)
+        if at:
+            notes.append(_note(resource, choices[0], name))
+    row = BY_TYPE_URL[resource.type_url]
+    message = catalogue.message_class(row.message_type).FromString(resource.body)
+    _NameChooser(catalogue, chosen).rewrite(message)
+    body = message.SerializeToString(deterministic=True)
+    references = tuple(one._replace(name=chosen.get(one.name, one.name)) for one in resource.references)
+    version = version_of_body(resource.type_url, body)
+    return replace(resource, body=body, version=version, references=references), tuple(notes)
+
+
+class _NameChooser(NameWriter):
+    """Writes the names that were chosen for locators."""
+
+    def __init__(self, catalogue: Catalogue, chosen: Mapping[str, str]) -> None:
+        super().__init__(catalogue, NO_RULES, PurePosixPath())
+        self._chosen = chosen
+
+    def _written(self, text: str) -> str:
+        return self._chosen.get(text, text)
+
+
+def _choices(text: str) -> tuple[Locator, ...]:
+    try:
+        return tuple(Locator.parse(text).choices())
+    except MalformedName:
+        return ()  # its file was reported, and an author may have the rule off
+
+
+def _note(resource: Resource, first: Locator, name: str) -> Problem:
+    noun = BY_TYPE_URL[resource.type_url].message_type.rpartition(".")[2]
+    fact = f'{noun} "{resource.name}" uses the alternative {name}, because {first.target} is not there'
+    remedy = "add what comes first, or name the alternative in its place"
+    origin = resource.origin
+    return Problem(origin.path, origin.line, 1, "", "redirect-alternative", fact, remedy, Severity.NOTE)

@@ -127,7 +127,7 @@ async def test_a_store_is_kept_in_step(sources: AdsConfigSources) -> None:
     """Each snapshot of the one store comes to the other, rewritten, with its generation."""
     channel = Channel(ChannelKey(), SnapshotStore())
     store, target = channel.store, channel.streams
-    rewriting = Rewriting(sources, Recorder())
+    rewriting = Rewriting([sources], Recorder())
     rewriting.follow(channel)
     async with asyncio.TaskGroup() as tasks:
         keeping = tasks.create_task(rewriting.keep_rewritten())

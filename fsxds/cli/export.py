@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 from contextlib import suppress
-from dataclasses import replace
 from pathlib import Path
 from typing import TypedDict
 from urllib.parse import urlsplit
@@ -18,12 +17,12 @@ from fsxds.cli.running import spinner
 from fsxds.cli.viewing import Choice
 from fsxds.errors import UsageError
 from fsxds.events import Remark
-from fsxds.lint.linter import linter_of
 from fsxds.observe.log_lines import count_of, escape, some_of
 from fsxds.resource_types import BY_SHORT_NAME, RESOURCE_TYPES
 from fsxds.settings.options import Settings
 from fsxds.tools.exporting.output import FilesExported, write_files
 from fsxds.tools.exporting.pages import ExportRules, Pages, pages_of
+from fsxds.transports.http_get.listings import Urls
 
 # Nothing was exported, or not all.
 INCOMPLETE_EXPORT = 1
@@ -39,7 +38,7 @@ class ExportFlags(TypedDict):
 def run_export(directory: Path, out: Path, settings: Settings, choice: Choice, flags: ExportFlags) -> None:
     """Export what the flags choose, and exit with 1 where something is missing."""
     mirror_settings.reject_loop(directory, out)
-    rules = _rules_of(flags["url"], flags["allowed"])
+    rules = _rules_of(settings, flags["url"], flags["allowed"])
     with spinner(f"exporting {directory}", in_lines=True):
         catalogue = reload.find_catalogue(settings)
         loaded = load_chosen(directory, settings, catalogue, choice)
@@ -50,8 +49,7 @@ def run_export(directory: Path, out: Path, settings: Settings, choice: Choice, f
         if has_errors(problems) or not loaded.records:
             print(f"nothing is exported; {escape(str(out))} stays as it is", file=sys.stderr)
             raise click.exceptions.Exit(INCOMPLETE_EXPORT)
-        authority = reload.LoadingRules.of(settings, catalogue, linter_of(settings)).resolution.authority
-        pages = pages_of(loaded.snapshot, replace(rules, authority=authority), catalogue)
+        pages = pages_of(loaded.snapshot, rules, catalogue)
         try:
             report = write_files(out, pages.files)
         except OSError as error:
@@ -64,8 +62,8 @@ def run_export(directory: Path, out: Path, settings: Settings, choice: Choice, f
         raise click.exceptions.Exit(INCOMPLETE_EXPORT)
 
 
-def _rules_of(url: str | None, allowed: tuple[str, ...]) -> ExportRules:
-    """Return the rules that the flags make. Raises UsageError."""
+def _rules_of(settings: Settings, url: str | None, allowed: tuple[str, ...]) -> ExportRules:
+    """Return the rules that flags and settings make. Raises UsageError."""
     for each in allowed:
         short_name, slash, name = each.partition("/")
         row = BY_SHORT_NAME.get(short_name)
@@ -74,8 +72,12 @@ def _rules_of(url: str | None, allowed: tuple[str, ...]) -> ExportRules:
             raise UsageError(f"--allow {each}: is not TYPE/NAME; write one of {near}, a slash, and a name")
         if row.is_secret:
             raise UsageError(f"--allow {each}: secrets are never exported; serve them by `fsxds serve` with TLS")
-    host = "" if url is None else _host_of(url)
-    return ExportRules(host=host, base_url=(url or "").rstrip("/"), allowed=allowed)
+    authority, authorities = settings.authority or "", dict(settings.authorities or {})
+    if url is None:
+        return ExportRules(Urls("", authority, authorities), allowed=allowed)
+    # The flag says where this export will be, whatever the settings say of the server.
+    authorities.pop(authority, None)
+    return ExportRules(Urls(url.rstrip("/"), authority, authorities), _host_of(url), allowed)
 
 
 def _host_of(url: str) -> str:

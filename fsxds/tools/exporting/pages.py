@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from pathlib import PurePosixPath
 from urllib.parse import quote, unquote
@@ -23,14 +23,16 @@ from fsxds.api.printing import Printer, dump
 from fsxds.api.secrets import Masker
 from fsxds.errors import ProtocolError
 from fsxds.events import Remark
-from fsxds.protocol.get import FoundList, FoundResource, find, read_target
+from fsxds.protocol.get import FoundList, find, read_target
 from fsxds.resource_names import parse_or_none
-from fsxds.resource_types import BY_TYPE_URL, RESOURCE_TYPES
+from fsxds.resource_types import BY_MESSAGE_TYPE, BY_TYPE_URL, RESOURCE_TYPES
 from fsxds.resources import Resource, Snapshot, key_of
 from fsxds.tools.exporting.output import OBJECTS
+from fsxds.transports.http_get.listings import LIST_COLLECTION, Urls, collection_content
 from fsxds.transports.http_get.representations import JSON_CONTENT, content_of, url_of
 from fsxds.values import PlainValue
 
+LIST_COLLECTION_URL = BY_MESSAGE_TYPE[LIST_COLLECTION].type_url
 INDEX = PurePosixPath("index.json")
 # What file systems take as a part of a path; and as a path, with room for that of the directory.
 LONGEST_PART_BYTES, LONGEST_PATH_BYTES = 255, 3000
@@ -41,15 +43,13 @@ class ExportRules:
     """How a snapshot is exported.
 
     Attributes:
-        authority: that of the server, by the settings; empty for none.
-        host: that of the URL; names of this authority are at its paths too.
-        base_url: where the directory will be served, without a slash at its end; empty for the top of any host.
+        urls: where the directory will be served, and where the resources of other authorities are.
+        host: that of its URL; names of this authority are at its paths too.
         allowed: the resources that may have credentials: `<type>/<name>`, such as `lds/edge`; `*` stands for anything.
     """
 
-    authority: str = ""
+    urls: Urls = field(default_factory=lambda: Urls(""))
     host: str = ""
-    base_url: str = ""
     allowed: tuple[str, ...] = ()
 
 
@@ -105,15 +105,26 @@ def pages_of(snapshot: Snapshot, rules: ExportRules, catalogue: Catalogue) -> Pa
         written = []
         for resource in resources:
             subject = f"{row.short_name}/{resource.name}"
-            page = _Page(resource, content_of(resource, JSON_CONTENT, printer))
+            page = _Page(resource, _content_of(resource, printer, rules))
             if credentials.are_in(resource) and not any(fnmatchcase(subject, each) for each in rules.allowed):
                 fact = "not exported: something in it is, or may be, a credential (`fsxds show` hides it)"
                 withheld.append(Remark(page.title, f"{fact}; take it from a secret, or give --allow {subject}"))
             else:
                 written.append(page)
         pages += _placed(snapshot, written, rules, unnamed)
+    for (type_url, name), redirect in snapshot.unresolved.items():
+        subject = f"{BY_TYPE_URL[type_url].short_name} {name}"
+        fact = f"not exported: it is a redirect to {redirect.redirect}, which is not here"
+        withheld.append(Remark(subject, f"{fact}; a web server that answers with 302 has to know it"))
     files = dict(_files(pages, snapshot, rules))
     return Pages(files, len(pages), secret_count, tuple(withheld), tuple(unnamed))
+
+
+def _content_of(resource: Resource, printer: Printer, rules: ExportRules) -> bytes:
+    """Return what HTTP GET answers with, in JSON."""
+    if resource.type_url == LIST_COLLECTION_URL:
+        return dump([*collection_content(printer.resource_plain(resource.type_url, resource.body), rules.urls)])
+    return content_of(resource, JSON_CONTENT, printer)
 
 
 class _CredentialFinder:
@@ -164,20 +175,23 @@ def _placed(snapshot: Snapshot, pages: Iterable[_Page], rules: ExportRules, unna
 
 
 def _url_of(resource: Resource, snapshot: Snapshot, rules: ExportRules) -> tuple[str, str]:
-    """Return the URL of a resource, and why HTTP GET does not answer there with it; empty where it does."""
-    name, message_type = parse_or_none(resource.name), BY_TYPE_URL[resource.type_url].message_type
+    """Return the path of the URL of a resource, and why HTTP GET does not answer there with it; empty where it does."""
+    structured, message_type = parse_or_none(resource.name), BY_TYPE_URL[resource.type_url].message_type
+    own = rules.urls.authority
     fault = "HTTP GET does not find it"
     # Where the authority of a name is that of the host, its path is its URL too.
-    for authority in dict.fromkeys((rules.authority if name is None else name.authority, rules.authority)):
+    for authority in dict.fromkeys((own if structured is None else structured.authority, own)):
         url = url_of(message_type, resource.name, authority)
         try:
-            found = find(read_target(url, rules.host, rules.authority), snapshot)
+            target = read_target(url, rules.host, rules.urls.authority)
         except ProtocolError as error:
             return url, str(error)
-        if isinstance(found, FoundResource):
-            if found.resource is resource:
-                return url, ""
-            fault = f"its URL is that of {found.resource.name}; rename one of them"
+        rows = snapshot.resources(resource.type_url)
+        found = next((rows[name] for name in target.names if name in rows), None)
+        if found is resource:
+            return url, ""
+        if found is not None:
+            fault = f"its URL is that of {found.name}; rename one of them"
     return url, fault
 
 
@@ -207,14 +221,14 @@ def _files(pages: Collection[_Page], snapshot: Snapshot, rules: ExportRules) -> 
     paths = [page.path for page in pages if page.path is not None]
     taken = {*paths, *(folder for path in paths for folder in path.parents)}
     for url, path in _lists(pages).items():
-        found = find(read_target(url, rules.host, rules.authority), snapshot)
+        found = find(read_target(url, rules.host, rules.urls.authority), snapshot)
         if isinstance(found, FoundList) and path not in taken:
             yield path, dump([_listed(by_key[key], rules) for key in map(key_of, found.resources) if key in by_key])
     yield INDEX, dump(_index(pages, snapshot, rules))
 
 
 def _listed(page: _Page, rules: ExportRules) -> PlainValue:
-    return {"name": rules.base_url + page.url, "version": page.resource.version}
+    return {"name": rules.urls.own + page.url, "version": page.resource.version}
 
 
 def _lists(pages: Iterable[_Page]) -> dict[str, PurePosixPath]:
@@ -238,19 +252,19 @@ def _index(pages: Iterable[_Page], snapshot: Snapshot, rules: ExportRules) -> Pl
             "short_name": row.short_name,
             "version": snapshot.resources(row.type_url).version,
             "count": len(by_type[row.type_url]),
-            "url": f"{rules.base_url}/{row.message_type}/",
+            "url": f"{rules.urls.own}/{row.message_type}/",
             "resources": by_type[row.type_url],
         }
         for row in RESOURCE_TYPES
         if row.type_url in by_type
     ]
-    return {"authority": rules.authority, "types": types}
+    return {"authority": rules.urls.authority, "types": types}
 
 
 def _index_row(page: _Page, rules: ExportRules) -> PlainValue:
     return {
         "name": page.resource.name,
         "version": page.resource.version,
-        **({} if page.path is None else {"url": rules.base_url + page.url}),
-        "object": f"{rules.base_url}/{page.object_path}",
+        **({} if page.path is None else {"url": rules.urls.own + page.url}),
+        "object": f"{rules.urls.own}/{page.object_path}",
     }

@@ -10,6 +10,7 @@ import pytest
 from fsxds.resource_types import BY_SHORT_NAME
 from fsxds.resources import Origin, Resource, Rows, Snapshot, version_of_body
 from fsxds.tools.exporting.pages import ExportRules, Pages, file_of, pages_of
+from fsxds.transports.http_get.listings import Urls
 from tests.support.polls import envoy_catalogue
 
 CLUSTER = "envoy.config.cluster.v3.Cluster"
@@ -23,10 +24,10 @@ def resource(short_name: str, name: str, **fields: Any) -> Resource:
     return Resource(row.type_url, name, body, version_of_body(row.type_url, body), Origin(PurePosixPath("a.yaml"), 1))
 
 
-def exported(*resources: Resource, **rules: Any) -> Pages:
+def exported(*resources: Resource, base_url: str = "", authority: str = "", **rules: Any) -> Pages:
     urls = {one.type_url for one in resources}
     by_type = {url: Rows(url, {one.name: one for one in resources if one.type_url == url}) for url in urls}
-    return pages_of(Snapshot(1, by_type), ExportRules(**rules), envoy_catalogue())
+    return pages_of(Snapshot(1, by_type), ExportRules(Urls(base_url, authority), **rules), envoy_catalogue())
 
 
 def named(*names: str, **rules: Any) -> Pages:

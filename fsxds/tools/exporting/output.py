@@ -105,9 +105,12 @@ def write_files(root: Path, files: Mapping[PurePosixPath, bytes]) -> FilesExport
         files: the content by path.
 
     Raises:
+        ValueError: a path leads out of the directory.
         UsageError: another process exports into the directory, or it is one of mirrored files.
         OSError: some were not written; the next call goes on from there.
     """
+    for path in files:
+        _inside(str(path))
     directory = MirrorDirectory(root, durable=False, use="exports into this directory")
     if directory.signature(MANIFEST_OF_MIRROR) is not None:
         raise UsageError(f"{root}: `fsxds mirror` writes this directory; export into another one")

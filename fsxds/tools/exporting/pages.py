@@ -202,6 +202,8 @@ def file_of(url: str) -> tuple[PurePosixPath | None, str]:
     parts[-1] += mark + query
     if any(part in {"", ".", ".."} for part in parts):
         return None, "web servers understand a path with an empty part, `.` or `..` otherwise; rename it"
+    if "/" in query:
+        return None, "a file cannot have a slash in its parameters; give them another value"
     if not all(part.isprintable() for part in parts):
         return None, "a file cannot have a control character in its name; rename it"
     lengths = [len(part.encode(errors="surrogatepass")) for part in parts]

@@ -135,6 +135,14 @@ def test_directories_of_others_are_rejected(tmp_path: Path) -> None:
         write(tmp_path / "mirror", FIRST)
 
 
+@pytest.mark.parametrize("path", ["../a", "/etc/a", "T/../../a", ".fsxds/lock", "."])
+def test_no_file_leads_out_of_the_directory(tmp_path: Path, path: str) -> None:
+    """Nothing at all is written then."""
+    with pytest.raises(ValueError, match="exports no file"):
+        write(tmp_path / "out", {"T/a": "1", path: "2"})
+    assert list(tmp_path.iterdir()) == []
+
+
 @pytest.mark.parametrize(
     "manifest",
     [

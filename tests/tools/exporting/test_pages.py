@@ -109,6 +109,8 @@ def test_structured_names_are_at_the_paths_of_their_authority() -> None:
         "xdstp://elsewhere/envoy.config.cluster.v3.Cluster/a",
         "xdstp://elsewhere/broken",
         "xdstp:",
+        f"xdstp:///{CLUSTER}/a?y=/../../../../x",
+        f"xdstp:///{CLUSTER}/a?y=/",
     ],
 )
 def test_a_name_that_no_file_can_have_is_in_the_index_alone(name: str) -> None:

@@ -21,6 +21,7 @@ from fsxds.settings.naming_rules import NamingRules
 from fsxds.settings.options import Settings
 from fsxds.settings.view_rules import Variables, ViewRule
 from fsxds.snapshots.check_protocol import Check
+from fsxds.snapshots.folder_collections import CollectionRules
 from fsxds.snapshots.load import Acceptance, Loaded, changed_files, load
 from fsxds.snapshots.loaded_views import LoadedViews, ViewsLoad, only_view, unjudged_views, whole_tree, with_served
 from fsxds.snapshots.patches import Patching
@@ -121,6 +122,7 @@ class LoadingRules:
             root="" if directory is None else str(directory.absolute()),
             catalogue=catalogue,
             check=check,
+            collections=CollectionRules(settings.collections or (), settings.authority, catalogue),
         )
         return cls(rules, limits, acceptance, settings.views, settings.variables, resolution)
 

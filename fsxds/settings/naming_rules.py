@@ -73,12 +73,13 @@ def _read_contexts(part: SettingPart) -> tuple[ContextRule, ...]:
 def _read_context(part: SettingPart) -> ContextRule:
     members = part.members(("folder", "params"), ("folder", "params"))
     return ContextRule(
-        _read_folder(members["folder"]) if "folder" in members else "",
+        read_folder(members["folder"]) if "folder" in members else "",
         tuple(sorted(_read_params(members["params"]))) if "params" in members else (),
     )
 
 
-def _read_folder(part: SettingPart) -> str:
+def read_folder(part: SettingPart) -> str:
+    """Return a folder of the tree, rejected where it is none."""
     folder = part.text()
     if folder and (
         str(PurePosixPath(folder)) != folder or folder.startswith("/") or {".", ".."} & set(folder.split("/"))

@@ -16,6 +16,7 @@ from pathlib import Path
 from fsxds.resource_types import RESOURCE_TYPES
 from fsxds.settings.access_rules import ACCESS, AccessRule
 from fsxds.settings.authorities import AUTHORITIES, Authority
+from fsxds.settings.collection_rules import COLLECTIONS, CollectionRule
 from fsxds.settings.forms import (
     ADDRESS_OR_OFF,
     DURATION,
@@ -272,6 +273,9 @@ class Settings:
     )
     context_params: tuple[ContextRule, ...] | None = reloadable(
         optional(CONTEXTS, NAMING, ALL, "The context parameters that names of resources get in folders of the tree.")
+    )
+    collections: tuple[CollectionRule, ...] | None = reloadable(
+        optional(COLLECTIONS, NAMING, ALL, "List collections of the listeners in folders of the tree.")
     )
     authorities: Mapping[str, Authority] | None = reloadable(
         optional(AUTHORITIES, NAMING, ALL, "Where the resources of other authorities are: the base URL of each.")

@@ -11,6 +11,7 @@ from pathlib import PurePosixPath
 
 from fsxds.resources import ParsedFile, Snapshot
 from fsxds.settings.view_rules import Variables
+from fsxds.snapshots.folder_collections import Collected, with_collections
 from fsxds.snapshots.layered_tree import NO_LAYER, LayeredTree, LayerNames, LayerSource
 from fsxds.snapshots.layers import LayerFiles, LoadedLayer, load_layer
 from fsxds.snapshots.load import Acceptance, Loaded, unjudged
@@ -51,7 +52,8 @@ class LoadedViews:
             all of those that have its layer.
         held: the files of which some view serves something older, or nothing.
         memory: what is remembered for the next load; None for nothing.
-        resolved: what is served of each view, where that was worked out.
+        resolved: each view with redirects followed, where that was worked out.
+        collected: the same with the collections of folders, which is what is served.
     """
 
     by_layers: Mapping[Layers, Loaded]
@@ -60,13 +62,14 @@ class LoadedViews:
     held: tuple[HeldFile, ...] = ()
     memory: ViewsMemory | None = field(default=None, compare=False, repr=False)
     resolved: Mapping[Layers, Resolved] = field(default_factory=dict, compare=False, repr=False)
+    collected: Mapping[Layers, Collected] = field(default_factory=dict, compare=False, repr=False)
 
     @property
     def served(self) -> Mapping[Layers, Snapshot]:
-        """What each view serves: what its files hold, with redirects followed."""
-        resolved = self.resolved
+        """What each view serves: what its files hold, with redirects followed, and with the collections of folders."""
+        collected = self.collected
         return {
-            layers: resolved[layers].snapshot if layers in resolved else loaded.snapshot
+            layers: collected[layers].snapshot if layers in collected else loaded.snapshot
             for layers, loaded in self.by_layers.items()
         }
 
@@ -83,10 +86,16 @@ def with_served(views: LoadedViews, rules: ResolutionRules, before: LoadedViews 
     resolved = {
         layers: resolve(loaded.snapshot, rules, earlier.get(layers)) for layers, loaded in views.by_layers.items()
     }
+    collections = rules.collections
+    were = before.collected if before else {}
+    collected = {
+        layers: with_collections(one.snapshot, collections, were.get(layers)) for layers, one in resolved.items()
+    }
     found = {problem for one in resolved.values() for problem in one.problems}
+    found |= {problem for one in collected.values() for problem in one.problems}
     problems = tuple(sorted(found.union(views.problems))) if found else views.problems
     held = merged_held((views.held, *(one.held for one in resolved.values() if one.held)))
-    return replace(views, resolved=resolved, problems=problems, held=held)
+    return replace(views, resolved=resolved, collected=collected, problems=problems, held=held)
 
 
 class ViewsLoad:

@@ -19,6 +19,7 @@ from fsxds.name_table import Chunk
 from fsxds.resources import Key, Resource, Rows, Snapshot, TypeChange, key_of
 from fsxds.settings.authorities import Authority
 from fsxds.snapshots.check_protocol import Check, NoCheck
+from fsxds.snapshots.folder_collections import CollectionRules
 from fsxds.snapshots.load import type_change
 from fsxds.snapshots.locators import Place, Resolver, places_of
 from fsxds.snapshots.parse import field_rules
@@ -45,6 +46,7 @@ class ResolutionRules:
         root: the absolute path of the tree, in which `file:///` locators are resolved; empty for no such place.
         catalogue: the message types; None where no resource is to be made, and no redirect is followed.
         check: says how bad what is wrong is.
+        collections: which list collections are made of folders.
     """
 
     authority: str = ""
@@ -53,6 +55,7 @@ class ResolutionRules:
     root: str = ""
     catalogue: Catalogue | None = field(default=None, compare=False, repr=False)
     check: Check = field(default_factory=NoCheck, repr=False)
+    collections: CollectionRules = field(default_factory=CollectionRules)
     _compiled: dict[Catalogue, FieldRules] = field(default_factory=dict, init=False, compare=False, repr=False)
 
     def field_rules(self, catalogue: Catalogue) -> FieldRules:

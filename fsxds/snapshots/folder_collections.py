@@ -1,0 +1,207 @@
+"""List collections made of folders: all listeners in a folder of the tree, inline or as locators. Pure.
+
+| rule | source |
+| --- | --- |
+| A collection is what is in its folder now, in the order of names; an edit of the folder is a change of the collection. | xRFC TP1, "List" |
+| It is never empty: Envoy would remove every listener, and a folder is emptied by a wrong `mv` as well. | ENVOY.md E80 |
+| What a broken file may define stays in it until that is known. | |
+| What an author wrote under its name counts, and not the folder. | |
+"""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import PurePosixPath
+from types import MappingProxyType
+
+from fsxds.api.catalogue import Catalogue, DynamicMessage
+from fsxds.api.locator_messages import fill_locator
+from fsxds.name_table import Chunk
+from fsxds.resource_names import Locator, ResourceName, parse_or_none
+from fsxds.resource_types import BY_SHORT_NAME, in_push_order
+from fsxds.resources import Origin, Reference, Resource, Rows, Snapshot, version_of_body
+from fsxds.settings.collection_rules import CollectionRule
+from fsxds.snapshots.load import type_change
+from fsxds.snapshots.references import CLAIMED
+from fsxds.values import Problem, Severity
+
+LISTENER, COLLECTION = BY_SHORT_NAME["lds"], BY_SHORT_NAME["lcds"]
+
+_ENTRY_NAME = re.compile(r"[a-zA-Z0-9_\-./]+")
+
+
+@dataclass(frozen=True, slots=True)
+class CollectionRules:
+    """What the settings say about collections.
+
+    Attributes:
+        rules: the collections to make.
+        authority: that of names which have none.
+        catalogue: the message types; None where no resource is to be made.
+    """
+
+    rules: tuple[CollectionRule, ...] = ()
+    authority: str = ""
+    catalogue: Catalogue | None = field(default=None, compare=False, repr=False)
+
+    def name_of(self, rule: CollectionRule) -> str:
+        """Return the canonical name of a collection."""
+        return str(replace(rule.name, authority=rule.name.authority or self.authority))
+
+
+@dataclass(frozen=True, slots=True)
+class Collected:
+    """A snapshot with its collections.
+
+    Attributes:
+        snapshot: what is served; the one without them itself where none is to be made.
+        problems: folders of which none could be made.
+        source: the snapshot that they were made of.
+        rules: by what.
+        made: the collections that were made of folders, by name, each with its members.
+    """
+
+    snapshot: Snapshot
+    problems: tuple[Problem, ...]
+    source: Snapshot = field(compare=False, repr=False)
+    rules: CollectionRules = field(compare=False, repr=False)
+    made: Mapping[str, FolderCollection] = field(default_factory=dict, compare=False, repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class FolderCollection:
+    """A collection that was made: the listeners in it, and the resource."""
+
+    members: tuple[Resource, ...]
+    resource: Resource
+
+
+def with_collections(source: Snapshot, rules: CollectionRules, before: Collected | None) -> Collected:
+    """Return a snapshot with the collections of folders; where nothing of them changed, with those from before.
+
+    Args:
+        source: what the files hold, with redirects followed.
+        rules: which collections there are.
+        before: what was made before; None for nothing.
+    """
+    if rules.catalogue is None or not rules.rules:
+        if before is None or not before.made:
+            return Collected(source, (), source, rules)
+        return Collected(_served(source, {}, before), (), source, rules)
+    found: dict[str, FolderCollection] = {}
+    problems: list[Problem] = []
+    authored = source.resources(COLLECTION.type_url)
+    for rule in rules.rules:
+        name = rules.name_of(rule)
+        if name in authored:
+            problems.append(_authored_already(rule, name, authored[name]))
+            continue
+        known = before.made.get(name) if before is not None and before.rules == rules else None
+        members = tuple(_members(source, rule, known))
+        if known is not None and _is_same(known.members, members):
+            found[name] = known
+        elif members:
+            found[name] = FolderCollection(members, _made(rules, rules.catalogue, rule, members))
+        else:
+            problems.append(_empty(rule, name))
+    return Collected(_served(source, found, before), tuple(problems), source, rules, found)
+
+
+def _members(source: Snapshot, rule: CollectionRule, known: FolderCollection | None) -> Iterator[Resource]:
+    """Yield the listeners in a folder, by name, with those that a broken file may still define."""
+    rows = source.resources(LISTENER.type_url)
+    folder = PurePosixPath(rule.folder)
+    by_path = (each for chunk in rows.chunks for each in chunk.once(_names_by_path).items())
+    names = {name for path, several in by_path if folder in path.parents for name in several}
+    members = {name: rows[name] for name in names if rows[name].body}
+    if LISTENER.type_url in source.incomplete | source.withheld:
+        if known is None:
+            return
+        members |= {one.name: one for one in known.members if one.name not in rows}
+    yield from (members[name] for name in sorted(members))
+
+
+def _names_by_path(chunk: Chunk[Resource]) -> Mapping[PurePosixPath, tuple[str, ...]]:
+    found: defaultdict[PurePosixPath, list[str]] = defaultdict(list)
+    for name, resource in zip(chunk.names, chunk.values, strict=True):
+        found[resource.origin.path].append(name)
+    return MappingProxyType({path: tuple(names) for path, names in found.items()})
+
+
+def _is_same(known: tuple[Resource, ...], members: tuple[Resource, ...]) -> bool:
+    return [(one.name, one.version) for one in known] == [(one.name, one.version) for one in members]
+
+
+def _made(
+    rules: CollectionRules, catalogue: Catalogue, rule: CollectionRule, members: tuple[Resource, ...]
+) -> Resource:
+    collection: DynamicMessage = catalogue.message_class(COLLECTION.message_type)()
+    references: list[Reference] = []
+    for index, member in enumerate(members):
+        entry = collection.entries.add()
+        structured = parse_or_none(member.name)
+        if rule.is_inline:
+            entry.inline_entry.name = _entry_name(structured.path if structured else member.name)
+            entry.inline_entry.version = member.version
+            entry.inline_entry.resource.type_url = LISTENER.type_url
+            entry.inline_entry.resource.value = member.body
+            references += _references(member, index)
+        else:
+            target = structured or ResourceName(rules.authority, LISTENER.message_type, member.name)
+            fill_locator(entry.locator, Locator(target))
+            references.append(Reference(LISTENER.type_url, member.name, ("entries", index, "locator"), Severity.NOTE))
+    body = collection.SerializeToString(deterministic=True)
+    version = version_of_body(COLLECTION.type_url, body)
+    origin = Origin(PurePosixPath(rule.folder), 1)
+    name = rules.name_of(rule)
+    return Resource(COLLECTION.type_url, name, body, version, origin, references=tuple(references))
+
+
+def _entry_name(path: str) -> str:
+    """Return the name of an entry; empty where it could not be one."""
+    return path if _ENTRY_NAME.fullmatch(path) else ""
+
+
+def _references(member: Resource, index: int) -> Iterator[Reference]:
+    """Yield what an inline listener refers to; what it claims, its own resource claims already."""
+    for one in member.references:
+        if one.type_url not in CLAIMED:
+            yield one._replace(field_path=("entries", index, "inline_entry", "resource", *one.field_path))
+
+
+def _served(source: Snapshot, made: Mapping[str, FolderCollection], before: Collected | None) -> Snapshot:
+    """Return a snapshot with the collections that were made beside those that were written."""
+    type_url = COLLECTION.type_url
+    written = source.resources(type_url)
+    earlier = before.snapshot.resources(type_url) if before is not None else Rows(type_url)
+    wanted = {**written, **{name: one.resource for name, one in made.items()}}
+    rows = earlier.with_changes(wanted.values(), [name for name in earlier if name not in wanted]).prepared()
+    if before is None or rows.changes_since(earlier):
+        change = type_change(earlier, rows, source.generation)
+    else:
+        change = before.snapshot.changes.get(type_url) or type_change(earlier, rows, source.generation)
+    is_unsure = LISTENER.type_url in source.incomplete | source.withheld
+    return replace(
+        source,
+        by_type=MappingProxyType(in_push_order({**source.by_type, type_url: rows})),
+        changes=MappingProxyType({**source.changes, type_url: change}),
+        # A collection that cannot be made for now is not reported as removed, and its mirrored file stays.
+        incomplete=source.incomplete | {type_url} if is_unsure else source.incomplete,
+        undeclared=source.undeclared - {type_url} if made else source.undeclared,
+    )
+
+
+def _empty(rule: CollectionRule, name: str) -> Problem:
+    fact = f"no listener is in the folder of the collection {name}, and an empty one would have Envoy remove all it has"
+    remedy = "write listeners into the folder, or take the collection out of the setting `collections`"
+    return Problem(PurePosixPath(rule.folder), 1, 1, "", "empty-collection", fact, remedy, Severity.WARNING)
+
+
+def _authored_already(rule: CollectionRule, name: str, written: Resource) -> Problem:
+    fact = f"{name} is written at {written.origin}, which is served, and not made of the folder {rule.folder}"
+    remedy = "rename one of the two, or take the collection out of the setting `collections`"
+    place = written.origin
+    return Problem(place.path, place.line, 1, "", "duplicate-name", fact, remedy, Severity.WARNING)

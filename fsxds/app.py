@@ -32,7 +32,7 @@ from fsxds.events import (
 from fsxds.formats.libyaml import require_libyaml
 from fsxds.history.state import State
 from fsxds.history.state_writer import StateWriter
-from fsxds.mirror_settings import require_views
+from fsxds.mirror_settings import listener_finder, require_views
 from fsxds.observe.clients import FORGOTTEN_AFTER_S, Clients
 from fsxds.observe.log import Log
 from fsxds.observe.metrics import Metrics
@@ -291,13 +291,16 @@ class Application:
         Raises:
             UsageError: another process owns it.
         """
-        mirror = Mirror(rule.directory, self.catalogue, MirrorOptions.of(self.settings, rule))
+        mirror = Mirror(rule.directory, self.catalogue, self._mirror_options(self.settings, rule))
         self._mirrors.append((rule, mirror))
         with mirror:
             mirroring = Mirroring(self.channels, mirror, self.observer, node_of(rule.attributes))
             mirroring.reader = None if rule.admin is None else EnvoyReader(EnvoyPage(rule.admin))
             self._mirrorings.append(mirroring)
             yield mirroring
+
+    def _mirror_options(self, settings: Settings, rule: MirrorRule) -> MirrorOptions:
+        return MirrorOptions.of(settings, rule, listener_finder(settings, self._directory, self.catalogue))
 
     async def keep_settings(self, reader: SettingsReader) -> Never:
         """Apply what can change of the settings after each SIGHUP; if there is a mistake in them, the old ones stay."""
@@ -333,7 +336,7 @@ class Application:
         self.publisher.change_rules(PublishRules.of(settings))
         self.channels.change_rules(_views_of(settings), settings.canary)
         for rule, mirror in self._mirrors:
-            mirror.change(MirrorOptions.of(settings, rule))
+            mirror.change(self._mirror_options(settings, rule))
         if loading != before:
             self._loading.replace(loading)
         if (watching := WatchRules.of(settings)) != self._watching.current:

@@ -1,12 +1,18 @@
-"""What the settings say about directories of mirrored files, and which of them cannot be."""
+"""What the settings say about directories of mirrored files, which of them cannot be, and where locators in them lead."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
+from fsxds.api.catalogue import Catalogue
 from fsxds.errors import UsageError
+from fsxds.resource_names import Locator
+from fsxds.resource_types import BY_SHORT_NAME
+from fsxds.resources import Resource, Snapshot
 from fsxds.settings.mirror_rules import MirrorRule
 from fsxds.settings.options import Settings
+from fsxds.snapshots.locators import NotThere, Resolver
+from fsxds.transports.mirror.inlining import FindListeners, ListenerFinder
 from fsxds.views import Views, node_of
 
 
@@ -38,3 +44,21 @@ def require_views(settings: Settings) -> None:
         if views.layers_of(node_of(rule.attributes), ()) is None:
             fact = f"{rule.directory}: no view of the settings is for the node of this mirror"
             raise UsageError(f"{fact}; add a rule to `views`, or name a view or a node in `mirrors`")
+
+
+def listener_finder(settings: Settings, directory: Path, catalogue: Catalogue) -> ListenerFinder:
+    """Return what finds the listeners that locators in list collections lead to, files of the tree among them."""
+    type_url, root = BY_SHORT_NAME["lds"].type_url, str(directory.absolute())
+
+    def finder(snapshot: Snapshot) -> FindListeners:
+        resolver = Resolver(snapshot, settings.authority, root, catalogue)
+
+        def find(locator: Locator) -> tuple[Resource, ...] | str:
+            found = resolver.find(locator, type_url)
+            if isinstance(found, NotThere):
+                return f"leads to {locator}, {found.reason}"
+            return (found,) if isinstance(found, Resource) else found
+
+        return find
+
+    return finder

@@ -115,14 +115,15 @@ class LoadingRules:
         variables = settings.variables or Variables()
         rows = tuple(variables.texts.items()), tuple(variables.unset.items())
         rules = ParseRules(catalogue, unknown_fields, check, rows, naming)
+        root = "" if directory is None else str(directory.absolute())
         resolution = ResolutionRules(
             authority=settings.authority,
             authorities=settings.authorities or {},
             passes_redirects=settings.redirects == "client",
-            root="" if directory is None else str(directory.absolute()),
+            root=root,
             catalogue=catalogue,
             check=check,
-            collections=CollectionRules(settings.collections or (), settings.authority, catalogue),
+            collections=CollectionRules(settings.collections or (), settings.authority, root, catalogue),
         )
         return cls(rules, limits, acceptance, settings.views, settings.variables, resolution)
 

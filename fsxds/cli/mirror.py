@@ -42,10 +42,11 @@ def run_mirror(directory: Path, out: Path | None, settings: Settings, choice: Ch
         catalogue = reload.find_catalogue(settings)
         loader = ViewLoader(settings, catalogue, linter_of(settings), directory)
         (loaded,) = loader.load((reload.scan_once(directory, settings),), choose)
+        finder = mirror_settings.listener_finder(settings, directory, catalogue)
         reports = [
             write_once(
                 loaded.served[view.layers],
-                Mirror(rule.directory, catalogue, MirrorOptions.of(settings, rule)),
+                Mirror(rule.directory, catalogue, MirrorOptions.of(settings, rule, finder)),
             )
             for rule, view in zip(rules, views, strict=True)
         ]

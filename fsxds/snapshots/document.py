@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass, field, replace
 from pathlib import PurePosixPath
 from typing import NamedTuple, Protocol, cast
@@ -143,10 +144,7 @@ class DocumentReader:
             if row is None:
                 return
             converted = self._converter.convert(piece.value, row.message_type)
-        if converted.faults:
-            draft.faults += (
-                replace(fault, field_path=piece.field_path + fault.field_path) for fault in converted.faults
-            )
+        draft.faults += _conversion_faults(piece, converted.faults)
         place = _Place(piece.field_path, piece.position, wrapping, piece.value)
         if converted.message is not None:
             self._add_payload(converted.message, place, expected, draft)
@@ -442,6 +440,15 @@ class DocumentReader:
     def _line_of(self, index: int | None) -> int:
         lines = self._document.item_lines
         return lines[index] if index is not None and index < len(lines) else self._document.line
+
+
+def _conversion_faults(piece: Piece, faults: Collection[Fault]) -> list[Fault]:
+    """Return what is wrong with a resource, at its place in the document."""
+    written = piece.value.get("@type") if faults and isinstance(piece.value, dict) else ""
+    singular = list_collections.singular_collection(str(written).rpartition("/")[2], piece.field_path)
+    if singular is not None:
+        return [singular]
+    return [replace(fault, field_path=piece.field_path + fault.field_path) for fault in faults]
 
 
 def _not_served(message_type: str, field_path: FieldPath) -> Fault:

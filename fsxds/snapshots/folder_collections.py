@@ -1,5 +1,7 @@
 """List collections made of folders: all listeners in a folder of the tree, inline or as locators. Pure.
 
+Of those that are written in files, it is found out which entries lead nowhere.
+
 | rule | source |
 | --- | --- |
 | A collection is what is in its folder now, in the order of names; an edit of the folder is a change of the collection. | xRFC TP1, "List" |
@@ -18,13 +20,14 @@ from pathlib import PurePosixPath
 from types import MappingProxyType
 
 from fsxds.api.catalogue import Catalogue, DynamicMessage
-from fsxds.api.locator_messages import fill_locator
+from fsxds.api.locator_messages import fill_locator, locator_of
 from fsxds.name_table import Chunk
 from fsxds.resource_names import Locator, ResourceName, parse_or_none
 from fsxds.resource_types import BY_SHORT_NAME, in_push_order
 from fsxds.resources import Origin, Reference, Resource, Rows, Snapshot, version_of_body
 from fsxds.settings.collection_rules import CollectionRule
 from fsxds.snapshots.load import type_change
+from fsxds.snapshots.locators import NotThere, Resolver
 from fsxds.snapshots.references import CLAIMED
 from fsxds.values import Problem, Severity
 
@@ -40,11 +43,13 @@ class CollectionRules:
     Attributes:
         rules: the collections to make.
         authority: that of names which have none.
+        root: the absolute path of the tree, in which `file:///` locators are resolved; empty for no such place.
         catalogue: the message types; None where no resource is to be made.
     """
 
     rules: tuple[CollectionRule, ...] = ()
     authority: str = ""
+    root: str = ""
     catalogue: Catalogue | None = field(default=None, compare=False, repr=False)
 
     def name_of(self, rule: CollectionRule) -> str:
@@ -58,10 +63,11 @@ class Collected:
 
     Attributes:
         snapshot: what is served; the one without them itself where none is to be made.
-        problems: folders of which none could be made.
+        problems: folders of which none could be made, and entries that lead nowhere.
         source: the snapshot that they were made of.
         rules: by what.
         made: the collections that were made of folders, by name, each with its members.
+        dangling: the problems of entries.
     """
 
     snapshot: Snapshot
@@ -69,6 +75,7 @@ class Collected:
     source: Snapshot = field(compare=False, repr=False)
     rules: CollectionRules = field(compare=False, repr=False)
     made: Mapping[str, FolderCollection] = field(default_factory=dict, compare=False, repr=False)
+    dangling: tuple[Problem, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,10 +94,10 @@ def with_collections(source: Snapshot, rules: CollectionRules, before: Collected
         rules: which collections there are.
         before: what was made before; None for nothing.
     """
+    dangling = _dangling(source, rules, before)
     if rules.catalogue is None or not rules.rules:
-        if before is None or not before.made:
-            return Collected(source, (), source, rules)
-        return Collected(_served(source, {}, before), (), source, rules)
+        is_same = before is None or not before.made
+        return Collected(source if is_same else _served(source, {}, before), dangling, source, rules, {}, dangling)
     found: dict[str, FolderCollection] = {}
     problems: list[Problem] = []
     authored = source.resources(COLLECTION.type_url)
@@ -107,7 +114,47 @@ def with_collections(source: Snapshot, rules: CollectionRules, before: Collected
             found[name] = FolderCollection(members, _made(rules, rules.catalogue, rule, members))
         else:
             problems.append(_empty(rule, name))
-    return Collected(_served(source, found, before), tuple(problems), source, rules, found)
+    return Collected(_served(source, found, before), (*problems, *dangling), source, rules, found, dangling)
+
+
+def _dangling(source: Snapshot, rules: CollectionRules, before: Collected | None) -> tuple[Problem, ...]:
+    """Return the entries of written collections that lead nowhere; looked for where listeners or collections changed."""
+    collections = source.resources(COLLECTION.type_url)
+    if rules.catalogue is None or not collections:
+        return ()
+    if (
+        before is not None
+        and before.rules == rules
+        and all(
+            source.by_type.get(row.type_url) is before.source.by_type.get(row.type_url)
+            for row in (LISTENER, COLLECTION)
+        )
+    ):
+        return before.dangling
+    resolver = Resolver(source, rules.authority, rules.root, rules.catalogue)
+    message: DynamicMessage = rules.catalogue.message_class(COLLECTION.message_type)
+    return tuple(
+        _leads_nowhere(collection, index, locator, found)
+        for collection in collections.values()
+        for index, entry in enumerate(message.FromString(collection.body).entries)
+        if entry.HasField("locator")
+        and isinstance(found := resolver.find(locator := locator_of(entry.locator), LISTENER.type_url), NotThere)
+        and found.authority in {"", rules.authority, _authority_of(collection)}
+    )
+
+
+def _authority_of(collection: Resource) -> str:
+    """Return who is responsible for a collection, and so for what it names beside itself."""
+    structured = parse_or_none(collection.name)
+    return structured.authority if structured else ""
+
+
+def _leads_nowhere(collection: Resource, index: int, locator: Locator, found: NotThere) -> Problem:
+    fact = f"leads to {locator}, {found.reason}; Envoy is given the collection without it"
+    place = collection.origin
+    pointer = f"entries[{index}].locator"
+    remedy = "correct the locator, or write the listener"
+    return Problem(place.path, place.line, 1, pointer, "dangling-entry", fact, remedy, Severity.WARNING)
 
 
 def _members(source: Snapshot, rule: CollectionRule, known: FolderCollection | None) -> Iterator[Resource]:

@@ -92,7 +92,8 @@ def with_served(views: LoadedViews, rules: ResolutionRules, before: LoadedViews 
         layers: with_collections(one.snapshot, collections, were.get(layers)) for layers, one in resolved.items()
     }
     found = {problem for one in resolved.values() for problem in one.problems}
-    found |= {problem for one in collected.values() for problem in one.problems}
+    of_collections = (rules.check.adjusted(problem) for one in collected.values() for problem in one.problems)
+    found |= {problem for problem in of_collections if problem is not None}
     problems = tuple(sorted(found.union(views.problems))) if found else views.problems
     held = merged_held((views.held, *(one.held for one in resolved.values() if one.held)))
     return replace(views, resolved=resolved, collected=collected, problems=problems, held=held)

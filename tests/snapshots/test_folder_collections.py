@@ -15,7 +15,7 @@ from fsxds.settings.collection_rules import CollectionRule
 from fsxds.snapshots.folder_collections import Collected, CollectionRules, with_collections
 from fsxds.snapshots.references import ADDRESS, CLUSTER
 from fsxds.values import Severity
-from tests.transports.mirroring import catalogue, listener, resource, snapshot
+from tests.transports.mirroring import Plain, catalogue, listener, resource, snapshot
 
 LISTENER, COLLECTION = BY_SHORT_NAME["lds"], BY_SHORT_NAME["lcds"]
 EDGE = f"xdstp://example.com/{COLLECTION.message_type}/edge"
@@ -25,7 +25,7 @@ FOO = f"xdstp://example.com/{LISTENER.message_type}/foo/bar"
 def rules(*, inline: bool = True, folder: str = "edge") -> CollectionRules:
     """One collection, `edge`."""
     rule = CollectionRule(ResourceName("", COLLECTION.message_type, "edge"), folder, inline)
-    return CollectionRules((rule,), "example.com", catalogue())
+    return CollectionRules((rule,), "example.com", "", catalogue())
 
 
 def made(name: str, path: str, port: int = 80, **fields: Any) -> Resource:
@@ -156,7 +156,7 @@ def test_what_is_written_counts() -> None:
 def test_without_rules_nothing_happens() -> None:
     """The snapshot is the very one; when the rules go, so do the collections."""
     source = holding(made("a", "edge/lds.yaml"))
-    none = CollectionRules((), "example.com", catalogue())
+    none = CollectionRules((), "example.com", "", catalogue())
     assert with_collections(source, none, None).snapshot is source
 
     done = with_collections(source, none, with_collections(source, rules(), None))
@@ -170,3 +170,25 @@ def test_other_rules_make_other_collections() -> None:
 
     assert names_in(with_collections(source, rules(folder="blue"), first)) == ["b"]
     assert entries_of(with_collections(source, rules(inline=False), first))[0].HasField("locator")
+
+
+def test_entries_that_lead_nowhere() -> None:
+    """A locator of the own authority that leads nowhere is a problem of its collection; one of another authority is not."""
+
+    def located(path: str, authority: str = "example.com") -> Plain:
+        return {"locator": {"authority": authority, "resource_type": LISTENER.message_type, "id": path}}
+
+    entries: Any = [located("foo/bar"), located("x"), located("x", "other.com"), located("foo/*"), located("bar/*")]
+    written = resource("lcds", {"name": EDGE, "entries": entries})
+    source = holding(made(FOO, "edge/lds.yaml"))
+    rows = Rows(COLLECTION.type_url, {EDGE: written})
+    source = replace(source, by_type=MappingProxyType({**source.by_type, COLLECTION.type_url: rows}))
+    done = with_collections(source, CollectionRules((), "", "", catalogue()), None)
+
+    assert done.snapshot is source
+    assert [(one.rule, one.pointer, one.severity) for one in done.problems] == [
+        ("dangling-entry", "entries[1].locator", Severity.WARNING),
+        ("dangling-entry", "entries[4].locator", Severity.WARNING),
+    ]
+    again = with_collections(replace(source, generation=2), CollectionRules((), "", "", catalogue()), done)
+    assert again.problems is done.problems

@@ -165,11 +165,14 @@ def test_its_name_is_structured(tools: Tools) -> None:
 @pytest.mark.parametrize("message_type", [f"{CLUSTERS}Collection", "envoy.config.endpoint.v3.LbEndpointCollection"])
 def test_other_collections(tools: Tools, message_type: str) -> None:
     """Those of clusters and endpoints hold one entry in the API: the remedy is a glob."""
-    document = PlainDocument({"name": "x", "resource": {"@type": f"type.googleapis.com/{message_type}"}}, 1)
-    (fault,) = DocumentReader(tools, PATH, document, None).read(0).faults
+    written: tuple[dict[str, PlainValue], ...] = ({}, {"entries": []}, {"entries": [locator("x")]})
+    for fields in written:
+        resource: PlainValue = {"@type": f"type.googleapis.com/{message_type}", **fields}
+        document = PlainDocument({"name": "x", "resource": resource}, 1)
+        (fault,) = DocumentReader(tools, PATH, document, None).read(0).faults
 
-    assert fault.rule == "singular-collection"
-    assert "by the glob" in fault.remedy
+        assert fault.rule == "singular-collection"
+        assert "by the glob" in fault.remedy
 
 
 def test_locators_get_the_authority_of_the_tree(tools: Tools, catalogue: Catalogue) -> None:

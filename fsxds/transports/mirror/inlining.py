@@ -13,13 +13,16 @@ from fsxds.api.catalogue import Catalogue, DynamicMessage
 from fsxds.api.locator_messages import locator_of
 from fsxds.resource_names import Locator, MalformedName
 from fsxds.resource_types import BY_SHORT_NAME
-from fsxds.resources import Resource, version_of_body
+from fsxds.resources import Resource, Snapshot, version_of_body
 
 LISTENER = BY_SHORT_NAME["lds"]
 COLLECTION = BY_SHORT_NAME["lcds"]
 
 FindListeners = Callable[[Locator], "tuple[Resource, ...] | str"]
 """Returns the listeners that a locator leads to, one unless it is a glob; or why there are none."""
+
+ListenerFinder = Callable[[Snapshot], FindListeners]
+"""Finds in a snapshot what locators lead to."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +38,17 @@ class InlinedCollection:
     resource: Resource
     left_out: tuple[str, ...] = ()
     is_void: bool = False
+
+
+def by_name(snapshot: Snapshot) -> FindListeners:
+    """Find listeners by their names alone."""
+    rows = snapshot.resources(LISTENER.type_url)
+
+    def find(locator: Locator) -> tuple[Resource, ...] | str:
+        found = (rows.get(str(choice.target)) for choice in locator.choices() if not choice.entry)
+        return next(((one,) for one in found if one is not None), f"leads to {locator}, which is not there")
+
+    return find
 
 
 def inlined(catalogue: Catalogue, collection: Resource, find: FindListeners) -> InlinedCollection:

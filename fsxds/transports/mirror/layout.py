@@ -10,7 +10,6 @@ from pathlib import PurePosixPath
 from fsxds.api.catalogue import Catalogue, DynamicMessage
 from fsxds.events import Remark
 from fsxds.protocol.subscription import Subscription, version_of
-from fsxds.resource_names import Locator
 from fsxds.resource_types import BY_TYPE_URL
 from fsxds.resources import Origin, Resource, Snapshot, version_of_body
 from fsxds.set_versions import version_of_set
@@ -26,7 +25,7 @@ from fsxds.transports.config_sources import (
     eds_name_of,
 )
 from fsxds.transports.mirror.files import BUNDLES, COLLECTIONS, SINGLES, Held, Layout, MirrorFile, path_of, united
-from fsxds.transports.mirror.inlining import LISTENER, inlined
+from fsxds.transports.mirror.inlining import LISTENER, ListenerFinder, by_name, inlined
 from fsxds.values import TypeUrl, Version
 
 Find = Callable[[RequestedResources], PurePosixPath | None]
@@ -121,9 +120,17 @@ class LayoutMaker:
         suffix: of all files, such as `.pb`.
         sources: reads the clusters, and rewrites config sources.
         directory: the absolute path that rewritten config sources point into; None leaves them as they are.
+        finder: finds what locators lead to.
     """
 
-    def __init__(self, suffix: str, sources: MirrorConfigSources, directory: PurePosixPath | None) -> None:
+    def __init__(
+        self,
+        suffix: str,
+        sources: MirrorConfigSources,
+        directory: PurePosixPath | None,
+        finder: ListenerFinder = by_name,
+    ) -> None:
+        self.finder = finder
         self.suffix = suffix
         self.sources = sources
         self.directory = directory
@@ -142,6 +149,7 @@ class _LayoutBuilder:
         self._suffix = maker.suffix
         self._directory = maker.directory
         self._sources = maker.sources
+        self._find_listeners = maker.finder(snapshot)
         self._files: dict[PurePosixPath, MirrorFile] = {}
         self._kept: set[PurePosixPath] = set()
         self._remarks: list[Remark] = []
@@ -218,7 +226,7 @@ class _LayoutBuilder:
     def _inlined(self, collections: Iterable[Resource]) -> Iterator[Resource]:
         """Yield the list collections to write; others stay as they are on disk, or are not made."""
         for collection in collections:
-            made = inlined(self._sources.catalogue, collection, self._listeners)
+            made = inlined(self._sources.catalogue, collection, self._find_listeners)
             path = self._path(collection.type_url, collection.name)
             if made.is_void or (made.left_out and LISTENER.type_url in self._unsure):
                 self._keep_collection(path, made.left_out)
@@ -232,12 +240,6 @@ class _LayoutBuilder:
             self._kept.add(path)
         what = "kept as it was" if path in self._held else "not written"
         self._remarks += [Remark(str(path), f"{what}: {each}") for each in left_out]
-
-    def _listeners(self, locator: Locator) -> tuple[Resource, ...] | str:
-        """Return the listeners that a locator leads to, or why there are none."""
-        rows = {} if LISTENER.type_url in self._snapshot.withheld else self._snapshot.resources(LISTENER.type_url)
-        found = [rows.get(str(choice.target)) for choice in locator.choices()]
-        return next(((one,) for one in found if one is not None), f"leads nowhere: {locator}")
 
     def _add_collection(self, collection: Resource) -> None:
         path = self._path(collection.type_url, collection.name)

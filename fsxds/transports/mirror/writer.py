@@ -25,6 +25,7 @@ from fsxds.supervisor import Attempts
 from fsxds.transports.mirror.directory import MirrorDirectory, Signature
 from fsxds.transports.mirror.envoy_reader import EnvoyReader
 from fsxds.transports.mirror.files import MirrorEncoding, MirrorFile
+from fsxds.transports.mirror.inlining import ListenerFinder, by_name
 from fsxds.transports.mirror.layout import LayoutMaker, MirrorConfigSources
 from fsxds.transports.mirror.manifest import MirrorRecords
 from fsxds.transports.mirror.steps import FileStep, Pause, Remove, Write, steps_to
@@ -48,6 +49,7 @@ class MirrorOptions:
         durable: sync each file to the disk before it takes the place of the old one.
         pause_s: how long Envoy gets to read what was written before what relies on it follows.
         rescan_s: how often to look whether others removed or changed a file.
+        finder: finds what the locators in list collections lead to.
     """
 
     form: str = "pb"
@@ -56,9 +58,10 @@ class MirrorOptions:
     # ENVOY.md E26: with 20 ms between CDS and LDS none of 240 updates was rejected, with none up to 20 %; this is more.
     pause_s: float = 0.05
     rescan_s: float = 30.0
+    finder: ListenerFinder = by_name
 
     @classmethod
-    def of(cls, settings: Settings, rule: MirrorRule) -> MirrorOptions:
+    def of(cls, settings: Settings, rule: MirrorRule, finder: ListenerFinder) -> MirrorOptions:
         """Return how the files of a directory are written: as its rule says, and else the settings."""
         return cls(
             form=rule.format or settings.mirror_format,
@@ -66,6 +69,7 @@ class MirrorOptions:
             durable=_first(rule.durable, settings.mirror_durable),
             pause_s=_first(rule.pause_s, settings.mirror_pause_s),
             rescan_s=settings.rescan_s,
+            finder=finder,
         )
 
 
@@ -87,7 +91,7 @@ class Mirror:
         self._encoding = MirrorEncoding(catalogue, self._options.form)
         self._records = MirrorRecords(self._directory, self._encoding)
         target = PurePosixPath(root) if self._options.rewrite_config_sources else None
-        self._layouts = LayoutMaker(self._encoding.suffix, MirrorConfigSources(catalogue), target)
+        self._layouts = LayoutMaker(self._encoding.suffix, MirrorConfigSources(catalogue), target, self._options.finder)
         self._turn = threading.Lock()
         self._is_interrupted = threading.Event()
         # Our files that others had changed when the last write ended.
@@ -96,6 +100,7 @@ class Mirror:
     def change(self, options: MirrorOptions) -> None:
         """Write by these options from now on; form and config sources stay as they were."""
         self._options = options
+        self._layouts.finder = options.finder
         self._directory.durable = options.durable
 
     @property

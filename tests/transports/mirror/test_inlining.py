@@ -158,7 +158,9 @@ def test_no_collection_is_emptied_by_accident(mirror: Mirror, tmp_path: Path) ->
         mirror.write(snapshot(2, lds=[named("b", 81)], lcds=[only]))
         report = mirror.write(snapshot(3, lcds=[only]))
         assert written(tmp_path) == ["b"]
-        reason = f"kept as it was: entries[0] leads nowhere: xdstp://example.com/{LISTENER.message_type}/b"
+        reason = (
+            f"kept as it was: entries[0] leads to xdstp://example.com/{LISTENER.message_type}/b, which is not there"
+        )
         assert report.kept == (Remark(FILE, reason),)
 
         mirror.write(snapshot(4, lcds=[collection()]))

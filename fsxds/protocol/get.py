@@ -145,6 +145,7 @@ def read_target(url: str, host: str, authority: str) -> GetTarget:
     row = BY_MESSAGE_TYPE.get(message_type)
     if row is None or not slash:
         raise ProtocolError(_unknown_path(message_type), "NOT_FOUND")
+    check_length("the path", path)
     authorities = _authorities(host, authority)
     contexts = (context,) if not node else (context, tuple(pair for pair in context if pair not in node))
     names = (*_structured_names(row, path, authorities, contexts), *_plain_names(path, contexts[-1]))

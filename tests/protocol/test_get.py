@@ -202,6 +202,7 @@ def test_redirects_lead_to_what_a_client_can_get() -> None:
         (f"/{CLUSTER}/a?b=%zz", "INVALID_ARGUMENT", "begins no code"),
         (f"/{CLUSTER}/xdstp://nonsense", "INVALID_ARGUMENT", "no structured name"),
         ("/?a=b", "INVALID_ARGUMENT", "takes no parameters"),
+        (f"/{CLUSTER}/{'x' * 5000}", "INVALID_ARGUMENT", "more than 4096"),
         (f"/{CLUSTER}/a?b={'x' * 5000}", "INVALID_ARGUMENT", "more than 4096"),
     ],
 )

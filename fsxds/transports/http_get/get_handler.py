@@ -140,7 +140,8 @@ class HttpGet:
         """
         held = self._held
         held.limiter.hold_poll(len(held))
-        held.limiter.hold_names(1)
+        count = len(get.target.names)
+        held.limiter.hold_names(count)
         try:
             now_s = asyncio.get_running_loop().time()
             deadline_s = now_s + get.patience_s
@@ -151,7 +152,7 @@ class HttpGet:
                 selected = self._select(get, reader)
             return selected
         finally:
-            held.limiter.release_names(1)
+            held.limiter.release_names(count)
 
     async def _respond(self, request: web.Request, get: GetRequest, selected: Selected) -> web.StreamResponse:
         found = selected.found

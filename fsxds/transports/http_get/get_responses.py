@@ -140,7 +140,7 @@ def _is_collection(resource: Resource) -> bool:
 
 def _version_with(version: str, urls: Urls) -> str:
     """Return the version of what has URLs in it."""
-    texts = (version, urls.base_url, urls.authority, *(f"{name} {each.url}" for name, each in urls.authorities.items()))
+    texts = (version, urls.own, urls.authority, *(f"{name} {each.url}" for name, each in urls.authorities.items()))
     return hashlib.sha256("\0".join(texts).encode()).hexdigest()[:32]
 
 

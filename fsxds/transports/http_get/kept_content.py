@@ -1,7 +1,7 @@
 """Content that is made once for all who ask for it, and kept as long as there is room.
 
-What takes long is made in one thread, one after the other: clients that ask for everything in every format, and go, take the
-time of one thread, and what was made for them is there for others.
+What takes long is made in one thread, one after the other. What was begun is made to its end, and is there for others; what
+nobody waits for any more is not begun. So clients that ask for everything in every format, and go, take the time of one thread.
 """
 
 from __future__ import annotations
@@ -27,9 +27,11 @@ Make: TypeAlias = Callable[[], bytes]
 
 @dataclass(slots=True)
 class _Making:
-    """Content that is being made, and what came of it."""
+    """Content that is being made or is to be made, for how many requests, and what came of it."""
 
     has_ended: asyncio.Event
+    work: Future[bytes] | None = None
+    waiting: int = 0
     content: bytes = b""
     error: BaseException | None = None
 
@@ -51,7 +53,7 @@ class KeptContent:
         self._executor.shutdown(wait=False, cancel_futures=True)
 
     async def find(self, key: Key, make: Make, *, takes_long: bool) -> bytes:
-        """Return the content that is kept, or make it. Safe to cancel: it is made to its end for others.
+        """Return the content that is kept, or make it. Safe to cancel.
 
         Args:
             key: what it is of, to the last byte.
@@ -68,7 +70,14 @@ class KeptContent:
             self.made += 1
             return self._keep(key, make())
         making = self._making.get(key) or self._begin(key, make)
-        await making.has_ended.wait()
+        making.waiting += 1
+        try:
+            await making.has_ended.wait()
+        finally:
+            making.waiting -= 1
+            if not making.waiting and making.work is not None and making.work.cancel():
+                # Somebody may ask for it before the thread finds that it was cancelled.
+                self._making.pop(key, None)
         if making.error is not None:
             raise making.error
         return making.content
@@ -83,7 +92,8 @@ class KeptContent:
         self.made += 1
 
         def end(done: Future[bytes]) -> None:
-            del self._making[key]
+            if self._making.get(key) is making:
+                del self._making[key]
             making.error = CancelledError() if done.cancelled() else done.exception()
             if making.error is None:
                 making.content = self._keep(key, done.result())
@@ -94,5 +104,6 @@ class KeptContent:
             with suppress(RuntimeError):
                 loop.call_soon_threadsafe(end, done)
 
-        self._executor.submit(make).add_done_callback(receive)
+        making.work = self._executor.submit(make)
+        making.work.add_done_callback(receive)
         return making

@@ -10,7 +10,7 @@ from typing import Any, Self
 import grpc
 from envoy.service.discovery.v3 import discovery_pb2
 
-PATIENCE_S = 6.0
+PATIENCE_S = 60.0
 METHODS = "/envoy.service.discovery.v3.AggregatedDiscoveryService/"
 
 
@@ -21,6 +21,7 @@ class Follower:
         held: what it holds, by name: of Delta streams resources, of SotW streams the packed messages of the last response.
         removed: the names that Delta responses removed, in order.
         versions: the version of each response.
+        refused: the reasons of `resource_errors`, by name.
     """
 
     def __init__(self, address: str, *, delta: bool = True, node: Mapping[str, Any] | None = None) -> None:
@@ -28,10 +29,13 @@ class Follower:
         self.bodies: list[Any] = []
         self.removed: list[str] = []
         self.versions: list[str] = []
+        self.refused: dict[str, str] = {}
         self.error: grpc.RpcError | None = None
         self._delta = delta
         self._node = dict(node or {"id": "n1", "cluster": "c1"})
         self._address = address
+        # In SotW each request repeats them.
+        self._names: dict[str, tuple[str, ...]] = {}
         self._requests: queue.Queue[Any] = queue.Queue()
         self._changed = threading.Condition()
 
@@ -56,6 +60,7 @@ class Follower:
 
     def ask(self, type_url: str, *names: str, **fields: Any) -> Self:
         """Subscribe to names."""
+        self._names[type_url] = names
         named = {"resource_names_subscribe" if self._delta else "resource_names": names} if names else {}
         self._requests.put(self._request(node=self._node, type_url=type_url, **named, **fields))
         return self
@@ -69,13 +74,6 @@ class Follower:
     def until_held(self, *names: str) -> None:
         """Wait until it holds exactly these."""
         self.until(lambda: set(self.held) == set(names), f"{names}")
-
-    def until_ended(self) -> tuple[grpc.StatusCode, str]:
-        """Wait until the server ended the stream; return the status and what it says."""
-        with self._changed:
-            self._changed.wait_for(lambda: self.error is not None, PATIENCE_S)
-        assert self.error is not None
-        return self.error.code(), self.error.details()
 
     def message(self, name: str, made: type[Any]) -> Any:
         """Return what it holds under a name."""
@@ -96,6 +94,7 @@ class Follower:
 
     def _take(self, response: Any) -> None:
         acknowledged = {"type_url": response.type_url, "response_nonce": response.nonce}
+        self.refused |= {each.resource_name.name: each.error_detail.message for each in response.resource_errors}
         if self._delta:
             self.held |= {resource.name: resource for resource in response.resources}
             self.removed += response.removed_resources
@@ -105,5 +104,5 @@ class Follower:
         else:
             self.bodies = list(response.resources)
             self.versions.append(response.version_info)
-            acknowledged["version_info"] = response.version_info
+            acknowledged |= {"version_info": response.version_info, "resource_names": self._names[response.type_url]}
         self._requests.put(self._request(**acknowledged))

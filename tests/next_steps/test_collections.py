@@ -1,0 +1,157 @@
+"""xRFC TP1, "Collections": "List", "Glob", and the examples of "Collection resource request" and "Delta & SotW"."""
+
+from __future__ import annotations
+
+import grpc
+import yaml
+from envoy.config.listener.v3.listener_pb2 import Listener, ListenerCollection
+
+from tests.next_steps.served_trees import AUTHORITY, served
+from tests.support.follower import Follower
+from tests.support.structured_names import TYPES, structured, type_url
+
+LISTENERS, COLLECTIONS = type_url("Listener"), type_url("ListenerCollection")
+
+
+def listener(name: str, port: int) -> str:
+    """Return a listener that does nothing, as a list item."""
+    address = {"socket_address": {"address": "127.0.0.1", "port_value": port}}
+    proxy = {
+        "@type": "type.googleapis.com/envoy.extensions.filters.network.direct_response.v3.Config",
+        "response": {"inline_string": "hi"},
+    }
+    chain = {"filters": [{"name": "direct", "typed_config": proxy}]}
+    fields = {"@type": LISTENERS, "name": name, "address": address, "filter_chains": [chain]}
+    return yaml.safe_dump([fields], sort_keys=False)
+
+
+def named(path: str) -> str:
+    """Return the name of a listener."""
+    return structured("Listener", path, AUTHORITY)
+
+
+def collection(name: str, *entries: dict[str, object]) -> str:
+    """Return a list collection, as a list item."""
+    body = {"@type": COLLECTIONS, "entries": list(entries)}
+    return yaml.safe_dump(
+        [{"@type": "type.googleapis.com/envoy.service.discovery.v3.Resource", "name": name, "resource": body}]
+    )
+
+
+def inlined(port: int, **fields: str) -> dict[str, object]:
+    """Return an entry with a listener in it."""
+    ((content),) = yaml.safe_load(listener(fields.get("name", "anonymous"), port))
+    return {"inline_entry": {**fields, "resource": content}}
+
+
+def located(path: str) -> dict[str, object]:
+    """Return an entry that leads to a listener."""
+    return {"locator": {"authority": AUTHORITY, "resource_type": TYPES["Listener"], "id": path}}
+
+
+FOO = structured("ListenerCollection", "foo", AUTHORITY)
+
+
+def test_glob_collection_delta() -> None:
+    """A glob delivers its constituent resources; each is updated and removed by itself."""
+    bar, baz, burp = (named(f"foo/{word}") for word in ("bar", "baz", "burp"))
+    other = named("foo/deep/x")
+    tree = {"lds.yaml": listener(bar, 1001) + listener(baz, 1002) + listener(other, 1003)}
+    with served(tree) as server, Follower(server.grpc) as client:
+        client.ask(LISTENERS, named("foo/*")).until_held(bar, baz)
+        version = client.held[baz].version
+        server.write("lds.yaml", listener(bar, 1004) + listener(burp, 1005))
+        client.until_held(bar, burp)
+
+        assert client.removed == [baz]
+        assert client.held[burp].version != version
+
+
+def test_glob_with_context_parameters() -> None:
+    """`node_type=ingress` filters the set: members have the parameters that the glob has."""
+    ingress, egress = named("my-listeners/foo?node_type=ingress"), named("my-listeners/foo?node_type=egress")
+    tree = {"lds.yaml": listener(ingress, 1001) + listener(egress, 1002) + listener(named("my-listeners/foo"), 1003)}
+    with served(tree) as server, Follower(server.grpc) as client:
+        client.ask(LISTENERS, named("my-listeners/*?node_type=ingress")).until_held(ingress)
+
+
+def test_two_clients_of_two_globs() -> None:
+    """As clients A and B of the relay's example: each gets the members of its own collection."""
+    names = {"a": [named("a-listeners/foo"), named("a-listeners/bar")], "b": [named("b-listeners/baz")]}
+    tree = {"lds.yaml": "".join(listener(name, port) for port, name in enumerate(names["a"] + names["b"], 1001))}
+    with served(tree) as server, Follower(server.grpc) as a, Follower(server.grpc) as b, Follower(server.grpc) as both:
+        a.ask(LISTENERS, named("a-listeners/*")).until_held(*names["a"])
+        b.ask(LISTENERS, named("b-listeners/*")).until_held(*names["b"])
+        both.ask(LISTENERS, named("a-listeners/*"), named("b-listeners/*")).until_held(*names["a"], *names["b"])
+
+
+def test_the_same_resource_in_a_list_and_in_a_glob() -> None:
+    """Control planes may support referring to the same resource via both."""
+    bar = named("foo/bar")
+    tree = {"lds.yaml": listener(bar, 1001), "lists.yaml": collection(FOO, located("foo/bar"))}
+    with served(tree) as server, Follower(server.grpc) as client:
+        client.ask(LISTENERS, named("foo/*")).until_held(bar)
+        client.ask(COLLECTIONS, FOO).until_held(bar, FOO)
+
+
+def test_list_collection_by_reference() -> None:
+    """The list is sent; its listeners are asked for by name, and change without it. A removed one leaves the list."""
+    bar, baz = named("bar"), named("baz")
+    tree = {"lds.yaml": listener(bar, 1001) + listener(baz, 1002)}
+    tree["lists.yaml"] = collection(FOO, located("bar"), located("baz"))
+    with served(tree) as server, Follower(server.grpc) as client:
+        client.ask(COLLECTIONS, FOO).until_held(FOO)
+        entries = client.message(FOO, ListenerCollection).entries
+        assert [entry.locator.id for entry in entries] == ["bar", "baz"]
+        client.ask(LISTENERS, bar, baz).until_held(FOO, bar, baz)
+        version = client.held[FOO].version
+        server.write("lds.yaml", listener(bar, 1003) + listener(baz, 1002))
+        client.until(lambda: client.message(bar, Listener).address.socket_address.port_value == 1003, "the change")
+        assert client.held[FOO].version == version
+        server.write("lists.yaml", collection(FOO, located("baz")))
+        client.until(lambda: client.held[FOO].version != version, "another list")
+
+        assert [entry.locator.id for entry in client.message(FOO, ListenerCollection).entries] == ["baz"]
+
+
+def test_list_collection_with_inlining() -> None:
+    """Entries have a resource, a version, and a name or none."""
+    tree = {"lists.yaml": collection(FOO, inlined(1001, name="bar", version="8.5.4"), inlined(1002, version="3.9.0"))}
+    with served(tree) as server, Follower(server.grpc) as client:
+        client.ask(COLLECTIONS, FOO).until_held(FOO)
+        bar, baz = (entry.inline_entry for entry in client.message(FOO, ListenerCollection).entries)
+
+        assert (bar.name, bar.version, baz.name, baz.version) == ("bar", "8.5.4", "", "3.9.0")
+        assert bar.resource.Is(Listener.DESCRIPTOR)
+
+
+def test_state_of_the_world_by_an_inlined_list() -> None:
+    """A static configuration served as one resource: what it lacks is gone."""
+    tree = {"lists.yaml": collection(FOO, inlined(1001, name="bar"), inlined(1002, name="baz"))}
+    with served(tree) as server, Follower(server.grpc) as client:
+        client.ask(COLLECTIONS, FOO).until_held(FOO)
+        version = client.held[FOO].version
+        server.write("lists.yaml", collection(FOO, inlined(1002, name="baz")))
+        client.until(lambda: client.held[FOO].version != version, "another list")
+
+        assert [entry.inline_entry.name for entry in client.message(FOO, ListenerCollection).entries] == ["baz"]
+
+
+def test_names_of_entries() -> None:
+    """Resource names must match [a-zA-Z0-9_-./]+ when used as entry names, and are unique."""
+    for entries in ([inlined(1001, name="a b")], [inlined(1001, name="a"), inlined(1002, name="a")]):
+        with served({"lists.yaml": collection(FOO, *entries), "lds.yaml": listener("x", 1003)}) as server:
+            assert server.problems
+
+
+def test_sotw_requests_for_structured_names() -> None:
+    """Deprecated by the document, and what grpcio and Envoy's ADS speak: names and globs are served in SotW too."""
+    bar, baz = named("foo/bar"), named("foo/baz")
+    tree = {"lds.yaml": listener(bar, 1001) + listener(baz, 1002) + listener("plain", 1003)}
+    with served(tree) as server, Follower(server.grpc, delta=False) as client:
+        client.ask(LISTENERS, named("foo/*"))
+        client.until(lambda: len(client.bodies) == 2, "both members")
+        server.write("lds.yaml", listener(baz, 1002) + listener("plain", 1003))
+        client.until(lambda: len(client.bodies) == 1, "the rest")
+
+        assert client.error is None or client.error.code() != grpc.StatusCode.INVALID_ARGUMENT

@@ -1,0 +1,81 @@
+"""xRFC TP1, "File transport"."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from envoy.config.endpoint.v3.endpoint_pb2 import ClusterLoadAssignment
+
+from tests.next_steps.served_trees import AUTHORITY, PATIENCE_S, served, wrapper
+from tests.next_steps.test_collections import FOO, collection, inlined, named
+from tests.support.follower import Follower
+from tests.support.resources import endpoints
+from tests.support.structured_names import structured, type_url
+
+ENDPOINTS = type_url("ClusterLoadAssignment")
+OLD = structured("ClusterLoadAssignment", "old", AUTHORITY)
+
+
+def until(holds: Callable[[], Any], what: str) -> Any:
+    """Wait until something holds, and return it."""
+    deadline_s = time.monotonic() + PATIENCE_S
+    while not (result := holds()):
+        assert time.monotonic() < deadline_s, what
+        time.sleep(0.02)
+    return result
+
+
+def mirrored(mirror: Path) -> dict[str, Any]:
+    """Return the content of the files of a mirror, by the names of the resources in them."""
+    contents = (yaml.safe_load(path.read_text()) for path in mirror.rglob("*.yaml"))
+    return {each["name"]: each for each in contents if isinstance(each, dict) and "name" in each}
+
+
+def locator_of(tree: Path, uri: str) -> str:
+    """Return a redirect to a file of a tree, as a list item."""
+    path, _, directive = uri.partition("#")
+    fields: dict[str, Any] = {"scheme": "FILE", "id": str(tree / path)}
+    if directive:
+        fields["directives"] = [{"entry": directive.partition("=")[2]}]
+    return wrapper(OLD, "xds.core.v3.ResourceLocator", **fields)
+
+
+def test_locators_of_files_within_the_tree(tmp_path: Path) -> None:
+    """`file:///…` leads to the resource that a file has."""
+    tree = tmp_path / "tree"
+    tree.mkdir()
+    (tree / "eds.yaml").write_text(endpoints("new", 1001))
+    (tree / "redirects.yaml").write_text(locator_of(tree, "eds.yaml"))
+    with served(tree) as server, Follower(server.grpc) as client:
+        client.ask(ENDPOINTS, OLD).until_held(OLD)
+
+        assert client.message(OLD, ClusterLoadAssignment).cluster_name == OLD
+
+
+@pytest.mark.parametrize("path", ["../outside.yaml", "link.yaml", "/etc/passwd", "sub/../../outside.yaml"])
+def test_nothing_outside_of_the_tree(path: str, tmp_path: Path) -> None:
+    """Directory traversal, the document's open question: refused, by links too."""
+    tree = tmp_path / "tree"
+    tree.mkdir()
+    (tmp_path / "outside.yaml").write_text(endpoints("new", 1001))
+    (tree / "link.yaml").symlink_to(tmp_path / "outside.yaml")
+    (tree / "redirects.yaml").write_text(locator_of(tree, path))
+    (tree / "good.eds.yaml").write_text(endpoints("good", 1001))
+    with served(tree) as server, Follower(server.grpc) as client:
+        assert [] != [str(problem) for problem in server.problems if problem.path.name == "redirects.yaml"]
+        client.ask(ENDPOINTS, OLD, "good").until_held("good")
+
+
+def test_an_entry_of_a_file(tmp_path: Path) -> None:
+    """`file:///…#entry=foo` leads to an entry of a list in a file."""
+    tree = tmp_path / "tree"
+    tree.mkdir()
+    (tree / "lists.yaml").write_text(collection(FOO, inlined(1001, name="a"), inlined(1002, name="b")))
+    (tree / "lds.yaml").write_text(locator_of(tree, "lists.yaml#entry=b").replace(OLD, named("old")))
+    with served(tree) as server, Follower(server.grpc) as client:
+        client.ask(type_url("Listener"), named("old")).until_held(named("old"))

@@ -25,6 +25,7 @@ from fsxds.transports.admin.rollout_control import (
     LingeringReport,
     StepReport,
     WaitingReport,
+    no_snapshot,
 )
 from fsxds.values import Layers
 
@@ -179,7 +180,7 @@ def _kept(number: int, served: Mapping[Layers, Snapshot | None], state: State) -
             and (snapshot := state.snapshot(kept.layers, number, served.get(kept.layers))) is not None
         ):
             return kept.layers, snapshot
-    raise ProtocolError(f"@{number}: the history has no such snapshot; fsxds history lists them", "NOT_FOUND")
+    raise no_snapshot(number)
 
 
 def _now_s() -> float:

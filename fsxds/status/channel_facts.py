@@ -18,7 +18,7 @@ from fsxds.resource_types import RESOURCE_TYPES
 from fsxds.resources import Snapshot
 from fsxds.status.slices import in_slices
 from fsxds.status.type_reports import subscribed_types, type_detail, type_report
-from fsxds.transports.admin.rollout_paths import label_of
+from fsxds.transports.admin.rollout_paths import is_called
 from fsxds.transports.admin.status_reports import (
     MOST_VIEWS,
     ClientCount,
@@ -121,7 +121,7 @@ class ChannelFacts:
         rollout, client = followed
         if view is None:
             return True
-        return view in (label_of(rollout.channel.key.layers), self._channels.view_of(client.node))
+        return is_called(view, self._channels.view_of(client.node), rollout.channel.key.layers)
 
     def _report(self, rollout: ChannelRollout, client: ChannelClient) -> ClientReport:
         status, snapshot, now_s = client.status(), _served(rollout, client), asyncio.get_running_loop().time()

@@ -24,7 +24,7 @@ from fsxds.transports.admin.admin_api import AdminPath, AdminPaths, Words
 from fsxds.transports.admin.change_feed import ChangeFeed
 from fsxds.transports.admin.graph import MOST_NODES, Graph, GraphRequest, IsStatic, SnapshotUses, graph_of, key_of_id
 from fsxds.transports.admin.rollout_control import snapshot_number
-from fsxds.transports.admin.rollout_paths import label_of
+from fsxds.transports.admin.rollout_paths import is_called
 from fsxds.transports.admin.text_diff import diff_of
 from fsxds.values import NO_LAYERS, Layers
 
@@ -150,7 +150,7 @@ class PageApi:
     def _view(self, wanted: str | None) -> tuple[str, Layers]:
         views = self._shown.views()
         for name, layers in views:
-            if wanted is None or wanted in (name, label_of(layers)):
+            if wanted is None or is_called(wanted, name, layers):
                 return name, layers
         if wanted is None:
             return "", NO_LAYERS

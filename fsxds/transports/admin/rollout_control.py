@@ -148,6 +148,11 @@ def snapshot_number(written: str) -> int:
     raise ProtocolError(f"number: {written[:80]!r} is no number of a snapshot; fsxds history lists them")
 
 
+def no_snapshot(number: int) -> ProtocolError:
+    """Return the error that the history does not have a snapshot."""
+    return ProtocolError(f"@{number}: the history has no such snapshot; fsxds history lists them", "NOT_FOUND")
+
+
 class KeptSnapshot(Protocol):
     """A snapshot of the history: a dataclass, whose fields are shown. These are looked at."""
 

@@ -10,13 +10,13 @@ from fsxds.transports.admin.rollout_control import (
     DecisionReport,
     RolloutControl,
     StatusReport,
+    no_snapshot,
     snapshot_number,
 )
 from fsxds.values import Layers
 
 # What a request is about; without either it is about all.
 _SCOPE = frozenset({"view", "node"})
-LABEL_SEPARATOR = "+"
 _MOST_NAMES = 20
 
 
@@ -77,7 +77,7 @@ class RolloutPaths:
         for snapshot in await self._control.history():
             if snapshot.number == number:
                 return snapshot
-        raise ProtocolError(f"@{number}: the history has no such snapshot; fsxds history lists them", "NOT_FOUND")
+        raise no_snapshot(number)
 
     async def _rollback(self, _: web.Request, words: Words) -> object:
         number = snapshot_number(words.get("number", ""))
@@ -95,15 +95,15 @@ class RolloutPaths:
         if (name := words.get("view")) is None:
             return None
         views = self._control.views()
-        if found := frozenset(layers for view, layers in views if name in (view, label_of(layers))):
+        if found := frozenset(layers for view, layers in views if is_called(name, view, layers)):
             return found
         there = _some_of(sorted({view or "the whole tree" for view, _ in views}))
         raise ProtocolError(f"view: there is no {name[:80]!r}; there is {there}", "NOT_FOUND")
 
 
-def label_of(layers: Layers) -> str:
-    """Return what stands for layers in a request: `common+edge`."""
-    return LABEL_SEPARATOR.join(layers)
+def is_called(name: str, view: str, layers: Layers) -> bool:
+    """Whether a request names a view by its own name, or by its layers: `common+edge`."""
+    return name in (view, "+".join(layers))
 
 
 def _some_of(names: list[str]) -> str:

@@ -1,6 +1,6 @@
 // Who is connected, what each has of each type, and why it rejected something.
 
-import { badge, count, empty, h, number, pager, row, short, since, table } from "/assets/dom.js";
+import { badge, count, empty, h, number, pager, panel, row, short, since, table } from "/assets/dom.js";
 
 export const LIMIT = 50;
 const HEADINGS = ["Node", "View", "Transport", "Types", "Since"];
@@ -42,10 +42,7 @@ function byState(types) {
 const TYPE_HEADINGS = ["Type", "State", "Sent", "ACKed", "NACKed", "Current", "Since"];
 
 function detail({ node, entries }, fetched_ms) {
-  return h("section", { class: "panel", "aria-labelledby": "client-heading", "data-key": `detail ${node}` },
-    h("div", { class: "panel-head" },
-      h("h3", { id: "client-heading", tabindex: "-1" }, short(node || "without a node id")),
-      h("button", { "data-do": "client", "data-value": "" }, "Close")),
+  return panel({ id: "client-heading", key: `detail ${node}`, action: "client" }, short(node || "without a node id"),
     entries.length ? entries.map((each) => [
       h("p", { class: "note" }, `${each.transport}${each.service ? ` ${each.service}` : ""}, view ${short(each.view || "whole tree", 60)}, `,
         each.peer ? `from ${short(each.peer, 60)}, ` : "", "for ", since(each.since_s, fetched_ms)),

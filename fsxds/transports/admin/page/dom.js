@@ -167,6 +167,15 @@ export function empty(...words) {
   return h("p", { class: "empty" }, ...words);
 }
 
+// Details of what was chosen, with a heading that gets the focus, and a button that closes it: `action` without a value.
+export function panel({ id, key, action, level = "h3" }, heading, ...children) {
+  return h("section", { class: "panel", "aria-labelledby": id, "data-key": key },
+    h("div", { class: "panel-head" },
+      h(level, { id, tabindex: "-1" }, heading),
+      h("button", { "data-do": action, "data-value": "" }, "Close")),
+    children);
+}
+
 // A table with a caption. On a narrow screen its rows are cards, so each cell has its heading with it.
 export function table(caption, headings, rows) {
   return h("table", { role: "table" },

@@ -1,6 +1,6 @@
 // The files of the tree: good, held back or broken, and what is wrong with each.
 
-import { badge, empty, h, number, pager, row, short, since, table } from "/assets/dom.js";
+import { badge, empty, h, number, pager, panel, row, short, since, table } from "/assets/dom.js";
 import { problem } from "/assets/overview.js";
 
 export const LIMIT = 100;
@@ -27,10 +27,7 @@ function one(each, fetched_ms) {
 
 function detail(path, status, fetched_ms) {
   const found = status.problems.filter((each) => each.path === path);
-  return h("section", { class: "panel", "aria-labelledby": "file-heading", "data-key": `detail ${path}` },
-    h("div", { class: "panel-head" },
-      h("h3", { id: "file-heading", tabindex: "-1" }, short(path)),
-      h("button", { "data-do": "file", "data-value": "" }, "Close")),
+  return panel({ id: "file-heading", key: `detail ${path}`, action: "file" }, short(path),
     found.length
       ? h("ol", { class: "problems" }, found.map((each) => problem(each, fetched_ms)))
       : empty("Its problems are not among the first that are shown here; ", h("code", {}, "fsxds check"), " lists all."));

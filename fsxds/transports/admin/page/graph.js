@@ -1,6 +1,6 @@
 // The graph of what uses what: drawn in layers from listeners to endpoints, and as a list that says the same.
 
-import { badge, count, empty, h, number, short, sign, svg } from "/assets/dom.js";
+import { badge, count, empty, h, number, panel, short, sign, svg } from "/assets/dom.js";
 
 const COLUMNS = ["lcds", "lds", "ecds", "srds", "rds", "vhds", "cds", "eds", "leds", "sds", "rtds"];
 const HEADINGS = {
@@ -30,7 +30,7 @@ export function graph({ graph: part, query, selected, graphError }) {
       `${what}. `,
       part.missing ? badge("missing", `${count(part.missing, "name is", "names are")} missing`) : badge("good", "nothing is missing"),
       around ? [" ", h("button", { "data-do": "graph-around", "data-value": "" }, "Show all")] : null),
-    found ? h("div", { class: "graph-layout", "data-key": "layout" }, picture(part, query.graph, selected), panel(part, selected)) : empty("Nothing is found."),
+    found ? h("div", { class: "graph-layout", "data-key": "layout" }, picture(part, query.graph, selected), detail(part, selected)) : empty("Nothing is found."),
     found ? legend() : null,
   ];
 }
@@ -71,14 +71,12 @@ function reachable(start, next) {
   return seen;
 }
 
-function panel(part, selected) {
+function detail(part, selected) {
   const node = part.nodes.find((each) => each.id === selected);
   if (!node) return null;
   const { uses, users } = neighbours(part);
-  return h("section", { class: "panel", "aria-labelledby": "node-heading", "data-key": "panel" },
-    h("div", { class: "panel-head" },
-      h("h3", { id: "node-heading", tabindex: "-1" }, h("span", { class: "note" }, `${node.type} `), short(node.name, 1000)),
-      h("button", { "data-do": "graph-select", "data-value": "" }, "Close")),
+  const heading = [h("span", { class: "note" }, `${node.type} `), short(node.name, 1000)];
+  return panel({ id: "node-heading", key: "panel", action: "graph-select" }, heading,
     h("p", {}, badge(node.state), " ", node.place ? h("code", {}, short(node.place)) : meaning(node)),
     links("Is used by", users.get(node.id)),
     links("Uses", uses.get(node.id)),

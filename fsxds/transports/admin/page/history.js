@@ -1,6 +1,6 @@
 // The snapshots of the past, and what changed between them.
 
-import { badge, count, empty, h, number, short } from "/assets/dom.js";
+import { badge, count, empty, h, number, panel, short } from "/assets/dom.js";
 
 const MOST = 50;
 const MOST_NAMES = 5;
@@ -55,8 +55,7 @@ function changes(by_type) {
 function difference(diff) {
   const { from, to, error, content } = diff;
   const title = to ? `From @${from} to @${to}` : `From @${from} to what is served now`;
-  return h("section", { class: "panel", "aria-labelledby": "diff-heading" },
-    h("div", { class: "panel-head" }, h("h4", { id: "diff-heading", tabindex: "-1" }, title), h("button", { "data-do": "diff", "data-value": "" }, "Close")),
+  return panel({ id: "diff-heading", action: "diff", level: "h4" }, title,
     error ? empty(error) : !content ? empty("Loading …") : !content.resources.length ? empty("Nothing differs.") : [
       content.resources.map((each) => h("details", { "data-key": `${from} ${to} ${each.type} ${each.name}`, open: content.resources.length < 6 },
         h("summary", {}, badge(each.action), " ", h("b", {}, each.type), " ", short(each.name), " ", h("span", { class: "note" }, short(each.place))),

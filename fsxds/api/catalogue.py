@@ -11,7 +11,7 @@ from typing import Any, Protocol, TypeAlias, TypeVar, cast
 
 from google.protobuf import descriptor_pool, message_factory
 from google.protobuf.descriptor import Descriptor, FieldDescriptor, FileDescriptor
-from google.protobuf.message import Message
+from google.protobuf.message import DecodeError, Message
 
 from fsxds.api.descriptors import completed, parse_set
 from fsxds.errors import ApiError
@@ -183,6 +183,16 @@ class Catalogue:
     def knows(self, message_type: str) -> bool:
         """Return whether there is a message type of this full name."""
         return self.descriptor(message_type) is not None
+
+    def unpacked(self, packed: DynamicMessage) -> DynamicMessage | None:
+        """Return the content of an Any, None where its type is unknown or it cannot be read."""
+        message_type = packed.type_url.rpartition("/")[2]
+        if not self.knows(message_type):
+            return None
+        try:
+            return self.message_class(message_type).FromString(packed.value)
+        except DecodeError:
+            return None
 
     def descriptor(self, message_type: str) -> Descriptor | None:
         """Return the descriptor of a message type, None for an unknown one."""

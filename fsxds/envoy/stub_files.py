@@ -9,7 +9,6 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import TypeAlias
 
 from google.protobuf.descriptor import Descriptor, FieldDescriptor
-from google.protobuf.message import DecodeError
 
 from fsxds.api.catalogue import Catalogue, DynamicMessage
 from fsxds.api.fields import ANY, LIST_VALUE, STRUCT, VALUE, is_map
@@ -54,15 +53,10 @@ class Reshaper:
                     self.reshape(inner, changes, every)
 
     def _reshape_packed(self, packed: DynamicMessage, changes: Mapping[str, Change], every: Change | None) -> None:
-        message_type = packed.type_url.rpartition("/")[2]
-        if not self._catalogue.knows(message_type):
-            return
-        try:
-            inner = self._catalogue.message_class(message_type).FromString(packed.value)
-        except DecodeError:
-            return
-        self.reshape(inner, changes, every)
-        packed.value = inner.SerializeToString(deterministic=True)
+        inner = self._catalogue.unpacked(packed)
+        if inner is not None:
+            self.reshape(inner, changes, every)
+            packed.value = inner.SerializeToString(deterministic=True)
 
     def _roads_from(self, descriptor: Descriptor) -> frozenset[int]:
         """Return the numbers of the fields that hold messages."""

@@ -10,7 +10,7 @@ from types import MappingProxyType
 from typing import Never, Protocol
 
 from google.protobuf.descriptor import Descriptor, FieldDescriptor
-from google.protobuf.message import DecodeError, Message
+from google.protobuf.message import Message
 
 from fsxds.api.catalogue import Catalogue, DynamicMessage
 from fsxds.channels import Channel
@@ -84,14 +84,9 @@ class ConfigSourceFinder:
         return is_changed
 
     def _visit_packed(self, packed: DynamicMessage, change: Change) -> bool:
-        message_type = packed.type_url.rpartition("/")[2]
-        if not self._catalogue.knows(message_type):
-            return False
-        try:
-            inner = self._catalogue.message_class(message_type).FromString(packed.value)
-        except DecodeError:  # Envoy's to reject: this content was packed by the file's author, and was never parsed.
-            return False
-        if not self._visit(inner, change):
+        inner = self._catalogue.unpacked(packed)
+        # What cannot be read is Envoy's to reject: it was packed by the file's author, and was never parsed.
+        if inner is None or not self._visit(inner, change):
             return False
         packed.value = inner.SerializeToString(deterministic=True)
         return True

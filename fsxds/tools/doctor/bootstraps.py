@@ -19,7 +19,6 @@ from fsxds.tools.doctor.facts import (
     EnvoyFacts,
     StaticCluster,
     messages_in,
-    unpacked,
 )
 from fsxds.tools.doctor.source_checks import path_faults, seconds_of
 from fsxds.values import Fault, FieldPath, Severity
@@ -272,7 +271,7 @@ def _http2_options(cluster: StaticCluster, catalogue: Catalogue) -> tuple[FieldP
 
 def _protocol_options(cluster: StaticCluster, catalogue: Catalogue) -> DynamicMessage:
     extensions = cluster.message.typed_extension_protocol_options
-    return unpacked(extensions[_HTTP_OPTIONS], catalogue) if _HTTP_OPTIONS in extensions else None
+    return catalogue.unpacked(extensions[_HTTP_OPTIONS]) if _HTTP_OPTIONS in extensions else None
 
 
 def _has_other_protocol(cluster: StaticCluster, catalogue: Catalogue) -> bool:

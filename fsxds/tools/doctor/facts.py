@@ -9,8 +9,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
 
-from google.protobuf.message import DecodeError, Message
-
 from fsxds.api.catalogue import Catalogue, DynamicMessage
 from fsxds.api.fields import ANY
 from fsxds.api.walk import MAX_DEPTH, messages_of
@@ -99,7 +97,7 @@ def messages_in(
     if depth > MAX_DEPTH:
         return
     if message.DESCRIPTOR.full_name == ANY:
-        inner = unpacked(message, catalogue)
+        inner = catalogue.unpacked(message)
         if inner is not None:
             yield from messages_in(inner, catalogue, field_path, depth + 1)
         return
@@ -107,17 +105,6 @@ def messages_in(
     for field, value in message.ListFields():
         for step, part in messages_of(field, value):
             yield from messages_in(part, catalogue, (*field_path, field.name, *step), depth + 1)
-
-
-def unpacked(packed: DynamicMessage, catalogue: Catalogue) -> Message | None:
-    """Return the content of an Any, None where it cannot be read."""
-    message_type = packed.type_url.rpartition("/")[2]
-    if not catalogue.knows(message_type):
-        return None
-    try:
-        return catalogue.message_class(message_type).FromString(packed.value)
-    except DecodeError:
-        return None
 
 
 _CONNECTION_MANAGER = "envoy.extensions.filters.network.http_connection_manager.v3"

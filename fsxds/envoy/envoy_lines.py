@@ -16,7 +16,7 @@ from fsxds.envoy.process import EndedEnvoy
 from fsxds.envoy.snapshot_status import EnvoyNack, InProgress
 from fsxds.events import Level
 from fsxds.observe.internal_errors import RepeatLimit
-from fsxds.observe.log_lines import LogLine, count_of, shortened, some_of
+from fsxds.observe.log_lines import LogLine, count_of, omitted, shortened, some_of
 from fsxds.resource_types import ResourceType
 from fsxds.values import PlainValue, TypeUrl
 
@@ -131,8 +131,7 @@ class LocalEnvoyLog:
         if repeats is None:
             return
         self._has_logged = True
-        before = f" ({count_of(repeats, 'line')} before it omitted)" if repeats else ""
-        text = f"Envoy logged: {shortened(mask_reason(line.message))}{before}"
+        text = f"Envoy logged: {shortened(mask_reason(line.message))}{omitted(repeats, 'line')}"
         self._write(LogLine(level, "envoy_logged", text, {"logger": line.logger}))
 
     def envoy_ended(self, ended: EndedEnvoy) -> None:

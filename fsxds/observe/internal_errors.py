@@ -17,7 +17,7 @@ from contextlib import contextmanager
 
 from fsxds.api.secrets import mask_error
 from fsxds.events import InternalError, Level
-from fsxds.observe.log_lines import Details, LogLine, count_of, shortened
+from fsxds.observe.log_lines import Details, LogLine, omitted, shortened
 from fsxds.supervisor import place_of
 
 # asyncio's words when something is written to a client that is gone; aiohttp finds out by itself.
@@ -66,7 +66,7 @@ class InternalErrors:
         repeats = self._limit.admit((where, name, place), now_s)
         if repeats is None:
             return
-        more = f" ({count_of(repeats, 'internal error')} before it omitted)" if repeats else ""
+        more = omitted(repeats, "internal error")
         text = f"internal error in {where}: {name} at {place}: {shortened(mask_error(error))}{more}; the rest goes on"
         details: Details = {
             "where": where,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Hashable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -78,6 +78,7 @@ from fsxds.observe.log_lines import (
     human_renderer,
     json_renderer,
     name_of,
+    omitted,
     shortened,
     some_of,
     type_name,
@@ -224,57 +225,22 @@ class Log:
         """Yield the line about what a client must not do, or rejects, which it may do all the time."""
         match event:
             case RequestRejected():
-                return self._rejection_lines(event)
+                return self._limited(self._rejections, (event.peer, event.reason), event, "rejection")
             case HandshakeFailed():
-                return self._handshake_lines(event)
+                return self._limited(self._rejections, (event.peer, event.reason), event, "failure")
             case LimitReached():
-                return self._limit_lines(event)
+                return self._limited(self._limits, event.limit, event, "time")
             case NackReceived():
-                return self._nack_lines(event)
+                said = event.acknowledgement.version, event.acknowledgement.reason
+                about = name_of(event.node), event.subscription.type_url, *said
+                return self._limited(self._nacks, about, event, "NACK")
 
-    def _nack_lines(self, event: NackReceived) -> Iterator[LogLine]:
-        """Yield the line about a NACK; the same one at most every ten seconds."""
-        said = event.acknowledgement.version, event.acknowledgement.reason
-        repeats = self._nacks.admit((name_of(event.node), event.subscription.type_url, *said), self._clock.now_s())
-        if repeats is None:
-            return
-        line = line_of(event)
-        before = f" ({count_of(repeats, 'NACK')} before it omitted)" if repeats else ""
-        yield replace(line, text=f"{line.text}{before}", details={**line.details, "repeats": repeats})
-
-    def _rejection_lines(self, event: RequestRejected) -> Iterator[LogLine]:
-        """Yield the line about a request that was rejected; the same one at most every ten seconds."""
-        repeats = self._rejections.admit((event.peer, event.reason), self._clock.now_s())
-        if repeats is None:
-            return
-        before = f" ({count_of(repeats, 'rejection')} before it omitted)" if repeats else ""
-        reason = shortened(event.reason)
-        about = f" ({shortened(event.subject)})" if event.subject else ""
-        text = f"rejected a request of {event.peer or 'a local client'} with {event.status}: {reason}{about}{before}"
-        details: Details = {"peer": event.peer, "status": event.status, "reason": reason, "repeats": repeats}
-        if event.subject:
-            details = {**details, "subject": shortened(event.subject)}
-        yield LogLine(Level.WARNING, "request_rejected", text, details)
-
-    def _handshake_lines(self, event: HandshakeFailed) -> Iterator[LogLine]:
-        """Yield the line about a client that TLS rejected, or that rejected us; the same one at most every ten seconds."""
-        repeats = self._rejections.admit((event.peer, event.reason), self._clock.now_s())
-        if repeats is None:
-            return
-        before = f" ({count_of(repeats, 'failure')} before it omitted)" if repeats else ""
-        text = f"TLS: no connection with {event.peer or 'a local client'}: {shortened(event.reason)}{before}"
-        details: Details = {"peer": event.peer, "reason": shortened(event.reason), "repeats": repeats}
-        yield LogLine(Level.WARNING, "handshake_failed", text, details)
-
-    def _limit_lines(self, event: LimitReached) -> Iterator[LogLine]:
-        """Yield the line about a limit that was reached; about the same one at most every ten seconds."""
-        repeats = self._limits.admit(event.limit, self._clock.now_s())
-        if repeats is None:
-            return
-        before = f" ({count_of(repeats, 'time')} before it omitted)" if repeats else ""
-        text = f"--{event.limit} was reached{f', by {event.peer}' if event.peer else ''}{before}"
-        details: Details = {"limit": event.limit, "peer": event.peer, "repeats": repeats}
-        yield LogLine(Level.WARNING, "limit_reached", text, details)
+    def _limited(self, limit: RepeatLimit, said: Hashable, event: Event, noun: str) -> Iterator[LogLine]:
+        """Yield the line of an event, and how many before it were omitted; of those that say the same, one in ten seconds."""
+        repeats = limit.admit(said, self._clock.now_s())
+        if repeats is not None:
+            line = line_of(event)
+            yield replace(line, text=line.text + omitted(repeats, noun), details={**line.details, "repeats": repeats})
 
 
 @contextmanager
@@ -564,6 +530,29 @@ def _(event: NackReceived) -> LogLine:
     details = _client(event.node, type_url, version)
     details |= {"reason": reason, "is_inferred": event.acknowledgement.reason is None, "files": [*names]}
     return LogLine(Level.WARNING, "nack_received", text, details)
+
+
+@line_of.register
+def _(event: RequestRejected) -> LogLine:
+    reason, about = shortened(event.reason), f" ({shortened(event.subject)})" if event.subject else ""
+    text = f"rejected a request of {event.peer or 'a local client'} with {event.status}: {reason}{about}"
+    details: Details = {"peer": event.peer, "status": event.status, "reason": reason}
+    if event.subject:
+        details = {**details, "subject": shortened(event.subject)}
+    return LogLine(Level.WARNING, "request_rejected", text, details)
+
+
+@line_of.register
+def _(event: HandshakeFailed) -> LogLine:
+    reason = shortened(event.reason)
+    text = f"TLS: no connection with {event.peer or 'a local client'}: {reason}"
+    return LogLine(Level.WARNING, "handshake_failed", text, {"peer": event.peer, "reason": reason})
+
+
+@line_of.register
+def _(event: LimitReached) -> LogLine:
+    text = f"--{event.limit} was reached{f', by {event.peer}' if event.peer else ''}"
+    return LogLine(Level.WARNING, "limit_reached", text, {"limit": event.limit, "peer": event.peer})
 
 
 def _stream_line(name: str, text: str, event: StreamOpened | StreamClosed) -> LogLine:

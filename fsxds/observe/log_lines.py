@@ -107,6 +107,11 @@ def count_of(number: int, noun: str, plural: str = "") -> str:
     return f"{number} {noun}" if number == 1 else f"{number} {plural or f'{noun}s'}"
 
 
+def omitted(repeats: int, noun: str) -> str:
+    """Return what follows a line before which others were not written: ` (2 NACKs before it omitted)`; empty for none."""
+    return f" ({count_of(repeats, noun)} before it omitted)" if repeats else ""
+
+
 def name_of(node: Node) -> str:
     """Return how a client is called in the log: by its node id, else by its address."""
     return node.id or node.peer or "a client without an id"

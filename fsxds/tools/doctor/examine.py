@@ -21,6 +21,7 @@ from fsxds.tools.doctor.bootstraps import (
     xds_cluster_faults,
 )
 from fsxds.tools.doctor.facts import ConfigSourceUse, EnvoyFacts, LookAt, messages_in, subscriptions_of
+from fsxds.tools.doctor.glob_locators import glob_faults
 from fsxds.tools.doctor.source_checks import check_config_source
 from fsxds.values import Fault, Severity
 
@@ -110,6 +111,7 @@ def examine(case: Case, catalogue: Catalogue, look_at: LookAt) -> BootstrapFindi
         subscriptions.clear()
     of_bootstrap = list(_examine_message(bootstrap, envoy, checks, subscriptions))
     of_bootstrap += bootstrap_faults(bootstrap, envoy, _tree_facts(snapshot))
+    of_bootstrap += glob_faults(bootstrap, snapshot, catalogue)
     of_bootstrap += xds_cluster_faults(envoy, subscriptions, _stream_clusters(bootstrap))
     return BootstrapFindings(tuple(of_bootstrap), tuple(of_resources))
 

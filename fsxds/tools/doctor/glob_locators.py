@@ -124,4 +124,4 @@ def _check_members(asked: AskedCollection, row: ResourceType, place: FieldPath, 
 
 
 def _empty(fact: str, remedy: str, place: FieldPath) -> Fault:
-    return Fault("empty-collection", fact, remedy, place, severity=Severity.WARNING)
+    return Fault("no-members", fact, remedy, place, severity=Severity.WARNING)

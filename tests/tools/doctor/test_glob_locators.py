@@ -67,9 +67,9 @@ def test_locators_with_which_envoy_does_not_start(doctor: Doctor, locator: str, 
 )
 def test_what_is_in_a_collection(doctor: Doctor, locator: str, member: str, *, is_in: bool) -> None:
     """A collection in which nothing of the tree is makes Envoy start without."""
-    assert told(doctor, locator, member) == [f"empty-collection {PLACE}"] * (not is_in)
+    assert told(doctor, locator, member) == [f"no-members {PLACE}"] * (not is_in)
     assert told(doctor, locator, member, dynamic={"cds_config": grpc_source("DELTA_GRPC")}) == [
-        f"empty-collection {PLACE}"
+        f"no-members {PLACE}"
     ] * (not is_in)
 
 
@@ -99,7 +99,7 @@ def test_parameters_of_the_node(doctor: Doctor, fields: list[str], parameters: s
     member = f"xdstp://a/{C}/edge/web?{parameters}"
     found = told(doctor, GLOB, member, NODE, node_context_params=fields)
 
-    assert found == [f"empty-collection {PLACE}"] * (not is_in)
+    assert found == [f"no-members {PLACE}"] * (not is_in)
 
 
 def test_the_node_may_be_named_by_flags(doctor: Doctor) -> None:
@@ -120,7 +120,5 @@ def test_the_parameters_are_named(doctor: Doctor) -> None:
             "cds_resources_locator": GLOB,
         }
 
-    (fault,) = [
-        one for one in doctor.faults(edit, cluster(f"xdstp://a/{C}/edge/web?b=1")) if one.rule == "empty-collection"
-    ]
+    (fault,) = [one for one in doctor.faults(edit, cluster(f"xdstp://a/{C}/edge/web?b=1")) if one.rule == "no-members"]
     assert "it asks with the parameters xds.node.id, and those in the directory have b" in fault.message

@@ -56,6 +56,11 @@ class Followed:
     is_elsewhere: bool = False
     is_kept: bool = False
 
+    @property
+    def claims(self) -> frozenset[Key]:
+        """What no other resource may claim beside what is served; nothing of a resource that is no redirect."""
+        return claims_of(self.content) if self.content is not None and self.redirect.redirect else frozenset()
+
 
 @dataclass(frozen=True, slots=True)
 class _Failure:

@@ -73,35 +73,48 @@ class _Redirects:
         by_type: where each leads, by type and name.
         watching: the redirects for which something was looked for at a place.
         wrong: those that something is wrong with.
+        claimed: by what they claim, what is served in the place of redirects.
     """
 
     by_type: Mapping[TypeUrl, HashTrieMap[str, Followed]] = field(default_factory=dict)
     watching: HashTrieMap[Place, frozenset[Key]] = field(default_factory=HashTrieMap)
     wrong: HashTrieMap[Key, tuple[Problem, ...]] = field(default_factory=HashTrieMap)
+    claimed: HashTrieMap[Key, Resource] = field(default_factory=HashTrieMap)
 
     def find(self, key: Key) -> Followed | None:
         """Return where a redirect leads; None where there is none of this type and name."""
         by_name = self.by_type.get(key[0])
         return None if by_name is None else by_name.get(key[1])
 
-    def with_changes(self, gone: Iterable[Key], followed: Iterable[Followed]) -> _Redirects:
-        """Return these without some, and with others."""
-        by_type, watching, wrong = dict(self.by_type), self.watching, self.wrong
+    def without(self, gone: Iterable[Key]) -> _Redirects:
+        """Return these without some."""
+        by_type, watching, wrong, claimed = dict(self.by_type), self.watching, self.wrong, self.claimed
         for key in gone:
             known = self.find(key)
+            if known is None:
+                continue
             by_type[key[0]] = by_type[key[0]].discard(key[1])
             wrong = wrong.discard(key)
-            for place in known.looked_at if known is not None else ():
+            for claim in known.claims:
+                claimed = claimed.discard(claim)
+            for place in known.looked_at:
                 left = watching[place] - {key}
                 watching = watching.insert(place, left) if left else watching.discard(place)
-        for one in followed:
-            key = key_of(one.redirect)
-            by_type[key[0]] = by_type.get(key[0], HashTrieMap()).insert(key[1], one)
-            if one.problems:
-                wrong = wrong.insert(key, one.problems)
-            for place in one.looked_at:
-                watching = watching.insert(place, watching.get(place, frozenset[Key]()) | {key})
-        return _Redirects({type_url: names for type_url, names in by_type.items() if len(names)}, watching, wrong)
+        return _Redirects(
+            {type_url: names for type_url, names in by_type.items() if len(names)}, watching, wrong, claimed
+        )
+
+    def with_one(self, followed: Followed) -> _Redirects:
+        """Return these with another one."""
+        key, watching, wrong, claimed = key_of(followed.redirect), self.watching, self.wrong, self.claimed
+        by_name = self.by_type.get(key[0], HashTrieMap()).insert(key[1], followed)
+        if followed.problems:
+            wrong = wrong.insert(key, followed.problems)
+        for place in followed.looked_at:
+            watching = watching.insert(place, watching.get(place, frozenset[Key]()) | {key})
+        if followed.content is not None:
+            claimed = claimed.update(dict.fromkeys(followed.claims, followed.content))
+        return _Redirects({**self.by_type, key[0]: by_name}, watching, wrong, claimed)
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,11 +192,20 @@ def _touched(
         for name in names:
             now = raw.by_type[type_url].get(name)
             was = None if earlier is None else earlier.resources(type_url).get(name)
-            touched.update((type_url, name) for one in (now, was) if one is not None and leads_elsewhere(one))
-            if redirects.watching:
-                for place in {place for one in (now, was) if one is not None for place in _places(one)}:
-                    touched |= redirects.watching.get(place, frozenset[Key]())
+            both = [one for one in (now, was) if one is not None]
+            touched.update((type_url, name) for one in both if leads_elsewhere(one))
+            for place in {place for one in both for place in _places(one)} if redirects.watching else ():
+                watching = redirects.watching.get(place, frozenset[Key]())
+                # Where something is written makes a difference to what is said of it.
+                touched.update(key for key in watching if key in redirects.wrong or not _is_moved(was, now))
     return frozenset(touched)
+
+
+def _is_moved(was: Resource | None, now: Resource | None) -> bool:
+    """Whether a resource is only written at another place in its file."""
+    if was is None or now is None or was.origin.path != now.origin.path or was.redirect or now.redirect:
+        return False
+    return now.equals_for_clients(was)
 
 
 def _places(resource: Resource) -> Iterator[Place]:
@@ -202,19 +224,19 @@ class _Resolution:
         copier = Copier(catalogue, rules.field_rules(catalogue))
         authorities = frozenset(rules.authorities)
         self._follower = RedirectFollower(resolver, copier, authorities, passes_redirects=rules.passes_redirects)
-        # What copies that were made so far claim, and who has it.
-        self._claimed: dict[Key, Resource] = {}
+        self._redirects = _Redirects()
 
     def resolve(
         self, known: Resolved | None, changed: Mapping[TypeUrl, Collection[str]], touched: frozenset[Key]
     ) -> Resolved:
         """Return what is served, given what was known by the same rules, the names that changed, and redirects to follow."""
         was = known.redirects if known is not None else _Redirects()
-        self._claimed = _claims_of_copies(known, touched)
+        self._redirects = was.without(touched)
         found = (self._raw.resources(type_url).get(name) for type_url, name in sorted(touched))
         present = [resource for resource in found if resource is not None and leads_elsewhere(resource)]
-        followed = [self._served_content(self._follower.follow(redirect)) for redirect in present]
-        redirects = was.with_changes([key for key in touched if was.find(key) is not None], followed)
+        for resource in present:
+            self._redirects = self._redirects.with_one(self._served_content(self._follower.follow(resource)))
+        redirects = self._redirects
         rows = self._rows(known, changed, touched, redirects)
         served = self._snapshot(rows, redirects)
         is_same = known is not None and not touched
@@ -242,7 +264,6 @@ class _Resolution:
         followed = replace(followed, content=content, problems=problems, looked_at=followed.looked_at | claims)
         if content is None:
             return self._with_kept(followed)
-        self._claimed.update(dict.fromkeys(claims, content))
         return followed
 
     def _with_kept(self, followed: Followed) -> Followed:
@@ -256,13 +277,13 @@ class _Resolution:
         if other is not None and collection_of(other) == collection_of(redirect):
             return followed
         kept = replace(last, origin=redirect.origin, redirect=redirect.redirect)
-        self._claimed.update(dict.fromkeys(claims, kept))
         return replace(followed, content=kept, is_kept=True)
 
     def _claimant(self, content: Resource, claims: frozenset[Key]) -> Resource | None:
         """Return another resource that claims the same, first of all one that clients get together with it."""
         rows, own = self._raw.resources(content.type_url), collection_of(content)
-        found = [self._claimed[claim] for claim in sorted(claims & self._claimed.keys())]
+        claimed = self._redirects.claimed
+        found = [claimed[claim] for claim in sorted(claims) if claim in claimed]
         for chunk in rows.chunks if claims else ():
             of_chunk = chunk.once(_claims_of_chunk)
             names = {name for claim in sorted(claims) for name in of_chunk.get(claim, ())} - {content.name}
@@ -339,16 +360,3 @@ def _claims_of_chunk(chunk: Chunk[Resource]) -> Mapping[Key, tuple[str, ...]]:
         for claim in claims_of(resource):
             found[claim].append(name)
     return {claim: tuple(names) for claim, names in found.items()}
-
-
-def _claims_of_copies(known: Resolved | None, touched: Collection[Key]) -> dict[Key, Resource]:
-    """Return what copies claim that stay as they were."""
-    if known is None:
-        return {}
-    return {
-        claim: one.content
-        for type_url, by_name in known.redirects.by_type.items()
-        for name, one in by_name.items()
-        if one.content is not None and (type_url, name) not in touched
-        for claim in claims_of(one.content)
-    }

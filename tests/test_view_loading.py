@@ -6,6 +6,7 @@ from pathlib import Path, PurePosixPath
 
 from fsxds.lint.linter import Linter
 from fsxds.reload import scan_once
+from fsxds.resource_types import BY_SHORT_NAME
 from fsxds.settings.options import Settings
 from fsxds.settings.view_rules import ViewRule
 from fsxds.snapshots.loaded_views import LoadedViews, only_view
@@ -13,6 +14,7 @@ from fsxds.values import SourceFile, SourceTree
 from fsxds.view_loading import ViewLoader
 from tests.support.polls import envoy_catalogue
 
+CLUSTERS = BY_SHORT_NAME["cds"].type_url
 CLUSTER = "- {{name: {name}, type: STATIC, connect_timeout: {seconds}s}}\n"
 
 
@@ -82,3 +84,23 @@ def test_layer_that_is_a_link(tmp_path: Path) -> None:
     assert names["common", "nodes/a"] == ["out", "web"]
     assert names["common",] == ["web"]
     assert not loaded.held
+
+
+def test_redirects_are_followed_in_each_view() -> None:
+    """What a redirect of a shared layer leads to is that of the view; a problem says in which it leads nowhere."""
+    shared = SourceFile.of(PurePosixPath("z/cds.yaml"), b"- {name: one, resource_name: {name: web}}\n")
+    other = SourceFile.of(PurePosixPath("c/cds.yaml"), CLUSTER.format(name="other", seconds=3).encode())
+    a, b = tree_of(a=1, b=2).files
+    loaded = load(
+        SourceTree((a, b, other, shared)), *(ViewRule(name, (("id", (name,)),), ("z", name)) for name in "abc")
+    )
+    rows = {layers[-1]: snapshot.resources(CLUSTERS) for layers, snapshot in loaded.served.items()}
+
+    assert {name: sorted(of_view) for name, of_view in rows.items()} == {
+        "a": ["one", "web"],
+        "b": ["one", "web"],
+        "c": ["other"],
+    }
+    assert rows["a"]["one"].version != rows["b"]["one"].version
+    (found,) = (problem for problem in loaded.problems if problem.rule == "dangling-redirect")
+    assert found.message.endswith("(in z + c)")

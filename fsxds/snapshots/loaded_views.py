@@ -5,6 +5,7 @@ A layer that no wanted view has is not even parsed.
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import PurePosixPath
@@ -16,7 +17,7 @@ from fsxds.snapshots.layered_tree import NO_LAYER, LayeredTree, LayerNames, Laye
 from fsxds.snapshots.layers import LayerFiles, LoadedLayer, load_layer
 from fsxds.snapshots.load import Acceptance, Loaded, unjudged
 from fsxds.snapshots.resolution import ResolutionRules, Resolved, resolve
-from fsxds.snapshots.view_problems import merged_held, merged_problems
+from fsxds.snapshots.view_problems import merged_held, merged_problems, named_in
 from fsxds.values import WHOLE_TREE, HeldFile, Layers, Problem, Severity, SourceFile, SourceTree, VariedFile
 
 # Files in no layer that are named in their note; the others are counted.
@@ -91,10 +92,13 @@ def with_served(views: LoadedViews, rules: ResolutionRules, before: LoadedViews 
     collected = {
         layers: with_collections(one.snapshot, collections, were.get(layers)) for layers, one in resolved.items()
     }
-    found = {problem for one in resolved.values() for problem in one.problems}
-    of_collections = (rules.check.adjusted(problem) for one in collected.values() for problem in one.problems)
-    found |= {problem for problem in of_collections if problem is not None}
-    problems = tuple(sorted(found.union(views.problems))) if found else views.problems
+    found = defaultdict[Problem, list[Layers]](list)
+    for layers, one in resolved.items():
+        of_collections = (rules.check.adjusted(problem) for problem in collected[layers].problems)
+        for problem in (*one.problems, *filter(None, of_collections)):
+            found[problem].append(layers)
+    named = {problem if len(shown) == len(resolved) else named_in(problem, shown) for problem, shown in found.items()}
+    problems = tuple(sorted(named.union(views.problems))) if named else views.problems
     held = merged_held((views.held, *(one.held for one in resolved.values() if one.held)))
     return replace(views, resolved=resolved, collected=collected, problems=problems, held=held)
 

@@ -147,7 +147,9 @@ class Server:
         Raises:
             KeyError: the settings have views, and nobody sees the whole tree.
         """
-        return self.views.by_layers[WHOLE_TREE]
+        views = self.views
+        loaded, served = views.by_layers[WHOLE_TREE], views.served[WHOLE_TREE]
+        return loaded if served is loaded.snapshot else replace(loaded, snapshot=served)
 
     @property
     def views(self) -> LoadedViews:

@@ -234,6 +234,7 @@ ADDRESS = OptionForm(
     {"type": "string", "minLength": 1},
 )
 MIRROR_FORMAT = one_of("pb", "json", "yaml", "pb_text")
+MIRROR_LAYOUT = one_of("envoy", "resources")
 PATH = OptionForm("PATH", "a path", _read_path, {"type": "string", "minLength": 1})
 _TEXT: Schema = {"type": "string", "minLength": 1}
 _LIST: Schema = {"anyOf": [{"type": "array", "items": _TEXT}, _TEXT]}

@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from fsxds.settings.forms import ADDRESS, DURATION, MIRROR_FORMAT, PATH, SWITCH, Address
+from fsxds.settings.forms import ADDRESS, DURATION, MIRROR_FORMAT, MIRROR_LAYOUT, PATH, SWITCH, Address
 from fsxds.settings.structured import SettingPart, object_schema, structured
 from fsxds.settings.view_rules import SCALAR, attributes_schema, no_such_view, read_attributes
 from fsxds.values import FieldPath
@@ -27,6 +27,7 @@ class MirrorRule:
     view: str | None = None
     node: tuple[tuple[str, str], ...] = ()
     format: str | None = None
+    layout: str | None = None
     config_sources: bool | None = None
     pause_s: float | None = None
     durable: bool | None = None
@@ -42,7 +43,7 @@ class MirrorRule:
         return replace(self, directory=directory / self.directory)
 
 
-_KEYS = ("directory", "view", "node", "format", "config_sources", "pause", "durable", "admin")
+_KEYS = ("directory", "view", "node", "format", "layout", "config_sources", "pause", "durable", "admin")
 
 
 def _read_mirrors(part: SettingPart) -> tuple[MirrorRule, ...]:
@@ -65,6 +66,7 @@ def _read_mirror(part: SettingPart) -> MirrorRule:
         members["view"].text() if "view" in members else None,
         tuple(read_attributes(members["node"], SettingPart.scalar)) if "node" in members else (),
         members["format"].of_form(MIRROR_FORMAT) if "format" in members else None,
+        members["layout"].of_form(MIRROR_LAYOUT) if "layout" in members else None,
         members["config_sources"].of_form(SWITCH) if "config_sources" in members else None,
         members["pause"].of_form(DURATION) if "pause" in members else None,
         members["durable"].of_form(SWITCH) if "durable" in members else None,
@@ -87,6 +89,7 @@ _MIRROR = object_schema(
         "view": {"type": "string", "minLength": 1, "description": "The view that they hold."},
         "node": {**attributes_schema(SCALAR), "description": "In place of view: the node that reads them."},
         "format": {**MIRROR_FORMAT.schema, "description": "In place of mirror_format."},
+        "layout": {**MIRROR_LAYOUT.schema, "description": "In place of mirror_layout."},
         "config_sources": {**SWITCH.schema, "description": "In place of mirror_config_sources."},
         "pause": {**DURATION.schema, "description": "In place of mirror_pause."},
         "durable": {**SWITCH.schema, "description": "In place of mirror_durable."},

@@ -24,6 +24,7 @@ from fsxds.settings.forms import (
     GLOBS,
     INTERVAL,
     MIRROR_FORMAT,
+    MIRROR_LAYOUT,
     NAMES,
     ON_OR_OFF,
     PATH,
@@ -237,6 +238,13 @@ class Settings:
         PATH, MIRROR, ("serve",), "Write files that Envoy's filesystem subscriptions watch into this directory."
     )
     mirror_format: str = option(MIRROR_FORMAT, "pb", MIRROR, WRITING, "How they are written; Envoy reads pb fastest.")
+    mirror_layout: str = option(
+        MIRROR_LAYOUT,
+        "envoy",
+        MIRROR,
+        ("serve", "mirror"),
+        "What a file holds: what Envoy subscribes to, or one resource at the path of its name.",
+    )
     mirror_config_sources: bool = option(
         SWITCH,
         "false",

@@ -112,7 +112,9 @@ async def _dev(
         mirrors: list[Mirroring] = []
         if settings.dev_transport == "mirror":
             mirrors.append(
-                stack.enter_context(application.mirroring(MirrorRule(out, node=attributes, config_sources=True)))
+                stack.enter_context(
+                    application.mirroring(MirrorRule(out, node=attributes, layout="envoy", config_sources=True))
+                )
             )
             start("mirror", mirrors[0].keep_mirrored)
             log.receive(ListeningStarted("mirrored files", str(out)))

@@ -66,10 +66,10 @@ FORMS = ("pb", "json", "yaml", "pb_text")
 
 @dataclass(frozen=True, slots=True)
 class MirrorFile:
-    """One file as it should be: a DiscoveryResponse, or of a list collection one `Resource`.
+    """One file as it should be: a DiscoveryResponse, or one `Resource`.
 
     `path` is relative to the directory. `is_stand_in`: the resource is not in the tree, it is an empty
-    ClusterLoadAssignment for a cluster that still names it.
+    ClusterLoadAssignment for a cluster that still names it. `is_wrapped`: its content is one `Resource`.
     """
 
     path: PurePosixPath
@@ -77,6 +77,7 @@ class MirrorFile:
     version: Version
     resources: tuple[Resource, ...]
     is_stand_in: bool = False
+    is_wrapped: bool = False
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -167,7 +168,7 @@ class MirrorEncoding:
     def encode(self, file: MirrorFile) -> bytes:
         """Return the bytes of a file: never with a ttl, and no response has `Resource` wrappers (ENVOY.md E18, E19)."""
         packed = [self._any(type_url=resource.type_url, value=resource.body) for resource in file.resources]
-        if file.type_url in COLLECTIONS:
+        if file.is_wrapped:
             wrapper: Message = self._wrapper(name=file.names[0], version=file.version, resource=packed[0])
             return self._format.encode(wrapper, self._printer)
         response: Message = self._response(version_info=file.version, type_url=file.type_url, resources=packed)

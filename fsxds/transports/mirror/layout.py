@@ -243,7 +243,7 @@ class _LayoutBuilder:
 
     def _add_collection(self, collection: Resource) -> None:
         path = self._path(collection.type_url, collection.name)
-        self._files[path] = MirrorFile(path, collection.type_url, collection.version, (collection,))
+        self._files[path] = MirrorFile(path, collection.type_url, collection.version, (collection,), is_wrapped=True)
 
     # -- bundles
 

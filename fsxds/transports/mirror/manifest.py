@@ -12,6 +12,7 @@ from fsxds.resource_types import BY_TYPE_URL
 from fsxds.resources import Snapshot
 from fsxds.transports.mirror.directory import MANIFEST, MirrorDirectory, Signature
 from fsxds.transports.mirror.files import BUNDLES, COLLECTIONS, FORMS, SINGLES, FileOnDisk, MirrorEncoding, MirrorFile
+from fsxds.transports.mirror.resource_layout import is_path_of_resource
 from fsxds.values import TypeUrl
 
 LAYOUT = 1
@@ -74,6 +75,8 @@ def _row(fields: Mapping[str, object]) -> ManifestRow:
 def _checked(path: PurePosixPath) -> PurePosixPath:
     """Reject what would lead out of the directory: rows are files that may be overwritten and removed."""
     stem, _, form = path.name.rpartition(".")
+    if form in FORMS and is_path_of_resource(path):
+        return path
     is_bundle = len(path.parts) == 1
     words = {BY_TYPE_URL[type_url].short_name for type_url in (BUNDLES if is_bundle else SINGLES)}
     folder = path.parent

@@ -13,6 +13,7 @@ from typing import Final, Never, Self, TypeVar
 
 from fsxds.api.catalogue import Catalogue
 from fsxds.channels import Channel, Channels
+from fsxds.errors import UsageError
 from fsxds.events import FilesWritten, MirrorFailed, Observer, Remark, SnapshotSetAside
 from fsxds.protocol.messages import ClientStatus, Node, WatchStatus
 from fsxds.protocol.sync_states import SyncState, combined_state
@@ -28,6 +29,7 @@ from fsxds.transports.mirror.files import MirrorEncoding, MirrorFile
 from fsxds.transports.mirror.inlining import ListenerFinder, by_name
 from fsxds.transports.mirror.layout import LayoutMaker, MirrorConfigSources
 from fsxds.transports.mirror.manifest import MirrorRecords
+from fsxds.transports.mirror.resource_layout import ResourceLayoutMaker
 from fsxds.transports.mirror.steps import FileStep, Pause, Remove, Write, steps_to
 from fsxds.values import BackOff
 
@@ -37,6 +39,8 @@ BACK_OFF = BackOff()
 # Between two looks at an Envoy that is to read what was written; the second is for one whose page did not change.
 READ_EVERY_S, READ_EVERY_AT_MOST_S = 0.05, 1.0
 NOBODY = Node("")
+# The layout of a file for each resource.
+RESOURCES = "resources"
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +54,8 @@ class MirrorOptions:
         pause_s: how long Envoy gets to read what was written before what relies on it follows.
         rescan_s: how often to look whether others removed or changed a file.
         finder: finds what the locators in list collections lead to.
+        layout: `envoy`, what Envoy subscribes to, or `resources`, a file for each resource.
+        authority: that of the tree.
     """
 
     form: str = "pb"
@@ -59,10 +65,21 @@ class MirrorOptions:
     pause_s: float = 0.05
     rescan_s: float = 30.0
     finder: ListenerFinder = by_name
+    layout: str = "envoy"
+    authority: str = ""
 
     @classmethod
     def of(cls, settings: Settings, rule: MirrorRule, finder: ListenerFinder) -> MirrorOptions:
-        """Return how the files of a directory are written: as its rule says, and else the settings."""
+        """Return how the files of a directory are written: as its rule says, and else the settings.
+
+        Raises:
+            UsageError: they are not for Envoy, and something is said of an Envoy that reads them.
+        """
+        layout = rule.layout or settings.mirror_layout
+        of_envoy = _first(rule.config_sources, settings.mirror_config_sources) or rule.admin is not None
+        if layout == RESOURCES and of_envoy:
+            fact = f"{rule.directory}: no Envoy reads files of the layout {RESOURCES}"
+            raise UsageError(f"{fact}; leave config_sources and admin out, or choose the layout envoy")
         return cls(
             form=rule.format or settings.mirror_format,
             rewrite_config_sources=_first(rule.config_sources, settings.mirror_config_sources),
@@ -70,6 +87,8 @@ class MirrorOptions:
             pause_s=_first(rule.pause_s, settings.mirror_pause_s),
             rescan_s=settings.rescan_s,
             finder=finder,
+            layout=layout,
+            authority=settings.authority,
         )
 
 
@@ -91,7 +110,12 @@ class Mirror:
         self._encoding = MirrorEncoding(catalogue, self._options.form)
         self._records = MirrorRecords(self._directory, self._encoding)
         target = PurePosixPath(root) if self._options.rewrite_config_sources else None
-        self._layouts = LayoutMaker(self._encoding.suffix, MirrorConfigSources(catalogue), target, self._options.finder)
+        suffix, sources = self._encoding.suffix, MirrorConfigSources(catalogue)
+        self._layouts: LayoutMaker | ResourceLayoutMaker = (
+            ResourceLayoutMaker(suffix, self._options.authority)
+            if self._options.layout == RESOURCES
+            else LayoutMaker(suffix, sources, target, self._options.finder)
+        )
         self._turn = threading.Lock()
         self._is_interrupted = threading.Event()
         # Our files that others had changed when the last write ended.
@@ -100,7 +124,10 @@ class Mirror:
     def change(self, options: MirrorOptions) -> None:
         """Write by these options from now on; form and config sources stay as they were."""
         self._options = options
-        self._layouts.finder = options.finder
+        if isinstance(self._layouts, LayoutMaker):
+            self._layouts.finder = options.finder
+        else:
+            self._layouts = ResourceLayoutMaker(self._encoding.suffix, options.authority)
         self._directory.durable = options.durable
 
     @property

@@ -4,7 +4,7 @@
     python -m tests.fuzzing.request_parsers rest -max_total_time=300
     python -m tests.fuzzing.request_parsers grpc -max_total_time=300 CORPUS
 
-The first word is one of `rest`, `deadlines`, `coding` and `grpc`; all else is for libFuzzer. It ends with the input, in a file
+The first word is one of `rest`, `deadlines`, `coding`, `grpc` and `urls`; all else is for libFuzzer. It ends with the input, in a file
 `crash-…`, where anything but a ProtocolError is raised.
 """
 
@@ -23,17 +23,20 @@ except ImportError:
 
 with atheris.instrument_imports(include=["fsxds.transports", "fsxds.protocol", "fsxds.views", "fsxds.memo"]):
     from fsxds.errors import ProtocolError
+    from fsxds.protocol.get import find, node_of, read_target
     from fsxds.protocol.poll import PollMemory
     from fsxds.resource_types import RESOURCE_TYPES
     from fsxds.settings.view_rules import ViewRule
     from fsxds.transports.grpc_streams.stream_requests import METHODS, GrpcRequestReader, peer_of
+    from fsxds.transports.http_get.representations import CODINGS as CODED
+    from fsxds.transports.http_get.representations import OF_RESOURCES, chosen_coding, chosen_format
     from fsxds.transports.limits import network_of
     from fsxds.transports.rest.poll_requests import RestRequestReader, _decoded, is_json, patience_of
     from fsxds.transports.rest.poll_responses import takes_gzip
     from fsxds.views import Views
 
 from tests.fuzzing.test_fuzz_requests import DELTA, POLL, SOTW
-from tests.support.polls import REAL_REQUEST, envoy_catalogue
+from tests.support.polls import REAL_REQUEST, envoy_catalogue, named, snapshot_of
 
 ROWS = [row for row in RESOURCE_TYPES if row.rest_path]
 CODINGS = ("gzip", "x-gzip", "deflate", "identity", "br", "")
@@ -97,10 +100,29 @@ def fuzz_grpc() -> Callable[[bytes], None]:
     return read
 
 
-TARGETS = {"rest": fuzz_rest, "deadlines": fuzz_deadlines, "coding": fuzz_coding, "grpc": fuzz_grpc}
+def fuzz_urls() -> Callable[[bytes], None]:
+    """Return what reads a URL and the headers by which a representation is chosen, and finds what is asked for."""
+    snapshot = snapshot_of(1, named("cds", "a"), named("cds", "xdstp://own/envoy.config.cluster.v3.Cluster/b/c?x=y"))
+
+    def read(data: bytes) -> None:
+        url, _, header = data.decode("utf-8", "surrogateescape").partition("|")
+        if chosen_format(header, OF_RESOURCES) not in {*OF_RESOURCES, None} or chosen_coding(header) not in {
+            "",
+            *CODED,
+        }:
+            raise AssertionError(header)
+        target = read_target(url, header, "own")
+        VIEWS.layers_of(node_of(target.node, ""), FOLDERS)
+        find(target, snapshot)
+
+    return read
+
+
+TARGETS = {"rest": fuzz_rest, "deadlines": fuzz_deadlines, "coding": fuzz_coding, "grpc": fuzz_grpc, "urls": fuzz_urls}
 SEEDS = {
     "rest": (POLL, REAL_REQUEST.read_bytes()),
     "grpc": (SOTW, DELTA),
+    "urls": (b"/envoy.config.cluster.v3.Cluster/b/*?x=y&xds.node.id=n|text/html, */*;q=0.5", b"/|gzip;q=0.5, br"),
     "deadlines": (b"1500|30s", b"gzip;q=0|x/json"),
 }
 

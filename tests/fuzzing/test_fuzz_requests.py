@@ -147,6 +147,41 @@ def test_paths(server: Fuzzed, path: str, method: bytes) -> None:
     assert server.status_of(content) in {*REPLIES, None}
 
 
+TYPE = b"/envoy.config.cluster.v3.Cluster/"
+GET = b"\r\n".join(
+    (
+        b"GET " + TYPE + b"a?xds.node.id=n1&xds.node.metadata.k=%22v%22&x=y&wait=0 HTTP/1.1",
+        b"host: fsxds:80",
+        b"accept: text/html, application/yaml;q=0.5, */*;q=0.1",
+        b"accept-encoding: zstd;q=0.5, br;q=0.3, gzip",
+        b'if-none-match: "1", W/"2.yaml.gzip", *',
+        b'if-match: "3"',
+        b'prefer: respond-async, wait="0"',
+        b"connection: close",
+        b"",
+        b"",
+    )
+)
+
+
+@BOUNDED
+@given(mutations(lambda: GET))
+@example(GET)
+@example(GET.replace(b"a?", b"*?"))
+@example(GET.replace(TYPE + b"a", b"/"))
+@example(GET.replace(b"a?", b"?"))
+@example(GET.replace(b"%22v%22", b"[" * 3000))
+@example(GET.replace(b"a?", b"%ff%00?"))
+@example(GET.replace(TYPE, b"http://[::1" + TYPE))
+@example(GET.replace(b"fsxds:80", b'\xff<b>"'))
+@example(GET.replace(b'"1", ', b'"' * 5000))
+@example(GET.replace(b"text/html", b";q=,/*;;q" * 700))
+@example(GET.replace(b"GET ", b"OPTIONS "))
+def test_gets(server: Fuzzed, content: bytes) -> None:
+    """GET with anything wrong in its URL or its headers."""
+    assert server.status_of(content, is_whole=False) in {*REPLIES, 204, 302, 406, 412, None}
+
+
 @BOUNDED
 @given(
     st.lists(st.binary(max_size=100) | mutations(lambda: SOTW) | mutations(lambda: DELTA), max_size=4),

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from aiohttp import web
 
 from fsxds.access import Peer
+from fsxds.errors import ProtocolError
 from fsxds.protocol.get import GetTarget, node_of, read_target
 from fsxds.protocol.messages import Node
 from fsxds.transports.peers import peer_of_request
@@ -24,6 +25,7 @@ from fsxds.transports.rest.poll_requests import patience_of
 _TAG = re.compile(r'(W/)?("[^"]*"|[^\s,"]+)')
 _WAIT = re.compile(r'(?:^|[,;])\s*wait\s*=\s*"?([0-9]{1,9})"?\s*(?=$|[,;])', re.IGNORECASE | re.ASCII)
 _ANY = "*"
+_HOST = re.compile(r"[A-Za-z0-9._~!$&'()*+,;=%:\[\]-]*", re.ASCII)
 
 # So much of what a client lists is looked at: more tags than any has.
 MOST_HEADER_CHARACTERS = 8190
@@ -91,7 +93,7 @@ def read_get(request: web.Request, authority: str, max_hold_s: float) -> GetRequ
         ProtocolError: it is malformed, or, with the code `NOT_FOUND`, its path has no type.
     """
     peer = peer_of_request(request)
-    host = _listed(request, "Host")
+    host = _host_of(request)
     target = read_target(_path_of(request.raw_path), host, authority)
     preference = ""
     deadline = request.headers.get(DEADLINE_HEADER)
@@ -116,6 +118,13 @@ def read_get(request: web.Request, authority: str, max_hold_s: float) -> GetRequ
         preference=preference,
         base_url=f"{'https' if request.secure else 'http'}://{host or 'localhost'}",
     )
+
+
+def _host_of(request: web.Request) -> str:
+    hosts = request.headers.getall("Host", [""])
+    if len(hosts) > 1 or not _HOST.fullmatch(hosts[0]):
+        raise ProtocolError("`host` is no host with or without a port; send one, such as example.com:18001")
+    return hosts[0]
 
 
 def _path_of(target: str) -> str:

@@ -18,6 +18,7 @@ from fsxds.events import ResponseSent
 from fsxds.settings.authorities import Authority
 from fsxds.settings.options import Settings
 from fsxds.transports.http_get.get_responses import GetRules
+from fsxds.transports.rest.poll_responses import LARGE_BODY_BYTES
 from tests.support.polls import Answer, Server, named, running, snapshot_of
 
 CLUSTER = "envoy.config.cluster.v3.Cluster"
@@ -94,9 +95,10 @@ async def test_a_client_waits_for_a_change(server: Server) -> None:
     assert waiting.result().headers["Preference-Applied"] == "wait=50"
 
 
-async def test_head_is_get_without_content(server: Server) -> None:
+@pytest.mark.parametrize("size", [1, 2 * LARGE_BODY_BYTES])
+async def test_head_is_get_without_content(size: int, server: Server) -> None:
     """All headers are the same, its length included."""
-    server.publish(named("cds", "web"))
+    server.publish(named("cds", "web", alt_stat_name="x" * size))
     head, whole = await server.ask("HEAD", WEB), await get(server)
     for answer in (head, whole):
         del answer.headers["Date"]
@@ -303,7 +305,7 @@ async def test_the_url_of_the_authority_is_that_of_the_settings() -> None:
 async def test_the_index_is_a_page_for_browsers(server: Server) -> None:
     """Names are texts in it, and nothing in it runs."""
     server.publish(*(named("cds", f"<b>{number:04}") for number in range(1001)))
-    page = await get(server, "/", accept="text/html,*/*;q=0.8", host='a"<b>')
+    page = await get(server, "/", accept="text/html,*/*;q=0.8")
 
     assert page.headers["Content-Type"].startswith("text/html")
     assert page.headers["Content-Security-Policy"].startswith("default-src 'none'")
@@ -417,3 +419,11 @@ async def test_what_is_sent_is_reported(server: Server) -> None:
 
     assert sent == [("n", {"web"}, None), ("n", {"web"}, 7.0), ("", frozenset(), None)]
     assert not server.channels.channel.readers
+
+
+@pytest.mark.parametrize("host", ['a"<b>', "a b", "ÿ"])
+async def test_a_host_is_a_host(host: str, server: Server) -> None:
+    """It is in URLs of answers."""
+    server.publish(named("cds", "web"))
+
+    assert (await get(server, host=host)).status == 400

@@ -439,7 +439,7 @@ class Application:
     def listen_grpc(self, address: Address) -> AbstractAsyncContextManager[Address]:
         """Serve streams at an address."""
         shared = StreamContext(self.channels, self.observer, self.clients, TtlMode(self.settings.ttl))
-        shared.authority = self._authority
+        shared.authority, shared.forgets_members = self._authority, self.state is None
         shared.writer = ResponseWriter(passes_redirects=self.settings.redirects == "client")
         shared.limiter, shared.access = self.limiter, self.credentials.access
         services = GrpcServices(

@@ -481,6 +481,13 @@ class LingeringDropped(Event):
 
 
 @dataclass(frozen=True, slots=True)
+class MembersNotKept(Event):
+    """A client has members of a collection, and what is removed of these is not known to the next process."""
+
+    node: Node
+
+
+@dataclass(frozen=True, slots=True)
 class StateIgnored(Event):
     """Something in the state directory cannot be used, and is left as it is: `subject` is a path or a view."""
 

@@ -95,6 +95,7 @@ SAMPLES: tuple[Event, ...] = (
     events.RequestAnswered("REST", 200, "127.0.0.1"),
     events.StateRestored(Path("/state"), 2, 3),
     events.LingeringDropped(3),
+    events.MembersNotKept(NODE),
     events.StateIgnored("/state/history-9.sqlite", "another version of fsxds wrote it"),
     events.StopRequested("SIGTERM"),
     events.SettingsReloaded(("settle",), ("http",)),

@@ -33,6 +33,7 @@ from fsxds.events import (
     LimitReached,
     LingeringDropped,
     ListeningStarted,
+    MembersNotKept,
     MirrorFailed,
     NackReceived,
     PlainTextExposed,
@@ -383,6 +384,13 @@ def _(event: LingeringDropped) -> LogLine:
     resources = count_of(event.count, "resource")
     text = f"the end of fsxds ends what lingers: {resources} that open connections may use; --state keeps them"
     return LogLine(Level.WARNING, "lingering_dropped", text, {"count": event.count})
+
+
+@line_of.register
+def _(event: MembersNotKept) -> LogLine:
+    fact = "has members of a collection, and does not say which when it connects again"
+    text = f"{name_of(event.node)} {fact}; give --state DIR, so that after a restart it is told what was removed"
+    return LogLine(Level.WARNING, "members_not_kept", text, {"node": event.node.id})
 
 
 @line_of.register

@@ -108,6 +108,12 @@ CATALOGUE = (
     _row("state_recovered", "info", "The state directory is written again.", "directory"),
     _row("state_restored", "info", "What the process before served is served again.", "directory count"),
     _row("lingering_dropped", "warning", "The end of the process ends what lingers.", "count"),
+    _row(
+        "members_not_kept",
+        "warning",
+        "A client has members of a collection, and without --state the next process does not know what was removed of them.",
+        "node",
+    ),
     _row("state_ignored", "warning", "Something in the state directory is not used.", "subject reason"),
     _row("queue_overflowed", "warning", "The kernel dropped file events; the whole tree is read again."),
     _row(

@@ -84,6 +84,11 @@ class Lookup:
             found |= {name for name in names - found if self._names_of(name)}
         return frozenset(found)
 
+    def has_any_member(self, names: AbstractSet[str]) -> bool:
+        """Whether any of these names stands for members of a collection."""
+        collections = self._index.collections()
+        return bool(collections) and any(name in collections and self.stands_for_collection(name) for name in names)
+
     def names(self, names: AbstractSet[str]) -> frozenset[str]:
         """Return the own names of all that these names stand for."""
         return frozenset(own for name in self.existing(names) for own in self._names_of(name))
@@ -306,7 +311,7 @@ class DeltaNames:
 
     def has_members(self, lookup: Lookup) -> bool:
         """Whether the client is sent members of a collection."""
-        return any(is_glob(name) and lookup.find(name) for name in self._indirect)
+        return bool(self._indirect) and lookup.has_any_member(self._indirect)
 
     def receive_nack(self, answer: Answer) -> None:
         """Take a NACK; only `HostNames` has something to note."""

@@ -121,6 +121,11 @@ class SotwStream:
         """Return whether the client has taken what a step changed of its subscriptions, or NACKed some of it."""
         return combined(watch.standing(step) for watch in self._watches.values() if watch.type_url in step.changed)
 
+    @property
+    def has_members(self) -> bool:
+        """Always False: of its collections a client is sent all that is there, also when it connects again."""
+        return False
+
     def subscription_of(self, type_url: TypeUrl) -> Subscription:
         """Return the subscription to a type; to nothing where the client never requested it."""
         watch = self._watches.get(type_url)

@@ -11,6 +11,7 @@ from fsxds.reload import find_catalogue
 from fsxds.settings.options import Settings
 from tests.bench import (
     checking,
+    collections_of_endpoints,
     departing,
     faults,
     getting,
@@ -42,6 +43,7 @@ PARTS: Mapping[str, Callable[[argparse.Namespace], Iterable[Figure]]] = {
     "faults": lambda given: faults.measure(given.chaos),
     "latency": lambda _: latency.measure(),
     "views": lambda _: views.measure(_api()),
+    "collections": lambda _: collections_of_endpoints.measure(),
 }
 ROWS = {**growth.rows_for(growth.MANY), **starts.rows_for()}
 LONG_ROWS = growth.rows_for(growth.MOST)

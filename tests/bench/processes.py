@@ -149,7 +149,7 @@ class StreamServer(Server):
 
 @contextmanager
 def stream_server(name: str, count: int) -> Iterator[StreamServer]:
-    """Serve `count` clusters, made in memory, by gRPC: `fsxds`, or `bare` for grpc.aio alone."""
+    """Serve `count` clusters, made in memory, by gRPC: `fsxds`, or `bare` for grpc.aio alone; or `members`, or `churn`."""
     with tempfile.TemporaryDirectory() as folder:
         ready = Path(folder, "ready")
         arguments = [sys.executable, "-m", "tests.bench.stream_server", name, str(count), str(ready)]

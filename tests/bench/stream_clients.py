@@ -12,6 +12,7 @@ import grpc.aio
 from envoy.service.discovery.v3 import discovery_pb2
 
 SERVICE = "/envoy.service.cluster.v3.ClusterDiscoveryService/"
+MEMBERS = "/envoy.service.endpoint.v3.LocalityEndpointDiscoveryService/DeltaLocalityEndpoints"
 OPTIONS = [("grpc.max_receive_message_length", -1), ("grpc.use_local_subchannel_pool", 1)]
 
 
@@ -72,6 +73,10 @@ class Channels:
         channel = self._channels[number % len(self._channels)]
         method = "DeltaClusters" if is_delta else "StreamClusters"
         return Stream(channel.stream_stream(SERVICE + method)(), is_delta, names)
+
+    def open_members(self, glob: str) -> Stream:
+        """Open one Delta stream of a collection of endpoints."""
+        return Stream(self._channels[0].stream_stream(MEMBERS)(), is_delta=True, names=(glob,))
 
     async def subscribe(self, count: int, *, is_delta: bool) -> list[Stream]:
         """Open streams that all hold the first response and said so; fifty at a time."""

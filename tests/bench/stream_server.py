@@ -1,7 +1,8 @@
 """A gRPC server whose snapshots are made in memory: fsxds, or a bare grpc.aio handler of the same bytes.
 
 Arguments: `fsxds` or `bare`, how many clusters, and the file to write the port to. A line on its input publishes the next
-snapshot, in which one cluster is another; the moment of it comes out, a reading of the monotonic clock.
+snapshot, in which one cluster is another; the moment of it comes out, a reading of the monotonic clock. With `members` it is
+one endpoint in a collection of so many, with `churn` one of them goes and another one comes.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import gc
 import sys
 import time
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from pathlib import Path, PurePosixPath
 from typing import Any
 
@@ -20,6 +22,7 @@ from envoy.service.discovery.v3 import discovery_pb2
 from fsxds.events import Event
 from fsxds.observe.clients import Clients
 from fsxds.protocol.ttl import TtlMode
+from fsxds.publishing.removed_members import RemovedMembers
 from fsxds.resource_types import BY_SHORT_NAME, RESOURCE_TYPES
 from fsxds.resources import Origin, Resource, Rows, Snapshot, version_of_body
 from fsxds.settings.forms import TcpAddress
@@ -32,6 +35,8 @@ from tests.bench.bare_server import announce
 from tests.support.channels import OneChannel
 
 CDS = BY_SHORT_NAME["cds"].type_url
+LEDS = BY_SHORT_NAME["leds"].type_url
+ENDPOINT_BYTES = 40
 BODY_BYTES = 900  # of a cluster with TLS, health checks and breakers
 ORIGIN = Origin(PurePosixPath("clusters.yaml"), 1)
 
@@ -59,6 +64,36 @@ class Tree:
         assert self._rows.version
         rows = {row.type_url: Rows(row.type_url) for row in RESOURCE_TYPES}
         return Snapshot(self._generation, {**rows, CDS: self._rows})
+
+
+class Members:
+    """Snapshots of a collection of `count` endpoints; in each, one is another than before, or in the place of another."""
+
+    def __init__(self, count: int, *, is_churn: bool) -> None:
+        self._count, self._is_churn = count, is_churn
+        self._rows = Rows(LEDS, {name: endpoint(name, 0) for name in map(member, range(count))})
+        self._generation = 0
+
+    def next(self) -> Snapshot:
+        """Return the next snapshot."""
+        self._generation += 1
+        old = member(self._generation)
+        new = member(self._generation + self._count) if self._is_churn else old
+        self._rows = self._rows.with_changes([endpoint(new, self._generation)], {old} - {new})
+        assert self._rows.version
+        rows = {row.type_url: Rows(row.type_url) for row in RESOURCE_TYPES}
+        return Snapshot(self._generation, {**rows, LEDS: self._rows})
+
+
+def member(number: int) -> str:
+    """Return the name of an endpoint."""
+    return f"xdstp://fleet/envoy.config.endpoint.v3.LbEndpoint/web/{number:06}"
+
+
+def endpoint(name: str, number: int) -> Resource:
+    """Make an endpoint of the size of one with an address and a weight."""
+    body = f"{number}".encode().ljust(ENDPOINT_BYTES, b"x")
+    return Resource(LEDS, name, body, version_of_body(LEDS, body), ORIGIN)
 
 
 class Bare:
@@ -121,14 +156,17 @@ def ignore(_: Event) -> None:
     """Receive an event, and do nothing."""
 
 
-async def serve_fsxds(tree: Tree, ready: Path) -> None:
+async def serve_fsxds(tree: Tree | Members, ready: Path) -> None:
     """Serve snapshots as `fsxds serve` does."""
     channels = OneChannel()
     services = GrpcServices(StreamContext(channels, ignore, Clients(), TtlMode.ENVOY), unready=Latest(""))
 
+    removed = RemovedMembers({})
+
     def publish(snapshot: Snapshot) -> float:
         began = time.monotonic()
-        channels.store.publish(snapshot)
+        tombstones = removed.receive_change((), channels.store.current, snapshot)
+        channels.store.publish(replace(snapshot, tombstones=tombstones))
         return began
 
     async with listening_grpc(services, TcpAddress("127.0.0.1", 0), Supervisor(ignore), grace_s=1) as bound:
@@ -142,11 +180,11 @@ def main() -> None:
     name, count, ready = sys.argv[1], int(sys.argv[2]), Path(sys.argv[3])
     # As `fsxds serve` does: a collection of everything, which lives long, would count as a push.
     gc.set_threshold(50_000, 20, 20)
-    tree = Tree(count)
-    if name == "fsxds":
-        asyncio.run(serve_fsxds(tree, ready))
+    if name == "bare":
+        asyncio.run(serve_bare(whole_response(Tree(count).next()), ready))
     else:
-        asyncio.run(serve_bare(whole_response(tree.next()), ready))
+        tree = Tree(count) if name == "fsxds" else Members(count, is_churn=name == "churn")
+        asyncio.run(serve_fsxds(tree, ready))
 
 
 def whole_response(snapshot: Snapshot) -> bytes:

@@ -24,8 +24,8 @@ def measure(streams: int) -> Iterator[Figure]:
 
 
 def _delta_push() -> Iterator[Figure]:
-    few_ms, many_ms = (_median_push_ms("fsxds", count, is_delta=True) for count in (100, 10_000))
-    bare_ms = _median_push_ms("bare", 1, is_delta=False)
+    few_ms, many_ms = (median_push_ms("fsxds", count, is_delta=True) for count in (100, 10_000))
+    bare_ms = median_push_ms("bare", 1, is_delta=False)
     detail = f"publish to bytes: {many_ms:.2f} ms against {bare_ms:.2f} ms for one cluster"
     yield Figure("(f) Delta push of 1 of 10 000 / bare grpc.aio", many_ms / bare_ms, 2, "", detail)
     yield Figure("(f) the same / of 100", many_ms / few_ms, 2, "", f"{many_ms:.2f} ms against {few_ms:.2f} ms")
@@ -38,7 +38,8 @@ def _sotw_push() -> Figure:
     return Figure("(g) SotW push / bare grpc.aio, same bytes", ours_ms / bare_ms, 1.5, "", detail)
 
 
-def _median_push_ms(name: str, count: int, *, is_delta: bool) -> float:
+def median_push_ms(name: str, count: int, *, is_delta: bool) -> float:
+    """Return the milliseconds from a publication to the last byte at the one client of a server."""
     with processes.stream_server(name, count) as server:
         return asyncio.run(_push_ms(server, is_delta=is_delta))
 

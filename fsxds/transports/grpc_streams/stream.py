@@ -21,6 +21,7 @@ from fsxds.channels import Channel, Channels
 from fsxds.errors import ProtocolError
 from fsxds.events import (
     InternalError,
+    MembersNotKept,
     Observer,
     RequestRejected,
     ResponseSent,
@@ -81,6 +82,10 @@ class StreamCore(Protocol):
     def name_count(self) -> int:
         """How many names its subscriptions have."""
 
+    @property
+    def has_members(self) -> bool:
+        """Whether the client is sent members of a collection, of which it does not say which it has."""
+
     def receive_request(self, request: Any, snapshot: Snapshot | None, now_s: float) -> Reaction[Any]:
         """Take a request."""
 
@@ -115,6 +120,7 @@ class StreamContext:
     Attributes:
         limiter: bounds what clients take.
         authority: returns that of structured names which have none.
+        forgets_members: the next process will not know what this one removed, which was not reported yet.
         access: decides who may ask for what; everybody for everything, unless it is set before the first stream comes.
     """
 
@@ -125,6 +131,7 @@ class StreamContext:
         self.registry = registry
         self.ttl_mode = ttl_mode
         self.authority: Callable[[], str] = str
+        self.forgets_members = False
         self.access = AccessInUse()
         self.memory = SharedMemory()
         self.reader = GrpcRequestReader(lambda: self.limiter.settings.max_names, self._read_authority)
@@ -326,6 +333,9 @@ class StreamCall:
         if reaction.acknowledgement is not None:
             subscription = self._core.subscription_of(type_url)
             self._shared.observer(ack_or_nack(self._node, subscription, reaction.acknowledgement, snapshot))
+        if self._shared.forgets_members and self._core.has_members:
+            self._shared.forgets_members = False
+            self._shared.observer(MembersNotKept(self._node))
         # It may be the answer that a step waits for, and another step may follow before its response is written.
         self._progress()
         await self._write(reaction.responses)

@@ -1,0 +1,103 @@
+"""Members of collections that are removed while their client, or the server, is away."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import grpc.aio
+import pytest
+import yaml
+
+from tests.end_to_end.test_state import until_kept
+from tests.support.grpc_clients import DiscoveryClient, method_path
+from tests.support.server import Server, write_file
+
+CLUSTER = "xdstp://fleet/envoy.config.cluster.v3.Cluster/web"
+GLOB = f"{CLUSTER}/*"
+FLAGS = ("--http", "off", "--admin", "off", "--settle", "10ms", "--linger", "0s", "--step-timeout", "1s")
+
+
+def write(tree: Path, names: str) -> None:
+    """Write clusters, of which each letter is one."""
+    clusters = [
+        {
+            "@type": "type.googleapis.com/envoy.service.discovery.v3.Resource",
+            "name": f"{CLUSTER}/{name}",
+            "resource": {
+                "@type": "type.googleapis.com/envoy.config.cluster.v3.Cluster",
+                "name": f"{CLUSTER}/{name}",
+                "type": "STATIC",
+            },
+        }
+        for name in names
+    ]
+    write_file(tree / "cds.yaml", yaml.safe_dump(clusters or [{"version_info": ""}]) if names else "resources: []\n")
+
+
+def started(directory: Path, *flags: str) -> Server:
+    """Return a server of the tree that is to be run."""
+    return Server(directory / "tree", directory, *FLAGS, "--log-format", "json", *flags)
+
+
+def connected(server: Server, name: str = GLOB) -> tuple[set[str], set[str]]:
+    """Connect as an Envoy does, which says nothing of what it holds; return what it is sent and what is removed, by letters."""
+
+    async def ask() -> tuple[set[str], set[str]]:
+        async with grpc.aio.insecure_channel(str(server.ready["grpc"])) as channel:
+            stream = DiscoveryClient(channel, method_path("", "Delta"))
+            await stream.ask("CDS", node="edge-1", resource_names_subscribe=[name])
+            response: Any = await stream.answer()
+            return {each.name[-1] for each in response.resources}, {name[-1] for name in response.removed_resources}
+
+    return asyncio.run(ask())
+
+
+def until_sent(server: Server, names: str) -> None:
+    """Wait until members are served."""
+    server.wait(lambda: connected(server)[0] == set(names), names)
+
+
+def test_removed_members_survive_a_kill(tmp_path: Path) -> None:
+    """What was removed before the process was killed, and while none was there, is told who connects to the next ones."""
+    state = ("--state", str(tmp_path / "state"))
+    write(tmp_path / "tree", "abc")
+    with started(tmp_path, *state) as server:
+        assert connected(server) == (set("abc"), set())
+        until_kept(server, tmp_path, 1)
+        write(tmp_path / "tree", "ab")
+        until_sent(server, "ab")
+        # Whether that is on the disk yet, or not.
+        server.kill()
+    write(tmp_path / "tree", "a")
+    for _ in range(2):
+        with started(tmp_path, *state) as server:
+            until_sent(server, "a")
+            assert connected(server) == ({"a"}, set("bc"))
+            assert connected(server, "xdstp://fleet/envoy.config.cluster.v3.Cluster/*") == (set(), {"*"})
+            assert not server.log_events("members_not_kept")
+
+
+def test_without_a_state_directory_it_is_said_once(tmp_path: Path) -> None:
+    """The first client that gets members makes the log say what a restart forgets, and no other one does."""
+    write(tmp_path / "tree", "a")
+    with started(tmp_path) as server:
+        connected(server, f"{CLUSTER}/none/*")
+        assert not server.log_events("members_not_kept")
+        for _ in range(3):
+            connected(server)
+        lines = server.log_events("members_not_kept")
+
+    assert [line["node"] for line in lines] == ["edge-1"]
+
+
+@pytest.mark.parametrize("name", ["xdstp://fleet/envoy.config.listener.v3.Listener/web/*", "xdstp:"])
+def test_rejected_names_are_logged(tmp_path: Path, name: str) -> None:
+    """A collection of another type than the request is rejected, with the reason in the log."""
+    write(tmp_path / "tree", "a")
+    with started(tmp_path) as server:
+        assert connected(server, name)[0] == set()
+        (line,) = server.log_events("request_rejected")
+
+    assert (line["status"], str(line["reason"]).startswith("resource_names: ")) == ("INVALID_ARGUMENT", True)

@@ -47,6 +47,9 @@ ENDPOINTS = BY_SHORT_NAME["eds"].type_url
 # With a resource of the first type, what it needs of the second is sent again.
 FOLLOWED_BY = {row.type_url: BY_SHORT_NAME[row.followed_by].type_url for row in RESOURCE_TYPES if row.followed_by}
 
+# So many names that a client may need are noted at least.
+LEAST_NEEDED = 100
+
 NOTHING_HELD: Mapping[str, Version] = MappingProxyType({})
 NO_REJECTIONS: Mapping[str, str] = MappingProxyType({})
 
@@ -57,7 +60,7 @@ class DeltaStream:
     Times are readings of any clock that only goes forward, in seconds.
     """
 
-    __slots__ = ("_is_aggregated", "_memory", "_needed", "_nonces", "_snapshot", "_ttl", "_watches", "node")
+    __slots__ = ("_is_aggregated", "_memory", "_most_needed", "_needed", "_nonces", "_snapshot", "_ttl", "_watches", "node")
 
     def __init__(self, memory: SharedMemory, ttl: TtlMode, *, is_aggregated: bool) -> None:
         self.node: Node | None = None
@@ -69,6 +72,8 @@ class DeltaStream:
         self._nonces = 0
         # By type: names that resources which were sent refer to, until the client subscribes to the type.
         self._needed: dict[TypeUrl, frozenset[str]] = {}
+        # When there are more of one type, those are forgotten that nothing refers to any more.
+        self._most_needed = LEAST_NEEDED
 
     @property
     def timer_at_s(self) -> float | None:
@@ -179,13 +184,21 @@ class DeltaStream:
         watch = self._watches.get(needed)
         if watch is None or not watch.is_initialized:
             if names := references_to(needed, users) if needed != VIRTUAL_HOSTS else NOTHING:
-                self._needed[needed] = self._needed.get(needed, NOTHING) | names
+                self._need(needed, self._needed.get(needed, NOTHING) | names, self._watches[update.type_url])
             return
         if update.type_url == ENDPOINTS:
             # An Envoy that gets other endpoints of the same cluster has kept those of its localities.
             users = (resource for resource in users if resource.name in again.get(ENDPOINTS, NOTHING))
         if names := watch.names.needed_by(users):
             again[needed] = again.get(needed, NOTHING) | names
+
+    def _need(self, type_url: TypeUrl, names: frozenset[str], users: _DeltaWatch) -> None:
+        """Note names that a client needs when it subscribes to a type, which it may never do."""
+        if len(names) > self._most_needed:
+            # What refers to the others was removed, or refers to something else now.
+            names &= references_to(type_url, users.resources())
+            self._most_needed = max(LEAST_NEEDED, 2 * len(names))
+        self._needed[type_url] = names
 
     def _responses(self, updates: list[DeltaUpdate], now_s: float) -> Iterator[DeltaResponse]:
         for update in _removals_last(updates):

@@ -13,6 +13,7 @@ from fsxds.protocol.ttl import TtlMode
 from fsxds.resources import Rows, RowsChange, Snapshot
 from fsxds.values import Nonce, TypeUrl, Version
 from tests.support.snapshots import resource, snapshot, type_url
+from tests.support.written_files import WrittenFiles
 
 CDS, EDS = type_url("CDS"), type_url("EDS")
 
@@ -185,6 +186,22 @@ def test_a_client_that_never_answers() -> None:
     assert _ask(stream, current, nonce=Nonce("1"), error_detail="late").acknowledgement is None
     assert _ask(stream, current, nonce=Nonce("100"), error_detail="bad").acknowledgement is not None
     assert 1.0 == stream.timer_at_s
+
+
+def test_names_that_nobody_asks_for_are_forgotten() -> None:
+    """What clusters referred to that are gone is not remembered for a client that never subscribes to endpoints."""
+    files, stream = WrittenFiles(), DeltaStream(SharedMemory(), TtlMode.ENVOY, is_aggregated=True)
+    for number in range(2000):
+        files.say("files", "CDS", [f"c{number}=1>e{number}", f"c{number + 1}=1>e{number + 1}"])
+        files.say("files", "EDS", [f"e{number + 1}=1"])
+        if number == 0:
+            _ask(stream, files.snapshot())
+        for response in stream.receive_snapshot(files.snapshot(), 0.0):
+            _ask(stream, files.snapshot(), nonce=response.nonce)
+
+    assert len(stream._needed[EDS]) <= 101
+    reaction = stream.receive_request(DeltaRequest(EDS, ("e2000",)), files.snapshot(), 0.0)
+    assert [resource.name for response in reaction.responses for resource in response.resources] == ["e2000"]
 
 
 def test_a_stream_with_enough_offers_sleeps() -> None:

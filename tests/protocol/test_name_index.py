@@ -69,3 +69,17 @@ def test_what_did_not_change_is_shared() -> None:
     assert not after.finds_as(index)
     assert dict(after.aliases()) == {"r/a.com": "r/a", "s/*": "r/b"}
     assert after.collections() is index.collections()
+
+
+def test_large_changes() -> None:
+    """Many changes at once lead to the same as few."""
+    many = {f"xdstp://x/t/d/{number:03}": frozenset[str]() for number in range(300)}
+    old = Rows(type_url("LEDS"), hosts(many))
+    index = NameIndex(old)
+    assert len(index.collections()["xdstp://x/t/d/*"]) == 300
+    new = old.with_changes(hosts({"xdstp://x/t/d/a": frozenset()}).values(), sorted(many)[:200])
+    last = new.with_changes((), ["xdstp://x/t/d/250"])
+    after = index.after(new, new.changes_since(old))
+
+    assert dict(after.collections()) == dict(NameIndex(new).collections())
+    assert dict(after.after(last, last.changes_since(new)).collections()) == dict(NameIndex(last).collections())

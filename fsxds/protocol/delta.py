@@ -60,7 +60,17 @@ class DeltaStream:
     Times are readings of any clock that only goes forward, in seconds.
     """
 
-    __slots__ = ("_is_aggregated", "_memory", "_most_needed", "_needed", "_nonces", "_snapshot", "_ttl", "_watches", "node")
+    __slots__ = (
+        "_is_aggregated",
+        "_memory",
+        "_most_needed",
+        "_needed",
+        "_nonces",
+        "_snapshot",
+        "_ttl",
+        "_watches",
+        "node",
+    )
 
     def __init__(self, memory: SharedMemory, ttl: TtlMode, *, is_aggregated: bool) -> None:
         self.node: Node | None = None

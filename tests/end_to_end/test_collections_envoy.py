@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import http.client
+import shutil
 import threading
 from collections import Counter
 from collections.abc import Iterator
@@ -328,4 +329,23 @@ def test_listeners_from_a_file_of_a_mirror(tmp_path: Path) -> None:
             assert envoy.ask(names["a"]).body == "hi"
             fleet.write("lists.yaml", collection_of("edge/b"))
             envoy.until(lambda: envoy.listener_names(dynamic_only=True) == {names["b"]}, "the rest")
+            assert envoy.rejections() == {}
+
+
+PAGE = Path(__file__).parents[2] / "config" / "names"
+
+
+def test_the_page(tmp_path: Path) -> None:
+    """The tree, the settings and the bootstrap beside the page on names work as they stand, but for ports."""
+    shutil.copytree(PAGE / "xds", tmp_path / "xds")
+    web = tmp_path / "xds/listeners/web.yaml"
+    web.write_text(web.read_text().replace("10000", "0"))
+    with Server(tmp_path / "xds", tmp_path, "--settings", str(PAGE / "fsxds.yaml")) as server:
+        text = (PAGE / "envoy.yaml").read_text().replace("port_value: 18000", f"port_value: {server.grpc_port}")
+        bootstrap = yaml.safe_load(text)
+        del bootstrap["admin"]
+        with StreamingEnvoy(bootstrap) as envoy:
+            envoy.until_clusters(name("shop"))
+            envoy.until(lambda: envoy.endpoints(name("shop")) == {"127.0.0.1:8080"}, "its endpoints")
+            assert {listener_name("web")} == envoy.listener_names(dynamic_only=True)
             assert envoy.rejections() == {}

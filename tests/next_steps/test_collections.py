@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import grpc
 import yaml
 from envoy.config.listener.v3.listener_pb2 import Listener, ListenerCollection
@@ -155,3 +157,25 @@ def test_sotw_requests_for_structured_names() -> None:
         client.until(lambda: len(client.bodies) == 1, "the rest")
 
         assert client.error is None or client.error.code() != grpc.StatusCode.INVALID_ARGUMENT
+
+
+def test_a_list_made_of_a_folder(tmp_path: Path) -> None:
+    """`collections` makes a list of a folder, inlined or by reference."""
+    settings = f"authority: {AUTHORITY}\ncollections:\n- {{name: edge, folder: edge, inline: true}}\n"
+    tree = {"edge/lds.yaml": listener(named("foo/bar"), 1001), "other/lds.yaml": listener(named("foo/baz"), 1002)}
+    edge = structured("ListenerCollection", "edge", AUTHORITY)
+    with served(tree, tmp_path, settings) as server, Follower(server.grpc) as client:
+        client.ask(COLLECTIONS, edge).until_held(edge)
+        (entry,) = client.message(edge, ListenerCollection).entries
+        inner = Listener()
+
+        assert entry.inline_entry.resource.Unpack(inner)
+        assert inner.name == named("foo/bar")
+
+
+def test_a_collection_of_clusters_points_to_globs() -> None:
+    """`ClusterCollection` cannot have several entries in the API: the problem says what can."""
+    name = f"xdstp://{AUTHORITY}/envoy.config.cluster.v3.ClusterCollection/foo"
+    content = collection(name).replace(TYPES["ListenerCollection"], "envoy.config.cluster.v3.ClusterCollection")
+    with served({"lists.yaml": content, "lds.yaml": listener("x", 1003)}) as server:
+        assert any("/*" in str(problem) or "glob" in str(problem) for problem in server.problems)

@@ -9,6 +9,7 @@ import yaml
 from envoy.config.cluster.v3.cluster_pb2 import Cluster
 from envoy.config.endpoint.v3.endpoint_pb2 import ClusterLoadAssignment
 from envoy.config.listener.v3.listener_pb2 import Listener, ListenerCollection
+from xds.core.v3.resource_locator_pb2 import ResourceLocator
 
 from fsxds.testing import Server
 from tests.next_steps.served_trees import AUTHORITY, get, served, wrapper
@@ -157,3 +158,30 @@ def located(server: Server, path: str) -> str:
     answer = get(server, f"/{TYPES['ClusterLoadAssignment']}/{path}")
     assert answer.status == 302
     return answer.headers["location"]
+
+
+def test_a_redirect_is_passed_to_clients_that_follow(tmp_path: Path) -> None:
+    """With `redirects: client` the payload is the locator."""
+    tree = {"eds.yaml": redirect(FOO, BAR) + endpoints(BAR, 1001)}
+    with served(tree, tmp_path, "redirects: client\n") as server, Follower(server.grpc) as client:
+        client.ask(ENDPOINTS, FOO).until_held(FOO)
+        locator = client.message(FOO, ResourceLocator)
+
+        assert (locator.authority, locator.resource_type, locator.id) == (
+            AUTHORITY,
+            TYPES["ClusterLoadAssignment"],
+            "bar",
+        )
+
+
+@pytest.mark.parametrize(
+    "written", [f"{FOO}#alt={BAR}", f"{FOO}#alt={BAR.replace('/', '%2F')}"], ids=["plain", "encoded"]
+)
+def test_an_alternative_is_used_while_the_first_is_absent(written: str) -> None:
+    """`#alt=` of a reference is resolved by fsxds; what is sent has no directive."""
+    tree = {"cds.yaml": eds_cluster_of(written), "eds.yaml": endpoints(BAR, 1001)}
+    with served(tree) as server, Follower(server.grpc) as client:
+        client.ask(CLUSTERS).until_held("some-cluster")
+        assert service_name(client) == BAR
+        server.write("eds.yaml", endpoints(FOO, 1002) + endpoints(BAR, 1001))
+        client.until(lambda: service_name(client) == FOO, "the first")

@@ -2,13 +2,17 @@ from __future__ import annotations
 
 import hashlib
 import json
-from pathlib import PurePosixPath
+from pathlib import Path, PurePosixPath
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from fsxds.resource_types import BY_SHORT_NAME
 from fsxds.resources import Origin, Resource, Rows, Snapshot, version_of_body
+from fsxds.tools.exporting.output import write_files
 from fsxds.tools.exporting.pages import ExportRules, Pages, file_of, pages_of
 from fsxds.transports.http_get.listings import Urls
 from tests.support.polls import envoy_catalogue
@@ -200,3 +204,30 @@ def test_files_of_urls() -> None:
     """A path is decoded, its parameters are not."""
     assert file_of("/T/a%2Fb%3Fc?x=%20")[0] == PurePosixPath("T/a/b?c?x=%20")
     assert file_of("/T/%2E%2E/a")[0] is None
+
+
+# Parts that lead elsewhere, that lists have, and that names of all kinds have.
+PARTS = st.sampled_from(
+    ["a", "b", "..", ".", "", "*", "index.json", "objects", "%2F", "é", "x?y=1", "xdstp:", "#e", "a" * 256]
+)
+PLAIN = st.lists(PARTS, min_size=1, max_size=4).map("/".join)
+PARAMETERS = st.sampled_from(["", "?a=1", "?a=..", "?a=/../../b", "?a=%2F..%2Fb"])
+STRUCTURED = st.builds(
+    "xdstp://{}/{}/{}{}".format, st.sampled_from(["", "own", "host", "other"]), st.just(CLUSTER), PLAIN, PARAMETERS
+)
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(PLAIN | STRUCTURED, max_size=8, unique=True))
+def test_whatever_names_there_are_the_files_can_be_written(names: list[str]) -> None:
+    """Nothing leads outside, nothing is a file and a folder, and each resource has its object, a file or a remark."""
+    pages = named(*(name for name in names if name), authority="own", host="host")
+
+    folders = {folder for path in pages.files for folder in path.parents}
+    assert not folders & pages.files.keys()
+    assert all(".." not in path.parts and not path.is_absolute() for path in pages.files)
+    assert len(files(pages)) <= pages.count
+    assert pages.count == len({name for name in names if name})
+    with TemporaryDirectory() as folder:
+        report = write_files(Path(folder), pages.files)
+        assert (report.blocked, set(report.written)) == ((), set(pages.files))

@@ -113,6 +113,8 @@ def pages_of(snapshot: Snapshot, rules: ExportRules, catalogue: Catalogue) -> Pa
                 written.append(page)
         pages += _placed(snapshot, written, rules, unnamed)
     for (type_url, name), redirect in snapshot.unresolved.items():
+        if name in snapshot.resources(type_url):
+            continue
         subject = f"{BY_TYPE_URL[type_url].short_name} {name}"
         fact = f"not exported: it is a redirect to {redirect.redirect}, which is not here"
         withheld.append(Remark(subject, f"{fact}; a web server that answers with 302 has to know it"))

@@ -322,7 +322,6 @@ def _error() -> Plain:
 
 
 def _parameters() -> Plain:
-    seconds: Plain = {"type": "number", "minimum": 0}
     context: Plain = {
         "name": "context",
         "in": "query",
@@ -338,14 +337,16 @@ def _parameters() -> Plain:
     until = "Hold the answer for up to so many seconds, while the tag is one of those in `If-None-Match`."
     deadline = "The deadline of the client in milliseconds, as Envoy sends it."
     timeout = "How long the poll may be held where that header is absent: `30`, `30s` or `500ms`."
-    seconds_or_unit: Plain = {"type": "string", "pattern": r"^\d+(\.\d+)?(s|ms)?$"}
+    # As `patience_of` of poll_requests.py reads them.
+    time: Plain = {"type": "string", "pattern": r"^[0-9]{1,15}(\.[0-9]{1,9})?(ms|s)?$"}
+    milliseconds: Plain = {"type": "string", "pattern": r"^[0-9]{1,15}(\.[0-9]{1,9})?$"}
     return {
         "context": context,
-        "wait": _parameter("wait", "query", until, seconds),
+        "wait": _parameter("wait", "query", until, time),
         "prefer": _parameter("Prefer", "header", "`wait=SECONDS` (RFC 7240): the same as the parameter `wait`.", _TEXT),
         "ifNoneMatch": _parameter("If-None-Match", "header", "The tags of what the client has.", _TEXT),
-        "deadline": _parameter("x-envoy-expected-rq-timeout-ms", "header", deadline, seconds),
-        "timeout": _parameter("timeout", "query", timeout, seconds_or_unit),
+        "deadline": _parameter("x-envoy-expected-rq-timeout-ms", "header", deadline, milliseconds),
+        "timeout": _parameter("timeout", "query", timeout, time),
     }
 
 

@@ -65,7 +65,8 @@ class HttpEdge:
         `paths` are those that are asked for often, so that they are found at once.
         """
         application = web.Application()
-        for path in (*paths, "/{path:.*}"):
+        # A dot is no line feed, which a path may have.
+        for path in (*paths, r"/{path:[\s\S]*}"):
             application.router.add_route("*", path, self.answer, expect_handler=self._check_expectation)
         return application
 

@@ -91,6 +91,7 @@ def test_it_is_served(server: Server) -> None:
         ((ONE, f"/{CLUSTER}/%zz"), 400, {}, None),
         ((ONE, f"/{CLUSTER}/web?wait=soon"), 400, {}, None),
         ((ONE, f"/{CLUSTER}/nothing"), 404, {}, None),
+        ((ONE, f"/{CLUSTER}/no%0Athing"), 404, {}, None),
         ((ONE, f"/{CLUSTER}/web"), 406, {"accept": "image/png"}, None),
         ((ONE, f"/{CLUSTER}/web"), 412, {"if-match": '"x"'}, None),
         ((ONE, f"/{CLUSTER}/web"), 417, {"expect": "miracles"}, None),

@@ -22,7 +22,7 @@ from fsxds.settings.naming_rules import NO_RULES, NamingRules
 from fsxds.settings.options import Settings
 from fsxds.snapshots.layered_tree import LayeredTree
 from fsxds.snapshots.load import Loaded, load
-from fsxds.snapshots.loaded_views import LoadedViews, ViewsLoad
+from fsxds.snapshots.loaded_views import LoadedViews, ViewsLoad, whole_tree, with_served
 from fsxds.values import Problem, Severity, SourceFile, SourceTree
 from fsxds.views import Views
 
@@ -85,7 +85,8 @@ class EditedTree:
         self._linter = linter
         self._scanner = scanner_of(self.root, settings)
         self._exclusion = exclusion_of(settings)
-        rules = LoadingRules.of(settings, catalogue, linter)
+        rules = LoadingRules.of(settings, catalogue, linter, self.root)
+        self._resolution = rules.resolution
         # As `fsxds check`: every problem has its own line and column.
         self._acceptance = replace(rules.acceptance, locate_up_to_bytes=None)
         self._naming = rules.parsing.naming
@@ -160,7 +161,8 @@ class EditedTree:
         else:
             loaded = load(tree, None, self._parse, self._acceptance)
         parsed = {path: record.parsed for path, record in loaded.records.items() if record.parsed is not None}
-        return _Outcome(with_ignored(loaded, tree.ignored, self._linter).problems, parsed)
+        noted = with_ignored(loaded, tree.ignored, self._linter)
+        return _Outcome(with_served(whole_tree(noted), self._resolution, None).problems, parsed)
 
     def _loaded_views(self, tree: SourceTree) -> _Outcome:
         """Load every view that the settings can produce."""
@@ -170,7 +172,8 @@ class EditedTree:
         else:
             loaded = self._load_views(tree, None)
         note = ignored_note(tree.ignored, self._linter)
-        problems = loaded.problems if note is None else tuple(sorted((*loaded.problems, note)))
+        found = with_served(loaded, self._resolution, None).problems
+        problems = found if note is None else tuple(sorted((*found, note)))
         # A file in no layer is edited too.
         return _Outcome(problems, {file.path: self._parse_once(file) for file in tree.files})
 

@@ -28,6 +28,8 @@ CONTENTS = (
     "resources: []",
     ROUTES.replace("name: main", "name: other").replace("cluster: web", "cluster: extra"),
     "- name: web\n  type: STATIC\n",
+    # A redirect, which leads somewhere as long as another file has that.
+    "- {name: legacy, resource_name: {name: api}}\n",
 )
 NAMES = ("clusters.yaml", "routes.yaml", "more.cds.yaml", "x.yaml")
 

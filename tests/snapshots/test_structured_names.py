@@ -7,6 +7,8 @@ from collections.abc import Callable
 from pathlib import PurePosixPath
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from fsxds.api.catalogue import Catalogue
 from fsxds.api.converter import Converter
@@ -315,6 +317,51 @@ def test_hostile_names_end(parse: Parse) -> None:
     assert [f"xdstp://own.example{deep.removeprefix('xdstp://')}"] == names(parse("cds.json", cluster(deep)))
     assert [("malformed-name", "name")] == told(parse("cds.json", cluster(nested)))
     assert len(names(parse("cds.json", cluster(many)))) == 1
+
+
+PIECES = (
+    "/",
+    C,
+    CLA,
+    "web",
+    "a b",
+    "%20",
+    "%",
+    "%zz",
+    "%00",
+    "%ff",
+    "é",
+    "\n",
+    "?",
+    "#",
+    "&",
+    "=",
+    "alt=",
+    "*",
+    "..",
+    "+",
+    "x" * 99,
+)
+
+
+@given(
+    st.lists(st.sampled_from(PIECES), max_size=8), st.sampled_from(["xdstp://", "xdstp:///", "udpa://own.example/", ""])
+)
+@settings(max_examples=300)
+def test_names_stay_as_they_are_served(naming_parser: FileParser, pieces: list[str], start: str) -> None:
+    """Whatever is written, it is served as it is read again, or told with a remedy; nothing else happens."""
+
+    def parsed(name: str) -> ParsedFile:
+        content = json.dumps(cluster(name)).encode()
+        return naming_parser.parse(SourceFile.of(PurePosixPath("prod/cds.json"), content))
+
+    once = parsed(f"{start}{C if start else ''}/{''.join(pieces)}")
+    for problem in once.problems:
+        assert problem.rule in {"malformed-name", "name-of-other-type"}
+        assert problem.remedy
+    for resource in once.resources:
+        again = parsed(resource.name)
+        assert [(resource.name, resource.body)] == [(one.name, one.body) for one in again.resources]
 
 
 def test_broken_resources_keep_their_names(parse: Parse) -> None:

@@ -89,6 +89,8 @@ def print_resources(rows: list[ServedResource]) -> None:
         columns.append(("TTL", lambda row: "" if row.resource.ttl_s is None else f"{row.resource.ttl_s:g}s"))
     if any(row.resource.aliases for row in rows):
         columns.append(("ALIASES", lambda row: " ".join(row.resource.aliases)))
+    if any(row.resource.redirect for row in rows):
+        columns.append(("REDIRECTS TO", lambda row: row.resource.redirect))
     print_table([heading for heading, _ in columns], ([cell(row) for _, cell in columns] for row in rows))
 
 
@@ -112,6 +114,7 @@ def _plain_row(row: ServedResource, masker: Masker) -> PlainValue:
         "from": row.place,
         **({"aliases": [*resource.aliases]} if resource.aliases else {}),
         **({"ttl_s": resource.ttl_s} if resource.ttl_s is not None else {}),
+        **({"redirect": resource.redirect} if resource.redirect else {}),
         "resource": masker.shown(resource.type_url, resource.body),
     }
 

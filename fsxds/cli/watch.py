@@ -114,7 +114,10 @@ async def _watch(
 ) -> None:
     output, left = printing
     holdings, troubles = Holdings(), TroubleReporter()
-    async with connecting(wanted, node, Converter(catalogue)) as client, aclosing(follow(client)) as events:
+    async with (
+        connecting(wanted, node, Converter(catalogue)) as client,
+        aclosing(follow(client, names=wanted.names)) as events,
+    ):
         client.on_connected = troubles.connected
         async for event in events:
             if isinstance(event, Trouble):

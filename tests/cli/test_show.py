@@ -48,6 +48,20 @@ def test_columns_that_few_trees_need(tmp_path: Path, capfd: pytest.CaptureFixtur
     assert ["r/web.example", "r/*"] == listing["vhds"]["resources"][0]["aliases"]
 
 
+def test_redirects_say_where_they_lead(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    """A redirect is shown with what it leads to, by its own name; where there are some, a column has their locators."""
+    locator = "xdstp:///envoy.config.cluster.v3.Cluster/a"
+    tree = write_tree(tmp_path, cds="- {name: a, alt_stat_name: x}\n- {name: b, resource_name: {name: a}}\n")
+
+    heading, first, second = (line.split() for line in shown(capfd, str(tree)).splitlines())
+    one, other = json.loads(shown(capfd, str(tree), "--format", "json"))["cds"]["resources"]
+
+    assert heading[4:] == ["VERSION_INFO", "REDIRECTS", "TO"]
+    assert [first[4:], second[4:]] == [[], [locator]]
+    assert ("redirect" in one, other["redirect"]) == (False, locator)
+    assert (other["resource"]["name"], other["resource"]["alt_stat_name"]) == ("b", "x")
+
+
 def test_secrets_are_hidden(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     """Neither format prints the inline values of a Secret."""
     tree = write_tree(tmp_path, sds=SECRETS)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Collection, Iterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from enum import Enum
@@ -20,7 +20,7 @@ from fsxds.tools.client.client_tls import ClientTls
 from fsxds.tools.client.dialogues import DeltaDialogue, SotwDialogue
 from fsxds.tools.client.polls import PollingClient
 from fsxds.tools.client.streams import StreamClient
-from fsxds.tools.client.updates import ConnectionLostError, Update, WrongResponseError
+from fsxds.tools.client.updates import ConnectionLostError, Update, WrongResponseError, targets_of
 from fsxds.values import TypeUrl
 
 # No limit: a server may have ten thousand clusters in one response.
@@ -221,9 +221,14 @@ class Trouble:
     is_final: bool = False
 
 
-async def follow(client: XdsClient, first_pause_s: float = FIRST_PAUSE_S) -> AsyncGenerator[Update | Trouble, None]:
-    """Yield each update, after its ACK, and each interruption; connect again when the connection is lost."""
-    pause_s = first_pause_s
+async def follow(
+    client: XdsClient, first_pause_s: float = FIRST_PAUSE_S, *, names: Collection[str] = ()
+) -> AsyncGenerator[Update | Trouble, None]:
+    """Yield each update, after its ACK, and each interruption; connect again when the connection is lost.
+
+    A client that asked for `names` asks for what redirects lead to as well; any other is sent all that there is anyway.
+    """
+    pause_s, asked = first_pause_s, set(names)
     while True:
         try:
             update = await client.next()
@@ -238,4 +243,8 @@ async def follow(client: XdsClient, first_pause_s: float = FIRST_PAUSE_S) -> Asy
         else:
             client.ack()
             pause_s = first_pause_s
+            targets = set(targets_of(update)) - asked if names else set[str]()
+            if targets:
+                client.subscribe(update.type_url, *sorted(targets))
+                asked |= targets
             yield update

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import PurePosixPath
 from types import MappingProxyType
@@ -15,13 +15,17 @@ from google.protobuf import json_format
 from google.protobuf.message import DecodeError
 from google.protobuf.struct_pb2 import Struct
 from google.protobuf.wrappers_pb2 import StringValue
+from xds.core.v3.resource_locator_pb2 import ResourceLocator
+from xds.core.v3.resource_name_pb2 import ResourceName as ResourceNameMessage
 
 from fsxds.api.catalogue import DynamicMessage
 from fsxds.errors import FsxdsError
 from fsxds.protocol.messages import Node
 from fsxds.protocol.node_attributes import metadata_of
+from fsxds.resource_names import Locator, MalformedName, ResourceName
 from fsxds.resource_types import PREFIX
 from fsxds.resources import Origin, Resource, version_of_body
+from fsxds.snapshots.redirect_payloads import locator_in
 from fsxds.values import Nonce, TypeUrl, Version
 
 # What came over a wire was written in no file that is known here.
@@ -115,6 +119,7 @@ DeltaDiscoveryResponse = discovery_pb2.DeltaDiscoveryResponse
 AGENT = "fsxds watch"
 
 _WRAPPER = f"{PREFIX}envoy.service.discovery.v3.Resource"
+_LOCATORS = {f"{PREFIX}{each.DESCRIPTOR.full_name}": each for each in (ResourceLocator, ResourceNameMessage)}
 
 # google.rpc.Code; what Envoy says with each NACK (ENVOY.md E32).
 NACK_CODE = 13
@@ -159,11 +164,33 @@ def read_wrapper(wrapper: DynamicMessage, contents: UpdateContents) -> None:
         (contents.heartbeats if wrapper.HasField("ttl") else contents.unpopulated).append(wrapper.name)
         return
     body = wrapper.resource.value
-    if _is_of(wrapper.resource.type_url, contents):
+    if wrapper.resource.type_url in _LOCATORS:
+        _add_redirect(wrapper, contents)
+    elif _is_of(wrapper.resource.type_url, contents):
         version = Version(wrapper.version) or version_of_body(contents.type_url, body)
         ttl_s = wrapper.ttl.ToNanoseconds() / 1e9 if wrapper.HasField("ttl") else None
         name = wrapper.name or name_within(body)
         contents.add(Resource(contents.type_url, name, body, version, ELSEWHERE, tuple(wrapper.aliases), ttl_s))
+
+
+def _add_redirect(wrapper: DynamicMessage, contents: UpdateContents) -> None:
+    """Take in a name that leads to another resource. Source: xRFC TP1, "Redirects"."""
+    payload = _LOCATORS[wrapper.resource.type_url].FromString(wrapper.resource.value)
+    try:
+        locator = str(locator_in(payload, ""))
+    except MalformedName as error:
+        contents.faults.append(f"a redirect in it {error}")
+        return
+    version = Version(wrapper.version) or version_of_body(contents.type_url, wrapper.resource.value)
+    aliases = tuple(wrapper.aliases)
+    contents.add(Resource(contents.type_url, wrapper.name, b"", version, ELSEWHERE, aliases, redirect=locator))
+
+
+def targets_of(update: Update) -> Iterator[str]:
+    """Yield the names that the redirects of an update lead to first."""
+    for resource in update.resources.values():
+        if resource.redirect and isinstance(target := Locator.parse(resource.redirect).target, ResourceName):
+            yield str(target)
 
 
 def _is_of(type_url: TypeUrl, contents: UpdateContents) -> bool:

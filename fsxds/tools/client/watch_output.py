@@ -79,7 +79,8 @@ class Holdings:
 
 def _by_content(resource: Resource) -> Resource:
     """Return a resource with the version of its content: servers may give other versions to equal content."""
-    return replace(resource, version=version_of_body(resource.type_url, resource.body))
+    content = resource.redirect.encode() or resource.body
+    return replace(resource, version=version_of_body(resource.type_url, content))
 
 
 # A first list of more names is of no use on a terminal; the JSON has all.
@@ -152,7 +153,8 @@ def _around(resource: Resource) -> str:
     """Return what stands around a resource, where there is something."""
     ttl = (f"  ttl {resource.ttl_s:g}s",) if resource.ttl_s is not None else ()
     aliases = (f"  aliases {escape(', '.join(resource.aliases))}",) if resource.aliases else ()
-    return "".join((*ttl, *aliases))
+    redirect = (f"  redirects to {escape(resource.redirect)}",) if resource.redirect else ()
+    return "".join((*ttl, *aliases, *redirect))
 
 
 def _absent_lines(names: Iterable[str]) -> Iterator[Text]:
@@ -193,7 +195,11 @@ def _resource(resource: Resource, step: HoldingsUpdate, masker: Masker) -> dict[
         "version": step.update.resources.get(resource.name, resource).version,
         **({"aliases": [*resource.aliases]} if resource.aliases else {}),
         **({"ttl_s": resource.ttl_s} if resource.ttl_s is not None else {}),
-        "resource": masker.shown(resource.type_url, resource.body),
+        **(
+            {"redirect": resource.redirect}
+            if resource.redirect
+            else {"resource": masker.shown(resource.type_url, resource.body)}
+        ),
     }
 
 

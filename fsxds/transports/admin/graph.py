@@ -44,7 +44,7 @@ class GraphNode:
         id: its type and its name: `cds/web`.
         type: the short name of its type.
         name: its name.
-        place: where it is written, such as `cds.yaml:3`; empty where it is not served.
+        place: where it is written, such as `cds.yaml:3`, and where it leads as a redirect; empty where it is not served.
         state: `served`; `missing`, so that what uses it does not work; or `outside`: of the bootstrap, or of a type that the
             tree says nothing about.
     """
@@ -317,6 +317,8 @@ def _all_from_the_top(uses: SnapshotUses, limit: int) -> Iterator[Key]:
 def _node(uses: SnapshotUses, key: Key) -> GraphNode:
     resource = uses.resource(key)
     place = "" if resource is None else str(resource.origin)
+    if resource is not None and resource.redirect:
+        place += f", redirects to {resource.redirect}"
     return GraphNode(_id_of(key), BY_TYPE_URL[key[0]].short_name, key[1], place, uses.state(key))
 
 

@@ -175,3 +175,17 @@ def test_no_part_is_larger_than_its_limit() -> None:
 def test_ids_have_a_type_and_a_name(node_id: str) -> None:
     """Anything else is none."""
     assert key_of_id(node_id) is None
+
+
+def test_a_redirect_says_where_it_leads() -> None:
+    """Its place is followed by its locator; what it leads to is what it uses."""
+    whole = made({"CDS/web": [], "CDS/one": ["?CDS/web"]})
+    rows = whole.resources(type_url("CDS"))
+    rows = rows.with_changes([replace(rows["one"], redirect="xdstp:///c/web")], ())
+    graph = asked(replace(whole, by_type={**whole.by_type, type_url("CDS"): rows}))
+
+    assert {node.id: node.place for node in graph.nodes} == {
+        "cds/one": "a.yaml:1, redirects to xdstp:///c/web",
+        "cds/web": "a.yaml:1",
+    }
+    assert graph.edges == (("cds/one", "cds/web"),)

@@ -15,6 +15,7 @@ from fsxds.cli.loading import load_chosen
 from fsxds.cli.problems import warn_if_empty
 from fsxds.cli.running import spinner
 from fsxds.cli.viewing import Choice
+from fsxds.envoy.bootstrap_collections import LIST, read_collection, with_globs, with_lists
 from fsxds.envoy.bootstrap_text import bootstrap_text
 from fsxds.envoy.bootstrap_tls import EnvoyTls, with_tls
 from fsxds.envoy.envoy_bootstrap import (
@@ -54,6 +55,7 @@ class BootstrapFlags(TypedDict):
     cluster: str
     node_metadata: dict[str, str]
     view: str | None
+    collections: tuple[str, ...]
     admin_port: int
     output_format: str
 
@@ -63,6 +65,7 @@ def run_bootstrap(directory: Path | None, settings: Settings, flags: BootstrapFl
     address = None if flags["address"] is None else read_address(flags["address"])
     request = ALL_TYPES if directory is None else _request_of(directory, settings, _choice(flags))
     section = bootstrap_section(request, flags, address, settings)
+    section = _with_collections(section, flags, settings)
     if (tls := _tls(flags)) is not None:
         section = with_tls(section, tls)
     if flags["output_format"] == "json":
@@ -132,6 +135,17 @@ def bootstrap_section(
         return rest_bootstrap(address or _listening(settings.http, "REST"), request, identity)
     is_delta = flags["transport"] == "delta"
     return ads_bootstrap(address or _listening(settings.grpc, "gRPC"), request, identity, delta=is_delta)
+
+
+def _with_collections(section: Section, flags: BootstrapFlags, settings: Settings) -> Section:
+    """Return a bootstrap that asks for collections; UsageError for those that Envoy cannot have so."""
+    names = [read_collection(text, settings.authority) for text in flags["collections"]]
+    if flags["transport"] == "files":
+        mirror, suffix = mirror_of(flags, settings).absolute(), f".{settings.mirror_format}"
+        return with_lists(section, names, lambda name: mirror / path_of(LIST.type_url, name, suffix))
+    if flags["transport"] == "rest" and names:
+        raise UsageError("Envoy has no collections over REST; give --transport delta, or files for a list of listeners")
+    return with_globs(section, names)
 
 
 def _listening(address: str, transport: str) -> str:

@@ -399,6 +399,13 @@ _envoy = partial(click.option, cls=CommandOption, group="The Envoy")
 @node_metadata_option(group="The Envoy", help="A value in its metadata, such as tier=gold; may be given again.")
 @_envoy("--view", metavar="NAME", help="The view that it sees, instead of that of such a node.")
 @_envoy(
+    "--collection",
+    "collections",
+    metavar="NAME",
+    multiple=True,
+    help="Ask for this in place of all: a list of listeners (files), or a glob (ads, delta); may be given again.",
+)
+@_envoy(
     "--admin-port",
     metavar="PORT",
     type=click.IntRange(0, 65535),

@@ -89,6 +89,7 @@ def run_import(file: str, directory: Path, settings: Settings, flags: ImportFlag
         node_metadata={},
         view=None,
         cluster=flags["cluster"],
+        collections=(),
         admin_port=0,
         output_format="yaml",
     )

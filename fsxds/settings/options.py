@@ -277,7 +277,13 @@ class Settings:
     )
 
     authority: str = reloadable(
-        option(AUTHORITY, "", NAMING, ALL, "The authority of names that are written without one, as in `xdstp:///…`.")
+        option(
+            AUTHORITY,
+            "",
+            NAMING,
+            (*ALL, "bootstrap"),
+            "The authority of names that are written without one, as in `xdstp:///…`.",
+        )
     )
     context_params: tuple[ContextRule, ...] | None = reloadable(
         optional(CONTEXTS, NAMING, ALL, "The context parameters that names of resources get in folders of the tree.")

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from fsxds.envoy.bootstrap_collections import read_collection, with_lists
 from fsxds.resource_types import BY_SHORT_NAME
 from fsxds.transports.mirror.files import FORMS, path_of
 from fsxds.transports.mirror.writer import Mirror, MirrorOptions
@@ -141,26 +142,31 @@ def test_envoy_follows_mirrored_collections(tmp_path: Path, form: str) -> None:
         made = listener("first", port=port, route_config=OK)
         return {"inline_entry": {"resource": {"@type": url("lds"), **made}}}
 
+    def listed(*entries: Plain) -> Plain:
+        return collection(*entries, name=name)
+
     other = {**named("second", second), "filter_chains": listener("s", port=second, route_config=OK)["filter_chains"]}
-    path = tmp_path / path_of(COLLECTION.type_url, NAME, f".{form}")
+    name = f"{NAME}/a%20b?env=prod"
+    path = tmp_path / path_of(COLLECTION.type_url, name, f".{form}")
     with Mirror(tmp_path, catalogue(), MirrorOptions(form, durable=False)) as mirror:
-        mirror.write(snapshot(lds=[other], lcds=[collection(entry(first), locator("second"))]))
-        bootstrap = {"dynamic_resources": {"lds_resources_locator": f"file://{path}".replace("%", "%25")}}
+        mirror.write(snapshot(lds=[other], lcds=[listed(entry(first), locator("second"))]))
+        read = [read_collection(name, "")]
+        bootstrap = with_lists({"dynamic_resources": {}}, read, lambda _: path)
         with Envoy(bootstrap) as envoy:
             envoy.wait(lambda: envoy.stat(f"{LDS}.update_success") == 1, 30.0, "the collection")
             assert [answers(first), answers(second)] == [204, 204]
 
             # The listener of the locator is gone, and nothing tells whether it is meant to be.
-            report = mirror.write(snapshot(2, lcds=[collection(locator("second"))]))
+            report = mirror.write(snapshot(2, lcds=[listed(locator("second"))]))
             assert report.kept
             report = mirror.write(
-                snapshot(3, lcds=[collection(entry(first), locator("second"))], unsure={"incomplete": ["lds"]})
+                snapshot(3, lcds=[listed(entry(first), locator("second"))], unsure={"incomplete": ["lds"]})
             )
             assert report.kept
             assert [answers(first), answers(second)] == [204, 204]
             assert envoy.stat(f"{LDS}.update_success") == 1
 
-            mirror.write(snapshot(4, lds=[other], lcds=[collection(locator("second"))]))
+            mirror.write(snapshot(4, lds=[other], lcds=[listed(locator("second"))]))
             envoy.wait(lambda: envoy.listener_names() == {other["name"]}, 30.0, "the removal")
             assert answers(second) == 204
             # The collection itself goes: Envoy keeps its listeners.

@@ -24,6 +24,9 @@ from fsxds.values import Severity, TypeUrl
 IN_COLLECTIONS = frozenset({LB_ENDPOINT, VIRTUAL_HOST})
 """Types of which Envoy asks for what is in a collection."""
 
+# Longer texts than names usually are would take much memory.
+_LONGEST_REMEMBERED = 500
+
 Mention: TypeAlias = tuple[Key, Resource]
 
 Counted = TypeVar("Counted", bound=Hashable)
@@ -180,16 +183,21 @@ class CollectedMentions:
                     self.located += choices
 
 
-@lru_cache(maxsize=1024)
 def choices_of(name: str) -> tuple[str, ...]:
     """Return the names of which one has to be there where a reference is a locator with directives; none of a plain name."""
-    if not is_structured(name):
+    if "#" not in name or not is_structured(name):
         return ()
+    return _remembered_choices(name) if len(name) <= _LONGEST_REMEMBERED else _choices(name)
+
+
+def _choices(name: str) -> tuple[str, ...]:
     try:
-        choices = tuple(Locator.parse(name).choices())
+        return tuple(str(choice.target) for choice in Locator.parse(name).choices())
     except MalformedName:
         return ()
-    return tuple(str(choice.target) for choice in choices) if len(choices) > 1 or choices[0].entry else ()
+
+
+_remembered_choices = lru_cache(maxsize=1024)(_choices)
 
 
 def source_key(path: PurePosixPath) -> Key:

@@ -427,14 +427,15 @@ class DocumentReader:
         self, references: tuple[Reference, ...], place: _Place, draft: DocumentDraft
     ) -> tuple[Reference, ...]:
         """Return references, and note what is wrong with their structured names, where no rule has found it yet."""
-        found = {fault.field_path for fault in draft.faults}
         checked = tuple(self._names.checked(references))
-        faults = [
+        wrong = [
             replace(one, field_path=place.field_path + one.field_path) for one in checked if isinstance(one, Fault)
         ]
-        new = [fault for fault in faults if fault.field_path not in found]
-        draft.faults += new
-        draft.broken += bool(new)
+        if wrong:
+            found = {fault.field_path for fault in draft.faults}
+            new = [fault for fault in wrong if fault.field_path not in found]
+            draft.faults += new
+            draft.broken += bool(new)
         return tuple(one for one in checked if isinstance(one, Reference))
 
     def _line_of(self, index: int | None) -> int:

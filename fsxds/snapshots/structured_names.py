@@ -27,6 +27,7 @@ from fsxds.values import Fault, FieldPath, Severity
 ROUTES = BY_SHORT_NAME["rds"]
 VIRTUAL_HOST = BY_SHORT_NAME["vhds"]
 
+_LONGEST_REMEMBERED = 500
 _MARKS = (b"xdstp:", b"udpa:")
 # Names the secret that another message asks for, and holds none.
 _SECRET_NAME = "envoy.extensions.transport_sockets.tls.v3.SdsSecretConfig"  # noqa: S105 - the name of a message
@@ -156,11 +157,11 @@ class NameWriter:
         packed.value = inner.SerializeToString(deterministic=True)
 
     def _written(self, text: str) -> str:
-        return _canonical_locator(text, self._authority)
+        # Many resources refer to the same ones; longer texts than names usually are would take much memory.
+        read = _remembered_locator if len(text) <= _LONGEST_REMEMBERED else _canonical_locator
+        return read(text, self._authority)
 
 
-# Many resources refer to the same ones.
-@lru_cache(maxsize=4096)
 def _canonical_locator(text: str, authority: str) -> str:
     """Return a name or locator in its canonical form, and what is malformed as it is."""
     try:
@@ -168,6 +169,9 @@ def _canonical_locator(text: str, authority: str) -> str:
     except MalformedName:
         return text
     return str(locator)
+
+
+_remembered_locator = lru_cache(maxsize=4096)(_canonical_locator)
 
 
 def _malformed(error: MalformedName, place: FieldPath) -> Fault:

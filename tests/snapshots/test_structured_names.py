@@ -15,10 +15,12 @@ from fsxds.api.converter import Converter
 from fsxds.api.printing import Printer
 from fsxds.formats import format_of
 from fsxds.lint.linter import Linter
+from fsxds.parse_worker import ParseRules, ParseWorker
 from fsxds.resource_types import BY_TYPE_URL
 from fsxds.resources import ParsedFile
 from fsxds.settings.naming_rules import ContextRule, NamingRules
 from fsxds.snapshots.parse import FileParser
+from fsxds.snapshots.parsed_bytes import decode
 from fsxds.values import PlainValue, SourceFile, VariedFile
 
 C = "envoy.config.cluster.v3.Cluster"
@@ -369,3 +371,18 @@ def test_broken_resources_keep_their_names(parse: Parse) -> None:
     parsed = parse("cds.json", cluster(f"udpa:///{C}/web", nonsense=1))
 
     assert [f"xdstp://own.example/{C}/web"] == [one.name for one in parsed.unread]
+
+
+def test_workers_name_alike(naming_parser: FileParser, catalogue: Catalogue) -> None:
+    """A process that parses gives names the same authority and parameters."""
+    content = json.dumps(cluster(f"xdstp:///{C}/web")).encode()
+    files = tuple(SourceFile.of(PurePosixPath(path), content) for path in ("cds.json", "prod/cds.json"))
+    worker = ParseWorker.start(ParseRules(catalogue, naming=RULES))
+    try:
+        encoded = worker.parse(files, 60.0, ())
+    finally:
+        worker.end()
+
+    parsed = [decode(file.path, file.digest, each) for file, each in zip(files, encoded, strict=True)]
+    assert [names(one) for one in parsed] == [names(naming_parser.parse(file)) for file in files]
+    assert len({name for one in parsed for name in names(one)}) == len(files)

@@ -425,10 +425,10 @@ class Application:
         rest = RestJson(held, self.catalogue, self.observer, self.clients.polls)
         rest.authority = self._authority
         application = make_application(rest, client_status_paths(self.reports, self.credentials.access))
-        self.channels.on_moved = held.wake
         get = HttpGet(held, self.catalogue, self.observer, lambda: GetRules.of(self.settings))
         get.documents.update(documents())
         get.join(application)
+        self.channels.on_moved = get.wake
         options = replace(self.security.http("http", address), max_connections=self.limiter.most_connections)
         return listening(application, address, grace_s=GRACE_S, options=options)
 

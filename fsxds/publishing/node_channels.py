@@ -257,7 +257,8 @@ class NodeChannels:
     def _drop(self, rollout: ChannelRollout) -> None:
         self._publisher.drop(rollout)
         self._moved = {identity: one for identity, one in self._moved.items() if one is not rollout}
-        self.on_moved()
+        if rollout.channel.readers:
+            self.on_moved()
 
 
 def _is_idle(channel: Channel) -> bool:

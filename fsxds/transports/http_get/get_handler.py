@@ -75,8 +75,16 @@ class HttpGet:
         self.documents: dict[str, Handler] = {}
         self.responses = GetResponses(catalogue, lambda: not held.access.current.is_for_everybody)
         self._held = held
+        self._waiting: set[Reader] = set()
         self._observer = observer
         self._rules = rules
+
+    def wake(self) -> None:
+        """Let all that wait look again what their nodes are served."""
+        now_s = asyncio.get_running_loop().time()
+        for reader in self._waiting:
+            for limit in reader.limits:
+                limit.reschedule(now_s)
 
     def join(self, application: web.Application) -> None:
         """Answer what is no POST in the application that answers polls."""
@@ -142,6 +150,7 @@ class HttpGet:
         held.limiter.hold_poll(len(held))
         count = len(get.target.names)
         held.limiter.hold_names(count)
+        self._waiting.add(reader)
         try:
             now_s = asyncio.get_running_loop().time()
             deadline_s = now_s + get.patience_s
@@ -152,6 +161,7 @@ class HttpGet:
                 selected = self._select(get, reader)
             return selected
         finally:
+            self._waiting.discard(reader)
             held.limiter.release_names(count)
 
     async def _respond(self, request: web.Request, get: GetRequest, selected: Selected) -> web.StreamResponse:

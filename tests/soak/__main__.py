@@ -26,11 +26,12 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--seconds", type=float, default=3600.0)
     parser.add_argument("--polls", type=int, default=500)
     parser.add_argument("--streams", type=int, default=200)
+    parser.add_argument("--every", type=float, default=Load.every_s, help="seconds from one edit to the next")
     parser.add_argument("--no-envoys", action="store_true")
     parser.add_argument("--seed", type=int, default=random.randrange(10**6))
     chosen = parser.parse_args(arguments)
     os.environ.setdefault("FSXDS_ADMIN", "127.0.0.1:0")
-    load = Load(chosen.polls, chosen.streams, not chosen.no_envoys)
+    load = Load(chosen.polls, chosen.streams, not chosen.no_envoys, chosen.every)
     edits = max(round(chosen.seconds / load.every_s / PARTS), 1)
     started_s = time.monotonic()
 

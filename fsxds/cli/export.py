@@ -11,6 +11,7 @@ from urllib.parse import urlsplit
 import click
 
 from fsxds import mirror_settings, reload
+from fsxds.api.secrets import mask_text
 from fsxds.cli.loading import load_chosen
 from fsxds.cli.problems import has_errors, line_of, placed, warn_if_empty
 from fsxds.cli.running import spinner
@@ -55,7 +56,7 @@ def run_export(directory: Path, out: Path, settings: Settings, choice: Choice, f
         except OSError as error:
             fact = f"{error.filename or out}: cannot be written: {error.strerror}"
             raise UsageError(
-                f"{fact}; make room, or give another directory, and export again: it goes on there"
+                f"{fact}; make it writable and large enough, or give another one, and export again: it goes on there"
             ) from error
     _print(out, pages, report)
     if pages.withheld or pages.unnamed or report.blocked or report.kept:
@@ -100,4 +101,4 @@ def _print(out: Path, pages: Pages, report: FilesExported) -> None:
         print(f"{count_of(pages.secret_count, 'secret')} left out: secrets are never exported", file=sys.stderr)
     remarks: tuple[Remark, ...] = (*pages.withheld, *pages.unnamed, *report.blocked, *report.kept)
     for remark in remarks:
-        print(escape(f"{remark.subject}: {remark.reason}"), file=sys.stderr)
+        print(escape(mask_text(f"{remark.subject}: {remark.reason}")), file=sys.stderr)

@@ -120,7 +120,7 @@ def test_places_that_cannot_be(tmp_path: Path, capfd: pytest.CaptureFixture[str]
     (tree / "cds.yaml").write_text(f"- {{name: web, alt_stat_name: {'x' * 2000}}}\n")
     with full_disk():
         status, _, errors = export(capfd, tree, tmp_path / "out")
-    assert (status, "File too large; make room" in errors) == (2, True)
+    assert (status, "File too large; make it writable" in errors) == (2, True)
     assert export(capfd, tree, tmp_path / "out")[0] == 0
 
 

@@ -6,7 +6,7 @@
 | What a name stands for, and what answers it: `lookup.DeltaNames`, of virtual hosts `virtual_hosts.HostNames`. | xDS protocol, "Subscribing to Resources" |
 | A client that brings `initial_resource_versions` is sent what differs from them. | xDS protocol, "Reconnect"; ENVOY.md E39 |
 | A client that begins with a collection is told which members were removed: it does not say which it holds. | ENVOY.md E43 |
-| A name that does not exist, or not any more, is reported as removed once it is certain (`Absence`). | xDS protocol, "Deleting Resources" |
+| A name that does not exist, or not any more, is reported as removed once it is certain (`absence.py`). | xDS protocol, "Deleting Resources" |
 | What was NACKed is sent again with back-off, in ever smaller responses (`Acks`). | ENVOY.md E10, E12 |
 | One snapshot goes out as one batch, in push order (`RESOURCE_TYPES`): what is used before what uses it; removals of what is used come last. | xDS protocol, "Eventual consistency considerations" |
 | The endpoints of a new or changed cluster are sent again after it: an Envoy waits for them, and does not ask. | ENVOY.md E34 |
@@ -20,6 +20,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 
+from fsxds.protocol.absence import Absence
 from fsxds.protocol.acks import MOST_PARTS, NOTHING, Acks, Sent, combined
 from fsxds.protocol.lookup import NO_ALIASES, NO_CHANGES, Changes, DeltaNames, Lookup, references_to
 from fsxds.protocol.messages import (
@@ -259,65 +260,6 @@ def _removals_last(updates: list[DeltaUpdate]) -> Iterator[DeltaUpdate]:
         if rest is not None:
             yield rest
     yield from reversed(removals)
-
-
-class Absence:
-    """Decides which names are reported as removed; the others once it is certain that they do not exist.
-
-    | where | not reported |
-    | --- | --- |
-    | a file that was never good may define the type | names that may be in that file |
-    | no file ever mentioned the type | what the client brings from another process, which may have had files of it |
-    | it would hang the client (`is_hidden`, ENVOY.md E38) | anything |
-
-    What this process saw removed is reported in any case: the client got it from here.
-    """
-
-    __slots__ = ("_brought", "_is_hidden", "_type_url", "unreported")
-
-    def __init__(self, type_url: TypeUrl, *, is_hidden: bool) -> None:
-        self.unreported = NOTHING
-        self._type_url, self._is_hidden = type_url, is_hidden
-        # What the client got before this process began, and has not existed since.
-        self._brought = NOTHING
-
-    def begin(self, brought: frozenset[str]) -> None:
-        """Note which names a client brings that do not exist."""
-        self._brought = brought
-
-    @property
-    def is_open(self) -> bool:
-        """Whether there is something to decide again."""
-        return bool(self.unreported or self._brought)
-
-    def reconsider(self, names: frozenset[str], after: Lookup) -> frozenset[str]:
-        """Return what was not reported, does still not exist, and is still wanted: `withhold` decides again."""
-        if not self.is_open:
-            return NOTHING
-        absent = self.unreported | self._brought
-        absent -= after.existing(absent)
-        self._brought &= absent
-        unreported, self.unreported = self.unreported & absent, NOTHING
-        return unreported & (names | self._brought)
-
-    def withhold(self, changes: Changes, snapshot: Snapshot) -> Changes:
-        """Return changes without what is not reported now."""
-        absent, removed = changes.absent, changes.removed
-        if self._is_hidden:
-            return replace(changes, absent=NOTHING, removed=NOTHING)
-        if self._type_url in snapshot.incomplete:
-            self.unreported = absent | (removed & self._brought)
-        elif self._type_url in snapshot.undeclared:
-            self.unreported = self._brought & (absent | removed)
-        else:
-            self._brought = NOTHING
-        if not self.unreported:
-            return changes
-        return replace(changes, absent=absent - self.unreported, removed=removed - self.unreported)
-
-    def reportable(self, removed: frozenset[str]) -> frozenset[str]:
-        """Return those of these names, which the client was sent, that may be reported as removed."""
-        return NOTHING if self._is_hidden else removed
 
 
 class _DeltaWatch:

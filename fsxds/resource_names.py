@@ -197,10 +197,7 @@ def canonical_of_type(text: str, type_url: TypeUrl, authority: str = "") -> str:
     Raises:
         MalformedName: it is malformed, or of another type.
     """
-    if not is_structured(text):
-        return text
-    found = _AS_WRITTEN.fullmatch(text)
-    if found is not None and _TYPE_PREFIX + found[1] == type_url and not _DOTS.search(text):
+    if not is_structured(text) or is_as_written(text, type_url):
         return text
     name = ResourceName.parse(text, authority)
     if name.type_url != type_url:
@@ -208,6 +205,12 @@ def canonical_of_type(text: str, type_url: TypeUrl, authority: str = "") -> str:
         fact = f"is a name of {name.message_type}, and the resource is of {message_type}"
         raise MalformedName(fact, f"write xdstp://<authority>/{message_type}/<path>")
     return str(name)
+
+
+def is_as_written(text: str, type_url: TypeUrl) -> bool:
+    """Whether a text is certain to be a canonical name of a type: it has an authority, and neither codes nor parameters."""
+    found = _AS_WRITTEN.fullmatch(text)
+    return found is not None and _TYPE_PREFIX + found[1] == type_url and not _DOTS.search(text)
 
 
 def parse_or_none(text: str) -> ResourceName | None:

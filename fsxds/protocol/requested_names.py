@@ -12,18 +12,26 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from types import MappingProxyType
 
-from fsxds.errors import ProtocolError
+from fsxds.errors import LimitError, ProtocolError
 from fsxds.protocol.messages import DeltaRequest
-from fsxds.resource_names import MalformedName, canonical, canonical_of_type, is_structured
+from fsxds.resource_names import MalformedName, canonical, canonical_of_type, is_as_written, is_structured
 from fsxds.resource_types import BY_SHORT_NAME
 from fsxds.values import TypeUrl
 
 VIRTUAL_HOSTS = BY_SHORT_NAME["vhds"].type_url
 
-# So much of a name is shown.
+# So much of a name is shown, and of so many names a response says why they are rejected.
 _SHOWN = 200
+MOST_REASONS = 100
+
+# A name that has to be decoded takes some 20 microseconds, for which all other clients wait. Most are canonical as written.
+MOST_DECODED = 20_000
+
+# What became of so many names is kept, of names that are not longer than most.
+MOST_KEPT, _LONGEST_KEPT = 20_000, 256
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,22 +61,38 @@ def read_names(names: Iterable[str], type_url: TypeUrl, authority: str = "") -> 
         names: as they are written.
         type_url: the type of the request.
         authority: that of names which have none.
+
+    Raises:
+        LimitError: too many names have to be decoded.
     """
     structured = [name for name in names if is_structured(name)] if type_url != VIRTUAL_HOSTS else []
     if not structured:
         return NO_STRUCTURED_NAMES
     forms: dict[str, str] = {}
     rejected: dict[str, str] = {}
-    for written in structured:
-        form = written
-        try:
-            form = canonical_of_type(written, type_url, authority)
-        except MalformedName as error:
-            form = _canonical_or_as_written(written, authority)
-            rejected[form] = f"{written[:_SHOWN]!r} {error}"
+    others = [name for name in structured if not is_as_written(name, type_url)]
+    if len(others) > MOST_DECODED:
+        raise LimitError("max-names", f"the request has more than {MOST_DECODED} names with codes or parameters")
+    for written in others:
+        read = _read_short if len(written) <= _LONGEST_KEPT else _read
+        form, reason = read(written, type_url, authority)
         if form != written:
             forms[written] = form
+        if reason and len(rejected) < MOST_REASONS:
+            rejected[form] = reason
     return RequestedNames(forms, rejected)
+
+
+def _read(written: str, type_url: TypeUrl, authority: str) -> tuple[str, str]:
+    """Return the canonical form of a name, as it is written where there is none, and why it is rejected, if it is."""
+    try:
+        return canonical_of_type(written, type_url, authority), ""
+    except MalformedName as error:
+        return _canonical_or_as_written(written, authority), f"{written[:_SHOWN]!r} {error}"
+
+
+# On a state-of-the-world stream, a client repeats its names with each ACK.
+_read_short = lru_cache(maxsize=MOST_KEPT)(_read)
 
 
 def checked_names(names: Iterable[str], type_url: TypeUrl, authority: str = "") -> tuple[str, ...]:

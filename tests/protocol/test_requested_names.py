@@ -4,9 +4,16 @@ from __future__ import annotations
 
 import pytest
 
-from fsxds.errors import ProtocolError
+from fsxds.errors import LimitError, ProtocolError
 from fsxds.protocol.messages import DeltaRequest
-from fsxds.protocol.requested_names import NO_STRUCTURED_NAMES, Spellings, checked_names, read_names
+from fsxds.protocol.requested_names import (
+    MOST_DECODED,
+    MOST_REASONS,
+    NO_STRUCTURED_NAMES,
+    Spellings,
+    checked_names,
+    read_names,
+)
 from fsxds.values import Version
 from tests.support.snapshots import type_url
 
@@ -42,6 +49,17 @@ def test_refused() -> None:
         "xdstp://<authority>/envoy.config.endpoint.v3.ClusterLoadAssignment/<path>"
     )
     assert "directives" in read.rejected[f"{ENDPOINTS}/a#alt=xdstp:"]
+
+
+def test_names_in_bounds() -> None:
+    """Reasons are given for so many names, and so many are decoded; names that are canonical as written are not counted."""
+    read = read_names([f"xdstp://{number}" for number in range(MOST_REASONS + 1)], CDS)
+    assert len(read.rejected) == MOST_REASONS
+    plain = [f"{CLUSTER}/{number}" for number in range(MOST_DECODED + 1)]
+    assert not read_names(plain, CDS).rejected
+    with pytest.raises(LimitError, match="more than 20000 names with codes or parameters"):
+        read_names([f"{name}?a" for name in plain], CDS)
+    assert read_names([f"{CLUSTER}/{'x ' * 200}"], CDS).canonical
 
 
 def test_virtual_hosts_have_names_of_their_own() -> None:

@@ -349,3 +349,15 @@ def test_the_page(tmp_path: Path) -> None:
             envoy.until(lambda: envoy.endpoints(name("shop")) == {"127.0.0.1:8080"}, "its endpoints")
             assert {listener_name("web")} == envoy.listener_names(dynamic_only=True)
             assert envoy.rejections() == {}
+
+
+def test_without_state_a_warning_says_what_is_lost(tmp_path: Path) -> None:
+    """Once, when somebody asks for a collection that has members."""
+    fleet = Fleet(tmp_path, DELTA_ADS)
+    fleet.write("cds.yaml", static_cluster(name("a")))
+    with fleet.server() as server:
+        for _ in range(2):
+            with envoy_of(fleet, server, clusters=CLUSTERS) as envoy:
+                envoy.until_clusters(name("a"))
+
+        assert len(server.log_events("members_not_kept")) == 1

@@ -171,6 +171,18 @@ def test_a_state_of_the_world_collection() -> None:
         assert [] == server.rejections()
 
 
+def test_an_empty_state_of_the_world_collection_holds_up_the_start() -> None:
+    """Envoy ACKs it, and goes on waiting for its `initial_fetch_timeout`."""
+    empty = {"version_info": "1"}
+    with (
+        ScriptedStreams(first_of({CLUSTERS: lambda _: empty}), delta=False) as server,
+        asking(server, SOTW_ADS) as envoy,
+    ):
+        envoy.until(lambda: any(request.version_info == "1" for request in server.requests), "the ACK")
+
+        assert envoy.server_info()["state"] == "PRE_INITIALIZING"
+
+
 @pytest.mark.parametrize("variant", [DELTA_ADS, SOTW_ADS], ids=str)
 def test_how_envoy_asks_for_endpoints_by_a_structured_name(variant: Variant) -> None:
     """It asks in its own spelling, beside plain names, and wants in the body the reference as it was written."""

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -11,23 +9,15 @@ import pytest
 import yaml
 from envoy.config.endpoint.v3.endpoint_pb2 import ClusterLoadAssignment
 
-from tests.next_steps.served_trees import AUTHORITY, PATIENCE_S, served, wrapper
-from tests.next_steps.test_collections import FOO, collection, inlined, named
+from tests.next_steps.served_trees import AUTHORITY, served, wrapper
+from tests.next_steps.test_collections import FOO, collection, inlined, listener, named
 from tests.support.follower import Follower
 from tests.support.resources import endpoints
+from tests.support.server import Server, write_file
 from tests.support.structured_names import structured, type_url
 
 ENDPOINTS = type_url("ClusterLoadAssignment")
 OLD = structured("ClusterLoadAssignment", "old", AUTHORITY)
-
-
-def until(holds: Callable[[], Any], what: str) -> Any:
-    """Wait until something holds, and return it."""
-    deadline_s = time.monotonic() + PATIENCE_S
-    while not (result := holds()):
-        assert time.monotonic() < deadline_s, what
-        time.sleep(0.02)
-    return result
 
 
 def mirrored(mirror: Path) -> dict[str, Any]:
@@ -79,3 +69,19 @@ def test_an_entry_of_a_file(tmp_path: Path) -> None:
     (tree / "lds.yaml").write_text(locator_of(tree, "lists.yaml#entry=b").replace(OLD, named("old")))
     with served(tree) as server, Follower(server.grpc) as client:
         client.ask(type_url("Listener"), named("old")).until_held(named("old"))
+
+
+def test_one_resource_in_each_file(tmp_path: Path) -> None:
+    """`--mirror-layout resources`: each file is one `Resource`, with name, version and type; folders are globs."""
+    tree, mirror = tmp_path / "tree", tmp_path / "mirror"
+    bar, baz = named("my-listeners/bar"), named("my-listeners/baz")
+    write_file(tree / "lds.yaml", listener(bar, 1001) + listener(baz, 1002))
+    with Server(
+        tree, tmp_path, "--mirror", str(mirror), "--mirror-layout", "resources", "--mirror-format", "yaml"
+    ) as server:
+        found = server.wait(lambda: {bar, baz} <= set(mirrored(mirror)) and mirrored(mirror), "both files")
+        assert found[bar]["version"]
+        assert found[bar]["resource"]["@type"] == type_url("Listener")
+        assert {"my-listeners"} == {path.parent.name for path in mirror.rglob("*.yaml")}
+        write_file(tree / "lds.yaml", listener(baz, 1003))
+        server.wait(lambda: set(mirrored(mirror)) == {baz}, "the removal")

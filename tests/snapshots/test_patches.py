@@ -289,3 +289,14 @@ def test_broken_layer_below_is_not_held_against_the_layer(story: ViewStory) -> N
         assert sorted(one.rule for one in found) == sorted([*rules, *(["nothing-to-patch"] if "zzz" in broken else [])])
         assert ["where a file is broken" in one.message for one in found if one.rule == "nothing-to-patch"] == [True]
         story.loaded = None
+
+
+def test_a_redirect_is_not_patched(story: ViewStory) -> None:
+    """It has no content of its own: the patch is held back with its place, and what the redirect leads to is named."""
+    base = BASE + "- {name: one, resource_name: {name: web}}\n"
+    views = story.step({"common/cds.yaml": base, "nodes/a/layer.yaml": PATCH.replace("web:", "one:")})
+
+    assert "CDS one" in served(views.by_layers[A])
+    (problem,) = (one for one in views.problems if one.rule == "malformed-redirect")
+    assert "what is patched is a redirect, at common/cds.yaml:7" in problem.message
+    assert "patch what it leads to, xdstp:///envoy.config.cluster.v3.Cluster/web" in problem.remedy

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Mapping
 from typing import Any
 
@@ -400,3 +401,39 @@ def test_rules_that_change_are_followed(tree: Served) -> None:
 
     assert tree.step({"c/cds.yaml": cluster("c")})["one"] == "3"
     assert "outside of the tree" in tree.told()[0]
+
+
+NAMES = (*"abcd", f"xdstp:///{CDS}/d/x", f"xdstp:///{CDS}/d/y")
+
+
+def locator(name: str) -> str:
+    """Return the locator of a name."""
+    return name if name.startswith("xdstp") else f"xdstp:///{CDS}/{name}"
+
+
+def some(rng: random.Random, name: str) -> str:
+    """Write a cluster or a redirect of this name."""
+    first, second = rng.sample(NAMES, 2)
+    return rng.choice(
+        [
+            cluster(name, rng.randint(1, 9)),
+            redirect(name, first),
+            redirect(name, f"{locator(first)}#alt={locator(second)}"),
+            redirect(name, f"file:///tree/{rng.choice('fg')}/cds.yaml#entry=a"),
+        ]
+    )
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_whatever_is_edited_what_is_defined_stays_served(tree: Served, seed: int) -> None:
+    """Following changes gives what a look at everything gives; what was served is served as long as a file defines it."""
+    rng, owners, before = random.Random(seed), dict[str, str](), set[str]()
+    for _ in range(10):
+        file = rng.choice("fg")
+        owners = {name: owner for name, owner in owners.items() if owner != file}
+        owners |= {name: file for name in NAMES if name not in owners and rng.random() < 0.6}
+        text = "".join(some(rng, name) for name, owner in owners.items() if owner == file)
+        now = set(tree.step({f"{file}/cds.yaml": text or "[]"}))
+
+        assert before & owners.keys() <= now <= owners.keys()
+        before = now

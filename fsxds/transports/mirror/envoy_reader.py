@@ -5,6 +5,7 @@
 | Clusters and listeners are taken when an update was accepted since they were written, their version shows, and none of them is warming. | ENVOY.md E57, E59 |
 | Routes are taken when each route configuration that changed, and that Envoy subscribes to, was accepted once more. | ENVOY.md E58 |
 | An update that was rejected since they were written is a NACK of them. | ENVOY.md E59 |
+| An Envoy that shows the version of a list collection reads that file, and no listeners beside it. | ENVOY.md E79 |
 | A type that Envoy does not subscribe to is not waited for. | |
 """
 
@@ -12,6 +13,7 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
+from dataclasses import dataclass
 from typing import Final
 
 from fsxds.protocol.acks import combined
@@ -20,9 +22,9 @@ from fsxds.resource_types import BY_SHORT_NAME
 from fsxds.resources import RowsChange, Snapshot
 from fsxds.rollout import Rejection, Standing, Step
 from fsxds.transports.mirror.envoy_page import EnvoyPage, Statistics
-from fsxds.values import TypeUrl
+from fsxds.values import TypeUrl, Version
 
-_CDS, _LDS, _RDS = (BY_SHORT_NAME[name].type_url for name in ("cds", "lds", "rds"))
+_CDS, _LDS, _RDS, _LISTS = (BY_SHORT_NAME[name].type_url for name in ("cds", "lds", "rds", "lcds"))
 _SCOPES: Final = {_CDS: "cluster_manager.cds", _LDS: "listener_manager.lds"}
 _WARMING = ("cluster_manager.warming_clusters", "listener_manager.total_listeners_warming")
 _COUNTERS = "update_(success|rejected)"
@@ -34,15 +36,39 @@ _FILTER = "|".join((
 ))  # fmt: skip
 
 
+@dataclass(frozen=True, slots=True)
+class ListVersions:
+    """The versions of the list collections in the files.
+
+    Attributes:
+        now: those that were written last.
+        before: those that were in the files before.
+    """
+
+    now: frozenset[Version] = frozenset()
+    before: frozenset[Version] = frozenset()
+
+    def after(self, now: frozenset[Version]) -> ListVersions:
+        """Return the versions when others were written."""
+        return self if now == self.now else ListVersions(now, self.now)
+
+
+NO_LISTS = ListVersions()
+
+
 class EnvoyReader:
     """Follows what one Envoy reads. `mark` before files are written, `look` afterwards, and ask for `standing`.
 
     Args:
         page: its admin page.
+
+    Attributes:
+        lists: the versions of the list collections that it may read.
     """
 
     def __init__(self, page: EnvoyPage) -> None:
         self._page = page
+        self.lists = NO_LISTS
         self._before: Statistics = {}
         self._now: Statistics = {}
         self._listener_errors: str | None = None
@@ -62,33 +88,42 @@ class EnvoyReader:
 
     def standing(self, step: Step, written: Snapshot) -> Standing | Rejection:
         """Return where Envoy is with a step, all of which is in the files since `written` was written."""
-        return standing_of(step, written, self._before, self._now, self._listener_errors)
+        return standing_of(step, written, (self._before, self._now), self._listener_errors, lists=self.lists)
 
 
 def standing_of(
-    step: Step, written: Snapshot, before: Statistics, now: Statistics, listener_errors: str | None = None
+    step: Step,
+    written: Snapshot,
+    looks: tuple[Statistics, Statistics],
+    listener_errors: str | None = None,
+    *,
+    lists: ListVersions = NO_LISTS,
 ) -> Standing | Rejection:
     """Return where an Envoy is with a step.
 
     Args:
         step: what changed.
         written: what is in the files.
-        before: the statistics before that was written.
-        now: those of now.
+        looks: the statistics before that was written, and those of now.
         listener_errors: why it rejected listeners, in its words.
+        lists: the versions of the list collections that are in the files.
     """
+    before, now = looks
     if not now:
         return Standing.PENDING
     if any(_count(now, name) < _count(before, name) for name in before if name.endswith(".update_success")):
         # It has started again since.
         before = {}
+    reads_list = bool({_listener_version(before), _listener_version(now)} & (lists.now | lists.before))
     return combined(
-        _standing_of_routes(change, written, before, now)
+        _standing_of_list(type_url, change, written, (before, now), (lists, listener_errors))
+        if reads_list and type_url in {_LDS, _LISTS}
+        else _standing_of_routes(change, written, before, now)
         if type_url == _RDS
         else _standing_of_all(type_url, change, written, (before, now), listener_errors)
         for type_url, change in step.changed.items()
         # A time to live or an alias is in no file.
-        if (change.fresh or change.removed) and (type_url == _RDS or type_url in _SCOPES)
+        if (change.fresh or change.removed) and (type_url in {_RDS, _LISTS} or type_url in _SCOPES)
     )
 
 
@@ -100,6 +135,8 @@ def _standing_of_all(
     listener_errors: str | None,
 ) -> Standing | Rejection:
     """Return where an Envoy is with clusters or listeners, all of which are in one file."""
+    if type_url == _LISTS:
+        return Standing.TAKEN
     (before, now), scope = looks, _SCOPES[type_url]
     version = version_of(written, Subscription(type_url))
     if f"{scope}.update_success" not in now:
@@ -113,6 +150,31 @@ def _standing_of_all(
         and not any(_count(now, gauge) for gauge in _WARMING)
     )
     return Standing.TAKEN if is_accepted else Standing.PENDING
+
+
+def _standing_of_list(
+    type_url: TypeUrl,
+    change: RowsChange,
+    written: Snapshot,
+    looks: tuple[Statistics, Statistics],
+    facts: tuple[ListVersions, str | None],
+) -> Standing | Rejection:
+    """Return where an Envoy is with listeners or list collections that reads one of these, which may be as it was."""
+    (before, now), (lists, listener_errors), scope = looks, facts, _SCOPES[_LDS]
+    if _has_grown(f"{scope}.update_rejected", before, now):
+        version = version_of(written, Subscription(type_url))
+        return Rejection(type_url, version, change.fresh, listener_errors)
+    version_text = _listener_version(now)
+    is_accepted = (
+        version_text in lists.now
+        and (version_text == _listener_version(before) or _has_grown(f"{scope}.update_success", before, now))
+        and not any(_count(now, gauge) for gauge in _WARMING)
+    )
+    return Standing.TAKEN if is_accepted else Standing.PENDING
+
+
+def _listener_version(statistics: Statistics) -> Version:
+    return Version(statistics.get(f"{_SCOPES[_LDS]}.version_text", "").strip('"'))
 
 
 def _standing_of_routes(

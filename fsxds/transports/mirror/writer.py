@@ -24,8 +24,8 @@ from fsxds.settings.mirror_rules import MirrorRule
 from fsxds.settings.options import Settings
 from fsxds.supervisor import Attempts
 from fsxds.transports.mirror.directory import MirrorDirectory, Signature
-from fsxds.transports.mirror.envoy_reader import EnvoyReader
-from fsxds.transports.mirror.files import MirrorEncoding, MirrorFile
+from fsxds.transports.mirror.envoy_reader import NO_LISTS, EnvoyReader
+from fsxds.transports.mirror.files import COLLECTIONS, MirrorEncoding, MirrorFile
 from fsxds.transports.mirror.inlining import ListenerFinder, by_name
 from fsxds.transports.mirror.layout import LayoutMaker, MirrorConfigSources
 from fsxds.transports.mirror.manifest import MirrorRecords
@@ -100,6 +100,9 @@ class Mirror:
     """Keeps the files of one directory equal to snapshots; a context manager that gives the directory back.
 
     Blocking: call it outside of the event loop. Calls take turns.
+
+    Attributes:
+        lists: the versions of the list collections that it wrote.
     """
 
     def __init__(self, root: Path, catalogue: Catalogue, options: MirrorOptions | None = None) -> None:
@@ -116,6 +119,7 @@ class Mirror:
             if self._options.layout == RESOURCES
             else LayoutMaker(suffix, sources, target, self._options.finder)
         )
+        self.lists = NO_LISTS
         self._turn = threading.Lock()
         self._is_interrupted = threading.Event()
         # Our files that others had changed when the last write ended.
@@ -188,6 +192,8 @@ class Mirror:
             self._take()
             held = self._records.held(snapshot)
             layout = self._layouts.lay_out(snapshot, held)
+            lists = [file for file in layout.files.values() if file.type_url in COLLECTIONS]
+            self.lists = self.lists.after(frozenset(file.version for file in lists))
             steps = steps_to(layout, held)
             blocked = tuple(self._blocked(steps))
             paths = {PurePosixPath(remark.subject) for remark in blocked}
@@ -450,6 +456,8 @@ class Mirroring:
         else:
             self._failures = 0
             self.has_written.set()
+            if self.reader is not None:
+                self.reader.lists = self._mirror.lists
             self._observer(report)
             if report.written or report.removed:
                 await asyncio.sleep(self._mirror.pause_s)

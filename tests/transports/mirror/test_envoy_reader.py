@@ -10,11 +10,11 @@ from fsxds.protocol.subscription import Subscription, version_of
 from fsxds.resource_types import BY_SHORT_NAME
 from fsxds.resources import RowsChange
 from fsxds.rollout import Rejection, Standing, Step, StepKind
-from fsxds.transports.mirror.envoy_reader import standing_of
-from fsxds.values import TypeUrl
+from fsxds.transports.mirror.envoy_reader import ListVersions, standing_of
+from fsxds.values import TypeUrl, Version
 from tests.support.polls import named, snapshot_of
 
-CDS, LDS, RDS = (BY_SHORT_NAME[name].type_url for name in ("cds", "lds", "rds"))
+CDS, LDS, RDS, LISTS = (BY_SHORT_NAME[name].type_url for name in ("cds", "lds", "rds", "lcds"))
 WRITTEN = snapshot_of(1, named("cds", "web"), named("lds", "front"), named("rds", "r1"))
 CLUSTERS = str(version_of(WRITTEN, Subscription(CDS)))
 CALM = {"cluster_manager.warming_clusters": "0", "listener_manager.total_listeners_warming": "0"}
@@ -55,7 +55,7 @@ NEW = RowsChange(fresh=frozenset({"web"}))
 )
 def test_clusters(now: dict[str, str], expected: Standing | Rejection) -> None:
     """Clusters are taken when an update was accepted since, their version shows, and nothing warms."""
-    assert standing_of(step(CDS, NEW), WRITTEN, BEFORE, now) == expected
+    assert standing_of(step(CDS, NEW), WRITTEN, (BEFORE, now)) == expected
 
 
 def routes(success: int, rejected: int = 0) -> dict[str, str]:
@@ -80,12 +80,12 @@ def routes(success: int, rejected: int = 0) -> dict[str, str]:
 def test_routes(now: dict[str, str], expected: Standing | Rejection) -> None:
     """Routes are taken when all subscriptions to them counted one more; those that nobody subscribes to do not count."""
     change = RowsChange(fresh=frozenset({"r1", "nobody-subscribes"}))
-    assert standing_of(step(RDS, change), WRITTEN, routes(2), now) == expected
+    assert standing_of(step(RDS, change), WRITTEN, (routes(2), now)) == expected
 
 
 def test_what_is_in_no_file_is_not_waited_for() -> None:
     """A time to live is in no file, so that Envoy reads nothing."""
-    assert standing_of(step(CDS, RowsChange(renewed=frozenset({"web"}))), WRITTEN, BEFORE, BEFORE) is Standing.TAKEN
+    assert standing_of(step(CDS, RowsChange(renewed=frozenset({"web"}))), WRITTEN, (BEFORE, BEFORE)) is Standing.TAKEN
 
 
 def test_why_listeners_were_rejected_is_kept() -> None:
@@ -96,9 +96,50 @@ def test_why_listeners_were_rejected_is_kept() -> None:
     standing = standing_of(
         step(LDS, RowsChange(fresh=frozenset({"front"}))),
         WRITTEN,
-        before,
-        now,
+        (before, now),
         "Error adding/updating listener(s) front: no",
     )
     assert isinstance(standing, Rejection)
     assert standing.reason == "Error adding/updating listener(s) front: no"
+
+
+def listeners(version: str, success: int, rejected: int = 0) -> dict[str, str]:
+    """Return the statistics of an Envoy that reads listeners alone, of a file of theirs or a list collection."""
+    scope = "listener_manager.lds"
+    counters = {f"{scope}.update_success": str(success), f"{scope}.update_rejected": str(rejected)}
+    return {**CALM, **counters, f"{scope}.version_text": f'"{version}"'}
+
+
+WARMING = {"listener_manager.total_listeners_warming": "1"}
+OF_LISTENERS = RowsChange(fresh=frozenset({"front"}))
+OLD_LIST, NEW_LIST, OTHER_LIST = (Version(text) for text in ("l1", "l2", "o1"))
+REJECTED = Rejection(LDS, version_of(WRITTEN, Subscription(LDS)), OF_LISTENERS.fresh, "no")
+
+
+@pytest.mark.parametrize(
+    ("before", "now", "expected"),
+    [
+        pytest.param(listeners("l1", 3), listeners("l1", 3), Standing.PENDING, id="not read yet"),
+        pytest.param(listeners("l1", 3), listeners("l2", 4), Standing.TAKEN, id="accepted"),
+        pytest.param(listeners("l1", 3), {**listeners("l2", 4), **WARMING}, Standing.PENDING, id="still warming"),
+        pytest.param(listeners("l1", 3), listeners("l1", 3, 1), REJECTED, id="rejected"),
+        pytest.param(listeners("o1", 3), listeners("o1", 3), Standing.TAKEN, id="its own list stays as it was"),
+        pytest.param(listeners("l2", 1), listeners("l2", 1), Standing.TAKEN, id="nothing is new in it"),
+        pytest.param(listeners("x", 3), listeners("x", 3), Standing.PENDING, id="it reads listeners"),
+    ],
+)
+def test_listeners_of_a_list(before: dict[str, str], now: dict[str, str], expected: Standing | Rejection) -> None:
+    """An Envoy that shows the version of a list collection has taken listeners when that is one that was written last."""
+    lists = ListVersions(frozenset({NEW_LIST, OTHER_LIST}), frozenset({OLD_LIST, OTHER_LIST}))
+    assert standing_of(step(LDS, OF_LISTENERS), WRITTEN, (before, now), "no", lists=lists) == expected
+
+
+def test_lists_of_others() -> None:
+    """An Envoy that reads listeners is not waited for where a list changes, one that reads a list is."""
+    change = RowsChange(fresh=frozenset({"xdstp:…"}))
+    lists = ListVersions(frozenset({NEW_LIST}), frozenset({OLD_LIST}))
+    for version, expected in (("x", Standing.TAKEN), ("l1", Standing.PENDING)):
+        looks = listeners(version, 3)
+        assert standing_of(step(LISTS, change), WRITTEN, (looks, looks), lists=lists) is expected
+    assert lists.after(lists.now) is lists
+    assert lists.after(frozenset()) == ListVersions(frozenset(), lists.now)

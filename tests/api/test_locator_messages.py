@@ -43,9 +43,9 @@ def test_files_and_authorities() -> None:
         ({"scheme": "FILE", "id": "lds.yaml"}, "has no absolute path"),
         ({"scheme": "FILE", "id": "/a/../../etc/passwd"}, "a part that is . or .."),
         ({"id": "a/../b", "resource_type": LISTENER}, "a part that is . or .."),
-        ({"id": "web", "resource_type": "type.googleapis.com/x"}, "is no"),
+        ({"id": "web", "resource_type": "type.googleapis.com/x"}, "has no type"),
         ({"id": "web", "resource_type": LISTENER, "directives": [{"entry": "a"}, {"entry": "b"}]}, "two entries"),
-        ({"id": "web", "resource_type": LISTENER, "directives": [{"entry": "ä"}]}, "no directive"),
+        ({"id": "web", "resource_type": LISTENER, "directives": [{"entry": "ä"}]}, "a directive that is none"),
     ],
 )
 def test_malformed_messages(fields: dict[str, Any], fact: str) -> None:

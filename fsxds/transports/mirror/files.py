@@ -6,7 +6,6 @@ import hashlib
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from functools import lru_cache
 from pathlib import PurePosixPath
 from urllib.parse import quote
 
@@ -31,6 +30,8 @@ LONGEST_BYTES = 200
 EMPTY = "%empty"
 CUT = "%~"
 _KEPT_BYTES = 150
+# Paths of what has no file, of which a layout asks too.
+_SPARE_PATHS = 1000
 
 
 def file_name_of(name: str) -> str:
@@ -112,8 +113,6 @@ class Layout:
     left_sources: tuple[Remark, ...] = ()
 
 
-# Making ten thousand paths takes longer than all else about an unchanged snapshot.
-@lru_cache(maxsize=131_072)
 def path_of(type_url: TypeUrl, name: str | None, suffix: str) -> PurePosixPath:
     """Return the path of a resource's file within the directory, or with None of a type's bundle.
 
@@ -127,6 +126,48 @@ def path_of(type_url: TypeUrl, name: str | None, suffix: str) -> PurePosixPath:
         folders = f"{file_name_of(structured.authority)}/" if structured.authority else ""
         return PurePosixPath(f"{short_name}/{folders}{file_name}{suffix}")
     return PurePosixPath(short_name + suffix if name is None else f"{short_name}/{file_name_of(name)}{suffix}")
+
+
+class MirrorPaths:
+    """The paths of files, relative and absolute; making ten thousand takes longer than all else about an unchanged snapshot.
+
+    `keep_only` after every layout forgets those of files that are gone.
+
+    Args:
+        suffix: of all files, such as `.pb`.
+        directory: the absolute path that they are in.
+    """
+
+    def __init__(self, suffix: str, directory: PurePosixPath) -> None:
+        self._suffix = suffix
+        self._directory = directory
+        # By type and name, as `path_of` takes them.
+        self._relative: dict[tuple[TypeUrl, str | None], PurePosixPath] = {}
+        self._absolute: dict[tuple[TypeUrl, str | None], PurePosixPath] = {}
+
+    def relative(self, type_url: TypeUrl, name: str | None) -> PurePosixPath:
+        """Return what `path_of` returns."""
+        try:
+            return self._relative[type_url, name]
+        except KeyError:
+            path = self._relative[type_url, name] = path_of(type_url, name, self._suffix)
+            return path
+
+    def absolute(self, type_url: TypeUrl, name: str | None) -> PurePosixPath:
+        """Return the path with the directory before it."""
+        try:
+            return self._absolute[type_url, name]
+        except KeyError:
+            path = self._absolute[type_url, name] = self._directory / self.relative(type_url, name)
+            return path
+
+    def keep_only(self, files: Mapping[PurePosixPath, MirrorFile]) -> None:
+        """Forget other files than these, once they are more than these: looking after every layout would cost more."""
+        if len(self._relative) <= 2 * len(files) + _SPARE_PATHS:
+            return
+        keys = {(file.type_url, name) for file in files.values() for name in (*file.names, None)}
+        self._relative = {key: path for key, path in self._relative.items() if key in keys}
+        self._absolute = {key: path for key, path in self._absolute.items() if key in keys}
 
 
 def united(wanted: MirrorFile, before: MirrorFile | None) -> MirrorFile:

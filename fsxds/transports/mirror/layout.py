@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from functools import lru_cache, partial
 from pathlib import PurePosixPath
 
 from fsxds.api.catalogue import Catalogue, DynamicMessage
@@ -24,7 +23,7 @@ from fsxds.transports.config_sources import (
     RequestedResources,
     eds_name_of,
 )
-from fsxds.transports.mirror.files import BUNDLES, COLLECTIONS, SINGLES, Held, Layout, MirrorFile, path_of, united
+from fsxds.transports.mirror.files import BUNDLES, COLLECTIONS, SINGLES, Held, Layout, MirrorFile, MirrorPaths, united
 from fsxds.transports.mirror.inlining import LISTENER, ListenerFinder, by_name, inlined
 from fsxds.values import TypeUrl, Version
 
@@ -134,10 +133,13 @@ class LayoutMaker:
         self.suffix = suffix
         self.sources = sources
         self.directory = directory
+        self.paths = MirrorPaths(suffix, directory or PurePosixPath())
 
     def lay_out(self, snapshot: Snapshot, held: Held) -> Layout:
         """Return which files should be there for a snapshot, given what is there."""
-        return _LayoutBuilder(snapshot, held, self).build()
+        layout = _LayoutBuilder(snapshot, held, self).build()
+        self.paths.keep_only(layout.files)
+        return layout
 
 
 class _LayoutBuilder:
@@ -146,8 +148,8 @@ class _LayoutBuilder:
     def __init__(self, snapshot: Snapshot, held: Held, maker: LayoutMaker) -> None:
         self._snapshot = snapshot
         self._held = held
-        self._suffix = maker.suffix
-        self._directory = maker.directory
+        self._paths = maker.paths
+        self._rewrites = maker.directory is not None
         self._sources = maker.sources
         self._find_listeners = maker.finder(snapshot)
         self._files: dict[PurePosixPath, MirrorFile] = {}
@@ -164,10 +166,9 @@ class _LayoutBuilder:
         wanted = {type_url: self._served(type_url) for type_url in (*SINGLES, *BUNDLES)}
         for type_url in COLLECTIONS:
             wanted[type_url] = tuple(self._inlined(wanted[type_url]))
-        if self._directory is not None:
-            find = partial(self._find, self._directory)
+        if self._rewrites:
             for type_url in WITH_CONFIG_SOURCES:
-                wanted[type_url] = self._rewrite(wanted[type_url], find)
+                wanted[type_url] = self._rewrite(wanted[type_url])
         for type_url in SINGLES:
             for resource in wanted[type_url]:
                 if type_url in COLLECTIONS:
@@ -190,9 +191,6 @@ class _LayoutBuilder:
     def _served(self, type_url: TypeUrl) -> tuple[Resource, ...]:
         return () if type_url in self._snapshot.withheld else tuple(self._snapshot.resources(type_url).values())
 
-    def _path(self, type_url: TypeUrl, name: str | None) -> PurePosixPath:
-        return path_of(type_url, name, self._suffix)
-
     def _keep_missing_singles(self, type_url: TypeUrl) -> None:
         if type_url not in self._unsure:
             return
@@ -211,7 +209,7 @@ class _LayoutBuilder:
 
     def _add(self, type_url: TypeUrl, name: str, resources: tuple[Resource, ...], *, is_stand_in: bool = False) -> None:
         """Add the file of one resource, with the version of just that selection."""
-        path = self._path(type_url, name)
+        path = self._paths.relative(type_url, name)
         self._files[path] = MirrorFile(path, type_url, self._version_of_one(type_url, name), resources, is_stand_in)
 
     def _version_of_one(self, type_url: TypeUrl, name: str) -> Version:
@@ -227,7 +225,7 @@ class _LayoutBuilder:
         """Yield the list collections to write; others stay as they are on disk, or are not made."""
         for collection in collections:
             made = inlined(self._sources.catalogue, collection, self._find_listeners)
-            path = self._path(collection.type_url, collection.name)
+            path = self._paths.relative(collection.type_url, collection.name)
             if made.is_void or (made.left_out and LISTENER.type_url in self._unsure):
                 self._keep_collection(path, made.left_out)
                 continue
@@ -242,13 +240,13 @@ class _LayoutBuilder:
         self._remarks += [Remark(str(path), f"{what}: {each}") for each in left_out]
 
     def _add_collection(self, collection: Resource) -> None:
-        path = self._path(collection.type_url, collection.name)
+        path = self._paths.relative(collection.type_url, collection.name)
         self._files[path] = MirrorFile(path, collection.type_url, collection.version, (collection,), is_wrapped=True)
 
     # -- bundles
 
     def _add_bundle(self, type_url: TypeUrl, resources: tuple[Resource, ...]) -> None:
-        path = self._path(type_url, None)
+        path = self._paths.relative(type_url, None)
         # There may be one of another form, from before that was changed.
         paths = [at for at in self._held if self._held[at].type_url == type_url]
         before = self._held.get(path) or (self._held[paths[0]] if paths else None)
@@ -266,14 +264,14 @@ class _LayoutBuilder:
 
     def _whole(self, type_url: TypeUrl, resources: tuple[Resource, ...]) -> MirrorFile:
         version = version_of(self._snapshot, Subscription(type_url))
-        return MirrorFile(self._path(type_url, None), type_url, version, resources)
+        return MirrorFile(self._paths.relative(type_url, None), type_url, version, resources)
 
     def _add_stand_ins(self) -> None:
         """Write an empty ClusterLoadAssignment where a cluster names a removed one: Envoy would keep its endpoints (ENVOY.md E27)."""
-        bundle = self._files.get(self._path(CDS, None))
+        bundle = self._files.get(self._paths.relative(CDS, None))
         clusters = bundle.resources if bundle else self._held_clusters()
         for name in sorted(self._sources.eds_names(clusters)):
-            path = self._path(EDS, name)
+            path = self._paths.relative(EDS, name)
             if path in self._held and path not in self._files and path not in self._kept:
                 self._add_stand_in(name)
 
@@ -282,11 +280,11 @@ class _LayoutBuilder:
         return tuple(resource for content in contents if content for resource in content.resources)
 
     def _add_stand_in(self, name: str) -> None:
-        path = self._path(EDS, name)
+        path = self._paths.relative(EDS, name)
         self._add(EDS, name, (self._sources.empty_assignment(name, Origin(path, 1)),), is_stand_in=True)
 
-    def _rewrite(self, resources: Iterable[Resource], find: Find) -> tuple[Resource, ...]:
-        results = [self._sources.rewrite(resource, find) for resource in resources]
+    def _rewrite(self, resources: Iterable[Resource]) -> tuple[Resource, ...]:
+        results = [self._sources.rewrite(resource, self._find) for resource in resources]
         for result in results:
             for requested, path in result.paths.items():
                 if path is None:
@@ -306,19 +304,18 @@ class _LayoutBuilder:
         """Whether there will be a file of this resource, other than as a stand-in."""
         if type_url not in self._snapshot.withheld and name in self._snapshot.resources(type_url):
             return True
-        return self._path(type_url, name) in self._kept
+        return bool(self._kept) and self._paths.relative(type_url, name) in self._kept
 
-    def _find(self, directory: PurePosixPath, requested: RequestedResources) -> PurePosixPath | None:
+    def _find(self, requested: RequestedResources) -> PurePosixPath | None:
         """Return the file for a config source: Envoy rejects a path that does not exist (ENVOY.md E25)."""
         type_url = requested.type_url
         if type_url == SRDS:
-            path = self._path(SRDS, None)
-            is_there = SRDS not in self._snapshot.withheld or path in self._held
-            return directory / path if is_there else None
+            is_there = SRDS not in self._snapshot.withheld or self._paths.relative(SRDS, None) in self._held
+            return self._paths.absolute(SRDS, None) if is_there else None
         names = self._routes_of_scopes() if requested.names is None else requested.names
         if len(names) != 1 or not (self._will_be(type_url, names[0]) or self._may_stand_in(type_url)):
             return None
-        return _inside(directory, self._path(type_url, names[0]))
+        return self._paths.absolute(type_url, names[0])
 
     def _may_stand_in(self, type_url: TypeUrl) -> bool:
         return type_url == EDS and EDS not in self._snapshot.incomplete | self._snapshot.withheld
@@ -326,12 +323,6 @@ class _LayoutBuilder:
     def _routes_of_scopes(self) -> tuple[str, ...]:
         """Return the routes that scopes name: Envoy asks for all of them through one path, which can hold but one."""
         return self._sources.routes_of_scopes(self._served(SRDS)) or tuple(self._snapshot.resources(RDS))
-
-
-@lru_cache(maxsize=131_072)
-def _inside(directory: PurePosixPath, path: PurePosixPath) -> PurePosixPath:
-    """Return the absolute path of a file; joining ten thousand takes longer than looking at their resources."""
-    return directory / path
 
 
 def _some(names: Iterable[str]) -> str:

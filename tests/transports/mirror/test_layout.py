@@ -12,6 +12,7 @@ from fsxds.protocol.subscription import Subscription, version_of
 from fsxds.resources import Snapshot
 from fsxds.transports.mirror.files import FileOnDisk, Layout, MirrorFile
 from fsxds.transports.mirror.layout import LayoutMaker, MirrorConfigSources
+from tests.support.reachable import reachable
 from tests.transports.mirroring import (
     Plain,
     assignment,
@@ -336,3 +337,17 @@ def test_a_listener_is_rewritten_when_its_routes_come() -> None:
     assert manager(before, "front").rds.config_source.HasField("ads")
     assert manager(after, "front").rds.config_source.path_config_source.path == "/out/rds/r.pb"
     assert maker.lay_out(second, hold(after)).files == after.files
+
+
+def test_paths_of_what_is_gone_are_forgotten() -> None:
+    """Names that change all the time leave no paths behind: kept are those of what is laid out, and once more as many."""
+    maker = LayoutMaker(".pb", MirrorConfigSources(catalogue()), OUT)
+    held: dict[PurePosixPath, FileOnDisk] = {}
+    for generation in range(8):
+        names = [f"c-{generation}-{number}" for number in range(500)]
+        layout = maker.lay_out(snapshot(cds=list(map(by_eds, names)), eds=list(map(assignment, names))), held)
+        held = hold(layout)
+
+    assert {f"eds/{name}.pb" for name in names} | EMPTY_BUNDLES == paths(layout)
+    made = sum(isinstance(each, PurePosixPath) for each in reachable(maker.paths))
+    assert made < 4 * len(layout.files) + 2 * 1000 + 10, "relative and absolute paths"

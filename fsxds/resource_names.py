@@ -213,6 +213,11 @@ def is_as_written(text: str, type_url: TypeUrl) -> bool:
     return found is not None and _TYPE_PREFIX + found[1] == type_url and not _DOTS.search(text)
 
 
+def is_locator(text: str) -> bool:
+    """Whether a text is meant as a locator: it begins as one does."""
+    return is_structured(text) or text.startswith(FILE_SCHEME)
+
+
 def parse_or_none(text: str) -> ResourceName | None:
     """Return a structured name; None for any other, also where it is malformed."""
     if not is_structured(text):

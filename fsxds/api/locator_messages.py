@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from fsxds.api.catalogue import DynamicMessage
 from fsxds.resource_names import DEEPEST, FileName, Locator, MalformedName, ResourceName
+from fsxds.values import PlainValue
 
 RESOURCE_LOCATOR = "xds.core.v3.ResourceLocator"
 
@@ -34,6 +35,23 @@ def fill_locator(message: DynamicMessage, locator: Locator) -> None:
         fill_locator(message.directives.add().alt, alternative)
     if locator.entry:
         message.directives.add().entry = locator.entry
+
+
+def plain_locator(locator: Locator) -> dict[str, PlainValue]:
+    """Return the ResourceLocator that says what a locator says, as plain values."""
+    target = locator.target
+    directives: list[PlainValue] = [{"alt": plain_locator(alternative)} for alternative in locator.alternatives]
+    directives += [{"entry": locator.entry}] if locator.entry else []
+    if isinstance(target, FileName):
+        return {"scheme": "FILE", "id": target.path, "directives": directives}
+    params: dict[str, PlainValue] = dict(target.context)
+    return {
+        "authority": target.authority,
+        "resource_type": target.message_type,
+        "id": target.path,
+        **({"exact_context": {"params": params}} if params else {}),
+        "directives": directives,
+    }
 
 
 def _read(message: DynamicMessage, authority: str, depth: int) -> Locator:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import PurePosixPath
 from typing import NamedTuple, Protocol, cast
 
@@ -11,12 +12,12 @@ from google.protobuf.message import DecodeError, Message
 
 from fsxds.api.catalogue import Catalogue
 from fsxds.api.constraints import FieldRules
-from fsxds.api.converter import Converter
+from fsxds.api.converter import Converted, Converter
 from fsxds.api.fields import camel_case
 from fsxds.api.v2_spellings import similar_type
 from fsxds.api.walk import Unreadable, unreadable_parts
 from fsxds.formats.decoded import MAX_FAULTS, MessageDocument, PlainDocument
-from fsxds.resource_names import Locator, MalformedName, is_structured
+from fsxds.resource_names import Locator, MalformedName, is_locator, is_structured
 from fsxds.resource_types import BY_MESSAGE_TYPE, ResourceType
 from fsxds.resources import LayerEdit, Origin, Reference, Resource, UnreadResource, version_of_body
 from fsxds.settings.naming_rules import NO_RULES, NamingRules
@@ -131,6 +132,10 @@ class DocumentReader:
         if wrapping.leads_to and piece.value is None:
             self._add_named_redirect(_Place(piece.field_path, piece.position, wrapping), expected, draft)
             return
+        if piece.wrapper is not None and isinstance(piece.value, str) and is_locator(piece.value):
+            wrapping = replace(wrapping, leads_to=piece.value)
+            self._add_named_redirect(_Place(piece.field_path, piece.position, wrapping), expected, draft)
+            return
         if not isinstance(piece.value, dict):
             draft.faults.append(shape.not_an_object(piece.field_path))
             draft.broken += 1
@@ -138,12 +143,13 @@ class DocumentReader:
         row: ResourceType | None
         if "@type" in piece.value:
             row = BY_MESSAGE_TYPE.get(str(piece.value["@type"]).rpartition("/")[2])
-            converted = self._converter.convert_any(piece.value)
+            converted = self._converted(piece.value, row, self._converter.convert_any)
         else:
             row = self._row(piece.claim, piece.field_path, draft)
             if row is None:
                 return
-            converted = self._converter.convert(piece.value, row.message_type)
+            convert = partial(self._converter.convert, message_type=row.message_type)
+            converted = self._converted(piece.value, row, convert)
         draft.faults += _conversion_faults(piece, converted.faults)
         place = _Place(piece.field_path, piece.position, wrapping, piece.value)
         if converted.message is not None:
@@ -152,6 +158,16 @@ class DocumentReader:
         draft.broken += 1
         if row is not None and (name := _written_name(row, place)):
             draft.unread.append(UnreadResource(row.type_url, self._names.written_name(name, row), place.field_path))
+
+    def _converted(
+        self, value: dict[str, PlainValue], row: ResourceType | None, convert: Callable[[PlainValue], Converted]
+    ) -> Converted:
+        """Return what becomes of a resource, in which the locators of a list collection may be texts."""
+        if row is not list_collections.LISTENER_COLLECTION:
+            return convert(value)
+        plain, faults = list_collections.with_plain_locators(value, self._authority)
+        converted = convert(plain)
+        return Converted(None, (*converted.faults, *faults)) if faults else converted
 
     def _declare_empty(self, claim: TypeClaim | None, draft: DocumentDraft) -> None:
         """Note that a document holds nothing on purpose."""
@@ -241,8 +257,9 @@ class DocumentReader:
         try:
             locator = redirect_payloads.locator_of_text(wrapping.leads_to, wrapping.name, expected, self._authority)
         except MalformedName as error:
-            place = place._replace(field_path=(*wrapper_path(place.field_path), "resource_name", "name"))
-            draft.faults.append(redirect_payloads.malformed(error, place.field_path))
+            named = (*wrapper_path(place.field_path), "resource_name", "name")
+            at = place.field_path if place.field_path[-1:] == ("resource",) else named
+            draft.faults.append(redirect_payloads.malformed(error, at))
             draft.broken += 1
             return
         self._add_redirect(locator, place, expected, draft)

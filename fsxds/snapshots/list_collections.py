@@ -17,7 +17,7 @@ from urllib.parse import quote
 from google.protobuf.message import DecodeError
 
 from fsxds.api.catalogue import Catalogue, DynamicMessage
-from fsxds.api.locator_messages import fill_locator, locator_of
+from fsxds.api.locator_messages import fill_locator, locator_of, plain_locator
 from fsxds.resource_names import Locator, MalformedName, ResourceName, is_structured
 from fsxds.resource_types import BY_MESSAGE_TYPE, BY_SHORT_NAME
 from fsxds.resources import Reference, version_of_body
@@ -55,6 +55,32 @@ def naming_fault(name: str, place: FieldPath) -> Fault | None:
 def says_entries(written: Mapping[str, PlainValue]) -> bool:
     """Whether an author wrote which entries a collection has, if only that it has none."""
     return written.get("entries") is not None
+
+
+def with_plain_locators(
+    written: Mapping[str, PlainValue], authority: str
+) -> tuple[dict[str, PlainValue], tuple[Fault, ...]]:
+    """Return a collection with the fields of its locators where these are texts, and what is wrong with the texts."""
+    entries = written.get("entries")
+    # As everywhere in the API, one object may stand for a list of one.
+    read = [_with_plain_locator(each, authority) for each in (entries if isinstance(entries, list) else [entries])]
+    faults = [
+        Fault("malformed-name", f"the locator {error.fact}", error.remedy, ("entries", *at, "locator"))
+        for index, (_, error) in enumerate(read)
+        if error is not None
+        for at in [(index,) if isinstance(entries, list) else ()]
+    ]
+    plain = [each for each, _ in read]
+    return {**written, **({"entries": plain} if entries is not None else {})}, tuple(faults)
+
+
+def _with_plain_locator(entry: PlainValue, authority: str) -> tuple[PlainValue, MalformedName | None]:
+    if not isinstance(entry, dict) or not isinstance(text := entry.get("locator"), str):
+        return entry, None
+    try:
+        return {**entry, "locator": plain_locator(Locator.parse(text, authority))}, None
+    except MalformedName as error:
+        return {**entry, "locator": {}}, error
 
 
 def no_entries() -> Fault:

@@ -3,6 +3,7 @@
 | form | source |
 | --- | --- |
 | `name`, and as `resource` an `xds.core.v3.ResourceLocator` or an `xds.core.v3.ResourceName` | xRFC TP1, "Redirects" |
+| `name`, and as `resource` a locator as text, in YAML and JSON | |
 | `name` and `resource_name: {name: …}` without `resource`: a locator as text, or a plain name of the same type | |
 """
 
@@ -13,12 +14,11 @@ from dataclasses import dataclass
 from fsxds.api.catalogue import DynamicMessage
 from fsxds.api.locator_messages import RESOURCE_LOCATOR, locator_of
 from fsxds.resource_names import (
-    FILE_SCHEME,
     FileName,
     Locator,
     MalformedName,
     ResourceName,
-    is_structured,
+    is_locator,
     parse_or_none,
 )
 from fsxds.resource_types import BY_MESSAGE_TYPE, BY_SHORT_NAME, ResourceType
@@ -107,7 +107,7 @@ def read_redirect(
 
 def locator_of_text(text: str, name: str, expected: ResourceType | None, authority: str) -> Locator:
     """Return where a text leads: a locator, or a plain name of the type that is redirected. Raises MalformedName."""
-    if is_structured(text) or text.startswith(FILE_SCHEME):
+    if is_locator(text):
         return Locator.parse(text, authority)
     message_type = _type_of_name(name) or (expected.message_type if expected is not None else "")
     return Locator.parse(str(ResourceName(authority, message_type, text)), authority)

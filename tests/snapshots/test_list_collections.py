@@ -187,3 +187,43 @@ def test_locators_get_the_authority_of_the_tree(tools: Tools, catalogue: Catalog
     assert resource.name == NAME
     assert [one.name for one in resource.references] == [f"xdstp://example.com/{LISTENER.message_type}/x"]
     assert entries_of(draft, catalogue)[0].locator.authority == "example.com"
+
+
+AUTHORITY = "xdstp://example.com"
+
+
+@pytest.mark.parametrize(
+    ("text", "fields"),
+    [
+        (f"{AUTHORITY}/{LISTENER.message_type}/bar", {}),
+        (f"{AUTHORITY}/{LISTENER.message_type}/bar?b=2&a=1", {"exact_context": {"params": {"a": "1", "b": "2"}}}),
+        (
+            f"{AUTHORITY}/{LISTENER.message_type}/bar#alt=file:///xds/lds.yaml",
+            {"directives": [{"alt": {"scheme": "FILE", "id": "/xds/lds.yaml"}}]},
+        ),
+    ],
+)
+def test_locator_as_text(tools: Tools, text: str, fields: dict[str, Any]) -> None:
+    """A locator as text becomes the very message that its fields would be; also where one entry stands for a list."""
+    as_text, as_fields = read(tools, {"locator": text}), read(tools, locator("bar", **fields))
+
+    assert not told(as_text)
+    assert as_text.resources[0].body == as_fields.resources[0].body
+    assert as_text.resources[0].references == as_fields.resources[0].references
+    collection: PlainValue = {"@type": COLLECTION.type_url, "entries": {"locator": text}}
+    alone = DocumentReader(tools, PATH, PlainDocument({"name": NAME, "resource": collection}, 1), None).read(0)
+    assert alone.resources[0].body == as_text.resources[0].body
+
+
+def test_wrong_locators_as_text(tools: Tools) -> None:
+    """Those that are none are reported at their places, and so are those of other types, as all locators are."""
+    good = f"{AUTHORITY}/{LISTENER.message_type}/x"
+    wrong: list[PlainValue] = [
+        {"locator": text} for text in ("web", "http://a/b", "", f"{good}#entry=a,entry=b", "file://there/x")
+    ]
+    draft = read(tools, {"locator": good}, *wrong)
+
+    assert [("malformed-name", f"resource.entries.{index}.locator") for index in range(1, 6)] == told(draft)
+    assert not draft.resources
+    of_clusters = read(tools, {"locator": f"{AUTHORITY}/{CLUSTERS}/x"})
+    assert [("wrong-entry", "resource.entries.0.locator")] == told(of_clusters)

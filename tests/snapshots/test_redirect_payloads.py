@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 from envoy.service.discovery.v3 import discovery_pb2
 from google.protobuf import json_format, text_format
@@ -109,3 +111,28 @@ def test_a_file_without_a_type_needs_one_in_the_locator(parser: FileParser) -> N
     assert parse(parser, "cds.yaml", content).is_good
     (problem,) = parse(parser, "mixed.yaml", content).problems
     assert "nothing names the type of this redirect" in problem.message
+
+
+@pytest.mark.parametrize("suffix", ["yaml", "json"])
+@pytest.mark.parametrize("locator", [TARGET, f"{TARGET}#alt=xdstp:///{CDS}/c", "file:///xds/cds.yaml"])
+def test_a_locator_as_text_in_place_of_the_resource(parser: FileParser, suffix: str, locator: str) -> None:
+    """What stands where the resource would be is read as the same locator in a message would be."""
+    parsed = parse(parser, f"cds.{suffix}", json.dumps({"name": "one", "resource": locator}))
+
+    assert parsed.problems == ()
+    (one,) = parsed.resources
+    assert (one.name, one.redirect, one.body) == ("one", locator, b"")
+
+
+@pytest.mark.parametrize(
+    ("text", "rule"),
+    [
+        (f"{TARGET}#at=b", "malformed-redirect"),
+        (f"xdstp://far/{CDS}/a/*", "malformed-redirect"),
+        ("web", "wrong-value"),
+    ],
+)
+def test_wrong_texts_in_place_of_the_resource(parser: FileParser, text: str, rule: str) -> None:
+    """A malformed locator is told of at its place; any other text is no resource."""
+    (problem,) = parse(parser, "cds.yaml", json.dumps({"name": "one", "resource": text})).problems
+    assert (problem.rule, problem.pointer) == (rule, "resource")

@@ -6,6 +6,7 @@ import base64
 import json
 import math
 import struct
+import threading
 from collections.abc import Callable, Mapping
 from typing import TypeAlias, cast
 
@@ -62,7 +63,8 @@ class Printer:
     """Writes messages of a catalogue as proto3 JSON with snake_case names.
 
     The same as protobuf's `MessageToDict(…, preserving_proto_field_name=True)`, but that keys of maps are sorted, so that
-    equal messages are written alike, and that NaN and infinity within a Struct are written as text.
+    equal messages are written alike, and that NaN and infinity within a Struct are written as text. Several threads may use
+    one at once.
     """
 
     def __init__(self, catalogue: Catalogue) -> None:
@@ -77,6 +79,7 @@ class Printer:
             VALUE: _value,
         }
         self._packed: dict[str, tuple[type[Message], _Print, bool]] = {}  # by type URL
+        self._compiling = threading.Lock()
 
     def to_plain(self, message: Message) -> dict[str, PlainValue]:
         """Return a message as plain values.
@@ -115,28 +118,39 @@ class Printer:
         known = self._printers.get(descriptor.full_name)
         if known is not None:
             return known
-        if descriptor.full_name in WRAPPERS:
-            printer = _wrapper(_scalar(descriptor.fields_by_name["value"]))
-        else:
-            table: dict[FieldDescriptor, tuple[str, _Print | None]] = {}
-            printer = _object(table)
-            # Known before its fields are looked at: a message may hold messages of its own type.
-            self._printers[descriptor.full_name] = printer
-            table.update((field, (field.name, self._field(field))) for field in descriptor.fields)
-        self._printers[descriptor.full_name] = printer
+        with self._compiling:
+            unfinished: dict[str, _Print] = {}
+            printer = self._compile(descriptor, unfinished)
+            # Not before all of them are finished: another thread uses what it finds.
+            self._printers.update(unfinished)
         return printer
 
-    def _field(self, field: FieldDescriptor) -> _Print | None:
+    def _compile(self, descriptor: Descriptor, unfinished: dict[str, _Print]) -> _Print:
+        """Return what prints a type; put it, and what it needs, into `unfinished`."""
+        name = descriptor.full_name
+        known = self._printers.get(name) or unfinished.get(name)
+        if known is not None:
+            return known
+        if name in WRAPPERS:
+            unfinished[name] = printer = _wrapper(_scalar(descriptor.fields_by_name["value"]))
+            return printer
+        table: dict[FieldDescriptor, tuple[str, _Print | None]] = {}
+        # Known before its fields are looked at: a message may hold messages of its own type.
+        unfinished[name] = printer = _object(table)
+        table.update((field, (field.name, self._field(field, unfinished))) for field in descriptor.fields)
+        return printer
+
+    def _field(self, field: FieldDescriptor, unfinished: dict[str, _Print]) -> _Print | None:
         if is_map(field):
             key, value = map_parts(field)
-            return _map(_map_key(key), self._one(value))
-        one = self._one(field)
+            return _map(_map_key(key), self._one(value, unfinished))
+        one = self._one(field, unfinished)
         if field.is_repeated:
             return list if one is None else _list(one)
         return one
 
-    def _one(self, field: FieldDescriptor) -> _Print | None:
-        return _scalar(field) if field.message_type is None else self._printer(field.message_type)
+    def _one(self, field: FieldDescriptor, unfinished: dict[str, _Print]) -> _Print | None:
+        return _scalar(field) if field.message_type is None else self._compile(field.message_type, unfinished)
 
     def _any(self, packed: AnyMessage) -> PlainValue:
         return self._unpacked(packed.type_url, packed.value) if packed.type_url or packed.value else {}

@@ -2,6 +2,8 @@
 
 import json
 import random
+import threading
+from concurrent.futures import ThreadPoolExecutor, wait
 from typing import Any
 
 import pytest
@@ -42,6 +44,29 @@ def test_floats_are_the_shortest(seed: int, catalogue: Catalogue, printer: Print
         expected = json_format.MessageToDict(kind(value=value))
 
         assert {"value": expected} == printer.to_plain(kind(value=value))
+
+
+def test_threads_may_use_one_from_the_first_time(catalogue: Catalogue, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One that another thread is still learning is not used half-learned."""
+    field, has_begun, may_go_on = Printer._field, threading.Event(), threading.Event()
+
+    def slow_field(*arguments: Any) -> Any:
+        has_begun.set()
+        assert may_go_on.wait(60)
+        return field(*arguments)
+
+    monkeypatch.setattr(Printer, "_field", slow_field)
+    printer = Printer(catalogue)
+    message = catalogue.message_class(CLUSTER)(name="web")
+    with ThreadPoolExecutor(2) as threads:
+        first = threads.submit(printer.to_plain, message)
+        assert has_begun.wait(60)
+        second = threads.submit(printer.to_plain, message)
+        # Nothing tells that the other waits; one that does not has failed by now.
+        wait([second], 0.2)
+        may_go_on.set()
+
+    assert first.result() == second.result() == {"name": "web"}
 
 
 def test_maps_are_sorted(catalogue: Catalogue, printer: Printer) -> None:

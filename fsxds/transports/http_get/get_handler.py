@@ -102,11 +102,13 @@ class HttpGet:
             return web.Response(status=204, headers={"Allow": METHODS, **SERVER})
         peer = peer_of_request(request)
         self._held.access.current.check_peer(peer)
+        is_read = request.method in {"GET", "HEAD"}
         document = self.documents.get(request.path)
-        if document is not None and request.method in {"GET", "HEAD"}:
+        if document is not None and is_read:
             return await document(request)
-        get = read_get(request, self._rules().authority, self._held.max_hold_s())
-        if request.method not in {"GET", "HEAD"}:
+        # Before its method is looked at: where there is nothing, no method is better than another.
+        get = None if document is not None else read_get(request, self._rules().authority, self._held.max_hold_s())
+        if get is None or not is_read:
             raise HttpRejection(WRONG_METHOD_OF_RESOURCE)
         return await self._answer(request, get)
 

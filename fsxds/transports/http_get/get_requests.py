@@ -103,7 +103,7 @@ def read_get(request: web.Request, authority: str, max_hold_s: float) -> GetRequ
         preference = f"wait={min(int(wait), int(max_hold_s))}"
     patience_s = 0.0
     if wait is not None:
-        patience_s = patience_of(None, wait, max_hold_s)
+        patience_s = patience_of(None, wait, max_hold_s, "wait")
         if deadline is not None:
             # A proxy gives it up then.
             patience_s = min(patience_s, patience_of(deadline, None, max_hold_s))

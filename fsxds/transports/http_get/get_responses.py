@@ -179,7 +179,9 @@ class GetResponses:
     def redirection(self, get: GetRequest, selected: Selected, redirect: FoundRedirect) -> web.Response:
         """Build the response that leads elsewhere."""
         location = selected.urls.location_of(redirect, get.target.node)
-        return web.Response(status=302, headers={**self.headers(get, selected), "Location": location})
+        # aiohttp gives the length of no content to GET alone.
+        headers = {**self.headers(get, selected), "Location": location, "Content-Length": "0"}
+        return web.Response(status=302, headers=headers)
 
     def headers(self, get: GetRequest, selected: Selected) -> dict[str, str]:
         """Return the headers that content has, and 304 in its place."""

@@ -21,7 +21,7 @@ from fsxds.protocol.messages import Acknowledgement
 from fsxds.protocol.poll import Decision, Hold, PollMemory, PollRequest, Send, Unavailable
 from fsxds.protocol.polling_node import PollingNode
 from fsxds.protocol.subscription import Selection
-from fsxds.resource_types import RESOURCE_TYPES, ResourceType
+from fsxds.resource_types import BY_MESSAGE_TYPE, RESOURCE_TYPES, ResourceType
 from fsxds.resources import Snapshot
 from fsxds.transports.limits import Limiter
 from fsxds.transports.peers import peer_of_request
@@ -190,7 +190,7 @@ class RestJson:
     Attributes:
         held: the polls that are held.
         handlers: what answers each path that is posted to.
-        elsewhere: answers all that is no POST at other paths; None where there is nothing.
+        elsewhere: answers what is at other paths, all but POST where no resource can be; None where there is nothing.
         edge: passes requests to them.
         authority: returns that of structured names which have none.
     """
@@ -215,7 +215,7 @@ class RestJson:
     async def _answer(self, request: web.Request) -> web.StreamResponse:
         handler = self.handlers.get(request.path)
         if handler is None:
-            if self.elsewhere is not None and request.method != "POST":
+            if self.elsewhere is not None and (request.method != "POST" or _is_resource(request.path)):
                 return await self.elsewhere(request)
             paths = ", ".join(self.handlers)
             fact = f"there is nothing at this path; POST to one of {paths}. VHDS and Delta have no REST form"
@@ -367,6 +367,11 @@ class RestJson:
         if is_received:
             self._polls.response_sent(poll, selection, asyncio.get_running_loop().time())
         return response, is_received
+
+
+def _is_resource(path: str) -> bool:
+    """Whether a path begins with a type, so that what is there can be read, and not posted to."""
+    return path.removeprefix("/").partition("/")[0] in BY_MESSAGE_TYPE
 
 
 REST = web.AppKey("rest", RestJson)

@@ -64,11 +64,16 @@ class HttpEdge:
 
         `paths` are those that are asked for often, so that they are found at once.
         """
-        application = web.Application()
+        application = web.Application(middlewares=(self._answer_elsewhere,))
         # A dot is no line feed, which a path may have.
         for path in (*paths, r"/{path:[\s\S]*}"):
             application.router.add_route("*", path, self.answer, expect_handler=self._check_expectation)
         return application
+
+    @web.middleware
+    async def _answer_elsewhere(self, request: web.Request, handler: Handler) -> web.StreamResponse:
+        """Answer what has no path, such as `OPTIONS *`, for which aiohttp has an answer of its own."""
+        return await (handler(request) if request.match_info.http_exception is None else self.answer(request))
 
     async def answer(self, request: web.Request) -> web.StreamResponse:
         """Answer one request of any kind."""

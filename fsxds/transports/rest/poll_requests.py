@@ -65,19 +65,22 @@ def is_continue_expected(request: web.Request) -> bool:
     return request.version >= HttpVersion11 and request.headers.get("Expect", "").lower() == "100-continue"
 
 
-def patience_of(deadline_text: str | None, timeout_text: str | None, max_hold_s: float) -> float:
+def patience_of(
+    deadline_text: str | None, timeout_text: str | None, max_hold_s: float, parameter: str = "timeout"
+) -> float:
     """Return for how many seconds a request may be held; 0.0 means answer at once.
 
     Args:
         deadline_text: the header `x-envoy-expected-rq-timeout-ms`: milliseconds.
         timeout_text: the parameter `?timeout=`: seconds, also written as `30s` or `500ms`.
         max_hold_s: the longest hold the operator allows.
+        parameter: what that parameter is called.
 
     Raises:
         ProtocolError: when one of them cannot be read.
     """
     expected_ms = None if deadline_text is None else _milliseconds("x-envoy-expected-rq-timeout-ms", deadline_text, 1)
-    query_ms = None if timeout_text is None else _milliseconds("timeout", timeout_text, 1000)
+    query_ms = None if timeout_text is None else _milliseconds(parameter, timeout_text, 1000)
     return patience_s(expected_ms, None if query_ms is None else query_ms / 1000, max_hold_s)
 
 

@@ -16,13 +16,16 @@ from envoy.config.cluster.v3.cluster_pb2 import Cluster
 from fsxds.api.printing import Printer
 from fsxds.events import ResponseSent
 from fsxds.settings.authorities import Authority
+from fsxds.settings.forms import TcpAddress
 from fsxds.settings.options import Settings
+from fsxds.transports.http_get.documents import documents
 from fsxds.transports.http_get.get_responses import GetRules
 from fsxds.transports.rest.poll_responses import LARGE_BODY_BYTES
 from tests.support.polls import Answer, Server, named, running, snapshot_of
 
 CLUSTER = "envoy.config.cluster.v3.Cluster"
 WEB = f"/{CLUSTER}/web"
+OLD, NEW = f"xdstp:///{CLUSTER}/old", f"xdstp:///{CLUSTER}/new"
 
 
 @pytest.fixture
@@ -185,13 +188,17 @@ async def test_a_star_is_any_tag(server: Server) -> None:
     assert waiting.result().status == 404
 
 
-async def test_a_proxy_that_gives_up_is_answered_before(server: Server) -> None:
+async def test_a_proxy_that_gives_up_is_answered_before() -> None:
     """Envoy says how long it waits itself (ENVOY.md E2)."""
-    server.publish(named("cds", "web"))
-    tag = (await get(server)).headers["ETag"]
-    headers = {"if-none-match": tag, "prefer": "wait=50", "x-envoy-expected-rq-timeout-ms": "400"}
+    async with running(max_hold_s=600.0) as server:
+        server.publish(named("cds", "web"))
+        tag = (await get(server)).headers["ETag"]
+        headers = {"if-none-match": tag, "prefer": "wait=600", "x-envoy-expected-rq-timeout-ms": "400"}
+        # A tenth of what it would be held for without that.
+        async with asyncio.timeout(60):
+            answer = await server.ask("GET", WEB, headers=headers)
 
-    assert (await server.ask("GET", WEB, headers=headers)).status == 304
+    assert answer.status == 304
 
 
 async def test_if_match_demands_a_tag(server: Server) -> None:
@@ -320,19 +327,67 @@ async def test_the_index_is_a_page_for_browsers(server: Server) -> None:
         ("GET", "/v3/discovery:clusters", 405),
         ("PUT", WEB, 405),
         ("DELETE", "/", 405),
+        ("PUT", "/openapi.json", 405),
         ("PUT", "/nowhere", 404),
-        ("POST", WEB, 404),
+        ("POST", WEB, 405),
+        ("POST", "/nowhere", 404),
         ("OPTIONS", WEB, 204),
         ("OPTIONS", "/nowhere", 204),
     ],
 )
 async def test_other_methods_read_nothing(method: str, path: str, status: int, server: Server) -> None:
     """And say what can be asked."""
+    server.get.documents.update(documents())
     answer = await server.ask(method, path)
 
     assert answer.status == status
     if status in {405, 204}:
         assert answer.headers["Allow"] == ("POST" if "/v3/" in path else "GET, HEAD, OPTIONS")
+
+
+async def test_the_server_as_a_whole_has_options(server: Server) -> None:
+    """`OPTIONS *` is at no path (RFC 9110, 9.3.7); it is answered by fsxds, as all else."""
+    assert isinstance(server.address, TcpAddress)
+    reader, writer = await asyncio.open_connection(server.address.host, server.address.port)
+    writer.write(b"OPTIONS * HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n")
+    answer = (await reader.read()).decode().splitlines()
+    writer.close()
+    await writer.wait_closed()
+
+    assert answer[0] == "HTTP/1.1 204 No Content"
+    assert {"Allow: GET, HEAD, OPTIONS", "Server: fsxds"} <= set(answer)
+
+
+async def test_a_wait_that_cannot_be_read_is_named(server: Server) -> None:
+    """By the name of its parameter."""
+    answer = await get(server, f"{WEB}?wait=soon")
+
+    assert (answer.status, answer.content["message"].partition(" ")[0]) == (400, "wait:")
+
+
+@pytest.mark.parametrize(
+    ("path", "status"),
+    [(WEB, 200), (f"/{CLUSTER}/", 200), ("/", 200), ("/openapi.json", 200), (f"{WEB}2", 404), (f"/{CLUSTER}/old", 302)],
+)
+@pytest.mark.parametrize("headers", [{}, {"accept": "application/yaml", "accept-encoding": "br"}, {"prefer": "wait=1"}])
+async def test_head_and_304_have_the_headers_of_get(path: str, status: int, headers: dict[str, str]) -> None:
+    """All of them in HEAD; in 304 all but those of the content that is not sent (RFC 9110, 9.3.2, 15.4.5)."""
+    async with running(max_hold_s=1.0) as server:
+        server.get.documents.update(documents())
+        server.publish(named("cds", "web"), replace(named("cds", OLD), redirect=NEW), named("cds", NEW))
+        got = await server.ask("GET", path, headers=headers, allow_redirects=False)
+        head = await server.ask("HEAD", path, headers=headers, allow_redirects=False)
+        assert (got.status, head.status, head.body) == (status, status, b"")
+        assert {**got.headers, "Date": ""} == {**head.headers, "Date": ""}
+
+        if status == 200:
+            had = {**headers, "if-none-match": got.headers["ETag"]}
+            for method in ("GET", "HEAD"):
+                same = await server.ask(method, path, headers=had)
+                assert (same.status, same.body) == (304, b"")
+                of_content = {name for name in got.headers if name.startswith("Content-")}
+                assert got.headers.keys() - of_content == same.headers.keys() - of_content
+                assert all(got.headers[name] == same.headers[name] for name in same.headers if name != "Date")
 
 
 @pytest.mark.parametrize("path", ["/nowhere", f"{WEB}2", f"/{CLUSTER}/%zz", f"{WEB}?wait=x", "/v3/discovery:clusters"])

@@ -6,7 +6,6 @@ import base64
 import json
 import math
 import struct
-import threading
 from collections.abc import Callable, Mapping
 from typing import TypeAlias, cast
 
@@ -79,7 +78,6 @@ class Printer:
             VALUE: _value,
         }
         self._packed: dict[str, tuple[type[Message], _Print, bool]] = {}  # by type URL
-        self._compiling = threading.Lock()
 
     def to_plain(self, message: Message) -> dict[str, PlainValue]:
         """Return a message as plain values.
@@ -118,11 +116,10 @@ class Printer:
         known = self._printers.get(descriptor.full_name)
         if known is not None:
             return known
-        with self._compiling:
-            unfinished: dict[str, _Print] = {}
-            printer = self._compile(descriptor, unfinished)
-            # Not before all of them are finished: another thread uses what it finds.
-            self._printers.update(unfinished)
+        unfinished: dict[str, _Print] = {}
+        printer = self._compile(descriptor, unfinished)
+        # Not before all of them are finished: another thread uses what it finds. Where two compile one type, either will do.
+        self._printers.update(unfinished)
         return printer
 
     def _compile(self, descriptor: Descriptor, unfinished: dict[str, _Print]) -> _Print:

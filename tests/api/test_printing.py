@@ -62,7 +62,7 @@ def test_threads_may_use_one_from_the_first_time(catalogue: Catalogue, monkeypat
         first = threads.submit(printer.to_plain, message)
         assert has_begun.wait(60)
         second = threads.submit(printer.to_plain, message)
-        # Nothing tells that the other waits; one that does not has failed by now.
+        # Nothing tells that the other is at work; one that uses what is half-learned has failed by now.
         wait([second], 0.2)
         may_go_on.set()
 

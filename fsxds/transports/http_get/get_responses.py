@@ -156,8 +156,6 @@ class GetResponses:
         self.contents = KeptContent()
         self._is_private = is_private
         self._printer = Printer(catalogue)
-        # A printer learns types as it goes; each is for one thread.
-        self._printer_of_thread = Printer(catalogue)
 
     async def send(self, request: web.Request, get: GetRequest, selected: Selected) -> web.StreamResponse:
         """Answer with content. Raises ConnectionError where the client goes away meanwhile."""
@@ -211,8 +209,7 @@ class GetResponses:
             key: Key = (resource.type_url, selected.version, content_format.suffix)
             most = LARGE_YAML_BYTES if content_format is YAML_CONTENT else LARGE_RESOURCE_BYTES
             takes_long = len(resource.body) > most
-            printer = self._printer_of_thread if takes_long else self._printer
-            make = partial(_resource_content, resource, content_format, printer, selected.urls)
+            make = partial(_resource_content, resource, content_format, self._printer, selected.urls)
         else:
             key = (type(found).__name__, selected.version, content_format.suffix)
             takes_long = _size_of(found) > LARGE_LIST

@@ -209,7 +209,7 @@ class Validator:
         try:
             if rendering.size > LARGE and self._run(path, rendering, "info") is None:
                 return None
-            return self._run(path, rendering, "debug")
+            return self._run_twice(path, rendering)
         except subprocess.TimeoutExpired:
             return ValidationFailure(
                 "Envoy hangs: it was ended after a time in which it takes much larger configurations"
@@ -218,6 +218,12 @@ class Validator:
             raise UsageError(f"{self._executable}: {error.strerror}; {_ADVICE}") from error
         finally:
             path.unlink()
+
+    def _run_twice(self, path: Path, rendering: Rendering) -> ValidationFailure | None:
+        """Run Envoy, and once more where it does not say why: under heavy load, that was no answer about its bootstrap."""
+        failure = self._run(path, rendering, "debug")
+        is_explained = failure is None or failure.reason != UNEXPLAINED
+        return failure if is_explained else self._run(path, rendering, "debug")
 
     def _run(self, path: Path, rendering: Rendering, level: str) -> ValidationFailure | None:
         done = subprocess.run(  # noqa: S603 - no shell
@@ -240,11 +246,13 @@ class Validator:
             raise UsageError(f"{self._executable}: does not answer as Envoy does; {_ADVICE}")
         rejected = read_failure(lines, rendering)
         if status >= 0:
-            return rejected
+            return rejected if rejected.reason else replace(rejected, reason=UNEXPLAINED)
         if any("inotify_fd_ >= 0" in line.message for line in lines):
             raise UsageError("Envoy cannot watch files: raise fs.inotify.max_user_instances of this machine by sysctl")
         return replace(rejected, reason=f"Envoy crashes of it ({signal.Signals(-status).name})")
 
+
+UNEXPLAINED = "Envoy ends, and does not say why"
 
 AT_ONCE = 2
 

@@ -378,6 +378,21 @@ def test_what_is_no_envoy(catalogue: Catalogue, tmp_path: Path) -> None:
     assert BY_SHORT_NAME["cds"].type_url == named[0].type_url
 
 
+def test_an_envoy_that_ends_without_a_reason_is_asked_again(catalogue: Catalogue, tmp_path: Path) -> None:
+    """That happens on a machine under load, and is no answer; one that never says why rejects."""
+    named = resources_of("cds", resources(cluster("good")), catalogue)
+    script, ended = tmp_path / "script", tmp_path / "ended"
+    envoy = find_envoy()
+    script.write_text(f'#!/bin/sh\n[ -e {ended} ] && exec {envoy} "$@"\ntouch {ended}\necho info main begins\nexit 1\n')
+    script.chmod(0o755)
+    assert () == rejections_of(named, ValidationOptions(script, catalogue))
+    assert ended.exists()
+
+    script.write_text("#!/bin/sh\necho info main begins\nexit 1\n")
+    (rejection,) = rejections_of(named, ValidationOptions(script, catalogue))
+    assert rejection.reason == "Envoy ends, and does not say why"
+
+
 def test_lua_is_compiled_and_not_run(catalogue: Catalogue, tmp_path: Path) -> None:
     """A script may need modules of its machine and runs nothing on this one; where it does not compile, its line is told."""
     ran = tmp_path / "ran"

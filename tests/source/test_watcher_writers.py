@@ -16,7 +16,10 @@ from fsxds.source.targets import WatchOptions
 from tests.source.watching import watched, write
 
 MODES = pytest.mark.parametrize(
-    "options", [WatchOptions(), WatchOptions(mode="poll", poll_s=0.1)], ids=["inotify", "poll"]
+    "options",
+    # A machine may stop for seconds between two halves.
+    [WatchOptions(writer_patience_s=60), WatchOptions(mode="poll", poll_s=0.1, writer_patience_s=60)],
+    ids=["inotify", "poll"],
 )
 # A local tree that is said to be on a network filesystem: there are no events, and nobody can be asked.
 NFS_TABLE = "1 0 0:1 / / rw - nfs4 server:/export rw\n"

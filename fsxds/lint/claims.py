@@ -12,7 +12,6 @@ The listeners of a collection are compared among themselves: no Envoy reads a co
 
 from __future__ import annotations
 
-import ipaddress
 from collections.abc import Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
@@ -20,8 +19,8 @@ from pathlib import PurePosixPath
 from types import MappingProxyType
 
 from fsxds.api.catalogue import Catalogue, DynamicMessage
+from fsxds.api.listener_addresses import addresses_taken
 from fsxds.api.walk import Hooks, Path, Walk
-from fsxds.lint.field_values import ip_version
 from fsxds.lint.reference_findings import ReferenceFinding
 from fsxds.resource_types import BY_SHORT_NAME, BY_TYPE_URL, name_of_domain
 from fsxds.resources import ParsedFile, Reference, Resource
@@ -31,8 +30,6 @@ from fsxds.values import Fault, Severity, TypeUrl
 _LISTENER = BY_SHORT_NAME["lds"].message_type
 _COLLECTION = BY_SHORT_NAME["lcds"].message_type
 _ROUTES = BY_SHORT_NAME["rds"].message_type
-
-_UDP = 1  # envoy.config.core.v3.SocketAddress.Protocol
 
 
 def hooks(catalogue: Catalogue) -> Hooks:
@@ -78,49 +75,6 @@ def _claim_domains(config: DynamicMessage, path: Path, walk: Walk) -> None:
         for index, domain in enumerate(host.domains):
             place: Path = ((((path, "virtual_hosts"), number), "domains"), index)
             walk.refer(place, HOST, name_of_domain(config.name, domain), Severity.ERROR)
-
-
-def addresses_taken(listener: DynamicMessage) -> Iterator[tuple[Path, str]]:
-    """Yield the places of the addresses of a listener that no other one may have, and what makes them the same."""
-    for place, address in _addresses(listener):
-        key = _key(address)
-        if key is not None:
-            yield place, " ".join(filter(None, key))
-
-
-def _addresses(listener: DynamicMessage) -> Iterator[tuple[Path, DynamicMessage]]:
-    if listener.HasField("address"):
-        yield (None, "address"), listener.address
-    for index, more in enumerate(listener.additional_addresses):
-        yield (((None, "additional_addresses"), index), "address"), more.address
-
-
-def _key(address: DynamicMessage) -> tuple[str, ...] | None:
-    """Return what two equal addresses have in common; None for one that cannot be in conflict."""
-    chosen = address.WhichOneof("address")
-    if chosen == "pipe":
-        return (address.pipe.path,)
-    if chosen != "socket_address":
-        return None
-    socket = address.socket_address
-    if not socket.port_value:
-        return None
-    host = _host(socket.address)
-    if host is None:
-        return None
-    network = getattr(socket, "network_namespace_filepath", "")
-    return f"{host}:{socket.port_value}", "udp" if socket.protocol == _UDP else "tcp", network
-
-
-def _host(address: str) -> str | None:
-    """Return an IP address in the one spelling that equal ones have; None for what is none."""
-    if ip_version(address) == 4:
-        return address  # of which there is one spelling, and `ipaddress` takes its time
-    try:
-        ip = ipaddress.ip_address(address)
-    except ValueError:
-        return None
-    return f"[{ip}]"
 
 
 @dataclass(frozen=True, slots=True)

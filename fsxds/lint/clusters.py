@@ -8,8 +8,9 @@ from google.protobuf.message import DecodeError, Message
 
 from fsxds.api.catalogue import Catalogue, DynamicMessage
 from fsxds.api.fields import FieldValue
+from fsxds.api.listener_addresses import ip_version
 from fsxds.api.walk import Hooks, Path, Walk
-from fsxds.lint.field_values import ip_version, is_longer, packed_type, repeated
+from fsxds.lint.field_values import is_longer, packed_type, repeated
 
 # Of envoy.config.cluster.v3.Cluster.DiscoveryType and LbPolicy.
 _STATIC, _STRICT_DNS, _LOGICAL_DNS, _EDS, _ORIGINAL_DST = range(5)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ipaddress
 import re
 from collections.abc import Hashable, Iterable, Iterator
 from typing import Any
@@ -10,14 +9,12 @@ from typing import Any
 import re2
 
 from fsxds.api.catalogue import Catalogue, DynamicMessage
+from fsxds.api.listener_addresses import ip_version
 from fsxds.api.scalars import LONGEST_S
 from fsxds.api.walk import Hook, Hooks, Path, Walk, field_path_of
 from fsxds.memo import Lru
 
-# As inet_pton reads them: four numbers without leading zeros.
-_NUMBER = r"(?:25[0-5]|2[0-4][0-9]|1[0-9][0-9]|[1-9]?[0-9])"
 _HOST_OR_NUMBERS = re.compile(r"[0-9a-fA-F:./]{1,60}|localhost|[\w-]{1,60}(\.[\w-]{1,60}){1,8}")
-_IPV4 = re.compile(rf"{_NUMBER}(?:\.{_NUMBER}){{3}}")
 
 # Linux has 108 bytes for the path of a socket, the last of them a zero.
 LONGEST_SOCKET_PATH = 107
@@ -89,22 +86,6 @@ def repeated(values: Iterable[Hashable]) -> Iterator[int]:
 def is_longer(first: DynamicMessage, second: DynamicMessage) -> bool:
     """Return whether a Duration is longer than another one."""
     return bool((first.seconds, first.nanos) > (second.seconds, second.nanos))
-
-
-def ip_version(text: str) -> int | None:
-    """Return 4 or 6 for an IP address, None for other text.
-
-    An address with a scope, such as "fe80::1%eth0", is 6: whether the scope exists is the business of Envoy's machine.
-    """
-    if _IPV4.fullmatch(text) is not None:
-        return 4
-    if ":" not in text:
-        return None
-    try:
-        ipaddress.IPv6Address(text)
-    except ValueError:
-        return None
-    return 6
 
 
 def address_fault(address: DynamicMessage) -> tuple[str, str, str] | None:

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 
 from fsxds.api.catalogue import Catalogue, DynamicMessage
+from fsxds.api.listener_addresses import addresses_taken
 from fsxds.api.locator_messages import locator_of
 from fsxds.resource_names import Locator, MalformedName
 from fsxds.resource_types import BY_SHORT_NAME
@@ -52,25 +53,33 @@ def by_name(snapshot: Snapshot) -> FindListeners:
 
 
 def inlined(catalogue: Catalogue, collection: Resource, find: FindListeners) -> InlinedCollection:
-    """Return a collection with what its locators lead to in their place; of listeners of one name, the first stays.
+    """Return a collection with what its locators lead to in their place; of listeners of one name or address, the first stays.
 
-    Two would have Envoy reject the collection, and remove the others all the same (ENVOY.md E80).
+    Two would have Envoy reject the collection, and remove the others all the same (ENVOY.md E56, E80).
     """
     message: DynamicMessage = catalogue.message_class(COLLECTION.message_type).FromString(collection.body)
     if not any(entry.HasField("locator") for entry in message.entries):
         return InlinedCollection(collection)
     made = type(message)()
     taken: dict[str, int] = {}
+    addresses: dict[str, int] = {}
     left_out: list[str] = []
     for index, entry in enumerate(message.entries):
         for each in _entries(entry, find):
             if isinstance(each, str):
                 left_out.append(f"entries[{index}] {each}")
                 continue
-            name = _listener_name(catalogue, each)
-            if taken.setdefault(name, index) != index:
+            listener = _listener(catalogue, each)
+            name = listener.name
+            own = {address for _, address in addresses_taken(listener)}
+            if name in taken:
                 left_out.append(f'entries[{index}] leads to listener "{name}", which entries[{taken[name]}] is already')
+            elif equal := sorted(own & addresses.keys()):
+                other = addresses[equal[0]]
+                left_out.append(f'entries[{index}] is listener "{name}", whose address {equal[0]} entries[{other}] has')
             else:
+                taken[name] = index
+                addresses |= dict.fromkeys(own, index)
                 made.entries.append(each)
     body = made.SerializeToString(deterministic=True)
     resource = replace(collection, body=body, version=version_of_body(collection.type_url, body))
@@ -97,8 +106,5 @@ def _entries(entry: DynamicMessage, find: FindListeners) -> Iterator[DynamicMess
         yield made
 
 
-def _listener_name(catalogue: Catalogue, entry: DynamicMessage) -> str:
-    listener: DynamicMessage = catalogue.message_class(LISTENER.message_type).FromString(
-        entry.inline_entry.resource.value
-    )
-    return str(listener.name)
+def _listener(catalogue: Catalogue, entry: DynamicMessage) -> DynamicMessage:
+    return catalogue.message_class(LISTENER.message_type).FromString(entry.inline_entry.resource.value)

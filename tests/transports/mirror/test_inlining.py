@@ -79,12 +79,12 @@ def test_without_locators_nothing_changes() -> None:
 
 def test_locators_are_replaced() -> None:
     """A locator's listener is in its place; the version is that of all that is in it."""
-    one = made(collection(inline("a", 80), locator("b"), locator("c")))
+    one = made(collection(inline("a", 81), locator("b"), locator("c")))
     done = inlined(catalogue(), one, find("b"))
 
     assert names_in(done.resource.body) == ["a", "b"]
     assert done.left_out == ("entries[2] leads nowhere",)
-    assert done.resource.version not in {one.version, inlined(catalogue(), one, find("b", "c")).resource.version}
+    assert done.resource.version not in {one.version, inlined(catalogue(), one, find("c")).resource.version}
     assert not done.is_void
 
 
@@ -94,6 +94,18 @@ def test_one_name_twice() -> None:
 
     assert names_in(done.resource.body) == ["a"]
     assert done.left_out == ('entries[1] leads to listener "a", which entries[0] is already',)
+
+
+def test_one_address_twice() -> None:
+    """A listener by a locator may have the address of an inline one, or of another: Envoy would reject it, so the first stays."""
+    one = made(collection(inline("a", 81), locator("b"), locator("c"), inline("d", 80)))
+    done = inlined(catalogue(), one, find("b", "c"))
+
+    assert names_in(done.resource.body) == ["a", "b"]
+    assert done.left_out == (
+        'entries[2] is listener "c", whose address 127.0.0.1:80 tcp entries[1] has',
+        'entries[3] is listener "d", whose address 127.0.0.1:80 tcp entries[1] has',
+    )
 
 
 def test_nothing_left() -> None:

@@ -488,6 +488,15 @@ class MembersNotKept(Event):
 
 
 @dataclass(frozen=True, slots=True)
+class AuthorityMissing(Event):
+    """A client asks for a name without authority, and is answered with names that have that of the settings."""
+
+    node: Node
+    name: str
+    authority: str
+
+
+@dataclass(frozen=True, slots=True)
 class StateIgnored(Event):
     """Something in the state directory cannot be used, and is left as it is: `subject` is a path or a view."""
 

@@ -65,6 +65,12 @@ def is_structured(text: str) -> bool:
     return text.startswith(SCHEMES)
 
 
+def names_no_authority(text: str) -> bool:
+    """Whether a structured name, which is not malformed, is written without an authority: `xdstp:///…`, or `xdstp:/…`."""
+    rest = text.partition(":")[2]
+    return is_structured(text) and (rest.startswith("///") or not rest.startswith("//"))
+
+
 @dataclass(frozen=True, slots=True)
 class ResourceName:
     """A structured name; equal ones name one resource. `str` of it is the canonical form.
@@ -86,7 +92,7 @@ class ResourceName:
         """Read a name in any spelling; one without an authority gets this one. Raises MalformedName."""
         name, fragment = _split(text, authority)
         if fragment is not None:
-            raise MalformedName("a name has no directives", "write it without what follows `#`")
+            raise MalformedName("has directives, and a name has none", "write it without what follows `#`")
         return name
 
     def __str__(self) -> str:

@@ -96,6 +96,7 @@ SAMPLES: tuple[Event, ...] = (
     events.StateRestored(Path("/state"), 2, 3),
     events.LingeringDropped(3),
     events.MembersNotKept(NODE),
+    events.AuthorityMissing(NODE, "xdstp:///envoy.config.cluster.v3.Cluster/*", "example.com"),
     events.StateIgnored("/state/history-9.sqlite", "another version of fsxds wrote it"),
     events.StopRequested("SIGTERM"),
     events.SettingsReloaded(("settle",), ("http",)),

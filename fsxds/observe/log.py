@@ -17,6 +17,7 @@ from fsxds.api.secrets import mask_reason
 from fsxds.events import (
     AckReceived,
     ApiFound,
+    AuthorityMissing,
     CacheFailed,
     CacheRead,
     CertificatesKept,
@@ -391,6 +392,14 @@ def _(event: MembersNotKept) -> LogLine:
     fact = "has members of a collection, and does not say which when it connects again"
     text = f"{name_of(event.node)} {fact}; give --state DIR, so that after a restart it is told what was removed"
     return LogLine(Level.WARNING, "members_not_kept", text, {"node": event.node.id})
+
+
+@line_of.register
+def _(event: AuthorityMissing) -> LogLine:
+    fact = f"asks for {event.name}, without authority, and may not know what it is sent, of the authority {event.authority}"
+    text = f"{name_of(event.node)} {fact}; write xdstp://{event.authority}/… in what it is configured with"
+    fields = {"node": event.node.id, "name": event.name, "authority": event.authority}
+    return LogLine(Level.WARNING, "authority_missing", text, fields)
 
 
 @line_of.register

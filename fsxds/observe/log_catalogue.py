@@ -114,6 +114,12 @@ CATALOGUE = (
         "A client has members of a collection, and without --state the next process does not know what was removed of them.",
         "node",
     ),
+    _row(
+        "authority_missing",
+        "warning",
+        "A client asks for a name without authority, and is answered with names of the setting `authority`, which it may take for others.",
+        "node name authority",
+    ),
     _row("state_ignored", "warning", "Something in the state directory is not used.", "subject reason"),
     _row("queue_overflowed", "warning", "The kernel dropped file events; the whole tree is read again."),
     _row(
@@ -196,6 +202,7 @@ FIELDS = MappingProxyType(
         "address": "the address, or the directory of mirrored files",
         "admin": "address of the admin page",
         "api": "the Envoy or the package that the message types are of",
+        "authority": "the authority of the settings",
         "changed": "options that changed",
         "changes": "by type, how many resources were `added`, `changed` and `removed`",
         "client_count": "how many clients were answered",

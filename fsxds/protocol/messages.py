@@ -53,7 +53,7 @@ class SotwRequest:
 
     `version_info` and `nonce` are None where they are empty, `node` where the message has none. `error_detail` is the
     message of a NACK ("" for one without a message), None for an ACK. `names` are canonical; `rejected_names` says why some of
-    them are rejected.
+    them are rejected, `without_authority` is one that the client wrote so, where the settings have an authority.
     """
 
     type_url: TypeUrl
@@ -63,6 +63,7 @@ class SotwRequest:
     error_detail: str | None = None
     node: Node | None = None
     rejected_names: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
+    without_authority: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,6 +101,7 @@ class DeltaRequest:
     node: Node | None = None
     canonical: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
     rejected_names: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
+    without_authority: str = ""
 
 
 @dataclass(frozen=True, slots=True)

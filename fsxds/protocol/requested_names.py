@@ -17,7 +17,14 @@ from types import MappingProxyType
 
 from fsxds.errors import LimitError, ProtocolError
 from fsxds.protocol.messages import DeltaRequest
-from fsxds.resource_names import MalformedName, canonical, canonical_of_type, is_as_written, is_structured
+from fsxds.resource_names import (
+    MalformedName,
+    canonical,
+    canonical_of_type,
+    is_as_written,
+    is_structured,
+    names_no_authority,
+)
 from fsxds.resource_types import BY_SHORT_NAME
 from fsxds.values import TypeUrl
 
@@ -41,10 +48,12 @@ class RequestedNames:
     Attributes:
         canonical: the canonical names of those that are written otherwise.
         rejected: why names are rejected, by the names that they have in the subscription.
+        without_authority: one of those that were given the authority of the settings; empty where none was.
     """
 
     canonical: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
     rejected: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
+    without_authority: str = ""
 
     def among(self, names: Iterable[str]) -> tuple[str, ...]:
         """Return names in their canonical form."""
@@ -80,7 +89,8 @@ def read_names(names: Iterable[str], type_url: TypeUrl, authority: str = "") -> 
             forms[written] = form
         if reason and len(rejected) < MOST_REASONS:
             rejected[form] = reason
-    return RequestedNames(forms, rejected)
+    completed = (name for name in forms if authority and names_no_authority(name))
+    return RequestedNames(forms, rejected, next(completed, "")[:_SHOWN])
 
 
 def _read(written: str, type_url: TypeUrl, authority: str) -> tuple[str, str]:

@@ -12,7 +12,6 @@ Of those that are written in files, it is found out which entries lead nowhere.
 
 from __future__ import annotations
 
-import re
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
@@ -27,13 +26,11 @@ from fsxds.resource_types import BY_SHORT_NAME, in_push_order
 from fsxds.resources import Origin, Reference, Resource, Rows, Snapshot, version_of_body
 from fsxds.settings.collection_rules import CollectionRule
 from fsxds.snapshots.load import type_change
-from fsxds.snapshots.locators import NotThere, Resolver
+from fsxds.snapshots.locators import NotThere, Resolver, entry_name_of
 from fsxds.snapshots.references import CLAIMED
 from fsxds.values import Problem, Severity
 
 LISTENER, COLLECTION = BY_SHORT_NAME["lds"], BY_SHORT_NAME["lcds"]
-
-_ENTRY_NAME = re.compile(r"[a-zA-Z0-9_\-./]+")
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +52,10 @@ class CollectionRules:
     def name_of(self, rule: CollectionRule) -> str:
         """Return the canonical name of a collection."""
         return str(replace(rule.name, authority=rule.name.authority or self.authority))
+
+    def by_name(self) -> Mapping[str, CollectionRule]:
+        """Return the rules by the canonical names of the collections."""
+        return {self.name_of(rule): rule for rule in self.rules}
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,7 +114,7 @@ def with_collections(source: Snapshot, rules: CollectionRules, before: Collected
         elif members:
             found[name] = FolderCollection(members, _made(rules, rules.catalogue, rule, members))
         else:
-            problems.append(_empty(rule, name))
+            problems.append((_unsure if _is_unsure(source) else _empty)(rule, name))
     return Collected(_served(source, found, before), (*problems, *dangling), source, rules, found, dangling)
 
 
@@ -132,6 +133,7 @@ def _dangling(source: Snapshot, rules: CollectionRules, before: Collected | None
     ):
         return before.dangling
     resolver = Resolver(source, rules.authority, rules.root, rules.catalogue)
+    resolver.folders = rules.by_name()
     message: DynamicMessage = rules.catalogue.message_class(COLLECTION.message_type)
     return tuple(
         _leads_nowhere(collection, index, locator, found)
@@ -164,11 +166,16 @@ def _members(source: Snapshot, rule: CollectionRule, known: FolderCollection | N
     by_path = (each for chunk in rows.chunks for each in chunk.once(_names_by_path).items())
     names = {name for path, several in by_path if folder in path.parents for name in several}
     members = {name: rows[name] for name in names if rows[name].body}
-    if LISTENER.type_url in source.incomplete | source.withheld:
+    if _is_unsure(source):
         if known is None:
             return
         members |= {one.name: one for one in known.members if one.name not in rows}
     yield from (members[name] for name in sorted(members))
+
+
+def _is_unsure(source: Snapshot) -> bool:
+    """Whether broken files may define listeners which are not known."""
+    return LISTENER.type_url in source.incomplete | source.withheld
 
 
 def _names_by_path(chunk: Chunk[Resource]) -> Mapping[PurePosixPath, tuple[str, ...]]:
@@ -191,7 +198,7 @@ def _made(
         entry = collection.entries.add()
         structured = parse_or_none(member.name)
         if rule.is_inline:
-            entry.inline_entry.name = _entry_name(structured.path if structured else member.name)
+            entry.inline_entry.name = entry_name_of(member.name)
             entry.inline_entry.version = member.version
             entry.inline_entry.resource.type_url = LISTENER.type_url
             entry.inline_entry.resource.value = member.body
@@ -205,11 +212,6 @@ def _made(
     origin = Origin(PurePosixPath(rule.folder), 1)
     name = rules.name_of(rule)
     return Resource(COLLECTION.type_url, name, body, version, origin, references=tuple(references))
-
-
-def _entry_name(path: str) -> str:
-    """Return the name of an entry; empty where it could not be one."""
-    return path if _ENTRY_NAME.fullmatch(path) else ""
 
 
 def _references(member: Resource, index: int) -> Iterator[Reference]:
@@ -230,7 +232,7 @@ def _served(source: Snapshot, made: Mapping[str, FolderCollection], before: Coll
         change = type_change(earlier, rows, source.generation)
     else:
         change = before.snapshot.changes.get(type_url) or type_change(earlier, rows, source.generation)
-    is_unsure = LISTENER.type_url in source.incomplete | source.withheld
+    is_unsure = _is_unsure(source)
     return replace(
         source,
         by_type=MappingProxyType(in_push_order({**source.by_type, type_url: rows})),
@@ -244,6 +246,12 @@ def _served(source: Snapshot, made: Mapping[str, FolderCollection], before: Coll
 def _empty(rule: CollectionRule, name: str) -> Problem:
     fact = f"no listener is in the folder of the collection {name}, and an empty one would have Envoy remove all it has"
     remedy = "write listeners into the folder, or take the collection out of the setting `collections`"
+    return Problem(PurePosixPath(rule.folder), 1, 1, "", "empty-collection", fact, remedy, Severity.WARNING)
+
+
+def _unsure(rule: CollectionRule, name: str) -> Problem:
+    fact = f"files with errors may define listeners of the collection {name}, which is not served until that is known"
+    remedy = "correct the errors, which are reported with their places"
     return Problem(PurePosixPath(rule.folder), 1, 1, "", "empty-collection", fact, remedy, Severity.WARNING)
 
 

@@ -4,6 +4,7 @@
 | --- | --- |
 | Alternatives are tried in order, where nothing is at what comes before them. | xRFC TP1, "Resource locators" |
 | `#entry=` is an inline entry of a list collection. | xRFC TP1, "List collections" |
+| A collection that is made of a folder has the listeners in it and below as entries, inline or as locators. | fsxds |
 | A path that ends with `/*` is what is in that directory, and nothing deeper. | xRFC TP1, "Glob" |
 | `file:///…` is a file of the tree that was loaded: nothing is read here, so nothing outside of the tree can be. | xRFC TP1, "Filesystem transport" |
 | A plain name is found by the structured one of its type and path, of no authority or the tree's own. | |
@@ -11,6 +12,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -24,10 +26,13 @@ from fsxds.name_table import Chunk
 from fsxds.resource_names import FileName, Locator, ResourceName, parse_or_none
 from fsxds.resource_types import BY_TYPE_URL
 from fsxds.resources import Key, Resource, Snapshot, version_of_body
+from fsxds.settings.collection_rules import CollectionRule
 from fsxds.values import TypeUrl
 
 COLLECTION = "Collection"
 """What the name of a type of list collections ends with; before it is the type of their entries."""
+
+_ENTRY_NAME = re.compile(r"[a-zA-Z0-9_\-./]+")
 
 Place: TypeAlias = Key | PurePosixPath
 """Where something was looked for: a name of a type, a file, or a directory."""
@@ -58,6 +63,9 @@ class Resolver:
         authority: that of the tree; empty for none.
         root: the absolute path of the tree; empty where no file is found.
         catalogue: the message types; None where no list collection has entries.
+
+    Attributes:
+        folders: the list collections that are made of folders, by name, where the snapshot does not have them yet.
     """
 
     def __init__(
@@ -67,6 +75,7 @@ class Resolver:
         self._authority = authority
         self._root = PurePosixPath(root) if root else None
         self._catalogue = catalogue
+        self.folders: Mapping[str, CollectionRule] = {}
         self.looked_at: set[Place] = set()
 
     def find(self, locator: Locator, type_url: TypeUrl) -> Found:
@@ -91,6 +100,8 @@ class Resolver:
         if not choice.entry:
             return self._named(choice.target, type_url)
         of_list = self._named(choice.target, TypeUrl(type_url + COLLECTION))
+        if isinstance(of_list, NotThere) and str(choice.target) in self.folders:
+            return self._in_folder(self.folders[str(choice.target)], choice.entry, type_url)
         return self._entry(of_list, choice.entry, type_url) if isinstance(of_list, Resource) else of_list
 
     # Names
@@ -125,6 +136,17 @@ class Resolver:
         if found_type != type_url:
             return NotThere(f"but the entry {entry} at {of_list.origin} is of another type")
         return Resource(type_url, entry, body, version_of_body(type_url, body), of_list.origin)
+
+    def _in_folder(self, rule: CollectionRule, entry: str, type_url: TypeUrl) -> Found:
+        if not rule.is_inline:
+            return NotThere(f"but the collection of the folder {rule.folder} has locators, and no inline entries")
+        folder = PurePosixPath(rule.folder)
+        self.looked_at.add(folder)
+        rows = self._snapshot.resources(type_url)
+        by_path = (each for chunk in rows.chunks for each in chunk.once(_names_by_path).items())
+        names = sorted(name for path, several in by_path if folder in path.parents for name in several)
+        found = next((name for name in names if entry_name_of(name) == entry), None)
+        return NotThere(f"but no listener in the folder {rule.folder} is called so") if found is None else rows[found]
 
     # Files
 
@@ -176,6 +198,13 @@ def _several(resources: tuple[Resource, ...]) -> str:
     return f"which holds {len(resources)} of this type, where #entry=<name> would name one"
 
 
+def entry_name_of(name: str) -> str:
+    """Return the name of the entry that a resource is in a collection made of a folder; empty where it can have none."""
+    structured = parse_or_none(name)
+    path = structured.path if structured else name
+    return path if _ENTRY_NAME.fullmatch(path) else ""
+
+
 def _glob_of(name: str) -> str:
     structured = parse_or_none(name)
     return "" if structured is None else str(structured.glob)
@@ -204,10 +233,10 @@ def _packed_entry(of_list: Resource, entry: str, catalogue: Catalogue) -> tuple[
 
 
 def places_of(resource: Resource) -> Iterator[Place]:
-    """Yield where a resource is found: by its name, its glob, its file and its directory."""
+    """Yield where a resource is found: by its name, its glob, its file and all directories that this is in."""
     yield resource.type_url, resource.name
     glob = _glob_of(resource.name)
     if glob:
         yield resource.type_url, glob
     yield resource.origin.path
-    yield resource.origin.path.parent
+    yield from resource.origin.path.parents

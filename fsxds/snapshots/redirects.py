@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 
 from fsxds.api.catalogue import Catalogue, DynamicMessage
 from fsxds.api.constraints import FieldRules
-from fsxds.resource_names import Locator, parse_or_none
+from fsxds.resource_names import FileName, Locator, parse_or_none
 from fsxds.resource_types import BY_SHORT_NAME, BY_TYPE_URL, ResourceType
 from fsxds.resources import Key, Reference, Resource, version_of_body
 from fsxds.snapshots import names
@@ -236,7 +236,9 @@ def _by_way_of(trail: tuple[Resource, ...]) -> str:
 def _nowhere(choice: Locator, trail: tuple[Resource, ...], absent: NotThere) -> _Failure:
     fact = f"leads{_by_way_of(trail)} to {choice}, {absent.reason}"
     remedy = "add that resource, or write the name of another one"
-    if absent.authority:
+    if isinstance(choice.target, FileName):
+        remedy = "write the path of a file of the tree that has one resource of this type, or the name of a resource"
+    elif absent.authority:
         remedy = "give its URL in the setting `authorities`, add that resource to the tree, or an alternative by #alt="
     return _Failure("dangling-redirect", fact, remedy, absent.authority)
 

@@ -221,6 +221,7 @@ class _Resolution:
         self._rules = rules
         self._before = before
         resolver = Resolver(raw, rules.authority, rules.root, catalogue)
+        resolver.folders = rules.collections.by_name()
         copier = Copier(catalogue, rules.field_rules(catalogue))
         authorities = frozenset(rules.authorities)
         self._follower = RedirectFollower(resolver, copier, authorities, passes_redirects=rules.passes_redirects)

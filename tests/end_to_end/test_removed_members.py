@@ -101,3 +101,17 @@ def test_rejected_names_are_logged(tmp_path: Path, name: str) -> None:
         (line,) = server.log_events("request_rejected")
 
     assert (line["status"], str(line["reason"]).startswith("resource_names: ")) == ("INVALID_ARGUMENT", True)
+
+
+def test_names_without_the_authority_of_the_settings_are_said_once(tmp_path: Path) -> None:
+    """A client that leaves the authority out is not asked for it twice, and one that writes it, never."""
+    write(tmp_path / "tree", "a")
+    with started(tmp_path, "--authority", "fleet") as server:
+        assert connected(server) == ({"a"}, set())
+        assert not server.log_events("authority_missing")
+        for _ in range(2):
+            assert connected(server, GLOB.replace("fleet", "")) == ({"a"}, set())
+        (line,) = server.log_events("authority_missing")
+
+    assert (line["node"], line["name"], line["authority"]) == ("edge-1", GLOB.replace("fleet", ""), "fleet")
+    assert "write xdstp://fleet/…" in str(line["message"])

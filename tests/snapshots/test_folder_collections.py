@@ -138,6 +138,7 @@ def test_what_a_broken_file_may_define_stays() -> None:
     restarted = with_collections(broken, rules(), None)
     assert not restarted.snapshot.resources(COLLECTION.type_url)
     assert COLLECTION.type_url in restarted.snapshot.incomplete
+    assert [one.remedy.startswith("correct the errors") for one in restarted.problems] == [True]
     assert names_in(with_collections(holding(b, generation=3), rules(), restarted)) == ["b"]
 
 

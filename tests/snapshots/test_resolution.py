@@ -10,9 +10,12 @@ import pytest
 
 from fsxds.api.catalogue import Catalogue
 from fsxds.lint.linter import Linter
+from fsxds.resource_names import ResourceName
 from fsxds.resource_types import BY_SHORT_NAME
 from fsxds.resources import Resource
 from fsxds.settings.authorities import Authority
+from fsxds.settings.collection_rules import CollectionRule
+from fsxds.snapshots.folder_collections import CollectionRules
 from fsxds.snapshots.load import Acceptance, Loaded, load
 from fsxds.snapshots.parse import FileParser
 from fsxds.snapshots.resolution import ResolutionRules, Resolved, resolve
@@ -174,7 +177,7 @@ def test_the_version_of_the_same_content_is_the_same_however_it_came_about(tree:
             {"b/cds.yaml": redirect("one", f"xdstp://other.example/{CDS}/a")},
             "give its URL in the setting `authorities`",
         ),
-        ({"b/cds.yaml": redirect("one", "file:///etc/passwd")}, "which is outside of the tree"),
+        ({"b/cds.yaml": redirect("one", "file:///etc/passwd")}, "outside of the tree; write the path of a file"),
         ({"b/cds.yaml": redirect("one", "file:///tree/b/cds.yaml#entry=web")}, "in which nothing is called web"),
     ],
 )
@@ -437,3 +440,34 @@ def test_whatever_is_edited_what_is_defined_stays_served(tree: Served, seed: int
 
         assert before & owners.keys() <= now <= owners.keys()
         before = now
+
+
+LDS = "envoy.config.listener.v3.Listener"
+EDGE = f"xdstp://example.com/{LDS}Collection/edge"
+
+
+@pytest.mark.parametrize(
+    ("is_inline", "fact"), [(True, "is called so"), (False, "has locators, and no inline entries")]
+)
+def test_entries_of_collections_made_of_folders(
+    parser: FileParser, catalogue: Catalogue, *, is_inline: bool, fact: str
+) -> None:
+    """`#entry=` leads to a listener in the folder and below, whose edits are followed; one of locators has no such entries."""
+    rule = CollectionRule(ResourceName("", f"{LDS}Collection", "edge"), "edge", is_inline)
+    tree = Served(parser, catalogue, collections=CollectionRules((rule,), "example.com", "/tree", catalogue))
+    name, inner = f"xdstp://example.com/{LDS}/a/old", f"xdstp://example.com/{LDS}/in/web"
+    address = "{socket_address: {address: 127.0.0.1, port_value: PORT}}"
+    written = f'- {{name: "{inner}", address: {address}, filter_chains: [{{}}]}}\n'
+    tree.step({"r.lds.yaml": redirect(name, f"{EDGE}#entry=in/web"), "x/lds.yaml": written.replace("PORT", "1")})
+    assert name not in tree.rows("lds")
+    assert [fact in told for told in tree.told()] == [True]
+
+    for port in (2, 3):
+        tree.step({"x/lds.yaml": None, "edge/deep/er/lds.yaml": written.replace("PORT", str(port))})
+        if is_inline:
+            assert tree.message("lds", name).address.socket_address.port_value == port
+            assert ["its address" in told for told in tree.told()] == [True]
+        else:
+            assert name not in tree.rows("lds")
+    tree.step({"edge/deep/er/lds.yaml": None})
+    assert [fact in told for told in tree.told()] == [True]

@@ -20,6 +20,7 @@ from fsxds.access import AccessInUse
 from fsxds.channels import Channel, Channels
 from fsxds.errors import ProtocolError
 from fsxds.events import (
+    AuthorityMissing,
     InternalError,
     MembersNotKept,
     Observer,
@@ -121,6 +122,7 @@ class StreamContext:
         limiter: bounds what clients take.
         authority: returns that of structured names which have none.
         forgets_members: the next process will not know what this one removed, which was not reported yet.
+        knows_authority_is_missing: that clients ask for names without authority was reported.
         access: decides who may ask for what; everybody for everything, unless it is set before the first stream comes.
     """
 
@@ -132,6 +134,7 @@ class StreamContext:
         self.ttl_mode = ttl_mode
         self.authority: Callable[[], str] = str
         self.forgets_members = False
+        self.knows_authority_is_missing = False
         self.access = AccessInUse()
         self.memory = SharedMemory()
         self.reader = GrpcRequestReader(lambda: self.limiter.settings.max_names, self._read_authority)
@@ -325,6 +328,7 @@ class StreamCall:
             self._check_node(request.node)
         snapshot = self._channel.streams.current
         reaction = self._core.receive_request(request, snapshot, self._loop.time())
+        without_authority = request.without_authority
         del request
         self._count_names(self._core.name_count)
         if self._token is None:
@@ -336,9 +340,17 @@ class StreamCall:
         if self._shared.forgets_members and self._core.has_members:
             self._shared.forgets_members = False
             self._shared.observer(MembersNotKept(self._node))
+        if without_authority:
+            self._report_missing_authority(without_authority)
         # It may be the answer that a step waits for, and another step may follow before its response is written.
         self._progress()
         await self._write(reaction.responses)
+
+    def _report_missing_authority(self, name: str) -> None:
+        """Report, of all clients once, that one asks for a name without authority."""
+        if not self._shared.knows_authority_is_missing:
+            self._shared.knows_authority_is_missing = True
+            self._shared.observer(AuthorityMissing(self._node, name, self._shared.authority()))
 
     def _count_names(self, count: int) -> None:
         """Note how many names the client subscribes to. Raises LimitError."""

@@ -153,6 +153,7 @@ class GrpcRequestReader:
             error_detail=without_message(message.error_detail.message) if message.HasField("error_detail") else None,
             node=self._node(message, peer) if message.node and not knows_node else None,
             rejected_names=read.rejected,
+            without_authority=read.without_authority,
         )
 
     def delta(self, content: bytes, row: ResourceType | None, peer: str, *, knows_node: bool = False) -> DeltaRequest:
@@ -174,6 +175,7 @@ class GrpcRequestReader:
             node=self._node(message, peer) if message.node and not knows_node else None,
             canonical=read.canonical,
             rejected_names=read.rejected,
+            without_authority=read.without_authority,
         )
 
     def _structured(self, content: bytes, names: Iterable[str], type_url: TypeUrl) -> RequestedNames:

@@ -102,8 +102,8 @@ class ResourceName:
     @property
     def without_authority(self) -> str:
         """What follows the authority: `/type/path?parameters`."""
-        context = "&".join(f"{quote(key, _IN_PARAMETER)}={quote(value, _IN_PARAMETER)}" for key, value in self.context)
-        return f"/{self.message_type}/{quote(self.path, _IN_PATH)}{'?' if context else ''}{context}"
+        query = query_of(self.context)
+        return f"/{self.message_type}/{quote(self.path, _IN_PATH)}{'?' if query else ''}{query}"
 
     @property
     def type_url(self) -> TypeUrl:
@@ -124,6 +124,11 @@ class ResourceName:
     def with_context(self, context: Mapping[str, str]) -> ResourceName:
         """Return this name with more parameters; those that it has stay (xRFC TP1, "Context parameters")."""
         return replace(self, context=tuple(sorted({**context, **dict(self.context)}.items())))
+
+
+def query_of(context: tuple[tuple[str, str], ...]) -> str:
+    """Return context parameters as the query of a URI, without its `?`."""
+    return "&".join(f"{quote(key, _IN_PARAMETER)}={quote(value, _IN_PARAMETER)}" for key, value in context)
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,6 +14,7 @@ from fsxds.api.catalogue import Catalogue
 from fsxds.api.printing import Printer
 from fsxds.protocol.get import Absent, Found, FoundIndex, FoundList, FoundRedirect, FoundResource
 from fsxds.protocol.poll import Unavailable
+from fsxds.resource_names import query_of
 from fsxds.resource_types import BY_TYPE_URL
 from fsxds.resources import Resource
 from fsxds.settings.authorities import Authority
@@ -112,7 +113,7 @@ class Selected:
 
 def select_representation(found: Found, get: GetRequest, rules: GetRules) -> Selected:
     """Return what there is in the representation that a client takes. Raises HttpRejection where it takes none."""
-    urls = Urls(get.base_url, rules.authority, rules.authorities)
+    urls = Urls(get.base_url, rules.authority, rules.authorities, get.target.node)
     match found:
         case Absent() | Unavailable() | FoundRedirect():
             return Selected(found, urls)
@@ -140,7 +141,8 @@ def _is_collection(resource: Resource) -> bool:
 
 def _version_with(version: str, urls: Urls) -> str:
     """Return the version of what has URLs in it."""
-    texts = (version, urls.own, urls.authority, *(f"{name} {each.url}" for name, each in urls.authorities.items()))
+    authorities = (f"{name} {each.url}" for name, each in urls.authorities.items())
+    texts = (version, urls.own, urls.authority, query_of(urls.node), *authorities)
     return hashlib.sha256("\0".join(texts).encode()).hexdigest()[:32]
 
 

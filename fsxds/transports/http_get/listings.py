@@ -11,7 +11,7 @@ from typing import cast
 from urllib.parse import quote
 
 from fsxds.protocol.get import FoundRedirect, Parameters
-from fsxds.resource_names import FileName, ResourceName, parse_or_none
+from fsxds.resource_names import FileName, ResourceName, parse_or_none, query_of
 from fsxds.resource_types import RESOURCE_TYPES, ResourceType
 from fsxds.resources import Resource, Rows, Snapshot
 from fsxds.settings.authorities import Authority
@@ -33,11 +33,13 @@ class Urls:
         base_url: that of this server as the client has it, without a slash at its end.
         authority: that of this server; empty for none.
         authorities: where those of others are.
+        node: the parameters that say which node asks; URLs of this server have them too, so that they lead into its view.
     """
 
     base_url: str
     authority: str = ""
     authorities: Mapping[str, Authority] = field(default_factory=lambda: MappingProxyType({}))
+    node: Parameters = ()
 
     def of(self, message_type: str, name: str) -> str:
         """Return the absolute URL of a resource by its canonical name; of one of another authority that is known, its own."""
@@ -46,7 +48,17 @@ class Urls:
             known = self.authorities.get(structured.authority)
             if known is not None and known.url:
                 return known.url + url_of(message_type, name, structured.authority)
-        return self.own + url_of(message_type, name, self.authority)
+        return self.own + self._for_node(url_of(message_type, name, self.authority), structured)
+
+    def of_type(self, message_type: str) -> str:
+        """Return the URL of the list of a type."""
+        return self.own + self._for_node(f"/{message_type}/")
+
+    def _for_node(self, url: str, name: ResourceName | None = None) -> str:
+        """Return the URL of a name, as the node asks for it."""
+        own = {key for key, _ in name.context} if name is not None else set()
+        query = query_of(tuple(pair for pair in self.node if pair[0] not in own))
+        return f"{url}{'&' if '?' in url else '?'}{query}" if query else url
 
     @property
     def own(self) -> str:
@@ -119,7 +131,7 @@ def _type_content(row: ResourceType, rows: Rows, urls: Urls) -> dict[str, PlainV
     if not row.is_secret:
         content["version"] = rows.version
     content["count"] = len(rows)
-    content["url"] = f"{urls.own}/{row.message_type}/"
+    content["url"] = urls.of_type(row.message_type)
     content["resources"] = [_named(row, resource, urls) for resource in islice(rows.values(), MOST_NAMES)]
     return content
 

@@ -68,3 +68,17 @@ def test_what_waits_follows_its_node(server: Server) -> None:
 
     [(status, content, _)] = answers
     assert (status, content["connect_timeout"]) == (200, "4s")
+
+
+def test_urls_lead_into_the_view_of_who_asks(server: Server) -> None:
+    """The index and the lists name what they lead to as the node asks for it; the tags of two nodes differ."""
+
+    def read(url: str) -> tuple[Any, str]:
+        with urllib.request.urlopen(url, timeout=120) as response:
+            return json.load(response), response.headers["ETag"]
+
+    (of_type,) = read(f"{server.http}/?{GOLD}")[0]["types"]
+    assert read(of_type["resources"][0]["url"])[0]["connect_timeout"] == "2s"
+    (member,), tag = read(of_type["url"])
+    assert read(member["name"])[0]["connect_timeout"] == "2s"
+    assert read(of_type["url"].replace("n1", "n2"))[1] != tag

@@ -257,21 +257,24 @@ async def test_redirects_lead_to_urls() -> None:
     moved = replace(named("cds", f"xdstp://own/{CLUSTER}/moved"), redirect=f"{web}#entry=e")
     gone = replace(named("cds", f"xdstp://own/{CLUSTER}/gone"), redirect=other, body=b"")
     dangling = replace(named("cds", f"xdstp://own/{CLUSTER}/dangling"), redirect=f"xdstp://x/{CLUSTER}/a", body=b"")
+    of_file = replace(named("cds", f"xdstp://own/{CLUSTER}/of-file"), redirect="file:///srv/tree/a.yaml", body=b"")
     snapshot = snapshot_of(1, named("cds", web), moved)
-    unresolved = {(each.type_url, each.name): each for each in (gone, dangling)}
+    unresolved = {(each.type_url, each.name): each for each in (gone, dangling, of_file)}
     async with running(rules=rules) as server:
         server.store.publish(replace(snapshot, unresolved=unresolved))
         answers = {
             path: await get(server, f"/{CLUSTER}/{path}", prefer="wait=50")
-            for path in ("moved?xds.node.id=n%201", "gone", "dangling?wait=0")
+            for path in ("moved?xds.node.id=n%201", "gone", "dangling?wait=0", "of-file?wait=0")
         }
         statuses = [answer.status for answer in answers.values()]
         locations = [answer.headers.get("Location") for answer in answers.values()]
 
-        assert statuses == [302, 302, 404]
+        assert statuses == [302, 302, 404, 404]
+        assert b"/srv" not in answers["of-file?wait=0"].body
         assert locations == [
             f"/{CLUSTER}/web?a=b&xds.node.id=n%201#entry=e",
             f"https://known.example/xds/{CLUSTER}/web",
+            None,
             None,
         ]
 

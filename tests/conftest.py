@@ -1,6 +1,7 @@
 """What all tests share: how random tests run, and the API of the Envoy in use, found once per test process."""
 
 import os
+import signal
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -14,6 +15,10 @@ from fsxds.source.envoy_api import find_api
 
 # Tests run side by side, and their servers with them: each has a port of its own, as with --http 127.0.0.1:0.
 os.environ.setdefault("FSXDS_ADMIN", "127.0.0.1:0")
+
+# A shell has what it runs in the background ignore Ctrl-C, and so would all that tests start and send it to.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # A busy machine makes any example slow, so none has a deadline, and none is given up for the time that it took to make.
 _PATIENT = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture])

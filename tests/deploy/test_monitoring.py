@@ -209,7 +209,7 @@ def ask(address: str, query: str) -> dict[str, Any]:
 
 def value_of(address: str, query: str) -> str:
     """Return the value of a query; empty where there is none yet."""
-    rows = ask(address, query)["data"]["result"]
+    rows = ask(address, query).get("data", {}).get("result")
     return str(rows[0]["value"][1]) if rows else ""
 
 

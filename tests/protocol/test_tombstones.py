@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import pytest
+
+from fsxds.protocol import tombstones
 from fsxds.protocol.tombstones import (
-    MOST_OF_A_COLLECTION,
-    MOST_OF_A_VIEW,
     NO_TOMBSTONES,
     Tombstones,
     after_change,
@@ -79,17 +80,20 @@ def test_a_view_that_nobody_follows() -> None:
     assert after_parting(known, snapshot({"CDS": {"own": "1"}})) is known
 
 
-def test_bounds() -> None:
+def test_bounds(monkeypatch: pytest.MonkeyPatch) -> None:
     """Of a collection the newest are noted, and of a view those of the collections that changed last."""
+    most_of_a_collection, most_of_a_view = 100, 1000
+    monkeypatch.setattr(tombstones, "MOST_OF_A_COLLECTION", most_of_a_collection)
+    monkeypatch.setattr(tombstones, "MOST_OF_A_VIEW", most_of_a_view)
     known = NO_TOMBSTONES
-    for collection in range(MOST_OF_A_VIEW // MOST_OF_A_COLLECTION + 1):
-        many = {f"xdstp://x/t/{collection}/{number}": "1" for number in range(MOST_OF_A_COLLECTION + 1)}
+    for collection in range(most_of_a_view // most_of_a_collection + 1):
+        many = {f"xdstp://x/t/{collection}/{number}": "1" for number in range(most_of_a_collection + 1)}
         known = after_change(known, snapshot({"LEDS": many}), snapshot({}))
     collections = [name for _, name in known]
 
-    assert sum(map(len, known.values())) == MOST_OF_A_VIEW
+    assert sum(map(len, known.values())) == most_of_a_view
     assert "xdstp://x/t/0/*" not in collections
     assert "xdstp://x/t/1/0" not in known[LEDS, "xdstp://x/t/1/*"]
     known = after_change(known, snapshot({"LEDS": members("abc")}), snapshot({}))
-    assert sum(map(len, known.values())) == MOST_OF_A_VIEW
-    assert len(known[LEDS, "xdstp://x/t/1/*"]) == MOST_OF_A_COLLECTION - 3
+    assert sum(map(len, known.values())) == most_of_a_view
+    assert len(known[LEDS, "xdstp://x/t/1/*"]) == most_of_a_collection - 3

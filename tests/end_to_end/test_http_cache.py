@@ -147,8 +147,9 @@ def test_what_does_not_belong_into_a_cache(cache: Nginx) -> None:
     """Polls, and secrets; what is not there is not there by nginx either, and names with encoded parts are."""
     assert read(cache, "/envoy.extensions.transport_sockets.tls.v3.Secret/x")[0] == 403
     assert read(cache, "/envoy%2Eextensions.transport_sockets.tls.v3.Secret/x?wait=1")[0] == 403
-    with pytest.raises(HTTPError, match="403"):
+    with pytest.raises(HTTPError, match="403") as caught:
         urlopen(Request(f"{cache.url}/v3/discovery:clusters", b"{}", {"content-type": "application/json"}))
+    caught.value.close()
     assert read(cache, f"{PATH}%2Fdeeper")[0] == 404
     assert read(cache, f"{PATH[:-3]}%77eb?xds.node.id=a")[0] == 200
     assert read(cache, PATH, Accept="application/yaml")[1]["content-type"] == "application/yaml"

@@ -48,6 +48,7 @@ def poll(server: Server, word: str, version: str = "", **fields: Any) -> tuple[i
         with urllib.request.urlopen(request, timeout=60) as response:
             return response.status, json.loads(response.read())["version_info"]
     except urllib.error.HTTPError as error:
+        error.close()
         return error.code, ""
 
 

@@ -27,8 +27,8 @@ if TYPE_CHECKING:
     from fsxds.cli.import_bootstrap import ImportFlags
     from fsxds.cli.schema import SchemaFlags
     from fsxds.cli.watch import WatchFlags
+    from fsxds.client.client_tls import ClientTls
     from fsxds.settings.reading import SettingsReader
-    from fsxds.tools.client.client_tls import ClientTls
 
 # Of `fsxds convert`: the names of the formats.
 FORMAT_NAMES = ("yaml", "json", "textproto", "pb")

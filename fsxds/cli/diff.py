@@ -19,6 +19,7 @@ from fsxds.cli.loading import chosen_view
 from fsxds.cli.problems import line_of
 from fsxds.cli.running import spinner
 from fsxds.cli.viewing import Choice
+from fsxds.client.client_tls import ClientTls
 from fsxds.errors import UsageError
 from fsxds.lint.linter import linter_of
 from fsxds.observe.log_lines import escape
@@ -28,8 +29,7 @@ from fsxds.resources import Snapshot
 from fsxds.settings.options import Settings
 from fsxds.snapshots.load import Loaded, may_define
 from fsxds.snapshots.loaded_views import only_view
-from fsxds.tools.client.admin_client import AdminServer, ask_admin, report_of
-from fsxds.tools.client.client_tls import ClientTls
+from fsxds.tools.admin_client import AdminServer, ask_admin, report_of
 from fsxds.tools.diff.compare import Comparer, Gap
 from fsxds.tools.diff.difference import Compared, Side, Unread, json_text, markdown, summary, text_lines
 from fsxds.tools.diff.kept_sides import is_kept, read_kept

@@ -10,7 +10,7 @@ from fsxds.cli.tables import print_table
 from fsxds.history.entries import HistoryChange, HistoryEntry, SomeNames
 from fsxds.resource_types import BY_SHORT_NAME
 from fsxds.settings.options import Settings
-from fsxds.tools.client.admin_client import report_of
+from fsxds.tools.admin_client import report_of
 
 COMMIT_DIGITS = 12
 

@@ -16,7 +16,7 @@ from fsxds.errors import ProtocolError, UsageError
 from fsxds.observe.log_lines import count_of, escape, some_of
 from fsxds.resource_types import BY_SHORT_NAME
 from fsxds.settings.options import Settings
-from fsxds.tools.client.admin_client import AdminServer, NotDoneError, ask_admin, report_of
+from fsxds.tools.admin_client import AdminServer, NotDoneError, ask_admin, report_of
 from fsxds.transports.admin.rollout_control import (
     ChannelReport,
     DecisionReport,

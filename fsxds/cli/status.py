@@ -22,7 +22,7 @@ from fsxds.cli.tables import console_of_stdout
 from fsxds.errors import FsxdsError, UsageError
 from fsxds.observe.log_lines import escape
 from fsxds.settings.options import Settings
-from fsxds.tools.client.admin_client import AdminServer, NotDoneError, ask_admin, report_of
+from fsxds.tools.admin_client import AdminServer, NotDoneError, ask_admin, report_of
 from fsxds.transports.admin.status_reports import ClientList, FileList, NodeReport, ServerReport
 
 # Something is held back, rejected, stale or degraded; or the node is not connected.

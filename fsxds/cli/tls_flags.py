@@ -26,7 +26,7 @@ def with_tls_flags(group: str) -> Callable[[Callable[..., None]], Callable[..., 
         @functools.wraps(function)
         def call(ca: Path | None, cert: Path | None, key: Path | None, **given: Any) -> None:
             # It imports gRPC, for which `--help` does not wait.
-            from fsxds.tools.client.client_tls import ClientTls
+            from fsxds.client.client_tls import ClientTls
 
             function(tls=ClientTls.of(ca, cert, key), **given)
 

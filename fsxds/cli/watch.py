@@ -18,14 +18,14 @@ from fsxds import reload
 from fsxds.api.catalogue import Catalogue
 from fsxds.api.converter import Converter
 from fsxds.cli.running import run, spinner
+from fsxds.client.client_tls import ClientTls
+from fsxds.client.connection import URLS, ClientOptions, Trouble, Wire, connecting, follow
 from fsxds.errors import UsageError
 from fsxds.protocol.messages import Node
 from fsxds.resource_types import BY_SHORT_NAME
 from fsxds.settings.options import Settings
 from fsxds.settings.token_file import read_token
-from fsxds.tools.client.client_tls import ClientTls
-from fsxds.tools.client.connection import URLS, ClientOptions, Trouble, Wire, connecting, follow
-from fsxds.tools.client.watch_output import Holdings, JsonOutput, TextOutput, TroubleReporter, WatchOutput, report
+from fsxds.tools.watch_output import Holdings, JsonOutput, TextOutput, TroubleReporter, WatchOutput, report
 
 # What a client announces that takes times to live, in SotW in a wrapper of its own.
 TTL_FEATURES = frozenset({"xds.config.supports-resource-ttl", "xds.config.supports-resource-in-sotw"})

@@ -20,6 +20,7 @@ from rich.console import Console
 
 from fsxds.api.secrets import Masker, mask_reason
 from fsxds.cli import main, show
+from fsxds.client.updates import Update
 from fsxds.editor.diagnostics import diagnostics_of
 from fsxds.editor.hover import hover
 from fsxds.editor.suggestions import Completion
@@ -36,12 +37,11 @@ from fsxds.resources import Resource, Rows, Snapshot
 from fsxds.settings.options import OPTIONS
 from fsxds.snapshots.load import Acceptance, load
 from fsxds.snapshots.parse import FileParser
-from fsxds.tools.client.updates import Update
-from fsxds.tools.client.watch_output import Holdings, update_json, update_lines
 from fsxds.tools.conversion import ConversionReader
 from fsxds.tools.diff.compare import Comparer
 from fsxds.tools.diff.difference import Compared, Side, json_text, markdown, text_lines
 from fsxds.tools.exporting.pages import ExportRules, pages_of
+from fsxds.tools.watch_output import Holdings, update_json, update_lines
 from fsxds.transports.client_status.contents import Contents
 from fsxds.values import Nonce, SourceFile, Version
 from tests.editor.trees import workbench

@@ -9,6 +9,8 @@ from envoy.config.core.v3 import base_pb2
 from envoy.service.discovery.v3 import discovery_pb2
 from google.protobuf import json_format
 
+from fsxds.client.polls import plain_node
+from fsxds.client.updates import node_message
 from fsxds.protocol.messages import Node
 from fsxds.protocol.node_attributes import (
     LONGEST_TEXT,
@@ -18,8 +20,6 @@ from fsxds.protocol.node_attributes import (
     metadata_of,
 )
 from fsxds.resource_types import BY_SHORT_NAME
-from fsxds.tools.client.polls import plain_node
-from fsxds.tools.client.updates import node_message
 from fsxds.transports.grpc_streams.stream_requests import GrpcRequestReader
 from fsxds.transports.rest.poll_requests import RestRequestReader
 from tests.support.polls import envoy_catalogue

@@ -13,11 +13,11 @@ from tempfile import TemporaryDirectory
 
 import aiohttp
 
+from fsxds.client.client_tls import ClientTls
+from fsxds.client.polls import open_session, plain_node, url_of, words_of
 from fsxds.errors import UsageError
 from fsxds.protocol.messages import Node
 from fsxds.resource_types import RESOURCE_TYPES, ResourceType
-from fsxds.tools.client.client_tls import ClientTls
-from fsxds.tools.client.polls import open_session, plain_node, url_of, words_of
 from fsxds.values import PlainValue, SourceFile, SourceTree
 
 # A poll that is not held is answered at once; what takes longer is not fsxds, or hangs.

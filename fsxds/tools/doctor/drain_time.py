@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from fsxds.client.polls import open_session
 from fsxds.envoy.admin import AdminPage
 from fsxds.errors import UsageError
 from fsxds.settings.forms import Address, UnixAddress
-from fsxds.tools.client.polls import open_session
 
 READ_PATIENCE_S = 10.0
 

@@ -12,18 +12,18 @@ from typing import Self
 import aiohttp
 
 from fsxds.api.converter import Converter
-from fsxds.protocol.messages import Node
-from fsxds.protocol.node_attributes import metadata_of
-from fsxds.resource_types import ResourceType
-from fsxds.tools.client.client_tls import ClientTls, tls_words
-from fsxds.tools.client.streams import credentials_of
-from fsxds.tools.client.updates import (
+from fsxds.client.client_tls import ClientTls, tls_words
+from fsxds.client.streams import credentials_of
+from fsxds.client.updates import (
     AGENT,
     ConnectionLostError,
     Update,
     UpdateContents,
     WrongResponseError,
 )
+from fsxds.protocol.messages import Node
+from fsxds.protocol.node_attributes import metadata_of
+from fsxds.resource_types import ResourceType
 from fsxds.values import Nonce, PlainValue, TypeUrl, Version
 
 # For so long the server is asked to hold a poll; it may hold it for less.

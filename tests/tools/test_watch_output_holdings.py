@@ -5,10 +5,10 @@ from __future__ import annotations
 import itertools
 from dataclasses import replace
 
+from fsxds.client.updates import ELSEWHERE, Update, UpdateContents
 from fsxds.resource_types import BY_SHORT_NAME
 from fsxds.resources import Resource
-from fsxds.tools.client.updates import ELSEWHERE, Update, UpdateContents
-from fsxds.tools.client.watch_output import Holdings
+from fsxds.tools.watch_output import Holdings
 from fsxds.values import Nonce, Version
 
 _VERSIONS = itertools.count()

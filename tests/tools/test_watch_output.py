@@ -8,12 +8,12 @@ import pytest
 from google.protobuf.descriptor_pb2 import FileDescriptorProto, FileDescriptorSet
 
 from fsxds.api.catalogue import Catalogue
+from fsxds.client.connection import Trouble
+from fsxds.client.updates import ELSEWHERE, Update, UpdateContents
 from fsxds.errors import UsageError
 from fsxds.resources import Resource, version_of_body
-from fsxds.tools.client import watch_output
-from fsxds.tools.client.connection import Trouble
-from fsxds.tools.client.updates import ELSEWHERE, Update, UpdateContents
-from fsxds.tools.client.watch_output import Holdings, JsonOutput, TextOutput, TroubleReporter
+from fsxds.tools import watch_output
+from fsxds.tools.watch_output import Holdings, JsonOutput, TextOutput, TroubleReporter
 from fsxds.values import Nonce, Version
 from tests.support.snapshots import type_url
 

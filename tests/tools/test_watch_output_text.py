@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from fsxds.client.updates import Update
 from fsxds.resources import Resource
-from fsxds.tools.client.updates import Update
-from fsxds.tools.client.watch_output import Holdings, update_lines
 from fsxds.tools.diff.compare import Comparer
+from fsxds.tools.watch_output import Holdings, update_lines
 from fsxds.values import Nonce, TypeUrl, Version
 from tests.support.polls import envoy_catalogue, named
 from tests.support.snapshots import type_url

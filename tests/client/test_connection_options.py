@@ -7,12 +7,12 @@ from typing import Any
 import pytest
 
 from fsxds.api.converter import Converter
+from fsxds.client.connection import ClientOptions, Wire, connecting
 from fsxds.errors import UsageError
 from fsxds.protocol.messages import Node
 from fsxds.resource_types import BY_SHORT_NAME
-from fsxds.tools.client.connection import ClientOptions, Wire, connecting
+from tests.client.scripted import CDS, EDS, cluster, delta, scripted, sotw, wrapped
 from tests.support.polls import envoy_catalogue, named, running
-from tests.tools.client.scripted import CDS, EDS, cluster, delta, scripted, sotw, wrapped
 
 CLUSTERS, ENDPOINTS, HOSTS = (BY_SHORT_NAME[name] for name in ("cds", "eds", "vhds"))
 NODE = Node("n1")

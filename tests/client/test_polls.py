@@ -11,11 +11,11 @@ import pytest
 from aiohttp import web
 
 from fsxds.api.converter import Converter
+from fsxds.client.polls import PollingClient
+from fsxds.client.updates import ConnectionLostError, WrongResponseError, name_within
 from fsxds.protocol.messages import Node
 from fsxds.resource_types import BY_SHORT_NAME, RESOURCE_TYPES
 from fsxds.settings.forms import TcpAddress, UnixAddress
-from fsxds.tools.client.polls import PollingClient
-from fsxds.tools.client.updates import ConnectionLostError, WrongResponseError, name_within
 from fsxds.transports.rest.http_server import listening
 from tests.support.polls import Server, envoy_catalogue, named, running, until
 

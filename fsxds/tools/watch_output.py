@@ -18,11 +18,11 @@ from rich.text import Text
 
 from fsxds.api.catalogue import Catalogue
 from fsxds.api.secrets import Masker, mask_text
+from fsxds.client.connection import Trouble
+from fsxds.client.updates import WRONG_PROTOCOL, Update
 from fsxds.errors import ApiError, UsageError
 from fsxds.observe.log_lines import escape, noun_of, type_name
 from fsxds.resources import Resource, Rows, Snapshot, version_of_body
-from fsxds.tools.client.connection import Trouble
-from fsxds.tools.client.updates import WRONG_PROTOCOL, Update
 from fsxds.tools.diff.compare import Comparer, Difference, ResourceChange, TypeDifference
 from fsxds.tools.diff.difference import STYLES, Compared, Side, field_content, text_lines, worded_counts
 from fsxds.values import PlainValue, TypeUrl

@@ -7,12 +7,12 @@ from typing import Any
 import pytest
 from envoy.service.discovery.v3 import discovery_pb2
 
+from fsxds.client.connection import Streaming, Wire, streaming
+from fsxds.client.dialogues import DeltaDialogue
+from fsxds.client.updates import ConnectionLostError, WrongResponseError
 from fsxds.protocol.messages import Node
 from fsxds.resource_types import BY_SHORT_NAME
-from fsxds.tools.client.connection import Streaming, Wire, streaming
-from fsxds.tools.client.dialogues import DeltaDialogue
-from fsxds.tools.client.updates import ConnectionLostError, WrongResponseError
-from tests.tools.client.scripted import CDS, EDS, cluster, delta, scripted, wrapped
+from tests.client.scripted import CDS, EDS, cluster, delta, scripted, wrapped
 
 VHDS = BY_SHORT_NAME["vhds"].type_url
 

@@ -7,10 +7,10 @@ from dataclasses import replace
 from typing import Any
 
 from fsxds.api.secrets import Masker
+from fsxds.client.updates import Update
 from fsxds.resources import Resource
-from fsxds.tools.client.updates import Update
-from fsxds.tools.client.watch_output import Holdings, update_json
 from fsxds.tools.diff.compare import Comparer
+from fsxds.tools.watch_output import Holdings, update_json
 from fsxds.values import Nonce, TypeUrl, Version
 from tests.support.polls import envoy_catalogue, named
 from tests.support.snapshots import type_url

@@ -11,7 +11,7 @@ from typing import Any, Protocol, Self
 
 import grpc.aio
 
-from fsxds.tools.client.updates import ConnectionLostError, Update, WrongResponseError, lost_by
+from fsxds.client.updates import ConnectionLostError, Update, WrongResponseError, lost_by
 from fsxds.values import TypeUrl
 
 

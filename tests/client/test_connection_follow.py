@@ -7,11 +7,11 @@ from contextlib import aclosing
 
 import grpc
 
+from fsxds.client.connection import Streaming, Trouble, Wire, follow, streaming
+from fsxds.client.updates import Update
 from fsxds.protocol.messages import Node
 from fsxds.resource_types import BY_SHORT_NAME
-from fsxds.tools.client.connection import Streaming, Trouble, Wire, follow, streaming
-from fsxds.tools.client.updates import Update
-from tests.tools.client.scripted import CDS, Script, cluster, scripted, sotw
+from tests.client.scripted import CDS, Script, cluster, scripted, sotw
 
 CLUSTERS = Streaming(Wire.SOTW, BY_SHORT_NAME["cds"])
 

@@ -6,8 +6,8 @@ from pathlib import Path
 import aiohttp
 import pytest
 
+from fsxds.client.client_tls import ClientTls, tls_words
 from fsxds.errors import UsageError
-from fsxds.tools.client.client_tls import ClientTls, tls_words
 from tests.support.certificates import Authority, make_pair
 
 

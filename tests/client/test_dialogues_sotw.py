@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from envoy.config.endpoint.v3 import endpoint_pb2
 
+from fsxds.client.dialogues import SotwDialogue
 from fsxds.protocol.messages import Node
 from fsxds.resource_types import PREFIX
-from fsxds.tools.client.dialogues import SotwDialogue
-from tests.tools.client.scripted import CDS, EDS, cluster, packed, sotw, wrapped
+from tests.client.scripted import CDS, EDS, cluster, packed, sotw, wrapped
 
 
 def dialogue() -> SotwDialogue:

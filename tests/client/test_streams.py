@@ -10,12 +10,12 @@ from pathlib import Path
 import grpc
 import pytest
 
+from fsxds.client.connection import Streaming, Wire, streaming
+from fsxds.client.streams import StreamClient
+from fsxds.client.updates import WRONG_PROTOCOL, ConnectionLostError, WrongResponseError
 from fsxds.protocol.messages import Node
 from fsxds.resource_types import BY_SHORT_NAME
-from fsxds.tools.client.connection import Streaming, Wire, streaming
-from fsxds.tools.client.streams import StreamClient
-from fsxds.tools.client.updates import WRONG_PROTOCOL, ConnectionLostError, WrongResponseError
-from tests.tools.client.scripted import CDS, EDS, Script, cluster, packed, scripted, sotw
+from tests.client.scripted import CDS, EDS, Script, cluster, packed, scripted, sotw
 
 CLUSTERS = Streaming(Wire.SOTW, BY_SHORT_NAME["cds"])
 NODE = Node("n1", "fleet", features=frozenset({"b", "a"}))

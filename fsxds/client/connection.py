@@ -12,15 +12,15 @@ from typing import Protocol
 import grpc.aio
 
 from fsxds.api.converter import Converter
+from fsxds.client.client_tls import ClientTls
+from fsxds.client.dialogues import DeltaDialogue, SotwDialogue
+from fsxds.client.polls import PollingClient
+from fsxds.client.streams import StreamClient
+from fsxds.client.updates import ConnectionLostError, Update, WrongResponseError, targets_of
 from fsxds.errors import UsageError
 from fsxds.protocol.messages import Node
 from fsxds.resource_types import ResourceType
 from fsxds.settings.forms import TcpAddress, parse_address
-from fsxds.tools.client.client_tls import ClientTls
-from fsxds.tools.client.dialogues import DeltaDialogue, SotwDialogue
-from fsxds.tools.client.polls import PollingClient
-from fsxds.tools.client.streams import StreamClient
-from fsxds.tools.client.updates import ConnectionLostError, Update, WrongResponseError, targets_of
 from fsxds.values import TypeUrl
 
 # No limit: a server may have ten thousand clusters in one response.

@@ -11,10 +11,7 @@ from dataclasses import dataclass, field
 from google.protobuf.message import DecodeError
 
 from fsxds.api.catalogue import DynamicMessage
-from fsxds.protocol.messages import Node
-from fsxds.protocol.subscription import WILDCARD
-from fsxds.resource_types import BY_TYPE_URL
-from fsxds.tools.client.updates import (
+from fsxds.client.updates import (
     NACK_CODE,
     ConnectionLostError,
     DeltaDiscoveryRequest,
@@ -28,6 +25,9 @@ from fsxds.tools.client.updates import (
     read_anys,
     read_wrapper,
 )
+from fsxds.protocol.messages import Node
+from fsxds.protocol.subscription import WILDCARD
+from fsxds.resource_types import BY_TYPE_URL
 from fsxds.values import Nonce, TypeUrl, Version
 
 

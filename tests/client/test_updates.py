@@ -9,7 +9,7 @@ from google.protobuf.any_pb2 import Any as PackedAny
 from xds.core.v3.resource_locator_pb2 import ResourceLocator
 from xds.core.v3.resource_name_pb2 import ResourceName
 
-from fsxds.tools.client.updates import Update, UpdateContents, lost_by, read_wrapper, targets_of
+from fsxds.client.updates import Update, UpdateContents, lost_by, read_wrapper, targets_of
 from fsxds.values import Nonce, Version
 from tests.support.snapshots import type_url
 

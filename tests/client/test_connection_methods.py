@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from fsxds.client.connection import Streaming, Wire
 from fsxds.resource_types import BY_SHORT_NAME, RESOURCE_TYPES
-from fsxds.tools.client.connection import Streaming, Wire
 
 
 def test_every_type_has_its_method() -> None:

@@ -9,13 +9,13 @@ from typing import Any, TypeVar, cast, get_args, get_origin, get_type_hints
 
 import aiohttp
 
+from fsxds.client.client_tls import ClientTls
+from fsxds.client.polls import open_session, words_of
+from fsxds.client.streams import credentials_of
 from fsxds.errors import FsxdsError, UsageError
 from fsxds.settings.forms import OFF, Address, TcpAddress, parse_address
 from fsxds.settings.options import Settings
 from fsxds.settings.token_file import read_token
-from fsxds.tools.client.client_tls import ClientTls
-from fsxds.tools.client.polls import open_session, words_of
-from fsxds.tools.client.streams import credentials_of
 
 # It is answered at once, unless a history of fifty snapshots is read from a slow disk.
 READ_PATIENCE_S = 30.0

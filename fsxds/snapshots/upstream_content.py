@@ -1,0 +1,39 @@
+"""What another xDS server holds, as it is merged into what is served. Immutable, no I/O."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import PurePosixPath
+from types import MappingProxyType
+
+from fsxds.resources import Origin, Rows
+from fsxds.values import TypeUrl
+
+
+@dataclass(frozen=True, slots=True)
+class UpstreamContent:
+    """What is held of one upstream.
+
+    Attributes:
+        name: what the upstream is called.
+        rows: the resources, by type; only types that have some. A type of which nothing changed has the same object.
+        pending: the types of which an answer is awaited, so that what is missing from them may exist.
+        answered: the types about which the upstream said anything, or that were kept from an earlier process.
+        sequence: counts the responses that were taken in; what was published of a snapshot that has this holds them all.
+    """
+
+    name: str
+    rows: Mapping[TypeUrl, Rows] = field(default_factory=lambda: MappingProxyType({}))
+    pending: frozenset[TypeUrl] = frozenset()
+    answered: frozenset[TypeUrl] = frozenset()
+    sequence: int = 0
+
+
+def origin_of(upstream: str) -> Origin:
+    """Return where the resources of an upstream are from, as users read it.
+
+    >>> str(origin_of("10.0.0.1:18000").path)
+    'upstream 10.0.0.1:18000'
+    """
+    return Origin(PurePosixPath(f"upstream {upstream.replace('://', ':').replace('/', '_')}"), 0)

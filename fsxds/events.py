@@ -1,7 +1,7 @@
 """What can be logged or counted: the events that components send.
 
 A component takes an `Observer` and calls it with a value of this module whenever something happened; `observe` receives
-them all. A new event is a class here, its wording in `observe.log`, and a row in `observe.log_catalogue`.
+them all. A new event is a class here, its wording in `observe.event_lines`, and a row in `observe.log_catalogue`.
 """
 
 from __future__ import annotations

@@ -6,8 +6,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import PurePosixPath
 from types import MappingProxyType
+from typing import TypeAlias
 
-from fsxds.resources import Origin, Rows
+from fsxds.name_table import NameTable
+from fsxds.resources import Origin, Resource, Rows
 from fsxds.values import TypeUrl
 
 
@@ -28,6 +30,29 @@ class UpstreamContent:
     pending: frozenset[TypeUrl] = frozenset()
     answered: frozenset[TypeUrl] = frozenset()
     sequence: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class HeldResource:
+    """A resource that is held of an upstream, and what the upstream said with it.
+
+    Attributes:
+        resource: what is served; its version is the digest of its body.
+        version: the one that the server gave it, which may be any text.
+        server: the address of that server, as in the rule.
+        received_s: when the server sent its content last, in seconds since 1970.
+        expires_s: when its time to live is over, in seconds since 1970; None for never.
+    """
+
+    resource: Resource
+    version: str
+    server: str
+    received_s: float
+    expires_s: float | None = None
+
+
+Held: TypeAlias = Mapping[TypeUrl, NameTable[HeldResource]]
+"""All that is held of an upstream, by type and name; never changed. A type of which nothing changed has the same table."""
 
 
 def origin_of(upstream: str) -> Origin:

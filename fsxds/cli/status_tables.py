@@ -10,7 +10,7 @@ from rich.text import Text
 
 from fsxds.cli.rollout import CHANNEL_HEADINGS, channel_row, remarks_on
 from fsxds.cli.tables import table_of
-from fsxds.observe.log_lines import count_of, escape
+from fsxds.observe.log_lines import count_of, duration, escape
 from fsxds.transports.admin.rollout_control import ChannelReport
 from fsxds.transports.admin.status_reports import (
     ClientDetail,
@@ -34,7 +34,6 @@ STYLES = {
     "SYNCED": "green", "STALE": "yellow", "NOT SENT": "dim", "NACK": "bold red",
     "good": "green", "held": "yellow", "broken": "bold red",
 }  # fmt: skip
-_UNITS = ((86_400, "d"), (3600, "h"), (60, "min"), (1, "s"))
 _DIFFERENCES = (
     ("lacks", "does not have"),
     ("outdated", "may have something older of"),
@@ -99,12 +98,6 @@ def node_detail(node: NodeReport, console: Console) -> Group:
         parts.append(table_of(_TYPE_HEADINGS, map(_type_row, client.types), console))
         parts += map(Text, (*_reasons((client,)), *_differences(client)))
     return Group(*parts)
-
-
-def duration(time_s: float) -> str:
-    """Return a time in its largest unit: `3 s`, `5 min`, `2 h`, `4 d`."""
-    size, unit = next((each for each in _UNITS if time_s >= each[0]), _UNITS[-1])
-    return f"{int(time_s / size)} {unit}"
 
 
 def _server_lines(server: ServerReport) -> Iterator[str]:

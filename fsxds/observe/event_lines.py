@@ -31,6 +31,7 @@ from fsxds.events import (
     RequestAnswered,
     RequestRejected,
     ResponseSent,
+    RolloutChanged,
     RolloutCommanded,
     SettingsRejected,
     SettingsReloaded,
@@ -57,13 +58,16 @@ from fsxds.observe.log_lines import (
     Details,
     LogLine,
     count_of,
+    duration,
     name_of,
     shortened,
     some_of,
     type_name,
 )
+from fsxds.observe.rollout_lines import rollout_line
 from fsxds.protocol.messages import Node
 from fsxds.supervisor import MOST_ATTEMPTS, fault_of, place_of
+from fsxds.upstream_events import UpstreamsRestored
 from fsxds.values import TypeUrl, Version
 
 # Names of files in one line for programs.
@@ -144,6 +148,9 @@ def _(event: RolloutCommanded) -> LogLine:
     return LogLine(Level.INFO, "rollout_commanded", text, details)
 
 
+line_of.register(RolloutChanged, rollout_line)
+
+
 @line_of.register
 def _(event: CacheRead) -> LogLine:
     text = f"cache: {event.found} of {count_of(event.count, 'file')} need not be parsed"
@@ -184,6 +191,17 @@ def _(event: StateRestored) -> LogLine:
     text = f"state: what was served before is served again, in {views}; draining listeners may use {names}"
     details: Details = {"directory": str(event.directory), "count": event.channel_count}
     return LogLine(Level.INFO, "state_restored", text, details)
+
+
+@line_of.register
+def _(event: UpstreamsRestored) -> LogLine:
+    count = sum(event.resources.values())
+    age = f", up to {duration(event.age_s)} old" if count else ""
+    text = (
+        f"state: {count_of(count, 'resource')} of {some_of(sorted(event.resources)) or 'no upstream'} served again{age}"
+    )
+    details: Details = {"directory": str(event.directory), "upstreams": [*sorted(event.resources)], "count": count}
+    return LogLine(Level.INFO, "upstreams_restored", text, {**details, "age_s": round(event.age_s)})
 
 
 @line_of.register

@@ -26,7 +26,6 @@ from fsxds.events import (
     RequestAnswered,
     RequestRejected,
     ResponseSent,
-    RolloutChanged,
     SnapshotPublished,
     StateWritten,
     StreamClosed,
@@ -47,7 +46,8 @@ from fsxds.observe.log_lines import (
     some_of,
 )
 from fsxds.observe.problem_reports import ProblemReports
-from fsxds.observe.rollout_lines import rollout_line
+from fsxds.observe.upstream_lines import UpstreamReports
+from fsxds.upstream_events import UpstreamChanged, UpstreamEvent
 from fsxds.values import Problem, TypeUrl
 
 LAST_FLUSH_S = 1.0
@@ -56,7 +56,7 @@ LAST_FLUSH_S = 1.0
 ENDS_WELL = frozenset({"snapshot_published", "envoy_acked"})
 
 # Of these there may be thousands at once; below their level they are not worded.
-FREQUENT = (ResponseSent, AckReceived, RequestAnswered, StreamOpened, StreamClosed, StateWritten)
+FREQUENT = (ResponseSent, AckReceived, RequestAnswered, StreamOpened, StreamClosed, StateWritten, UpstreamChanged)
 
 
 def _now() -> datetime:
@@ -99,6 +99,7 @@ class Log:
         self._rejections = RepeatLimit()
         self._limits = RepeatLimit()
         self._nacks = RepeatLimit()
+        self._upstreams = UpstreamReports()
         self.internal_errors = InternalErrors()
 
     @property
@@ -157,10 +158,10 @@ class Log:
             case RejectionsChanged():
                 self._rejected_files = event.problems
                 yield from self._problems.update(self._tree_problems(), self._tree.held, self._clock.moment())
-            case RolloutChanged():
-                yield rollout_line(event)
             case FilesWritten():
                 yield from self._mirror.written(event)
+            case UpstreamEvent():
+                yield from self._upstreams.lines(event, self._clock.now_s())
             case MirrorFailed():
                 yield self._mirror.failed(event)
             case InternalError():

@@ -47,6 +47,8 @@ LONGEST_NAME = 80
 Details: TypeAlias = dict[str, PlainValue]
 """The fields of a line."""
 
+_UNITS = ((86_400, "d"), (3600, "h"), (60, "min"), (1, "s"))
+
 STYLES = {Level.DEBUG: "dim", Level.INFO: "none", Level.WARNING: "yellow", Level.ERROR: "bold red"}
 
 
@@ -105,6 +107,12 @@ def some_of(names: Sequence[str]) -> str:
 def count_of(number: int, noun: str, plural: str = "") -> str:
     """Return a number with its noun: `1 file`, `2 files`."""
     return f"{number} {noun}" if number == 1 else f"{number} {plural or f'{noun}s'}"
+
+
+def duration(time_s: float) -> str:
+    """Return a time in its largest unit: `3 s`, `5 min`, `2 h`, `4 d`."""
+    size, unit = next((each for each in _UNITS if time_s >= each[0]), _UNITS[-1])
+    return f"{int(time_s / size)} {unit}"
 
 
 def omitted(repeats: int, noun: str) -> str:

@@ -60,10 +60,10 @@ def rollout_line(event: RolloutChanged) -> LogLine:
         case RolledBack() | Stopped() | Held():
             worded = _decision(event, event.happened)
         case LingeringStarted(_, keys):
-            text = f"{_resources(keys)} stay for connections of draining listeners"
+            text = f"{resources_of(keys)} stay for connections of draining listeners"
             worded = Level.INFO, "lingering_started", text, _keys(keys)
         case LingeringEnded(_, keys):
-            text = f"{_resources(keys)} stayed for connections of draining listeners, and go now"
+            text = f"{resources_of(keys)} stayed for connections of draining listeners, and go now"
             worded = Level.INFO, "lingering_ended", text, _keys(keys)
         case _:
             raise TypeError(f"{event.happened} has no wording")
@@ -145,13 +145,15 @@ def shares_of(removals: Iterable[Removal]) -> str:
     return ", ".join(f"{one.removed} of {one.before} {noun_of(one.type_url)}" for one in removals)
 
 
-def _resources(keys: Collection[Key]) -> str:
-    return some_of(_written(keys)) if len(keys) <= MOST_NAMES else count_of(len(keys), "resource")
+def resources_of(keys: Collection[Key]) -> str:
+    """Name a few resources, or say how many there are."""
+    return some_of(written_keys(keys)) if len(keys) <= MOST_NAMES else count_of(len(keys), "resource")
 
 
-def _written(keys: Iterable[Key]) -> list[str]:
+def written_keys(keys: Iterable[Key]) -> list[str]:
+    """Return resources as the log names them, sorted: `cds web`."""
     return sorted(f"{type_name(type_url)} {name[:LONGEST_NAME]}" for type_url, name in keys)
 
 
 def _keys(keys: Collection[Key]) -> Details:
-    return {"count": len(keys), "resources": [*_written(keys)[:MOST_RESOURCES]]}
+    return {"count": len(keys), "resources": [*written_keys(keys)[:MOST_RESOURCES]]}

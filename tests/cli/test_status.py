@@ -20,8 +20,8 @@ from pathlib import Path
 import pytest
 
 from fsxds.cli.main import main
-from fsxds.cli.status_tables import duration
 from fsxds.errors import ProtocolError
+from fsxds.observe.log_lines import duration
 from fsxds.settings.forms import Address, TcpAddress
 from fsxds.transports.admin.admin_api import AdminApi
 from fsxds.transports.admin.status_paths import StatusPaths

@@ -1,0 +1,212 @@
+"""Word what happens with upstreams: which server is asked, what it sends, and what is wrong with it."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterator
+from dataclasses import replace
+
+from fsxds.api.secrets import mask_reason
+from fsxds.events import Level
+from fsxds.observe.internal_errors import RepeatLimit
+from fsxds.observe.log_lines import (
+    MOST_NAMES,
+    Details,
+    LogLine,
+    count_of,
+    name_of,
+    noun_of,
+    omitted,
+    shortened,
+    some_of,
+    type_name,
+)
+from fsxds.observe.rollout_lines import MOST_RESOURCES, resources_of, written_keys
+from fsxds.upstream_events import (
+    UpstreamChanged,
+    UpstreamConnected,
+    UpstreamEvent,
+    UpstreamExpired,
+    UpstreamFailedOver,
+    UpstreamLooped,
+    UpstreamLost,
+    UpstreamNacked,
+    UpstreamRejected,
+    UpstreamShadowed,
+)
+from fsxds.values import PlainValue
+
+# An outage is one line, and one more as long as it lasts.
+REMINDER_S = 300.0
+
+
+class UpstreamReports:
+    """Words the events of upstreams; of what repeats, one line in a while."""
+
+    def __init__(self) -> None:
+        self._repeats = RepeatLimit()
+        self._loops = RepeatLimit(pause_s=REMINDER_S)
+        # By upstream, what was said of its outage.
+        self._outages: dict[str, RepeatLimit] = {}
+        # Those of which the last line said that they are connected.
+        self._connected: set[str] = set()
+
+    def lines(self, event: UpstreamEvent, now_s: float) -> Iterator[LogLine]:
+        """Yield the line of an event; none where the same was said a moment ago."""
+        match event:
+            case UpstreamConnected():
+                yield from self._connection(event)
+            case UpstreamLost():
+                yield from self._loss(event, now_s)
+            case UpstreamLooped():
+                yield from _limited(self._loops, (event.upstream, event.server), now_s, _loop(event))
+            case UpstreamRejected():
+                yield from _limited(
+                    self._repeats,
+                    (event.upstream, event.server, event.type_url, event.faults),
+                    now_s,
+                    _rejection(event),
+                )
+            case UpstreamNacked():
+                yield from _limited(
+                    self._repeats,
+                    (event.upstream, event.type_url, event.node.id, event.reason, event.was_nacked),
+                    now_s,
+                    _nack(event),
+                )
+            case UpstreamExpired():
+                yield from _limited(self._repeats, (event.upstream, "expired"), now_s, _expiry(event))
+            case UpstreamFailedOver():
+                yield _failover(event)
+            case UpstreamChanged():
+                yield _change(event)
+            case UpstreamShadowed():
+                yield _shadows(event)
+            case _:
+                raise TypeError(f"{event} has no wording")
+
+    def _connection(self, event: UpstreamConnected) -> Iterator[LogLine]:
+        self._outages.pop(event.upstream, None)
+        if event.upstream in self._connected:
+            return
+        self._connected.add(event.upstream)
+        text = f"upstream {event.upstream}: connected{_with(event.upstream, event.server)} by {event.wire}"
+        yield LogLine(
+            Level.INFO, "upstream_connected", text, {**_server(event.upstream, event.server), "wire": event.wire}
+        )
+
+    def _loss(self, event: UpstreamLost, now_s: float) -> Iterator[LogLine]:
+        said = event.upstream, event.server, event.reason
+        outage = self._outages.setdefault(event.upstream, RepeatLimit(pause_s=REMINDER_S))
+        # Both: a server that lets clients in and ends at once is as quiet as one that is away.
+        flaps = self._repeats.admit(said, now_s)
+        repeats = None if flaps is None else outage.admit(said, now_s)
+        if flaps is None or repeats is None:
+            return
+        self._connected.discard(event.upstream)
+        kept = f"its {count_of(event.resources, 'resource')} stay" if event.resources else "nothing of it is known yet"
+        reason = shortened(mask_reason(event.reason))
+        text = (
+            f"upstream {event.upstream}: no connection{_with(event.upstream, event.server)}: {reason}; {kept}, "
+            f"and it is tried again{omitted(flaps + repeats, 'attempt')}"
+        )
+        details = {**_server(event.upstream, event.server), "reason": reason, "retry_s": event.retry_s}
+        yield LogLine(
+            Level.WARNING, "upstream_lost", text, {**details, "count": event.resources, "repeats": flaps + repeats}
+        )
+
+
+def _limited(limit: RepeatLimit, said: Hashable, now_s: float, line: LogLine) -> Iterator[LogLine]:
+    repeats = limit.admit(said, now_s)
+    if repeats is not None:
+        yield replace(line, text=line.text + omitted(repeats, "line"), details={**line.details, "repeats": repeats})
+
+
+def _failover(event: UpstreamFailedOver) -> LogLine:
+    reason = shortened(mask_reason(event.reason))
+    details = {**_server(event.upstream, event.server), "before": event.before, "reason": reason}
+    if not event.reason:
+        text = f"upstream {event.upstream}: {event.server} answers again, and is asked instead of {event.before}"
+        return LogLine(Level.INFO, "upstream_failed_over", text, details)
+    text = f"upstream {event.upstream}: {event.server} is asked instead of {event.before}: {reason}"
+    return LogLine(Level.WARNING, "upstream_failed_over", text, details)
+
+
+def _change(event: UpstreamChanged) -> LogLine:
+    counts = f"{event.changed} changed, {event.removed} removed"
+    text = f"upstream {event.upstream}: {noun_of(event.type_url)} {event.version[:12]}: {counts}"
+    details = {**_server(event.upstream, event.server), **_response(event)}
+    changes: PlainValue = {type_name(event.type_url): {"changed": event.changed, "removed": event.removed}}
+    return LogLine(Level.DEBUG, "upstream_changed", text, {**details, "changes": changes})
+
+
+def _expiry(event: UpstreamExpired) -> LogLine:
+    text = f"upstream {event.upstream}: the time to live of {resources_of(event.keys)} is over, which nobody renewed"
+    details: Details = {"upstream": event.upstream, "count": len(event.keys)}
+    return LogLine(
+        Level.WARNING, "upstream_expired", text, {**details, "resources": [*written_keys(event.keys)[:MOST_RESOURCES]]}
+    )
+
+
+def _rejection(event: UpstreamRejected) -> LogLine:
+    faults = [shortened(mask_reason(fault)) for fault in event.faults[:MOST_NAMES]]
+    more = f" and {len(event.faults) - MOST_NAMES} more" if len(event.faults) > MOST_NAMES else ""
+    text = (
+        f"upstream {event.upstream}: NACKed {noun_of(event.type_url)} {event.version[:12]}"
+        f"{_with(event.upstream, event.server, 'of')}: {'; '.join(faults)}{more}; what is good in it is served, "
+        "beside the last good content of the rest"
+    )
+    details = {**_server(event.upstream, event.server), **_response(event)}
+    return LogLine(
+        Level.WARNING, "upstream_rejected", text, {**details, "faults": [*faults], "count": len(event.faults)}
+    )
+
+
+def _nack(event: UpstreamNacked) -> LogLine:
+    reason = shortened(mask_reason(event.reason))
+    fact = f"{name_of(event.node)} rejected {noun_of(event.type_url)} of it: {reason}"
+    outcome = "it was NACKed" if event.was_nacked else "it was ACKed before"
+    text = f"upstream {event.upstream}: {fact}; {outcome}"
+    details: Details = {"upstream": event.upstream, "type": type_name(event.type_url), "node": event.node.id}
+    return LogLine(
+        Level.WARNING, "upstream_nacked", text, {**details, "reason": reason, "was_nacked": event.was_nacked}
+    )
+
+
+def _loop(event: UpstreamLooped) -> LogLine:
+    path = " → ".join(shortened(relay) for relay in event.relays)
+    text = (
+        f"upstream {event.upstream}: a loop: {event.server} gets its resources from here ({path}), so it is not asked; "
+        "what is held of it stays; remove one of the --upstream options on the way"
+    )
+    relays: PlainValue = [*event.relays]
+    details = {**_server(event.upstream, event.server), "relays": relays}
+    return LogLine(Level.ERROR, "upstream_looped", text, details)
+
+
+def _shadows(event: UpstreamShadowed) -> LogLine:
+    details: Details = {
+        "upstream": event.upstream,
+        "count": event.count,
+        "resources": [*written_keys(key for key, _ in event.examples)],
+    }
+    if not event.count:
+        text = f"upstream {event.upstream}: no resource of it is replaced by an earlier source any more"
+        return LogLine(Level.INFO, "upstream_shadowed", text, details)
+    examples = [f"{written_keys((key,))[0]} (of {winner})" for key, winner in event.examples]
+    more = f": {some_of(examples)}" if examples else ""
+    text = (
+        f"upstream {event.upstream}: earlier sources have {count_of(event.count, 'resource')} of it too, and win{more}"
+    )
+    return LogLine(Level.INFO, "upstream_shadowed", text, details)
+
+
+def _server(upstream: str, server: str) -> Details:
+    return {"upstream": upstream, "server": server}
+
+
+def _response(event: UpstreamChanged | UpstreamRejected) -> Details:
+    return {"type": type_name(event.type_url), "version": event.version}
+
+
+def _with(upstream: str, server: str, preposition: str = "with") -> str:
+    return "" if server == upstream else f" {preposition} {server}"

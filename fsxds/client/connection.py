@@ -23,9 +23,7 @@ from fsxds.resource_types import ResourceType
 from fsxds.settings.forms import TcpAddress, parse_address
 from fsxds.values import TypeUrl
 
-# No limit: a server may have ten thousand clusters in one response.
 _OPTIONS = (
-    ("grpc.max_receive_message_length", -1),
     # Each client has a connection of its own, as each Envoy has.
     ("grpc.use_local_subchannel_pool", 1),
     # gRPC would ask the proxy of the environment for 127.0.0.1, too.
@@ -36,14 +34,48 @@ _OPTIONS = (
 )
 
 
-def open_channel(target: str, tls: ClientTls | None = None) -> grpc.aio.Channel:
+@dataclass(frozen=True, slots=True)
+class ChannelLimits:
+    """What a channel bears.
+
+    Attributes:
+        response_bytes: how large a response may be; None for any size: a server may have ten thousand clusters in one.
+        keepalive_s: how long a server may be silent before it is asked for a sign of life; None where it never is.
+    """
+
+    response_bytes: int | None = None
+    keepalive_s: float | None = None
+
+    @property
+    def options(self) -> tuple[tuple[str, int], ...]:
+        """The arguments of the channel."""
+        largest = -1 if self.response_bytes is None else self.response_bytes
+        size = ("grpc.max_receive_message_length", largest)
+        if self.keepalive_s is None:
+            return (size,)
+        pinging = (
+            ("grpc.keepalive_time_ms", round(self.keepalive_s * 1000)),
+            ("grpc.keepalive_timeout_ms", KEEPALIVE_ANSWER_MS),
+            # As often as that, also while nothing is sent.
+            ("grpc.http2.max_pings_without_data", 0),
+        )
+        return (size, *pinging)
+
+
+# A sign of life comes within this time, or the server is gone.
+KEEPALIVE_ANSWER_MS = 10_000
+UNLIMITED = ChannelLimits()
+
+
+def open_channel(target: str, tls: ClientTls | None = None, limits: ChannelLimits = UNLIMITED) -> grpc.aio.Channel:
     """Return a channel to `host:port` or `unix:/path`. Nothing is connected before something is called.
 
     Without `tls` it is of plain text. Raises UsageError where a file of TLS cannot be used.
     """
+    options = (*_OPTIONS, *limits.options)
     if tls is not None:
-        return grpc.aio.secure_channel(target, tls.grpc_credentials(), options=_OPTIONS)
-    return grpc.aio.insecure_channel(target, options=_OPTIONS)
+        return grpc.aio.secure_channel(target, tls.grpc_credentials(), options=options)
+    return grpc.aio.insecure_channel(target, options=options)
 
 
 class XdsClient(Protocol):

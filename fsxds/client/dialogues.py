@@ -5,8 +5,10 @@ A dialogue outlives its streams: when a stream was lost, `first_requests` subscr
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Iterator
-from dataclasses import dataclass, field
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from itertools import islice
+from types import MappingProxyType
 
 from google.protobuf.message import DecodeError
 
@@ -27,8 +29,15 @@ from fsxds.client.updates import (
 )
 from fsxds.protocol.messages import Node
 from fsxds.protocol.subscription import WILDCARD
+from fsxds.relay_ids import relays_of_identifier
 from fsxds.resource_types import BY_TYPE_URL
 from fsxds.values import Nonce, TypeUrl, Version
+
+# So many names are in one request of those that begin a Delta stream; a server may take no more than 4 MB in one.
+MOST_NAMES_AT_ONCE = 10_000
+
+HeldVersions = Callable[[TypeUrl], Mapping[str, str]]
+"""Returns the versions of the resources of a type that a stream is to begin with, by their names."""
 
 
 class _RequestWriter:
@@ -67,10 +76,14 @@ class _SotwSubscription:
 
 
 class SotwDialogue:
-    """The state of one client, over one stream after the other."""
+    """The state of one client, over one stream after the other.
 
-    def __init__(self, node: Node) -> None:
+    Where it `accepts_parts`, faults are in the update, beside what is good of it, and are not raised.
+    """
+
+    def __init__(self, node: Node, *, accepts_parts: bool = False) -> None:
         self._writer = _RequestWriter(node)
+        self._accepts_parts = accepts_parts
         self._subscriptions: dict[TypeUrl, _SotwSubscription] = {}
 
     def first_requests(self) -> Iterator[bytes]:
@@ -122,10 +135,11 @@ class SotwDialogue:
             # A heartbeat names what is to stay, and nothing else.
             is_full=row is not None and row.full_state_in_sotw and not contents.heartbeats,
             heartbeats=tuple(contents.heartbeats),
+            relays=relays_of_identifier(response.control_plane.identifier),
         )
         if subscription := self._subscriptions.get(contents.type_url):
             subscription.nonce = update.nonce
-        return _checked(update, contents, self._subscriptions)
+        return _checked(update, contents, self._subscriptions, accepts_parts=self._accepts_parts)
 
     def _request(
         self, type_url: TypeUrl, subscription: _SotwSubscription, *, nonce: str | None = None, reason: str | None = None
@@ -171,30 +185,46 @@ class _DeltaSubscription:
 
 
 class DeltaDialogue:
-    """The state of one client, over one stream after the other."""
+    """The state of one client, over one stream after the other.
 
-    def __init__(self, node: Node) -> None:
+    Where it `accepts_parts`, faults are in the update, beside what is good of it, and are not raised. Without `held` a stream
+    begins with the versions of what was ACKed on those before.
+    """
+
+    def __init__(self, node: Node, held: HeldVersions | None = None, *, accepts_parts: bool = False) -> None:
         self._writer = _RequestWriter(node)
         self._subscriptions: dict[TypeUrl, _DeltaSubscription] = {}
+        self._held = held
+        self._accepts_parts = accepts_parts
+        # Of the stream that goes on: versions are a part of the first request for a type alone.
+        self._begun: set[TypeUrl] | None = None
 
     def first_requests(self) -> Iterator[bytes]:
         """Yield the requests that begin a stream: every subscription, with the resources that the client holds."""
         self._writer.begin_stream()
+        self._begun = set()
         for type_url, subscription in self._subscriptions.items():
             if subscription.names or subscription.never_named:
-                yield self._writer.written(
-                    DeltaDiscoveryRequest(
-                        type_url=type_url,
-                        resource_names_subscribe=subscription.names,
-                        initial_resource_versions=subscription.held,
-                    )
-                )
+                names = iter(tuple(subscription.names))
+                yield self._subscribing(type_url, tuple(islice(names, MOST_NAMES_AT_ONCE)))
+                while more := tuple(islice(names, MOST_NAMES_AT_ONCE)):
+                    yield self._subscribing(type_url, more)
 
     def subscribe(self, type_url: TypeUrl, names: Iterable[str]) -> bytes:
         """Return the request that subscribes to more names of a type; without any, to everything."""
         named = tuple(names)
         self._subscriptions.setdefault(type_url, _DeltaSubscription()).subscribe(named)
-        return self._writer.written(DeltaDiscoveryRequest(type_url=type_url, resource_names_subscribe=named))
+        return self._subscribing(type_url, named)
+
+    def _subscribing(self, type_url: TypeUrl, names: tuple[str, ...]) -> bytes:
+        held: Mapping[str, str] = MappingProxyType({})
+        if self._begun is not None and type_url not in self._begun:
+            self._begun.add(type_url)
+            held = self._subscriptions[type_url].held if self._held is None else self._held(type_url)
+        request = DeltaDiscoveryRequest(
+            type_url=type_url, resource_names_subscribe=names, initial_resource_versions=held
+        )
+        return self._writer.written(request)
 
     def unsubscribe(self, type_url: TypeUrl, names: Iterable[str]) -> bytes:
         """Return the request that unsubscribes from names of a type."""
@@ -208,7 +238,7 @@ class DeltaDialogue:
         if subscription is None:
             return None
         request = DeltaDiscoveryRequest(type_url=update.type_url, response_nonce=update.nonce)
-        if reason is None:
+        if reason is None and self._held is None:
             subscription.take(update)
         return self._writer.written(request, reason)
 
@@ -220,7 +250,8 @@ class DeltaDialogue:
             ConnectionLostError: it is no response at all.
         """
         response, contents = _parsed(DeltaDiscoveryResponse, data)
-        return _checked(_update_of(response, contents), contents, self._subscriptions)
+        update = _update_of(response, contents)
+        return _checked(update, contents, self._subscriptions, accepts_parts=self._accepts_parts)
 
 
 def _parsed(message_class: type[DynamicMessage], data: bytes) -> tuple[DynamicMessage, UpdateContents]:
@@ -233,21 +264,29 @@ def _parsed(message_class: type[DynamicMessage], data: bytes) -> tuple[DynamicMe
     return response, UpdateContents(TypeUrl(response.type_url))
 
 
-def _checked(update: Update, contents: UpdateContents, subscribed: Container[TypeUrl]) -> Update:
-    """Return an update that a client can accept; WrongResponseError for any other."""
+def _checked(
+    update: Update, contents: UpdateContents, subscribed: Container[TypeUrl], *, accepts_parts: bool
+) -> Update:
+    """Return an update that a client can accept, or what it can accept of it; WrongResponseError for any other."""
     if update.type_url not in subscribed:
-        raise WrongResponseError(f"{update.type_url} was not asked for", update)
-    if contents.faults:
+        fault = f"{update.type_url} was not asked for"
+        if not accepts_parts:
+            raise WrongResponseError(fault, update)
+        return replace(update, resources=MappingProxyType({}), removed=(), is_full=False, faults=(fault,))
+    if contents.faults and not accepts_parts:
         raise WrongResponseError(contents.faults[0], update)
-    return update
+    return contents.accepted(update)
 
 
 def _update_of(response: DynamicMessage, contents: UpdateContents) -> Update:
     for wrapper in response.resources:
-        read_wrapper(wrapper, contents)
+        try:
+            read_wrapper(wrapper, contents)
+        except DecodeError:
+            contents.reject(wrapper.name, "a resource in it is no message")
     removed = tuple(response.removed_resources)
-    if overlap := contents.resources.keys() & set(removed):
-        contents.faults.append(f'"{min(overlap)}" is in it, and removed by it')
+    for name in sorted(contents.resources.keys() & set(removed)):
+        contents.reject(name, f'"{name}" is in it, and removed by it')
     if len(set(removed)) < len(removed):
         contents.faults.append("it removes a name twice")
     return Update(
@@ -258,4 +297,5 @@ def _update_of(response: DynamicMessage, contents: UpdateContents) -> Update:
         removed,
         heartbeats=tuple(contents.heartbeats),
         unpopulated=tuple(contents.unpopulated),
+        relays=relays_of_identifier(response.control_plane.identifier),
     )

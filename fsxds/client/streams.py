@@ -14,6 +14,9 @@ import grpc.aio
 from fsxds.client.updates import ConnectionLostError, Update, WrongResponseError, lost_by
 from fsxds.values import TypeUrl
 
+# A server that sends, but does not read, makes the requests to it pile up; so many are kept for one that is slow.
+MOST_UNSENT = 10_000
+
 
 class _Signal(Enum):
     """What arrives beside responses and the end."""
@@ -48,7 +51,8 @@ class StreamClient:
 
     `next()` may be cancelled while it waits: nothing is lost. When the stream ends, `next()` raises ConnectionLostError;
     called again, it opens a new stream with the same subscriptions. `on_connected` is called when there is a connection,
-    the first or another one. `token` is a bearer token to send, and may be set before the client is used.
+    the first or another one. `token` is a bearer token to send, `headers` are more headers; both may be set before the client
+    is used.
     """
 
     def __init__(self, channel: grpc.aio.Channel, method: str, dialogue: Dialogue) -> None:
@@ -70,6 +74,7 @@ class StreamClient:
         self._unanswered: Update | None = None
         self._was_lost = False
         self.token = ""
+        self.headers: tuple[tuple[str, str], ...] = ()
         self.on_connected: Callable[[], None] = _nothing
 
     async def __aenter__(self) -> Self:
@@ -99,6 +104,9 @@ class StreamClient:
             WrongResponseError: the update cannot be accepted; a NACK was sent.
         """
         self.ack()
+        if self._outbox.qsize() > MOST_UNSENT:
+            self.disconnect()
+            raise ConnectionLostError("the server does not read what is sent to it", "RESOURCE_EXHAUSTED")
         if self._call is None:
             self._open()
         received = await self._inbox.get()
@@ -173,9 +181,8 @@ class StreamClient:
         for request in self._dialogue.first_requests():
             self._outbox.put_nowait(request)
         # At first a server that is not there is an error at once; after a lost stream its return is waited for.
-        self._call = self._method(
-            _taken_from(self._outbox), wait_for_ready=self._was_lost, metadata=credentials_of(self.token)
-        )
+        metadata = (*credentials_of(self.token), *self.headers)
+        self._call = self._method(_taken_from(self._outbox), wait_for_ready=self._was_lost, metadata=metadata)
         self._reading = self._tasks.create_task(_read(self._call, self._inbox, self._path))
 
 

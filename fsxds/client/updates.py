@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import PurePosixPath
 from types import MappingProxyType
 
@@ -45,6 +45,10 @@ class Update:
         is_full: it is the full state of the type: what is not in it is removed too.
         heartbeats: names whose time to live begins anew; their content is not repeated.
         unpopulated: names that do not exist, such as a virtual host that was asked for.
+        faults: what a client cannot accept in it, in words; none where it is accepted as a whole or not at all.
+        rejected: the names of resources that are left out for that, of which nothing else is known. Where there is a fault
+            without a name, the update is not full.
+        relays: the ids of the relays that it passed, the nearest first.
     """
 
     type_url: TypeUrl
@@ -55,6 +59,9 @@ class Update:
     is_full: bool = False
     heartbeats: tuple[str, ...] = ()
     unpopulated: tuple[str, ...] = ()
+    faults: tuple[str, ...] = ()
+    rejected: frozenset[str] = frozenset()
+    relays: tuple[str, ...] = ()
 
     @property
     def bodies(self) -> dict[str, bytes]:
@@ -64,24 +71,51 @@ class Update:
 
 @dataclass(slots=True)
 class UpdateContents:
-    """What was read of one response so far; `faults` say what a client cannot accept in it."""
+    """What was read of one response so far; `faults` say what a client cannot accept in it.
+
+    `rejected` has the names of resources with a fault. `has_unnamed` says that there is one whose name is unknown.
+    """
 
     type_url: TypeUrl
     resources: dict[str, Resource] = field(default_factory=dict)
     heartbeats: list[str] = field(default_factory=list)
     unpopulated: list[str] = field(default_factory=list)
     faults: list[str] = field(default_factory=list)
+    rejected: set[str] = field(default_factory=set)
+    has_unnamed: bool = False
 
     def add(self, resource: Resource) -> None:
         """Take in a resource; the second one of a name is a fault."""
         if resource.name in self.resources:
-            self.faults.append(f'"{resource.name}" is in it twice')
+            self.reject(resource.name, f'"{resource.name}" is in it twice')
         self.resources[resource.name] = resource
 
     def add_body(self, body: bytes) -> None:
         """Take in a resource of which nothing but its body is known; DecodeError where the bytes are no message."""
         version = version_of_body(self.type_url, body)
         self.add(Resource(self.type_url, name_within(body), body, version, ELSEWHERE))
+
+    def reject(self, name: str, fault: str) -> None:
+        """Note a fault of a resource; the name is empty where it is unknown."""
+        self.faults.append(fault)
+        if name:
+            self.rejected.add(name)
+        else:
+            self.has_unnamed = True
+
+    def accepted(self, update: Update) -> Update:
+        """Return an update without what has a fault, and with the faults."""
+        if not self.faults:
+            return update
+        good = {name: each for name, each in self.resources.items() if name not in self.rejected}
+        return replace(
+            update,
+            resources=MappingProxyType(good),
+            removed=tuple(name for name in update.removed if name not in self.rejected),
+            is_full=update.is_full and not self.has_unnamed,
+            faults=tuple(self.faults),
+            rejected=frozenset(self.rejected),
+        )
 
     def frozen(self) -> Mapping[str, Resource]:
         """Return the resources, read-only."""
@@ -151,14 +185,18 @@ def read_anys(anys: Iterable[DynamicMessage], contents: UpdateContents) -> None:
         try:
             if packed.type_url == _WRAPPER:
                 read_wrapper(discovery_pb2.Resource.FromString(packed.value), contents)
-            elif _is_of(packed.type_url, contents):
+            elif _is_of(packed.type_url, contents, ""):
                 contents.add_body(packed.value)
         except DecodeError:
-            contents.faults.append("a resource in it is no message")
+            contents.reject("", "a resource in it is no message")
 
 
 def read_wrapper(wrapper: DynamicMessage, contents: UpdateContents) -> None:
-    """Take in a `Resource`: with content, as a heartbeat, or as a name that does not exist."""
+    """Take in a `Resource`: with content, as a heartbeat, or as a name that does not exist.
+
+    Raises:
+        DecodeError: a resource that says its name itself is no message.
+    """
     if not wrapper.HasField("resource"):
         # A heartbeat has a time to live, and the version of what the client holds already.
         (contents.heartbeats if wrapper.HasField("ttl") else contents.unpopulated).append(wrapper.name)
@@ -166,7 +204,7 @@ def read_wrapper(wrapper: DynamicMessage, contents: UpdateContents) -> None:
     body = wrapper.resource.value
     if wrapper.resource.type_url in _LOCATORS:
         _add_redirect(wrapper, contents)
-    elif _is_of(wrapper.resource.type_url, contents):
+    elif _is_of(wrapper.resource.type_url, contents, wrapper.name):
         version = Version(wrapper.version) or version_of_body(contents.type_url, body)
         ttl_s = wrapper.ttl.ToNanoseconds() / 1e9 if wrapper.HasField("ttl") else None
         name = wrapper.name or name_within(body)
@@ -175,11 +213,14 @@ def read_wrapper(wrapper: DynamicMessage, contents: UpdateContents) -> None:
 
 def _add_redirect(wrapper: DynamicMessage, contents: UpdateContents) -> None:
     """Take in a name that leads to another resource. Source: xRFC TP1, "Redirects"."""
-    payload = _LOCATORS[wrapper.resource.type_url].FromString(wrapper.resource.value)
     try:
+        payload = _LOCATORS[wrapper.resource.type_url].FromString(wrapper.resource.value)
         locator = str(locator_in(payload, ""))
     except MalformedName as error:
-        contents.faults.append(f"a redirect in it {error}")
+        contents.reject(wrapper.name, f"a redirect in it {error}")
+        return
+    except DecodeError:
+        contents.reject(wrapper.name, "a redirect in it is no message")
         return
     version = Version(wrapper.version) or version_of_body(contents.type_url, wrapper.resource.value)
     aliases = tuple(wrapper.aliases)
@@ -193,9 +234,9 @@ def targets_of(update: Update) -> Iterator[str]:
             yield str(target)
 
 
-def _is_of(type_url: TypeUrl, contents: UpdateContents) -> bool:
+def _is_of(type_url: TypeUrl, contents: UpdateContents, name: str) -> bool:
     if type_url != contents.type_url:
-        contents.faults.append(f"a resource in it is of type {type_url}")
+        contents.reject(name, f"a resource in it is of type {type_url}")
     return type_url == contents.type_url
 
 
@@ -219,6 +260,9 @@ _CONNECT_WORDS = re.compile(
     r"|.*errors resolving .*?: (?P<resolve>[^:\]]*)\]?",
     re.DOTALL,
 )
+_TOO_LARGE = re.compile(r".*message larger than max \((?P<size>\d+) vs\. (?P<most>\d+)\)", re.DOTALL)
+# The code where a response is larger than the client takes.
+TOO_LARGE_RESPONSE = "TOO_LARGE_RESPONSE"
 # What gRPC says of a server that answers with something else than HTTP/2.
 _OTHER_PROTOCOL = "Failed parsing HTTP/2"
 
@@ -228,6 +272,9 @@ def lost_by(code: grpc.StatusCode, details: str, method: str) -> ConnectionLostE
     quoted = f', "{_cut(details)}"' if details else ""
     if code is _NO_SUCH_METHOD:
         return ConnectionLostError(f"the server has no {method.rpartition('/')[2]}{quoted}", code.name, is_final=True)
+    if code is grpc.StatusCode.RESOURCE_EXHAUSTED and (sizes := _TOO_LARGE.match(details)):
+        fact = f"a message of {sizes['size']} bytes is larger than {sizes['most']}, which is all that is taken"
+        return ConnectionLostError(fact, TOO_LARGE_RESPONSE)
     connecting = _CONNECT_WORDS.fullmatch(details) if code is grpc.StatusCode.UNAVAILABLE else None
     if connecting is not None and _OTHER_PROTOCOL in details:
         return ConnectionLostError("what listens there does not speak gRPC", WRONG_PROTOCOL)

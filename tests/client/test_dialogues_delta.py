@@ -11,8 +11,8 @@ from fsxds.client.connection import Streaming, Wire, streaming
 from fsxds.client.dialogues import DeltaDialogue
 from fsxds.client.updates import ConnectionLostError, WrongResponseError
 from fsxds.protocol.messages import Node
-from fsxds.resource_types import BY_SHORT_NAME
-from tests.client.scripted import CDS, EDS, cluster, delta, scripted, wrapped
+from fsxds.resource_types import BY_SHORT_NAME, PREFIX
+from tests.client.scripted import CDS, EDS, cluster, delta, packed, scripted, wrapped
 
 VHDS = BY_SHORT_NAME["vhds"].type_url
 
@@ -153,3 +153,66 @@ def test_a_type_that_was_not_asked_for_has_no_verdict() -> None:
         speaker.read(delta("1", type_url=EDS))
 
     assert speaker.answer(caught.value.update, "no") is None
+
+
+def test_a_client_that_accepts_parts() -> None:
+    """Faults are told in the update, and what has one is left out, whether it is there or removed."""
+    speaker = DeltaDialogue(Node("n1"), accepts_parts=True)
+    speaker.subscribe(CDS, ())
+    wrong = wrapped(packed(EDS, b""), "wrong")
+    garbled = wrapped(packed(f"{PREFIX}xds.core.v3.ResourceLocator", b"\xff"), "garbled")
+    good, twice, both = (wrapped(cluster(name), name) for name in ("good", "twice", "both"))
+
+    update = speaker.read(delta("1", good, twice, twice, both, wrong, garbled, removed=("gone", "both")))
+    other = speaker.read(delta("2", wrapped(cluster("a"), "a"), type_url=EDS))
+
+    assert (["good"], ("gone",), frozenset({"twice", "both", "wrong", "garbled"}), 4) == (
+        list(update.resources),
+        update.removed,
+        update.rejected,
+        len(update.faults),
+    )
+    assert ({}, (f"{EDS} was not asked for",)) == (dict(other.resources), other.faults)
+
+
+def test_a_resource_that_says_its_name_itself_and_is_none() -> None:
+    """Where the wrapper has no name, and the bytes have none, the update is not accepted, and nothing else happens."""
+    with pytest.raises(WrongResponseError, match="a resource in it is no message"):
+        dialogue().read(delta("1", wrapped(packed(CDS, b"\xff"), "")))
+
+
+def test_what_a_stream_begins_with_can_be_given() -> None:
+    """The first request for a type on a stream has the versions that are held then, whoever held them; later ones have none."""
+    held = {"a": "va"}
+    speaker = DeltaDialogue(Node("n1"), lambda type_url: held if type_url == CDS else {})
+    before = said(speaker.subscribe(CDS, ()))
+    first = [said(request) for request in speaker.first_requests()]
+    later = [said(speaker.subscribe(EDS, ("e",))), said(speaker.subscribe(CDS, ("a",)))]
+    held["b"] = "vb"
+    update = speaker.read(delta("1", wrapped(cluster("c"), "c", "vc")))
+    speaker.answer(update, None)
+    again = [said(request) for request in speaker.first_requests()]
+
+    assert [{}, {"a": "va"}] == [dict(request.initial_resource_versions) for request in (before, *first)]
+    assert [{}, {}] == [dict(request.initial_resource_versions) for request in later]
+    assert [{"a": "va", "b": "vb"}, {}] == [dict(request.initial_resource_versions) for request in again]
+
+
+def test_many_names_begin_a_stream_in_several_requests() -> None:
+    """A server may take no more than 4 MB in one request; the versions are in the first."""
+    names = [f"n{number}" for number in range(25_000)]
+    speaker = DeltaDialogue(Node("n1"), lambda _: {"n0": "v"})
+    speaker.subscribe(CDS, names)
+    first = [said(request) for request in speaker.first_requests()]
+
+    assert [10_000, 10_000, 5_000] == [len(request.resource_names_subscribe) for request in first]
+    assert [1, 0, 0] == [len(request.initial_resource_versions) for request in first]
+    assert names == [name for request in first for name in request.resource_names_subscribe]
+
+
+def test_the_relays_that_an_update_passed() -> None:
+    """They are in the identifier of the control plane, where that is fsxds."""
+    relay = "0123456789abcdef"
+    response = discovery_pb2.DeltaDiscoveryResponse(type_url=CDS, control_plane={"identifier": f"fsxds {relay}"})
+
+    assert (relay,) == dialogue().read(response.SerializeToString()).relays

@@ -46,3 +46,23 @@ def test_resources_may_be_wrapped() -> None:
         full.is_full,
     )
     assert (("a",), False, {}) == (heartbeat.heartbeats, heartbeat.is_full, heartbeat.bodies)
+
+
+def test_a_client_that_accepts_parts() -> None:
+    """A full state with a resource whose name is unknown says nothing of what is missing in it."""
+    speaker = SotwDialogue(Node("n1"), accepts_parts=True)
+    speaker.subscribe(CDS, ())
+    twice = speaker.read(sotw("1", cluster("a"), cluster("b"), cluster("b", 2)))
+    unnamed = speaker.read(sotw("2", cluster("a"), packed(CDS, b"\xff")))
+
+    assert (["a"], True, frozenset({"b"}), ('"b" is in it twice',)) == (
+        list(twice.resources),
+        twice.is_full,
+        twice.rejected,
+        twice.faults,
+    )
+    assert (["a"], False, ("a resource in it is no message",)) == (
+        list(unnamed.resources),
+        unnamed.is_full,
+        unnamed.faults,
+    )

@@ -1,0 +1,126 @@
+"""Which relays a response passes, by an id of each process: how a relay finds that it is its own upstream.
+
+Calls to an upstream name the relay and those below it in a header; responses name it and those above it, over gRPC in
+`control_plane.identifier`, over REST in the same header. Touched from the event loop only.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator
+from contextlib import contextmanager
+
+from fsxds.errors import ProtocolError
+
+HEADER = "fsxds-relays"
+SERVER = "fsxds"
+# The code of the error that a call gets which comes round to the relay that began it.
+LOOP = "LOOP"
+# A header has room for them, and no tree has more levels. Of the relays below these many are named: a loop that is not
+# found by them is found by the responses.
+MOST_IDS = 64
+_ID = re.compile(r"[0-9a-f]{16}")
+
+
+class LoopError(ProtocolError):
+    """A call came from a relay that is above this one as well, or is this one."""
+
+    def __init__(self, fact: str) -> None:
+        super().__init__(f"{fact}; take one of these relays out of the --upstream of another", LOOP)
+
+
+class RelayIds:
+    """Knows the relays around this process.
+
+    Args:
+        own: the id of this process, 16 hexadecimal digits; empty where it has no upstream, and is no relay.
+    """
+
+    def __init__(self, own: str = "") -> None:
+        self.own = own
+        self._below: Counter[str] = Counter()
+        self._above: dict[object, tuple[str, ...]] = {}
+
+    @property
+    def upwards(self) -> str:
+        """What calls to an upstream name: this relay, and those that are connected to it now, directly or not."""
+        return ",".join((self.own, *self._below)[:MOST_IDS])
+
+    @property
+    def downwards(self) -> str:
+        """What responses name: this relay, and those that are above it. Empty where it is none."""
+        above = dict.fromkeys(relay for relays in self._above.values() for relay in relays)
+        return ",".join((self.own, *above)[:MOST_IDS]) if self.own else ""
+
+    @property
+    def identifier(self) -> str:
+        """The `control_plane.identifier` of responses."""
+        return f"{SERVER} {self.downwards}".rstrip()
+
+    @contextmanager
+    def calling(self, relays: Collection[str]) -> Iterator[None]:
+        """Count the relays that a call names as below, while the context lasts.
+
+        Raises:
+            LoopError: this relay is among them, or one that is above it.
+        """
+        if self.own and relays:
+            if self.own in relays:
+                raise LoopError(f"relay {self.own} is its own upstream: it asks itself through {_path(relays)}")
+            above = {relay for each in self._above.values() for relay in each}
+            if both := sorted(above & set(relays)):
+                raise LoopError(f"relay {both[0]} is its own upstream: relay {self.own} gets from it what it asks for")
+        self._below.update(relays)
+        try:
+            yield
+        finally:
+            self._below.subtract(relays)
+            self._below += Counter()
+
+    def receive(self, upstream: object, relays: tuple[str, ...]) -> str:
+        """Take the relays that a response names as above; return why there is a loop, in words, empty where there is none.
+
+        Those of a response with a loop are not above: it is not taken in.
+        """
+        own = {self.own, *self._below}
+        if found := [relay for relay in relays if relay in own]:
+            self._above.pop(upstream, None)
+            return (
+                f"relay {found[0]} is its own upstream, through {_path(relays)}; take one of them out of the --upstream "
+                "of another"
+            )
+        self._above[upstream] = relays
+        return ""
+
+    def disconnected(self, upstream: object) -> None:
+        """Forget what is above by an upstream that is not connected any more."""
+        self._above.pop(upstream, None)
+
+
+def relays_in(text: str) -> tuple[str, ...]:
+    """Return the ids in a header; what is none is passed over.
+
+    >>> relays_in("00112233aabbccdd, nonsense,0123456789abcdef")
+    ('00112233aabbccdd', '0123456789abcdef')
+    """
+    return tuple(dict.fromkeys(part for part in map(str.strip, text.split(",")) if _ID.fullmatch(part)))[:MOST_IDS]
+
+
+def relays_of_identifier(identifier: str) -> tuple[str, ...]:
+    """Return the ids in the identifier of a control plane.
+
+    >>> relays_of_identifier("fsxds 00112233aabbccdd")
+    ('00112233aabbccdd',)
+    """
+    server, _, relays = identifier.partition(" ")
+    return relays_in(relays) if server == SERVER else ()
+
+
+def relays_of_metadata(metadata: Iterable[tuple[str, str | bytes]]) -> tuple[str, ...]:
+    """Return the ids that the headers of a gRPC call name."""
+    return relays_in(",".join(str(value) for key, value in metadata if key == HEADER))
+
+
+def _path(relays: Iterable[str]) -> str:
+    return ", ".join(list(relays)[:8])

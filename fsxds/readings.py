@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from fsxds.channels import ChannelKey
+from fsxds.observe.log_lines import type_name
 from fsxds.observe.metrics import OTHER, Labels, Readings
 from fsxds.publishing.channel_rollout import ChannelRollout
 from fsxds.publishing.node_channels import NodeChannels
@@ -16,6 +18,7 @@ from fsxds.reload import Reload
 from fsxds.resource_types import BY_TYPE_URL
 from fsxds.resources import Snapshot
 from fsxds.supervisor import Supervisor
+from fsxds.upstream_events import UpstreamStatus
 from fsxds.values import Layers
 
 MOST_VIEWS = 100
@@ -35,6 +38,7 @@ class Readers:
         supervisor: knows the components.
         polls_held: returns how many polls are held.
         unready: returns why `/readyz` does not say 200; empty where it does.
+        upstreams: returns how each upstream stands.
     """
 
     reload: Reload
@@ -44,12 +48,15 @@ class Readers:
     supervisor: Supervisor
     polls_held: Callable[[], int]
     unready: Callable[[], str]
+    upstreams: Callable[[], Iterable[UpstreamStatus]] = tuple
 
     def read(self) -> Readings:
         """Yield names of gauges, their labels, and their values."""
         yield "fsxds_ready", (), float(not self.unready())
         yield "fsxds_polls_held", (), float(self.polls_held())
         yield from self._files()
+        for status in self.upstreams():
+            yield from upstream_readings(status, time.time())
         degraded = self.supervisor.degraded.current
         for component in sorted(self.supervisor.components):
             yield "fsxds_component_degraded", (component,), float(component in degraded)
@@ -124,6 +131,16 @@ def _rollout(rollout: ChannelRollout, labels: tuple[str, str], now_s: float) -> 
     if status.step is not None and rollout.step_since_s is not None:
         yield STEP_AGE, (*labels, status.step.step_kind.value), max(0.0, now_s - rollout.step_since_s)
     yield from _lingering(labels[0], Counter(type_url for type_url, _ in status.lingering))
+
+
+def upstream_readings(status: UpstreamStatus, now_s: float) -> Readings:
+    """Yield what is there of an upstream; `now_s` is in seconds since 1970."""
+    yield "fsxds_upstream_connected", (status.name,), float(status.state == "connected")
+    yield "fsxds_upstream_pending_types", (status.name,), float(len(status.pending))
+    if status.last_update_s is not None:
+        yield "fsxds_upstream_age_seconds", (status.name,), max(0.0, now_s - status.last_update_s)
+    for type_url, count in status.resources.items():
+        yield "fsxds_upstream_resources", (status.name, type_name(type_url)), float(count)
 
 
 def _lingering(view: str, counts: Counter[str]) -> Iterator[tuple[str, tuple[str, ...], float]]:

@@ -150,12 +150,14 @@ class UpstreamNacked(UpstreamEvent):
         node: the client.
         reason: its words.
         was_nacked: the upstream got a NACK for it; otherwise it had an ACK already.
+        names: the resources that it rejected, as far as that is known.
     """
 
     type_url: TypeUrl
     node: Node
     reason: str
     was_nacked: bool
+    names: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)

@@ -105,6 +105,25 @@ CATALOGUE = (
     _counter("state_writes_total", "Writes to the state directory."),
     _counter("state_failures_total", "Failures to write the state directory."),
     _gauge("state_failing", "1 while the state directory is behind what is served, because it cannot be written."),
+    # Upstreams.
+    _gauge("upstream_connected", "1 while the upstream is connected, otherwise 0.", "upstream"),
+    _gauge(
+        "upstream_age_seconds",
+        "Time since the upstream sent something last, also to an earlier process; none where it never did.",
+        "upstream",
+    ),
+    _gauge("upstream_resources", "Resources that are held of the upstream.", "upstream type"),
+    _gauge("upstream_pending_types", "Types of which an answer of the upstream is awaited.", "upstream"),
+    _gauge("upstream_shadowed_resources", "Resources of the upstream that an earlier source has too.", "upstream"),
+    _counter("upstream_responses_total", "Responses that were taken in, at least in part.", "upstream type"),
+    _counter("upstream_rejections_total", "What was rejected of what the upstream sent.", "upstream type by"),
+    _counter("upstream_connects_total", "How often a server of the upstream answered a new connection.", "upstream"),
+    _counter("upstream_losses_total", "Connections that ended, and attempts that failed.", "upstream"),
+    _counter(
+        "upstream_failovers_total", "How often another server of the upstream was asked from then on.", "upstream"
+    ),
+    _counter("upstream_loops_total", "Connections that were refused because they led back here.", "upstream"),
+    _counter("upstream_expired_total", "Resources that were dropped at the end of their time to live.", "upstream"),
     # The process.
     _gauge("component_degraded", "1 while a component that failed has not run well since, otherwise 0.", "component"),
     _counter("component_restarts_total", "Failures of a component, after each of which it starts again.", "component"),
@@ -121,6 +140,7 @@ ROWS_BY_NAME = MappingProxyType({row.name: row for row in CATALOGUE})
 
 LABELS = MappingProxyType(
     {
+        "by": "`relay` for what it cannot take in, `client`, or `late client` where the upstream had its ACK already",
         "cohort": "`canary`, `others`, or `all` where there are no canaries; `moving` for nodes on their way to another view",
         "component": "name of the component, as in the log",
         "limit": "name of the option, such as `max-streams`",
@@ -134,6 +154,7 @@ LABELS = MappingProxyType(
         "step": "`whole`, `grow`, `switch` or `shrink`",
         "transport": "`REST`, `gRPC` or `mirror`",
         "type": "short name of the resource type (`cds`)",
+        "upstream": "name of the upstream",
         "version": "the version of fsxds, or of what is served",
         "view": "name of the view, with its layers where there are several of this name; the first 100, all others are `other`; `whole tree` without views",
         "where": "what ended: a request, a stream or a component",

@@ -51,6 +51,17 @@ from fsxds.observe.log_lines import LONGEST_NAME, escape, name_of, type_name
 from fsxds.observe.metric_catalogue import CATALOGUE, MetricRow
 from fsxds.resource_types import RESOURCE_TYPES
 from fsxds.rollout import Completed, Held, RolledBack, StepKind, StepStarted, StepTimedOut, Stopped, Superseded
+from fsxds.upstream_events import (
+    UpstreamChanged,
+    UpstreamConnected,
+    UpstreamExpired,
+    UpstreamFailedOver,
+    UpstreamLooped,
+    UpstreamLost,
+    UpstreamNacked,
+    UpstreamRejected,
+    UpstreamShadowed,
+)
 from fsxds.values import Severity, TypeUrl
 
 Labels: TypeAlias = tuple[str, ...]
@@ -202,6 +213,17 @@ class Metrics(Collector):
             HandshakeFailed: lambda _: add("fsxds_handshake_failures_total", 1),
             SettingsReloaded: lambda _: self._receive_settings(is_applied=True),
             SettingsRejected: lambda _: self._receive_settings(is_applied=False),
+            UpstreamConnected: lambda event: add("fsxds_upstream_connects_total", 1, event.upstream),
+            UpstreamLost: lambda event: add("fsxds_upstream_losses_total", 1, event.upstream),
+            UpstreamFailedOver: lambda event: add("fsxds_upstream_failovers_total", 1, event.upstream),
+            UpstreamLooped: lambda event: add("fsxds_upstream_loops_total", 1, event.upstream),
+            UpstreamExpired: lambda event: add("fsxds_upstream_expired_total", len(event.keys), event.upstream),
+            UpstreamShadowed: lambda event: put("fsxds_upstream_shadowed_resources", event.count, event.upstream),
+            UpstreamChanged: self._receive_upstream_response,
+            UpstreamRejected: lambda event: self._receive_upstream_rejection(event, "relay"),
+            UpstreamNacked: lambda event: self._receive_upstream_rejection(
+                event, "client" if event.was_nacked else "late client"
+            ),
         }
 
     def _add(self, name: str, count: float, *labels: str) -> None:
@@ -302,6 +324,12 @@ class Metrics(Collector):
         if event.where == RELOAD:
             self._add("fsxds_reloads_total", 1, "failed")
             self._set("fsxds_last_reload_successful", 0)
+
+    def _receive_upstream_response(self, event: UpstreamChanged) -> None:
+        self._add("fsxds_upstream_responses_total", 1, event.upstream, type_name(event.type_url))
+
+    def _receive_upstream_rejection(self, event: UpstreamRejected | UpstreamNacked, by: str) -> None:
+        self._add("fsxds_upstream_rejections_total", 1, event.upstream, type_name(event.type_url), by)
 
     def _receive_certificates(self, *, is_applied: bool) -> None:
         self._add("fsxds_certificate_reloads_total", 1, "applied" if is_applied else "rejected")

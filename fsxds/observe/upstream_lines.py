@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Hashable, Iterator
 from dataclasses import replace
+from functools import partial
 
 from fsxds.api.secrets import mask_reason
 from fsxds.events import Level
 from fsxds.observe.internal_errors import RepeatLimit
 from fsxds.observe.log_lines import (
+    LONGEST_NAME,
     MOST_NAMES,
     Details,
     LogLine,
@@ -37,13 +40,17 @@ from fsxds.values import PlainValue
 
 # An outage is one line, and one more as long as it lasts.
 REMINDER_S = 300.0
+# A server may say another one each time.
+MOST_REASONS = 10
 
 
 class UpstreamReports:
     """Words the events of upstreams; of what repeats, one line in a while."""
 
     def __init__(self) -> None:
-        self._repeats = RepeatLimit()
+        # By upstream, so that none can keep words about another one from the log.
+        self._repeats: defaultdict[str, RepeatLimit] = defaultdict(RepeatLimit)
+        self._losses: defaultdict[str, RepeatLimit] = defaultdict(partial(RepeatLimit, MOST_REASONS))
         self._loops = RepeatLimit(pause_s=REMINDER_S)
         # By upstream, what was said of its outage.
         self._outages: dict[str, RepeatLimit] = {}
@@ -60,21 +67,13 @@ class UpstreamReports:
             case UpstreamLooped():
                 yield from _limited(self._loops, (event.upstream, event.server), now_s, _loop(event))
             case UpstreamRejected():
-                yield from _limited(
-                    self._repeats,
-                    (event.upstream, event.server, event.type_url, event.faults),
-                    now_s,
-                    _rejection(event),
-                )
+                said = event.server, event.type_url, event.faults
+                yield from _limited(self._repeats[event.upstream], said, now_s, _rejection(event))
             case UpstreamNacked():
-                yield from _limited(
-                    self._repeats,
-                    (event.upstream, event.type_url, event.node.id, event.reason, event.was_nacked),
-                    now_s,
-                    _nack(event),
-                )
+                words = event.type_url, event.node.id, event.reason, event.was_nacked
+                yield from _limited(self._repeats[event.upstream], words, now_s, _nack(event))
             case UpstreamExpired():
-                yield from _limited(self._repeats, (event.upstream, "expired"), now_s, _expiry(event))
+                yield from _limited(self._repeats[event.upstream], "expired", now_s, _expiry(event))
             case UpstreamFailedOver():
                 yield _failover(event)
             case UpstreamChanged():
@@ -95,10 +94,10 @@ class UpstreamReports:
         )
 
     def _loss(self, event: UpstreamLost, now_s: float) -> Iterator[LogLine]:
-        said = event.upstream, event.server, event.reason
-        outage = self._outages.setdefault(event.upstream, RepeatLimit(pause_s=REMINDER_S))
+        said = event.server, event.reason
+        outage = self._outages.setdefault(event.upstream, RepeatLimit(MOST_REASONS, REMINDER_S))
         # Both: a server that lets clients in and ends at once is as quiet as one that is away.
-        flaps = self._repeats.admit(said, now_s)
+        flaps = self._losses[event.upstream].admit(said, now_s)
         repeats = None if flaps is None else outage.admit(said, now_s)
         if flaps is None or repeats is None:
             return
@@ -163,7 +162,8 @@ def _rejection(event: UpstreamRejected) -> LogLine:
 
 def _nack(event: UpstreamNacked) -> LogLine:
     reason = shortened(mask_reason(event.reason))
-    fact = f"{name_of(event.node)} rejected {noun_of(event.type_url)} of it: {reason}"
+    names = f" {some_of(sorted(name[:LONGEST_NAME] for name in event.names))}" if event.names else ""
+    fact = f"{name_of(event.node)} rejected {noun_of(event.type_url)}{names} of it: {reason}"
     outcome = "it was NACKed" if event.was_nacked else "it was ACKed before"
     text = f"upstream {event.upstream}: {fact}; {outcome}"
     details: Details = {"upstream": event.upstream, "type": type_name(event.type_url), "node": event.node.id}

@@ -17,10 +17,23 @@ from fsxds.observe.metrics import ACKED_WITHIN_S, MOST_NODES, MOST_UNACKED, Metr
 from fsxds.observe.observers import observed_by
 from fsxds.protocol.messages import Acknowledgement, Node
 from fsxds.protocol.subscription import Subscription
+from fsxds.readings import upstream_readings
 from fsxds.resource_types import RESOURCE_TYPES
 from fsxds.resources import Snapshot
 from fsxds.rollout import Completed, Held, RolledBack, Step, StepKind, StepStarted, StepTimedOut, Stopped, Superseded
 from fsxds.rollout.rollout_events import RolloutEvent
+from fsxds.upstream_events import (
+    UpstreamChanged,
+    UpstreamConnected,
+    UpstreamExpired,
+    UpstreamFailedOver,
+    UpstreamLooped,
+    UpstreamLost,
+    UpstreamNacked,
+    UpstreamRejected,
+    UpstreamShadowed,
+    UpstreamStatus,
+)
 from fsxds.values import HeldFile, Problem, Severity, Version
 
 CDS = next(row.type_url for row in RESOURCE_TYPES if row.short_name == "cds")
@@ -91,6 +104,16 @@ def of_rollout(happened: RolloutEvent) -> Event:
         (events.SnapshotPublished(Snapshot(1, {}), 0.0), "update_publish_seconds_count", {}),
         (events.TreeLoaded((), ()), "reloads_total", {"result": "good"}),
         (events.TreeLoaded((), (HeldFile(PurePosixPath("a"), None, has_last_good=True),)), "reloads_total", {"result": "held"}),
+        (UpstreamConnected("up", "a:1", "REST"), "upstream_connects_total", {"upstream": "up"}),
+        (UpstreamLost("up", "a:1", "refused", 1.0), "upstream_losses_total", {"upstream": "up"}),
+        (UpstreamFailedOver("up", "a:1", "b:1", "refused"), "upstream_failovers_total", {"upstream": "up"}),
+        (UpstreamLooped("up", "a:1", ("1",)), "upstream_loops_total", {"upstream": "up"}),
+        (UpstreamExpired("up", ((CDS, "a"),)), "upstream_expired_total", {"upstream": "up"}),
+        (UpstreamShadowed("up", 1), "upstream_shadowed_resources", {"upstream": "up"}),
+        (UpstreamChanged("up", "a:1", CDS, "1", 3, 0), "upstream_responses_total", {"upstream": "up", "type": "cds"}),
+        (UpstreamRejected("up", "a:1", CDS, "1", ("x",)), "upstream_rejections_total", {"upstream": "up", "type": "cds", "by": "relay"}),
+        (UpstreamNacked("up", CDS, NODE, "x", was_nacked=True), "upstream_rejections_total", {"upstream": "up", "type": "cds", "by": "client"}),
+        (UpstreamNacked("up", CDS, NODE, "x", was_nacked=False), "upstream_rejections_total", {"upstream": "up", "type": "cds", "by": "late client"}),
     ],
 )  # fmt: skip
 def test_an_event_is_counted(metrics: Metrics, event: Event, name: str, labels: dict[str, str]) -> None:
@@ -107,6 +130,21 @@ def test_every_metric_of_events_has_one_that_counts_it() -> None:
     counted = Path("fsxds/observe/metrics.py").read_text(encoding="utf-8")
 
     assert set() == {row.name for row in CATALOGUE if f'"{row.name}"' not in counted + readings}
+
+
+def test_readings_of_an_upstream() -> None:
+    """Whether it is connected, how old what it sent is, and how much that is; no age where it never sent anything."""
+    away = UpstreamStatus("up", ("a:1",), state="away", resources={CDS: 3}, pending=(CDS,), last_update_s=40.0)
+    never = UpstreamStatus("up", ("a:1",), server="a:1", state="connected")
+
+    assert list(upstream_readings(away, 100.0)) == [
+        ("fsxds_upstream_connected", ("up",), 0.0),
+        ("fsxds_upstream_pending_types", ("up",), 1.0),
+        ("fsxds_upstream_age_seconds", ("up",), 60.0),
+        ("fsxds_upstream_resources", ("up", "cds"), 3.0),
+    ]
+    assert next(iter(upstream_readings(never, 100.0))) == ("fsxds_upstream_connected", ("up",), 1.0)
+    assert "fsxds_upstream_age_seconds" not in [name for name, _, _ in upstream_readings(never, 100.0)]
 
 
 def test_the_last_load_is_what_gauges_say(metrics: Metrics) -> None:
